@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { rollBack } from "@robofleet/swarm";
 import type { Page } from "playwright-core";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { assertFits, axe, type Dashboard, goTo, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
@@ -11,6 +12,7 @@ test("pages state what is so: typed tags, offline robots, pauses, whole lists", 
   await t.test("the typed tag is deployed, also when the list marks another, and an unknown one is an error", () => typedTag(it));
   await t.test("queued robots that are offline are called offline, and their last health is not green", () => offline(it));
   await t.test("a paused wave does not soak, and the overview counts paused and followed deployments", () => paused(it));
+  await t.test("the number of failed deployments leads to a list of exactly these", () => failures(it));
   await t.test("a config change that is not deployed is pending on its page, its fleet and its robot", () => pending(it));
   await t.test("a pasted id is found, and keys move in a table without a click", () => keys(it));
   await t.test("selecting all reaches robots beyond the loaded page, and states how many", () => selectAll(it));
@@ -112,6 +114,28 @@ async function paused({ page, org, server }: Dashboard): Promise<void> {
   await page.waitForURL(/following=true/);
   await server.until("the robot's own deployment", async () => (await moved.count()) === 2);
   await axe(page);
+}
+
+async function failures({ page, org, server }: Dashboard): Promise<void> {
+  const robot = await org.enrollRobot({ fleet_id: await org.fleet({ name: "Drills" }), behaviour: rollBack() });
+  const failed = async (tag: string): Promise<string> => {
+    const { id } = await org.deploy(await org.release({ tag }), { robot_id: robot.id });
+    await server.until(`${tag} to fail`, async () => (await org.deployment(id)).status === "failed");
+    return id;
+  };
+  const old = await failed("drill-1");
+  await failed("drill-2");
+  await server.plane.db.run(sql`
+    update deployment set created_at = created_at - interval '8 days' where org_id = ${org.id} and id = ${old}`);
+  await visit(page, "/");
+  await page.getByRole("link", { name: "1 deployments failed, 7 days" }).click();
+  await page.waitForURL(/status=failed/);
+  const rows = page.locator("[data-row]", { hasText: "drill-" });
+  await rows.first().waitFor();
+  assert.deepEqual([await rows.count(), await rows.filter({ hasText: "drill-2" }).count()], [1, 1]);
+  await axe(page);
+  await page.getByRole("button", { name: "Any time" }).click();
+  await server.until("the older one", async () => (await rows.count()) === 2);
 }
 
 async function pending({ page, org, server }: Dashboard): Promise<void> {

@@ -57,6 +57,16 @@ test("waves go one after the other: each soaks, a gate waits for somebody, a res
   await checkEngine(plane, { ended: true });
 });
 
+test("each wave counts all of its queued robots that are offline", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const { fleet_id } = await fleetOf(plane, 2);
+  await seedRobots(plane, fleet_id, 250);
+  const id = await rollOut(plane, fleet_id, { waves: [{ count: 52 }] });
+  const offline = async (of: string) => (await plane.api.listDeploymentWaves(at(of))).items.map((wave) => wave.offline);
+  assert.deepEqual(await offline(id), [50, 200]);
+  assert.deepEqual(await offline(await rollOut(plane, fleet_id, {})), [250]);
+});
+
 test("robots that are away neither pass nor fail a wave, and one that comes back starts the soak time anew", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, robots } = await fleetOf(plane, 4);

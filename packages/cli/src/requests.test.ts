@@ -37,6 +37,7 @@ const calls: [string[], string, unknown?][] = [
   [["releases", "list"], "GET /api/releases"],
   [["releases", "show", `rel_${"0".repeat(26)}`], `GET /api/releases/rel_${"0".repeat(26)}`],
   [["deployments", "list", "--status", "queued", "--limit", "5"], "GET /api/deployments?status=queued&cause=request&limit=5"],
+  [["deployments", "list", "--since", "2030-01-01T00:00:00Z"], "GET /api/deployments?since=2030-01-01T00%3A00%3A00.000Z&cause=request"],
   [["deployments", "cancel", "dep_1"], "POST /api/deployments/dep_1/cancel", {}],
   [["deploy", "1.0", "--robot", "rob_1"], "POST /api/deployments", { release: "1.0", robot_id: "rob_1" }],
   [

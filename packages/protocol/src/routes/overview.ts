@@ -30,7 +30,8 @@ export const Overview = named(
       in_progress: Count,
       paused: Count,
       waiting_gate: Count,
-      failed: Type.Integer({ minimum: 0, description: "Created in the last 7 days and failed" }),
+      failed: Type.Integer({ minimum: 0, description: "Created since failed_since and failed" }),
+      failed_since: Type.String({ format: "date-time", description: "7 days ago" }),
       following: Type.Integer({
         minimum: 0,
         description: "Unfinished automatic deployments of robots that follow their fleet; not included in the other counts",

@@ -4,11 +4,13 @@ import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";
 import { isFiltered, type LimitOption, limitOption, readList } from "../../lists.ts";
+import { readTime, type TimeOption } from "../../logs/options.ts";
 
 interface Options extends LimitOption {
   status?: DeploymentStatus;
   robot?: string;
   fleet?: string;
+  since?: TimeOption;
   following?: boolean;
 }
 
@@ -17,13 +19,14 @@ export const define: Define = (command, act) => {
     .addOption(new Option("--status <status>", "Only deployments in this status").choices(DEPLOYMENT_STATUSES))
     .option("--robot <id>", "Only deployments to this robot")
     .option("--fleet <id>", "Only deployments to this fleet")
+    .option("--since <time>", "Only deployments created since: 10m, 2h, 3d ago, or RFC 3339", readTime)
     .option("--following", "Include automatic deployments to robots that follow their fleet; with --robot they are always listed")
     .action(act<[Options]>(run));
 };
 
 async function run(context: Context, options: Options): Promise<void> {
   const { out } = context;
-  const query = { status: options.status, robot_id: options.robot, fleet_id: options.fleet };
+  const query = { status: options.status, robot_id: options.robot, fleet_id: options.fleet, since: options.since?.(context.now()) };
   const cause = options.following === true || options.robot !== undefined ? undefined : ("request" as const);
   const answer = await readList(await context.client(), "listDeployments", options.limit, { query: { ...query, cause } });
   await out.result(answer, () => {

@@ -13,8 +13,10 @@ import { situationOf } from "./situation.ts";
 import { SituationNote } from "./situation-note.tsx";
 import { StepBar } from "./step-bar.tsx";
 import { TargetTable } from "./target-table.tsx";
-import { useOfflineCount } from "./use-offline-count.ts";
 import { WaveList } from "./wave-list.tsx";
+
+/** No event says that a queued robot turned out to be offline. */
+const OFFLINE_REFRESH_MS = 10_000;
 
 const route = getRouteApi("/app/deployments/$id");
 
@@ -22,7 +24,8 @@ const route = getRouteApi("/app/deployments/$id");
 export function DeploymentPage() {
   const { id } = route.useParams();
   const deployment = useQuery(query("getDeployment", { params: { id } }));
-  const waves = useQuery(query("listDeploymentWaves", { params: { id } }));
+  const is_queued = (deployment.data?.data.counts.queued ?? 0) > 0;
+  const waves = useQuery({ ...query("listDeploymentWaves", { params: { id } }), refetchInterval: is_queued && OFFLINE_REFRESH_MS });
   return (
     <QueryState query={deployment}>{({ data }) => <Live deployment={data} waves={waves.data?.items ?? []} key={data.id} />}</QueryState>
   );
@@ -30,7 +33,6 @@ export function DeploymentPage() {
 
 function Live({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
   const places = usePlaces();
-  const offline = useOfflineCount(deployment);
   const search = route.useSearch();
   const navigate = useNavigate();
   const { id, release, status, counts, wave_count } = deployment;
@@ -50,7 +52,7 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: readonly D
         }
         actions={<StepBar deployment={deployment} waves={waves} />}
       />
-      <SituationNote situation={situationOf(deployment, waves, offline)} />
+      <SituationNote situation={situationOf(deployment, waves)} />
       <Counts counts={counts} label={`Robots that ${tag} goes to`} search={search} onChange={change} />
       {wave_count > 1 && (
         <WaveList

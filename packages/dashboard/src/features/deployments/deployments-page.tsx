@@ -7,7 +7,7 @@ import { useMay } from "../../api/session.ts";
 import { Button, Checkbox, copyAsRf, cx, FilterSelect, LinkButton, Menu, PageHeader, shellLine } from "../../ui/index.ts";
 import { ConfigDeploymentTable } from "./config-deployment-table.tsx";
 import { DeploymentTable } from "./deployment-table.tsx";
-import { ReleaseFilter, RobotFilter } from "./filters.tsx";
+import { ReleaseFilter, RobotFilter, SinceFilter } from "./filters.tsx";
 import type { DeploymentsSearch } from "./search.ts";
 
 const route = getRouteApi("/app/deployments");
@@ -64,7 +64,7 @@ export function DeploymentsPage() {
   );
 }
 
-const listCommand = ({ tab, status, robot_id, fleet_id, following }: DeploymentsSearch): string =>
+const listCommand = ({ tab, status, robot_id, fleet_id, since, following }: DeploymentsSearch): string =>
   tab === "configs"
     ? "rf configs deployments"
     : shellLine(
@@ -74,6 +74,7 @@ const listCommand = ({ tab, status, robot_id, fleet_id, following }: Deployments
         ...(status === undefined ? [] : ["--status", status]),
         ...(robot_id === undefined ? [] : ["--robot", robot_id]),
         ...(fleet_id === undefined ? [] : ["--fleet", fleet_id]),
+        ...(since === undefined ? [] : ["--since", since]),
         ...(following === true ? ["--following"] : []),
       );
 
@@ -128,6 +129,7 @@ function Filters({ search, onChange }: Parts) {
       />
       {search.tab === undefined && <ReleaseFilter id={search.release_id} onChange={(value) => set("release_id", value)} />}
       <RobotFilter id={search.robot_id} onChange={(value) => set("robot_id", value)} />
+      {search.since !== undefined && <SinceFilter since={search.since} onRemove={() => set("since", undefined)} />}
       {search.robot_id === undefined && (
         <Checkbox
           label="Robots following their fleet"

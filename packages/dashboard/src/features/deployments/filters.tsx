@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { X } from "lucide-react";
 import { type ReactNode, useDeferredValue, useState } from "react";
 import { query } from "../../api/queries.ts";
-import { IconButton } from "../../ui/index.ts";
+import { IconButton, Time } from "../../ui/index.ts";
 import { Finder } from "./finder.tsx";
 
 const FOUND_MAX = 10;
@@ -55,6 +55,16 @@ export function RobotFilter({ id, onChange }: FilterParts) {
     </Removable>
   );
 }
+
+/** Only deployments that were created at this time or later: set by a link, and removed here. */
+export const SinceFilter = ({ since, onRemove }: { since: string; onRemove: () => void }) => (
+  <span className="flex items-center gap-1 rounded-md border border-line-strong pl-2.5">
+    <span>
+      Since <Time at={since} exact />
+    </span>
+    <IconButton label="Any time" icon={<X size={14} aria-hidden />} onClick={onRemove} />
+  </span>
+);
 
 function Removable({ id, label, onChange, children }: FilterParts & { label: string; children: ReactNode }) {
   return (

@@ -24,6 +24,8 @@ export interface DeploymentsSearch {
   fleet_id?: string;
   robot_id?: string;
   release_id?: string;
+  /** Made at this time or later. */
+  since?: string;
   /** Also those that robots get because they follow their fleet. Of one robot they are always shown. */
   following?: true;
 }
@@ -35,6 +37,7 @@ export function readDeploymentsSearch(search: Search): DeploymentsSearch {
     ...(tab === undefined ? {} : { tab }),
     ...(status === undefined ? {} : { status }),
     ...textsOf(search, ["fleet_id", "robot_id", "release_id"]),
+    ...(typeof search.since === "string" && !Number.isNaN(Date.parse(search.since)) ? { since: new Date(search.since).toISOString() } : {}),
     ...(search.following === true ? { following: true as const } : {}),
   };
 }

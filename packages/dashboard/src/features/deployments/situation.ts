@@ -15,8 +15,8 @@ export interface Situation {
 
 type Facts = Pick<Deployment, "status" | "reason" | "counts" | "scheduled_at" | "wave_count" | "rollout">;
 
-/** What it waits for, or why it ended as it did. `offline`: how many of the queued robots are known to be offline. Pure. */
-export function situationOf(deployment: Facts, waves: readonly DeploymentWave[], offline = 0): Situation {
+/** What it waits for, or why it ended as it did. Pure. */
+export function situationOf(deployment: Facts, waves: readonly DeploymentWave[]): Situation {
   const { status, reason, counts, scheduled_at } = deployment;
   const why = reason === null ? "" : `: ${reasonText(reason)}`;
   switch (status) {
@@ -37,7 +37,7 @@ export function situationOf(deployment: Facts, waves: readonly DeploymentWave[],
       };
     case "queued":
     case "in_progress":
-      return running(deployment, waves, offline);
+      return running(deployment, waves);
     case "applied":
       return { tone: "ok", text: appliedText(counts) };
     default:
@@ -61,7 +61,7 @@ function appliedText({ applied, total, failed, rolled_back, cancelled }: Facts["
   return parts.filter((part) => part !== false).join(" ");
 }
 
-function running({ counts, reason, rollout }: Facts, waves: readonly DeploymentWave[], offline: number): Situation {
+function running({ counts, reason, rollout }: Facts, waves: readonly DeploymentWave[]): Situation {
   if (reason === "threshold_exceeded")
     return { tone: "bad", text: `Stopped: too many robots failed. ${robots(counts.active)} that have it in hand finish.` };
   const gate = waves.find(({ status }) => status === "gate");
@@ -82,6 +82,7 @@ function running({ counts, reason, rollout }: Facts, waves: readonly DeploymentW
   const open = waves.length > 1 ? waves.findLast(({ status }) => status === "open") : undefined;
   const name = open === undefined ? "" : `Wave ${open.wave + 1} of ${waves.length}: `;
   const { active, queued } = open ?? counts;
+  const offline = open?.offline ?? waves.reduce((sum, wave) => sum + wave.offline, 0);
   if (active === 0 && queued > 0 && offline >= queued)
     return {
       tone: "warn",

@@ -30,6 +30,7 @@ const WAVE: DeploymentWave = {
   ...COUNTS,
   total: 10,
   pending: 0,
+  offline: 0,
   opened_at: null,
   passed_at: null,
   soaks_until: "2030-01-01T00:05:00Z",
@@ -68,6 +69,20 @@ test("a question says what follows, by numbers, and its rf line", () => {
     /The 2 failures so far are accepted: the next failure stops it again/,
   );
   assert.doesNotMatch(stepOf("resume", { status: "paused" }).consequence, /failures/);
+});
+
+test("counts every queued robot that is offline, of the open wave where there are waves", () => {
+  const rollout = { window: null } as never;
+  const counts = { ...COUNTS, total: 2_000, pending: 0, queued: 1_950, active: 50 };
+  const wave = { ...WAVE, status: "open" as const, queued: 1_950, active: 50, offline: 1_950 };
+  const facts = { ...DEPLOYMENT, counts, scheduled_at: null, rollout };
+  assert.equal(situationOf(facts, [wave]).text, "50 robots updating, 1,950 queued, 1,950 of them offline.");
+  assert.equal(
+    situationOf({ ...facts, counts: { ...counts, active: 0 } }, [wave]).text,
+    "1,950 robots are offline and get the release on connecting.",
+  );
+  const first = { ...wave, status: "passed" as const, queued: 5, offline: 5 };
+  assert.match(situationOf(facts, [first, { ...wave, wave: 1, offline: 7 }]).text, /^Wave 2 of 2: .* 1,950 queued, 7 of them offline\.$/);
 });
 
 test("where it stands is said in words", () => {

@@ -71,7 +71,7 @@ function FirstSteps() {
 
 interface Counts {
   robots: Record<"total" | "online" | "offline" | "never_connected" | "unhealthy" | "behind" | "drifted", number>;
-  deployments: Record<"scheduled" | "queued" | "in_progress" | "paused" | "failed" | "following", number>;
+  deployments: Record<"scheduled" | "queued" | "in_progress" | "paused" | "failed" | "following", number> & { failed_since: string };
 }
 
 function Numbers({ robots }: Pick<Counts, "robots">) {
@@ -108,7 +108,7 @@ function Numbers({ robots }: Pick<Counts, "robots">) {
 
 /** Of the whole org, however long its list is. */
 function DeploymentNumbers({ deployments }: Pick<Counts, "deployments">) {
-  const { in_progress, queued, paused, scheduled, failed, following } = deployments;
+  const { in_progress, queued, paused, scheduled, failed, failed_since, following } = deployments;
   const to = (status: string): Destination => ({ to: "/deployments", search: { status } });
   return (
     <div className="mb-6 grid grid-cols-2 gap-3 sm:grid-cols-3 xl:flex">
@@ -116,7 +116,12 @@ function DeploymentNumbers({ deployments }: Pick<Counts, "deployments">) {
       <Figure label="deployments queued" value={queued} link={to("queued")} />
       <Figure label="deployments paused" value={paused} link={to("paused")} tone={paused > 0 ? "text-warn" : ""} />
       <Figure label="deployments scheduled" value={scheduled} link={to("scheduled")} />
-      <Figure label="deployments failed, 7 days" value={failed} link={to("failed")} tone={failed > 0 ? "text-bad" : ""} />
+      <Figure
+        label="deployments failed, 7 days"
+        value={failed}
+        link={{ to: "/deployments", search: { status: "failed", since: failed_since } }}
+        tone={failed > 0 ? "text-bad" : ""}
+      />
       {following > 0 && (
         <Figure
           label="robots updating to follow their fleet"

@@ -7,7 +7,7 @@ import { requireDeployment } from "./read.ts";
 import { isGateOpen } from "./rollout/next-step.ts";
 import { wholeRollout } from "./rollout/whole-rollout.ts";
 import type { DeploymentRow, WaveRow } from "./store/rows.ts";
-import { listWaves } from "./store/waves.ts";
+import { countOffline, listWaves } from "./store/waves.ts";
 import { countsOf } from "./wire.ts";
 
 /** Waves of a deployment, the first first. One without waves has one, of everybody. */
@@ -20,12 +20,13 @@ export async function listDeploymentWaves(
   const { org_id } = caller;
   const deployment = await requireDeployment(db, org_id, "release", id);
   const rows = deployment.rollout.waves === undefined ? [everybody(deployment)] : await listWaves(db, org_id, id);
+  const offline = deployment.count_queued === 0 ? [] : await countOffline(db, org_id, id);
   return readPage(
     query,
     ["listDeploymentWaves", org_id, id],
     async ({ after, limit }) => rows.filter(({ wave }) => after === null || wave > Number(after)).slice(0, limit),
     ({ wave }) => String(wave),
-    (row) => waveToWire(deployment, row),
+    (row) => waveToWire(deployment, row, offline.find(({ wave }) => wave === row.wave)?.count ?? 0),
   );
 }
 
@@ -33,7 +34,7 @@ function everybody(deployment: DeploymentRow): WaveRow {
   return { ...deployment, wave: 0, size: deployment.count_total, opened_at: deployment.fan_out_done_at, passed_at: deployment.finished_at };
 }
 
-function waveToWire(deployment: DeploymentRow, row: WaveRow): DeploymentWave {
+function waveToWire(deployment: DeploymentRow, row: WaveRow, offline: number): DeploymentWave {
   const policy = wholeRollout(deployment.rollout).waves?.[row.wave];
   const { soak_seconds, gate } = policy ?? { soak_seconds: 0, gate: "auto" as const };
   const status = statusOf(deployment, row);
@@ -49,6 +50,7 @@ function waveToWire(deployment: DeploymentRow, row: WaveRow): DeploymentWave {
     gate,
     status,
     ...countsOf({ ...row, count_total: row.size }),
+    offline,
     opened_at: wireTime(row.opened_at),
     passed_at: wireTime(passed_at),
     soaks_until: wireTime(soaks_until),

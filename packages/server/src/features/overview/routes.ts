@@ -4,6 +4,7 @@ import { type Caller, seesWholeOrg } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import type { Http } from "../../kernel/http.ts";
 import { serve } from "../../kernel/serve.ts";
+import { wireTime } from "../../kernel/time.ts";
 import { SharedReads } from "./share.ts";
 import { countDeployments, countRobots, countRobotsWith, listUnhealthy } from "./store.ts";
 
@@ -29,7 +30,7 @@ async function readOverview(db: Db, caller: Caller, failed_since: Date): Promise
   ]);
   return {
     robots: { ...robots, offline: robots.total - robots.online - robots.never_connected, ...states },
-    deployments,
+    deployments: { ...deployments, failed_since: wireTime(failed_since) },
     config_deployments: { in_progress: config_in_progress },
     unhealthy_robots: states.unhealthy === 0 ? [] : await listUnhealthy(db, caller, UNHEALTHY_SHOWN),
   };

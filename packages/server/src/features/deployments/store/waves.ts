@@ -80,6 +80,12 @@ export const countQueued = (db: Db, org_id: string, deployment_id: string, wave:
     select count(*) filter (where waiting_for is distinct from 'robot_online')::int as blocked, count(*) filter (where waiting_for = 'gate')::int as gated
     from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave} and status = 'queued'`);
 
+/** Counts the queued targets of each wave that wait for their robot to connect; waves without any are left out. */
+export const countOffline = (db: Db, org_id: string, deployment_id: string) =>
+  db.many(sql(row({ wave: int, count: int }))`
+    select wave, count(*)::int as count from deployment_target
+    where org_id = ${org_id} and deployment_id = ${deployment_id} and status = 'queued' and waiting_for = 'robot_online' group by wave`);
+
 /** The next targets of a wave that are not opened yet, locked. */
 export const lockPending = (db: Db, org_id: string, deployment_id: string, wave: number, limit: number) =>
   db.many(sql(targetRow)`
