@@ -56,7 +56,7 @@ export const UserHolding = named(
     status: Type.String(),
     outcome: OneOf(
       ["cancelled", "revoked", "kept"],
-      "cancelled: robots that are installing finish; kept: a token of the org that the user created",
+      "cancelled: robots that are installing finish; kept: a token of the org that the user created, or one for every org of the user, which no longer works in this org",
     ),
   }),
 );

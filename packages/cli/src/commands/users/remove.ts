@@ -15,7 +15,9 @@ async function run(context: Context, id: string): Promise<void> {
   const answer = await (await context.client()).deleteUser({ params: { id } });
   const { out } = context;
   await out.result(answer, async () => {
-    const { name, email, holdings } = answer.data;
+    const { name, email } = answer.data;
+    // A server of an earlier version removes the user without the list.
+    const holdings = (answer.data as Partial<typeof answer.data>).holdings ?? [];
     out.line(line`${name} (${email}) is no longer in the org.`);
     if (holdings.length === 0) return;
     out.line();

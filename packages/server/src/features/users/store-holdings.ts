@@ -28,8 +28,8 @@ export const listHoldings = (db: Db, org_id: string, user_id: string, now: Date)
         and (k.expires_at is null or k.expires_at > ${now}) and (k.max_uses = 0 or k.uses < k.max_uses)
       order by k.id desc limit ${EACH_MAX})
     union all
-    (select 'token', c.id, c.label, 'active', case when c.user_id is null then 'kept' else 'revoked' end from credential c
+    (select 'token', c.id, c.label, 'active', case when c.user_id is null or c.every_org then 'kept' else 'revoked' end from credential c
       where c.org_id = ${org_id} and c.revoked_at is null and (c.expires_at is null or c.expires_at > ${now})
-        and ((c.user_id = ${user_id} and not c.every_org)
+        and (c.user_id = ${user_id}
           or (c.user_id is null and c.created_by ->> 'type' = 'user' and c.created_by ->> 'id' = ${user_id}))
       order by c.id desc limit ${EACH_MAX})`);

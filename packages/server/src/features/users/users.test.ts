@@ -4,7 +4,7 @@ import type { Me, NewToken, RemovedUser, User, UserHolding } from "@robofleet/pr
 import { fleetRoutes } from "../fleets/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import { type Reply, startFeaturePlane } from "../testing/feature-plane.ts";
-import { tokenRoutes } from "../tokens/index.ts";
+import { createCredential, tokenRoutes } from "../tokens/index.ts";
 import { userRoutes } from "./index.ts";
 
 const TIMEOUT = { timeout: 120_000 };
@@ -227,6 +227,30 @@ test(
     assert.equal((await rig.ask<NewToken>("GET", `/api/tokens/${of_org.id}`)).body.data.status, "active");
   },
 );
+
+test("a token for every org of a removed user is listed as kept, and opens the other orgs only", TIMEOUT, async () => {
+  await using rig = await startRig();
+  const { id } = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
+  const other = await rig.it.org();
+  await rig.it.call("POST", "/api/users", { token: other.token, body: { ...ADA, role: "admin" } });
+  const every = await createCredential(rig.it.plane.db, rig.it.plane, {
+    kind: "user",
+    every_org: true,
+    org_id: rig.org.org_id,
+    user_id: id,
+    role: "admin",
+    label: "every",
+  });
+  const { holdings } = (await rig.ask<RemovedUser>("DELETE", `/api/users/${id}`)).body.data;
+  assert.deepEqual(
+    holdings.map((one) => [one.kind, one.id, one.outcome]),
+    [["token", every.id, "kept"]],
+  );
+  await rig.it.clock.advance({ seconds: 2 });
+  const openedOf = async (org_id: string) =>
+    (await rig.ask("GET", "/api/me", undefined, { token: every.secret, headers: { "x-service-org-id": org_id } })).status;
+  assert.deepEqual([await openedOf(rig.org.org_id), await openedOf(other.org_id)], [403, 200]);
+});
 
 test("a token that one org issues for a user opens no other org of that user", TIMEOUT, async () => {
   await using rig = await startRig();
