@@ -9,6 +9,7 @@ import { seededRandom } from "@robofleet/clock";
 import { isTerminal } from "@robofleet/protocol";
 import type { DesiredRelease } from "@robofleet/protocol/link";
 import { signRelease, signTrust } from "@robofleet/protocol/signatures";
+import type { Client } from "@robofleet/sdk";
 import { WebSocket } from "ws";
 import { AgentRefused, askAgent } from "../../packages/agent/src/local/client.ts";
 import { writeTrust } from "../../packages/agent/src/signing/pinned-trust.ts";
@@ -182,9 +183,10 @@ async function attackAsServer(ledger: AttackLedger): Promise<void> {
   for (const app of DEPLOYED) await robot.install(app, signed(await robot.make(app, "v4"), MAKER, 4, { app }));
 }
 
-/** The plane, a real agent that trusts MAKER alone, and an operator's token. */
+/** The plane, a real agent that trusts MAKER alone, and an operator's token, by which everything but the owner's lies is done. */
 interface OperatorScene {
   plane: Harness;
+  operator: Client;
   robot: AgentProcess;
   robot_id: string;
   token: string;
@@ -194,18 +196,18 @@ interface OperatorScene {
 
 /** Uploads a release, applies `change` to it as the owner of the server's database would, and deploys it. Returns the last event of its target. */
 async function deploy(
-  { plane, robot_id }: OperatorScene,
+  { plane, operator, robot_id }: OperatorScene,
   kind: string,
   change: (tag: string, bytes: Buffer) => Promise<unknown>,
 ): Promise<string> {
   const tag = `r-${randomUUID().slice(0, 8)}`;
   const bytes = kind === "file" ? Buffer.from(`a map ${tag}`) : await appBundle();
-  await pushBundle(plane.api, tag, bytes, { kind, app: kind === "file" ? "maps" : "main" });
+  await pushBundle(operator, tag, bytes, { kind, app: kind === "file" ? "maps" : "main" });
   await change(tag, bytes);
   const body = { release: tag, robot_id, rollout: { verify_seconds: 1 } };
-  const { id } = (await plane.api.createDeployment({ body, idempotency_key: randomUUID() })).data;
-  await plane.until(`deployment ${id} to end`, async () => isTerminal((await plane.deployment(id)).status));
-  const { items } = await plane.api.listDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } });
+  const { id } = (await operator.createDeployment({ body, idempotency_key: randomUUID() })).data;
+  await plane.until(`deployment ${id} to end`, async () => isTerminal((await operator.getDeployment({ params: { id } })).data.status));
+  const { items } = await operator.listDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } });
   return items.findLast(({ target_status }) => target_status !== null && isTerminal(target_status))?.kind ?? "nothing";
 }
 
@@ -308,16 +310,18 @@ async function attackAsOperator(ledger: AttackLedger): Promise<void> {
   const robot_id = await plane.until("the robot", async () => (await plane.api.listRobots({ query: { status: "online" } })).items[0]?.id);
   const look = (): string => readRunning(robot.state, DEPLOYED);
   const token = await plane.token({ role: "operator" });
-  const scene = { plane, robot, robot_id, token, ledger, look };
+  const operator = plane.default_org.client(token);
+  assert.equal((await operator.getMe()).data.org.role, "operator");
+  const scene = { plane, operator, robot, robot_id, token, ledger, look };
   assert.equal(await deploy(scene, "app_bundle", signWith(scene, MAKER, 3)), "target.applied");
   for (let round = 0; round < OPERATOR_ROUNDS; round += 1) {
     await attackDeployments(scene);
     await attackStreams(scene, (listener.address() as AddressInfo).port);
     await attackSocket(scene);
     await ledger.attack("config", "deployed by an operator", look, async () => {
-      await plane.api.setConfig({ body: { key: "start", value: `evil ${round}`, scope: "robot", scope_id: robot_id } });
-      const { id } = await plane.deployConfig({ robot_id });
-      await plane.until("the config", async () => isTerminal((await plane.api.getConfigDeployment({ params: { id } })).data.status));
+      await operator.setConfig({ body: { key: "start", value: `evil ${round}`, scope: "robot", scope_id: robot_id } });
+      const { id } = (await operator.createConfigDeployment({ body: { robot_id }, idempotency_key: randomUUID() })).data;
+      await plane.until("the config", async () => isTerminal((await operator.getConfigDeployment({ params: { id } })).data.status));
     });
   }
   assert.equal(connections, 0);

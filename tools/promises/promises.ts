@@ -137,6 +137,6 @@ export const PROMISES: readonly PromiseRow[] = [
     number: 31,
     promise: "Order and retention do not depend on clocks",
     proof:
-      "pairs of deployments created by three servers with clocks an hour apart and by servers that boot in 1970; starts of a server ten years off, ahead and behind",
+      "order: pairs of deployments created by three servers with clocks an hour apart and by servers that boot in 1970, of which the newer one wins; retention: starts of a server whose clock is ten years off, ahead and behind, of which none deletes what is not old enough",
   },
 ];
