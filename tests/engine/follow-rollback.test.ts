@@ -149,3 +149,35 @@ test("a robot without a release before shows that it was removed and nothing run
   assert.equal((await plane.targets(running.id)).get(slow.id)?.removed, false);
   await checkEngine(plane, { ended: true });
 });
+
+for (const [step, ends] of [
+  ["downloading", ["cancelled", "superseded"]],
+  ["verifying", ["applied", null]],
+] as const)
+  test(`a robot that is ${step} what its fleet had gets what the fleet has now, without a new connection`, TIMEOUT, async () => {
+    await using plane = await startPlane({ at: AT });
+    const fleet_id = await plane.fleet();
+    const one = await plane.enrollRobot({ fleet_id });
+    const [old, newer] = [await plane.release(), await plane.release()];
+    await plane.deploy(old, { fleet_id });
+    await plane.settle();
+    one.behave({ step_ms: { verifying: 60_000 } }, newer.id);
+    await plane.deploy(newer, { fleet_id });
+    await plane.settle();
+    const late = await plane.enrollRobot({ fleet_id, online: false });
+    late.behave({ step_ms: { [step]: 120_000 } }, old.id);
+    await late.connect();
+    await plane.advance({ seconds: 90 });
+    assert.equal(await desired(plane, fleet_id), newer.id);
+    await plane.advance({ seconds: 60 });
+    assert.equal(late.runs(), newer.tag);
+    const { items } = await plane.api.listDeployments({ query: { robot_id: late.id } });
+    assert.deepEqual(
+      items.map(({ release_id, status, reason }) => [release_id, status, reason]),
+      [
+        [newer.id, "applied", null],
+        [old.id, ...ends],
+      ],
+    );
+    await checkEngine(plane, { ended: true });
+  });

@@ -1,7 +1,9 @@
+import { isTerminal } from "@robofleet/protocol";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { announce } from "../events/index.ts";
 import { lockFleetDesired, setFleetConfig, setFleetDesired } from "../fleets/index.ts";
+import { arrivalsOf } from "./arrivals.ts";
 import { HINT_FOLLOW } from "./follow-hint.ts";
 import { noteAuthorityChange } from "./note-authority-change.ts";
 import { type Origin, repeatedBy, speaksSince } from "./origins.ts";
@@ -50,6 +52,18 @@ export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bu
   const [release] = release_id === null ? [] : await listReleases(tx, org_id, [release_id]);
   const desired = release === undefined ? null : { id: release.id, tag: release.tag, deployment_id: id };
   await setFleetDesired(tx, fleet, app, desired, now);
+  // Robots on their way to what the fleet had before get what it has now instead.
+  if (has.desired[app] !== undefined && has.desired[app].id !== desired?.id)
+    await noteAuthorityChange(tx, engine, org_id, "fleet", [fleet_id]);
+}
+
+/**
+ * A robot's automatic deployment ended: while it was open the robot was not brought to what its fleet has, which may be something else
+ * by now, so it is checked again. One that expired waits until the robot connects again.
+ */
+export function followAgain(tx: Db, engine: Pick<Plane, "bus">, { org_id, robot_id, authority, status, reason }: DeploymentRow): void {
+  if (robot_id === null || authority?.fleet_id === undefined || !isTerminal(status) || reason === "expired") return;
+  tx.afterCommit(() => arrivalsOf(engine).add(org_id, robot_id));
 }
 
 /**

@@ -5,7 +5,7 @@ import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
 import { deploymentSentence, targetSentence } from "./messages.ts";
-import { keepFleetDesired, stopFollowing } from "./fleet-desired.ts";
+import { followAgain, keepFleetDesired, stopFollowing } from "./fleet-desired.ts";
 import { type Settled, settle } from "./settle.ts";
 import { announceEvents } from "./tell.ts";
 import { COUNTED_EVERY_MS, isCountedSeldom, wakeSlots } from "./slots.ts";
@@ -93,7 +93,10 @@ export async function moveTargets(
   await insertEvents(tx, org_id, id, events);
   announceEvents(tx, engine, row, events);
   if (step) tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
-  if (moved) await keepFleetDesired(tx, engine, row);
+  if (moved) {
+    await keepFleetDesired(tx, engine, row);
+    followAgain(tx, engine, row);
+  }
   if (after.halt === "stop" || after.halt === "rollback") await stopFollowing(tx, engine, row);
   await followUp(tx, engine, row, changes, actor);
   return row;
