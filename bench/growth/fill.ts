@@ -31,6 +31,9 @@ const FUNCTIONS = `
     return prefix || '_' || (select string_agg(substr('0123456789abcdefghjkmnpqrstvwxyz', ((ms >> (5 * (9 - i))) & 31)::int + 1, 1), '' order by i)
       from (select (extract(epoch from at) * 1000)::bigint as ms) t, generate_series(0, 9) i) || lpad(n::text, 16, '0');`;
 
+/** Placeholder for this org's own token: dispatch cancels deployments whose creator does not exist. */
+const CREATOR = "{creator}";
+
 /** `$1` is the org and `$2` the number of robots; without `$2`, `$1` is the number. */
 const FILL: readonly string[] = [
   `insert into site (org_id, id, name, created_at, updated_at)
@@ -65,7 +68,7 @@ const FILL: readonly string[] = [
    select $1, bench_id('rob', n % $2::int), bench_id_at('evt', at, n), at, case when n % (2 * $2::int / ${RARE}) = 3 then 'shell' else 'online' end, '{"type":"system","id":"system","name":"system"}', 'came online', '{}'
    from (select n, now() - interval '${DAYS} days' * (1 - n::float8 / (2 * $2::int)) as at from generate_series(0, 2 * $2::int - 1) n) entries`,
   `insert into audit_entry (org_id, id, at, actor, action, method, path, object_id, status, error, ip, request_id)
-   select $1, bench_id_at('aud', at, n), at, '{"type":"user","id":"usr_bench","name":"bench"}', case when n % ($2::int / ${RARE}) = 3 then 'deleteSite' else 'updateRobot' end, 'PATCH', '/api/robots/x',
+   select $1, bench_id_at('aud', at, n), at, '${CREATOR}', case when n % ($2::int / ${RARE}) = 3 then 'deleteSite' else 'updateRobot' end, 'PATCH', '/api/robots/x',
      bench_id('rob', n), 200, case when n % ($2::int / ${RARE}) = 4 then 'conflict' end, '127.0.0.1', 'req_' || n
    from (select n, now() - interval '${DAYS} days' * (1 - n::float8 / $2::int) as at from generate_series(0, $2::int - 1) n) entries`,
   `insert into user_account (id, email, name, created_at, updated_at)
@@ -79,19 +82,19 @@ const FILL: readonly string[] = [
    select $1, bench_id('cfg', n), 'navigation', 'speed', 'robot', bench_id('rob', n), '1', 1, now(), now() from generate_series(0, $2::int / 10 - 1) n`,
   `insert into deployment (org_id, id, kind, target_kind, robot_id, fleet_id, release_id, app, status, fan_out_at, fan_out_done_at, count_total, finished_at, created_by, created_at, updated_at)
    select $1, bench_id_at('dep', at, n), 'release', case when n % 2 = 0 then 'robot' else 'fleet' end, case when n % 2 = 0 then bench_id('rob', n) end, case when n % 2 = 1 then bench_id('fleet', n / 20) end,
-     bench_id('rel', n), 'main', case when n % ($2::int / 10 / ${RARE}) = 3 then 'failed' else 'applied' end, at, at, 1, at, '{"type":"user","id":"usr_bench","name":"bench"}', at, at
+     bench_id('rel', n), 'main', case when n % ($2::int / 10 / ${RARE}) = 3 then 'failed' else 'applied' end, at, at, 1, at, '${CREATOR}', at, at
    from (select n, now() - interval '${DAYS} days' * (1 - n::float8 / ($2::int / 10)) as at from generate_series(0, $2::int / 10 - 1) n) deployments`,
   // One deployment to every robot, and one whose targets wait until tomorrow.
   `insert into deployment (org_id, id, kind, target_kind, fleet_id, release_id, app, status, fan_out_at, fan_out_done_at, count_total, finished_at, created_by, created_at, updated_at)
-   values ($1, 'dep_all', 'release', 'fleet', bench_id('fleet', 0), bench_id('rel', 1), 'main', 'applied', now(), now(), $2::int, now(), '{"type":"user","id":"usr_bench","name":"bench"}', now(), now()),
-     ($1, 'dep_waits', 'release', 'fleet', bench_id('fleet', 0), bench_id('rel', 1), 'main', 'in_progress', now(), now(), $2::int, null, '{"type":"user","id":"usr_bench","name":"bench"}', now(), now())`,
+   values ($1, 'dep_all', 'release', 'fleet', bench_id('fleet', 0), bench_id('rel', 1), 'main', 'applied', now(), now(), $2::int, now(), '${CREATOR}', now(), now()),
+     ($1, 'dep_waits', 'release', 'fleet', bench_id('fleet', 0), bench_id('rel', 1), 'main', 'in_progress', now(), now(), $2::int, null, '${CREATOR}', now(), now())`,
   `insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
    select $1, 'dep_all', bench_id('tgt', n), 'release', bench_id('rob', n), 'main', bench_id('rel', 1), case when n % ($2::int / ${RARE}) = 3 then 'failed' else 'applied' end, now(), now() from generate_series(0, $2::int - 1) n`,
   `insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, waiting_for, not_before_at, created_at, updated_at)
    select $1, 'dep_waits', bench_id('tgt', $2::int + n), 'release', bench_id('rob', n), 'main', bench_id('rel', 1), 'queued', case when n % 10 <> 0 then 'robot_online' end, now() + interval '1 day', now(), now()
    from generate_series(0, $2::int - 1) n`,
   `insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, status, scheduled_at, created_by, created_at, updated_at)
-   select $1, bench_id('dep_due', n), 'release', 'robot', bench_id('rob', n), bench_id('rel', 1), 'main', 'scheduled', now() + interval '1 day', '{"type":"user","id":"usr_bench","name":"bench"}', now(), now()
+   select $1, bench_id('dep_due', n), 'release', 'robot', bench_id('rob', n), bench_id('rel', 1), 'main', 'scheduled', now() + interval '1 day', '${CREATOR}', now(), now()
    from generate_series(0, $2::int / 10 - 1) n`,
   `insert into deployment_due (org_id, id, due_at) select $1, bench_id('dep_due', n), now() + interval '1 day' + n * interval '1 ms' from generate_series(0, $2::int / 10 - 1) n`,
   `insert into idempotency (org_id, method, route, key, body_hash, status, response, expires_at, created_at)
@@ -108,14 +111,15 @@ const LOGS = [
 ];
 
 /** Fills the rig's database with an org of this many robots and their data of one month. Online robots are on `node_bench`. */
-export async function fill({ database, org_id }: Rig, robots: number): Promise<Filled> {
+export async function fill({ database, org_id, api }: Rig, robots: number): Promise<Filled> {
   const client = new pg.Client(database);
   await client.connect();
   try {
     // The keys refer to existing rows by construction; checking them takes most of the time.
     await client.query("set session_replication_role = replica; set synchronous_commit = off; set maintenance_work_mem = '512MB'");
     await client.query(FUNCTIONS);
-    for (const statement of FILL) {
+    const creator = JSON.stringify((await api.getMe()).data.actor);
+    for (const statement of FILL.map((text) => text.replaceAll(CREATOR, creator))) {
       const values = statement.includes("$2") ? [org_id, robots] : statement.includes("$1") ? [robots] : [];
       await client.query(statement, values);
     }

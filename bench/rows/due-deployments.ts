@@ -17,12 +17,14 @@ const RATIO_MAX = 1.5;
 
 /** Deployments to one robot each, all due at the same time. */
 async function schedule(rig: Rig, client: pg.Client, release: string, round: string, count: number, due_at: Date): Promise<void> {
+  // Dispatch checks the authority of the creator: it is this org's own token.
+  const created_by = JSON.stringify((await rig.api.getMe()).data.actor);
   await client.query("begin");
   await client.query(
     `insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, status, scheduled_at, event_seq, created_by, created_at, updated_at)
-     select $1, 'dep_' || $2 || '_' || n, 'release', 'robot', 'rob_' || lpad(n::text, 26, '0'), $3, 'main', 'scheduled', $4, 0, '{"type":"user","id":"usr_bench","name":"bench"}', now(), now()
+     select $1, 'dep_' || $2 || '_' || n, 'release', 'robot', 'rob_' || lpad(n::text, 26, '0'), $3, 'main', 'scheduled', $4, 0, $6::jsonb, now(), now()
      from generate_series(1, $5::int) n`,
-    [rig.org_id, round, release, due_at, count],
+    [rig.org_id, round, release, due_at, count, created_by],
   );
   await client.query(
     "insert into deployment_due (org_id, id, due_at) select org_id, id, $2 from deployment where org_id = $1 and status = 'scheduled'",
