@@ -6,7 +6,7 @@ import { createLog } from "../../packages/server/src/kernel/log.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { setOfflineOfDeadNodes } from "../../packages/server/src/features/robots/store-presence.ts";
 import { listDue } from "../../packages/server/src/features/deployments/store/deployments.ts";
-import { listClaimable } from "../../packages/server/src/features/deployments/store/targets.ts";
+import { listClaimable } from "../../packages/server/src/features/deployments/store/claim.ts";
 import type { Filled } from "./fill.ts";
 
 /** A list as requested by a client: its first page, and one in the middle. */
@@ -123,12 +123,12 @@ async function makeOldDay(db: Db, { robots }: Filled): Promise<void> {
 }
 
 export const WORK: readonly WorkProbe[] = [
-  { name: "due deployments claimed (100)", work: (db) => listDue(db, new Date(Date.now() + 2 * DAY_MS), 100) },
-  { name: "nothing due, looked for", work: (db) => listDue(db, new Date(), 100) },
+  { name: "due deployments claimed (100)", work: (db) => listDue(db, new Date(Date.now() + 2 * DAY_MS), 100, []) },
+  { name: "nothing due, looked for", work: (db) => listDue(db, new Date(), 100, []) },
   { name: "queued targets claimed (500)", work: (db) => listClaimable(db, new Date(Date.now() + 2 * DAY_MS), 500) },
   { name: "no target to dispatch, looked for", work: (db) => listClaimable(db, new Date(), 500) },
-  { name: "keys of idempotency that are over, looked for", work: (db) => deleteExpiredKeys(db, new Date(), 5_000) },
-  { name: "robots of dead nodes, looked for", work: (db) => setOfflineOfDeadNodes(db, SELF, 5_000) },
+  { name: "keys of idempotency that are over, looked for", work: (db) => deleteExpiredKeys(db, new Date(), 5_000, 0) },
+  { name: "robots of dead nodes, looked for", work: (db) => setOfflineOfDeadNodes(db, SELF, 5_000, 0) },
   {
     name: "logs of an old day dropped",
     prepare: makeOldDay,

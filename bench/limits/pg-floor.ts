@@ -5,7 +5,7 @@ import type { Caller } from "../../packages/server/src/kernel/caller.ts";
 import type { Db } from "../../packages/server/src/kernel/db.ts";
 import { desiredOf } from "../../packages/server/src/features/deployments/desired.ts";
 import { listDue } from "../../packages/server/src/features/deployments/store/deployments.ts";
-import { listClaimable } from "../../packages/server/src/features/deployments/store/targets.ts";
+import { listClaimable } from "../../packages/server/src/features/deployments/store/claim.ts";
 import { pack } from "../../packages/server/src/features/logs/codec.ts";
 import { insertBatch } from "../../packages/server/src/features/logs/store.ts";
 import { findRobot } from "../../packages/server/src/features/robots/store.ts";
@@ -72,7 +72,7 @@ export function floorStatements({ org_id, robot_ids, due_at }: FloorContext): Fl
           await audit(tx, caller);
         }),
     },
-    { name: "due deployments claimed (100)", system: true, repeatable: true, work: (db) => listDue(db, due_at, 100) },
+    { name: "due deployments claimed (100)", system: true, repeatable: true, work: (db) => listDue(db, due_at, 100, []) },
     { name: "queued targets found (500)", system: true, repeatable: true, work: (db) => listClaimable(db, due_at, 500) },
     { name: "a batch of 50 log records stored", work: (db, n) => storeLogs(db, org_id, robotOf(n), Math.floor(n / robot_ids.length)) },
     { name: "what one robot is to look like", repeatable: true, work: (db, n) => desiredOf(db, org_id, [robotOf(n)]) },

@@ -275,6 +275,7 @@ create table deployment_due (
   constraint deployment_due_org_id_id_fkey FOREIGN KEY (org_id, id) REFERENCES deployment(org_id, id) ON DELETE CASCADE
 );
 CREATE INDEX deployment_due_next ON deployment_due USING btree (COALESCE(not_before_at, due_at));
+CREATE INDEX deployment_due_of_org ON deployment_due USING btree (org_id, COALESCE(not_before_at, due_at));
 alter table deployment_due enable row level security;
 create policy tenant on deployment_due using (org_id = current_setting('app.org'::text, true));
 grant delete, insert, select, update on deployment_due to pg_database_owner;
@@ -331,6 +332,7 @@ create table deployment_target (
   constraint deployment_target_waiting_for_check CHECK (waiting_for = ANY (ARRAY['robot_online'::text, 'slot'::text, 'window'::text, 'artifact'::text, 'previous_deployment'::text, 'gate'::text, 'robot'::text, 'approval'::text])) NOT VALID
 );
 CREATE INDEX deployment_target_claim ON deployment_target USING btree (deployment_id, org_id, COALESCE(not_before_at, '-infinity'::timestamp with time zone), id) WHERE status = 'queued'::text AND waiting_for IS NULL;
+CREATE INDEX deployment_target_claim_of_org ON deployment_target USING btree (org_id, deployment_id, COALESCE(not_before_at, '-infinity'::timestamp with time zone), id) WHERE status = 'queued'::text AND waiting_for IS NULL;
 CREATE INDEX deployment_target_deadline ON deployment_target USING btree (deadline_at) WHERE deadline_at IS NOT NULL;
 CREATE INDEX deployment_target_ended_badly ON deployment_target USING btree (org_id, deployment_id, status, id) WHERE status = ANY (ARRAY['failed'::text, 'rolled_back'::text, 'cancelled'::text]);
 CREATE INDEX deployment_target_held ON deployment_target USING btree (org_id, deployment_id, waiting_for, wave, id) WHERE waiting_for = ANY (ARRAY['slot'::text, 'gate'::text]);

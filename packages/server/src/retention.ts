@@ -10,7 +10,7 @@ import { sweepSessions } from "./features/tokens/index.ts";
 import { dropAuditEntries } from "./kernel/audit-retention.ts";
 import { background } from "./kernel/background.ts";
 import { deleteExpiredKeys } from "./kernel/idempotency.ts";
-import { deleteInBatches, startRetention } from "./kernel/retention.ts";
+import { deleteIsolated, startRetention } from "./kernel/retention.ts";
 
 const KEY_SWEEP_EVERY_MS = 600_000;
 const NONCE_SWEEP_EVERY_MS = 60_000;
@@ -26,7 +26,10 @@ export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promi
       plane,
       "idempotency keys",
       KEY_SWEEP_EVERY_MS,
-      async () => void (await deleteInBatches((limit) => deleteExpiredKeys(db, retention_clock.now(), limit))),
+      async () =>
+        void (await deleteIsolated(plane.db_errors.isOutage, (limit, offset) =>
+          deleteExpiredKeys(db, retention_clock.now(), limit, offset),
+        )),
     ),
     background(plane, "request nonces", NONCE_SWEEP_EVERY_MS, async () => void (await sweepNonces(plane))),
     background(plane, "sessions", SESSION_SWEEP_EVERY_MS, async () => void (await sweepSessions(plane))),

@@ -2,12 +2,13 @@ import { type IdSource, idSource } from "@robofleet/clock";
 import type { Desired, Hello, Report, ServerMessage } from "@robofleet/protocol/link";
 import { LIMIT_DEFAULTS } from "../../../packages/server/src/config.ts";
 import type { Plane } from "../../../packages/server/src/context.ts";
-import { isConnectionLost, isDiskFull, isUniqueViolation } from "../../../packages/server/src/engines/db/index.ts";
+import { isConnectionLost, isDiskFull, isOutage, isUniqueViolation } from "../../../packages/server/src/engines/db/index.ts";
 import { localBus } from "../../../packages/server/src/engines/bus/index.ts";
 import { cancelDeployment, continueCancellations } from "../../../packages/server/src/features/deployments/cancel.ts";
 import { createDeployment } from "../../../packages/server/src/features/deployments/create.ts";
 import { desiredOf } from "../../../packages/server/src/features/deployments/desired.ts";
 import { dispatchQueued } from "../../../packages/server/src/features/deployments/dispatch.ts";
+import { Postponed } from "../../../packages/server/src/features/deployments/each-apart.ts";
 import { continueFanOuts } from "../../../packages/server/src/features/deployments/fan-out.ts";
 import {
   answerRobotAhead,
@@ -21,8 +22,8 @@ import { pauseDeployment, promoteDeployment, resumeDeployment } from "../../../p
 import { continueRollbacks, rollBackDeployment } from "../../../packages/server/src/features/deployments/rollback.ts";
 import { advanceRollouts } from "../../../packages/server/src/features/deployments/waves.ts";
 import { MasterKeys } from "../../../packages/server/src/kernel/master-keys.ts";
+import { repairWaits } from "../../../packages/server/src/features/deployments/repair.ts";
 import { releaseDue } from "../../../packages/server/src/features/deployments/schedule.ts";
-import { wakeMissed, wakeMissedArtifact, wakeMissedPrevious } from "../../../packages/server/src/features/deployments/store/targets.ts";
 import { endLateSteps, expireDeployments } from "../../../packages/server/src/features/deployments/time-out.ts";
 import { HINT_PUSH } from "../../../packages/server/src/features/deployments/transition.ts";
 import { robotConnected, robotDisconnected, sweepDeadNodes } from "../../../packages/server/src/features/robots/index.ts";
@@ -106,7 +107,7 @@ export class WholeServer implements SimulatedServer {
       id: this.#id,
       log: createLog({ level: "silent" }),
       db: this.#db,
-      db_errors: { isConnectionLost, isDiskFull, isUniqueViolation },
+      db_errors: { isConnectionLost, isDiskFull, isOutage, isUniqueViolation },
       bus,
       secrets: new MasterKeys([Buffer.alloc(32, 7)]),
       link: { session: (id: string) => this.#sessions.get(id), send: () => true, count: 0 },
@@ -286,7 +287,7 @@ export class WholeServer implements SimulatedServer {
     await this.#plane.bus.close();
     this.#plane = this.#newPlane();
     this.#reports = new ReportIntake(this.#plane);
-    while (await sweepDeadNodes(this.#plane));
+    await sweepDeadNodes(this.#plane);
   }
 
   async look(): Promise<View> {
@@ -305,16 +306,13 @@ export class WholeServer implements SimulatedServer {
 }
 
 const LOOP_TURNS: Record<Loop, (db: SystemDb, plane: Plane) => Promise<boolean>> = {
-  dispatch: dispatchQueued,
+  dispatch: (db, plane) => dispatchQueued(db, plane),
   fan_out: continueFanOuts,
   rollouts: advanceRollouts,
   cancellations: (db, plane) => continueCancellations(db, plane),
   rollbacks: (db, plane) => continueRollbacks(db, plane),
   deadlines: endLateSteps,
   expiry: expireDeployments,
-  schedule: releaseDue,
-  repair: async (db) => {
-    const woken = [await wakeMissed(db), await wakeMissedArtifact(db), await wakeMissedPrevious(db)];
-    return woken.some((count) => count > 0);
-  },
+  schedule: (db, plane) => releaseDue(db, plane),
+  repair: async (db, plane) => (await repairWaits(db, plane, new Postponed())).woken > 0,
 };

@@ -1,7 +1,7 @@
 import { ID_PREFIXES } from "@robofleet/protocol";
-import type { Db } from "./db.ts";
+import type { Db, DbErrors } from "./db.ts";
 import { madeBefore } from "./id-time.ts";
-import { deleteInBatches, forEachOrg, type RetentionContext } from "./retention.ts";
+import { deleteIsolated, forEachOrg, type RetentionContext } from "./retention.ts";
 import { row, sql, text } from "./sql.ts";
 
 const orgRow = row({ org_id: text });
@@ -17,16 +17,21 @@ const listOrgsWithEntries = async (db: Db): Promise<string[]> =>
       select org_id from found where org_id is not null`)
   ).map(({ org_id }) => org_id);
 
-const deleteEntries = (db: Db, org_id: string, before: Date, limit: number): Promise<number> =>
+const deleteEntries = (db: Db, org_id: string, before: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     delete from audit_entry where org_id = ${org_id} and ctid = any(array(
-      select ctid from audit_entry where org_id = ${org_id} ${madeBefore(ID_PREFIXES.audit, before)} order by id limit ${limit}
+      select ctid from audit_entry where org_id = ${org_id} ${madeBefore(ID_PREFIXES.audit, before)} order by id limit ${limit} offset ${offset}
       for update skip locked))`);
 
 /** Deletes the entries from before that time. */
-export async function dropAuditEntries(context: Pick<RetentionContext, "db" | "log">, before: Date): Promise<void> {
+export async function dropAuditEntries(
+  context: Pick<RetentionContext, "db" | "log"> & { db_errors: DbErrors },
+  before: Date,
+): Promise<void> {
   await forEachOrg(context, "audit", await listOrgsWithEntries(context.db), async (org_id) => {
-    const entries = await deleteInBatches((limit) => deleteEntries(context.db, org_id, before, limit));
+    const entries = await deleteIsolated(context.db_errors.isOutage, (limit, offset) =>
+      deleteEntries(context.db, org_id, before, limit, offset),
+    );
     if (entries > 0) context.log.info({ org_id, entries, before: before.toISOString() }, "deleted old audit entries");
   });
 }

@@ -44,6 +44,6 @@ export interface DbErrors {
   /** A statement ran for too long and was cancelled. */
   isTimeout(error: unknown): boolean;
   /** Any of the three above: no row of the statement is to blame. */
-  isOutage(error: unknown): boolean;
+  readonly isOutage: (error: unknown) => boolean;
   isUniqueViolation(error: unknown): boolean;
 }

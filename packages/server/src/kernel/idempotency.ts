@@ -141,12 +141,12 @@ export class Idempotency {
 /** The id of what the request created. */
 const createdId = (body: string): string | null => (JSON.parse(body) as { data?: { id?: string } }).data?.id ?? null;
 
-/** Deletes keys whose day is over, at most `limit`. */
-export const deleteExpiredKeys = (db: Db, now: Date, limit: number): Promise<number> =>
+/** Deletes keys whose day is over, `limit` of them behind the first `offset`. */
+export const deleteExpiredKeys = (db: Db, now: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     -- across orgs: a sweep by time
     delete from idempotency where ctid = any(array(
-      select ctid from idempotency where expires_at is not null and expires_at <= ${now} order by expires_at limit ${limit}
+      select ctid from idempotency where expires_at is not null and expires_at <= ${now} order by expires_at, org_id, method, route, key limit ${limit} offset ${offset}
       for update skip locked))`);
 
 /** Deletes the keys of the request that created a deployment: they live as long as its row. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { inHalves } from "./in-halves.ts";
+import { inHalves, isolateFailures } from "./in-halves.ts";
 
 class Lost extends Error {}
 
@@ -39,4 +39,43 @@ test("those to blame fail alone, and the others are done", async () => {
 
 test("an error that is nobody's fault fails the piece, without a look for who is to blame", async () => {
   assert.deepEqual(await run([1, 2, 3, 4], new Map([[2, new Lost("lost")]])), { done: [], failed: ["1,2,3,4: lost"], tries: 1 });
+});
+
+test("items that cannot be processed are returned with the first error, and all others are processed", async () => {
+  const done: number[] = [];
+  const failures = await isolateFailures(
+    numbers,
+    () => false,
+    async (some) => {
+      if (some.some((n) => n % 5 === 0)) throw new Error(`not ${some.join()}`);
+      done.push(...some);
+    },
+  );
+  assert.deepEqual([failures?.failed, done.length], [[0, 5, 10, 15], 12]);
+});
+
+test("where every item fails, the pieces are not divided without end", async () => {
+  let tries = 0;
+  const failures = await isolateFailures(
+    Array.from({ length: 1_000 }, (_, n) => n),
+    () => false,
+    () => Promise.reject(new Error(`try ${(tries += 1)}`)),
+  );
+  assert.ok(failures !== undefined);
+  assert.deepEqual([failures.failed.length, (failures.error as Error).message], [1_000, "try 10"]);
+  assert.ok(tries < 60, `${tries} tries`);
+});
+
+test("an outage rejects, and nothing more is tried", async () => {
+  let tries = 0;
+  const lost = new Lost("lost");
+  const work = async (some: readonly number[]): Promise<void> => {
+    tries += 1;
+    throw some.length === 16 ? new Error("bad") : lost;
+  };
+  await assert.rejects(
+    isolateFailures(numbers, (error) => error === lost, work),
+    lost,
+  );
+  assert.equal(tries, 2);
 });

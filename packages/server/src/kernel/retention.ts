@@ -21,13 +21,47 @@ export const startRetention = (context: RetentionContext, name: string, days: nu
     if (days > 0) await drop(new Date(context.retention_clock.now().getTime() - days * DAY_MS));
   });
 
-/** Calls `batch` until it deletes fewer than BATCH_ROWS_MAX rows, each call in a transaction of its own. Returns how many rows were deleted. */
+/** Calls `batch` until it deletes fewer than BATCH_ROWS_MAX rows. Returns how many rows were deleted. */
 export async function deleteInBatches(batch: (limit: number) => Promise<number>): Promise<number> {
   for (let deleted = 0; ;) {
     const rows = await batch(BATCH_ROWS_MAX);
     deleted += rows;
     if (rows < BATCH_ROWS_MAX) return deleted;
   }
+}
+
+/** Batches that may fail in a row. To find one row among BATCH_ROWS_MAX takes 13. */
+const FAILURES_MAX = 200;
+
+/**
+ * The same, where one row that cannot be deleted must not keep the others: a batch that fails is made smaller, down to that row, which
+ * is left out. `batch` deletes, in a transaction of its own, `limit` rows behind the first `offset` in a fixed order. Rejects with the
+ * first error when the others are deleted, and immediately with one that `isOutage` accepts.
+ */
+export async function deleteIsolated(
+  isOutage: (error: unknown) => boolean,
+  batch: (limit: number, offset: number) => Promise<number>,
+): Promise<number> {
+  let [limit, offset, deleted, failures] = [BATCH_ROWS_MAX, 0, 0, 0];
+  let first: { error: unknown } | undefined;
+  for (let found = limit; found >= limit;) {
+    try {
+      found = await batch(limit, offset);
+      deleted += found;
+      failures = 0;
+      if (found >= limit) limit = found = Math.min(BATCH_ROWS_MAX, limit * 2);
+    } catch (error) {
+      if (isOutage(error)) throw error;
+      first ??= { error };
+      failures += 1;
+      if (failures === FAILURES_MAX) break;
+      if (limit === 1) offset += 1;
+      limit = Math.ceil(limit / 2);
+      found = limit;
+    }
+  }
+  if (first !== undefined) throw first.error;
+  return deleted;
 }
 
 /** Calls `work` for each org. A failure is logged and does not keep the other orgs from their turn. */

@@ -1,6 +1,8 @@
 import { isTerminal } from "@robofleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
+import { isConnectionLost } from "../../engines/db/index.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
+import { isolateEach } from "../../kernel/in-halves.ts";
 import { sql } from "../../kernel/sql.ts";
 import { readAuthorities } from "../access/index.ts";
 import { eachApart, Postponed } from "./each-apart.ts";
@@ -25,8 +27,11 @@ export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed
     (change) => change.subject_id,
     async ({ org_id, kind, subject_id, version }) => {
       const own = db.forOrg(org_id);
-      for (const { id } of await listOpenOf(own, org_id, kind, subject_id))
+      const open = (await listOpenOf(own, org_id, kind, subject_id)).map(({ id }) => id);
+      const failures = await isolateEach(open, isConnectionLost, async (id) => {
         while (await own.transaction((tx) => endDenied(tx, engine, org_id, id)));
+      });
+      if (failures !== undefined) throw failures.error;
       await deleteAuthorityChange(own, org_id, kind, subject_id, version);
     },
   );

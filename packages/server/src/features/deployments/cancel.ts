@@ -5,7 +5,8 @@ import type { Db, SystemDb } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import type { Authority } from "../access/index.ts";
 import { callOff } from "./call-off.ts";
-import { eachApart, Postponed } from "./each-apart.ts";
+import { continueDeployments } from "./continue-deployments.ts";
+import { Postponed } from "./each-apart.ts";
 import { stopFollowing } from "./fleet-desired.ts";
 import { deleteDue, getDeploymentRow, listCancelling, lockDeployments, setCancelRequested } from "./store/deployments.ts";
 import { setAuthority } from "./store/rollback.ts";
@@ -53,24 +54,17 @@ export async function cancelDeployment(
   });
 }
 
-/** Background: goes on with cancellations of fleets larger than a chunk. */
-export async function continueCancellations(
+/** Background: goes on with cancellations of fleets larger than a chunk. Returns true while there is more. */
+export const continueCancellations = async (
   db: SystemDb,
   engine: Engine,
   chunk = CHUNK_TARGETS,
   postponed = new Postponed(),
-): Promise<boolean> {
-  const open = await listCancelling(db, 20, postponed.ids(engine.clock.now()));
-  await eachApart(
+): Promise<boolean> =>
+  (await continueDeployments(
+    db,
     engine,
     postponed,
-    open,
-    (one) => one.id,
-    ({ org_id, id }) =>
-      db.forOrg(org_id).transaction(async (tx) => {
-        const [row] = await lockDeployments(tx, org_id, [id]);
-        if (row !== undefined && !isTerminal(row.status)) await callOff(tx, engine, row, "user_cancelled", SYSTEM, chunk);
-      }),
-  );
-  return open.length > 0;
-}
+    (skip) => listCancelling(db, 20, skip),
+    (tx, row) => callOff(tx, engine, row, "user_cancelled", SYSTEM, chunk),
+  )) > 0;

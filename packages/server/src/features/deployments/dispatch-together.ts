@@ -1,3 +1,4 @@
+import { APPS_MAX } from "@robofleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
@@ -80,8 +81,8 @@ async function dispatchBatch(tx: Db, engine: Engine, org_id: string, claimed: re
       waits.map(({ target }) => target.id),
       waits.map(({ wait }) => wait),
     );
-  if (going.length > 0) await handOver(tx, engine, org_id, going);
-  return [...going, ...waits].map(({ deployment }) => deployment.id);
+  const handed = going.length > 0 ? await handOver(tx, engine, org_id, going) : [];
+  return [...handed, ...waits].map(({ deployment }) => deployment.id);
 }
 
 /** Those whose robots are at nothing else, each robot once: what else there is may have to be superseded or waited for. */
@@ -141,12 +142,16 @@ async function appsOf(tx: Db, org_id: string, robot_ids: readonly string[]) {
   return new Map(states.map((state) => [keyOf({ robot_id: state.robot_id, subject: state.app }), state]));
 }
 
-async function handOver(tx: Db, engine: Engine, org_id: string, going: readonly Pair[]): Promise<void> {
+/** Returns those that it handed over: without robots that have no room for the app. */
+async function handOver(tx: Db, engine: Engine, org_id: string, pairs: readonly Pair[]): Promise<Pair[]> {
   const now = engine.clock.now();
-  const robot_ids = going.map(({ target }) => target.robot_id);
+  const robot_ids = pairs.map(({ target }) => target.robot_id);
   // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const apps = await appsOf(tx, org_id, robot_ids);
+  const count = Map.groupBy(apps.values(), ({ robot_id }) => robot_id);
+  const going = pairs.filter(({ target }) => apps.has(keyOf(target)) || (count.get(target.robot_id)?.length ?? 0) < APPS_MAX);
+  if (going.length === 0) return going;
   for (const [app, own] of Map.groupBy(going, ({ target }) => target.subject))
     await setDesiredApps(
       tx,
@@ -182,5 +187,7 @@ async function handOver(tx: Db, engine: Engine, org_id: string, going: readonly 
     SYSTEM,
   );
   engine.metrics.targets_dispatched.inc(going.length);
-  tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids }));
+  const told = going.map(({ target }) => target.robot_id);
+  tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: told }));
+  return going;
 }

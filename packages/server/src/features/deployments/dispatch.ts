@@ -1,28 +1,31 @@
+import { APPS_MAX } from "@robofleet/protocol/link";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
+import { isolateFailures } from "../../kernel/in-halves.ts";
 import { readAuthorities } from "../access/index.ts";
 import { type Decision, decide } from "./decide.ts";
 import { dispatchTogether } from "./dispatch-together.ts";
+import { eachApart, Postponed } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { handOverConfigs } from "./hand-over-configs.ts";
 import { deadlineOf, verifySecondsOf } from "./policy.ts";
 import { installWindow } from "./install-window.ts";
 import { limitSlots } from "./slots.ts";
 import { mayDispatch } from "./state.ts";
+import { listClaimable, postponeClaimed } from "./store/claim.ts";
 import { listReleases, lockDeployments } from "./store/deployments.ts";
 import { listUnwantedFollows } from "./store/follow.ts";
+import { listFullRobots } from "./store/reported-apps.ts";
 import { bumpGenerations, listAppStates, listConfigOrders, setDesiredApps } from "./store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import {
   getTargets,
   holdRobots,
-  listClaimable,
   listRivals,
   lockQueued,
   lockTargets,
-  postponeClaimed,
   type RivalRow,
   setWaitingFor,
   type TargetChange,
@@ -36,27 +39,34 @@ const CLAIM_TARGETS = 500;
 const FAILED_AGAIN_MS = 60_000;
 
 /** Background: hands queued targets to their robots. Answers true when there may be more. */
-export async function dispatchQueued(db: SystemDb, engine: Engine): Promise<boolean> {
-  const claimable = await listClaimable(db, engine.clock.now(), CLAIM_TARGETS);
+export async function dispatchQueued(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
+  const claimable = await listClaimable(db, engine.clock.now(), CLAIM_TARGETS, postponed.ids(engine.clock.now()));
   const by_deployment = [...Map.groupBy(claimable, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`).values()];
   // Newest first: a robot that reconnects to several deployments installs only the last of them, which supersedes the others.
   const newest_first = by_deployment.toSorted(([a], [b]) => (b?.order_number ?? 0) - (a?.order_number ?? 0));
+  const separate = (await withoutThoseTogether(db, engine, newest_first)).map((targets) => ({
+    org_id: targets[0]?.org_id ?? "",
+    deployment_id: targets[0]?.deployment_id ?? "",
+    ids: targets.map(({ id }) => id),
+  }));
   let failed = 0;
-  for (const targets of await withoutThoseTogether(db, engine, newest_first)) {
-    const { org_id, deployment_id } = targets[0] as (typeof targets)[number];
-    const own = db.forOrg(org_id);
-    const ids = targets.map(({ id }) => id);
-    try {
-      await dispatchTargets(own, engine, org_id, deployment_id, ids);
-    } catch (error) {
-      if (isConnectionLost(error)) throw error;
+  // A failing target waits in its row. A deployment of which not even that can be written is postponed in memory.
+  await eachApart(
+    engine,
+    postponed,
+    separate,
+    ({ deployment_id }) => deployment_id,
+    async ({ org_id, deployment_id, ids }) => {
+      const own = db.forOrg(org_id);
+      const failures = await isolateFailures(ids, isConnectionLost, (some) => dispatchTargets(own, engine, org_id, deployment_id, some));
+      if (failures === undefined) return;
       failed += 1;
       // Once a turn: what breaks one may break hundreds.
-      if (failed === 1) engine.log.error({ err: error, org_id, deployment_id }, "a deployment could not be dispatched");
-      await postponeClaimed(own, org_id, deployment_id, ids, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
-    }
-  }
-  return by_deployment.length === CLAIM_TARGETS || by_deployment.some((targets) => targets.length === targets[0]?.share);
+      if (failed === 1) engine.log.error({ err: failures.error, org_id, deployment_id }, "a deployment could not be dispatched");
+      await postponeClaimed(own, org_id, deployment_id, failures.failed, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
+    },
+  );
+  return claimable.some(({ has_more }) => has_more) || by_deployment.some((targets) => targets.length === targets[0]?.share);
 }
 
 type Claimed = Awaited<ReturnType<typeof listClaimable>>[number];
@@ -197,7 +207,7 @@ async function supersede(
   }
 }
 
-/** Writes what the robots are to look like from now on, and answers the targets' change to `dispatched`. */
+/** Writes what the robots are to look like from now on, and answers the targets' change to `dispatched`, or to `failed` where there is no room for the app. */
 async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<TargetChange[]> {
   const { org_id } = deployment;
   const now = engine.clock.now();
@@ -206,28 +216,43 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
   const app = deployment.app ?? "main";
   // Once for all: to find the next window takes a good part of a millisecond.
   const window = installWindow(deployment, now);
-  const changes = targets.map((target) => ({
-    robot_id: target.robot_id,
-    release_id: target.release_id,
-    target_id: target.id,
-    deployment_id: deployment.id,
-    order_number: deployment.order_number,
-    attempt: target.attempt + 1,
-    verify_seconds,
-    ...window,
-  }));
+  const changesOf = (given: readonly TargetRow[]) =>
+    given.map((target) => ({
+      robot_id: target.robot_id,
+      release_id: target.release_id,
+      target_id: target.id,
+      deployment_id: deployment.id,
+      order_number: deployment.order_number,
+      attempt: target.attempt + 1,
+      verify_seconds,
+      ...window,
+    }));
   // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const previous = new Map((await listAppStates(tx, org_id, robot_ids, app)).map((state) => [state.robot_id, state.current_release_id]));
-  await setDesiredApps(tx, org_id, app, changes, now);
-  return targets.map((target) => ({
-    target,
-    to: "dispatched",
-    reason: null,
-    attempt: target.attempt + 1,
-    deadline_at: deadlineOf("dispatched", verify_seconds, now),
-    dispatch_generation: generations.get(target.robot_id) ?? null,
-    // What ran before the first attempt: a robot that was out of reach may have installed the release meanwhile.
-    previous_release_id: target.attempt > 0 ? target.previous_release_id : (previous.get(target.robot_id) ?? null),
-  }));
+  const full = await listFullRobots(tx, org_id, robot_ids, app);
+  const given = targets.filter(({ robot_id }) => !full.has(robot_id));
+  await setDesiredApps(tx, org_id, app, changesOf(given), now);
+  return targets.map((target) =>
+    full.has(target.robot_id)
+      ? noRoom(target, app)
+      : {
+          target,
+          to: "dispatched",
+          reason: null,
+          attempt: target.attempt + 1,
+          deadline_at: deadlineOf("dispatched", verify_seconds, now),
+          dispatch_generation: generations.get(target.robot_id) ?? null,
+          // What ran before the first attempt: a robot that was out of reach may have installed the release meanwhile.
+          previous_release_id: target.attempt > 0 ? target.previous_release_id : (previous.get(target.robot_id) ?? null),
+        },
+  );
 }
+
+const noRoom = (target: TargetRow, app: string): TargetChange => ({
+  target,
+  to: "failed",
+  reason: "incompatible",
+  attempt: target.attempt + 1,
+  data: { detail: `the robot has ${APPS_MAX} apps already; app ${app} would be one more` },
+});

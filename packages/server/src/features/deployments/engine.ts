@@ -13,10 +13,10 @@ import { followArrivals, followFleets } from "./follow.ts";
 import { HINT_FOLLOW } from "./follow-hint.ts";
 import { HINT_AUTHORITY } from "./note-authority-change.ts";
 import { pushDesired } from "./push.ts";
+import { repairWaits } from "./repair.ts";
 import { continueRollbacks } from "./rollback.ts";
 import { releaseDue } from "./schedule.ts";
 import { nextDueAt } from "./store/deployments.ts";
-import { MISSED_PER_TURN, wakeMissed, wakeMissedApproval, wakeMissedArtifact, wakeMissedPrevious } from "./store/targets.ts";
 import { endLateSteps, expireDeployments } from "./time-out.ts";
 import { UntoldRobots } from "./untold.ts";
 import { advanceRollouts } from "./waves.ts";
@@ -42,7 +42,7 @@ export interface DeploymentEngine {
 export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   const { db, bus, clock } = plane;
   const postponed = postponedByLoop();
-  const dispatch = background(plane, "dispatch", DISPATCH_EVERY_MS, () => dispatchQueued(db, plane));
+  const dispatch = background(plane, "dispatch", DISPATCH_EVERY_MS, () => dispatchQueued(db, plane, postponed.dispatchQueued));
   const fan_out = background(plane, "fan-out", DISPATCH_EVERY_MS, () => continueFanOuts(db, plane, postponed.continueFanOuts));
   const cancellations = background(plane, "cancellations", DISPATCH_EVERY_MS, () =>
     continueCancellations(db, plane, undefined, postponed.continueCancellations),
@@ -54,7 +54,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   const arrivals = arrivalsOf(plane);
   const follow = background(plane, "follow", DISPATCH_EVERY_MS, async () => {
     const more = await followArrivals(db, plane, arrivals);
-    return (await followFleets(db, plane, postponed.followFleets)) || more;
+    return (await followFleets(db, plane, postponed.followFleets, arrivals)) || more;
   });
   arrivals.on_arrival = () => follow.wake();
   const next_step = alarm(clock, () => rollouts.wake());
@@ -70,14 +70,14 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     const late = await endLateSteps(db, plane, postponed.endLateSteps);
     return (await expireDeployments(db, plane, postponed.expireDeployments)) || late;
   });
-  const repair = background(plane, "repair", REPAIR_EVERY_MS, () => wakeAllMissed(plane, dispatch));
+  const repair = background(plane, "repair", REPAIR_EVERY_MS, () => wakeAllMissed(plane, postponed.repairWaits, dispatch));
   const untold = new UntoldRobots(plane);
   const told = background(plane, "untold robots", UNTOLD_EVERY_MS, () => untold.tell());
   const next_due = alarm(clock, () => schedule.wake());
   const schedule = background(plane, "schedule", SCHEDULE_EVERY_MS, async () => {
     next_due.set(inSeconds(plane, FAILED_AGAIN_SECONDS));
-    const more = await releaseDue(db, plane);
-    next_due.set(more ? null : (await nextDueAt(db)).due_at);
+    const more = await releaseDue(db, plane, postponed.releaseDue);
+    next_due.set(more ? null : (await nextDueAt(db, postponed.releaseDue.ids(clock.now()))).due_at);
     return more;
   });
   const loops = [dispatch, authority, fan_out, cancellations, rollbacks, follow, rollouts, deadlines, repair, told, schedule];
@@ -112,6 +112,9 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
 
 /** What each loop leaves out of its claims, because it failed. */
 const postponedByLoop = () => ({
+  dispatchQueued: new Postponed(),
+  releaseDue: new Postponed(),
+  repairWaits: new Postponed(),
   continueFanOuts: new Postponed(),
   continueCancellations: new Postponed(),
   continueRollbacks: new Postponed(),
@@ -122,11 +125,11 @@ const postponedByLoop = () => ({
   expireDeployments: new Postponed(),
 });
 
-/** Wakes what waits for something that has happened: the safety net under lost wake-ups. Returns true when there may be more. */
-async function wakeAllMissed({ db }: Plane, dispatch: Background): Promise<boolean> {
-  const woken = [await wakeMissed(db), await wakeMissedArtifact(db), await wakeMissedPrevious(db), await wakeMissedApproval(db)];
-  if (woken.some((count) => count > 0)) dispatch.wake();
-  return woken.includes(MISSED_PER_TURN);
+/** Wakes what waits for something that has happened. Returns true when there may be more. */
+async function wakeAllMissed(plane: Plane, postponed: Postponed, dispatch: Background): Promise<boolean> {
+  const { woken, more } = await repairWaits(plane.db, plane, postponed);
+  if (woken > 0) dispatch.wake();
+  return more;
 }
 
 const inSeconds = ({ clock }: Plane, seconds: number): Date => new Date(clock.now().getTime() + seconds * 1_000);

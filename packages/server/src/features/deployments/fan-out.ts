@@ -1,11 +1,11 @@
-import { isTerminal } from "@robofleet/protocol";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { announce } from "../events/index.ts";
-import { eachApart, Postponed } from "./each-apart.ts";
+import { continueDeployments } from "./continue-deployments.ts";
+import { Postponed } from "./each-apart.ts";
 import { expiresAt } from "./expiry.ts";
 import { countMembersOf, membersOf } from "./members.ts";
-import { listUnfinishedFanOuts, lockDeployments, setFanOut, setFanOutProgress } from "./store/deployments.ts";
+import { listUnfinishedFanOuts, setFanOut, setFanOutProgress } from "./store/deployments.ts";
 import { isLimited, wakeSlots } from "./slots.ts";
 import { ALL_NAMESPACES, type DeploymentRow } from "./store/rows.ts";
 import { insertTargets } from "./store/targets.ts";
@@ -89,17 +89,14 @@ async function continueAssignment(tx: Db, engine: CreateContext, deployment: Dep
   return row;
 }
 
-const idOf = ({ id }: { id: string }): string => id;
-
-/** Background: writes the next chunk of every fan-out under way. Answers true while there is more. */
-export async function continueFanOuts(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
-  const open = await listUnfinishedFanOuts(db, 10, postponed.ids(engine.clock.now()));
-  await eachApart(engine, postponed, open, idOf, ({ org_id, id }) =>
-    db.forOrg(org_id).transaction(async (tx) => {
-      const [row] = await lockDeployments(tx, org_id, [id]);
-      if (row === undefined || row.fan_out_done_at !== null || isTerminal(row.status)) return;
-      await continueFanOut(tx, engine, row);
-    }),
-  );
-  return open.length > 0;
-}
+/** Background: writes the next chunk of every fan-out under way. Returns true while there is more. */
+export const continueFanOuts = async (db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> =>
+  (await continueDeployments(
+    db,
+    engine,
+    postponed,
+    (skip) => listUnfinishedFanOuts(db, 10, skip),
+    async (tx, row) => {
+      if (row.fan_out_done_at === null) await continueFanOut(tx, engine, row);
+    },
+  )) > 0;

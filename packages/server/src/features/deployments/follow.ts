@@ -1,6 +1,7 @@
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
+import { isolateFailures } from "../../kernel/in-halves.ts";
 import { listFleetsToFollow, moveFollowCursor } from "../fleets/index.ts";
 import { eachApart, Postponed } from "./each-apart.ts";
 import { expiresAt } from "./expiry.ts";
@@ -16,7 +17,7 @@ import {
 import { ALL_NAMESPACES } from "./store/rows.ts";
 import { holdRobots } from "./store/targets.ts";
 import { type CreateContext, HINT_DISPATCH } from "./transition.ts";
-import type { Arrivals } from "./arrivals.ts";
+import { Arrivals } from "./arrivals.ts";
 
 /** Robots looked at in one statement; those of them that are behind are one transaction. */
 const ROBOTS_AT_ONCE = 500;
@@ -96,28 +97,36 @@ export async function followArrivals(db: SystemDb, engine: CreateContext, arriva
   const { clock, log } = engine;
   let lost = false;
   for (const { org_id, robot_ids } of arrivals.take(ROBOTS_AT_ONCE, clock.now())) {
-    const putBack = (): void => arrivals.putBack(org_id, robot_ids, new Date(clock.now().getTime() + FAILED_AGAIN_MS));
+    const putBack = (ids: readonly string[]): void => arrivals.putBack(org_id, ids, new Date(clock.now().getTime() + FAILED_AGAIN_MS));
     // Without a database there is no need to try for the others.
     if (lost) {
-      putBack();
+      putBack(robot_ids);
       continue;
     }
-    try {
-      await followFleet(db.forOrg(org_id), engine, org_id, robot_ids);
-    } catch (error) {
-      putBack();
-      log.error({ err: error, org_id, robots: robot_ids.length }, "robots that connected could not be brought to their fleet");
-      lost = isConnectionLost(error);
-    }
+    const failures = await isolateFailures(robot_ids, isConnectionLost, (some) =>
+      followFleet(db.forOrg(org_id), engine, org_id, some),
+    ).catch((error: unknown) => {
+      lost = true;
+      return { failed: robot_ids, error };
+    });
+    if (failures === undefined) continue;
+    putBack(failures.failed);
+    log.error({ err: failures.error, org_id, robots: failures.failed.length }, "robots that connected could not be brought to their fleet");
   }
   return arrivals.hasReady(clock.now());
 }
 
 /**
  * Background: looks at the members of fleets that have something else, or follow again: those that joined while its
- * deployment ran are not part of it. Answers true while there are more.
+ * deployment ran are not part of it. Members for which it fails are tried again like those that connect. Answers true while
+ * there are more.
  */
-export async function followFleets(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
+export async function followFleets(
+  db: SystemDb,
+  engine: CreateContext,
+  postponed = new Postponed(),
+  arrivals = new Arrivals(),
+): Promise<boolean> {
   const fleets = await listFleetsToFollow(db, 10, postponed.ids(engine.clock.now()));
   await eachApart(
     engine,
@@ -127,13 +136,15 @@ export async function followFleets(db: SystemDb, engine: CreateContext, postpone
     async ({ org_id, id, follow_cursor, version }) => {
       const own = db.forOrg(org_id);
       const members = await listOnlineMembers(own, org_id, id, follow_cursor, ROBOTS_AT_ONCE);
-      await followFleet(
-        own,
-        engine,
-        org_id,
-        members.map((member) => member.id),
-        ["joined"],
-      );
+      const robot_ids = members.map((member) => member.id);
+      const failures = await isolateFailures(robot_ids, isConnectionLost, (some) => followFleet(own, engine, org_id, some, ["joined"]));
+      if (failures !== undefined) {
+        arrivals.putBack(org_id, failures.failed, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
+        engine.log.error(
+          { err: failures.error, org_id, fleet_id: id, robots: failures.failed.length },
+          "robots could not be brought to their fleet",
+        );
+      }
       await moveFollowCursor(own, org_id, id, version, members.length < ROBOTS_AT_ONCE ? null : (members.at(-1)?.id ?? null));
     },
   );

@@ -1,6 +1,7 @@
 import type { Plane } from "../../context.ts";
+import { isOutage } from "../../engines/db/index.ts";
 import { deleteKeysOfDeployment } from "../../kernel/idempotency.ts";
-import { deleteInBatches } from "../../kernel/retention.ts";
+import { deleteInBatches, deleteIsolated } from "../../kernel/retention.ts";
 import { lockDeployments } from "./store/deployments.ts";
 import {
   deleteAttempts,
@@ -20,30 +21,27 @@ const DEPLOYMENTS_A_READ = 200;
 
 /** Deletes the events of deployments that finished before that time. Targets and counters stay. */
 export async function dropDeploymentEvents({ db, clock, log }: RetentionPlane, before: Date): Promise<void> {
-  const failed = new Set<string>();
-  for (;;) {
-    const found = await listWithEvents(db, before, DEPLOYMENTS_A_READ);
-    const some = found.filter(({ id }) => !failed.has(id));
-    for (const deployment of some) {
-      await isolated(log, deployment, failed, async () => {
+  for (let after: FinishedDeployment | undefined; ;) {
+    const found: FinishedDeployment[] = await listWithEvents(db, before, after, DEPLOYMENTS_A_READ);
+    for (const deployment of found)
+      await isolated(log, deployment, async () => {
         await deleteInBatches((limit) => deleteEvents(db, deployment, limit));
         await setEventsDropped(db, deployment, clock.now());
       });
-    }
-    if (some.length === 0 || found.length < DEPLOYMENTS_A_READ) return;
+    after = found.at(-1);
+    if (found.length < DEPLOYMENTS_A_READ) return;
   }
 }
 
 /** Deletes deployments that finished before that time, with their targets, events and idempotency keys, unless something still needs them; and old attempts to follow. */
 export async function dropDeployments({ db, log }: RetentionPlane, before: Date): Promise<void> {
-  const failed = new Set<string>();
   for (let after: FinishedDeployment | undefined; ;) {
     const found: FinishedDeployment[] = await listUnneeded(db, before, after, DEPLOYMENTS_A_READ);
-    for (const deployment of found) await isolated(log, deployment, failed, () => drop(db, deployment, before));
+    for (const deployment of found) await isolated(log, deployment, () => drop(db, deployment, before));
     after = found.at(-1);
     if (found.length < DEPLOYMENTS_A_READ) break;
   }
-  await deleteInBatches((limit) => deleteAttempts(db, before, limit));
+  await deleteIsolated(isOutage, (limit, offset) => deleteAttempts(db, before, limit, offset));
 }
 
 /**
@@ -63,16 +61,10 @@ async function drop(db: Plane["db"], deployment: FinishedDeployment, before: Dat
   });
 }
 
-async function isolated(
-  log: Plane["log"],
-  { org_id, id }: FinishedDeployment,
-  failed: Set<string>,
-  work: () => Promise<void>,
-): Promise<void> {
+async function isolated(log: Plane["log"], { org_id, id }: FinishedDeployment, work: () => Promise<void>): Promise<void> {
   try {
     await work();
   } catch (error) {
-    failed.add(id);
     log.error({ err: error, org_id, deployment_id: id }, "retention failed for a deployment");
   }
 }

@@ -6,7 +6,8 @@ import type { Db, SystemDb } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import { authorityOf } from "../access/index.ts";
 import { callOff } from "./call-off.ts";
-import { eachApart, Postponed } from "./each-apart.ts";
+import { continueDeployments } from "./continue-deployments.ts";
+import { Postponed } from "./each-apart.ts";
 import { stopFollowing } from "./fleet-desired.ts";
 import { createFromEnded, findDeployable } from "./from-ended.ts";
 import { returnRobots } from "./return-robots.ts";
@@ -93,24 +94,19 @@ async function rollBackOpen(tx: Db, engine: Engine, deployment: DeploymentRow, a
   return returnRobots(tx, engine, called_off, applied, actor);
 }
 
-/** Background: goes on with deployments that go back. Answers true while there is more. */
-export async function continueRollbacks(
+/** Background: goes on with deployments that go back. Returns true while there is more. */
+export const continueRollbacks = async (
   db: SystemDb,
   engine: Engine,
   chunk = CHUNK_TARGETS,
   postponed = new Postponed(),
-): Promise<boolean> {
-  const open = await listRollingBack(db, 20, postponed.ids(engine.clock.now()));
-  await eachApart(
+): Promise<boolean> =>
+  (await continueDeployments(
+    db,
     engine,
     postponed,
-    open,
-    (one) => one.id,
-    ({ org_id, id }) =>
-      db.forOrg(org_id).transaction(async (tx) => {
-        const [row] = await lockDeployments(tx, org_id, [id]);
-        if (row?.status === "rolling_back") await rollBackOpen(tx, engine, row, SYSTEM, chunk);
-      }),
-  );
-  return open.length > 0;
-}
+    (skip) => listRollingBack(db, 20, skip),
+    async (tx, row) => {
+      if (row.status === "rolling_back") await rollBackOpen(tx, engine, row, SYSTEM, chunk);
+    },
+  )) > 0;

@@ -4,6 +4,7 @@ import type { Db, SystemDb } from "../../kernel/db.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
 import { endScheduledIfDenied } from "./authority-changes.ts";
+import { eachApart, Postponed } from "./each-apart.ts";
 import { expiresAt } from "./expiry.ts";
 import { beginFanOut } from "./fan-out.ts";
 import { isLimited } from "./slots.ts";
@@ -23,8 +24,8 @@ const FAILED_AGAIN_MS = 5_000;
  * Background: takes deployments whose time has come off the shelf and resolves their robots. Taking the row, the change
  * of state and the first targets are one transaction, so each is dispatched once, whatever dies when.
  */
-export async function releaseDue(db: SystemDb, engine: CreateContext): Promise<boolean> {
-  const due = await listDue(db, engine.clock.now(), DUE_PER_TURN);
+export async function releaseDue(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
+  const due = await listDue(db, engine.clock.now(), DUE_PER_TURN, postponed.ids(engine.clock.now()));
   let failed = 0;
   for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
     const ids = own.map(({ id }) => id);
@@ -39,18 +40,25 @@ export async function releaseDue(db: SystemDb, engine: CreateContext): Promise<b
       // One failing deployment must not delay the others: each is started in a transaction of its own.
       return ids;
     });
-    for (const id of apart) {
-      try {
-        if (!numbered) await drawOrderNumbers(org, org_id, [id]);
-        await releaseOne(org, engine, org_id, id);
-      } catch (error) {
-        if (isConnectionLost(error)) throw error;
-        failed += 1;
-        // Once a turn: what breaks one may break hundreds.
-        if (failed === 1) engine.log.error({ err: error, org_id, deployment_id: id }, "a scheduled deployment could not be started");
-        await postponeDue(org, org_id, id, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
-      }
-    }
+    // A failing deployment waits in its row. One of which not even that can be written is postponed in memory.
+    await eachApart(
+      engine,
+      postponed,
+      apart.map((id) => ({ org_id, id })),
+      ({ id }) => id,
+      async ({ id }) => {
+        try {
+          if (!numbered) await drawOrderNumbers(org, org_id, [id]);
+          await releaseOne(org, engine, org_id, id);
+        } catch (error) {
+          if (isConnectionLost(error)) throw error;
+          failed += 1;
+          // Once a turn: what breaks one may break hundreds.
+          if (failed === 1) engine.log.error({ err: error, org_id, deployment_id: id }, "a scheduled deployment could not be started");
+          await postponeDue(org, org_id, id, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
+        }
+      },
+    );
   }
   return due.length === DUE_PER_TURN;
 }

@@ -1,6 +1,9 @@
 import { isTerminal } from "@robofleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
+import { isConnectionLost } from "../../engines/db/index.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
+import { isolateFailures } from "../../kernel/in-halves.ts";
+import { continueDeployments } from "./continue-deployments.ts";
 import { eachApart, Postponed } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { retryAt } from "./policy.ts";
@@ -31,16 +34,12 @@ export async function endLateSteps(db: SystemDb, engine: Engine, postponed = new
     postponed,
     groups,
     (group) => group.deployment_id,
-    ({ org_id, deployment_id, own }) => {
-      return db.forOrg(org_id).transaction((tx) =>
-        endLate(
-          tx,
-          engine,
-          org_id,
-          deployment_id,
-          own.map(({ id }) => id),
-        ),
+    async ({ org_id, deployment_id, own }) => {
+      const ids = own.map(({ id }) => id);
+      const failures = await isolateFailures(ids, isConnectionLost, (some) =>
+        db.forOrg(org_id).transaction((tx) => endLate(tx, engine, org_id, deployment_id, some)),
       );
+      if (failures !== undefined) throw failures.error;
     },
   );
   return late.length === LATE_PER_TURN;
@@ -97,33 +96,30 @@ const isGoingOn = (deployment: DeploymentRow): boolean => calledOff(requestsOf(d
  * still on its way back has not come back.
  */
 export async function expireDeployments(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
-  const expired = await listExpired(db, engine.clock.now(), 20, postponed.ids(engine.clock.now()));
   let more = false;
-  await eachApart(
+  await continueDeployments(
+    db,
     engine,
     postponed,
-    expired,
-    (one) => one.id,
-    ({ org_id, id }) =>
-      db.forOrg(org_id).transaction(async (tx) => {
-        const [deployment] = await lockDeployments(tx, org_id, [id]);
-        if (deployment === undefined || isTerminal(deployment.status)) return;
-        const targets = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued", ...REVOCABLE_STATUSES], CHUNK_TARGETS);
-        more ||= targets.length === CHUNK_TARGETS;
-        const returning = await lockReturning(tx, org_id, id, CHUNK_TARGETS);
-        more ||= returning.length === CHUNK_TARGETS;
-        await giveBack(tx, engine, org_id, [...targets, ...returning], new Map(returning.map((target) => [target.id, "failed"])));
-        await moveTargets(
-          tx,
-          engine,
-          deployment,
-          [
-            ...targets.map((target): TargetChange => ({ target, to: "cancelled", reason: "expired" })),
-            ...returning.map((target): TargetChange => ({ target, to: "failed", reason: "rollback_failed" })),
-          ],
-          SYSTEM,
-        );
-      }),
+    (skip) => listExpired(db, engine.clock.now(), 20, skip),
+    async (tx, deployment) => {
+      const { org_id, id } = deployment;
+      const targets = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued", ...REVOCABLE_STATUSES], CHUNK_TARGETS);
+      more ||= targets.length === CHUNK_TARGETS;
+      const returning = await lockReturning(tx, org_id, id, CHUNK_TARGETS);
+      more ||= returning.length === CHUNK_TARGETS;
+      await giveBack(tx, engine, org_id, [...targets, ...returning], new Map(returning.map((target) => [target.id, "failed"])));
+      await moveTargets(
+        tx,
+        engine,
+        deployment,
+        [
+          ...targets.map((target): TargetChange => ({ target, to: "cancelled", reason: "expired" })),
+          ...returning.map((target): TargetChange => ({ target, to: "failed", reason: "rollback_failed" })),
+        ],
+        SYSTEM,
+      );
+    },
   );
   return more;
 }

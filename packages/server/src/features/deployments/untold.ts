@@ -1,4 +1,6 @@
 import type { Plane } from "../../context.ts";
+import { isConnectionLost } from "../../engines/db/index.ts";
+import { isolateEach } from "../../kernel/in-halves.ts";
 import { pushDesired } from "./push.ts";
 import { listUnobserved } from "./store/robot-state.ts";
 
@@ -36,11 +38,16 @@ export class UntoldRobots {
       known.set(robot_id, { generation, is_told: is_late || was_told });
     }
     this.#known = known;
-    for (const [org_id, robots] of Map.groupBy(late, (robot) => robot.org_id))
-      await pushDesired(
-        this.#plane,
-        org_id,
-        robots.map(({ robot_id }) => robot_id),
-      );
+    const failures = await isolateEach(
+      Map.groupBy(late, (robot) => robot.org_id),
+      isConnectionLost,
+      ([org_id, robots]) =>
+        pushDesired(
+          this.#plane,
+          org_id,
+          robots.map(({ robot_id }) => robot_id),
+        ),
+    );
+    if (failures !== undefined) throw failures.error;
   }
 }

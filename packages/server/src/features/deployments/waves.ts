@@ -1,15 +1,14 @@
-import { isTerminal } from "@robofleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { announce } from "../events/index.ts";
-import { eachApart, Postponed } from "./each-apart.ts";
+import { continueDeployments } from "./continue-deployments.ts";
+import { Postponed } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";
 import { type NextStep, nextStep, type WaveFacts } from "./rollout/next-step.ts";
 import { waveFactsOf } from "./rollout/wave-facts.ts";
 import { reachOf, type Wave } from "./rollout/wave-members.ts";
 import { wholeRollout } from "./rollout/whole-rollout.ts";
 import { isLimited, wakeSlots } from "./slots.ts";
-import { lockDeployments } from "./store/deployments.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { lockTargetsByStatus } from "./store/targets.ts";
 import {
@@ -64,22 +63,18 @@ export async function assignRobots(tx: Db, engine: Engine, deployment: Deploymen
 
 /** Background: opens what waits for a wave, a soak time or a gate that is over, and ends what a stop leaves over. */
 export async function advanceRollouts(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
-  const due = await listSteps(db, engine.clock.now(), STEPS_PER_TURN, postponed.ids(engine.clock.now()));
-  let more = due.length === STEPS_PER_TURN;
-  await eachApart(
+  let more = false;
+  const found = await continueDeployments(
+    db,
     engine,
     postponed,
-    due,
-    (one) => one.id,
-    ({ org_id, id }) =>
-      db.forOrg(org_id).transaction(async (tx) => {
-        const [row] = await lockDeployments(tx, org_id, [id]);
-        if (row === undefined || isTerminal(row.status)) return;
-        const { step_at } = await advanceRollout(tx, engine, row);
-        more ||= step_at !== null && step_at <= engine.clock.now();
-      }),
+    (skip) => listSteps(db, engine.clock.now(), STEPS_PER_TURN, skip),
+    async (tx, row) => {
+      const { step_at } = await advanceRollout(tx, engine, row);
+      more ||= step_at !== null && step_at <= engine.clock.now();
+    },
   );
-  return more;
+  return more || found === STEPS_PER_TURN;
 }
 
 /** Does what is to be done now for a deployment whose row the caller holds locked, and says when it is looked at again. */

@@ -40,13 +40,13 @@ export const findFleetWith = (db: Db, org_id: string, release_id: string) =>
 
 /** `version` is of the row: any change of it makes another one, also one that leaves the cursor where it was. */
 const toFollowRow = row({ org_id: text, id: text, follow_cursor: text, version: text });
-/** Fleets whose members are to be looked at, each behind the last one that was. */
+/** Fleets whose members are to be looked at, each behind the last one that was; orgs in turn, without those of `skip`. */
 export const listFleetsToFollow = (db: Db, limit: number, skip: readonly string[] = []) =>
-  db.many(
-    sql(
-      toFollowRow,
-    )`select org_id, id, follow_cursor, xmin::text as version from fleet where follow_cursor is not null and id <> all(${list(skip)}::text[]) limit ${limit}`,
-  );
+  db.many(sql(toFollowRow)`
+    select org_id, id, follow_cursor, version from (
+      select org_id, id, follow_cursor, xmin::text as version, row_number() over (partition by org_id order by updated_at, id) as turn
+      from fleet where follow_cursor is not null and id <> all(${list(skip)}::text[])) as in_turns
+    order by turn, org_id, id limit ${limit}`);
 
 /** 0 when the fleet was changed meanwhile: it may have something else and begin anew, so the next turn reads it again. */
 export const moveFollowCursor = (db: Db, org_id: string, id: string, version: string, to: string | null): Promise<number> =>

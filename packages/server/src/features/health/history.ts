@@ -1,6 +1,7 @@
 import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
 import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
+import { type Failures, isolateFailures } from "../../kernel/in-halves.ts";
 import { type Drawn, pack, pointOf, type TimedPoint } from "./point.ts";
 import { insertBatches, type NewBatch } from "./store-history.ts";
 
@@ -71,16 +72,20 @@ export async function startHealthHistory(plane: Plane): Promise<{ stop(): Promis
 /** Of robots whose oldest point is of then or before, all points. */
 export async function flush(plane: Plane, before: Date): Promise<void> {
   const robots = heldOf(plane);
+  let failures: Failures<unknown> | undefined;
   const due = [...robots].filter(([, { points }]) => points[0] !== undefined && points[0].at <= before);
   for (let from = 0; from < due.length; from += BATCHES_PER_STATEMENT) {
     const some = due.slice(from, from + BATCHES_PER_STATEMENT).map(([robot_id, { org_id, points }]) => batchOf(org_id, robot_id, points));
-    await insertBatches(plane.db, some);
-    for (const { robot_id, count } of some) {
+    const written = await isolateFailures(some, plane.db_errors.isOutage, (batches) => insertBatches(plane.db, batches));
+    failures = written ?? failures;
+    const failed = new Set(written?.failed);
+    for (const { robot_id, count } of some.filter((batch) => !failed.has(batch))) {
       const robot = robots.get(robot_id);
       robot?.points.splice(0, count);
       if (robot?.points.length === 0) robots.delete(robot_id);
     }
   }
+  if (failures !== undefined) throw failures.error;
 }
 
 function batchOf(org_id: string, robot_id: string, points: readonly TimedPoint[]): NewBatch & { count: number } {

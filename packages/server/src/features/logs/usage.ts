@@ -1,5 +1,6 @@
 import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
+import { isolateFailures } from "../../kernel/in-halves.ts";
 import { makeRoom } from "./make-room.ts";
 import { addOrgUsage, addRobotUsage, periodOf, type RobotUsage, ROW_BYTES } from "./store-usage.ts";
 
@@ -63,15 +64,17 @@ export function startLogUsage(plane: Plane): { stop(): Promise<void> } {
 async function flushUsage(plane: Plane, isDue: (robot: RobotUsage) => boolean): Promise<void> {
   const { orgs, robots } = countersOf(plane);
   await write(
+    plane,
     orgs,
     () => true,
     (usage) => addOrgUsage(plane.db, usage),
   );
-  await write(robots, isDue, (usage) => addRobotUsage(plane.db, usage));
+  await write(plane, robots, isDue, (usage) => addRobotUsage(plane.db, usage));
 }
 
-/** Writes what is due and forgets it; what could not be written is counted on. */
+/** Writes what is due and forgets it; what could not be written is logged, and counted on. */
 async function write(
+  { db_errors, log }: Pick<Plane, "db_errors" | "log">,
   counted: Counted,
   isDue: (usage: RobotUsage) => boolean,
   insert: (usage: readonly RobotUsage[]) => Promise<unknown>,
@@ -80,11 +83,13 @@ async function write(
   for (let from = 0; from < due.length; from += ROWS_A_STATEMENT) {
     const some = due.slice(from, from + ROWS_A_STATEMENT);
     for (const [key] of some) counted.delete(key);
+    let kept: readonly [string, RobotUsage][] = some;
     try {
-      await insert(some.map(([, usage]) => usage));
-    } catch (error) {
-      for (const [key, usage] of some) add(counted, key, usage);
-      throw error;
+      const failures = await isolateFailures(some, db_errors.isOutage, (part) => insert(part.map(([, usage]) => usage)));
+      kept = failures?.failed ?? [];
+      if (failures !== undefined) log.error({ err: failures.error, robots: kept.length }, "could not write down what logs take");
+    } finally {
+      for (const [key, usage] of kept) add(counted, key, usage);
     }
   }
 }

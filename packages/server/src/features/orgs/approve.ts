@@ -1,8 +1,9 @@
 import type { ApprovedOrg, Org } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
+import { isOutage } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
-import { deleteInBatches } from "../../kernel/retention.ts";
+import { deleteIsolated } from "../../kernel/retention.ts";
 import { createCredential } from "../tokens/index.ts";
 import { approveOrg, deletePendingOrg, deletePendingOrgsBefore, findOrg } from "./store.ts";
 import { toWire } from "./wire.ts";
@@ -32,5 +33,5 @@ export async function reject(db: Db, id: string): Promise<Org> {
 
 /** Deletes orgs that have been pending since before then. */
 export async function dropPendingOrgs(db: Db, before: Date): Promise<void> {
-  await deleteInBatches((limit) => deletePendingOrgsBefore(db, before, limit));
+  await deleteIsolated(isOutage, (limit, offset) => deletePendingOrgsBefore(db, before, limit, offset));
 }

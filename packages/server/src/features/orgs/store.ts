@@ -52,10 +52,10 @@ export const approveOrg = (db: Db, id: string, now: Date): Promise<OrgRow | unde
 export const deletePendingOrg = (db: Db, id: string): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`delete from org where id = ${id} and status = 'pending' returning ${orgRow}`);
 
-/** Deletes orgs that have been pending since before then, at most `limit`. */
-export const deletePendingOrgsBefore = (db: Db, before: Date, limit: number): Promise<number> =>
+/** Deletes orgs that have been pending since before then, `limit` of them behind the first `offset`. */
+export const deletePendingOrgsBefore = (db: Db, before: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
-    with old as (select id from org where status = 'pending' and created_at < ${before} order by id limit ${limit} for update skip locked)
+    with old as (select id from org where status = 'pending' and created_at < ${before} order by id limit ${limit} offset ${offset} for update skip locked)
     delete from org where id in (select id from old)`);
 
 /** Answers nothing unless the org is in one of the two states. */

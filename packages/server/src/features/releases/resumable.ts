@@ -174,25 +174,32 @@ class ResumableUploads {
   async expire(): Promise<void> {
     const { db, blobs, retention_clock, log } = this.#plane;
     const now = retention_clock.now();
-    for (const upload of await listExpiredUploads(db, now, SWEEP_ROWS_MAX)) {
-      const { org_id, release_id } = upload;
-      const drop = this.#unlessHeld(org_id, release_id, async () => {
-        if ((await deleteExpiredUpload(db, upload, now)) === 0) return;
-        await blobs.abandon(uploadKey(org_id, release_id));
-        log.info({ org_id, release_id }, "unfinished upload removed");
-      });
-      await drop.catch((error: unknown) => log.error({ err: error, org_id, release_id }, "could not remove an unfinished upload"));
+    let after = { org_id: "", release_id: "" };
+    for (let found = SWEEP_ROWS_MAX; found === SWEEP_ROWS_MAX;) {
+      const expired = await listExpiredUploads(db, now, after, SWEEP_ROWS_MAX);
+      for (const upload of expired) {
+        const { org_id, release_id } = upload;
+        const drop = this.#unlessHeld(org_id, release_id, async () => {
+          if ((await deleteExpiredUpload(db, upload, now)) === 0) return;
+          await blobs.abandon(uploadKey(org_id, release_id));
+          log.info({ org_id, release_id }, "unfinished upload removed");
+        });
+        await drop.catch((error: unknown) => log.error({ err: error, org_id, release_id }, "could not remove an unfinished upload"));
+      }
+      after = expired.at(-1) ?? after;
+      found = expired.length;
     }
   }
 
   /** Drops bytes of uploads that are no more. */
   async dropLeftovers(): Promise<void> {
-    const { db, blobs } = this.#plane;
+    const { db, blobs, log } = this.#plane;
     for await (const { key } of blobs.listUploads()) {
       const [org_id = "", release_id = ""] = key.split("/");
-      await this.#unlessHeld(org_id, release_id, async () => {
+      const drop = this.#unlessHeld(org_id, release_id, async () => {
         if ((await findUpload(db, org_id, release_id)) === undefined) await blobs.abandon(key);
       });
+      await drop.catch((error: unknown) => log.error({ err: error, org_id, release_id }, "could not remove what an upload left behind"));
     }
   }
 

@@ -23,10 +23,17 @@ export const deleteUpload = (db: Db, org_id: string, release_id: string): Promis
 export const deleteExpiredUpload = (db: Db, { org_id, release_id }: UploadRow, now: Date): Promise<number> =>
   db.run(sql`delete from artifact_upload where org_id = ${org_id} and release_id = ${release_id} and expires_at <= ${now}`);
 
-export const listExpiredUploads = (db: Db, now: Date, limit: number): Promise<UploadRow[]> =>
+/** Uploads that have expired, in the order of org and release, from behind `after`. */
+export const listExpiredUploads = (
+  db: Db,
+  now: Date,
+  after: Pick<UploadRow, "org_id" | "release_id">,
+  limit: number,
+): Promise<UploadRow[]> =>
   db.many(sql(uploadRow)`
     -- across orgs: a sweep by time
-    select ${uploadRow} from artifact_upload where expires_at <= ${now} order by expires_at limit ${limit}`);
+    select ${uploadRow} from artifact_upload where expires_at <= ${now} and (org_id, release_id) > (${after.org_id}, ${after.release_id})
+    order by org_id, release_id limit ${limit}`);
 
 /** Held by whoever looks for room until what was found to have room is written down: one after the other in the whole service. */
 const ROOM_LOCK = 7_306_014_225n;

@@ -121,8 +121,10 @@ const keyRow = row({ org_id: text, sha256: text });
 export type ArtifactKey = RowOf<typeof keyRow>;
 
 /** Across orgs: what nobody has named since `before`. */
-export const listUnreferenced = (db: Db, before: Date, limit: number): Promise<ArtifactKey[]> =>
-  db.many(sql(keyRow)`select org_id, sha256 from artifact where unreferenced_at <= ${before} order by unreferenced_at limit ${limit}`);
+export const listUnreferenced = (db: Db, before: Date, after: ArtifactKey, limit: number): Promise<ArtifactKey[]> =>
+  db.many(sql(keyRow)`
+    select org_id, sha256 from artifact where unreferenced_at <= ${before} and (org_id, sha256) > (${after.org_id}, ${after.sha256})
+    order by org_id, sha256 limit ${limit}`);
 
 export const deleteArtifactRow = (db: Db, { org_id, sha256 }: ArtifactKey): Promise<number> =>
   db.run(sql`delete from artifact where org_id = ${org_id} and sha256 = ${sha256}`);

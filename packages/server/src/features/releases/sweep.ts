@@ -1,5 +1,6 @@
 import type { Plane } from "../../context.ts";
 import { background, type Background } from "../../kernel/background.ts";
+import { type Failures, isolateEach } from "../../kernel/in-halves.ts";
 import { adoptArtifact, type ArtifactKey, deleteArtifactRow, findArtifact, listUnreferenced, lockArtifact } from "./store.ts";
 import { resumableUploads } from "./resumable.ts";
 import { blobKey } from "./upload.ts";
@@ -20,18 +21,21 @@ export const startUploadExpiry = (plane: Plane): Background =>
 export function startBlobSweep(plane: Plane): Background {
   let sweeps = 0;
   return background(plane, "blob sweep", SWEEP_EVERY_MS, async () => {
-    if (sweeps % LISTING_SWEEPS === 0) await adoptOrphans(plane);
+    const parts = [() => sweepBlobs(plane), () => resumableUploads(plane).dropLeftovers()];
+    if (sweeps % LISTING_SWEEPS === 0) parts.unshift(() => adoptOrphans(plane));
     sweeps += 1;
-    await sweepBlobs(plane);
-    await resumableUploads(plane).dropLeftovers();
+    const failures = await isolateEach(parts, plane.db_errors.isOutage, (part) => part());
+    if (failures !== undefined) throw failures.error;
   });
 }
 
-async function sweepBlobs({ db, blobs, retention_clock, log }: Plane): Promise<void> {
+async function sweepBlobs({ db, db_errors, blobs, retention_clock, log }: Plane): Promise<void> {
   const before = new Date(retention_clock.now().getTime() - UNREFERENCED_HOURS * 3_600_000);
-  for (;;) {
-    const due = await listUnreferenced(db, before, BATCH_ROWS_MAX);
-    for (const key of due) {
+  let failures: Failures<unknown> | undefined;
+  let after: ArtifactKey = { org_id: "", sha256: "" };
+  for (let found = BATCH_ROWS_MAX; found === BATCH_ROWS_MAX;) {
+    const due = await listUnreferenced(db, before, after, BATCH_ROWS_MAX);
+    const failed = await isolateEach(due, db_errors.isOutage, async (key) => {
       const removed = await db.forOrg(key.org_id).transaction(async (tx) => {
         const artifact = await lockArtifact(tx, key.org_id, key.sha256);
         if (artifact === undefined || artifact.unreferenced_at === null || artifact.unreferenced_at > before) return false;
@@ -40,18 +44,23 @@ async function sweepBlobs({ db, blobs, retention_clock, log }: Plane): Promise<v
         return true;
       });
       if (removed) log.info(key, "artifact removed");
-    }
-    if (due.length < BATCH_ROWS_MAX) return;
+    });
+    failures ??= failed;
+    after = due.at(-1) ?? after;
+    found = due.length;
   }
+  if (failures !== undefined) throw failures.error;
 }
 
 /** Blobs without a row count as unreferenced from now on. */
-async function adoptOrphans({ db, blobs, clock }: Plane): Promise<void> {
+async function adoptOrphans({ db, db_errors, blobs, clock }: Plane): Promise<void> {
+  let failures: Failures<unknown> | undefined;
   for await (const { key, size } of blobs.list("")) {
     const artifact = splitKey(key);
     if (artifact === undefined || (await findArtifact(db, artifact.org_id, artifact.sha256)) !== undefined) continue;
-    await adoptArtifact(db, artifact, size, clock.now());
+    failures = (await isolateEach([artifact], db_errors.isOutage, (one) => adoptArtifact(db, one, size, clock.now()))) ?? failures;
   }
+  if (failures !== undefined) throw failures.error;
 }
 
 function splitKey(key: string): ArtifactKey | undefined {

@@ -1,11 +1,13 @@
 import { createPublicKey, hash, verify } from "node:crypto";
 import { type Hello, httpRequestText, linkChallengeText, type SignedRequest } from "@robofleet/protocol/link";
+import { isOutage } from "../../engines/db/index.ts";
 import type { RobotCaller } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { channelRefusal } from "../../kernel/channel.ts";
 import { forbidden, httpError, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
 import type { HostNames } from "../../kernel/host-names.ts";
 import type { RateLimit } from "../../kernel/rate-limit.ts";
+import { deleteIsolated } from "../../kernel/retention.ts";
 import { Together } from "../../kernel/together.ts";
 import type { Admission, ExpectedChallenge, LinkHandlers } from "../../link/index.ts";
 import { reportPositions } from "../deployments/index.ts";
@@ -164,4 +166,5 @@ export async function refusedRobots<T extends RobotCaller>({ db }: { db: SystemD
 }
 
 /** Forgets the nonces of requests whose time is over anyway. */
-export const sweepNonces = ({ db }: { db: SystemDb }): Promise<number> => deleteUsedNonces(db);
+export const sweepNonces = ({ db }: { db: SystemDb }): Promise<number> =>
+  deleteIsolated(isOutage, (limit, offset) => deleteUsedNonces(db, limit, offset));

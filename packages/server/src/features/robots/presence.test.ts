@@ -352,7 +352,7 @@ test("robots of dead nodes and of this node's earlier runs become offline, those
       sql`update robot set node_id = ${node_id}, node_epoch = ${epoch}, last_seen_at = ${it.clock.now()} where org_id = ${org_id} and id = ${one}`,
     );
   }
-  assert.equal(await sweepDeadNodes(it.plane), false);
+  await sweepDeadNodes(it.plane);
   const statuses: Record<string, string> = {};
   for (const [name, id] of robots)
     statuses[name] = (await it.call<{ data: Robot }>("GET", `/api/robots/${id}`, { token })).body.data.status;

@@ -1,4 +1,6 @@
 import type { Plane } from "../../context.ts";
+import { type Failures, isolateFailures } from "../../kernel/in-halves.ts";
+import { deleteIsolated } from "../../kernel/retention.ts";
 import type { Link, Session } from "../../link/index.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
 import { Comings } from "./comings.ts";
@@ -79,22 +81,28 @@ export async function robotDisconnected(plane: Plane, session: Session, reason: 
 /** Writes when robots were last heard, as `link.takeSeen()` answers it. */
 export async function flushSeen(plane: Plane, seen: ReadonlyMap<string, { org_id: string; at: Date }>): Promise<void> {
   const rows: Seen[] = Array.from(seen, ([id, { org_id, at }]) => ({ org_id, id, at }));
-  for (let from = 0; from < rows.length; from += SEEN_ROWS_MAX) await updateSeen(plane.db, rows.slice(from, from + SEEN_ROWS_MAX));
+  let failures: Failures<unknown> | undefined;
+  for (let from = 0; from < rows.length; from += SEEN_ROWS_MAX)
+    failures =
+      (await isolateFailures(rows.slice(from, from + SEEN_ROWS_MAX), plane.db_errors.isOutage, (some) => updateSeen(plane.db, some))) ??
+      failures;
+  if (failures !== undefined) throw failures.error;
 }
 
-/** Robots of nodes that died become offline. Answers true when there may be more. */
-export async function sweepDeadNodes(plane: Plane): Promise<boolean> {
-  const swept = await plane.db.transaction(async (tx) => {
-    const gone = await setOfflineOfDeadNodes(tx, plane.node, SWEEP_ROWS_MAX);
-    announceOffline(tx, plane, gone);
-    await recordTimelineMany(
-      tx,
-      plane,
-      gone.map((robot) => disconnection(robot, "the server that held the link ended")),
-    );
-    return gone.length;
-  });
-  return swept === SWEEP_ROWS_MAX;
+/** Robots of nodes that died become offline. Rejects with the first error when all but those that failed are. */
+export async function sweepDeadNodes(plane: Plane): Promise<void> {
+  await deleteIsolated(plane.db_errors.isOutage, (limit, offset) =>
+    plane.db.transaction(async (tx) => {
+      const gone = await setOfflineOfDeadNodes(tx, plane.node, limit, offset);
+      announceOffline(tx, plane, gone);
+      await recordTimelineMany(
+        tx,
+        plane,
+        gone.map((robot) => disconnection(robot, "the server that held the link ended")),
+      );
+      return gone.length;
+    }),
+  );
 }
 
 /**
@@ -109,22 +117,23 @@ export async function compareLinks(plane: Plane): Promise<boolean> {
   const written = [...holders.values()].filter(({ is_open, is_written }) => is_open && is_written);
   const online = await listOnlineOf(plane.db, plane.node);
   const lost = online.filter(({ id }) => plane.link.session(id) === undefined && !holders.has(id));
-  if (lost.length > 0) {
-    await plane.db.transaction(async (tx) => {
-      const gone = await setOffline(tx, plane.node, lost.slice(0, SWEEP_ROWS_MAX));
+  const failures = await isolateFailures(lost.slice(0, SWEEP_ROWS_MAX), plane.db_errors.isOutage, (some) =>
+    plane.db.transaction(async (tx) => {
+      const gone = await setOffline(tx, plane.node, some);
       announceOffline(tx, plane, gone);
       await recordTimelineMany(
         tx,
         plane,
         gone.map((robot) => disconnection(robot, "the link was lost")),
       );
-    });
-  }
+    }),
+  );
   const shown = new Map(online.map(({ id, session_id }) => [id, session_id]));
   const strange = written.filter(
     (holder) => shown.get(holder.session.robot_id) !== holder.session.session_id && holders.get(holder.session.robot_id) === holder,
   );
   if (strange.length > 0) await endStrange(plane, strange, shown);
+  if (failures !== undefined) throw failures.error;
   return lost.length > SWEEP_ROWS_MAX;
 }
 

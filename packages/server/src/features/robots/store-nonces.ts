@@ -27,6 +27,9 @@ export async function useNonce(db: Db, { org_id, robot_id, nonce }: UsedNonce): 
   return used.nonces < NONCES_MAX ? "used_before" : "too_many";
 }
 
-/** Deletes what has expired, of all orgs. Returns how many. */
-export const deleteUsedNonces = (db: SystemDb): Promise<number> =>
-  db.run(sql`delete from robot_request /* every org_id */ where expires_at < now()`);
+/** Deletes what has expired, of all orgs, `limit` of them behind the first `offset`. Returns how many. */
+export const deleteUsedNonces = (db: SystemDb, limit: number, offset: number): Promise<number> =>
+  db.run(sql`
+    -- across orgs: a sweep by time
+    delete from robot_request where ctid = any(array(
+      select ctid from robot_request where expires_at < now() order by expires_at, org_id, robot_id, nonce limit ${limit} offset ${offset}))`);

@@ -72,7 +72,7 @@ test(
     await db.run(sql`insert into node (id, epoch, beat, is_over, started_at) values ('node_other', 2, 1, false, now())`);
     await db.run(sql`update robot set node_id = 'node_other', node_epoch = 2 where node_id is not null`);
     await db.run(sql`analyze robot`);
-    const sweep = (tx: Db): Promise<number> => setOfflineOfDeadNodes(tx, node, MOVED).then(({ length }) => length);
+    const sweep = (tx: Db): Promise<number> => setOfflineOfDeadNodes(tx, node, MOVED, 0).then(({ length }) => length);
     await db.transaction(async (tx) => {
       const before = await rowsRead(tx);
       assert.equal(await sweep(tx), 0);

@@ -60,11 +60,11 @@ export const listOnlineOfSuspended = (db: Db, node: NodeRun): Promise<RobotRef[]
     where org_id in (select id from org where status = 'suspended') and node_id = ${node.id} and node_epoch = ${node.epoch}`);
 
 /**
- * Ends the presence of robots whose node does not live any more, `limit` at a time: it is over, it runs anew, or
+ * Ends the presence of robots whose node does not live any more, `limit` of them behind the first `offset`: it is over, it runs anew, or
  * it is unknown. Goes from one node to the next in the index: the robots of the living ones, which are most, are not read. In
  * the order of that index, as a plan for any `limit` of them would look for them in the whole table.
  */
-export const setOfflineOfDeadNodes = (db: Db, self: NodeRun, limit: number): Promise<RobotRef[]> =>
+export const setOfflineOfDeadNodes = (db: Db, self: NodeRun, limit: number, offset: number): Promise<RobotRef[]> =>
   // reads: node
   db.many(sql(robotRef)`
     with recursive held (node_id) as (
@@ -78,8 +78,8 @@ export const setOfflineOfDeadNodes = (db: Db, self: NodeRun, limit: number): Pro
         select org_id, id from robot
         where node_id = held.node_id and node_epoch < coalesce(n.epoch + n.is_over::int, ${Number.MAX_SAFE_INTEGER}::bigint)
           and not (node_id = ${self.id} and node_epoch = ${self.epoch})
-        order by node_epoch limit ${limit} for update skip locked) r
-      limit ${limit})
+        order by node_epoch limit ${limit + offset} for update skip locked) r
+      limit ${limit} offset ${offset})
     update robot r set node_id = null, node_epoch = null, session_id = null
     from gone where r.org_id = gone.org_id and r.id = gone.id
     returning r.org_id, r.id`);

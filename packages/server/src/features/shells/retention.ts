@@ -1,5 +1,6 @@
 import type { Plane } from "../../context.ts";
 import { background, type Background } from "../../kernel/background.ts";
+import { type Failures, isolateEach } from "../../kernel/in-halves.ts";
 import { deleteInBatches, forEachOrg } from "../../kernel/retention.ts";
 import {
   deleteSessions,
@@ -18,25 +19,31 @@ const BATCH_ROWS_MAX = 200;
 /** Drops recordings that are too old, and the oldest of an org that has too many; then sessions that are too old. */
 export const startShellRetention = (plane: Plane): Background =>
   background(plane, "shells", EVERY_MS, async () => {
-    await dropRecordings(plane);
-    await dropSessions(plane);
+    const failures = await isolateEach([dropRecordings, dropSessions], plane.db_errors.isOutage, (part) => part(plane));
+    if (failures !== undefined) throw failures.error;
   });
 
 const daysAgo = ({ retention_clock }: Plane, days: number): Date => new Date(retention_clock.now().getTime() - days * DAY_MS);
 
 /** Once; two nodes may do it at the same time. That there were such sessions stays known. */
 export async function dropRecordings(plane: Plane): Promise<void> {
-  const { db, settings } = plane;
+  const { db, db_errors, settings } = plane;
   const { shell_recording_days, shell_recording_bytes_max, shell_session_retention_days } = settings.limits;
   // A session is deleted once its recording is.
   const before = daysAgo(plane, Math.min(shell_recording_days, shell_session_retention_days || Infinity));
+  let failures: Failures<unknown> | undefined;
+  let after = { org_id: "", id: "" };
   for (let found = BATCH_ROWS_MAX; found === BATCH_ROWS_MAX;) {
-    const old = await listKeptBefore(db, before, BATCH_ROWS_MAX);
-    for (const recording of old) await drop(plane, recording);
+    const old = await listKeptBefore(db, before, after, BATCH_ROWS_MAX);
+    failures = (await isolateEach(old, db_errors.isOutage, (recording) => drop(plane, recording))) ?? failures;
+    after = old.at(-1) ?? after;
     found = old.length;
   }
-  for (const { org_id, bytes } of await listOrgsAbove(db, shell_recording_bytes_max))
-    await dropOldest(plane, org_id, bytes - shell_recording_bytes_max);
+  const full = await listOrgsAbove(db, shell_recording_bytes_max);
+  failures =
+    (await isolateEach(full, db_errors.isOutage, ({ org_id, bytes }) => dropOldest(plane, org_id, bytes - shell_recording_bytes_max))) ??
+    failures;
+  if (failures !== undefined) throw failures.error;
 }
 
 async function dropOldest(plane: Plane, org_id: string, bytes: number): Promise<void> {

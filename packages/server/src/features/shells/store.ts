@@ -138,12 +138,13 @@ export const listOrphans = (db: Db, self: NodeRun, { after, limit }: { after: Or
 const keptRow = row({ org_id: text, id: text, recording_bytes: bigint });
 export type KeptRecording = RowOf<typeof keptRow>;
 
-/** Recordings of sessions that began before. */
-export const listKeptBefore = (db: Db, before: Date, limit: number): Promise<KeptRecording[]> =>
+/** Recordings of sessions that began before then, in the order of org and id, from behind `after`. */
+export const listKeptBefore = (db: Db, before: Date, after: Orphan, limit: number): Promise<KeptRecording[]> =>
   db.many(sql(keptRow)`
     -- across orgs: all are kept for as long
     select ${keptRow} from shell_session
-    where recording_dropped_at is null and status <> 'open' and started_at < ${before} order by org_id, id limit ${limit}`);
+    where recording_dropped_at is null and status <> 'open' and started_at < ${before} and (org_id, id) > (${after.org_id}, ${after.id})
+    order by org_id, id limit ${limit}`);
 
 const sumRow = row({ org_id: text, bytes: bigint });
 

@@ -22,5 +22,7 @@ export const insertTicket = (db: Db, t: Omit<TicketRow, "uses"> & { hash: Buffer
 export const useTicket = (db: Db, hash: Buffer): Promise<TicketRow | undefined> =>
   db.maybe(sql(ticketRow)`update stream_ticket set uses = uses + 1 where hash = ${hash} returning ${ticketRow}`);
 
-export const deleteExpiredTickets = (db: Db, before: Date): Promise<number> =>
-  db.run(sql`delete from stream_ticket where expires_at < ${before}`);
+export const deleteExpiredTickets = (db: Db, before: Date, limit: number, offset: number): Promise<number> =>
+  db.run(sql`
+    delete from stream_ticket where ctid = any(array(
+      select ctid from stream_ticket where expires_at < ${before} order by expires_at, ctid limit ${limit} offset ${offset}))`);

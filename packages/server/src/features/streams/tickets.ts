@@ -2,11 +2,13 @@ import { randomBytes } from "node:crypto";
 import { fleetStreamAccess, SECRET_PREFIXES, streamAccess } from "@robofleet/protocol";
 import { type BodyOf, routes } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
+import { isOutage } from "../../engines/db/index.ts";
 import { type Credentials, proofOf } from "../../kernel/authenticate.ts";
 import { authorize } from "../../kernel/authorize.ts";
 import { badRequest, forbidden, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { type HeldProof, holdProof, secretHash } from "../../kernel/proof.ts";
+import { deleteIsolated } from "../../kernel/retention.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
@@ -90,4 +92,6 @@ export async function takeTicket(plane: Plane, ticket: string, use: TicketUse): 
 
 /** Deletes the tickets that nobody comes with any more. */
 export const sweepTickets = ({ db, retention_clock }: Plane): Promise<number> =>
-  deleteExpiredTickets(db, new Date(retention_clock.now().getTime() - KNOWN_AFTER_END_MS));
+  deleteIsolated(isOutage, (limit, offset) =>
+    deleteExpiredTickets(db, new Date(retention_clock.now().getTime() - KNOWN_AFTER_END_MS), limit, offset),
+  );

@@ -16,8 +16,8 @@ export const listOrgsWithEntries = async (db: Db): Promise<string[]> =>
       select org_id from found where org_id is not null`)
   ).map(({ org_id }) => org_id);
 
-export const deleteEntries = (db: Db, org_id: string, before: Date, limit: number): Promise<number> =>
+export const deleteEntries = (db: Db, org_id: string, before: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     delete from timeline_entry where org_id = ${org_id} and ctid = any(array(
-      select ctid from timeline_entry where org_id = ${org_id} ${madeBefore(ID_PREFIXES.event, before)} order by id limit ${limit}
+      select ctid from timeline_entry where org_id = ${org_id} ${madeBefore(ID_PREFIXES.event, before)} order by id limit ${limit} offset ${offset}
       for update skip locked))`);

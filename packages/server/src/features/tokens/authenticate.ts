@@ -2,9 +2,11 @@ import type { Clock } from "@robofleet/clock";
 import { ROLES } from "@robofleet/protocol";
 import type { Actor } from "@robofleet/protocol/routes";
 import type { Limits } from "../../config.ts";
+import { isOutage } from "../../engines/db/index.ts";
 import { type Caller, type Grant, highestRole, lowerRole } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { forbidden, printable, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
+import { isolateFailures } from "../../kernel/in-halves.ts";
 import { type HeldProof, secretHash } from "../../kernel/proof.ts";
 import { WebSession } from "../../kernel/web-session.ts";
 import { Remembered, REMEMBERED_SECRETS_MAX } from "./remembered.ts";
@@ -100,12 +102,13 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
   };
 }
 
-/** Writes uses and forgets those that were written. While the write fails they are kept for the next one. */
+/** Writes uses and forgets those that were written. Those whose write fails are kept for the next one. */
 async function flush(uses: Map<string, Date>, write: (uses: ReadonlyMap<string, Date>) => Promise<unknown>): Promise<void> {
-  if (uses.size === 0) return;
-  const snapshot = new Map(uses);
-  await write(snapshot);
-  for (const [id, at] of snapshot) if (uses.get(id) === at) uses.delete(id);
+  const failures = await isolateFailures([...uses], isOutage, async (some) => {
+    await write(new Map(some));
+    for (const [id, at] of some) if (uses.get(id) === at) uses.delete(id);
+  });
+  if (failures !== undefined) throw failures.error;
 }
 
 function checkToken({ revoked_at, expires_at }: FoundCredential, now: Date, what: string): void {

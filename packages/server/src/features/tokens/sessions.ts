@@ -2,10 +2,12 @@ import { randomBytes } from "node:crypto";
 import { ID_PREFIXES, SECRET_PREFIXES } from "@robofleet/protocol";
 import { routes, type Session } from "@robofleet/protocol/routes";
 import type { Plane } from "../../context.ts";
+import { isOutage } from "../../engines/db/index.ts";
 import { bearerOf } from "../../kernel/authenticate.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import { notFound, unauthorized } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
+import { deleteIsolated } from "../../kernel/retention.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
 import { secretHash } from "../../kernel/proof.ts";
 import { wireTime } from "../../kernel/time.ts";
@@ -98,5 +100,6 @@ function sessionOf({ session }: Caller): WebSession {
 /** Deletes the sessions that ended a day ago. */
 export function sweepSessions({ db, retention_clock, settings }: Plane): Promise<number> {
   const then = new Date(retention_clock.now().getTime() - KNOWN_AFTER_END_MS);
-  return deleteEndedSessions(db, { expired: then, idle: idleSince(then, settings.limits) });
+  const before = { expired: then, idle: idleSince(then, settings.limits) };
+  return deleteIsolated(isOutage, (limit, offset) => deleteEndedSessions(db, before, limit, offset));
 }

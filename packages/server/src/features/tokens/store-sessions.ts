@@ -57,9 +57,10 @@ export const updateSessionsUsed = (db: Db, used: ReadonlyMap<string, Date>): Pro
       where s.used_at < v.at)
     update web_session s set used_at = v.at from v where s.id = v.id`);
 
-/** Deletes those that ended by themselves, or with their token, before then. */
-export const deleteEndedSessions = (db: Db, before: { expired: Date; idle: Date }): Promise<number> =>
+/** Deletes sessions that have ended, or whose token has, before then: `limit` of them behind the first `offset`. */
+export const deleteEndedSessions = (db: Db, before: { expired: Date; idle: Date }, limit: number, offset: number): Promise<number> =>
   db.run(sql`
-    delete from web_session s using credential c
-    where c.id = s.token_id
-      and (s.expires_at < ${before.expired} or s.used_at < ${before.idle} or c.revoked_at < ${before.expired} or c.expires_at < ${before.expired})`);
+    delete from web_session where id = any(array(
+      select s.id from web_session s join credential c on c.id = s.token_id
+      where s.expires_at < ${before.expired} or s.used_at < ${before.idle} or c.revoked_at < ${before.expired} or c.expires_at < ${before.expired}
+      order by s.id limit ${limit} offset ${offset}))`);

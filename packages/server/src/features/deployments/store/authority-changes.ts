@@ -17,7 +17,10 @@ export const insertAuthorityChanges = (db: Db, org_id: string, kind: AuthoritySu
 export const listAuthorityChanges = (db: Db, limit: number, skip: readonly string[]) =>
   db.many(sql(changeRow)`
     -- across orgs: a background loop handles the changes of all of them
-    select org_id, kind, subject_id, xmin::text as version from authority_change where subject_id <> all(${list(skip)}::text[]) order by org_id, kind, subject_id limit ${limit}`);
+    select org_id, kind, subject_id, version from (
+      select org_id, kind, subject_id, xmin::text as version, changed_at, row_number() over (partition by org_id order by changed_at, subject_id) as turn
+      from authority_change where subject_id <> all(${list(skip)}::text[])) as in_turns
+    order by turn, changed_at, org_id, subject_id limit ${limit}`);
 
 /** The change was handled; one that was made again meanwhile stays. */
 export const deleteAuthorityChange = (db: Db, org_id: string, kind: AuthoritySubject, subject_id: string, version: string) =>

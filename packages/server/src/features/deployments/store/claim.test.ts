@@ -4,7 +4,8 @@ import type { Plane } from "../../../context.ts";
 import { sql } from "../../../kernel/sql.ts";
 import { explain } from "../../testing/explain.ts";
 import { startFeaturePlane } from "../../testing/feature-plane.ts";
-import { claimable, listClaimable, postponeClaimed } from "./targets.ts";
+import { listDue } from "./deployments.ts";
+import { claimable, listClaimable, postponeClaimed } from "./claim.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -41,14 +42,49 @@ test("deployments that have something to dispatch share a turn, those that may n
   const small = await seedDeployment(plane, other, 2);
   const expired = await seedDeployment(plane, other, 2);
   await plane.db.run(sql`update deployment set expires_at = ${clock.now()} where id = ${expired}`);
-  assert.deepEqual(await claimedOf(plane, 20), { [big]: 6, [second]: 6, [small]: 2 });
-  assert.deepEqual(await claimedOf(plane, 2), { [big]: 1, [second]: 1 }, "the oldest where there are more than targets of a turn");
+  assert.deepEqual(await claimedOf(plane, 20), { [big]: 10, [second]: 5, [small]: 2 });
+  assert.deepEqual(
+    await claimedOf(plane, 2),
+    { [big]: 1, [second]: 1 },
+    "the oldest of each org where there are more than targets of a turn",
+  );
 
   const ids = (await listClaimable(plane.db, clock.now(), 1_000)).flatMap((t) => (t.deployment_id === big ? [t.id] : []));
   await postponeClaimed(plane.db, one, big, ids, new Date(clock.now().getTime() + 60_000));
   assert.deepEqual(await claimedOf(plane, 20), { [second]: 10, [small]: 2 });
   await clock.advance({ seconds: 60 });
-  assert.deepEqual(await claimedOf(plane, 20), { [big]: 6, [second]: 6, [small]: 2 });
+  assert.deepEqual(await claimedOf(plane, 20), { [big]: 10, [second]: 5, [small]: 2 });
+});
+
+test("an org with thousands of deployments to dispatch leaves the others half of each turn", TIMEOUT, async () => {
+  await using it = await startFeaturePlane([]);
+  const { plane, clock } = it;
+  const [{ org_id: one }, { org_id: other }] = [await it.org(), await it.org()];
+  const now = clock.now();
+  await plane.db.run(sql`
+    insert into deployment (org_id, id, kind, target_kind, status, fan_out_done_at, created_by, created_at, updated_at)
+    select ${one}, 'dep_0' || n, 'release', 'robot', 'queued', ${now}, '{}', ${now}, ${now} from generate_series(1, 3000) n`);
+  await plane.db.run(sql`
+    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, status, created_at, updated_at)
+    select org_id, id, 'tgt_' || id, 'release', 'rob_' || id, 'main', 'queued', ${now}, ${now} from deployment where org_id = ${one}`);
+  const late = await seedDeployment(plane, other, 1_000);
+  const claimed = await listClaimable(plane.db, now, 500);
+  const of_other = claimed.filter(({ deployment_id }) => deployment_id === late);
+  assert.deepEqual([of_other.length, claimed.length - of_other.length], [250, 250]);
+  assert.ok(claimed.every(({ has_more, org_id }) => org_id === other || has_more));
+  await plane.db.run(sql`insert into deployment_due (org_id, id, due_at) select org_id, id, ${now} from deployment`);
+  const due = await listDue(plane.db, now, 100, []);
+  assert.deepEqual(
+    [
+      due.length,
+      due
+        .slice(0, 2)
+        .map(({ org_id }) => org_id)
+        .toSorted(),
+    ],
+    [100, [one, other].toSorted()],
+  );
+  assert.equal((await listDue(plane.db, now, 100, [late])).filter(({ org_id }) => org_id === other).length, 0);
 });
 
 test("what is paused at the head of the queue costs a turn nothing, however much it is", TIMEOUT, async (t) => {

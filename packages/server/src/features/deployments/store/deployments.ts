@@ -7,6 +7,7 @@ import type { ReasonCounts } from "../reason-counts.ts";
 import type { Counts } from "../state.ts";
 import { reachedDeployments } from "./reach.ts";
 import { type DeploymentKind, type DeploymentRow, deploymentRow } from "./rows.ts";
+import { inTurns } from "./turns.ts";
 
 export type NewDeployment = Pick<
   DeploymentRow,
@@ -46,13 +47,26 @@ export const deleteDue = (db: Db, org_id: string, id: string) =>
   db.run(sql`delete from deployment_due where org_id = ${org_id} and id = ${id}`);
 
 const dueRow = row({ org_id: text, id: text });
-/** Deployments whose time has come, but for those that another node is about to take; what could not start goes behind what waits. */
-export const listDue = (db: Db, now: Date, limit: number) =>
+/**
+ * Deployments whose time has come, orgs in turn, without those of `skip`, of suspended orgs, and those that another node is about to
+ * take; what could not start goes behind what waits. Goes from org to org by the index: what is not due yet costs nothing.
+ */
+export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(sql(dueRow)`
     -- across orgs: what is due, by time
     -- reads: org
-    select org_id, id from deployment_due where coalesce(not_before_at, due_at) <= ${now} and due_at <= ${now} and org_id not in (select id from org where status = 'suspended')
-    order by coalesce(not_before_at, due_at) limit ${limit} for update skip locked`);
+    with recursive held_org as (
+      (select org_id from deployment_due order by org_id limit 1)
+      union all
+      select n.org_id from held_org o cross join lateral (select d.org_id from deployment_due d where d.org_id > o.org_id order by d.org_id limit 1) n)
+    select org_id, id from (
+      select due.*, row_number() over (partition by due.org_id order by due.at, due.id) as turn
+      from held_org o cross join lateral (
+        select d.org_id, d.id, coalesce(d.not_before_at, d.due_at) as at from deployment_due d
+        where d.org_id = o.org_id and coalesce(d.not_before_at, d.due_at) <= ${now} and d.due_at <= ${now} and d.id <> all(${list(skip)}::text[])
+        order by coalesce(d.not_before_at, d.due_at) limit ${limit} for update skip locked) due
+      where o.org_id not in (select id from org where status = 'suspended')) as in_turns
+    order by turn, at, id limit ${limit}`);
 
 /** Takes them off the shelf, once, on whichever node asks first; one that is not answered is gone, or not due any more. */
 export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Date) =>
@@ -66,10 +80,11 @@ export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Dat
 export const postponeDue = (db: Db, org_id: string, id: string, not_before_at: Date) =>
   db.run(sql`update deployment_due set not_before_at = ${not_before_at} where org_id = ${org_id} and id = ${id}`);
 
-export const nextDueAt = (db: Db) =>
+export const nextDueAt = (db: Db, skip: readonly string[]) =>
   // reads: org
   db.one(sql(row({ due_at: nullable(timestamptz) }))`
-    select min(coalesce(not_before_at, due_at)) as due_at from deployment_due where org_id not in (select id from org where status = 'suspended')`);
+    select min(coalesce(not_before_at, due_at)) as due_at from deployment_due
+    where org_id not in (select id from org where status = 'suspended') and id <> all(${list(skip)}::text[])`);
 
 const expiryRow = row({ days: nullable(int) });
 /** After how many days the org's deployments give up, when it says so. */
@@ -192,30 +207,35 @@ export const setFanOutProgress = (
     where org_id = ${org_id} and id = ${id}
     returning ${deploymentRow}`);
 
-const refRow = row({ org_id: text, id: text });
 /** Fan-outs under way, orgs in turn, without those of `skip`. */
 export const listUnfinishedFanOuts = (db: Db, limit: number, skip: readonly string[]) =>
-  db.many(sql(refRow)`
-    select org_id, id from (
-      select org_id, id, row_number() over (partition by org_id order by order_number) as turn, order_number from deployment
-      where fan_out_at is not null and fan_out_done_at is null and finished_at is null and id <> all(${list(skip)}::text[])) as open
-    order by turn, order_number limit ${limit}`);
-
-export const listExpired = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(
-    sql(
-      refRow,
-    )`select org_id, id from deployment where finished_at is null and expires_at <= ${now} and id <> all(${list(skip)}::text[]) order by expires_at limit ${limit}`,
+    inTurns(
+      sql`select org_id, id, order_number as at from deployment
+        where fan_out_at is not null and fan_out_done_at is null and finished_at is null and id <> all(${list(skip)}::text[])`,
+      limit,
+    ),
   );
 
-/** Cancelled deployments of which something still waits, or a robot is not told to stop yet. */
+/** Deployments that have expired, orgs in turn, without those of `skip`. */
+export const listExpired = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
+  db.many(
+    inTurns(
+      sql`select org_id, id, expires_at as at from deployment
+        where finished_at is null and expires_at <= ${now} and id <> all(${list(skip)}::text[])`,
+      limit,
+    ),
+  );
+
+/** Cancelled deployments of which something still waits, or a robot is not told to stop yet, orgs in turn. */
 export const listCancelling = (db: Db, limit: number, skip: readonly string[]) =>
   db.many(
-    sql(
-      refRow,
-    )`select org_id, id from deployment d where finished_at is null and cancel_requested_at is not null and id <> all(${list(skip)}::text[]) and (count_pending + count_queued > 0 or (count_active > 0 and exists (
+    inTurns(
+      sql`select org_id, id, cancel_requested_at as at from deployment d where finished_at is null and cancel_requested_at is not null and id <> all(${list(skip)}::text[]) and (count_pending + count_queued > 0 or (count_active > 0 and exists (
         select from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id
-        where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged')))) limit ${limit}`,
+        where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged'))))`,
+      limit,
+    ),
   );
 
 /** Members of the fleet behind a cursor; robots that joined it after the deployment started are not part of it. */

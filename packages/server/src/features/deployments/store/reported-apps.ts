@@ -1,6 +1,6 @@
 import { APPS_MAX } from "@robofleet/protocol/link";
 import type { Db } from "../../../kernel/db.ts";
-import { int, list, row, sql } from "../../../kernel/sql.ts";
+import { int, list, row, sql, text } from "../../../kernel/sql.ts";
 
 /**
  * What the robots say that they run, each robot once. With no target under way, a robot's word is also what is wanted: it
@@ -22,6 +22,16 @@ export const setAppsReported = (
     order by a.robot_id
     on conflict (org_id, robot_id, app) do update set current_release_id = excluded.current_release_id, previous_release_id = excluded.previous_release_id, status = excluded.status,
       desired_release_id = case when robot_app.target_id is null then excluded.current_release_id else robot_app.desired_release_id end, updated_at = excluded.updated_at`);
+
+/** Those of the robots that have APPS_MAX apps, without this one. The caller holds their generations locked, so that none is added meanwhile. */
+export const listFullRobots = async (db: Db, org_id: string, robot_ids: readonly string[], app: string): Promise<Set<string>> =>
+  new Set(
+    (
+      await db.many(sql(row({ robot_id: text }))`
+        select robot_id from robot_app where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])
+        group by robot_id having count(*) >= ${APPS_MAX} and not bool_or(app = ${app})`)
+    ).map(({ robot_id }) => robot_id),
+  );
 
 /** How many apps a robot has beside this one. */
 export const countOtherApps = async (db: Db, org_id: string, robot_id: string, app: string): Promise<number> =>

@@ -4,12 +4,16 @@ import { row, type RowOf, sql, text, timestamptz } from "../../../kernel/sql.ts"
 const finishedRow = row({ org_id: text, id: text, finished_at: timestamptz });
 export type FinishedDeployment = RowOf<typeof finishedRow>;
 
-/** Deployments that finished before that time and still have their events, oldest first. */
-export const listWithEvents = (db: Db, before: Date, limit: number): Promise<FinishedDeployment[]> =>
+const isBehind = (after: FinishedDeployment | undefined) =>
+  after === undefined ? sql`` : sql`and (d.finished_at, d.org_id, d.id) > (${after.finished_at}, ${after.org_id}, ${after.id})`;
+
+/** Deployments that finished before that time and still have their events, oldest first, from behind `after`. */
+export const listWithEvents = (db: Db, before: Date, after: FinishedDeployment | undefined, limit: number): Promise<FinishedDeployment[]> =>
   db.many(sql(finishedRow)`
     -- across orgs: retention is the same for every org
-    select ${finishedRow} from deployment
-    where finished_at is not null and events_dropped_at is null and finished_at < ${before} order by finished_at, org_id, id limit ${limit}`);
+    select ${finishedRow} from deployment d
+    where finished_at is not null and events_dropped_at is null and finished_at < ${before} ${isBehind(after)}
+    order by finished_at, org_id, id limit ${limit}`);
 
 export const deleteEvents = (db: Db, { org_id, id }: FinishedDeployment, limit: number): Promise<number> =>
   db.run(sql`
@@ -42,7 +46,7 @@ export const listUnneeded = (db: Db, before: Date, after: FinishedDeployment | u
     -- across orgs: retention is the same for every org
     select ${finishedRow.of("d")} from deployment d
     where d.finished_at is not null and d.finished_at < ${before}
-      ${after === undefined ? sql`` : sql`and (d.finished_at, d.org_id, d.id) > (${after.finished_at}, ${after.org_id}, ${after.id})`}
+      ${isBehind(after)}
       and ${isUnneeded}
     order by d.finished_at, d.org_id, d.id limit ${limit}`);
 
@@ -62,7 +66,7 @@ export const deleteDeployment = (db: Db, { org_id, id }: FinishedDeployment): Pr
   db.run(sql`delete from deployment where org_id = ${org_id} and id = ${id} and finished_at is not null`);
 
 /** Deletes attempts to follow, made before that time, for what no fleet has any more. Returns the number of rows. */
-export const deleteAttempts = (db: Db, before: Date, limit: number): Promise<number> =>
+export const deleteAttempts = (db: Db, before: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     -- across orgs: retention is the same for every org
     -- reads: fleet
@@ -72,4 +76,4 @@ export const deleteAttempts = (db: Db, before: Date, limit: number): Promise<num
       select f.org_id, w.value ->> 'id' from fleet f cross join lateral jsonb_each(f.desired) w)
     delete from robot_follow where ctid = any(array(
       select o.ctid from robot_follow o where o.created_at < ${before}
-        and not exists (select from wanted w where w.org_id = o.org_id and w.subject = o.subject) limit ${limit}))`);
+        and not exists (select from wanted w where w.org_id = o.org_id and w.subject = o.subject) order by o.org_id, o.robot_id, o.subject limit ${limit} offset ${offset}))`);

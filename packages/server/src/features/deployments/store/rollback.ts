@@ -2,6 +2,7 @@ import type { Db } from "../../../kernel/db.ts";
 import type { Authority } from "../../access/index.ts";
 import { int, json, list, nullable, row, sql, text } from "../../../kernel/sql.ts";
 import { targetRow } from "./rows.ts";
+import { inTurns } from "./turns.ts";
 
 export const setRollbackRequested = (db: Db, org_id: string, id: string, now: Date) =>
   db.run(
@@ -12,14 +13,17 @@ export const setRollbackRequested = (db: Db, org_id: string, id: string, now: Da
 export const setAuthority = (db: Db, org_id: string, id: string, authority: Authority) =>
   db.run(sql`update deployment set authority = ${json(authority)} where org_id = ${org_id} and id = ${id}`);
 
-const refRow = row({ org_id: text, id: text });
-/** Deployments that go back of which a robot was not told yet, or something still waits. */
+/** Deployments that go back of which a robot was not told yet, or something still waits, orgs in turn. */
 export const listRollingBack = (db: Db, limit: number, skip: readonly string[]) =>
-  db.many(sql(refRow)`
-    select org_id, id from deployment d where finished_at is null and rollback_requested_at is not null and status = 'rolling_back' and id <> all(${list(skip)}::text[])
+  db.many(
+    inTurns(
+      sql`select org_id, id, rollback_requested_at as at from deployment d where finished_at is null and rollback_requested_at is not null and status = 'rolling_back' and id <> all(${list(skip)}::text[])
       and (count_applied + count_pending + count_queued > 0 or (count_active > 0 and exists (
         select from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id
-        where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged')))) limit ${limit}`);
+        where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged'))))`,
+      limit,
+    ),
+  );
 
 /** What the robots that have a deployment's release, or are about to, ran before it; the commonest first, null: nothing. */
 export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>

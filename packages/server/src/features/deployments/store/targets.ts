@@ -4,7 +4,7 @@ import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { containing } from "../../../kernel/contains.ts";
 import type { Window } from "../../../kernel/page.ts";
-import { bigint, bool, int, json, jsonb, list, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
+import { bigint, bool, json, jsonb, list, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
 import { reachedTargets } from "./reach.ts";
 import { type TargetRow, targetRow } from "./rows.ts";
 
@@ -27,51 +27,6 @@ export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
     from unnest(${list(t.robots.map((r) => r.id))}::text[], ${list(t.robots.map((r) => r.robot_id))}::text[], ${list(t.robots.map((r) => r.release_id))}::text[])
       as r (id, robot_id, release_id)
     on conflict (org_id, deployment_id, robot_id, subject) do nothing`);
-
-/** `share`: how many of its deployment there are at most. */
-const claimRow = row({ org_id: text, deployment_id: text, order_number: bigint, id: text, share: int });
-/**
- * Targets that may be dispatched, of at most `limit` deployments, the oldest first; each deployment gets an equal share of
- * `limit`. Not locked: dispatch locks their deployment and looks again. It goes from deployment to deployment by the index, so
- * that neither what is held there nor how many targets there are costs anything; subselects keep the plan at that.
- */
-export const claimable = (now: Date, limit: number) =>
-  sql(claimRow)`
-    with recursive waiting as (
-      (select org_id, deployment_id from deployment_target where status = 'queued' and waiting_for is null order by deployment_id, org_id limit 1)
-      union all
-      select n.org_id, n.deployment_id from waiting w cross join lateral (
-        select t.org_id, t.deployment_id from deployment_target t
-        where t.status = 'queued' and t.waiting_for is null and (t.deployment_id, t.org_id) > (w.deployment_id, w.org_id)
-        order by t.deployment_id, t.org_id limit 1) n),
-    claimable as materialized (
-      select w.org_id, w.deployment_id, (select d.order_number from deployment d where d.org_id = w.org_id and d.id = w.deployment_id) as order_number
-      from waiting w
-      where (select d.status in ('queued', 'in_progress') and d.fan_out_done_at is not null and d.stop_requested_at is null and d.rollback_requested_at is null
-          and (d.expires_at is null or d.expires_at > ${now})
-          from deployment d where d.org_id = w.org_id and d.id = w.deployment_id)
-        and (select true from deployment_target t
-          where t.org_id = w.org_id and t.deployment_id = w.deployment_id and t.status = 'queued' and t.waiting_for is null
-            and coalesce(t.not_before_at, '-infinity') <= ${now}
-          order by coalesce(t.not_before_at, '-infinity'), t.id limit 1)
-      limit ${limit}),
-    shared as (select greatest(1, ${limit}::int / greatest(1, count(*)))::int as share from claimable)
-    select c.org_id, c.deployment_id, c.order_number, t.id, s.share from claimable c cross join shared s cross join lateral (
-      select t.id from deployment_target t
-      where t.org_id = c.org_id and t.deployment_id = c.deployment_id and t.status = 'queued' and t.waiting_for is null
-        and coalesce(t.not_before_at, '-infinity') <= ${now}
-      order by coalesce(t.not_before_at, '-infinity'), t.id limit s.share) t`;
-export const listClaimable = (db: Db, now: Date, limit: number) => db.many(claimable(now, limit));
-
-/** Claimed targets that could not be dispatched are left alone until then; what somebody else holds is being moved on. */
-export const postponeClaimed = (db: Db, org_id: string, deployment_id: string, ids: readonly string[], not_before_at: Date) =>
-  db.run(sql`
-    with claimed as (
-      select id from deployment_target
-      where org_id = ${org_id} and deployment_id = ${deployment_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null
-      order by id for update skip locked)
-    update deployment_target t set not_before_at = ${not_before_at} from claimed c
-    where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = c.id`);
 
 /** Those of the claimed targets that are still to be dispatched; what another node holds is skipped. */
 export const lockQueued = (db: Db, org_id: string, deployment_id: string, ids: readonly string[]) =>
@@ -247,40 +202,6 @@ export const wakeWaitingForPrevious = (db: Db, org_id: string, robot_ids: readon
       order by id for update skip locked)
     update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
 
-/** Targets that the safety net under the wake-ups wakes at a time. */
-export const MISSED_PER_TURN = 1_000;
-
-/** The safety net: targets that wait for a robot that is connected. What somebody else holds is looked at again next time. */
-export const wakeMissed = (db: Db) =>
-  db.run(sql`
-    -- reads: robot
-    with missed as (
-      select t.org_id, t.deployment_id, t.id from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id
-      where r.node_id is not null and t.status = 'queued' and t.waiting_for = 'robot_online'
-      limit ${MISSED_PER_TURN} for update of t skip locked)
-    update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
-
-/** The same for targets that wait for an artifact that has come: it may have been stored between dispatch's look and its note. */
-export const wakeMissedArtifact = (db: Db) =>
-  db.run(sql`
-    -- reads: release
-    with missed as (
-      select t.org_id, t.deployment_id, t.id from deployment_target t join release r on r.org_id = t.org_id and r.id = t.release_id
-      where r.artifact_state <> 'awaiting_upload' and t.status = 'queued' and t.waiting_for = 'artifact'
-      limit ${MISSED_PER_TURN} for update of t skip locked)
-    update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
-
-/** The same for targets that wait for an earlier one of their robot, none of which is at work any more. */
-export const wakeMissedPrevious = (db: Db) =>
-  db.run(sql`
-    with missed as (
-      select t.org_id, t.deployment_id, t.id from deployment_target t
-      where t.status = 'queued' and t.waiting_for = 'previous_deployment'
-        and not exists (select from deployment_target o where o.org_id = t.org_id and o.robot_id = t.robot_id and o.kind = t.kind
-          and o.status not in ('applied', 'failed', 'rolled_back', 'cancelled') and o.status in ('installing', 'verifying', 'rolling_back'))
-      limit ${MISSED_PER_TURN} for update of t skip locked)
-    update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
-
 /** What waited for the robot's approval may go. */
 export const wakeWaitingForApproval = (db: Db, org_id: string, robot_id: string) =>
   db.run(sql`
@@ -290,23 +211,17 @@ export const wakeWaitingForApproval = (db: Db, org_id: string, robot_id: string)
       order by id for update skip locked)
     update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
 
-/** The same for targets whose robot was approved while another transaction held them. */
-export const wakeMissedApproval = (db: Db) =>
-  db.run(sql`
-    -- reads: robot
-    with missed as (
-      select t.org_id, t.deployment_id, t.id from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id
-      where r.approval_requested_at is null and t.status = 'queued' and t.waiting_for = 'approval'
-      limit ${MISSED_PER_TURN} for update of t skip locked)
-    update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
-
 const lateRow = row({ org_id: text, deployment_id: text, id: text });
+/** Orgs take turns among so many: to number all targets of a large fleet that times out at one moment takes as long as their work. */
+const LATE_CONSIDERED = 10_000;
+/** Targets that are past their deadline, orgs in turn, without those of the deployments in `skip`. */
 export const listLate = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
-  db.many(
-    sql(
-      lateRow,
-    )`select org_id, deployment_id, id from deployment_target where deadline_at <= ${now} and deployment_id <> all(${list(skip)}::text[]) order by deadline_at limit ${limit}`,
-  );
+  db.many(sql(lateRow)`
+    select org_id, deployment_id, id from (
+      select *, row_number() over (partition by org_id order by deadline_at, id) as turn from (
+        select org_id, deployment_id, id, deadline_at from deployment_target
+        where deadline_at <= ${now} and deployment_id <> all(${list(skip)}::text[]) order by deadline_at limit ${LATE_CONSIDERED}) as late) as in_turns
+    order by turn, deadline_at, id limit ${limit}`);
 
 /** What those who watch are told of a target that something happened to. */
 const seenRow = row({ deployment_id: text, kind: textOf<"release" | "config">(), status: textOf<TargetStatus>() });

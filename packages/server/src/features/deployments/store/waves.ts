@@ -2,6 +2,7 @@ import type { Db } from "../../../kernel/db.ts";
 import { identifier, int, json, list, row, sql, text, timestamptz } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
 import { deploymentRow, targetRow, waveRow } from "./rows.ts";
+import { inTurns } from "./turns.ts";
 
 export type WaveDelta = Counts & { wave: number };
 
@@ -148,10 +149,11 @@ export const nextStep = (db: Db) =>
     )`select org_id, step_at from deployment where finished_at is null and step_at is not null order by step_at limit 1`,
   );
 
-/** Rollouts that are to be looked at, the longest due first. */
+/** Rollouts that are to be looked at, orgs in turn, the longest due of each first, without those of `skip`. */
 export const listSteps = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(
-    sql(
-      row({ org_id: text, id: text }),
-    )`select org_id, id from deployment where finished_at is null and step_at <= ${now} and id <> all(${list(skip)}::text[]) order by step_at limit ${limit}`,
+    inTurns(
+      sql`select org_id, id, step_at as at from deployment where finished_at is null and step_at <= ${now} and id <> all(${list(skip)}::text[])`,
+      limit,
+    ),
   );
