@@ -13,7 +13,7 @@ export interface Ground {
   /** In another fleet of the same site. */
   sibling: Things;
   b: Things;
-  theirs: Things;
+  foreign: Things;
 }
 
 export async function makeGround(plane: Harness): Promise<Ground> {
@@ -24,7 +24,7 @@ export async function makeGround(plane: Harness): Promise<Ground> {
     a: await at(site_a),
     sibling: await at(site_a),
     b: await at(site_b),
-    theirs: await makeThings(other, plane.clock.now()),
+    foreign: await makeThings(other, plane.clock.now()),
   };
   for (const { org: owner, robot } of [ground.a, ground.b]) {
     const health = `/api/robots/${robot.id}/health`;
@@ -33,7 +33,7 @@ export async function makeGround(plane: Harness): Promise<Ground> {
   return ground;
 }
 
-/** Somebody with a role, and what is asked about. */
+/** A caller with a role, and the objects of its requests. */
 export interface Column {
   name: string;
   token: string;
@@ -50,7 +50,7 @@ export interface Column {
 export const COLUMNS = 11;
 
 /** Tokens of a role, in all the ways in which it can be limited, each asked about what is inside and about what is outside. */
-export async function columns(plane: Harness, { a, sibling, b, theirs }: Ground, role: Role): Promise<Column[]> {
+export async function columns(plane: Harness, { a, sibling, b, foreign }: Ground, role: Role): Promise<Column[]> {
   const { org } = a;
   const site: Scopes = [{ site_id: a.ids.site_id ?? "" }];
   const on_site = await org.token({ role, scopes: site });
@@ -87,7 +87,7 @@ export async function columns(plane: Harness, { a, sibling, b, theirs }: Ground,
       on: { object: viewer, site: viewer, whole: viewer },
       sees: all,
     },
-    { name: "in another org", token: await theirs.org.token({ role }), from: a, base: theirs, on: { ...outside, whole: role }, sees: [] },
+    { name: "in another org", token: await foreign.org.token({ role }), from: a, base: foreign, on: { ...outside, whole: role }, sees: [] },
   ];
 }
 
@@ -98,7 +98,7 @@ export async function userToken(plane: Harness, org: HarnessOrg, grants: Grants,
   const user_id = `usr_${String((users += 1)).padStart(26, "0")}`;
   const now = plane.clock.now();
   await plane.db.run(sql`
-    insert into user_account (id, email, name, created_at, updated_at) values (${user_id}, ${`${user_id}@example.org`}, 'Somebody', ${now}, ${now})`);
+    insert into user_account (id, email, name, created_at, updated_at) values (${user_id}, ${`${user_id}@example.org`}, 'Ada', ${now}, ${now})`);
   for (const grant of grants) {
     await plane.db.run(sql`
       insert into membership (org_id, user_id, role, scopes, created_at, updated_at)

@@ -53,7 +53,7 @@ async function awaited({ org }: Things, begun: boolean): Promise<string> {
   return id;
 }
 
-/** What to do away with is made for each cell anew: a cell that may do it leaves nothing for the next. */
+/** Objects to delete are created for each cell, because a permitted cell deletes them. */
 const FRESH: Record<string, (things: Things) => Promise<string>> = {
   deleteRobot: async ({ org, ids }) => (await org.enrollRobot({ fleet_id: ids.fleet_id ?? "", online: false })).id,
   deleteConfig: async ({ org, ids }) => {
@@ -62,8 +62,8 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
   },
   deleteConfigSchema: async () => {
     const namespace = randomUUID();
-    // A namespace is a name, not an id: each asks for that of its own org.
-    for (const { org } of [ground.a, ground.theirs]) await org.api.setConfigSchema({ params: { namespace }, body: { schema: {} } });
+    // A namespace is a name, not an id: each org has its own.
+    for (const { org } of [ground.a, ground.foreign]) await org.api.setConfigSchema({ params: { namespace }, body: { schema: {} } });
     return namespace;
   },
   cancelConfigDeployment: async ({ org, ids }) => {
@@ -77,7 +77,7 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
   startUpload: (things) => awaited(things, false),
   continueUpload: (things) => awaited(things, true),
   endUpload: (things) => awaited(things, true),
-  deleteUser: async ({ org }) => (await org.api.createUser({ body: { email: sampleEmail(), name: "Somebody", role: "viewer" } })).data.id,
+  deleteUser: async ({ org }) => (await org.api.createUser({ body: { email: sampleEmail(), name: "Ada", role: "viewer" } })).data.id,
   revokeToken: async ({ org }) => (await org.api.createToken({ body: { label: "sample", role: "viewer" } })).data.id,
   revokeEnrollmentKey: async ({ org, ids }) =>
     (await org.api.createEnrollmentKey({ body: { site_id: ids.site_id ?? "", fleet_id: ids.fleet_id ?? "" } })).data.id,
@@ -115,7 +115,7 @@ function linesOf(route: Route): Line[] {
   const needed = row.access;
   if (row.outside === "allowed") return [{ ...common, name, on: "shared", needed, ask: ask() }];
   if (row.outside === "forbidden") return [{ ...common, name, on: "whole", needed, ask: ask() }];
-  // A stream of events is filtered too, and has no items to look at: features/events and scenarios/events look at what comes.
+  // A stream of events is filtered too, and has no items to look at: features/events and scenarios/events check the events.
   const on = route.produces === "text/event-stream" ? "shared" : "list";
   const lines: Line[] = row.outside === "filtered" ? [{ ...common, name, on, needed, ask: ask() }] : [];
   for (const { in: place, field, kind, role } of row.objects) {
@@ -193,7 +193,7 @@ const LET_IN: Record<string, readonly number[]> = {
   createEnrollmentKey: [400],
   // The statement is about the org of the sample.
   changeSigningKeys: [400],
-  // The server of the test speaks plain, without a certificate of its own.
+  // The test server uses plain HTTP without a certificate.
   getCertificateAuthority: [404],
 };
 
@@ -219,7 +219,7 @@ function checkList(line: Line, column: Column, reply: Reply): void {
   }
 }
 
-/** Who may ask at all is told of each robot what became of it. */
+/** A permitted caller receives the outcome for each robot. */
 function checkBulk({ on, from }: Column, { items }: Reply): void {
   const wanted = on.object === undefined ? ["not_found"] : isEnough(on.object, "operator") ? ["changed", "unchanged"] : ["forbidden"];
   const [item] = items;
@@ -262,7 +262,7 @@ for (const role of ROLES) {
   });
 }
 
-test("what is outside is told apart in nothing from what does not exist", LIMIT, async () => {
+test("objects outside the scope are indistinguishable from missing ones", LIMIT, async () => {
   const outside = (await columns(plane, ground, "admin")).find(({ name }) => name === "on a site, outside");
   assert.ok(outside);
   const everywhere = await ground.a.org.token({ role: "admin" });
@@ -274,7 +274,7 @@ test("what is outside is told apart in nothing from what does not exist", LIMIT,
   }
 });
 
-/** The same things under ids that nobody has. */
+/** The same objects with ids that do not exist. */
 const nowhere = (things: Things): Things => ({
   ...things,
   ids: Object.fromEntries(Object.entries(things.ids).map(([name, id]) => [name, id.replace(/_.{26}$/, `_${"0".repeat(26)}`)])),

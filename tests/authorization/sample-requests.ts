@@ -16,7 +16,7 @@ export interface Things {
   enrollment_key: string;
 }
 
-/** Makes one of everything in an org, at a fleet of its own unless told; the robot is connected and has sent its health. */
+/** Makes one of everything in an org, in a new fleet by default; the robot is connected and has sent its health. */
 export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Promise<Things> {
   const fleet_id = fleet ?? (await org.homeFleet());
   const { site_id } = (await org.api.getFleet({ params: { id: fleet_id } })).data;
@@ -37,7 +37,7 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
   const scheduled = await org.deploy(release, { robot_id: robot.id }, { scheduled_at: tomorrow });
   const shell_session = await shellSession(org, robot.id);
   const key = (await org.api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
-  const user = (await org.api.createUser({ body: { email: sampleEmail(), name: "Somebody", role: "viewer" } })).data;
+  const user = (await org.api.createUser({ body: { email: sampleEmail(), name: "Ada", role: "viewer" } })).data;
   const token = (await org.api.createToken({ body: { label: "sample", role: "viewer" } })).data;
   return {
     org,
@@ -71,7 +71,7 @@ export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Pro
   };
 }
 
-/** A simulated robot has no shell to give: that somebody wanted one is known all the same. */
+/** A simulated robot has no shell, but the attempt is recorded. */
 async function shellSession(org: HarnessOrg, robot_id: string): Promise<string> {
   for await (const _ of await org.api.stream("shell", { robot_id }));
   let id: string | undefined;
@@ -101,7 +101,7 @@ const KINDS: Record<string, { beside: Record<string, string> }> = {
 };
 const TARGETS = ["robot_id", "fleet_id", "target_id"];
 
-/** A value that a field takes, by its name; a field that nobody knows yet must be added here. */
+/** A valid value of a field, by its name; new fields must be added here. */
 function sampleOf(route: Route, name: string, things: Ids): unknown {
   const samples: Record<string, unknown> = {
     name: `sample ${randomUUID()}`,
@@ -126,7 +126,7 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
   return samples[name];
 }
 
-/** The first of an org's signing keys, signed by itself. */
+/** The first signing key of an org, self-signed. */
 function firstStatement(org_id: string): SignedText {
   const { privateKey } = generateKeyPairSync("ed25519");
   const keys = [{ name: "sample", public_key: publicKeyOf(privateKey) }];
@@ -135,7 +135,7 @@ function firstStatement(org_id: string): SignedText {
 
 const propertiesOf = (schema: TObject | undefined): [string, TSchema][] => Object.entries(schema?.properties ?? {});
 
-/** Ids that are only compared: who acted, by which token and on what may be gone, and the audit still tells. */
+/** Ids that are only compared: the audit keeps entries of deleted actors, tokens and objects. */
 const isCompared = (route: Route, name: string): boolean => name === "actor_id" || (route.path.includes("/audit") && name.endsWith("_id"));
 
 /** Names of the fields of a route that take an id of something: `path`, or the name of a query or body field. */
@@ -148,14 +148,14 @@ export function idFields(route: Route): { place: "path" | "query" | "body"; name
   return [...in_path.map(([name]) => ({ place: "path" as const, name })), ...ids("query", route.query), ...ids("body", route.body)];
 }
 
-/** The part of a path in front of its parameter, with the verb behind it where that needs something of its own. */
+/** The part of a path in front of its parameter, with the following verb if that needs a specific object. */
 function idOfPath(route: Route, things: Ids): string {
   if (route.path.includes("{sha256}")) return things.sha256;
   const [front = "", back = ""] = route.path.split("/{id}");
   return things.ids[front + back] ?? things.ids[front] ?? "";
 }
 
-/** A request that the route takes, with the ids of `things`; `set` gives one id field a value of its own. */
+/** A request that the route takes, with the ids of `things`; `set` overrides one id field. */
 export function sampleRequest(
   route: Route,
   things: Ids,
@@ -165,7 +165,7 @@ export function sampleRequest(
   const namespace = set?.place === "path" ? encodeURIComponent(set.value) : "default";
   const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", namespace);
   const query: Record<string, string> = set?.place === "query" ? { [set.name]: set.value } : {};
-  // Everybody's first entries are in it.
+  // Contains the first entries of all callers.
   if (route.name === "listTimeline") query.limit = "1000";
   if (route.body === undefined) return { path, query, body: undefined };
   const body = Object.fromEntries((route.body.required ?? []).map((name: string) => [name, sampleOf(route, name, things)]));

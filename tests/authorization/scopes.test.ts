@@ -44,7 +44,7 @@ test("a viewer of the org who operates one site deploys there and nowhere else: 
   assert.equal((await http.post("/api/sites", { name: "One more" })).status, 403);
 });
 
-test("who works in one fleet sees its site's name, counts of its own robots and nothing of the next fleet", LIMIT, async () => {
+test("a user of one fleet sees its site's name and counts of its robots, and nothing of another fleet", LIMIT, async () => {
   const { org, site_a, a1, a2, robots } = await ground();
   const http = new Http(plane, await org.token({ role: "admin", scopes: [{ fleet_id: a1 }] }));
   const { data: site } = await http.get(`/api/sites/${site_a}`);
@@ -60,7 +60,7 @@ test("who works in one fleet sees its site's name, counts of its own robots and 
   assert.equal((await http.post("/api/fleets", { name: "Mine too", site_id: site_a })).status, 403);
 });
 
-test("values of the org are everybody's to read; those of a site, a fleet or a robot are of those who reach it", LIMIT, async () => {
+test("all users may read values of the org; values of a site, fleet or robot need its scope", LIMIT, async () => {
   const { org, site_a, a1, b, robots } = await ground();
   const set = async (scope: "org" | "site" | "fleet" | "robot", scope_id?: string) =>
     (
@@ -123,7 +123,7 @@ test("pages of a list hold what the caller sees, whole and in order, whatever li
   assert.deepEqual(seen, mine.toSorted().toReversed());
 });
 
-test("a replay of somebody else's request is refused to who may not have made it", LIMIT, async () => {
+test("refuses the replay of another user's request to a caller without permission for it", LIMIT, async () => {
   const { org, site_b, a1 } = await ground();
   const body = { release: (await org.release()).id, fleet_id: a1 };
   const key = randomUUID();

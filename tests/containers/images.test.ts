@@ -57,7 +57,7 @@ test(
   },
 );
 
-test("a robot that is killed while a new image is verified goes on by itself, and ends with one container", LIMIT, async () => {
+test("a robot killed while it verifies a new image continues automatically and ends with one container", LIMIT, async () => {
   await using fleet = await ContainerFleet.start(engine());
   const { api, robot } = fleet;
   await fleet.deploy(await pushImage(api, "v1", await dockerArchive(await shellImage(STAYS_UP))));

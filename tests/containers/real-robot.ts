@@ -13,7 +13,7 @@ export async function pushImage(api: Client, tag: string, archive: Buffer, manif
       tag,
       artifact_sha256: hash("sha256", archive),
       artifact_size: archive.length,
-      // Neither a network of its own nor a port is to be had from the engine of the tests.
+      // The tests' engine provides neither a separate network nor a port.
       manifest: { host_network: true, stop_timeout_seconds: 1, ...manifest },
     },
   });

@@ -13,7 +13,7 @@ const LIMIT = { timeout: 300_000 };
 /** Starts the agent as a child and waits for it, as a service manager or a terminal does. */
 const PARENT = ["sh", "-c", `"$@" & wait`, "parent"];
 
-/** Undefined while there is none: the lock of an agent that was killed is away for a moment when the next one takes it over. */
+/** Undefined while there is none: a killed agent's lock is missing briefly when the next agent takes it over. */
 function agentOf(state: string): number | undefined {
   const file = path.join(state, "agent.lock");
   try {
@@ -25,7 +25,7 @@ function agentOf(state: string): number | undefined {
 }
 
 test(
-  "kill -9 of the agent's parent, with the pipe of its output: it goes on; a second one is refused; killed too, the next one runs one workload",
+  "kill -9 of the agent's parent, with the pipe of its output: it continues; a second one is refused; after its kill the next one runs one workload",
   LIMIT,
   async () => {
     await using plane = await startPlane();

@@ -19,7 +19,7 @@ const REPEATS = promiseSize({ test: 0, full: 6 });
 /** Deaths in one round: an agent that dies again and again in one phase gives the deployment up, and is right to. */
 const DEATHS_A_ROUND = 8;
 
-/** One robot of its own org, with the scenario that it takes part in. */
+/** A robot in a separate org, with its scenario. */
 async function lane(plane: Harness, crasher: () => Crasher): Promise<{ scenario: Scenario; key: string }> {
   const org = await plane.org();
   const scenario: Scenario = new Scenario(

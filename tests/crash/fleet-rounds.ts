@@ -19,7 +19,7 @@ interface Target extends Data {
   reason: string | null;
 }
 
-/** A place of its own for one round: a fleet that the robot joins, and a key for robots that never come. */
+/** A new fleet for one round, which the robot joins, and a key for robots that never enroll. */
 interface Yard {
   site_id: string;
   fleet_id: string;
@@ -52,7 +52,7 @@ async function openYard(ledger: Ledger): Promise<Yard> {
     const key = await ledger.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id });
     // It goes with its site.
     ledger.forget(key.id);
-    // A key is told once: where the answer was lost, another one is made.
+    // A key is returned once: if the response was lost, another one is created.
     if (typeof key["key"] === "string") return { site_id: site.id, fleet_id: fleet.id, key: key["key"] };
   }
 }
@@ -87,7 +87,7 @@ async function byWaves(scenario: Scenario, yard: Yard, wanted: string): Promise<
   assert.equal(await scenario.runs(), wanted);
 }
 
-/** A release that fails stops before the robots of the next wave; once more for the robot that failed; once with everybody back. */
+/** A release that fails stops before the robots of the next wave; once more for the robot that failed; once with all robots back. */
 async function stopsItself(scenario: Scenario, yard: Yard, runs: string): Promise<void> {
   const { ledger } = scenario;
   const absent = await absentRobot(ledger, yard);
@@ -132,7 +132,7 @@ async function turnsRound(scenario: Scenario, yard: Yard, release: string, runs:
   await ledger.remove(`/api/robots/${absent}`);
 }
 
-/** A robot that joins the fleet afterwards gets what it has, by itself. */
+/** A robot that joins the fleet afterwards gets its release automatically. */
 async function follows(scenario: Scenario, yard: Yard, home: string, other: string, wanted: string): Promise<void> {
   const { ledger, robot_id } = scenario;
   await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: home });
@@ -146,7 +146,7 @@ async function follows(scenario: Scenario, yard: Yard, home: string, other: stri
   assert.equal(await scenario.end(`/api/deployments/${newest.id}`), "applied");
 }
 
-/** A secret is set, set anew and set back: the robot has the first one. */
+/** A secret is set, changed and restored: the robot has the first value. */
 async function sealedConfig(scenario: Scenario, yard: Yard): Promise<void> {
   const { ledger, robot_id } = scenario;
   const [first, second] = [randomUUID(), randomUUID()];
@@ -184,7 +184,7 @@ async function askRobot(scenario: Scenario, method: string, address: string, bod
   );
 }
 
-/** An update waits on the robot as long as its own software holds the lock, whoever dies meanwhile. */
+/** An update waits while the robot's software holds the lock, whichever process dies meanwhile. */
 export async function heldRound(scenario: Scenario): Promise<void> {
   const { ledger, robot_id } = scenario;
   const old = await scenario.runs();

@@ -48,7 +48,7 @@ interface Acknowledged {
 
 export type Data = Record<string, unknown> & { id: string };
 
-/** A client that writes down every 2xx answer, goes on over crashes of the server, and then asks for what it was promised. */
+/** A client that records every 2xx response, continues over server crashes, and then verifies the acknowledged data. */
 export class Ledger {
   readonly acknowledged: Acknowledged[] = [];
   /** Calls that got no answer at all. */

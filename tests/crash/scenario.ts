@@ -10,7 +10,7 @@ import { appBundle, STAYS } from "../processes/app-bundle.ts";
 import type { Data, Ledger } from "./ledger.ts";
 
 const NUDGE_AFTER_MS = 2_500;
-/** A robot that was called off before it heard of a deployment acknowledges nothing: the minute that it has for it is waited out. */
+/** A target cancelled before its robot received it is not acknowledged: wait for its timeout of one minute. */
 const END_MS = 120_000;
 const TWO_AT_ONCE = "two-at-once";
 /** The kernel keeps the lock as long as the workload, or a child of it, lives. */
@@ -151,7 +151,7 @@ export class Scenario {
   }
 
   /**
-   * A robot whose server keeps dying waits longer and longer before it comes back, up to a minute. Nobody waits for that
+   * A robot whose server keeps dying waits longer and longer before it comes back, up to a minute. Tests do not wait for that
    * here: it is killed too, and its next run comes at once.
    */
   #nudging(): () => Promise<void> {

@@ -13,7 +13,7 @@ import { Scenario } from "./scenario.ts";
 
 const POINTS = 9;
 const LIMIT = { timeout: promiseSize({ test: 420_000, full: 3_300_000 }) };
-/** Servers at once, each with a database, a robot and a share of the points of its own. */
+/** Servers at once, each with its own database, robot and share of the points. */
 const LANES = promiseSize({ test: 1, full: 3 });
 /** A point that one round does not come by gets another one at the end. */
 const TRIES = promiseSize({ test: 1, full: 2 });

@@ -16,7 +16,7 @@ test("releases and configs in the browser", { skip: NO_BROWSER, timeout: 400_000
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-artifacts-"));
   t.after(() => rm(directory, { recursive: true }));
   const it = await openDashboard(t, { robots: 2 });
-  await t.test("a file that is dropped is uploaded, through a server that stops and a page that is loaded anew", () => push(it, directory));
+  await t.test("uploads a dropped file, over a server restart and a page reload", () => push(it, directory));
   await t.test("what a file is already released as is said before it is sent", () => pushAgain(it, directory));
   await t.test("other content under a tag that is taken is refused beside the tag", () => pushOther(it, directory));
   await t.test("a release says where it runs once it is deployed", () => deploy(it));
@@ -29,7 +29,7 @@ const progressOf = (page: Page): Promise<number> =>
   page.getByRole("progressbar", { name: "Upload of map-1.2.0" }).getAttribute("aria-valuenow").then(Number);
 
 async function push({ page, server, ...it }: Dashboard, directory: string): Promise<void> {
-  // While the server is away nothing answers.
+  // Requests fail while the server is stopped.
   it.allow(/ERR_|was answered 5\d\d|status of 5\d\d|Failed to load resource|EventSource/);
   await writeFile(fileOf(directory), randomBytes(FILE_BYTES));
   const network = await page.context().newCDPSession(page);

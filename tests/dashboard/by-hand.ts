@@ -20,7 +20,7 @@ export async function type(page: Page, text: string): Promise<void> {
   await page.keyboard.press("Enter");
 }
 
-/** What stands in the terminal. */
+/** The text in the terminal. */
 export const screen = (page: Page): Promise<string> => page.locator("[data-terminal] .xterm-rows").innerText();
 
 /** A number of what is drawn on the page's canvas: another one when the picture is another. */

@@ -32,7 +32,7 @@ test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, time
     id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
   });
 
-  await t.test("the page follows it by itself to the gate, with what it waits for in words", async () => {
+  await t.test("the page updates until the manual gate and shows what it waits for", async () => {
     await page.getByText("Wave 2 of 2 waits for somebody to promote it.").waitFor();
     await page.getByRole("button", { name: /^Wave 1 .*passed/ }).waitFor();
     await page.getByRole("button", { name: /^Wave 2 /u }).click();

@@ -37,7 +37,7 @@ test("pages say what is wrong, and what still holds", LIMIT, async (t) => {
     }
   });
 
-  await t.test("the server stops: what is shown stays and says that it is old; when it is back, the page is live by itself", async () => {
+  await t.test("keeps stale data with a notice when the server stops, and becomes live again automatically", async () => {
     it.allow(/was answered 5\d\d|ERR_|Failed to load|net::/);
     await visit(page, "/robots");
     await page.getByText("cart-01").first().waitFor();

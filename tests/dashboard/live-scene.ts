@@ -14,11 +14,11 @@ const PUBLISH_EVERY_MS = 100;
 export interface LivePage {
   name: string;
   path: string;
-  /** What somebody does there before there is something to see. */
+  /** User actions before there is content. */
   prepare: (page: Page) => Promise<void>;
 }
 
-/** Pages that show a robot at work: a real agent beside the simulated ones, with a terminal, a camera and a topic. */
+/** Pages that show a running robot: a real agent beside the simulated ones, with a terminal, a camera and a topic. */
 export interface LiveScene extends AsyncDisposable {
   pages: readonly LivePage[];
 }

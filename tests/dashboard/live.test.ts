@@ -61,12 +61,12 @@ test("what a robot logs, shows and says is live in the browser", { skip, timeout
   await t.test("the recording is played, sought in, and refused to who is no admin", () => recording(scene));
   await t.test("log lines appear as they are written, and nothing in them is obeyed", () => logs(scene));
   await t.test("of what came before an empty log was followed nothing is missing", () => following(scene));
-  await t.test("who scrolls up reads in peace, and goes back to the end", () => reading(scene));
+  await t.test("scrolling up stops following, and a button returns to the end", () => reading(scene));
   await t.test("a camera shows one picture after the other", () => camera(scene));
   await t.test("a topic's messages are a tree, and a number of them is drawn", () => topics(scene));
   await t.test("topics of one name in ROS 1 and ROS 2 are shown separately, and a lost adapter with its reason", () => adapters(scene));
-  await t.test("viewers are told what is for operators", () => viewers(scene));
-  await t.test("of a robot that is away its logs are there, and the rest says why it is not", () => offline(scene));
+  await t.test("shows viewers which features need the role operator", () => viewers(scene));
+  await t.test("shows the logs of an offline robot and the reason why live tabs are unavailable", () => offline(scene));
 });
 
 async function shell({ it, robot }: Scene): Promise<void> {
@@ -81,7 +81,7 @@ async function shell({ it, robot }: Scene): Promise<void> {
     .locator(".xterm-rows span", { hasText: "42-coloured" })
     .first()
     .evaluate<string, unknown>("(one) => one.style.color");
-  assert.notEqual(colour, "", "a colour that stands in a style attribute passes the policy");
+  assert.notEqual(colour, "", "a color in a style attribute passes the policy");
   await type(page, "stty size | tr ' ' x");
   await sees(it, page, /^\d+x\d+/m);
   const before = /^\d+x\d+/m.exec(await screen(page))?.[0];
@@ -190,7 +190,7 @@ async function reading({ it, robot, log_file }: Scene): Promise<void> {
   await page.getByText("many 599").waitFor();
   const list = page.getByRole("log");
   await list.hover();
-  // A turn of the wheel counts by itself, however much later a busy machine scrolls.
+  // A wheel event counts immediately, even if a busy machine scrolls later.
   await list.dispatchEvent("wheel", { deltaY: -1 });
   await page.getByRole("button", { name: "To the newest" }).waitFor();
   await page.mouse.wheel(0, -3_000);

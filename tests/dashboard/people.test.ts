@@ -9,7 +9,7 @@ import { LiveRobot } from "../harness/live-robot.ts";
 const secretOf = async (page: Page): Promise<string> => (await page.locator("[data-secret]").textContent()) ?? "";
 const button = (page: Page | Locator, name: string): Locator => page.getByRole("button", { name, exact: true });
 
-test("an org from its request to the end of somebody's access, in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
+test("an org from its request to the removal of a user, in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t, { role: undefined });
   const { page } = it;
 
@@ -37,7 +37,7 @@ test("an org from its request to the end of somebody's access, in the browser", 
     await page.getByText("No robot yet").waitFor();
   });
 
-  await t.test("a key is made with its site and its fleet, shown once, and a real agent that has it appears by itself", async (t) => {
+  await t.test("creates a key with its site and fleet, shows it once, and a real agent with it appears automatically", async (t) => {
     await visit(page, "/enrollment/new");
     await it.server.until("the one site to be chosen", async () => (await page.getByLabel("Site").inputValue()) === "Site 1");
     await page.getByRole("checkbox", { name: "Trusted" }).click();
@@ -102,7 +102,7 @@ test("an org from its request to the end of somebody's access, in the browser", 
     await page.getByRole("grid").getByText("stay as they are").waitFor();
   });
 
-  await t.test("somebody is invited, looks around, and their page ends within seconds when they are removed", async () => {
+  await t.test("an invited user can browse, and is signed out within seconds after removal", async () => {
     await visit(page, "/users");
     await button(page, "Invite").click();
     await page.getByLabel("E-mail address").fill("ada@example.org");
@@ -113,14 +113,14 @@ test("an org from its request to the end of somebody's access, in the browser", 
     const token = await secretOf(page);
     assert.match(token, /^rf_user_/);
     await button(page, "I have it").click();
-    const theirs = await it.as(undefined);
-    await signIn(theirs, token);
-    await visit(theirs, "/fleets");
-    await theirs.getByText("Fleet 1").waitFor();
+    const member = await it.as(undefined);
+    await signIn(member, token);
+    await visit(member, "/fleets");
+    await member.getByText("Fleet 1").waitFor();
     await page.getByRole("button", { name: "More about Ada Lovelace" }).click();
     await page.getByRole("menuitem", { name: "Remove…" }).click();
     await button(page, "Remove them").click();
-    await theirs.waitForURL("**/sign-in**");
+    await member.waitForURL("**/sign-in**");
     await page.getByText("Nobody yet").waitFor();
   });
 

@@ -11,7 +11,7 @@ test("robots: found, watched and changed, many at once and one by one", { skip: 
   for (const at of ids.keys()) await rename(at, `cart-${at}`);
   const row = (name: string) => page.getByRole("row").filter({ hasText: name });
 
-  await t.test("a search stands in the address, and one that nothing fits says so", async () => {
+  await t.test("keeps a search in the URL, and reports a search without matches", async () => {
     await visit(page, "/robots");
     await row("cart-3").waitFor();
     await page.getByRole("searchbox").fill("cart-1");
@@ -24,7 +24,7 @@ test("robots: found, watched and changed, many at once and one by one", { skip: 
     await row("cart-0").waitFor();
   });
 
-  await t.test("what somebody else changes appears by itself", async () => {
+  await t.test("shows changes of other users automatically", async () => {
     await rename(2, "renamed elsewhere");
     await row("renamed elsewhere").waitFor();
     assert.equal(await row("cart-2").count(), 0);
@@ -32,7 +32,7 @@ test("robots: found, watched and changed, many at once and one by one", { skip: 
     await row("cart-2").waitFor();
   });
 
-  await t.test("a tab that nobody sees lets its stream go, and catches up when it is seen again", async () => {
+  await t.test("a hidden tab closes its stream and catches up when visible again", async () => {
     const tab = await it.as("viewer");
     await tab.clock.install();
     await visit(tab, "/robots");
@@ -66,7 +66,7 @@ test("robots: found, watched and changed, many at once and one by one", { skip: 
     for (const robot of (await api.listRobots({})).items) assert.equal(robot.labels["zone"], "b");
   });
 
-  await t.test("a view keeps its filters under a name, also after the page was loaded anew", async () => {
+  await t.test("saves filters as a named view, also over a reload", async () => {
     await visit(page, "/robots?label=zone%3Ab&status=online");
     await row("cart-0").waitFor();
     await page.getByRole("button", { name: "Views" }).click();
@@ -80,7 +80,7 @@ test("robots: found, watched and changed, many at once and one by one", { skip: 
     await page.getByRole("button", { name: "Zone B" }).waitFor();
   });
 
-  await t.test("a robot is renamed, and decommissioned only by whoever types its name", async () => {
+  await t.test("renames a robot, and decommissions it only after its name is typed", async () => {
     await visit(page, `/robots/${ids[3]!}`);
     await page.getByRole("button", { name: "More for this robot" }).click();
     await page.getByRole("menuitem", { name: "Rename…" }).click();

@@ -21,7 +21,7 @@ export interface Scene {
   offline: SimulatedRobot;
 }
 
-/** Makes the scene in the plane's own org; returns when nothing moves but the deployment that waits for somebody. */
+/** Makes the scene in the plane's own org; returns when everything is idle except the deployment that awaits promotion. */
 export async function makeScene(server: Harness, { words = PLAIN, robots = 12 }: SceneOptions = {}): Promise<Scene> {
   const org = server.default_org;
   await org.api.updateOrg({ body: { name: words.name("Acme Robotics") } });
@@ -196,7 +196,7 @@ async function makePeople(org: HarnessOrg, { site, carts }: { site: string; cart
   return { user: data.id };
 }
 
-/** A simulated robot has no shell to give: that somebody wanted one is known all the same. */
+/** A simulated robot has no shell, but the attempt is recorded. */
 async function askForShell(server: Harness, robot_id: string): Promise<string> {
   const { api } = server.default_org;
   for await (const _ of await api.stream("shell", { robot_id }));
@@ -214,7 +214,7 @@ type Ids = Record<
 const pagesOf = (ids: Ids): Scene["pages"] => [
   { name: "overview", path: "/" },
   { name: "robots", path: "/robots" },
-  { name: "robots-none", path: "/robots?q=nobody-has-this-name" },
+  { name: "robots-none", path: "/robots?q=no-robot-has-this-name" },
   { name: "robot", path: `/robots/${ids.robot}` },
   { name: "robot-offline", path: `/robots/${ids.offline}` },
   { name: "robot-health", path: `/robots/${ids.robot}/health` },

@@ -5,24 +5,24 @@ import { signIn } from "../harness/chromium.ts";
 
 test("the dashboard in Chromium, under its policy", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t);
-  const nobody = await it.as(undefined);
+  const visitor = await it.as(undefined);
 
-  await t.test("whoever is not signed in is asked for a token, and comes back to where they wanted to go", async () => {
-    await goTo(nobody, "/robots?q=arm");
-    await nobody.waitForURL("**/sign-in?**");
-    await axe(nobody);
-    await nobody.getByLabel("Token").fill("rf_org_nobody");
-    await nobody.getByRole("button", { name: "Sign in" }).click();
-    await nobody.getByText("not known here").waitFor();
-    await nobody.getByLabel("Token").fill(it.org.admin_token);
-    await nobody.getByRole("button", { name: "Sign in" }).click();
-    await nobody.waitForURL("**/robots?q=arm");
-    await settled(nobody);
+  await t.test("asks a signed-out visitor for a token, and then returns to the requested page", async () => {
+    await goTo(visitor, "/robots?q=arm");
+    await visitor.waitForURL("**/sign-in?**");
+    await axe(visitor);
+    await visitor.getByLabel("Token").fill("rf_org_unknown");
+    await visitor.getByRole("button", { name: "Sign in" }).click();
+    await visitor.getByText("not known here").waitFor();
+    await visitor.getByLabel("Token").fill(it.org.admin_token);
+    await visitor.getByRole("button", { name: "Sign in" }).click();
+    await visitor.waitForURL("**/robots?q=arm");
+    await settled(visitor);
   });
 
   await t.test("no script can read the session, and none of it is in storage", async () => {
-    assert.equal(await nobody.evaluate("document.cookie"), "");
-    const kept = await nobody.evaluate<string>("JSON.stringify([{ ...localStorage }, { ...sessionStorage }])");
+    assert.equal(await visitor.evaluate("document.cookie"), "");
+    const kept = await visitor.evaluate<string>("JSON.stringify([{ ...localStorage }, { ...sessionStorage }])");
     assert.doesNotMatch(kept, /rf_/);
   });
 
@@ -49,7 +49,7 @@ test("the dashboard in Chromium, under its policy", { skip: NO_BROWSER, timeout:
       add((one) => { const style = document.createElement("style"); style.textContent = "#styled { color: red }"; one.append(style); if (style.sheet?.cssRules.length > 0) ran.push("sheet"); });
       add((one) => { one.innerHTML = "<iframe srcdoc='<p>x'></iframe>"; });
       await fetch("http://127.0.0.1:9/").then(() => ran.push("fetch"), () => {});
-      // The browser tells of each once it has refused it: until then, it might still run.
+      // The browser reports each script after refusing it: until then, it might still run.
       await all_refused;
       // Not before: what the test's own call does at once is let through.
       try { new Function("ran('eval')")(); } catch {}

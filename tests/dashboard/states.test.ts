@@ -91,7 +91,7 @@ async function paused({ page, org, server }: Dashboard): Promise<void> {
   const wave = page.getByRole("button", { name: /Wave 1/ });
   await wave.getByText("soak time left").waitFor();
   assert.equal(await wave.getByText("soaking", { exact: true }).count(), 0);
-  // A robot that joins a fleet which has a release gets it by a deployment of its own.
+  // A robot that joins a fleet with a release gets it through a separate deployment.
   const has = await org.fleet({ name: "Movers" });
   await org.enrollRobot({ fleet_id: has });
   const known = await org.deploy(await org.release({ tag: "moved" }), { fleet_id: has });

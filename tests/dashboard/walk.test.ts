@@ -18,7 +18,7 @@ const VERIFY = "1s";
 
 const button = (page: Page | Locator, name: string): Locator => page.getByRole("button", { name, exact: true });
 
-test("from the first sign-in to the end of somebody's access, beside a swarm", { skip, timeout: 400_000 }, async (t) => {
+test("from the first sign-in to the removal of a user, with a swarm running", { skip, timeout: 400_000 }, async (t) => {
   const directory = await mkdtemp(path.join(os.tmpdir(), "robofleet-walk-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const it = await openDashboard(t, { role: undefined, robots: SWARM });
@@ -43,7 +43,7 @@ test("from the first sign-in to the end of somebody's access, beside a swarm", {
     await it.page.getByText("2 of 2 finished").or(it.page.getByText("applied on 2 of 2 robots")).first().waitFor();
     await it.server.until("both run it", async () => (await deploymentOf(it)).status === "applied");
   });
-  await t.test("a bad one goes to one robot first, which goes back by itself, and nobody else gets it", async () => {
+  await t.test("a bad release goes to one robot first, which rolls back automatically, and no other robot gets it", async () => {
     await push(it, directory, "yard-2.0.0", await appBundle(DIES));
     await deploy(it, { tag: "yard-2.0.0", waves: true });
     await it.page.getByRole("main").getByText("rolled back").first().waitFor();
@@ -53,7 +53,7 @@ test("from the first sign-in to the end of somebody's access, beside a swarm", {
   });
   await t.test("a shell on the robot answers", () => shell(it, robot_id));
   await t.test("its camera shows one picture after the other", () => camera(it, robot_id));
-  await t.test("somebody who is removed is out within seconds", () => revoke(it));
+  await t.test("a removed user is signed out within seconds", () => revoke(it));
 });
 
 async function enter({ page, server }: Dashboard): Promise<void> {
@@ -96,7 +96,7 @@ async function push({ page }: Dashboard, directory: string, tag: string, bytes: 
   await page.getByText("uploaded and checked").waitFor();
 }
 
-/** Through the form, as it is filled by whoever reads it. */
+/** Fills in the form as a user does. */
 async function deploy({ page }: Dashboard, { tag, waves }: { tag: string; waves: boolean }): Promise<void> {
   await visit(page, "/deployments/new");
   await page.getByRole("combobox", { name: "Release" }).fill(tag);
@@ -143,12 +143,12 @@ async function revoke(it: Dashboard): Promise<void> {
   await page.getByLabel("Name", { exact: true }).fill("Ada Lovelace");
   await button(page.getByRole("dialog"), "Invite").click();
   await page.locator("[data-secret]").waitFor();
-  const theirs = await it.as(undefined);
-  await signIn(theirs, (await page.locator("[data-secret]").textContent()) ?? "");
+  const member = await it.as(undefined);
+  await signIn(member, (await page.locator("[data-secret]").textContent()) ?? "");
   await button(page, "I have it").click();
-  await visit(theirs, "/robots");
+  await visit(member, "/robots");
   await page.getByRole("button", { name: "More about Ada Lovelace" }).click();
   await page.getByRole("menuitem", { name: "Remove…" }).click();
   await button(page, "Remove them").click();
-  await theirs.waitForURL("**/sign-in**");
+  await member.waitForURL("**/sign-in**");
 }

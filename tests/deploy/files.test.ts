@@ -140,7 +140,7 @@ test("the balancer's fixed address is none that compose gives to a server, and i
     assert.ok(services[name]?.environment.ROBOFLEET_BEHIND_PROXY?.split(",").includes(fixed ?? "none"), name);
 });
 
-test("balancers end a connection that nobody uses before the server does", LIMIT, () => {
+test("balancers close an idle connection before the server does", LIMIT, () => {
   const seconds = KEEP_ALIVE_TIMEOUT_MS / 1_000;
   const chart = read(`${CHART}/README.md`);
   const idle = Number(/idle_timeout\.timeout_seconds=(\d+)/.exec(chart)?.[1]);
@@ -149,7 +149,7 @@ test("balancers end a connection that nobody uses before the server does", LIMIT
   for (const text of told) assert.match(text, new RegExp(`\\b${seconds} s\\b`));
 });
 
-test("whoever ends a server waits for its drain", LIMIT, () => {
+test("stop timeouts are longer than the server's drain", LIMIT, () => {
   const compose = parse(read("compose/compose.yaml"), { merge: true }) as { services: Record<string, { stop_grace_period?: string }> };
   const values = parse(read(`${CHART}/values.yaml`)) as { drainSeconds: number; terminationGracePeriodSeconds: number };
   const seconds = {

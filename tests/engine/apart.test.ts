@@ -84,7 +84,7 @@ test("dispatch waits for a report of the same robot before it takes anything tha
   const [first, second] = [await plane.release(), await plane.release()];
   await plane.deploy(first, { robot_id: robot.id });
   await plane.settle();
-  // As a report: first its number, then the app that it tells of.
+  // In the order of a report: first its number, then its app.
   await plane.db.transaction(async (tx) => {
     await tx.run(sql`update robot_desired set outbox_seq = outbox_seq where robot_id = ${robot.id}`);
     void plane.deploy(second, { robot_id: robot.id });

@@ -14,7 +14,7 @@ const shown = async (plane: Harness, id: string) => {
 };
 const CANCELLED = { status: "cancelled", reason: "user_cancelled" };
 
-test("cancel: while the next attempt waits the robot still at the last one is told to stop", TIMEOUT, async () => {
+test("cancel: stops the robot's previous attempt while the next one is queued", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [before, release] = [await plane.release(), await plane.release()];

@@ -87,7 +87,7 @@ for (const [step, seconds] of [
   });
 }
 
-test("cancel: a robot that goes back meanwhile ends rolled_back", TIMEOUT, async () => {
+test("cancel: a robot that is rolling back ends rolled_back", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [good, bad] = [await plane.release(), await plane.release()];

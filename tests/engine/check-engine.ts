@@ -131,7 +131,7 @@ const LADDER = ["queued", "dispatched", "downloading", "staged", "installing", "
 
 /**
  * The steps of one target: up within an attempt, attempts one by one, and nothing after the end. The one exception: while
- * its deployment goes back, what is applied goes back, too, as the next attempt.
+ * its deployment rolls back, applied targets roll back too, as the next attempt.
  */
 function checkLadder(name: string, steps: readonly { status: string; target_status: string | null; attempt: string | null }[]): void {
   let [height, attempt] = [0, 0];

@@ -12,7 +12,7 @@ const lastWords = async (plane: Harness, id: string) =>
     .filter(({ kind }) => kind === "target.failed")
     .map(({ message }) => message);
 
-test("a robot never gets values that break a schema together; the others of its fleet get theirs", TIMEOUT, async () => {
+test("never deploys values that violate a schema in combination; other robots of the fleet get their values", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.default_org.homeFleet();
   const [good, bad] = [await plane.enrollRobot({ fleet_id }), await plane.enrollRobot({ fleet_id })];

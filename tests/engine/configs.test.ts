@@ -48,7 +48,7 @@ test("a config deployment brings each robot its effective values, and setting al
 test("a robot that has the values already says so: applied, changed is false", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
-  // Whoever joins later is not brought to what the fleet has: this is about what a deployment finds.
+  // Robots that join later are not updated automatically: this test covers the robots that a deployment finds.
   await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: false } });
   const [old] = await plane.enrollRobots(1, { fleet_id });
   await setValue(plane.api, "speed", 1);
@@ -108,7 +108,7 @@ test("values are frozen at dispatch, and a newer deployment of the same namespac
   await checkEngine(plane, { ended: true });
 });
 
-test("a file changed by hand is told as drift, stays, and the next deployment puts it right", TIMEOUT, async () => {
+test("reports a manually changed file as drift, and the next deployment restores it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await setValue(plane.api, "speed", 1);

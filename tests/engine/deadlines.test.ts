@@ -132,7 +132,7 @@ test("timeout: a robot that cannot download tries again after 10 s and after 20 
   await checkEngine(plane, { ended: true });
 });
 
-test("timeout: a download that goes on telling how far it is may take its time", TIMEOUT, async () => {
+test("timeout: a download that reports progress does not time out", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: { step_ms: { downloading: 25 * 60_000 } } });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });

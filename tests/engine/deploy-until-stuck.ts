@@ -1,7 +1,7 @@
 import { type RobotStep, stuckAt } from "@robofleet/swarm";
 import type { Harness } from "../harness/index.ts";
 
-/** A second release to a robot of its own, which stands still at this step; the id is the deployment's. */
+/** Deploys a second release to a new robot, which hangs at this step; returns the deployment's id. */
 export async function deployUntilStuck(plane: Harness, step: RobotStep) {
   const robot = await plane.enrollRobot();
   const [before, release] = [await plane.release(), await plane.release()];

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ApiError } from "@robofleet/sdk";
 import { startPlane } from "../harness/index.ts";
 
-test("a cursor of events that somebody wrote by hand is refused", { timeout: 120_000 }, async () => {
+test("rejects a forged event cursor", { timeout: 120_000 }, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });

@@ -67,7 +67,7 @@ for (const [step, minutes] of STUCK) {
   });
 }
 
-test("what is scheduled, queued and cancelling when the server restarts goes on or ends in its time", LIMIT, async () => {
+test("scheduled, queued and cancelling deployments continue or end in time after a server restart", LIMIT, async () => {
   await using plane = await startPlane({ at: AT, limits: SHORT });
   const [away, slow, later] = await plane.enrollRobots(3, { fleet_id: await plane.fleet() });
   assert.ok(away && slow && later);

@@ -93,7 +93,7 @@ const CANCELLED_AT: [count: number, at: "chunk" | "end"][] = [
 ];
 for (const [count, at] of CANCELLED_AT) {
   test(
-    `a deployment to ${count} robots that is cancelled before the ${at === "end" ? "end of their writing" : "second chunk"} ends, and reaches nobody`,
+    `a deployment to ${count} robots that is cancelled before the ${at === "end" ? "end of their writing" : "second chunk"} ends, and reaches no robot`,
     TIMEOUT,
     async () => {
       await using plane = await startPlane({ at: AT });

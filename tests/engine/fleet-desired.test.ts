@@ -139,7 +139,7 @@ test("an org whose arrivals cannot be followed holds up no other, is not tried i
   await plane.db.run(sql`create table test_failing as select id as org_id from org`);
   await plane.db.run(sql`
     create function test_fault() returns trigger language plpgsql security definer as $$ begin
-      if exists (select from test_failing where org_id = new.org_id) then raise exception 'planned: nobody is followed in this org'; end if;
+      if exists (select from test_failing where org_id = new.org_id) then raise exception 'planned: following fails in this org'; end if;
       return new; end $$`);
   await plane.db.run(sql`create trigger test_fault before insert on robot_follow for each row execute function test_fault()`);
   const failures = (): number =>

@@ -105,7 +105,7 @@ for (const on_failure of ["stop", "rollback"] as const)
     },
   );
 
-test("a fleet goes on following its release when a deployment of another one is rolled back", TIMEOUT, async () => {
+test("a fleet keeps following its release when a deployment of another release is rolled back", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, one, bad: followed } = await fleetWithBadRelease(plane);
   const next = await plane.release();

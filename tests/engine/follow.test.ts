@@ -94,7 +94,7 @@ test("a robot that enrols later, one that is moved in, and one that was away for
   const deployment = await plane.deploy(release, { fleet_id }, { rollout: { verify_seconds: 5 } });
   const config = await plane.deployConfig({ fleet_id });
   await plane.settle();
-  // Nobody is there for 30 days: the server is off, and what it finds when it is back has expired.
+  // The server is off for 30 days, and finds expired deployments when it restarts.
   await member.disconnect();
   await moved.disconnect();
   await plane.stop();
@@ -162,37 +162,41 @@ test("one automatic attempt per robot and release: what failed there is not trie
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot is left alone: with follow off, while something is under way, and when somebody chose otherwise", TIMEOUT, async () => {
-  await using plane = await startPlane({ at: AT });
-  const fleet_id = await plane.fleet();
-  await plane.enrollRobot({ fleet_id });
-  const [release, chosen] = [await plane.release(), await plane.release()];
-  await plane.deploy(release, { fleet_id });
-  await plane.settle();
-  const own_way = await plane.enrollRobot({ fleet_id, online: false });
-  await plane.deploy(chosen, { robot_id: own_way.id });
-  await own_way.connect();
-  await plane.advance({ seconds: 20 });
-  await own_way.restart();
-  await plane.advance({ seconds: 20 });
-  assert.deepEqual([own_way.runs(), await automatic(plane, own_way)], [chosen.tag, []]);
-  const busy = await plane.enrollRobot({ fleet_id, online: false });
-  busy.behave(ignore, chosen.id);
-  const { id } = await plane.deploy(chosen, { robot_id: busy.id });
-  await busy.connect();
-  await plane.advance({ seconds: 20 });
-  assert.deepEqual([(await plane.deployment(id)).status, await automatic(plane, busy)], ["in_progress", []]);
+test(
+  "does not update a robot with follow off, with a deployment in progress, or with an explicitly deployed release",
+  TIMEOUT,
+  async () => {
+    await using plane = await startPlane({ at: AT });
+    const fleet_id = await plane.fleet();
+    await plane.enrollRobot({ fleet_id });
+    const [release, chosen] = [await plane.release(), await plane.release()];
+    await plane.deploy(release, { fleet_id });
+    await plane.settle();
+    const own_way = await plane.enrollRobot({ fleet_id, online: false });
+    await plane.deploy(chosen, { robot_id: own_way.id });
+    await own_way.connect();
+    await plane.advance({ seconds: 20 });
+    await own_way.restart();
+    await plane.advance({ seconds: 20 });
+    assert.deepEqual([own_way.runs(), await automatic(plane, own_way)], [chosen.tag, []]);
+    const busy = await plane.enrollRobot({ fleet_id, online: false });
+    busy.behave(ignore, chosen.id);
+    const { id } = await plane.deploy(chosen, { robot_id: busy.id });
+    await busy.connect();
+    await plane.advance({ seconds: 20 });
+    assert.deepEqual([(await plane.deployment(id)).status, await automatic(plane, busy)], ["in_progress", []]);
 
-  await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: false } });
-  const later = await plane.enrollRobot({ fleet_id });
-  await plane.advance({ minutes: 1 });
-  assert.deepEqual([later.runs(), await automatic(plane, later)], [undefined, []]);
-  await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: true } });
-  await plane.advance({ minutes: 1 });
-  assert.deepEqual([later.runs(), await automatic(plane, later)], [release.tag, [`joined ${release.tag} applied`]]);
-  assert.equal(own_way.runs(), chosen.tag);
-  await checkEngine(plane);
-});
+    await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: false } });
+    const later = await plane.enrollRobot({ fleet_id });
+    await plane.advance({ minutes: 1 });
+    assert.deepEqual([later.runs(), await automatic(plane, later)], [undefined, []]);
+    await plane.api.updateFleet({ params: { id: fleet_id }, body: { follow: true } });
+    await plane.advance({ minutes: 1 });
+    assert.deepEqual([later.runs(), await automatic(plane, later)], [release.tag, [`joined ${release.tag} applied`]]);
+    assert.equal(own_way.runs(), chosen.tag);
+    await checkEngine(plane);
+  },
+);
 
 test("a robot that enrols while the fleet's deployment runs gets what that brought when it has ended", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });

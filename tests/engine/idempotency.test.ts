@@ -46,7 +46,7 @@ test("200 parallel requests with one Idempotency-Key: one deployment, 200 equal 
   const { id } = (JSON.parse(answers[0]?.text ?? "") as { data: { id: string } }).data;
   await plane.until("the deployment is applied", async () => (await plane.deployment(id)).status === "applied");
   const told = robot.received.filter(({ apps }) => apps.main?.deployment_id === id);
-  // A robot that is slow to answer is told the same again.
+  // A robot that is slow to respond receives the same message again.
   assert.equal(new Set(told.map(({ generation }) => generation)).size, 1);
   const later = await post(plane, "/api/deployments", "the-same", body);
   assert.equal(later.text, answers[0]?.text, "the original answer, not the present state");
@@ -82,8 +82,8 @@ test("a key outlives the plane and a week; it belongs to its body, route and org
   assert.equal(another.status, 409);
   assert.equal((await post(plane, "/api/configs/deployments", "kept", { robot_id: robot.id })).status, 201, "another route, another key");
   const org = await plane.org();
-  const theirs = await org.enrollRobot();
-  const deployment = await org.deploy(await org.release(), { robot_id: theirs.id }, { idempotency_key: "kept" });
+  const foreign = await org.enrollRobot();
+  const deployment = await org.deploy(await org.release(), { robot_id: foreign.id }, { idempotency_key: "kept" });
   await plane.settle();
   assert.equal((await org.deployment(deployment.id)).status, "applied", "another org, another key");
   await checkEngine(plane, { ended: true });

@@ -89,7 +89,7 @@ async function fill(plane: Harness, channel: Channel, meanwhile: () => Promise<u
   return taken;
 }
 
-test("a stream that nobody reads stops at its window, while shells, reports and other streams go on", TIMEOUT, async (t) => {
+test("an unread stream stops at its window while shells, reports and other streams continue", TIMEOUT, async (t) => {
   await using rig = await startRig(t);
   const shell = await rig.session().openChannel("echo", "shell");
   const stuck = await rig.session().openChannel("echo", "camera");
@@ -192,7 +192,7 @@ async function ask(plane: Harness, slot?: string): Promise<http.IncomingHttpHead
 /** More than wait in line, of half a minute, come at once. */
 const STORM = 150;
 
-test("in a storm some wait in line, and others are told their time, come then, and are let in", TIMEOUT, async (t) => {
+test("in a connection storm some robots are queued, and others get a slot, reconnect then, and are admitted", TIMEOUT, async (t) => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z", limits: { link_accepts_per_second: 4 } });
   const passing = { meanwhile: () => plane.advance({ seconds: 1 }) };
   const enroll_key = await plane.enrollmentKey();
@@ -208,7 +208,7 @@ test("in a storm some wait in line, and others are told their time, come then, a
   assert.match(String(first[RETRY_AFTER_MS_HEADER]), /^\d+$/);
   assert.equal(Number(first["retry-after"]), Math.ceil(Number(first[RETRY_AFTER_MS_HEADER]) / 1_000));
   const slot = String(first[LINK_SLOT_HEADER]);
-  assert.equal((await ask(plane, slot))?.[LINK_SLOT_HEADER], slot, "until its time it is told the same");
+  assert.equal((await ask(plane, slot))?.[LINK_SLOT_HEADER], slot, "returns the same slot until its time");
 
   const lines: string[] = [];
   const { clock, activity } = plane;

@@ -223,7 +223,7 @@ test("an automatic deployment that waits when its robot leaves the fleet is canc
   await checkEngine(plane, { ended: true });
 });
 
-/** Enrolls a computer of its own by a key; returns the status and, refused, the message. */
+/** Enrolls a separate computer with a key; returns the status and, if refused, the message. */
 async function enroll(plane: Harness, key: string | null): Promise<string> {
   const public_key = Buffer.from(randomUUID().replaceAll("-", "").padEnd(32, "0")).toString("base64");
   const response = await plane.default_org.client().request("POST", "/agent/enroll", { body: { key, public_key } });

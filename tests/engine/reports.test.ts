@@ -70,7 +70,7 @@ test("a robot speaks for itself only", TIMEOUT, async () => {
   await checkEngine(plane);
 });
 
-test("what a robot did while its link was down is told in order when it is back, and counts once", TIMEOUT, async () => {
+test("reports events from a disconnected period in order after the reconnect, and counts them once", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: { step_ms: { downloading: 5_000, installing: 5_000 }, offline_at: "downloading" } });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -116,7 +116,7 @@ test("a report that comes again, long after, is acknowledged and changes nothing
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that is cut off and restarts in the middle goes on where it was", TIMEOUT, async () => {
+test("a robot that loses its link and restarts resumes where it was", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -166,7 +166,7 @@ test("a removed robot ends what is under way for it, with that reason", TIMEOUT,
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that is away gets its deployment when it comes, within the same moment", TIMEOUT, async () => {
+test("an offline robot gets its deployment immediately when it connects", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ online: false });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });

@@ -65,6 +65,6 @@ test(
       for (const [app, { release }] of Object.entries(wanted)) assert.equal(release?.tag, newer.get(app), `${app} was never to go back`);
 
     newer.set("map", await deploy("map"));
-    assert.deepEqual(runs(), newer, "and it hears of what comes next");
+    assert.deepEqual(runs(), newer, "and it receives later deployments");
   },
 );

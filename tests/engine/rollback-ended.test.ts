@@ -65,7 +65,7 @@ test("rollback of an ended deployment: each robot to its own release before, or 
   await plane.settle();
   assert.equal((await plane.deployment(forward.id)).status, "applied");
   for (const robot of [one, another, third, fresh, tried]) assert.equal(robot.runs(), release.tag);
-  await assert.rejects(rollback(plane, back.id), isConflict, "nobody runs what that one brought");
+  await assert.rejects(rollback(plane, back.id), isConflict, "no robot runs that deployment's release");
   await checkEngine(plane);
 });
 
@@ -125,7 +125,7 @@ test("rollback: a robot that has left the fleet since, and one that was removed,
   await checkEngine(plane, { ended: true });
 });
 
-test("retry: again to the robots that failed and went back, and to nobody else", TIMEOUT, async () => {
+test("retry: deploys only to the robots that failed or rolled back", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: { deployment_expiry_hours: 0.1 } });
   const fleet_id = await plane.fleet();
   const [good, failed, back, expired] = await plane.enrollRobots(4, { fleet_id });
@@ -209,7 +209,7 @@ test("cancel by rollback: the fleet no longer follows the release, also when it 
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel of what goes back is heard and stops nothing of it", TIMEOUT, async () => {
+test("a cancellation during a rollback is accepted and does not stop the rollback", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [here, gone] = await plane.enrollRobots(2, { fleet_id });

@@ -17,7 +17,7 @@ const shown = async (plane: Harness, id: string) => {
   const { status, reason } = await plane.deployment(id);
   return { status, reason };
 };
-/** How a robot stands in a deployment. */
+/** Status and reason of a robot in a deployment. */
 async function standing(plane: Harness, id: string, robot: SimulatedRobot): Promise<string> {
   const target = (await plane.targets(id)).get(robot.id);
   return `${target?.status} ${target?.reason}`;
@@ -118,7 +118,7 @@ test("rollback: a robot that does not come back before the deployment expires ha
   await checkEngine(plane, { ended: true });
   await gone.connect();
   await plane.advance({ minutes: 1 });
-  assert.equal(await standing(plane, id, gone), "failed rollback_failed", "what comes later changes no end");
+  assert.equal(await standing(plane, id, gone), "failed rollback_failed", "later reports do not change a final status");
   assert.equal(here.runs(), before.tag);
 });
 
@@ -204,7 +204,7 @@ test("rollback: a robot that does not heed the call-off is given a minute; a ser
   await checkEngine(plane, { ended: true });
 });
 
-test("rollback: what is going back waits for nobody, and a newer deployment waits for it", TIMEOUT, async () => {
+test("rollback: starts without waiting, and a newer deployment waits for it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const { before, robots } = await robotsRunning(plane, 2, fleet_id);

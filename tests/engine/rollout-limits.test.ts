@@ -31,7 +31,7 @@ async function mostAtOnce(plane: Harness, id: string, of: (robot_id: string) => 
   return most;
 }
 
-test("never more robots are at it than max_parallel, and those that are away take no slot", TIMEOUT, async () => {
+test("never updates more robots than max_parallel, and offline robots take no slot", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const robots = await plane.enrollRobots(9, { fleet_id, behaviour: slow(1_000) });
@@ -62,7 +62,7 @@ test("of each group no more are away than max_unavailable, counting those that a
   await plane.advance({ seconds: 60 });
   const { counts } = await plane.deployment(id);
   assert.deepEqual([counts.applied, counts.queued], [11, 1]);
-  // A third of six is two: of the north one is away already, of the south one is unwell, which is itself no further one.
+  // A third of six is two: in the north one robot is already offline; in the south one is unhealthy, which does not count twice.
   const members = (robots: readonly SimulatedRobot[]) => (robot_id: string) => robots.some((robot) => robot.id === robot_id);
   assert.equal(await mostAtOnce(plane, id, members(north)), 1);
   assert.ok((await mostAtOnce(plane, id, members(south))) <= 2);
@@ -124,7 +124,7 @@ test("robots download before their window and install in it", TIMEOUT, async () 
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that missed its window is told of the next one, which is no further attempt", TIMEOUT, async () => {
+test("a robot that missed its window is assigned the next one without a new attempt", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:03:00Z" });
   const robot = await plane.enrollRobot({ behaviour: stuckAt("staged") });
   // Windows at 00:00, 00:10, and on the next day.

@@ -29,7 +29,7 @@ const wavesOf = async (plane: Harness, id: string): Promise<string[]> =>
 const refused = (message: RegExp) => (error: unknown) => error instanceof ApiError && error.status === 409 && message.test(error.message);
 const at = (id: string) => ({ params: { id } });
 
-test("waves go one after the other: each soaks, a gate waits for somebody, a restart changes nothing", TIMEOUT, async () => {
+test("runs waves in order with soak times and a manual gate, also over a restart", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id } = await fleetOf(plane, 8);
   const waves: Rollout["waves"] = [
@@ -67,7 +67,7 @@ test("each wave counts all of its queued robots that are offline", TIMEOUT, asyn
   assert.deepEqual(await offline(await rollOut(plane, fleet_id, {})), [250]);
 });
 
-test("robots that are away neither pass nor fail a wave, and one that comes back starts the soak time anew", TIMEOUT, async () => {
+test("offline robots neither pass nor fail a wave, and a returning robot restarts the soak time", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, robots } = await fleetOf(plane, 4);
   const [first, second] = robots as [SimulatedRobot, SimulatedRobot];
@@ -95,7 +95,7 @@ test("robots that are away neither pass nor fail a wave, and one that comes back
   await checkEngine(plane, { ended: true });
 });
 
-test("a deployment that is paused gains no dispatched target, whatever happens, and goes on where it was", TIMEOUT, async () => {
+test("a paused deployment dispatches no target and resumes where it was", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, robots } = await fleetOf(plane, 6);
   const away = robots[1] as SimulatedRobot;
@@ -122,7 +122,7 @@ test("a deployment that is paused gains no dispatched target, whatever happens, 
   await checkEngine(plane, { ended: true });
 });
 
-test("a rollout that waits for somebody expires as it was told", TIMEOUT, async () => {
+test("a rollout that awaits promotion expires at its time", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id } = await fleetOf(plane, 3);
   const id = await rollOut(plane, fleet_id, { waves: [{ count: 1, gate: "manual" }, { count: 2 }], expires_at: "2030-01-01T00:02:00Z" });
@@ -155,7 +155,7 @@ const countRows = ({ db }: Harness) =>
     select (select count(*) from deployment)::int + (select count(*) from deployment_target)::int + (select count(*) from idempotency)::int
       + (select count(*) from audit_entry)::int as count`);
 
-test("a dry run tells who would be when in which wave, and leaves nothing behind", TIMEOUT, async () => {
+test("a dry run returns the wave of each robot and stores nothing", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, robots } = await fleetOf(plane, 5);
   const old = await plane.enrollRobot({ fleet_id, kinds: ["app_bundle"], online: true });
@@ -196,7 +196,7 @@ const HALTS: [on_failure: "stop" | "pause" | "rollback", status: string, applied
   ["rollback", "rolled_back", 0],
 ];
 for (const [on_failure, status, applied] of HALTS) {
-  test(`too many failures, and the policy says ${on_failure}: nobody of a later wave gets it`, TIMEOUT, async () => {
+  test(`too many failures with policy ${on_failure}: robots of later waves do not get it`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const { fleet_id, robots } = await fleetOf(plane, 12);
     const first = await rollOut(plane, fleet_id, {});

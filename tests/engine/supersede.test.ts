@@ -83,7 +83,7 @@ test("of deployments that wait for a robot only the newest reaches it", TIMEOUT,
   await checkEngine(plane, { ended: true });
 });
 
-test("a scheduled deployment supersedes nobody before its time", TIMEOUT, async () => {
+test("a scheduled deployment supersedes no other before its time", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [old, newer] = [await plane.release(), await plane.release()];

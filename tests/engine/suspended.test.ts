@@ -35,7 +35,7 @@ test(
 
     await admin.resumeOrg({ params: { id: org.id } });
     await plane.advance({ seconds: 2 });
-    assert.deepEqual(await org.events(id), ["deployment.scheduled"], "held, and no time lost when it goes on");
+    assert.deepEqual(await org.events(id), ["deployment.scheduled"], "paused, and starts immediately when resumed");
     await robot.connect();
     await plane.advance({ seconds: 30 });
     assert.equal((await org.deployment(id)).status, "applied");

@@ -7,7 +7,7 @@ import { checkEngine } from "./check-engine.ts";
 const TIMEOUT = { timeout: 120_000 };
 const COUNT = 60;
 
-test("a swarm enrols, sends health, deploys, and comes back by itself when the plane does", TIMEOUT, async () => {
+test("a swarm enrolls, sends health, deploys, and reconnects automatically when the plane restarts", TIMEOUT, async () => {
   await using plane = await startPlane();
   const fleet_id = await plane.homeFleet();
   const running = await startSwarm({
@@ -30,10 +30,13 @@ test("a swarm enrols, sends health, deploys, and comes back by itself when the p
   } finally {
     await running.stop();
   }
-  await plane.until("nobody is online", async () => (await plane.api.getFleet({ params: { id: fleet_id } })).data.online_count === 0);
+  await plane.until(
+    "all robots to be offline",
+    async () => (await plane.api.getFleet({ params: { id: fleet_id } })).data.online_count === 0,
+  );
 });
 
-test("a robot whose key is unknown is told so, and one that sends logs and signed requests is heard", TIMEOUT, async () => {
+test("refuses a robot with an unknown key, and accepts logs and signed requests of a known robot", TIMEOUT, async () => {
   await using plane = await startPlane();
   await assert.rejects(
     SimulatedRobot.enroll(plane.swarm, { key: `rf_enroll_${"0".repeat(64)}` }),

@@ -25,9 +25,9 @@ async function watch(
   }
 }
 
-const WAYS: [name: string, slow_one: "applies" | "goes back", end: string][] = [
+const WAYS: [name: string, slow_one: "applies" | "rolls back", end: string][] = [
   ["one of them slow", "applies", "applied"],
-  ["one of them slow and unwell", "goes back", "failed"],
+  ["one of them slow and unwell", "rolls back", "failed"],
 ];
 for (const [name, slow_one, end] of WAYS) {
   test(`a watcher of ${ROBOTS} robots, ${name}, stops exactly when the deployment ends: ${end}`, { timeout: 240_000 }, async () => {

@@ -11,7 +11,7 @@ import { underFault } from "./under-fault.ts";
 const APART_MS = [0, 300_000, -300_000];
 
 test(
-  "clocks of three nodes go five minutes apart: what is scheduled is dispatched once, and nobody counts as dead",
+  "with the clocks of three nodes five minutes apart, scheduled deployments are dispatched once and no node counts as dead",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
     const directory = mkdtempSync(path.join(tmpdir(), "robofleet-clocks-"));

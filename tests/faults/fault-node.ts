@@ -9,7 +9,7 @@ const PORT = 7600;
 const READY_MS = 3_000;
 const LIMITS = ["token_requests_per_minute=1000000", "token_burst=1000000", "link_accepts_per_second=0"];
 
-/** `robofleet serve` on a machine of the network, as a process of its own. */
+/** `robofleet serve` on a machine of the network, as a separate process. */
 export class FaultNode implements AsyncDisposable {
   readonly machine: Machine;
   readonly url: string;
@@ -42,7 +42,7 @@ export class FaultNode implements AsyncDisposable {
     return program;
   }
 
-  /** As it stands in the database. */
+  /** Its row in the database. */
   get id(): string {
     return readFileSync(path.join(this.#data, "node-id"), "utf8").trim();
   }

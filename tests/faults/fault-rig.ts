@@ -163,14 +163,14 @@ export class FaultRig implements AsyncDisposable {
     this.#own.defer(() => this.swarm.stop());
     for (let number = 1; number <= robots; number += 1) {
       const robot = await SimulatedRobot.enroll(this.swarm, { key: this.key, name: `cart-${number}` });
-      // A server that is cut off for a moment refuses it; then it comes back by itself.
+      // A server that is cut off for a moment refuses it; then it reconnects automatically.
       await robot.connect().catch(() => {});
       await until("the robot to be connected", () => robot.connected);
       this.robots.push(robot);
     }
   }
 
-  /** When nobody says that it is ready, all are tried: that the machine is slow is no outage. */
+  /** If no node reports ready, all are tried: a slow machine is not an outage. */
   #served(): readonly FaultNode[] {
     return this.#healthy.size > 0 ? [...this.#healthy] : this.nodes;
   }

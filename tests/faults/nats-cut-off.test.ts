@@ -4,7 +4,7 @@ import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
 import { underFault } from "./under-fault.ts";
 
 test(
-  "a node is cut off from NATS: it serves its robots, and is told again what it missed",
+  "a node without NATS serves its robots, and receives missed messages after the reconnect",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
     await using rig = await FaultRig.start();

@@ -3,7 +3,7 @@ import { provePromise } from "../harness/promise.ts";
 import { FaultRig, skipFaults } from "./fault-rig.ts";
 import { underFault } from "./under-fault.ts";
 
-test("NATS is killed and starts again: nothing is lost, and nobody has to be told", { skip: skipFaults(), timeout: 400_000 }, async (t) => {
+test("a killed and restarted NATS loses nothing and needs no manual action", { skip: skipFaults(), timeout: 400_000 }, async (t) => {
   await using rig = await FaultRig.start();
   const { nats } = rig.services;
   const figures = await underFault(t, rig, { begin: () => nats.kill(), end: () => nats.restart(), until_end: true });

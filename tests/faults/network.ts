@@ -29,12 +29,12 @@ export class Machine {
     this.address = address;
   }
 
-  /** What stands in front of a command that runs on it. */
+  /** Command prefix for running on it. */
   get within(): string[] {
     return ["ip", "netns", "exec", this.#namespace];
   }
 
-  /** Nothing goes to that address any more and nothing comes from it; nobody is told: packets are lost. */
+  /** Nothing goes to that address any more and nothing comes from it; without any error: packets are lost. */
   cut(address: string): void {
     this.#run("ip", "route", "replace", `${address}/32`, "dev", "hole");
   }
@@ -46,7 +46,7 @@ export class Machine {
   /** @internal */
   setUp(bits: string): void {
     this.#run("ip", "link", "set", "lo", "up");
-    // A wire that ends in itself: what is routed there is read by nobody, and what comes from there by another way is dropped.
+    // A wire that ends in itself: packets routed there are lost, and packets from there by another route are dropped.
     this.#run("ip", "link", "add", "hole", "type", "veth", "peer", "name", "end");
     this.#run("ip", "link", "set", "hole", "arp", "off", "up");
     this.#run("ip", "link", "set", "end", "up");

@@ -15,7 +15,7 @@ const BYTES = 64 * MIB;
 /** Acknowledged before the fault; of the rest, so much is on its way when it comes: more than a segment. */
 const BEFORE = 20 * MIB;
 const UNDER_WAY = 12 * MIB;
-/** Until an upload is told that the store is gone: a few tries of ten seconds. */
+/** Time until an upload fails because the store is unreachable: a few attempts of ten seconds. */
 const TOLD_MS = 60_000;
 const RESUMED_MS = 15_000;
 /** Uploads that begin while it is gone: more than a node has connections to the database. */
@@ -28,18 +28,18 @@ interface Fault {
   end: (rig: FaultRig) => Promise<void> | void;
 }
 
-test("S3 refuses connections: uploads are told, nothing else notices, and they go on", LIMIT, (t) =>
+test("with S3 refusing connections, uploads get an error, nothing else is affected, and uploads resume afterwards", LIMIT, (t) =>
   withoutS3(t, { begin: ({ services }) => services.s3.down(), end: ({ services }) => services.s3.up() }),
 );
 
-test("S3 resets connections: uploads are told, nothing else notices, and they go on", LIMIT, (t) =>
+test("with S3 resetting connections, uploads get an error, nothing else is affected, and uploads resume afterwards", LIMIT, (t) =>
   withoutS3(t, {
     begin: ({ services }) => void (services.s3.fault = () => "reset"),
     end: ({ services }) => void (services.s3.fault = () => undefined),
   }),
 );
 
-test("S3 is cut off, packets are lost: uploads are told, nothing else notices, and they go on", LIMIT, (t) =>
+test("with packets to S3 lost, uploads get an error, nothing else is affected, and uploads resume afterwards", LIMIT, (t) =>
   withoutS3(t, {
     begin: ({ nodes, network }) => nodes.forEach(({ machine }) => machine.cut(network.addresses.s3)),
     end: ({ nodes, network }) => nodes.forEach(({ machine }) => machine.heal(network.addresses.s3)),
@@ -54,7 +54,7 @@ async function withoutS3(t: TestContext, { begin, end }: Fault): Promise<void> {
     const first = await upload.send(0, BEFORE);
     first.end();
     assert.equal((await first.answer()).status, 204);
-    const due = await pushBundle(rig.api, "due", Buffer.from("what is due"), { kind: "file" });
+    const due = await pushBundle(rig.api, "due", Buffer.from("due"), { kind: "file" });
 
     const cut = await upload.send(BEFORE, BYTES);
     await cut.write(UNDER_WAY);
@@ -65,7 +65,7 @@ async function withoutS3(t: TestContext, { begin, end }: Fault): Promise<void> {
     const told_ms = performance.now() - gone_at;
     await beginInVain(rig);
     await Promise.all(Array.from({ length: WRITES }, (_, n) => rig.ledger.post("/api/sites", { name: `Site ${n}` })));
-    // They are told to fetch what they cannot.
+    // Their release's artifact cannot be downloaded yet.
     const deployments = await deployToAll(rig, due);
     assert.deepEqual(rig.ledger.refusals, [], "calls that need no store were refused");
     assert.equal(await rig.online(), rig.robots.length);
@@ -98,7 +98,7 @@ function requireTold({ status, retry_after, message }: Told): void {
   assert.match(message, /the store of artifacts does not answer/);
 }
 
-/** Uploads that begin while the store is gone: each is told, and none keeps a connection to the database from others. */
+/** Uploads that begin while the store is gone: each gets an error, and none blocks a database connection. */
 async function beginInVain(rig: FaultRig): Promise<void> {
   await Promise.all(
     Array.from({ length: BEGINNING }, async () => {
@@ -152,7 +152,7 @@ class Upload {
   }
 
   /**
-   * Brings what is missing, as clients do: each node finds by itself that the store is back, and says to come again until then. Answers
+   * Brings what is missing, as clients do: each node detects the store's recovery on its own, and asks clients to retry until then. Returns
    * when the bytes began to come that were taken.
    */
   async goOn(acknowledged: number): Promise<number> {
@@ -174,7 +174,7 @@ class Upload {
     );
   }
 
-  /** How much is kept; undefined while nobody can say. */
+  /** Bytes stored; undefined while unknown. */
   async #offset(): Promise<number | undefined> {
     const signal = AbortSignal.timeout(TOLD_MS);
     const { status, headers } = await spreadFetch(this.#url, { method: "HEAD", headers: headersOf(this.#rig), signal });
@@ -214,7 +214,7 @@ class Sending {
     this.#request = sending;
     this.#left = bytes;
     this.#answered = once(sending, "response").then(([response]) => read(response as IncomingMessage));
-    // Told by whoever asks for the answer; what could not be sent after it is no error.
+    // Reported to the caller that awaits the response; data that could not be sent after it is not an error.
     this.#answered.catch(() => {});
     sending.on("error", () => {});
   }

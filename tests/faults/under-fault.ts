@@ -26,7 +26,7 @@ export interface Fault {
   begin: (node: FaultNode) => Promise<void> | void;
   /** Ends it, once the service has recovered; without it there is nothing to end. */
   end?: (node: FaultNode) => Promise<void> | void;
-  /** While it lasts nobody can recover: recovery is measured from its end. */
+  /** Recovery is impossible while it lasts, so recovery is measured from its end. */
   until_end?: boolean;
 }
 
@@ -102,7 +102,7 @@ const backOnline = (rig: FaultRig, robots: number): Promise<true> =>
 
 /** A deployment for each simulated robot, due one after the other from shortly after now. Answers how many. */
 async function schedule(rig: FaultRig): Promise<number> {
-  const release = await pushBundle(rig.api, "due", Buffer.from("what is due"), { kind: "file" });
+  const release = await pushBundle(rig.api, "due", Buffer.from("due"), { kind: "file" });
   const from_ms = Date.now() + DUE_AFTER_MS;
   for (const [place, { id }] of rig.robots.entries()) {
     const scheduled_at = new Date(from_ms + place * DUE_EVERY_MS).toISOString();
@@ -123,7 +123,7 @@ async function checkScheduled(rig: FaultRig, count: number): Promise<void> {
     };
     let seen = 0;
     const all = async (): Promise<boolean> => (seen = await ended()) === count;
-    await until("what is due to be applied", all, { deadline_ms: RECOVERED_MS_MAX, progress: () => seen });
+    await until("due deployments to be applied", all, { deadline_ms: RECOVERED_MS_MAX, progress: () => seen });
     checkOnce(await listFired(client, rig.org_id), count);
   } finally {
     await client.end();
@@ -140,7 +140,7 @@ class Writing {
   constructor(rig: FaultRig) {
     this.#rig = rig;
     this.#work = Promise.all(Array.from({ length: WRITERS }, (_, writer) => this.#write(writer)));
-    // Told by whoever awaits the end.
+    // Reported to the caller that awaits the end.
     this.#work.catch(() => {});
   }
 
@@ -185,7 +185,7 @@ class Viewers {
     await this.work();
   }
 
-  /** Resolves when each sees what the robot logs, over a stream that it may have had to open anew. */
+  /** Resolves when each viewer receives the robot's log, over a stream that it may have reopened. */
   async work(): Promise<void> {
     this.#streams = await Promise.all(this.#streams.map((stream) => this.#works(stream)));
   }

@@ -1,4 +1,4 @@
-/** The whole body, or of one that does not end what comes first. */
+/** The complete body, or the first part of an endless one. */
 export async function answerText(response: Response): Promise<string> {
   if (response.headers.get("content-type")?.startsWith("text/event-stream") !== true || response.body === null) return response.text();
   const reader = response.body.getReader();

@@ -16,7 +16,7 @@ export class Balancer implements AsyncDisposable {
     this.#server = net.createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (client) => void this.#accept(client));
   }
 
-  /** `targets` are http(s) addresses, asked for anew with each connection. */
+  /** `targets` returns http(s) addresses and is called for each connection. */
   static async start(targets: () => readonly string[], host = "127.0.0.1"): Promise<Balancer> {
     const balancer = new Balancer(targets);
     await new Promise<void>((resolve, reject) => balancer.#server.once("error", reject).listen(0, host, resolve));
@@ -25,7 +25,7 @@ export class Balancer implements AsyncDisposable {
 
   /** With the scheme of the servers, whose address it takes the place of. */
   get url(): string {
-    const { protocol } = new URL(this.#targets()[0] ?? "http://nobody");
+    const { protocol } = new URL(this.#targets()[0] ?? "http://no-target");
     const { address, port } = this.#server.address() as net.AddressInfo;
     return `${protocol}//${address}:${port}`;
   }
@@ -60,7 +60,7 @@ export class Balancer implements AsyncDisposable {
   #keep(socket: net.Socket, target?: string): void {
     this.#sockets.set(socket, target);
     socket.once("close", () => this.#sockets.delete(socket));
-    // Kept from the process; whoever is joined to it learns it by the close.
+    // Ignored here: the paired connection is closed as a result.
     socket.on("error", () => {});
   }
 }
@@ -73,7 +73,7 @@ function join(from: net.Socket, to: net.Socket): void {
   });
 }
 
-/** Undefined: nobody listens there. */
+/** Undefined: nothing listens there. */
 function connect(target: string): Promise<net.Socket | undefined> {
   const { hostname, port } = new URL(target);
   return new Promise((resolve) => {

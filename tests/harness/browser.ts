@@ -28,7 +28,7 @@ export interface Look {
 export interface DashboardOptions extends HarnessOptions, Look {
   /** Simulated robots that are online from the start. */
   robots?: number;
-  /** Role of whoever is signed in on `page`; undefined: nobody is. Admin unless told. */
+  /** Role of the user signed in on `page`; undefined: signed out. Default: admin. */
   role?: Role | undefined;
 }
 
@@ -42,7 +42,7 @@ export interface Dashboard {
   robots: SimulatedRobot[];
   /** Signed in, and shows nothing yet: `page.goto("/robots")`. */
   page: Page;
-  /** A page in a browser profile of its own, signed in with a token of that role; undefined: nobody is. */
+  /** A page in a separate browser profile, signed in with a token of that role; undefined: signed out. */
   as(role: Role | undefined, look?: Look): Promise<Page>;
   /** What browsers may say from now on without failing the test, such as /status of 403/. */
   allow(expected: RegExp): void;
@@ -114,7 +114,7 @@ export async function axe(page: Page): Promise<void> {
   await page.evaluate(readFileSync(AXE, "utf8"));
   let told: string[] = [];
   const isWell = async (): Promise<boolean> => (told = await violations(page)).length === 0;
-  await until("a page for everybody", isWell, { detail: () => `${page.url()}\n${told.join("\n")}` });
+  await until("an accessible page", isWell, { detail: () => `${page.url()}\n${told.join("\n")}` });
 }
 
 async function violations(page: Page): Promise<string[]> {
@@ -134,7 +134,7 @@ interface Violation {
   nodes: { html: string; failureSummary: string }[];
 }
 
-/** The page is no wider than its window: nobody has to scroll sideways to read. */
+/** The page is no wider than its window, so that it needs no horizontal scrolling. */
 export async function assertFits(page: Page): Promise<void> {
   let what = "";
   const fits = async (): Promise<boolean> => {

@@ -27,7 +27,7 @@ export class EventReader implements Disposable {
   bytes = 0;
   /** Called after each event of `heard`. */
   onHeard: (event: HeardEvent) => void = () => {};
-  /** How long it is told to wait before it comes back. */
+  /** The reconnect delay that the server sent. */
   retry_ms: number | undefined;
   #text = "";
   readonly #request: ClientRequest;

@@ -24,11 +24,11 @@ import { shiftedClock } from "./shifted-clock.ts";
 export { HarnessOrg, type NewRelease, type NewRobot } from "./harness-org.ts";
 
 export interface HarnessOptions {
-  /** The time at which a simulated clock stands still; without it time passes by itself. */
+  /** The time at which a simulated clock stands still; without it time passes in real time. */
   at?: string;
   settings?: Partial<Omit<Settings, "limits">>;
   limits?: Partial<Limits>;
-  /** Servers that share one database, NATS and S3, with a balancer before them; by default as many as the run is told. */
+  /** Servers that share one database, NATS and S3, with a balancer before them; default: the number given to the run. */
   nodes?: number;
   /** By how much the clock of each node is ahead (negative: behind); `clock_offsets_ms` of the harness changes it for the next start. */
   clock_offsets_ms?: readonly number[];
@@ -39,7 +39,7 @@ export const ADMIN_TOKEN = "the-admin-token-of-the-tests";
 /** A whole plane in this process, of one node or several: real database, HTTP and WebSockets, and simulated robots on one clock. */
 export class Harness implements AsyncDisposable {
   readonly clock: Clock;
-  /** The database as the plane sees it, for what no route tells. */
+  /** The database as the plane sees it, for data that no route returns. */
   readonly db: DbEngine;
   readonly swarm: Swarm;
   /** Checks every answer against the plane's own documents. */
@@ -154,7 +154,7 @@ export class Harness implements AsyncDisposable {
     return this.default_org.api;
   }
 
-  /** Another org, active, with a client of its own. */
+  /** Another active org with its client. */
   async org(name = `Org ${(this.#orgs += 1)}`): Promise<HarnessOrg> {
     const id = idSource(this.clock);
     const org_id = id("org");
@@ -268,5 +268,5 @@ export class Harness implements AsyncDisposable {
   }
 }
 
-/** Starts a plane on a database of its own; hold it by `await using`, and nothing is left of it afterwards. */
+/** Starts a plane on a separate database; use `await using` to clean it up. */
 export const startPlane = (options: HarnessOptions = {}): Promise<Harness> => Harness.start(options);

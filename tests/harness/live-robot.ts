@@ -15,7 +15,7 @@ export interface LiveRobotOptions {
   /** What the robot's own config file says, beside the defaults. */
   robot?: Partial<RobotConfig>;
   config?: Partial<AgentConfig>;
-  /** Its clock, and who is told of its frames under way; by default the system's. */
+  /** Its clock, and the activity counter of its frames in flight; by default the system's. */
   clock?: Clock;
   activity?: Activity;
   /** What it logs is not kept. */

@@ -34,7 +34,7 @@ export class NatsAndS3 implements AsyncDisposable {
     return { bus: this.nats.address(), nodes, blobs: this.#place, secrets_key: this.#secrets_key };
   }
 
-  /** The same for one that is a process of its own. */
+  /** The same for a separate process. */
   get env(): Record<string, string> {
     const { bucket, prefix, endpoint = "", region, credentials } = this.#place;
     const query = new URLSearchParams({ endpoint, region, path_style: "1" });

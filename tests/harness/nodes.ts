@@ -1,10 +1,10 @@
 /** How many server nodes a plane of the tests is made of unless a test says: `npm test -- --nodes N`. */
 export const NODES = Number(process.env.ROBOFLEET_TEST_NODES ?? "1");
 
-/** The reason to skip a test that is about a single server on a machine of its own; false when the run has one node. */
+/** The reason to skip a test of a single server on a separate machine; false if the run has one node. */
 export const oneNodeOnly = (why: string): string | false => NODES > 1 && `is about one node: ${why}`;
 
-/** A fetch that takes a connection of its own for each request, so that a balancer gives each to another node. */
+/** A fetch with a new connection for each request, so that a balancer sends each to another node. */
 export const spreadFetch: typeof fetch = (input, init) => {
   const headers = new Headers(init?.headers ?? (input instanceof Request ? input.headers : undefined));
   headers.set("connection", "close");

@@ -32,7 +32,7 @@ export class OpenStream {
   count = 0;
   /** Times that the server said that it left something out. */
   skipped = 0;
-  /** Times that a message was published once more, since nobody had taken it yet: one may take the other's place. */
+  /** Number of times that a message was published again because no subscriber had received it: one may replace the other. */
   repeats = 0;
   readonly #around: RobotSurroundings;
   #seen = "";
@@ -93,7 +93,7 @@ export class OpenStream {
       case "camera":
         return await this.#until(() => this.count > before, meanwhile);
       case "ros_echo": {
-        // Until the robot has subscribed, nobody takes it.
+        // No subscriber receives it until the robot has subscribed.
         let published = 0;
         return await this.#until(
           () => this.#seen.includes(mark),

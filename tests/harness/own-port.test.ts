@@ -7,7 +7,7 @@ import { startPlane } from "./index.ts";
 
 const TIMEOUT = { timeout: 180_000 };
 
-/** Neither the system nor another test gives the port of this address to anybody while nobody listens there. */
+/** Neither the system nor another test assigns this port while nothing listens there. */
 async function assertKept(url: string): Promise<void> {
   const port = Number(new URL(url).port);
   const [lowest_given] = readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8").split(/\s/);
@@ -15,7 +15,7 @@ async function assertKept(url: string): Promise<void> {
   await assert.rejects(freePort("127.0.0.1", { from: port, to: port + 1 }), /no port from/);
 }
 
-test("a plane that is stopped comes back at its address, which nobody was given meanwhile", TIMEOUT, async () => {
+test("a stopped plane restarts at its address, which stayed reserved", TIMEOUT, async () => {
   await using plane = await startPlane();
   const urls = plane.nodes.map(({ url }) => url);
   await plane.stop();
@@ -27,7 +27,7 @@ test("a plane that is stopped comes back at its address, which nobody was given 
   );
 });
 
-test("so does a server that is a process of its own", TIMEOUT, async () => {
+test("a server in a separate process restarts at its address", TIMEOUT, async () => {
   await using server = await ServerProcess.start({ nodes: 1 });
   await server.program.stop();
   await assertKept(server.own_url);

@@ -9,7 +9,7 @@ const ROUNDS_MAX = 10_000;
 
 /**
  * What is under way in a plane and the robots beside it: counted work (queries, requests, hints) and frames on the wire,
- * which nobody counts: a barrier proves that none is left.
+ * which are not counted: a barrier proves that none is left.
  */
 export class PlaneActivity implements TrackedActivity {
   readonly #work = trackActivity();

@@ -16,7 +16,7 @@ export interface Shape {
 
 /**
  * A TCP proxy on loopback that makes a bad network: it delays, throttles, cuts, resets, swallows and counts. `up` is from
- * whoever connects to the target.
+ * every connection to the target.
  */
 export class Proxy implements AsyncDisposable {
   /** Bytes that were passed on, of all connections. */
@@ -182,7 +182,7 @@ class Lane {
     this.#pass();
   }
 
-  /** Passes on what is due; the rest waits for a timer, or until the far end reads. */
+  /** Forwards due data; the rest waits for a timer, or until the far end reads. */
   #pass(): void {
     clearTimeout(this.#timer);
     while (!this.#stopped && this.#waiting.length > 0 && !this.#to.writableNeedDrain) {

@@ -52,7 +52,7 @@ export class RobotSurroundings {
     return new RobotSurroundings(directory, await echoService(t), ros);
   }
 
-  /** The config file of an agent that is a process of its own. */
+  /** The config file of an agent in a separate process. */
   writeConfig(): string {
     const { cameras, ...rest } = this.robot;
     const file = path.join(this.#directory, "agent.yaml");

@@ -10,7 +10,7 @@ import { Proxy } from "./proxy.ts";
 
 export type SecondNode = Pick<RunningPlane, "plane" | "url"> & AsyncDisposable;
 
-/** A second server on the database of the first, with a data directory of its own, and perhaps other settings or another clock. */
+/** A second server on the database of the first, with a separate data directory and optional other settings or another clock. */
 export async function secondNode(first: Harness, other: Partial<Settings> = {}, clock: Clock = systemClock): Promise<SecondNode> {
   const data_directory = await mkdtemp(path.join(tmpdir(), "robofleet-second-"));
   const settings = { ...first.plane.settings, data_directory, listen: { host: "127.0.0.1", port: 0 }, ...other };

@@ -80,7 +80,7 @@ function fileHolds(file: string, overlap: number, isFound: (chunk: Buffer) => bo
   }
 }
 
-/** Throws when a process left anything of the form of a secret in what it printed or in its files; what users push is theirs. */
+/** Throws when a process left anything of the form of a secret in what it printed or in its files; content pushed by users is exempt. */
 export function refuseSecrets(who: string, { directory, outputs }: { directory?: string; outputs: readonly string[] }): void {
   const holds = (chunk: Buffer): boolean => new RegExp(SECRET).test(chunk.toString("latin1"));
   const files = directory === undefined ? [] : filesThatHold(directory, SECRET_CHARACTERS, holds);

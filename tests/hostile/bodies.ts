@@ -94,7 +94,7 @@ function* encoded(text: string): Generator<HostileBody> {
   yield { name: "gzip", bytes: gzipSync(text), headers: { "content-encoding": "gzip" } };
   yield { name: "deflate", bytes: deflateSync(text), headers: { "content-encoding": "deflate" } };
   yield { name: "brotli", bytes: brotliCompressSync(text), headers: { "content-encoding": "br" } };
-  yield { name: "an encoding of its own", bytes: Buffer.from(text), headers: { "content-encoding": "x-none" } };
+  yield { name: "an unknown encoding", bytes: Buffer.from(text), headers: { "content-encoding": "x-none" } };
   for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x", "application/jsonp", "x"])
     yield { name: `as ${type}`, bytes: Buffer.from(text === "{}" ? '{"a":1}' : text), headers: { "content-type": type } };
 }
@@ -102,7 +102,7 @@ function* encoded(text: string): Generator<HostileBody> {
 /** Requests whose length is a lie or in doubt: what stands behind the request line, and whether the client then ends its side. */
 export const HOSTILE_LENGTHS: Record<string, { text: string; ends?: boolean }> = {
   "more than there is, and then the end": { text: "content-length: 500\r\n\r\n{", ends: true },
-  "less than there is": { text: 'content-length: 3\r\n\r\n{"name":"a request of its own"}\r\n\r\n' },
+  "less than there is": { text: 'content-length: 3\r\n\r\n{"name":"a smuggled request"}\r\n\r\n' },
   negative: { text: "content-length: -1\r\n\r\n{}" },
   "no number": { text: "content-length: abc\r\n\r\n{}" },
   "a sign": { text: "content-length: +2\r\n\r\n{}" },

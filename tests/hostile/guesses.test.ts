@@ -29,7 +29,7 @@ test("forged signatures of a robot's requests are limited per address, and the r
 });
 
 test(
-  "links with a wrong signature are told why, those beyond the limit to stay away for minutes, and the robot itself is never held up",
+  "refuses links with a wrong signature with the reason, rate-limits them for minutes, and never delays the real robot",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });

@@ -60,7 +60,7 @@ export function webSocketAttacks(): Attack[] {
     raw("a text message", [0x81, 0x81, ...MASK, 0x7b]),
     raw("a ping", [0x89, 0x80, ...MASK]),
     raw("a pong", [0x8a, 0x80, ...MASK]),
-    raw("an empty fragment of a message that goes on", [0x02, 0x80, ...MASK]),
+    raw("an empty fragment of an incomplete message", [0x02, 0x80, ...MASK]),
     raw("a fragment of no message", [0x00, 0x81, ...MASK, 0]),
     raw("a close with a reason", [0x88, 0x83, ...MASK, 0x03, 0xe8, 0x78]),
     raw("a frame without a mask", [0x82, 0x01, 0]),

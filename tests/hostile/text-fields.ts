@@ -25,7 +25,7 @@ export function textFields(schema: TSchema, path: readonly string[] = []): TextF
     if (isCompared(name, node)) return [];
     if (node.type === "string") return [field(here)];
     if (node.properties !== undefined) return textFields(node, here);
-    // Labels and manifests: names that nobody knows before, with text.
+    // Labels and manifests: arbitrary names with text.
     if (node.patternProperties !== undefined) return [field([...here, "zone"])];
     // Any JSON: the text itself, and within.
     if (!("type" in node) && !("anyOf" in node)) return [field(here), field([...here, "within"])];

@@ -69,7 +69,7 @@ test("text in any field comes back as it was sent, or is refused by the field's 
         assert.doesNotMatch(message, /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u, what);
         if (at >= HOSTILE_TEXTS.length) assert.equal(status, 400, what);
         if (status === 400) assert.ok(message.includes(field.path[0]!), what);
-        // A key that nobody issued, a name that is taken.
+        // An unknown key, and a name that is taken.
         else if (status >= 300) assert.ok([401, 409].includes(status), what);
         else if (field.get(data) !== undefined && !(route.secret_fields ?? []).includes(field.path[0]!)) {
           assert.equal(field.get(data), text, what);
@@ -200,7 +200,7 @@ test("rf prints each record of a list as one line of what can be seen, in every 
 const without = (document: unknown): unknown =>
   JSON.parse(JSON.stringify(document, (key, value: unknown) => (/^(last_\w+_at|updated_at)$/.test(key) ? null : value)));
 
-test("rf shows a thing, and tells of an error, in what can be seen", LIMIT, () =>
+test("rf prints objects and errors with visible characters only", LIMIT, () =>
   eachOf(DETAILS, async (args) => {
     for (const format of ["wide", "yaml"]) await visible("-o", format, ...args);
   }),

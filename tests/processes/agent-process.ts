@@ -12,13 +12,13 @@ export interface AgentOptions {
   args?: readonly string[];
   /** Where its state directory is made, such as a small disk; by default the system's temporary directory. */
   place?: string;
-  /** What stands in front of the command, such as one that enters another network namespace. */
+  /** Command prefix, such as one that enters another network namespace. */
   within?: readonly string[];
   /** Of this start and the later ones. */
   env?: Record<string, string>;
 }
 
-/** A robot: the real agent, as a process of its own with a state directory that outlives a kill. */
+/** A robot: the real agent, as a separate process with a state directory that outlives a kill. */
 export class AgentProcess implements AsyncDisposable {
   readonly state: string;
   readonly options: AgentOptions;

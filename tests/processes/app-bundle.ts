@@ -2,7 +2,7 @@ import { hash, randomUUID } from "node:crypto";
 import type { Client } from "@robofleet/sdk";
 import { tarGz, type TestEntry } from "../../packages/agent/src/testing/bundles.ts";
 
-/** Runs until it is told to stop, and says so every so often. */
+/** Runs until it is stopped, and prints that periodically. */
 export const STAYS = `trap "exit 0" TERM; echo "up $ROBOFLEET_RELEASE"; while :; do sleep 0.1; done`;
 /** Gives up soon after it has started: no version that anybody wants. */
 export const DIES = `echo "cannot go on"; sleep 0.2; exit 1`;

@@ -21,7 +21,7 @@ export async function rowsOf(where: Connection): Promise<Record<string, string[]
   });
 }
 
-/** The rows of a database that somebody started for this, which is stopped. */
+/** The rows of a stopped database, which is started to read them. */
 export async function rowsOfAndStop(started: { connection: Connection; stop(): Promise<void> }): Promise<Record<string, string[]>> {
   try {
     return await rowsOf(started.connection);

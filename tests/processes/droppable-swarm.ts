@@ -17,7 +17,7 @@ const fleet = new Fleet(options, {
 let said = -1;
 process.on("SIGUSR2", () => {
   for (const robot of fleet.robots) robot.cut();
-  // Nobody is to take the number of before for how many are back.
+  // The previous count must not be taken for the number of returned robots.
   process.stdout.write(`connected ${(said = 0)}\ncut\n`);
 });
 const telling = setInterval(() => {

@@ -10,7 +10,7 @@ export const ROOT = path.resolve(import.meta.dirname, "../..");
 /** What a program has of our environment, and where Node keeps compiled sources: to compile them is half of what a start costs. */
 const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE"];
 
-/** A program of ours, run from source as a process of its own, with everything that it printed. */
+/** A program of ours, run from source as a separate process, with everything that it printed. */
 export class Program {
   readonly child: ChildProcess;
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
@@ -18,7 +18,7 @@ export class Program {
   /** It has ended, and all that it printed has been read. */
   #closed = false;
 
-  /** `within` stands in front of the command, such as one that enters another network namespace. */
+  /** `within` is a command prefix, such as one that enters another network namespace. */
   constructor(entry: string, args: readonly string[], env: Record<string, string> = {}, within: readonly string[] = []) {
     const inherited = Object.fromEntries(INHERITED.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
     const [command = process.execPath, ...words] = [...within, process.execPath, path.join(ROOT, entry), ...args];

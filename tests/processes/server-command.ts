@@ -5,7 +5,7 @@ export interface CommandResult {
   output: string;
 }
 
-/** A command of `robofleet` beside `serve`, as a process of its own; not waited for. */
+/** A command of `robofleet` beside `serve`, as a separate process; not awaited. */
 export const startCommand = (args: readonly string[], env: Record<string, string> = {}): Program =>
   new Program("packages/server/src/main.ts", args, env);
 
@@ -16,7 +16,7 @@ export async function runCommand(args: readonly string[], env: Record<string, st
   return { code, output: program.output };
 }
 
-/** `robofleet serve` on a data directory that somebody else made and removes. */
+/** `robofleet serve` on a data directory that the caller creates and removes. */
 export class ServingData implements AsyncDisposable {
   readonly program: Program;
 

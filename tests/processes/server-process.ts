@@ -12,18 +12,18 @@ import { NatsAndS3 } from "../harness/nats-and-s3.ts";
 import { failpointFlags, type Found, processesNaming, Program } from "./process.ts";
 
 export interface ServerOptions {
-  /** Host and port, 0 for one of its own; by default one of 127.0.0.1. */
+  /** Host and port, port 0 for any; default: 127.0.0.1 with any port. */
   listen?: string;
   /** Where its data directory is made, such as a small disk; by default the system's temporary directory. */
   place?: string;
   args?: readonly string[];
   env?: Record<string, string>;
-  /** Servers that share a database of the tests, NATS and S3, with a balancer before them; by default as many as the run is told. */
+  /** Servers that share a database of the tests, NATS and S3, with a balancer before them; default: the number given to the run. */
   nodes?: number;
 }
 
 /**
- * `robofleet serve` as a process of its own, with its own PostgreSQL in a data directory that outlives a kill. Of several nodes it is
+ * `robofleet serve` as a separate process, with its own PostgreSQL in a data directory that outlives a kill. Of several nodes it is
  * the first, with the others beside it: what is killed and restarted is this one.
  */
 export class ServerProcess implements AsyncDisposable {
@@ -101,7 +101,7 @@ export class ServerProcess implements AsyncDisposable {
     return program;
   }
 
-  /** Starts the server again at the address that everybody knows. */
+  /** Restarts the server at the same address. */
   async restart(): Promise<void> {
     this.program = this.run();
     await this.#listening();
@@ -165,7 +165,7 @@ export class ServerProcess implements AsyncDisposable {
   }
 }
 
-/** Its own port instead of any: nobody else is given it while the server is down. */
+/** A reserved port: no other process gets it while the server is down. */
 async function withPort(listen: string): Promise<string> {
   const host = listen.replace(/:0$/, "");
   return host === listen ? listen : `${host}:${await freePort(host)}`;

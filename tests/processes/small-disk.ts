@@ -5,7 +5,7 @@ import path from "node:path";
 
 const CHUNK_BYTES = [1024 * 1024, 4096, 1];
 
-/** A disk of its own that can be filled; undefined where no file system can be mounted. */
+/** A separate disk that can be filled; undefined if no file system can be mounted. */
 export class SmallDisk implements Disposable {
   readonly directory: string;
   readonly #ballast: string;
@@ -41,7 +41,7 @@ export class SmallDisk implements Disposable {
     }
   }
 
-  /** Gives back what `fill` took. */
+  /** Frees the space that `fill` used. */
   makeRoom(): void {
     rmSync(this.#ballast, { force: true });
   }

@@ -3,7 +3,7 @@ import pg from "pg";
 const BEAT_EVERY_MS = 1_000;
 
 /**
- * A node in the database that lives as long as nobody ends it, and holds robots for which nobody answers. Keeps no process
+ * A node in the database that lives until it is stopped, with connected robots that never respond. Keeps no process
  * from ending, and is quiet when the database ends before it.
  */
 export async function standInNode(connection: pg.ClientConfig, id: string): Promise<AsyncDisposable> {

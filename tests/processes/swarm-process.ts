@@ -9,7 +9,7 @@ export interface SwarmOptions {
   args?: readonly string[];
 }
 
-/** `robofleet swarm` as a process of its own. */
+/** `robofleet swarm` as a separate process. */
 export class SwarmProcess implements AsyncDisposable {
   readonly program: Program;
 

@@ -29,11 +29,11 @@ test(`${AT_ONCE} robots at once over two nodes with a key for ${MAX_USES}, ${RUN
 
 async function atOnce(t: TestContext, nodes: number, runs: number): Promise<void> {
   await using plane = await startPlane({ nodes });
-  const nobody = new Http(plane, undefined);
+  const anonymous = new Http(plane, undefined);
   for (let run = 0; run < runs; run += 1) {
     const fleet_id = await plane.fleet();
     const key = await plane.enrollmentKey({ fleet_id, max_uses: MAX_USES });
-    const replies = await Promise.all(strangers().map((public_key) => nobody.post("/agent/enroll", { key, public_key })));
+    const replies = await Promise.all(strangers().map((public_key) => anonymous.post("/agent/enroll", { key, public_key })));
     assert.equal(replies.filter(({ status }) => status === 201).length, MAX_USES);
     assert.equal(replies.filter(({ status }) => status === 403).length, AT_ONCE - MAX_USES);
     assert.equal((await plane.api.listRobots({ query: { fleet_id } })).items.length, MAX_USES);
@@ -47,7 +47,7 @@ async function atOnce(t: TestContext, nodes: number, runs: number): Promise<void
 }
 
 test(
-  `the same with kill -9 of the server in between, ${KILLED_RUNS} times: who is told that it enrolled has, and nobody beyond ${MAX_USES}`,
+  `the same with kill -9 of the server in between, ${KILLED_RUNS} times: every acknowledged robot is enrolled, and at most ${MAX_USES}`,
   LIMIT,
   (t) => withKills(t, 1),
 );
@@ -64,7 +64,7 @@ async function withKills(t: TestContext, nodes: number): Promise<void> {
   const { token } = await server.org("Enrolments");
   const desk = new Ledger(() => server.url, token);
   let kills = 0;
-  const nobody = new Ledger(
+  const anonymous = new Ledger(
     () => server.url,
     undefined,
     () => kills,
@@ -77,7 +77,7 @@ async function withKills(t: TestContext, nodes: number): Promise<void> {
     let answered = 0;
     const replies = Promise.all(
       strangers().map(async (public_key) => {
-        const answer = await nobody.send("POST", "/agent/enroll", { key, public_key });
+        const answer = await anonymous.send("POST", "/agent/enroll", { key, public_key });
         answered += 1;
         return answer;
       }),

@@ -15,11 +15,11 @@ import { openSocket } from "../spec/web-socket.ts";
 const LIMIT = { timeout: 300_000 };
 const AT_ONCE = 8;
 const ID = /^[a-z]+_[0-9a-z]{26}$/;
-/** What B's rows hold and nobody else may be told has at least so many characters. */
+/** Minimum length of the texts in B's rows that no other org may receive. */
 const TELLING_CHARACTERS_MIN = 12;
 const MARKER = "what only the other org knows";
 
-/** Time stands still while rows are compared: what the server counts by itself is written down each minute. */
+/** Time stands still while rows are compared: the server's own counters are written each minute. */
 const plane = await startPlane({
   at: "2030-01-01T00:00:00Z",
   limits: { unknown_requests_per_minute: 1_000_000, org_requests_per_hour: 1_000_000 },
@@ -68,7 +68,7 @@ function textsIn(value: unknown, found = new Set<string>()): Set<string> {
   return found;
 }
 
-/** Two orgs with one of everything each; B's robot is away, so that nothing but a leak changes a row of B. */
+/** Two orgs with one of everything each; B's robot is offline, so that nothing but a leak changes a row of B. */
 interface Ground {
   a: Things;
   b: Things;
@@ -101,7 +101,7 @@ before(async () => {
   ground = { a, b, ids, telling, rows };
 });
 
-/** What an answer tells of B beyond what was asked. */
+/** Data of B in a response beyond the request's own. */
 function leakIn(answer: string, asked: string): string | undefined {
   return ground.telling.find((one) => answer.includes(one) && !asked.includes(one));
 }
@@ -149,7 +149,7 @@ async function askAsA({ route, request, place }: Ask): Promise<string | undefine
   const reply = await askRoute(plane, route, request, { token: ground.a.org.admin_token });
   const said = shown(route, reply);
   const leak = leakIn(reply.text, JSON.stringify(request));
-  if (leak !== undefined) return `tells ${leak}: ${said}`;
+  if (leak !== undefined) return `leaks ${leak}: ${said}`;
   // A part of a resumable upload may be refused by its headers before anybody looks whose release it is.
   const refused = place !== "path" || reply.status === 404 || (route.path.endsWith("/artifact") && reply.status >= 400);
   return refused ? undefined : `${JSON.stringify(request.path)} is no 404: ${said}`;
@@ -178,7 +178,7 @@ async function askRobotRoutes(robot: Things["robot"], sets: Iterable<string | un
       const [field] = idFields(route);
       const { path } = sampleRequest(route, ground.b, field === undefined || value === undefined ? undefined : { ...field, value });
       const reply = await robot.get(path);
-      assert.equal(leakIn(await reply.text(), path), undefined, `${route.path} tells of the other org`);
+      assert.equal(leakIn(await reply.text(), path), undefined, `${route.path} leaks data of the other org`);
       // A route that names nothing answers with nothing of the other org's.
       if (field !== undefined || (value === undefined && route.path.includes("{"))) assert.equal(reply.status, 404, path);
       asked += 1;
@@ -194,7 +194,7 @@ async function setRowSecurity(on: boolean): Promise<void> {
 
 let asked_by_app = 0;
 
-test("with row-level security off, no route, stream or link of one org tells or changes anything of another's", LIMIT, async () => {
+test("with row-level security off, no route, stream or link of one org reads or changes data of another", LIMIT, async () => {
   const { a, b, ids } = ground;
   await setRowSecurity(false);
   try {
@@ -231,13 +231,13 @@ test("with row-level security off, no route, stream or link of one org tells or 
 });
 
 test("a cursor of one org's list opens no page of another's", LIMIT, async () => {
-  const [ours, theirs] = [new Http(plane, ground.a.org.admin_token), new Http(plane, ground.b.org.admin_token)];
+  const [ours, foreign] = [new Http(plane, ground.a.org.admin_token), new Http(plane, ground.b.org.admin_token)];
   const lists = portal.filter(
     ({ method, path, query }) => method === "GET" && !path.includes("{") && "cursor" in (query?.properties ?? {}),
   );
   let turned = 0;
   for (const { path } of lists) {
-    const { next_cursor } = (await theirs.send("GET", `${path}?limit=1`)).body;
+    const { next_cursor } = (await foreign.send("GET", `${path}?limit=1`)).body;
     if (typeof next_cursor !== "string") continue;
     turned += 1;
     assert.match((await ours.send("GET", `${path}?limit=1&cursor=${next_cursor}`)).refusal, /^400 /, path);
@@ -287,7 +287,7 @@ test(
         const reply = await askRoute(unchecked, route, request, { token: b.org.admin_token });
         answers.set(reply.status, (answers.get(reply.status) ?? 0) + 1);
         const leak = leakIn(reply.text, JSON.stringify(request) + b.org.id);
-        if (leak !== undefined) return `tells ${leak}: ${shown(route, reply)}`;
+        if (leak !== undefined) return `leaks ${leak}: ${shown(route, reply)}`;
         return route.path.includes("{id}") && reply.status < 400 ? `found: ${shown(route, reply)}` : undefined;
       });
       assert.deepEqual(result.wrong, []);

@@ -69,7 +69,7 @@ class ModelRobot {
   }
 }
 
-/** Keys come and go by statements; those that nobody may say any more are said again by the server, in vain. */
+/** Keys change by statements; the server replays superseded statements without effect. */
 function changeKeys(random: Random, robot: ModelRobot, said: SignedText[]): number {
   const [by] = robot.trusted.length === 0 ? [SIGNERS.first] : robot.trusted;
   const next = random() < 0.5 ? [SIGNERS.first] : random() < 0.5 ? [SIGNERS.second] : [SIGNERS.first, SIGNERS.second];

@@ -84,7 +84,7 @@ test("a copied state directory is noticed and both machines are held; an answer 
   for (const { program } of [first, second])
     await program.until("the agent to be refused", () => program.output.includes("an operator must decide"));
 
-  // One of the machines gets an identity of its own; the other one's key is nobody's.
+  // One of the machines gets a separate identity; the other one's key becomes invalid.
   const replacement = (await api.replaceRobot({ params: { id } })).data;
   await using third = new AgentProcess({ url: server.url, key: replacement.key ?? "", name: "cart-1" });
   await third.program.until(

@@ -14,13 +14,13 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const ROUNDS = promiseSize({ test: 2, full: 12 });
 const SHELLS = 3;
-/** What is recorded before somebody dies, a line each tenth of a second. */
+/** Output recorded before a kill, one line every 100 ms. */
 const RECORDED_LINES = 10;
 /** A recording is half a second and a write behind; beside other tests a write takes what it takes. */
 const LATE_LINES_MAX = promiseSize({ test: Infinity, full: 15 });
 
 test(
-  "kill -9 of the server and of the agent in the middle of shells: each has a start and an end, or is told as aborted",
+  "kill -9 of the server and of the agent in the middle of shells: each has a start and an end, or is recorded as aborted",
   { timeout: 1_200_000 },
   async (t) => {
     const directory = await mkdtemp(path.join(tmpdir(), "robofleet-shells-"));

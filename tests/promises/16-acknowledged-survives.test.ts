@@ -51,7 +51,7 @@ test(
   },
 );
 
-/** Every acknowledged id is a row, and there is no row that nobody was told of. */
+/** Every acknowledged id is a row, and there is no unacknowledged row. */
 async function countRows(server: ServerProcess, ledger: Ledger): Promise<number> {
   const client = new pg.Client(await databaseOf(server));
   await client.connect();

@@ -11,7 +11,9 @@ const AT_ONCE = 200;
 const ROUNDS = promiseSize({ test: 3, full: 30 });
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_800_000 }) };
 
-test(`${AT_ONCE} identical POSTs at once with kill -9 in between: one row, and everybody gets the same bytes`, LIMIT, (t) => once(t, 1));
+test(`${AT_ONCE} identical POSTs at once with kill -9 in between: one row, and all responses have the same bytes`, LIMIT, (t) =>
+  once(t, 1),
+);
 
 test(`${AT_ONCE} identical POSTs at once over two nodes, with kill -9 of one: the same`, LIMIT, (t) => once(t, 2));
 

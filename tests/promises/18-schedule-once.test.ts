@@ -17,7 +17,7 @@ const KILLS = promiseSize({ test: 2, full: 4 });
 const MADE_WITHIN_MS = promiseSize({ test: 5_000, full: 20_000 });
 /** The rest is written by SQL. */
 const BY_API = 100;
-/** What is due shortly before the server is killed may not be done when it dies. */
+/** Deployments due shortly before the server is killed may not have been dispatched. */
 const BEFORE_KILL_MS = 2_000;
 /** When it is back, it has this long for what came due meanwhile before the usual bound is asked of it. */
 const CATCH_UP_MS = 5_000;

@@ -18,7 +18,7 @@ async function simulate(args: readonly string[]): Promise<string> {
 
 // Side by side: at full size each takes more than an hour, of one core.
 describe(
-  "links that lose, repeat, reorder and delay, and everybody dying at any moment, break no rule",
+  "links that lose, repeat, reorder and delay, and processes dying at any moment, break no rule",
   { concurrency: 2, timeout: HOURS },
   () => {
     test("the decisions alone", { timeout: HOURS }, async (t) => {

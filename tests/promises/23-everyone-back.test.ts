@@ -139,7 +139,7 @@ interface Latencies {
   failed: string[];
 }
 
-/** What clients wait for their answers, from now until it is told to stop. */
+/** Response times of clients, from now until stopped. */
 function measure(server: ServerProcess, api: Client, robot_id: string): { stop: () => Promise<Latencies> } {
   const latencies: Latencies = { reads: [], writes: [], newcomers: [], failed: [] };
   let stopped = false;
@@ -167,7 +167,7 @@ function measure(server: ServerProcess, api: Client, robot_id: string): { stop: 
   };
 }
 
-/** A request on a connection of its own, with a TLS handshake before it. */
+/** A request on a new connection, with a TLS handshake. */
 function askAnew(server: ServerProcess): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   https
@@ -190,7 +190,7 @@ function cpuSeconds(server: ServerProcess): number {
 const percentile = (values: readonly number[], part: number): number =>
   values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * part))] ?? 0;
 
-/** Drops everybody, measures until all are back, and says it in words. */
+/** Disconnects all robots, measures until all are back, and describes the result. */
 async function storm(
   name: string,
   rig: { server: ServerProcess; swarms: Swarms; api: Client; robot_id: string; fleet_id: string },

@@ -23,7 +23,7 @@ const WARM_CYCLES = promiseSize({ test: 2, full: 20 });
 const SIMULATED_MINUTES = promiseSize({ test: 8, full: 24 * 60 });
 const WARM_MINUTES = promiseSize({ test: 6, full: 60 });
 const CHURN_MINUTES = promiseSize({ test: 4, full: 10 });
-/** What comes and goes with the collector and the pool of connections; a leak is more after hundreds of cycles. */
+/** Variation caused by the garbage collector and the connection pool; a leak exceeds it after hundreds of cycles. */
 const HEAP_GROWTH_MAX = 6 * MIB;
 const RSS_GROWTH_MAX = 64 * MIB;
 const DESCRIPTOR_GROWTH_MAX = 10;
@@ -39,7 +39,7 @@ function assertFlat(name: string, start: Measure, end: Measure): void {
   assert.ok(end.descriptors - start.descriptors <= DESCRIPTOR_GROWTH_MAX, what);
 }
 
-/** How a viewer with a ticket of its own comes, looks and goes, for every stream at once. */
+/** Opens, reads and closes a viewer with its own ticket, for every stream concurrently. */
 async function comeAndGo(open: (name: StreamName) => Promise<OpenStream>, meanwhile?: () => Promise<void>): Promise<void> {
   const streams = await Promise.all(STREAM_NAMES.map(open));
   for (const stream of streams) await stream.round(meanwhile);

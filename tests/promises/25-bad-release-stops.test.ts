@@ -144,7 +144,7 @@ test("a release that fails on too many robots stops itself, and leaves the robot
   for (const tag of ["one", "two", "three"]) await pushBundle(api, tag, await appBundle());
   const firsts = [await deploy(few, "one"), await deploy(many, "one")] as const;
   for (const first of [await ended(few, firsts[0]), await ended(many, firsts[1])])
-    assert.deepEqual([first.status, first.counts.applied], ["applied", ROBOTS], "the first release is failed by nobody");
+    assert.deepEqual([first.status, first.counts.applied], ["applied", ROBOTS], "no robot fails the first release");
 
   const [good, bad] = [await deploy(few, "two", ROLLOUT), await deploy(many, "two", ROLLOUT)];
   checkApplied(await ended(few, good));

@@ -15,7 +15,7 @@ const RUNS = promiseSize({ test: 12, full: 400 });
 const SEED = 20_261_121;
 const GROWTH_BYTES_MAX = 150 * 1024 * 1024;
 
-/** The generator lives in this process too, so only what is still held counts; what a server of its own takes is promise 9's. */
+/** The generator lives in this process too, so only what is still held counts; a separate server's memory is covered by promise 9. */
 function heldBytes(): number {
   setFlagsFromString("--expose-gc");
   (runInNewContext("gc") as () => void)();

@@ -196,7 +196,7 @@ async function work(url: string, org: Org, { fleet_id, key }: { fleet_id: string
   const { id, identity, status } = await enroll(url, key);
   assert.equal(status, 201);
   const robot = await RawRobot.connect(url, { id, identity });
-  await robot.frame(logFrame(1, 20, "all is well"));
+  await robot.frame(logFrame(1, 20, "all is fine"));
   await until("the log to be stored", () => robot.heard.some((message) => message.type === "log_ack" && message.seq === 20));
   assert.equal((await org.api.listRobotLogs({ params: { id } })).items.length, 20);
   await robot.end();

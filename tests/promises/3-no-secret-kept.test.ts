@@ -81,7 +81,7 @@ test("no secret that was issued is found in the database, the logs, the server's
     said.push(await (await createClient({ base_url: server.url, token: `${secret}0` }).request("GET", "/api/me")).text());
   }
 
-  // As a browser does, as its other pages may try, and as nobody should.
+  // As a browser does, as its other pages may try, and as no client should.
   const sites = `${server.url}/api/sites`;
   for (const [origin, csrf] of [
     [server.url, session.csrf],

@@ -76,7 +76,7 @@ const lost = (before: Rows, after: Rows): string[] => {
   );
 };
 
-test("deletions by age after starts ten years off, ahead and behind: each loop has its turn and deletes no row", LIMIT, async (t) => {
+test("deletions by age after starts ten years off, ahead and behind: each loop runs and deletes no row", LIMIT, async (t) => {
   await using it = await startFeaturePlane([]);
   const directory = mkdtempSync(path.join(tmpdir(), "robofleet-retention-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));

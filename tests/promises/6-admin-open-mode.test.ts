@@ -134,7 +134,7 @@ async function check(url: URL, { host, way, token }: Start): Promise<number> {
     ["with the token", { address: "127.0.0.1", headers: { authorization: `Bearer ${TOKEN}` } }, token || open ? 200 : 403],
   ];
   if (host === "0.0.0.0" && machine_address !== undefined) {
-    // The proxy of this test is at 127.0.0.1: whoever comes around it is refused before anything is looked at.
+    // The proxy of this test is at 127.0.0.1: requests that bypass it are refused before any processing.
     asked.push(["from beyond loopback", { address: machine_address }, token && way !== "proxy" ? 401 : 403]);
     const headers = { authorization: `Bearer ${TOKEN}` };
     asked.push(["from beyond, with the token", { address: machine_address, headers }, token && way !== "proxy" ? 200 : 403]);

@@ -19,7 +19,7 @@ import { RfHome } from "../processes/rf.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 600_000 };
-/** Secrets of nobody: they are in the URL all the same. */
+/** Invalid secrets, which are in the URL nevertheless. */
 const UNKNOWN = `rf_user_${"5ec2e7".repeat(10)}5ec2`;
 const UNKNOWN_TICKET = `rf_ticket_${"7e1c37".repeat(10)}7e1c`;
 const EVIL = "https://evil.example";
@@ -156,7 +156,7 @@ class Scene implements AsyncDisposable {
     const metrics = await (await createClient({ base_url: this.url, ca: server.ca }).request("GET", "/metrics", { headers })).text();
     assert.match(metrics, /robofleet_http_requests_total/);
     const audit = await (await this.api.request("GET", "/api/audit/export")).text();
-    assert.ok(audit.includes("stream.opened"), "the audit tells of streams");
+    assert.ok(audit.includes("stream.opened"), "the audit contains streams");
     await robot.program.stop();
     await server.program.stop();
     for (const [i, word] of words.entries()) {
@@ -179,7 +179,7 @@ class Scene implements AsyncDisposable {
   }
 }
 
-/** Sends bytes that a well-behaved client never would, waits for what comes, and hangs up. */
+/** Sends bytes that no well-behaved client sends, reads the response, and disconnects. */
 async function sendRaw(scene: Scene, bytes: string, from?: string): Promise<string> {
   const { hostname, port } = new URL(scene.url);
   const to = { host: hostname, port: Number(port), ...(from === undefined ? {} : { localAddress: from }) };
@@ -188,7 +188,7 @@ async function sendRaw(scene: Scene, bytes: string, from?: string): Promise<stri
   socket.on("data", (chunk: Buffer) => (said += chunk.toString("latin1")));
   socket.on("error", () => {});
   socket.write(bytes);
-  // Whoever is answered with an error is hung up on; the others wait for more, and are cut.
+  // The server closes connections after an error response; the others wait for more data and are closed by timeout.
   await new Promise((resolve) => socket.once("close", resolve).once("data", resolve));
   socket.destroy();
   scene.refused += 1;
@@ -300,13 +300,13 @@ test(
   },
 );
 
-test("behind a proxy, and past it, no secret of a URL is told either", LIMIT, async (t) => {
+test("behind a proxy, and around it, no secret of a URL is leaked either", LIMIT, async (t) => {
   await using scene = await Scene.start(t, { args: ["--behind-proxy", "127.0.0.1"], env: { SERVICE_ADMIN_TOKEN: ADMIN_TOKEN } });
   const { token } = scene;
   for (const stream of STREAM_NAMES) {
     const ticket = await scene.ticket(stream);
     const target = streamTarget(stream, scene.id, { ...scene.around.query(stream), ticket });
-    // Past the proxy nobody gets in, whatever is in the URL; the proxy itself names the page that the request came from.
+    // Requests around the proxy are refused, whatever is in the URL; the proxy itself names the page that the request came from.
     assert.match(await sendRaw(scene, upgrade(target, HANDSHAKE), "127.0.0.2"), /^HTTP\/1\.1 403 /);
     assert.match(await sendRaw(scene, upgrade(target, ["Connection: close"]), "127.0.0.2"), /^HTTP\/1\.1 403 /);
     const referer = { referer: `${scene.url}${target}`, "x-original-url": target, "x-forwarded-for": `${ticket}, 192.0.2.1` };

@@ -51,7 +51,7 @@ async function makeIds(of: Client): Promise<Ids> {
   const sha256 = hash("sha256", "bytes");
   const release = (await of.createRelease({ body: { tag: "one", kind: "file", artifact_sha256: sha256, artifact_size: 5 } })).data;
   const deploy = { body: { release: release.id, robot_id }, idempotency_key: randomUUID() };
-  const user = (await of.createUser({ body: { email: sampleEmail(), name: "Somebody", role: "viewer" } })).data;
+  const user = (await of.createUser({ body: { email: sampleEmail(), name: "Ada", role: "viewer" } })).data;
   return {
     sha256,
     enrollment_key: key.key ?? "",
@@ -109,7 +109,7 @@ function send(route: Route, path: string, body: HostileBody): Promise<Answer> {
     },
   );
   sent.on("timeout", () => sent.destroy(new Error("no answer")));
-  // A connection that was kept may be given up by the server as it is used again: HTTP says to ask anew.
+  // The server may close a keep-alive connection as it is reused: HTTP requires a retry.
   sent.on("error", (error) => (sent.reusedSocket && "code" in error ? resolve(send(route, path, body)) : reject(error)));
   sent.end(bytes);
   return promise;
@@ -204,7 +204,7 @@ test("every route with a body refuses what is hostile, and keeps no memory of it
   );
 });
 
-test("a body without an end is refused at its first mebibyte, and whoever goes on sending is cut off", LIMIT, async (t) => {
+test("an endless body is refused at its first mebibyte, and the connection of a client that keeps sending is closed", LIMIT, async (t) => {
   const socket = connect({ host: address.hostname, port: Number(address.port), allowHalfOpen: true });
   let answer = "";
   socket.setEncoding("utf8").on("data", (part: string) => (answer += part));

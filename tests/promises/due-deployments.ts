@@ -63,7 +63,7 @@ export class DueDeployments implements AsyncDisposable {
     this.#release = parts.release;
   }
 
-  /** `robots`: as many rows as count as connected, to a node that nobody kills, and never answer. */
+  /** `robots`: as many rows as count as connected, to a node that is never killed, and never respond. */
   static async start(robots: number, { env = {}, nodes = 1 }: DueOptions = {}): Promise<DueDeployments> {
     await using own = new AsyncDisposableStack();
     const server = own.use(await ServerProcess.start({ args: LIMITS, env, nodes }));
@@ -84,7 +84,7 @@ export class DueDeployments implements AsyncDisposable {
       body: Uint8Array.from(bytes),
       headers: { "content-type": "application/octet-stream" },
     });
-    // Robots that are connected to another server, as this one sees it: they are given what they are to install, and nobody answers.
+    // Robots that are connected to another server, as this one sees it: they are dispatched their release and never respond.
     own.use(await standInNode({ ...connection, ssl: false }, "node_elsewhere"));
     await client.query(
       `insert into robot (org_id, id, name, site_id, fleet_id, public_key, kinds, node_id, node_epoch, created_at, updated_at)
@@ -104,7 +104,7 @@ export class DueDeployments implements AsyncDisposable {
     this.#own.defer(() => swarm.stop());
     for (let number = 1; number <= count; number += 1) {
       const robot = await SimulatedRobot.enroll(swarm, { key, name: `there-${number}` });
-      // One that is sent away by a busy node comes back by itself.
+      // A robot refused by a busy node reconnects automatically.
       await robot.connect().catch(() => {});
       this.robots.push(robot);
     }
@@ -195,7 +195,7 @@ export class DueDeployments implements AsyncDisposable {
       );
       return (queued = rows[0]!.queued) === 0;
     };
-    return until("what is due to be dispatched", look, { progress: () => queued }).then(() => {});
+    return until("due deployments to be dispatched", look, { progress: () => queued }).then(() => {});
   }
 
   /** kill -9 at a moment, and a start; answers from when until when the server, or the node of that number, was not there. */

@@ -9,7 +9,7 @@ export interface HostileOrder {
   public_key: string;
   /** PKCS #8, PEM. */
   private_key: string;
-  /** Of all attacks on frames every so many is made, beginning at a place of its own for each round. */
+  /** Of all attacks on frames every so many is made, with a different offset in each round. */
   every: number;
   /** Frames in all; rounds are made until there were so many. */
   frames: number;
@@ -30,7 +30,7 @@ const robot = {
   identity: { public_key: order.public_key, private_key: createPrivateKey(order.private_key) },
 };
 
-/** Writes one attack on a link of its own until the link is closed, or the attack has had its share. */
+/** Runs one attack on a separate link until the link is closed or the attack's time is over. */
 async function perform(attack: Attack): Promise<number> {
   const raw = await RawRobot.connect(order.url, robot);
   const until = performance.now() + order.attack_ms;

@@ -11,7 +11,7 @@ export const DAY_MS = 86_400_000;
 export interface Offer {
   release: DesiredRelease;
   app: string;
-  /** Undefined: nobody signed what is offered, as it is offered. */
+  /** Undefined: the offer is not signed in this form. */
   meant: { signer: Signer; statement: ReleaseStatement } | undefined;
   /** What a hostile server or path did to it. */
   attack: string;
@@ -79,7 +79,7 @@ const forged = (offer: Offer, change: Partial<ReleaseStatement>): SignedText => 
 const CONTENT: readonly SignatureCheck[] = ["other_content"];
 const FORGED: readonly SignatureCheck[] = ["bad_signature"];
 
-/** What somebody can do who holds the server and the network, and no key that is trusted. */
+/** Attacks by an adversary with the server and the network, but without a trusted key. */
 export const ATTACKS: Record<string, { refused_by: readonly SignatureCheck[]; apply: Attack }> = {
   "signature taken off": { refused_by: ["unsigned"], apply: () => ({ signature: null }) },
   "signature of another release": {

@@ -129,7 +129,7 @@ async function main(): Promise<void> {
   while (open.size > 0) await new Promise((resolve) => setTimeout(resolve, 50));
   clearInterval(drip);
   process.send?.({ report });
-  // Its ends of the sockets stay as they are until it is told to go.
+  // Its sockets stay open until it is stopped.
   process.once("message", () => process.exit(0));
 }
 

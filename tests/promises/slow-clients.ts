@@ -5,7 +5,7 @@ import { Agent, request as requestPlain } from "node:http";
 import { Agent as TlsAgent, request as requestTls } from "node:https";
 import path from "node:path";
 
-/** What the process of slow clients is told, as JSON in its first argument. */
+/** Options of the slow clients' process, as JSON in its first argument. */
 export interface SlowOrder {
   host: string;
   port: number;
@@ -22,7 +22,7 @@ export type SlowReport = Record<string, { count: number; not_opened: number; lon
 
 type Word = { open: number } | { report: SlowReport };
 
-/** Clients that begin something and do not go on, in a process of their own: theirs is not the time that is measured. */
+/** Clients that stall, in a separate process so that their CPU time does not affect the measurement. */
 export class SlowClients implements AsyncDisposable {
   readonly #child: ChildProcess;
   /** Resolves with how many are open when all have been opened. */
@@ -121,7 +121,7 @@ export class Probe implements Disposable {
       },
       (response) => response.resume().on("end", () => done(response.statusCode ?? 0)),
     );
-    // A connection that was kept may be given up by the server as it is used again: HTTP says to ask anew.
+    // The server may close a keep-alive connection as it is reused: HTTP requires a retry.
     sent.on("error", () => (sent.reusedSocket ? this.#send(body, done) : done(0)));
     sent.end(body);
   }

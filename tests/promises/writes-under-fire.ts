@@ -16,7 +16,7 @@ export interface UnderFire extends AsyncDisposable {
   killPostgres: (signal: NodeJS.Signals) => boolean;
 }
 
-/** A server with its own PostgreSQL, or several nodes that share one, an org in it, and a client that writes down what it is told. */
+/** A server with its own PostgreSQL, or several nodes that share one, an org in it, and a client that records responses. */
 export async function startUnderFire(nodes = 1): Promise<UnderFire> {
   await using own = new AsyncDisposableStack();
   const shared = nodes > 1 ? own.use(await sharedPostgres()) : undefined;
@@ -85,7 +85,7 @@ export class Writers {
   done = 0;
   #robot_id = "";
   #release_id = "";
-  /** Far off: a row that nobody acts on. */
+  /** Far in the future: a row that is never due. */
   readonly #scheduled_at = new Date(Date.now() + 300 * 24 * 3_600_000).toISOString();
 
   constructor(ledger: Ledger) {

@@ -85,7 +85,7 @@ test("a restore that is killed leaves a directory that server, backup and restor
   const restored = await runCommand(["restore", "--from", good, "--data", data]);
   assert.equal(restored.code, 0, restored.output);
   const [was, is] = [await fingerprint(server.data), await fingerprint(data)];
-  assert.equal(is, was, "the authority that everybody pins");
+  assert.equal(is, was, "the authority that clients pin");
 });
 
 async function fingerprint(data: string): Promise<string> {

@@ -24,7 +24,7 @@ test("a node that is cut off from NATS keeps so many messages; the others hear t
   assert.ok(process.memoryUsage().arrayBuffers - memory < 10_000_000, "20 MB were kept");
   await until("its own listeners have heard them all", () => cut.heard.length === 20_000);
   proxy.refuse(false);
-  await until("the others are told that they missed something", () => other.gaps() > before);
+  await until("the others to notice missed messages", () => other.gaps() > before);
   await passed(cut.bus, other.bus);
   const numbers = other.heard.map((message) => (message as { n: number }).n);
   assert.deepEqual(
@@ -47,7 +47,7 @@ test("what was under way when the line broke is a gap for the others, who notice
   await until("it gave the connection up", () => !cut.bus.connected);
   proxy.blackHole(false);
   proxy.reset();
-  await until("the others are told", () => other.gaps() > before);
+  await until("the others to be notified", () => other.gaps() > before);
   cut.bus.publish("rf.test", "afterwards");
   await passed(cut.bus, other.bus);
   assert.deepEqual(other.heard, ["afterwards"]);

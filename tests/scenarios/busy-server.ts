@@ -33,7 +33,7 @@ export class BusyServer {
       this.#loop((n) => this.#release(n)),
       this.#loop(() => this.#enroll(enrollment_key)),
     ]);
-    // What went wrong is told by `stop`.
+    // Errors are reported by `stop`.
     work.catch(() => {});
     this.#work = work;
   }
@@ -59,7 +59,7 @@ export class BusyServer {
     return Object.assign(write, { data });
   }
 
-  /** A release with its artifact; every third one is deleted again, and leaves bytes that nobody needs. */
+  /** A release with its artifact; every third one is deleted again, and leaves unused bytes. */
   async #release(n: number): Promise<void> {
     const bytes = randomBytes(20_000 + (n % 7) * 30_000);
     const artifact_sha256 = hash("sha256", bytes);

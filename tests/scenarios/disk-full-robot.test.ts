@@ -40,7 +40,7 @@ test("a robot whose disk is full fails the deployment with its reason, once, and
     });
   const deploy = async (release: string) => ended(await start(release));
   assert.equal((await deploy(old)).status, "applied");
-  // The script's own children come and go, and numbers begin anew: a child may have the lower one.
+  // The script starts and ends child processes, and pids wrap around: a child may have the lower one.
   let pids = robot.workloads().map(({ pid }) => pid);
   await until("the children of this moment to be gone", () => {
     const now = new Set(robot.workloads().map(({ pid }) => pid));
@@ -62,7 +62,7 @@ test("a robot whose disk is full fails the deployment with its reason, once, and
   const { items: events } = await api.listDeploymentEvents({ params: { id: failed.id }, query: { include: "targets" } });
   assert.equal(events.filter(({ target_status }) => target_status === "failed").length, 1);
 
-  // Without a single byte the agent cannot even write down what is wanted: it does nothing, says so, and goes on with room.
+  // Without a single byte the agent cannot even write down what is wanted: it does nothing, reports that, and continues when there is space.
   disk.fill();
   const held = await start(large);
   await robot.program.until("the agent to say so", () => /could not store the desired state.*ENOSPC/.test(robot.program.output));

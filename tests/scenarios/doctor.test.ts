@@ -53,7 +53,7 @@ test("doctor beside a server that runs finds nothing wrong with it, and says tha
   });
 });
 
-test("doctor tells problems by exit code 1 and its own wrong use by 2, and shows no password", LIMIT, async (t) => {
+test("doctor exits 1 for problems and 2 for usage errors, and prints no password", LIMIT, async (t) => {
   const data = await temporary(t);
   const env = { DATABASE_URL: "postgres://fleet:geheim-1@127.0.0.1:1/x", ROBOFLEET_BUS_URL: "nats://fleet:geheim-2@127.0.0.1:1" };
   const secrets = { SERVICE_ADMIN_TOKEN: "geheim-3-and-long-enough", ROBOFLEET_SECRETS_KEY: "geheim-4" };

@@ -14,7 +14,7 @@ import { Proxy } from "../harness/proxy.ts";
 const TIMEOUT = { timeout: 300_000 };
 const MIB = 1024 * 1024;
 const sha256 = (bytes: Uint8Array): string => hash("sha256", bytes);
-/** Whoever runs these tests. */
+/** The user that runs these tests. */
 const SHELL = process.getuid?.() === 0 ? { user: "root" } : {};
 
 interface Scene extends AsyncDisposable {
@@ -135,7 +135,7 @@ test("a large file goes both ways with the line cut twice, once at each end, and
   assert.equal(told.filter(({ kind, sha256: known }) => kind === "file.read" && known === null).length, 2);
 });
 
-test("rf that was killed goes on where it stopped when it is run again", TIMEOUT, async (t) => {
+test("rf resumes a copy after it was killed", TIMEOUT, async (t) => {
   await using scene = await startScene(t);
   const { robot, line, there, here, rf } = scene;
   const size = 20 * MIB;
@@ -162,7 +162,7 @@ test("rf that was killed goes on where it stopped when it is run again", TIMEOUT
   }
 });
 
-test("directories go both ways with what is in them; what cannot is told and the rest goes on", TIMEOUT, async (t) => {
+test("copies directories in both directions, reports failures and continues", TIMEOUT, async (t) => {
   await using scene = await startScene(t);
   const { robot, there, here, rf } = scene;
   const tree = path.join(there, "nav");
@@ -180,7 +180,7 @@ test("directories go both ways with what is in them; what cannot is told and the
     [26, 1_500],
   );
 
-  // Back under another name, with one that cannot be read... by whoever is not root, and one in the way of a directory.
+  // Back under another name, with one file that only root can read, and one file in the place of a directory.
   const made = await rf(["-r", copy, `${robot.id}:${there}/back`]);
   exits(made, 0);
   assert.deepEqual(fs.readdirSync(path.join(there, "back", "maps")).length, 26);

@@ -90,7 +90,7 @@ for (let round = 0; round < ROUNDS; round += 1) {
   const moment = MOMENTS[round % MOMENTS.length];
   const when = `${moment ?? "just made"} (${round + 1} of ${ROUNDS})`;
 
-  test(`kill -9 of the server while a deployment is ${when}: it ends by itself, and one version runs`, LIMIT, async () => {
+  test(`kill -9 of the server while a deployment is ${when}: it ends automatically, and one version runs`, LIMIT, async () => {
     const old = await runs();
     const wanted = old === "one" ? "two" : "one";
     const id = await start(wanted);
@@ -101,16 +101,20 @@ for (let round = 0; round < ROUNDS; round += 1) {
     assert.equal(await runs(), status === "applied" ? wanted : old, `ended ${status}`);
   });
 
-  test(`kill -9 of the agent while a deployment is ${when}: it ends by itself, and the old or the new version runs`, LIMIT, async () => {
-    const old = await runs();
-    const wanted = old === "one" ? "two" : "one";
-    const id = await start(wanted);
-    if (moment !== undefined) await reached(id, moment);
-    await robot.program.kill();
-    robot.restart();
-    const status = await ended(id);
-    assert.equal(await runs(), status === "applied" ? wanted : old, `ended ${status}`);
-  });
+  test(
+    `kill -9 of the agent while a deployment is ${when}: it ends automatically, and the old or the new version runs`,
+    LIMIT,
+    async () => {
+      const old = await runs();
+      const wanted = old === "one" ? "two" : "one";
+      const id = await start(wanted);
+      if (moment !== undefined) await reached(id, moment);
+      await robot.program.kill();
+      robot.restart();
+      const status = await ended(id);
+      assert.equal(await runs(), status === "applied" ? wanted : old, `ended ${status}`);
+    },
+  );
 }
 
 test("a scheduled deployment is held across a kill -9 and a stop of the server, and dispatched once", { timeout: 540_000 }, async () => {
@@ -141,7 +145,7 @@ test("a scheduled deployment is held across a kill -9 and a stop of the server, 
 
 const ALONE = { ...LIMIT, skip: oneNodeOnly("the lock of an embedded database") };
 
-test("a second server on the same data is refused with a clear message, and the first goes on", ALONE, async () => {
+test("a second server on the same data is refused with a clear message, and the first continues", ALONE, async () => {
   const second = server.run("127.0.0.1:0");
   const { code } = await second.ended;
   assert.equal(code, 2, second.output);

@@ -8,7 +8,7 @@ import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { connected, secondNode } from "../harness/second-node.ts";
 
 const OPTIONS = { skip: SKIP_NATS, timeout: 300_000 };
-/** More than a node keeps for a NATS that is away: what comes after them is lost. */
+/** More than a node buffers while NATS is unreachable: later messages are lost. */
 const MESSAGES = 10_001;
 
 test("hints that were lost while NATS was away are made up for on the node that holds the robots' links", OPTIONS, async () => {
@@ -32,7 +32,7 @@ test("hints that were lost while NATS was away are made up for on the node that 
   const release = await first.release();
   await nats.kill();
   await until("both nodes to know", () => !first.plane.bus.connected && !second.plane.bus.connected);
-  for (let n = 0; n < MESSAGES; n += 1) first.plane.bus.publish("rf.test.nobody", n);
+  for (let n = 0; n < MESSAGES; n += 1) first.plane.bus.publish("rf.test.unheard", n);
 
   const { id } = await first.deploy(release, { robot_id: told.id });
   await first.api.deleteRobot({ params: { id: removed.id } });
@@ -52,7 +52,7 @@ test("hints that were lost while NATS was away are made up for on the node that 
   assert.ok(second.plane.link.session(stays.id));
 });
 
-test("a robot's removal that nobody heard of, while NATS was well, ends its link too", OPTIONS, async () => {
+test("a robot's removal whose message was lost while NATS was healthy closes its link too", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
   await using second = await secondNode(first);

@@ -71,7 +71,7 @@ test("a server that was frozen for longer than its lease: its robots count as of
   await until("one on each", async () => (await it.nodesOf()).length === 2);
 });
 
-test("a server whose id another process took ends by itself, with an exit code, and its robots go", OPTIONS, async () => {
+test("a server whose id another process took exits with a code, and its robots disconnect", OPTIONS, async () => {
   const it = await twoNodes();
   await using _ = it.own;
   const { first, second, swarm } = it;

@@ -20,7 +20,7 @@ test(
     await assert.rejects(secondNode(first, { secrets_key: OTHER_KEY }), {
       message: /^the secrets key of this server opens none of the secrets in the database.*ROBOFLEET_SECRETS_KEY/,
     });
-    // Whoever has lost the key goes on alone, and sets the secrets anew.
+    // An operator that has lost the key continues without it and sets the secrets again.
     for (const settings of [{ secrets_key: OTHER_KEY, bus: undefined }, { secrets_key: KEY }, { secrets_key: `${OTHER_KEY},${KEY}` }])
       await (await secondNode(first, settings))[Symbol.asyncDispose]();
   },

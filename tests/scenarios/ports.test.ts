@@ -86,7 +86,7 @@ const endOf = async (running: { ended: Promise<RfResult> }): Promise<[number | n
 };
 
 test(
-  "many connections at a time go through rf to services of the robot, half-closed either way, and the timeline tells of each",
+  "forwards concurrent connections through rf to services of the robot with half-close, and records each in the timeline",
   TIMEOUT,
   async () => {
     await using plane = await startPlane();

@@ -123,7 +123,7 @@ test("a connection that is cut in the middle of vim says so, and leaves the term
   assert.match(rf.text, /agent offline/);
   assert.ok(rf.text.lastIndexOf("\u001b[?1049l") > rf.text.lastIndexOf("\u001b[?1049h"), "the screen of vim was left on");
   await robot.start();
-  // The viewer is told before it is written.
+  // The viewer is notified before it is written.
   const list = await plane.until("its end", async () => {
     const { items } = await plane.api.listShellSessions({ params: { id: robot.id } });
     return items.every(({ status }) => status !== "open") && items;
@@ -134,7 +134,7 @@ test("a connection that is cut in the middle of vim says so, and leaves the term
   );
 });
 
-test("rf that is told to end gives the terminal back", TIMEOUT, async () => {
+test("rf restores the terminal when it is terminated", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();

@@ -9,7 +9,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000 };
 
-test("a robot with a real agent goes back to what really ran before, or to nothing, over a kill of the agent", LIMIT, async () => {
+test("a robot with a real agent rolls back to its previous release, or to none, also when the agent is killed", LIMIT, async () => {
   await using server = await ServerProcess.start({ args: ["--limit", "token_requests_per_minute=100000"] });
   const { api } = await server.org("Rollback");
   const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
@@ -20,7 +20,7 @@ test("a robot with a real agent goes back to what really ran before, or to nothi
     "the robot to be online",
     async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id,
   );
-  // Enrolled and never there: what is deployed to the fleet goes on as long as it waits.
+  // Enrolled and never connected: a deployment to the fleet stays in progress while it waits.
   const guest = { key, public_key: randomBytes(32).toString("base64") };
   const enrolled = await fetch(`${server.url}/agent/enroll`, {
     method: "POST",

@@ -12,10 +12,10 @@ import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 const OPTIONS = { skip: SKIP_NATS, timeout: 240_000 };
 const ROBOTS = 6;
 const CALLERS = 4;
-/** What a server that stops goes on serving: longer than a caller thinks between two calls on a connection. */
+/** How long a stopping server continues to serve: longer than a caller pauses between two calls on a connection. */
 const ARGS = ["--limit", "drain_seconds=3", "--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"];
 
-/** Reads and writes one after the other, until it is told to stop; answers what failed. */
+/** Reads and writes one after the other, until stopped; returns the failures. */
 async function callWithoutEnd(api: Client, state: { stopped: boolean; calls: number; failed: string[] }): Promise<void> {
   while (!state.stopped) {
     const work = state.calls % 3 === 0 ? api.createSite({ body: { name: `Site ${randomUUID()}` } }) : api.listRobots({});

@@ -43,7 +43,7 @@ async function deployed(api: Client, body: { robot_id: string }): Promise<void> 
   );
 }
 
-/** Starts the robot anew after the server was, instead of waiting for its next try. */
+/** Restarts the robot after the server, instead of waiting for its next attempt. */
 async function back(api: Client, robot: AgentProcess): Promise<void> {
   await robot.program.stop();
   robot.restart();

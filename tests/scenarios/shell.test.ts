@@ -69,7 +69,7 @@ test(
   },
 );
 
-test("with the subprotocol the size follows, and the exit code and signal are told", TIMEOUT, async () => {
+test("with the subprotocol the terminal resizes, and exit code and signal are returned", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   const view = await openShell(plane, robot.id, {}, [SUBPROTOCOL]);

@@ -107,7 +107,7 @@ test("what the server changes afterwards the robot refuses, and its event names 
   assert.equal((await push("arm", "--sign", at("first.pem"), "--for-label", "model=arm")).code, 0);
   assert.equal(await ended(await create("arm")), "target.failed signature_invalid other_robot");
   assert.equal(await ended(await create("v20")), "target.applied");
-  // Back to what ran here before needs nobody's leave.
+  // A rollback to a release that ran here needs no signature check.
   assert.equal(await ended(await create("v10")), "target.applied");
 });
 
@@ -119,13 +119,13 @@ test("a new key and the end of an old one reach the robot before it installs; a 
   const { keys } = (await plane.api.getSigningKeys()).data;
   const first = keys.find(({ name }) => name === "first")!;
   // The deployment was let through, and its key is revoked before the robot hears of it.
-  // The second key never changed the keys, so it proves nothing of them by itself.
+  // The second key never changed the keys, so it alone proves nothing about them.
   assert.match((await rf("signing-keys", "revoke", first.id, "--sign", at("second.pem"))).stderr, new RegExp(`${first.id} first`));
   const revoke = () => done("signing-keys", "revoke", first.id, "--sign", at("second.pem"), "--known", first.id);
   assert.equal(await deployedAfter("v40", revoke), "target.failed signature_invalid unknown_key");
   await assert.rejects(create("v40"), /not trusted/);
   assert.match((await rf("signing-keys", "require", "off", "--sign", at("first.pem"))).stderr, /which is not trusted/);
-  // Signed anew, the same release is fine.
+  // The same release is accepted after it was signed again.
   assert.match(await done("signing-keys", "list"), /revoked/);
   assert.equal(
     (await rf("releases", "push", at("v40.tar.gz"), "--tag", "v40", "--kind", "app_bundle", "--sign", at("second.pem"))).code,
@@ -143,7 +143,7 @@ test("a server that forgets the keys, or makes its own, changes nothing for a ro
   const fooled = await rf("signing-keys", "add", at("evil.pem.pub"), "--sign", at("evil.pem"));
   assert.equal(fooled.code, 1);
   assert.match(fooled.stderr, /nothing was signed/);
-  // Whoever has the server has a machine of their own, which has seen nothing.
+  // An attacker with the server uses another machine, which has seen no serial.
   await rm(at("robofleet/signing-keys.toml"));
   for (let serial = 0; serial <= before + 1; serial += 1)
     await done("signing-keys", serial === 0 ? "add" : "require", serial === 0 ? at("evil.pem.pub") : "off", "--sign", at("evil.pem"));
@@ -152,7 +152,7 @@ test("a server that forgets the keys, or makes its own, changes nothing for a ro
   assert.equal(await ended(await create("plain")), "target.failed signature_invalid unsigned");
 });
 
-test("whoever is at the robot gives it other keys, while the agent does not run", LIMIT, async () => {
+test("local access to a robot allows setting other keys while the agent is stopped", LIMIT, async () => {
   const trust = (): Promise<RfResult> => agent("trust-key", at("evil.pem.pub"), "--state", robot.state);
   assert.match((await trust()).stderr, /is in use|runs|another/i);
   await robot.program.stop();

@@ -18,7 +18,7 @@ const DELAY_MS = 150;
 const RESET_EVERY_MS = promiseSize({ test: 8_000, full: 60_000 });
 const KEYSTROKES = promiseSize({ test: 80, full: 600 });
 const KEY_EVERY_MS = promiseSize({ test: 200, full: 400 });
-/** What comes so soon after a reset does not count. */
+/** Data that arrives this soon after a reset does not count. */
 const AFTER_RESET_MS = 5_000;
 /** A slow machine takes long to come back: between two resets so many keys count, and so many bytes of the file come. */
 const KEYS_BETWEEN = 5;
@@ -197,7 +197,7 @@ test(
         for await (const { binary } of stream) if (binary) frames.push(now());
       },
     );
-    // A call may take minutes only in tests; the next one goes on where it stopped.
+    // A call may take minutes only in tests; the next one resumes where it stopped.
     const copy = (async () => {
       while (!over.signal.aborted)
         await home.run(["robots", "cp", `${robot_id}:${top}/bag`, path.join(top, "copy")], {

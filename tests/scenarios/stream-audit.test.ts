@@ -46,7 +46,7 @@ test("each stream is in the audit before it is open and after its end, also when
     data: { stream: "logs", reason: "server_lost", duration_seconds: null },
   });
 
-  // A server that is asked to stop tells the end itself.
+  // A server that shuts down records the end itself.
   await robot.program.until("the robot to be back", online, { deadline_ms: ROBOT_BACK_MS });
   const drained = await opened(url);
   await server.program.stop();

@@ -67,7 +67,7 @@ class TwoNodes implements AsyncDisposable {
     return Number(/^robofleet_streams_relayed (\d+)$/m.exec(await answer.text())?.[1]);
   }
 
-  /** What the audit tells of streams, the oldest first. */
+  /** The audit entries of streams, oldest first. */
   async told(): Promise<{ action: string; request_id: string; status: number | null; path: string; reason: unknown }[]> {
     const { items } = await this.first.api.listAudit({ query: { limit: 200 } });
     const of_streams = items.filter(({ action }) => action.startsWith("stream.")).toReversed();
@@ -89,7 +89,7 @@ test("a viewer that comes to one server has every stream of a robot whose link a
   await Promise.all(streams.map((stream) => stream.end()));
   await until("no stream goes through any more", async () => (await it.relayed()) === 0 && it.line.open === 0);
 
-  // A shell to its exit, with what only its own protocol tells.
+  // A shell until its exit, including messages of the shell protocol.
   const answered: string[] = [];
   const shell = new WebSocket(it.url("shell").replace(/^http/, "ws"), [SUBPROTOCOL], { headers: { "user-agent": "a viewer" } });
   shell.on("upgrade", ({ headers }) => answered.push(String(headers["x-request-id"]), String(headers["x-service-org-id"])));
@@ -106,9 +106,9 @@ test("a viewer that comes to one server has every stream of a robot whose link a
   const [code, reason] = await closed;
   assert.deepEqual([code, reason.toString(), controls], [1000, "exit 7", [{ type: "exit", code: 7 }]]);
 
-  // The audit tells of each once, as of a viewer of its own.
+  // The audit has one entry per viewer.
   const both = STREAM_NAMES.length + 1;
-  const told = await until("every end is told", async () => {
+  const told = await until("every end in the audit", async () => {
     const all = await it.told();
     return all.filter(({ action }) => action === "stream.closed").length === both && all;
   });
@@ -127,7 +127,7 @@ test("who may not watch is refused where it comes, and who may no longer is sent
   await using it = await TwoNodes.start(t);
   const stranger = await it.first.org();
   assert.equal((await refused(it.url("logs", { token: stranger.admin_token }))).status, 404);
-  assert.equal((await refused(it.url("logs", { token: "nobody" }))).status, 401);
+  assert.equal((await refused(it.url("logs", { token: "unknown" }))).status, 401);
   assert.equal((await refused(it.url("logs", { token: it.token, colour: "red" }))).status, 400);
   assert.equal(it.line.accepted, 0);
 
@@ -171,7 +171,7 @@ test(
     assert.deepEqual(await (await opened(it.url("camera"))).closed, { code: 4409, reason: "agent offline" });
     it.line.refuse(false);
 
-    // The others take it for dead; nothing else tells.
+    // The other nodes consider it dead; there is no other sign.
     const frozen = await it.open("logs");
     await frozen.round();
     await it.first.db.run(sql`update node set address = null where id = ${it.first.plane.node.id}`);
@@ -249,7 +249,7 @@ test(
     logAll();
     await until("the other still has both", () => seqsOf(viewers[0]!.frames, there.id).length === count);
     assert.equal(frames.length, ended);
-    await until("nobody asks any more", () => it.line.open === 0);
+    await until("no more requests", () => it.line.open === 0);
     viewers[0]!.ws.close();
   },
 );

@@ -38,7 +38,7 @@ function flood(around: RobotSurroundings, name: StreamName, big: string): (strea
       };
     case "camera":
     case "ros_echo":
-      // Pictures come by themselves, and whoever reads has long messages published: of several at once the newest counts.
+      // Frames are sent continuously, and readers trigger long messages: of several pending ones only the newest counts.
       return () => {};
   }
 }
@@ -48,7 +48,7 @@ const QUERY: Partial<Record<StreamName, Record<string, string>>> = {
   ros_echo: { full: "true" },
 };
 
-test("viewers that stop reading cost at most 1 MiB each and nobody else a frame, whatever they watch", LIMIT, async (t) => {
+test("viewers that stop reading cost at most 1 MiB each and no other viewer a frame", LIMIT, async (t) => {
   const around = await RobotSurroundings.start(t);
   around.padding = "x".repeat(200_000);
   const big = around.writeFile("big.bin", 64 * MIB);

@@ -56,7 +56,7 @@ async function ended(id: string) {
   return until(`deployment ${id} to end`, look, { deadline_ms: ROBOT_BACK_MS });
 }
 
-test("a swarm fails as it is told, outlives a killed server, and is the same robots when it starts again", LIMIT, async () => {
+test("a swarm fails as configured, survives a killed server, and has the same robots after a restart", LIMIT, async () => {
   const { fleet_id, key } = await fleetOf("Carts");
   const args = ["--seed", "7", "--fail", String(FAIL), "--state", state, "--latency", "200", "--label", "zone=a"];
   {
@@ -75,9 +75,9 @@ test("a swarm fails as it is told, outlives a killed server, and is the same rob
     const first = await ended(await deploy("one", fleet_id));
     assert.deepEqual([first.applied, first.rolled_back], [ROBOTS, 0], "the first release is never failed");
     const id = await deploy("two", fleet_id);
-    await until("robots to be at work", async () => {
+    await until("robots to be updating", async () => {
       const { counts } = (await api.getDeployment({ params: { id } })).data;
-      // Whoever looks late sees the first of them done.
+      // A late poll may find the first of them done.
       return counts.active + counts.applied + counts.rolled_back > 0;
     });
     await server.program.kill();
@@ -103,7 +103,7 @@ test("a swarm fails as it is told, outlives a killed server, and is the same rob
   assert.equal(await swarm.interrupt(), 0);
 });
 
-test("robots that lose their links all the time install all the same, each through a signed request of its own", LIMIT, async () => {
+test("robots that keep losing their links still install, each with a separate signed request", LIMIT, async () => {
   const { fleet_id, key } = await fleetOf("Flapping");
   await using swarm = new SwarmProcess({ url: server.url, key, robots: ROBOTS, args: ["--seed", "8", "--flap", "2", "--latency", "500"] });
   await swarm.program.until(
@@ -114,7 +114,7 @@ test("robots that lose their links all the time install all the same, each throu
     await using twin = new SwarmProcess({ url: server.url, key, robots: ROBOTS, args: ["--seed", "8"] });
     const ending = await twin.program.ended;
     assert.equal(ending.code, 6, "the same robots twice would be taken for stolen identities");
-    assert.match(twin.program.output, /at work already[^]*Another --seed/);
+    assert.match(twin.program.output, /already running[^]*another --seed/);
   }
   await pushBundle(api, "flapping", await appBundle());
   const counts = await ended(await deploy("flapping", fleet_id));
@@ -133,7 +133,7 @@ test("a key that is unknown or used up, and a flag that cannot be, end the swarm
     [{ url: server.url, key: `rf_enroll_${"0".repeat(64)}`, robots: 2 }, 4, /the enrolment key is not known/],
     [{ url: server.url, key, robots: ROBOTS + 1 }, 4, /exhausted[^]*--max-uses 0/],
     [{ url: server.url, robots: 2 }, 2, /--key KEY/],
-    [{ url: server.url, key, robots: 0 }, 2, /--robots wants a whole number from 1/],
+    [{ url: server.url, key, robots: 0 }, 2, /--robots takes a whole number from 1/],
   ] as const) {
     await using swarm = new SwarmProcess(options);
     const ending = await swarm.program.ended;

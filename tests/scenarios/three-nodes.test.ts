@@ -64,7 +64,7 @@ test("a release and a configuration reach the robots of every node, and are roll
     return status === "applied";
   });
 
-  // As long as one robot is away it does not end.
+  // It does not end while one robot is offline.
   await plane.enrollRobots(1, { fleet_id, online: false });
   const { id: third } = await plane.deploy(first, { fleet_id }, { rollout: quick });
   await plane.until("it to be under way", async () => (await plane.events(third, { targets: true })).includes("target.dispatched"));

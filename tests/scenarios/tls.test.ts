@@ -16,7 +16,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 const LIMIT = { timeout: 240_000, skip: oneNodeOnly("--tls auto makes an authority for each node") };
 const FINGERPRINT = /sha256:[0-9a-f]{64}/;
 
-/** Says that it runs until it is told to stop. */
+/** Prints that it runs until it is stopped. */
 const SPEAKS = `trap "exit 0" TERM; while :; do echo "still up"; sleep 0.2; done`;
 
 /** The end of what a call printed to people. */

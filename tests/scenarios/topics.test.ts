@@ -8,7 +8,7 @@ import { LiveRobot } from "../harness/live-robot.ts";
 
 const TIMEOUT = { timeout: 300_000, skip: NO_ROS1 };
 
-/** A latched laser scan that is the same for everybody, and a talker at 20 Hz. */
+/** A latched laser scan with constant content, and a talker at 20 Hz. */
 const PUBLISHER = `
 import rospy
 from std_msgs.msg import String
@@ -53,11 +53,11 @@ test("rf robots topics shows of a robot's ROS 1 what rostopic shows on the robot
   // Of one message all fields, by both; rospy counts `seq` for each subscriber, and rostopic has other names in a time.
   const [document] = (await rf("echo", "/scan", "--full", "--count", "1")).stdout.split("\n---");
   const ours = parse(document!) as Record<string, unknown>;
-  const theirs = parse((await roscore.output("/usr/bin/rostopic", "echo", "-n", "1", "/scan")).split("\n---")[0]!) as Record<
+  const foreign = parse((await roscore.output("/usr/bin/rostopic", "echo", "-n", "1", "/scan")).split("\n---")[0]!) as Record<
     string,
     unknown
   >;
-  assert.deepEqual({ ...ours, header: null }, { ...theirs, header: null });
+  assert.deepEqual({ ...ours, header: null }, { ...foreign, header: null });
   assert.equal((ours["ranges"] as unknown[]).length, 200);
 
   const { stdout } = await rf("echo", "/scan", "--field", "ranges", "--count", "1");

@@ -27,7 +27,7 @@ test("two nodes on one database and one NATS: what changes on one is an event on
   checkTime(t, "the change was an event on the other", took, BOUND_MS);
 });
 
-test("a reader is told that it is ready once the changes of other nodes reach it, not before", OPTIONS, async () => {
+test("a reader receives ready only after the changes of other nodes reach it", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using line = await Proxy.start(nats.port);
   // Its clock stands still: nothing but the answer of NATS ends the wait for it.
@@ -67,7 +67,7 @@ test("a deployment that is made on one node reaches at once the robot whose link
     const release = await first.release();
     const began = performance.now();
     const { id } = await first.deploy(release, { robot_id: robot.id });
-    await first.until("the robot is told", () =>
+    await first.until("the robot to be notified", () =>
       robot.received.some(({ apps }) => Object.values(apps).some(({ deployment_id }) => deployment_id === id)),
     );
     const took = performance.now() - began;
@@ -75,7 +75,7 @@ test("a deployment that is made on one node reaches at once the robot whose link
   }
 });
 
-test("when NATS dies readers are told that they missed something, and nodes stay ready and say what is wrong", OPTIONS, async () => {
+test("when NATS dies, readers receive lost, and nodes stay ready and report the cause", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
   await using second = await secondNode(first);
@@ -99,10 +99,10 @@ test("when NATS dies readers are told that they missed something, and nodes stay
   const ready = JSON.parse(text) as { node_id: string; checks: { bus: string } };
   assert.deepEqual([ready.node_id, ready.checks.bus], [second.plane.node.id, "not connected"]);
   assert.equal(await metric("robofleet_bus_connected"), 0);
-  const site = await first.site("Nobody was told");
+  const site = await first.site("Unannounced");
   assert.ok((await first.api.getSite({ params: { id: site } })).data);
   await nats.restart();
   await connected(first, second);
-  await reader.until("the reader is told that it missed something", ({ event }) => event === "lost");
+  await reader.until("the reader to receive lost", ({ event }) => event === "lost");
   assert.ok((await metric("robofleet_bus_gaps_total")) > gaps);
 });

@@ -9,7 +9,7 @@ import { opened } from "../spec/web-socket.ts";
 
 const TIMEOUT = { timeout: 300_000, skip: NO_ROS1 };
 
-/** A talker of ROS 1 at 20 Hz, on a topic of its own and on one that ROS 2 has as well. */
+/** A talker of ROS 1 at 20 Hz, on a separate topic and on one that ROS 2 publishes too. */
 const PUBLISHER = `
 import rospy
 from std_msgs.msg import String

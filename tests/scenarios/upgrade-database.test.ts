@@ -72,7 +72,7 @@ test("an upgrade that is killed half way leaves the old database, on which the s
   assert.equal(versionOf("postgres"), String(OLD));
 });
 
-test("upgrade-database moves every row to the newer PostgreSQL, keeps the old one, and the server goes on", LIMIT, async () => {
+test("upgrade-database moves every row to the newer PostgreSQL, keeps the old one, and the server continues", LIMIT, async () => {
   const old = await startOld();
   was = await rowsOfAndStop(old);
   assert.ok((was["public.site"]?.length ?? 0) === SITES);

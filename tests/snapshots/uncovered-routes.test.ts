@@ -12,9 +12,9 @@ const FILE = path.join(import.meta.dirname, "uncovered-routes.txt");
 const plane = await startPlane({ limits: { unknown_requests_per_minute: 1_000_000 } });
 after(() => plane[Symbol.asyncDispose]());
 const ours = await makeThings(plane.default_org, plane.clock.now());
-const theirs = await makeThings(await plane.org(), plane.clock.now());
+const other_things = await makeThings(await plane.org(), plane.clock.now());
 
-/** Whoever the route is for. */
+/** Client with the credentials of the route. */
 function rightful(route: Route): { token?: string | undefined; headers?: Record<string, string> } {
   if (route.access === "public" || route.access === "robot") return {};
   return { token: route.access === "service_admin" ? ADMIN_TOKEN : ours.org.admin_token };
@@ -54,7 +54,7 @@ for (const route of all) {
 
 async function refusesForeignIds(route: Route): Promise<void> {
   for (const field of idFields(route)) {
-    const foreign = field.place === "path" ? pathIdOf(route, theirs) : theirs.ids[field.name];
+    const foreign = field.place === "path" ? pathIdOf(route, other_things) : other_things.ids[field.name];
     assert.ok(foreign, `${field.name} of ${route.name} has a sample`);
     // Orgs are all there are to the service's admin; nothing of them is another's.
     const values = route.access === "service_admin" ? ["org_none"] : [foreign, "x", `${foreign}0`];

@@ -64,7 +64,7 @@ test("a user's token has the form rf_user_, resolves to one of the user's orgs, 
   assert.match((await user.get("/api/robots", { "x-service-org-id": three.id })).refusal, /^403 forbidden/);
 });
 
-test("an enrolment key is a credential of its own: no request of a person is let in with it", LIMIT, async () => {
+test("an enrollment key authorizes no request of a user", LIMIT, async () => {
   const key = await plane.enrollmentKey();
   assert.match(key, /^rf_enroll_[0-9a-f]{64}$/);
   assert.match((await httpOf(plane, key).get("/api/robots")).refusal, /^401 unauthorized/);

@@ -9,7 +9,7 @@ import { Program } from "../processes/process.ts";
 const LIMIT = { timeout: 300_000 };
 const PATH = "/api/admin/orgs";
 
-/** A request as it stands: fetch would set Host and Origin by itself. */
+/** Sends a raw request, because fetch would set Host and Origin automatically. */
 function ask(plane: Harness, headers: Record<string, string> = {}, host = "127.0.0.1"): Promise<{ status: number; message: string }> {
   return new Promise((resolve, reject) => {
     const sent = request({ host, port: new URL(plane.url).port, path: PATH, headers }, (response) => {
@@ -95,7 +95,7 @@ test("without SERVICE_ADMIN_TOKEN whatever may come from elsewhere is 403 and na
   ]),
 );
 
-test("without SERVICE_ADMIN_TOKEN and behind a proxy nobody is let in", LIMIT, () =>
+test("without SERVICE_ADMIN_TOKEN and behind a proxy, all admin requests are refused", LIMIT, () =>
   answers({ admin_token: undefined, behind_proxy: ["127.0.0.1"] }, [
     ["this machine", {}, 403],
     ["this machine, with a token", { authorization: "Bearer anything" }, 403],

@@ -58,12 +58,12 @@ test("rows made while pages are read neither repeat nor hide others", LIMIT, asy
   assert.equal(second.body.next_cursor, null);
 });
 
-test("a cursor alone goes on in pages, without a limit", LIMIT, async () => {
+test("a cursor without a limit continues with pages", LIMIT, async () => {
   const first = await http.get("/api/sites?limit=5");
   assert.equal((await http.get(`/api/sites?cursor=${cursorOf(first)}`)).items.length, ROWS - 5);
 });
 
-test("a cursor of another list, filter, org or of nobody is 400", LIMIT, async () => {
+test("a cursor of another list, filter or org, or an invalid one, returns 400", LIMIT, async () => {
   const sites = await http.get("/api/sites?limit=5");
   assert.match((await http.get(`/api/fleets?cursor=${cursorOf(sites)}`)).refusal, /^400 bad_request: cursor/);
   assert.match((await http.get(`/api/sites?q=site&cursor=${cursorOf(sites)}`)).refusal, /^400 bad_request: cursor/);
@@ -109,7 +109,7 @@ test("since is inclusive and until exclusive, and a time needs its zone", LIMIT,
   }
 });
 
-test("events stand oldest first and are counted without a gap; after_seq goes on behind one", LIMIT, async () => {
+test("lists events oldest first with gapless numbers; after_seq continues after one", LIMIT, async () => {
   const robot = await org.enrollRobot();
   const made = await org.deploy(await org.release(), { robot_id: robot.id });
   await plane.until("its end", async () => (await http.get(`/api/deployments/${made.id}`)).data.status === "applied");

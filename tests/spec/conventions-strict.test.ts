@@ -11,7 +11,7 @@ const release = await plane.release({ tag: "one" });
 const fleet_id = await plane.homeFleet();
 const { site_id } = (await plane.api.getFleet({ params: { id: fleet_id } })).data;
 
-test("an unknown query parameter or body field is refused, named, and the nearest known one is told", LIMIT, async () => {
+test("rejects an unknown query parameter or body field by name and suggests the nearest known one", LIMIT, async () => {
   assert.match((await http.get("/api/robots?fleet=x")).refusal, /^400 bad_request: .*fleet\b.*fleet_id/);
   assert.match((await http.get("/api/sites?limt=3")).refusal, /limt.*limit/);
   assert.match((await http.post("/api/sites", { nmae: "x" })).refusal, /^400 bad_request: .*(nmae|name)/);

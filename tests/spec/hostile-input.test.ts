@@ -15,7 +15,7 @@ const robot = await plane.enrollRobot();
 const release = await plane.release({ tag: "one" });
 const MIB = 1024 * 1024;
 
-/** Sends a body by itself; answers what came back, also when the server closed before it had read everything. */
+/** Sends a raw body; returns the response, also if the server closed before reading everything. */
 function push(
   method: string,
   path: string,
@@ -132,22 +132,22 @@ test("a compressed body is 415, a bomb too", LIMIT, async () => {
 
 test("ids of another kind and of another org are 404 in path, query and body", LIMIT, async () => {
   const other = await plane.org();
-  const theirs = { robot: await other.enrollRobot(), release: await other.release(), fleet: await other.homeFleet() };
+  const foreign = { robot: await other.enrollRobot(), release: await other.release(), fleet: await other.homeFleet() };
   const deploy = (body: object) => http.post("/api/deployments", body, freshKey());
-  for (const id of [theirs.robot.id, release.id, await plane.homeFleet()]) {
+  for (const id of [foreign.robot.id, release.id, await plane.homeFleet()]) {
     assert.match((await http.get(`/api/robots/${id}`)).refusal, /^404 not_found: robot /);
     assert.match((await deploy({ release: release.id, robot_id: id })).refusal, /^404 not_found: robot /);
     assert.match((await http.get(`/api/deployments?robot_id=${id}`)).refusal, /^404 not_found: robot /);
   }
-  assert.match((await deploy({ release: theirs.release.id, robot_id: robot.id })).refusal, /^404 not_found: release /);
-  assert.match((await deploy({ release: theirs.release.tag, robot_id: robot.id })).refusal, /^404 not_found: release /);
-  assert.match((await deploy({ release: release.id, fleet_id: theirs.fleet })).refusal, /^404 not_found: fleet /);
+  assert.match((await deploy({ release: foreign.release.id, robot_id: robot.id })).refusal, /^404 not_found: release /);
+  assert.match((await deploy({ release: foreign.release.tag, robot_id: robot.id })).refusal, /^404 not_found: release /);
+  assert.match((await deploy({ release: release.id, fleet_id: foreign.fleet })).refusal, /^404 not_found: fleet /);
   assert.match(
-    (await http.post("/api/configs", { key: "k", value: 1, scope: "robot", scope_id: theirs.robot.id })).refusal,
+    (await http.post("/api/configs", { key: "k", value: 1, scope: "robot", scope_id: foreign.robot.id })).refusal,
     /^404 not_found: robot /,
   );
   assert.match(
-    (await http.send("PATCH", `/api/robots/${robot.id}`, { body: { fleet_id: theirs.fleet } })).refusal,
+    (await http.send("PATCH", `/api/robots/${robot.id}`, { body: { fleet_id: foreign.fleet } })).refusal,
     /^404 not_found: fleet /,
   );
 });
@@ -227,7 +227,7 @@ test("other bytes than the release announces are 400, too many and too few, and 
   assert.equal((await plane.upload(made.id, Buffer.from("exactly this"))).artifact_state, "stored");
 });
 
-test("what is not HTTP is answered with the envelope or cut, and the server goes on", LIMIT, async () => {
+test("invalid HTTP gets an error envelope or a closed connection, and the server continues", LIMIT, async () => {
   const { port } = new URL(plane.url);
   const say = (text: string): Promise<string> =>
     new Promise((resolve) => {

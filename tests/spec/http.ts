@@ -90,7 +90,7 @@ export class Http {
 }
 
 const BUSY_WAIT_MS = 2_000;
-/** As our clients do: whoever is told that the database has no time, in a crowd on a slow machine, comes again. */
+/** Retries like our clients when the database is overloaded, as happens with many requests on a slow machine. */
 export const untilTaken = (ask: () => Promise<Reply>): Promise<Reply> =>
   until(
     "the server to have time",
@@ -102,5 +102,5 @@ export const untilTaken = (ask: () => Promise<Reply>): Promise<Reply> =>
   );
 
 let keys = 0;
-/** A header with a key that nobody used before. */
+/** A header with a fresh idempotency key. */
 export const freshKey = (): { "idempotency-key": string } => ({ "idempotency-key": `key ${process.pid}.${(keys += 1)}` });

@@ -12,8 +12,8 @@ const plane = await sharedPlane();
 test("an enrolment key with an expiry of 0 hours never expires, others do on time", LIMIT, async () => {
   await using timed = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const [ever, hour] = [await timed.enrollmentKey({ expires_in_hours: 0 }), await timed.enrollmentKey({ expires_in_hours: 1 })];
-  const nobody = new Http(timed, undefined);
-  const enrol = (key: string, byte: number) => nobody.post("/agent/enroll", { key, public_key: Buffer.alloc(32, byte).toString("base64") });
+  const guest = new Http(timed, undefined);
+  const enrol = (key: string, byte: number) => guest.post("/agent/enroll", { key, public_key: Buffer.alloc(32, byte).toString("base64") });
   assert.equal((await enrol(hour, 1)).status, 201);
   await timed.stop();
   await timed.advance({ hours: 1 });
@@ -26,7 +26,7 @@ test("an enrolment key with an expiry of 0 hours never expires, others do on tim
   assert.equal((await enrol(ever, 3)).status, 201);
 });
 
-test("every limit with its default is told by robofleet serve --help", LIMIT, async () => {
+test("robofleet serve --help lists every limit with its default", LIMIT, async () => {
   const program = new Program("packages/server/src/main.ts", ["serve", "--help"]);
   assert.equal((await program.ended).code, 0);
   for (const name of ["token_requests_per_minute=600", "token_burst=1200", "unknown_requests_per_minute=20"])

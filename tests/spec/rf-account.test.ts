@@ -29,7 +29,7 @@ test("rf login without --token and without a terminal reads the token from stdin
   assert.equal((await home.run(["login", "--base-url", plane.url], { stdin: "" })).code, 2);
 });
 
-test("rf login keeps what else stands in the file, comments too, and --profile adds a table", LIMIT, async () => {
+test("rf login preserves other content of the file including comments, and --profile adds a table", LIMIT, async () => {
   await using home = await RfHome.make();
   await mkdir(path.dirname(home.credentials_file), { recursive: true });
   await writeFile(home.credentials_file, '# mine\ncolour = "blue"\ntoken = "rf_user_old" # old\n');
@@ -87,7 +87,7 @@ test("rf logout deletes the file and leaves the token valid; without a file it i
   assert.match(out.stderr, /rf login/);
 });
 
-test("rf whoami tells the org and the role", LIMIT, async () => {
+test("rf whoami prints the org and the role", LIMIT, async () => {
   await using home = await RfHome.make();
   const env = { ROBOFLEET_TOKEN: token, ROBOFLEET_BASE_URL: plane.url };
   const told = await home.run(["whoami"], { env });

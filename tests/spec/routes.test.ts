@@ -48,7 +48,7 @@ test("GET /docs is an interactive page that needs nothing from elsewhere", LIMIT
   assert.deepEqual(outside, []);
 });
 
-test("GET /api/robots lists the robots of the org and nobody else's", LIMIT, async () => {
+test("GET /api/robots lists only the robots of the org", LIMIT, async () => {
   const [found] = (await http.get(`/api/robots?fleet_id=${robot.fleet_id}`)).items;
   assert.equal(found?.id, robot.id);
   assert.equal(found?.status, "online");

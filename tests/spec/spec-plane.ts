@@ -25,7 +25,7 @@ export interface RealRobot {
   agent: AgentProcess;
 }
 
-/** A robot of the default org that is a real agent process, connected, in a fleet of its own. */
+/** A robot of the default org that is a real agent process, connected, in a separate fleet. */
 export async function realRobot(plane: Harness, name = "arm-1", args: readonly string[] = []): Promise<RealRobot> {
   const site_id = await plane.site();
   const fleet_id = await plane.fleet({ site_id });

@@ -37,7 +37,7 @@ export class Theatre implements AsyncDisposable {
   }
 }
 
-/** What one transcript plays on: an org and a home directory of its own. */
+/** What one transcript plays on: a separate org and home directory. */
 export class Stage {
   readonly names = new Names();
   readonly #theatre: Theatre;

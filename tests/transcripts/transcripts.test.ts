@@ -53,7 +53,7 @@ for (const file of FILES) {
     for (const step of parseTranscript(text)) played.push(await play(stage, step));
     const now = writeTranscript(played);
     if (UPDATES) await writeFile(place, now);
-    else assert.equal(now, text, "UPDATE_TRANSCRIPTS=1 writes the file anew: look at what changed");
+    else assert.equal(now, text, "UPDATE_TRANSCRIPTS=1 rewrites the file: review the diff");
   });
 }
 
