@@ -11,7 +11,7 @@ export interface BundleOptions {
   name: string;
   /** Path of its TypeScript. */
   entry: string;
-  /** Made anew, with the program and what it loads later beside it. */
+  /** Recreated with the program and the chunks that it loads later. */
   directory: string;
   plugins?: readonly Plugin[];
 }

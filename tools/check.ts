@@ -18,7 +18,7 @@ const CHECKS: readonly Check[] = [
     args: ["--project", "packages/dashboard/tsconfig.json"],
     advice: "strict TypeScript with the browser's types, see packages/dashboard/tsconfig.json",
   },
-  { name: "lint and import boundaries", command: "oxlint", args: [], advice: "rules and who may import whom: .oxlintrc.json" },
+  { name: "lint and import boundaries", command: "oxlint", args: [], advice: "rules and allowed imports: .oxlintrc.json" },
   { name: "formatting", command: "oxfmt", args: ["--check"], advice: "npm run format writes it" },
   {
     name: "unused files, exports, dependencies",

@@ -3,7 +3,7 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 
 const LIST = new URL("./debian-packages.txt", import.meta.url);
-// Debian's postgresql-15 would create and start a cluster of its own on port 5432 that no test uses.
+// Debian's postgresql-15 would create and start a separate cluster on port 5432 that no test uses.
 const NO_CLUSTER_FILE = "/etc/postgresql-common/createcluster.d/robofleet-tests.conf";
 const INSTALL_TIMEOUT_MS = 15 * 60_000;
 const PROGRESS_INTERVAL_MS = 4_000;

@@ -28,7 +28,7 @@ export const lazyBuiltins: Plugin = {
 
 const fetchBuiltin = (name: string): string => `process.getBuiltinModule(${JSON.stringify(`node:${name}`)})`;
 
-/** Names that nobody imports are left out by the bundler, as nothing happens when they are made. */
+/** The bundler omits names that are not imported, because creating them has no side effects. */
 function importedBuiltin(name: string): string {
   const names = Object.keys(process.getBuiltinModule(`node:${name}`) as object).filter(
     (key) => /^[A-Za-z_]\w*$/.test(key) && key !== "default",

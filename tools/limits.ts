@@ -20,7 +20,7 @@ import { RECEIVE_BYTES_MAX } from "../packages/server/src/link/receive-budget.ts
 import { WORK_BYTES_MAX } from "../packages/server/src/link/work-budget.ts";
 import { WAITING_BYTES_MAX, WAITING_MAX } from "../packages/server/src/link/work-queue.ts";
 
-/** One input that somebody outside can make larger: what bounds it, what happens beyond, and the test that shows it. */
+/** One input that a client can make larger: its bound, the behavior beyond it, and the test that proves it. */
 export interface Input {
   input: string;
   bound: string;

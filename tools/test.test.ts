@@ -58,7 +58,7 @@ test("the last line counts passed, failed and skipped tests", { timeout: TIMEOUT
 
 const COUNTING = `import { test } from "node:test"; test("has " + process.env.ROBOFLEET_TEST_NODES + " nodes", () => {});`;
 
-test("--nodes is told to every test file, and not to node", { timeout: TIMEOUT_MS }, async (t) => {
+test("passes --nodes to every test file, and not to node", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, { "tests/a.test.ts": COUNTING });
   for (const words of [
     ["--nodes", "3"],

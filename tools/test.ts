@@ -47,8 +47,8 @@ function mayBeUnstable(counts: TestCounts | undefined): counts is TestCounts {
 }
 
 /**
- * In CI a file or two that failed are run once more by themselves. What passes then is unstable, which is told at the end and
- * in full above: a defect to be found, in the test or in what it tests, but no reason to refuse somebody else's change.
+ * In CI one or two failed files are run once more, alone. A file that passes then is reported as unstable at the end, with its
+ * output above: a defect in the test or the tested code, but no reason to reject another change.
  */
 async function runAgain(first: TestCounts): Promise<TestRun> {
   const files = first.failed_files.map(({ file }) => path.relative(root, file));
@@ -95,7 +95,7 @@ async function runNodeTests(files: readonly string[]): Promise<TestRun> {
   const directory = await mkdtemp(path.join(tmpdir(), "robofleet-test-"));
   try {
     const counts_file = path.join(directory, "counts.json");
-    // Once, before the first of them starts: every server of theirs would find the dashboard missing.
+    // Once, before the first of them starts: every server in the tests would find the dashboard missing.
     if (files.some((file) => file.startsWith("tests/dashboard/"))) process.env.ROBOFLEET_TEST_DASHBOARD = "1";
     const ending = await runChild(process.execPath, nodeArguments(counts_file, files), { cwd: root });
     return { ending, counts: await readCounts(counts_file) };

@@ -14,6 +14,7 @@ import { findOversize } from "./tidy/size.ts";
 import { type Finding, parseSource, readSources } from "./tidy/source.ts";
 import { TABLE_OWNERS, WITHOUT_ORG } from "./tidy/table-owners.ts";
 import { findBadSql, findBadTables, readTables, type TableRules } from "./tidy/tables.ts";
+import { findRuledOutWords, findRuledOutWordsInPages } from "./tidy/words.ts";
 
 const sources = readSources();
 const tables = readTables(root);
@@ -35,6 +36,8 @@ test("the repository: every table has one owner and an org", () => assertTidy(fi
 test("the repository: SQL stays with the owner of the table and within an org", () =>
   assertTidy(findBadSql(sources, new Set(tables.keys()), rules)));
 test("the repository: links in the documentation lead somewhere", () => assertTidy(findDeadLinks(root)));
+test("the repository: clean folders contain no ruled-out words", () =>
+  assertTidy([...findRuledOutWords(sources), ...findRuledOutWordsInPages(root)]));
 
 test("the repository: the lockfile holds the packages of every platform", () => {
   const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
@@ -174,7 +177,7 @@ test("SQL on another's table, without org_id or outside a store is found", () =>
   assert.deepEqual(found("features/sites/store.ts", "select 1 from site s, robot r where s.org_id = r.org_id"), [
     "table robot belongs to features/robots",
   ]);
-  assert.deepEqual(found("features/sites/create.ts", "select 1 from site where org_id = 1"), ["SQL of a feature stands in its store.ts"]);
+  assert.deepEqual(found("features/sites/create.ts", "select 1 from site where org_id = 1"), ["a feature's SQL belongs in its store.ts"]);
   assert.deepEqual(found("link/presence.ts", "select epoch from node where id = ${id}"), []);
 });
 

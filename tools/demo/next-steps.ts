@@ -24,7 +24,7 @@ Look into its ROS:
 `
     : `
 Its ROS topics: rf robots topics ${robot_id} list shows those of a ROS that runs here. With Debian's
-ros-core, python3-std-msgs and python3-sensor-msgs installed the next npm start has some of its own.
+ros-core, python3-std-msgs and python3-sensor-msgs installed, the next npm start has topics too.
 `;
   const file = (version: string): string => shown(path.relative(root, bundles[version] ?? ""));
   return `

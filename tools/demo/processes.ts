@@ -10,7 +10,7 @@ const LOG_LINES_SHOWN = 15;
 
 interface Running {
   name: string;
-  /** The demo goes on without it. */
+  /** The demo continues without it. */
   extra: boolean;
   child: ChildProcess;
   log_file: string;
@@ -74,19 +74,19 @@ export class Processes {
     this.#spawn(name, program, args, { extra: true, env });
   }
 
-  /** Why the demo cannot go on, when a process ended by itself. */
+  /** Why the demo cannot continue after a process exited. */
   failure(): string | undefined {
     const dead = this.#needed().find(({ child }) => child.exitCode !== null || child.signalCode !== null);
     return dead === undefined
       ? undefined
-      : `${dead.name} ended by itself; the last lines of ${dead.log_file}:\n${lastLines(dead.log_file)}`;
+      : `${dead.name} exited unexpectedly; the last lines of ${dead.log_file}:\n${lastLines(dead.log_file)}`;
   }
 
   async untilOneEnds(): Promise<void> {
     await Promise.race(this.#needed().map(({ ended }) => ended));
   }
 
-  /** Robots first, so that the server sees them go; whoever does not end in time is killed. */
+  /** Stops robots first, so that the server notices their disconnect; processes that do not exit in time are killed. */
   async stop(): Promise<void> {
     if (this.#stopping) return;
     this.#stopping = true;
@@ -110,7 +110,7 @@ export class Processes {
     return this.#spawn(name, process.execPath, [path.join(root, entry), ...args], { extra: false, env: {} });
   }
 
-  /** In a process group of its own: Ctrl-C reaches the demo alone, which then stops everything in order. */
+  /** In a separate process group: Ctrl-C reaches only the demo, which then stops everything in order. */
   #spawn(name: string, program: string, args: string[], { extra, env }: { extra: boolean; env: Record<string, string> }): Running {
     mkdirSync(this.#logs, { recursive: true });
     const log_file = path.join(this.#logs, `${name}.log`);

@@ -3,13 +3,13 @@ import os from "node:os";
 import path from "node:path";
 
 /**
- * Writes the robots' own config file: a camera with a test picture, a shell of whoever runs the demo, and where the demo's ROS 1 master is, if
+ * Writes the robots' own config file: a camera with a test picture, a shell of the user that runs the demo, and where the demo's ROS 1 master is, if
  * there is one. Answers its path.
  */
 export async function writeRobotConfig(directory: string, ros1_master_uri: string | undefined): Promise<string> {
   const file = path.join(directory, "agent.yaml");
   const lines = [
-    "# What the demo's robots allow and have; docs/guide/live-access.md tells more.",
+    "# What the demo's robots allow and have; see docs/guide/live-access.md.",
     "cameras:",
     "  - name: test",
     "    test_picture: true",

@@ -61,7 +61,7 @@ function findProofs(wanted: readonly PromiseRow[]): { files: string[]; expected:
   return { files: [...new Set(proofs.map(({ file }) => file))], expected };
 }
 
-/** Adds what a run proved to what earlier ones did, and writes the page anew. */
+/** Adds the proofs of a run to the earlier ones and rewrites the page. */
 async function keep(wanted: readonly PromiseRow[], proven: ReadonlyMap<number, readonly string[]>, quick: boolean): Promise<void> {
   const file = path.join(root, "docs", "reference", "promises.json");
   const kept = JSON.parse(await readFile(file, "utf8").catch(() => "{}")) as Kept;

@@ -33,7 +33,7 @@ export const PROMISES: readonly PromiseRow[] = [
     proof: "every combination of address, TLS, proxy and token at start",
   },
   { number: 7, promise: "Tokens of streams do not leak", proof: "search of all logs; foreign origins refused" },
-  { number: 8, promise: "Slow clients hurt nobody else", proof: "thousands of half-open sockets beside a measured API" },
+  { number: 8, promise: "Slow clients do not affect other clients", proof: "thousands of half-open sockets beside a measured API" },
   {
     number: 9,
     promise: "Hostile bodies are refused cheaply",
@@ -49,7 +49,8 @@ export const PROMISES: readonly PromiseRow[] = [
   {
     number: 12,
     promise: "Where releases are signed: no downgrade, replay, freeze, or other robot's manifest",
-    proof: "random attacks by whoever holds the server, against what makers meant; and the real agent, whose events name the check",
+    proof:
+      "random attacks by an attacker who controls the server, against the makers' signatures; and the real agent, whose events name the check",
   },
   { number: 13, promise: "A robot's identity is its own", proof: "a copied state directory and replayed challenges" },
   {
@@ -78,7 +79,7 @@ export const PROMISES: readonly PromiseRow[] = [
   { number: 19, promise: "A deployment always ends", proof: "kill -9 at every failpoint of server and agent, and torn files" },
   {
     number: 20,
-    promise: "The link may lose, repeat and reorder, and everybody die at any moment",
+    promise: "The link may lose, repeat and reorder, and every process die at any moment",
     proof:
       "schedules by seed, the rules checked after every step: the decisions alone, the server's own code on PostgreSQL, and faults planted on purpose",
   },

@@ -32,7 +32,7 @@ export function checkMoment(view: View, robots: ReadonlyMap<string, Robot>, now:
   }
   for (const [key, own] of Map.groupBy(view.targets, ({ robot_id, app }) => `${robot_id} ${app}`))
     // One that is brought back is rolling_back from the moment it is handed over. The server may still hear what the robot did before
-    // that: of another deployment's release, which had been called off.
+    // that: of another deployment's release, which had been cancelled.
     for (const alike of Map.groupBy(own, ({ reverting }) => reverting).values())
       holds(alike.filter(({ status }) => CHANGING.has(status)).length <= 1, `two deployments change ${key} at the same time`);
   for (const { id, acked_seq } of view.robots) {
@@ -53,7 +53,7 @@ function checkDeployment(deployment: DeploymentView, targets: readonly TargetVie
   }
   holds(told.at(-1) === status, `${id} is ${status}, its last event says ${told.at(-1)}`);
   holds(deployment.event_count === deployment.last_event_seq, `${id}: event numbers have gaps`);
-  // While it goes back, robots that have the release are yet to be told.
+  // During the rollback, robots with the release have not been notified yet.
   const open = targets.some((target) => !isTerminal(target.status)) || (status === "rolling_back" && counts.applied > 0);
   if (deployment.whole) holds(isTerminal(status) === !open, `${id} is ${status} while its targets are ${open ? "open" : "ended"}`);
   holds(told.filter((one) => isTerminal(one)).length <= 1, `${id} ended twice: ${told.join(", ")}`);
@@ -137,7 +137,7 @@ function checkMove(from: TargetView, to: TargetView, deployment: DeploymentView 
         to.status === "cancelled" || to.status === "failed" || to.attempt > from.attempt,
         `${id} went from ${from.status} to ${to.status}`,
       );
-    // One that was applied, was to go back at once, and is being brought something else by an older deployment that goes back, too.
+    // A target that was applied and must roll back, while an older deployment, which also rolls back, installs another release.
     const applied_meanwhile = to.reverting && !from.reverting;
     if (to.status === "cancelled")
       holds(!CHANGING.has(from.status) || to.reason === "robot_removed" || applied_meanwhile, `${id} was cancelled while ${from.status}`);
@@ -168,7 +168,7 @@ export function checkLate(view: View, now: number): void {
   }
 }
 
-/** What must be true when everybody who comes back has, nothing is lost any more, and all that could happen has happened. */
+/** Invariants after all returning processes have returned, no message is lost and everything is idle. */
 export function checkEnd(view: View, robots: ReadonlyMap<string, Robot>): void {
   for (const { id, status } of view.deployments) holds(isTerminal(status), `${id} is ${status} for ever`);
   for (const { id, status } of view.targets) holds(isTerminal(status), `${id} is ${status} for ever`);

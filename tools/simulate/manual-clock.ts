@@ -7,8 +7,8 @@ interface Due {
 }
 
 /**
- * Time that moves only when it is told to, and at once: what is due runs before `advance` returns, in the order in which it
- * is due. For work that ends where it began; what awaits something needs SimulatedClock.
+ * A clock that moves only by `advance`, which runs all due timers in order before it returns. For synchronous work;
+ * asynchronous work needs SimulatedClock.
  */
 export class ManualClock implements Clock {
   readonly random: () => number;
@@ -41,7 +41,7 @@ export class ManualClock implements Clock {
   }
 
   sleep(): never {
-    throw new Error("nothing in a schedule may wait by itself");
+    throw new Error("nothing in a schedule may sleep");
   }
 
   randomBytes(count: number): Uint8Array {

@@ -27,7 +27,7 @@ export class Robot implements RobotSide {
   link: Link | undefined;
   /** Links that broke, of which the server still has something to read. */
   late: Link[] = [];
-  /** Everything that it ever said of a target: nobody else may have said it. */
+  /** All its reports of a target: no other robot may have reported on it. */
   readonly said = new Set<string>();
   generation = 0;
   /** The agent will die between the next thing that it journals and its report of it. */
@@ -54,7 +54,7 @@ export class Robot implements RobotSide {
   }
 
   progress(): void {
-    // Durable by nobody, and no state depends on it.
+    // Not durable, and no state depends on it.
   }
 
   loseLink(): void {

@@ -16,7 +16,7 @@ export function anySetting(chance: Chance): Setting {
   return { fleets, releases, incompatible_release: chance.happens(0.15) ? releases.length - 1 : null };
 }
 
-/** How a robot takes what comes to it from now on. */
+/** How a robot handles releases from now on. */
 export function anyBehaviour(chance: Chance): Behaviour {
   const ms = chance.of([0, 0, 1, 20, 90]) * SECOND_MS;
   const step_ms = { downloading: ms, staged: chance.of([0, 5, 60]) * SECOND_MS, installing: ms / 2, verifying: ms, rolling_back: ms / 2 };

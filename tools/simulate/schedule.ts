@@ -98,7 +98,7 @@ class Schedule {
     for (const id of this.#names.robots) this.#robots.set(id, new Robot(id, this.#clock));
     for (const robot of this.#robots.values())
       if (this.#chance.happens(0.8)) await this.#step(`connect ${robot.id}`, () => this.#connect(robot));
-    // Whoever ran something before can go back to it.
+    // A robot with a previous release can roll back to it.
     if (this.#chance.happens(0.6)) await this.#installFirst();
     const steps = STEPS_MIN + this.#chance.below(this.#steps_more);
     for (let step = 0; step < steps; step += 1) await this.#anyStep();
@@ -303,11 +303,11 @@ class Schedule {
     if (this.#chance.happens(MORE_PROBABILITY)) this.#tell(robot);
   }
 
-  /** Nothing goes wrong any more: everything must end, each robot run what the server says, and nobody wait for anything. */
+  /** No more failures: all deployments must end, each robot must run the desired release, and nothing may wait. */
   async #comeToRest(): Promise<void> {
     for (const robot of this.#robots.values()) {
       if (this.#chance.happens(LOST_PROBABILITY)) await this.#step("a robot is lost for good", () => this.#lose(robot));
-      else await this.#step("a robot is well again", () => this.#heal(robot));
+      else await this.#step("a robot is healthy again", () => this.#heal(robot));
     }
     for (let round = 0; ; round += 1) {
       await this.#exchange();

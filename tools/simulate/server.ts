@@ -38,7 +38,7 @@ export type Loop = (typeof LOOPS)[number];
 /** What becomes of the server in the middle of a piece of work: killed before its commit is durable, or right after. */
 export type Fate = "lives" | "dies_before_commit" | "dies_after_commit";
 
-/** The server was killed in the middle of the work: whoever asked has no answer. */
+/** The server was killed during the request: the client gets no response. */
 export class Killed extends Error {
   /** A fault that can be planted: the answer was sent before the work was durable. */
   readonly answered: boolean;

@@ -7,7 +7,7 @@ const TIMER_MODULES = new Set(["node:timers", "node:timers/promises", "timers", 
 const USE_CLOCK = "take it from the Clock that is passed in";
 const USE_CONFIG = "read the environment in the package's config.ts only";
 
-// `rf` is one command on a person's terminal: it may wait by itself, but not tell the time.
+// `rf` is one command on a person's terminal: it may wait directly, but not read the time.
 const TIMERS_ALLOWED = new Set(["cli"]);
 
 // What runs in a page has the browser's time; tests look at it there.

@@ -1,9 +1,9 @@
 import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { parseSync, type Program } from "oxc-parser";
+import { type Comment, parseSync, type Program } from "oxc-parser";
 import { root } from "../../bin/launch.mjs";
 
-/** Something a rule objects to. `line` counts from 1. */
+/** A violation of a rule. `line` counts from 1. */
 export interface Finding {
   file: string;
   line: number;
@@ -15,19 +15,20 @@ export interface SourceFile {
   path: string;
   text: string;
   program: Program;
+  comments: readonly Comment[];
   /** Code that ships, as opposed to tests, tools and benchmarks. */
   is_product: boolean;
 }
 
 /** Parses one file; throws when it is not TypeScript. */
 export function parseSource(file: string, text: string): SourceFile {
-  const { program, errors } = parseSync(file, text);
+  const { program, errors, comments } = parseSync(file, text);
   const error = errors[0];
   if (error) throw new Error(`${file} does not parse: ${error.message}`);
-  return { path: file, text, program, is_product: isProduct(file) };
+  return { path: file, text, program, comments, is_product: isProduct(file) };
 }
 
-/** Every TypeScript and JavaScript file of ours. Folders that do not exist hold none. */
+/** Reads every TypeScript and JavaScript file of the repository. Missing folders are ignored. */
 export function readSources(): SourceFile[] {
   const found = globSync("{packages/*/src,tests,tools,bench,bin}/**/*.{ts,tsx,mjs}", { cwd: root, exclude: (name) => IGNORED.has(name) });
   return found.toSorted().map((file) => parseSource(file, readFileSync(path.join(root, file), "utf8")));

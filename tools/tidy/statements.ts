@@ -8,7 +8,7 @@ export interface SqlText {
   /** Lower case, comments gone, `?` for what is interpolated. */
   text: string;
   is_statement: boolean;
-  /** It says why it concerns everybody's rows: `-- across orgs: retention`. */
+  /** It says why it concerns the rows of all orgs: `-- across orgs: retention`. */
   is_across_orgs: boolean;
   reads: ReadonlySet<string>;
   writes: ReadonlySet<string>;

@@ -40,7 +40,7 @@ export function findBadTables(tables: ReturnType<typeof readTables>, { owners, w
   return findings;
 }
 
-/** SQL outside a store, on somebody else's table, or that could reach another org's rows. */
+/** SQL outside a store, on another feature's table, or that could reach another org's rows. */
 export function findBadSql(files: readonly SourceFile[], tables: ReadonlySet<string>, rules: TableRules): Finding[] {
   const product = files.filter((file) => file.is_product && file.path.startsWith(SERVER));
   return product.flatMap((file) =>
@@ -56,10 +56,10 @@ function problemsOf(
   if (touched.length === 0) return [];
   const place = placeOf(file);
   const problems: string[] = [];
-  if (place.startsWith("features/") && !isStore(file)) problems.push("SQL of a feature stands in its store.ts");
+  if (place.startsWith("features/") && !isStore(file)) problems.push("a feature's SQL belongs in its store.ts");
   for (const table of touched) {
     if (owners[table] === place) continue;
-    if (writes.has(table) || !declared_reads.has(table)) problems.push(`table ${table} belongs to ${owners[table] ?? "nobody"}`);
+    if (writes.has(table) || !declared_reads.has(table)) problems.push(`table ${table} belongs to ${owners[table] ?? "no feature"}`);
   }
   const names_org = /\borg_id\b/.test(text) || is_across_orgs || /^insert into [a-z_]+ \( \?/.test(text);
   for (const table of declared_reads) {

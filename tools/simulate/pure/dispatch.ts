@@ -133,7 +133,7 @@ function limitSlots(tables: Tables, deployment: Deployment, decided: readonly De
   return decided.map(({ target, decision }) => ({ target, decision: refused.has(target.id) ? { wait: "slot" } : decision }));
 }
 
-/** Who stands for whom: every fleet of a schedule has a site of its own, so groups by site are the deployment itself. */
+/** Groups robots: every fleet of a schedule has a separate site, so a group by site is the whole deployment. */
 function groupsOf(tables: Tables, deployment: Deployment): { take: (target: Target) => boolean; room: () => number } {
   const { max_unavailable } = wholeRollout(deployment.rollout);
   if (max_unavailable === null) return { take: () => true, room: () => Infinity };

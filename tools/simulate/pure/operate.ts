@@ -97,7 +97,7 @@ function cancel(tables: Tables, deployment: Deployment, mode: "finish" | "rollba
   return "done";
 }
 
-/** What waits ends at once; robots that only download are told to stop. */
+/** Ends queued targets immediately; notifies robots that are only downloading to stop. */
 export function callOff(tables: Tables, deployment: Deployment, reason: Reason): void {
   const own = tables.targetsOf(deployment.id);
   const revocable = own.filter(({ status }) => isRevocable(status));
@@ -154,7 +154,7 @@ function rollBack(tables: Tables, deployment: Deployment): Answer {
   return "done";
 }
 
-/** What goes on of a rollback: what waits is called off, robots that have the release are brought back. */
+/** Continues a rollback: cancels queued targets and rolls back robots with the release. */
 export function rollBackOpen(tables: Tables, deployment: Deployment): void {
   callOff(tables, deployment, "rollback_requested");
   returnRobots(

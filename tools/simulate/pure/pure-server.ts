@@ -156,7 +156,7 @@ export class PureServer implements SimulatedServer {
     });
   }
 
-  /** Something of a deployment that is called off still waits, or a robot is not told to stop. */
+  /** A target of a cancelled deployment is still queued, or its robot has not been notified. */
   #isUntold(deployment: Deployment): boolean {
     if (deployment.count_pending + deployment.count_queued > 0) return true;
     return this.#tables

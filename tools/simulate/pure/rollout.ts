@@ -17,7 +17,7 @@ export interface Member {
   release_id: string | null;
 }
 
-/** Resolves whom a deployment is for: its targets, in waves where it has some. */
+/** Creates the targets of a deployment, in waves if it has any. */
 export function fanOut(tables: Tables, deployment: Deployment, members: readonly Member[]): void {
   const { rollout } = deployment;
   const now = tables.now;
@@ -126,7 +126,7 @@ function advanceWaves(tables: Tables, deployment: Deployment): Date | null {
   }
 }
 
-/** What stands in the rows about the wave that was opened last. */
+/** The stored state of the latest started wave. */
 export function waveFacts(tables: Tables, deployment: Deployment): WaveFacts {
   const { current_wave } = deployment;
   const counts = deployment.waves[current_wave] ?? noCounts();

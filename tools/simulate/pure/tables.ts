@@ -78,7 +78,7 @@ export class Tables {
     const delta = noCounts();
     for (const { target, to } of checked) {
       const from = counterOf(target.status);
-      // Planted: an attempt that goes back to the queue is counted in both.
+      // Planted bug: a requeued attempt is counted in both states.
       if (!(this.plant === "counter_drift" && from === "active" && to === "queued")) delta[from] -= 1;
       delta[counterOf(to)] += 1;
       const wave = deployment.waves.find((one) => one.wave === target.wave);
@@ -102,7 +102,7 @@ export class Tables {
     for (const { target } of ended) this.wakeRobot(target.robot_id, "previous_deployment");
   }
 
-  /** What is written is the row as it is, whatever somebody read before. */
+  /** Writes use the current row, not an earlier read. */
   #isAsRead(read: Target): boolean {
     const row = this.targets.get(read.id);
     return row !== undefined && row.status === read.status && row.attempt === read.attempt;
@@ -156,7 +156,7 @@ export class Tables {
       if (target.robot_id === robot_id && target.status === "queued" && target.waiting_for === waiting_for) target.waiting_for = null;
   }
 
-  /** They ended, or are called off, without what they brought: their robots are to be as they were. */
+  /** They ended or were cancelled without applying the release: their robots must keep the previous one. */
   giveBack(targets: readonly Pick<Target, "id" | "robot_id" | "subject">[]): void {
     for (const { id, robot_id, subject } of targets) {
       const app = this.appOf(robot_id, subject);

@@ -11,7 +11,7 @@ export class MortalDb implements SystemDb {
   #fate: Fate = "lives";
   #transactions_left = 0;
   dead = false;
-  /** Something may have been written since somebody set this to false. */
+  /** True if something may have been written since this was set to false. */
   written = true;
 
   constructor(db: SystemDb) {

@@ -8,7 +8,7 @@ import { WholeServer } from "./whole-server.ts";
 /** Nothing else clears away the rows of schedules that ended: the test server has no autovacuum. */
 const SCHEDULES_PER_VACUUM = 100;
 
-/** A PostgreSQL that keeps nothing, with a database for each schedule that runs at a time; each schedule has an org of its own. */
+/** A temporary PostgreSQL with a database for each concurrent schedule; each schedule has a separate org. */
 export async function wholeStage(plant: Plant | undefined, lanes: number): Promise<Stage> {
   const { server, stop } = await startTestServer();
   const databases = await Promise.all(

@@ -4,7 +4,7 @@ import { ReceiveMemory } from "./receive-memory.ts";
  * The framing of the robot's link: one WebSocket carries many channels. Every binary WebSocket message is one frame:
  *
  *   byte 0     type      see FrameType
- *   byte 1     flags     MORE: the message goes on in the next frame of this channel; REPLY: answer to a PING; BULK: the
+ *   byte 1     flags     MORE: the message continues in the next frame of this channel; REPLY: answer to a PING; BULK: the
  *                        payload is to be acknowledged by CREDIT on channel 0
  *   bytes 2-3  reserved  zero
  *   bytes 4-7  channel   u32 big endian; 0 carries control messages

@@ -63,7 +63,7 @@ function isTrustedKey(value: unknown): value is TrustedKey {
 
 /**
  * Returns the trust after a signed statement, if a currently trusted key signed it for this org with a higher serial; otherwise the
- * refusal. Without trusted keys, the first statement must be signed by one of its own keys.
+ * refusal. Without trusted keys, the first statement must be signed by a key that it contains.
  */
 export function nextTrust(before: Trust | undefined, org_id: string, signed_text: unknown): { trust: Trust } | { refusal: string } {
   const signed = parseSignedText(signed_text);
