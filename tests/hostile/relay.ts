@@ -14,8 +14,8 @@ export interface RelayOptions {
 }
 
 /**
- * A hostile server that passes the bytes of robots on to the true one. It may pass TLS on unopened, as a network does; open it with a
- * certificate of its own; and claim that the request was for another host.
+ * A hostile server that forwards robots' bytes to the real one. It can forward TLS unopened, as a network does, terminate it with its own
+ * certificate, and claim that the request was for another host.
  */
 export class Relay implements AsyncDisposable {
   readonly #options: RelayOptions;
