@@ -3,6 +3,7 @@ import type { ClientConfig } from "pg";
 import type { EngineLog } from "../log.ts";
 import { Connection } from "./connection.ts";
 import { ConnectionLost } from "./errors.ts";
+import { FairQueue } from "./fair-queue.ts";
 
 const CONNECT_TIMEOUT_MS = 10_000;
 const IDLE_TIMEOUT_MS = 60_000;
@@ -12,6 +13,8 @@ interface PoolOptions {
   config: ClientConfig;
   /** Connections at most. */
   max: number;
+  /** Connections that one org uses at most, so that another org's request finds a free one. */
+  max_per_org: number;
   /** A statement that has no answer after this long takes its connection with it. */
   answer_timeout_ms: number;
   /** Makes a new connection ready. */
@@ -25,13 +28,23 @@ interface Waiting {
   since: number;
 }
 
-/** Connections that are opened when they are needed and lent to one borrower at a time. One timer bounds all waiting. */
+/** Callers of one org that may wait for a connection; more of them would not be served in time anyway. */
+const WAITING_PER_ORG_MAX = 2_000;
+/** The key of work that belongs to no single org; it has no share of its own. */
+const NO_ORG = "";
+
+/**
+ * Connections that are opened on demand and lent to one borrower at a time. When all are lent, orgs take turns: a caller waits
+ * for at most one caller of each other org, whatever one org asks for. One timer bounds all waiting.
+ */
 export class ConnectionPool {
   readonly #options: PoolOptions;
   readonly #open = new Set<Connection>();
   /** The one that was used last stands last. */
   readonly #idle: Connection[] = [];
-  readonly #waiting: Waiting[] = [];
+  readonly #waiting = new FairQueue<Waiting>();
+  /** Connections lent or being opened, by org. */
+  readonly #in_use = new Map<string, number>();
   readonly #sweeper: Timer;
   #opening = 0;
   #ended = false;
@@ -44,7 +57,7 @@ export class ConnectionPool {
 
   /** Borrowers that wait for a connection. */
   get waiting(): number {
-    return this.#waiting.length;
+    return this.#waiting.size;
   }
 
   /** Connections that are lent or being opened. */
@@ -52,19 +65,35 @@ export class ConnectionPool {
     return this.#open.size - this.#idle.length + this.#opening;
   }
 
-  /** A free connection, best one that serves `org_id` already; else a new one, else the next to come back. */
+  /** Lends a free connection, preferably one that serves `org_id` already; else opens one, else waits for the next to be returned. */
   borrow(org_id: string | undefined): Connection | Promise<Connection> {
     if (this.#ended) throw new ConnectionLost("the database connections are closed");
-    const at = org_id === undefined ? -1 : this.#idle.findLastIndex(({ serves }) => serves === org_id);
-    const free = at < 0 ? this.#idle.pop() : this.#idle.splice(at, 1)[0];
-    if (free !== undefined) return free;
-    if (this.#open.size + this.#opening < this.#options.max) return this.#add();
-    return new Promise((resolve, reject) => this.#waiting.push({ resolve, reject, since: systemClock.monotonic() }));
+    const key = org_id ?? NO_ORG;
+    if (this.#mayUse(key)) {
+      const at = org_id === undefined ? -1 : this.#idle.findLastIndex(({ serves }) => serves === org_id);
+      const free = at < 0 ? this.#idle.pop() : this.#idle.splice(at, 1)[0];
+      if (free !== undefined) {
+        this.#count(key);
+        return free;
+      }
+      if (this.#open.size + this.#opening < this.#options.max) return this.#add(key);
+    }
+    if (org_id !== undefined && this.#waiting.sizeOf(key) >= WAITING_PER_ORG_MAX)
+      throw new ConnectionLost("too many queries of the org wait for a database connection");
+    return new Promise((resolve, reject) => this.#waiting.push(key, { resolve, reject, since: systemClock.monotonic() }));
   }
 
-  giveBack(connection: Connection): void {
-    if (connection.dead || this.#ended) this.#remove(connection);
-    else this.#lend(connection);
+  /** Returns a connection that `org_id` borrowed. */
+  giveBack(connection: Connection, org_id: string | undefined): void {
+    this.#uncount(org_id ?? NO_ORG);
+    if (connection.dead || this.#ended) return this.#remove(connection);
+    const next = this.#nextWaiting();
+    if (next !== undefined) {
+      this.#count(next.key);
+      return next.item.resolve(connection);
+    }
+    connection.since = systemClock.monotonic();
+    this.#idle.push(connection);
   }
 
   end(): void {
@@ -74,14 +103,25 @@ export class ConnectionPool {
     this.#idle.length = 0;
   }
 
-  #lend(connection: Connection): void {
-    const next = this.#waiting.shift();
-    if (next !== undefined) return next.resolve(connection);
-    connection.since = systemClock.monotonic();
-    this.#idle.push(connection);
+  readonly #mayUse = (key: string): boolean => key === NO_ORG || (this.#in_use.get(key) ?? 0) < this.#options.max_per_org;
+
+  #nextWaiting(): { key: string; item: Waiting } | undefined {
+    return this.#waiting.take(this.#mayUse);
   }
 
-  async #add(): Promise<Connection> {
+  #count(key: string): void {
+    this.#in_use.set(key, (this.#in_use.get(key) ?? 0) + 1);
+  }
+
+  #uncount(key: string): void {
+    const left = (this.#in_use.get(key) ?? 1) - 1;
+    if (left > 0) this.#in_use.set(key, left);
+    else this.#in_use.delete(key);
+  }
+
+  /** Opens a connection for a caller of `key`, which has it in use from now on. */
+  async #add(key: string): Promise<Connection> {
+    this.#count(key);
     let connection: Connection | undefined;
     try {
       connection = await this.#connect();
@@ -91,6 +131,7 @@ export class ConnectionPool {
       if (this.#ended) throw new ConnectionLost("the database connections are closed");
       return connection;
     } catch (error) {
+      this.#uncount(key);
       if (connection === undefined) this.#openNext();
       else this.#remove(connection);
       throw error;
@@ -120,18 +161,18 @@ export class ConnectionPool {
     this.#openNext();
   }
 
-  /** A place is free: for whoever waits longest a new connection is opened. */
+  /** Opens a connection in place of one that is gone, for the caller that is next. */
   #openNext(): void {
-    const next = this.#ended ? undefined : this.#waiting.shift();
-    if (next !== undefined) this.#add().then(next.resolve, next.reject);
+    const next = this.#ended ? undefined : this.#nextWaiting();
+    if (next !== undefined) this.#add(next.key).then(next.item.resolve, next.item.reject);
   }
 
   #sweep(): void {
     const now = systemClock.monotonic();
     for (const connection of this.#open)
       if (connection.owes && now - connection.since > this.#options.answer_timeout_ms) connection.destroy();
-    while ((this.#waiting[0]?.since ?? now) < now - CONNECT_TIMEOUT_MS)
-      this.#waiting.shift()?.reject(new ConnectionLost("no database connection became free in time"));
+    for (const late of this.#waiting.takeWhile(({ since }) => since < now - CONNECT_TIMEOUT_MS))
+      late.reject(new ConnectionLost("no database connection became free in time"));
     while ((this.#idle[0]?.since ?? now) < now - IDLE_TIMEOUT_MS) {
       const [stale] = this.#idle.splice(0, 1);
       if (stale !== undefined) this.#remove(stale);

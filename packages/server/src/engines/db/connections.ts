@@ -11,6 +11,8 @@ export type DbAddress = string | { host: string; port: number; user: string; dat
 
 const POOL_SIZE = 10;
 const SYSTEM_SHARE = 0.3;
+/** Of the connections that serve orgs, what a single org uses at most. */
+const ORG_SHARE = 0.6;
 const STATEMENT_TIMEOUT_MS = 30_000;
 /** We give up on a silent server a little after the server would have given up on the statement. */
 const ANSWER_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
@@ -80,7 +82,7 @@ export class Connections {
   giveBack(connection: Connection, org_id: string | undefined, after: { failed: boolean; broken: boolean }): void {
     if (after.failed) connection.serves = undefined;
     if (after.broken) connection.destroy();
-    (org_id === undefined ? this.#system : this.#tenants).giveBack(connection);
+    (org_id === undefined ? this.#system : this.#tenants).giveBack(connection, org_id);
   }
 
   /** One statement outside a transaction. */
@@ -121,7 +123,15 @@ function openPool({ connection, log }: OpenOptions, max: number, settings: strin
     application_name: "robofleet",
     types: valueParsers,
   };
-  return new ConnectionPool({ config, max, answer_timeout_ms: ANSWER_TIMEOUT_MS, prepare: (one) => one.ask([simple(settings)]), log });
+  const max_per_org = Math.max(1, Math.round(max * ORG_SHARE));
+  return new ConnectionPool({
+    config,
+    max,
+    max_per_org,
+    answer_timeout_ms: ANSWER_TIMEOUT_MS,
+    prepare: (one) => one.ask([simple(settings)]),
+    log,
+  });
 }
 
 interface ServerRow {

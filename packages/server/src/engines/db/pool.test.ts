@@ -301,3 +301,26 @@ test("activity counts queries and transactions under way", TIMEOUT, async () => 
   await assert.rejects(engine.run(sql`select 1/0`));
   assert.equal(activity.pending, 0);
 });
+
+test("a query of one org waits neither for the other queries of a busy org nor for those of several", TIMEOUT, async () => {
+  const engine = await database.connect();
+  const QUERIES = 60;
+  const flood = (org_id: string) => {
+    const ended = { count: 0 };
+    const all = Array.from({ length: QUERIES }, async () => {
+      await engine.forOrg(org_id).run(sql`select pg_sleep(0.05)`);
+      ended.count += 1;
+    });
+    return { ended, all };
+  };
+  const first = flood("org_a");
+  await engine.forOrg("org_b").run(sql`select 1`);
+  assert.ok(first.ended.count <= 10, `${first.ended.count} queries of the busy org were served first`);
+  const second = flood("org_c");
+  await until("both orgs to use all connections", () => engine.load.in_use === 7 && engine.load.waiting > QUERIES);
+  const before = first.ended.count + second.ended.count;
+  await engine.forOrg("org_b").run(sql`select 1`);
+  const served = first.ended.count + second.ended.count - before;
+  assert.ok(served <= 10, `${served} queries of the busy orgs were served first`);
+  await Promise.all([...first.all, ...second.all]);
+});
