@@ -76,6 +76,8 @@ export class Gateway implements Link {
     // Sessions are known here; a second list costs each link a listener and a closure.
     clientTracking: false,
     perMessageDeflate: false,
+    // One frame of a link for each turn of the event loop: a chunk of 64 KiB may carry 4,000 frames, which would delay all others by 20 ms.
+    allowSynchronousEvents: false,
     maxPayload: FRAME_BYTES_MAX,
     // A frame is one WebSocket message; intermediaries may cut it, but not into crumbs.
     maxFragments: FRAGMENTS_MAX,
