@@ -9,6 +9,7 @@ import { systemClock } from "@robofleet/clock";
 import { httpRequestText, robotAuthorization } from "@robofleet/protocol/link";
 import type { Client } from "@robofleet/sdk";
 import { httpClient, readText } from "../../packages/agent/src/http/request.ts";
+import { listRefusedHosts } from "../../packages/server/src/link/index.ts";
 import { openAuthority } from "../../packages/server/src/kernel/tls/own-authority.ts";
 import { signedFetcher } from "../../packages/agent/src/http/fetcher.ts";
 import { openKey, type RobotKey } from "../../packages/agent/src/identity/identity.ts";
@@ -158,6 +159,12 @@ test("without TLS a server under another name relays neither links nor requests 
     assert.deepEqual([relayed.status, /--host-name/.test(relayed.text)], [401, true], relayed.text);
     const request = relay.heard.at(-1)!;
     for (const again of [request, withHost(request, `127.0.0.1:${to.port}`)]) assert.equal((await send(again, to)).status, 401);
+    // For `robofleet doctor`.
+    const db = await database.connect();
+    assert.deepEqual(await listRefusedHosts(db, new Date(0)), [`127.0.0.2:${relay.port}`]);
+    // As agents of earlier versions sign it, without a channel.
+    const earlier = await send(Buffer.from(spent.toString("latin1").replace(/(RobotSignature \S+:\d+:[^:]+):[^:]*:/, "$1:"), "latin1"), to);
+    assert.deepEqual([earlier.status, /upgrade the agent/.test(earlier.text)], [401, true], earlier.text);
   } finally {
     rmSync(place, { recursive: true, force: true });
   }
