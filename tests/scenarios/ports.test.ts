@@ -164,7 +164,7 @@ test("a robot that goes away is said to, and its tunnels work again when it is b
   robot.line.refuse(false);
   await robot.back();
   await plane.until("the tunnel to work", async () => String(await ask(port, "again").catch(() => "")) === "again");
-  await running.says("the robot is back");
+  await running.says("the robot is online again");
   await running[Symbol.asyncDispose]();
   assert.equal((await endOf(running))[0], 130);
 });
