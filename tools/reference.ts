@@ -50,7 +50,7 @@ function limitsPage(): string {
 ${GENERATED}
 
 Everything that a robot, a viewer or a client of the API can make larger. Limits with a name can be set:
-[settings](settings.md#limits). Why they are shared as they are: [limits of a link](../decisions/0051-what-a-link-may-take.md).
+[settings](settings.md#limits). Why they are shared as they are: [limits of a link](../decisions/0051-limits-of-a-link.md).
 
 ## From a robot
 
