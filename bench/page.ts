@@ -3,7 +3,7 @@ import { describeMachine, type Measured, type Results } from "./results.ts";
 import { type Area, AREAS, type RowResult } from "./row.ts";
 
 /** Page with the reasons of missed goals, below headings with the row names. */
-export const REASONS_FILE = "docs/decisions/0023-speed-goals-missed.md";
+export const REASONS_FILE = "docs/reference/missed-goals.md";
 
 /** Rows with a reason on that page: `### name`. */
 export const reasonsIn = (page: string): ReadonlySet<string> =>
@@ -63,9 +63,7 @@ function missedOf(results: Results, reasons: ReadonlySet<string>): string {
     lines.flatMap((line) => {
       if (line.met !== false) return [];
       const [name = "", ours = "", limit = "", ratio = "", goal = ""] = cells(nameOf(row, line), line);
-      return [
-        [name, ours, limit, ratio, goal, reasons.has(row) ? `[why](../decisions/0023-speed-goals-missed.md#${row})` : "not known yet"],
-      ];
+      return [[name, ours, limit, ratio, goal, reasons.has(row) ? `[why](missed-goals.md#${row})` : "not known yet"]];
     }),
   );
   const goals = Object.values(results).flatMap(({ lines }) => lines.filter(({ met }) => met !== undefined)).length;
