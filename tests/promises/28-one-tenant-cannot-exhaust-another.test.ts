@@ -31,7 +31,7 @@ const LIMITS = [
   "log_bytes_per_robot_per_second=100000",
 ];
 
-/** The flood runs in a thread of its own, so that its work does not delay the requests that are measured here. */
+/** The flood runs in a separate thread, so that its work does not delay the requests that are measured here. */
 class Flood {
   readonly #worker: Worker;
 
