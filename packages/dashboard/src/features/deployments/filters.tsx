@@ -58,7 +58,7 @@ export function RobotFilter({ id, onChange }: FilterParts) {
 
 /** Only deployments that were created at this time or later: set by a link, and removed here. */
 export const SinceFilter = ({ since, onRemove }: { since: string; onRemove: () => void }) => (
-  <span className="flex items-center gap-1 rounded-md border border-line-strong pl-2.5">
+  <span className="flex h-8 items-center gap-1 rounded-md border border-line-strong pl-2.5">
     <span>
       Since <Time at={since} exact />
     </span>

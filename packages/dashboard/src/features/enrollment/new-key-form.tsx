@@ -107,7 +107,7 @@ export function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined;
 const TrustedField = ({ trusted, onChange }: { trusted: boolean; onChange: (trusted: boolean) => void }) => (
   <Checkbox
     label="Trusted"
-    hint="Robots that enroll with a trusted key receive secrets and registry logins at once. Others wait for an admin's approval."
+    hint="Robots that enroll with a trusted key receive secrets and registry logins immediately. Others wait for an admin's approval."
     checked={trusted}
     onChange={onChange}
   />
