@@ -34,7 +34,7 @@ test("a second SIGTERM ends an agent that waits for its workload to stop", { tim
   await pushBundle(
     api,
     "stubborn",
-    await appBundle(`trap ": > ${asked}" TERM; while :; do sleep 0.1; done`, { stop_timeout_seconds: 300 }),
+    await appBundle(`trap ": > ${asked}" TERM; while :; do sleep 0.1; done`, { stop_timeout_seconds: 30 }),
   );
   await api.createDeployment({ body: { release: "stubborn", robot_id, rollout: { verify_seconds: 1 } }, idempotency_key: randomUUID() });
   await robot.program.until("its workload", async () => (await api.getRobot({ params: { id: robot_id } })).data.current_release?.tag);

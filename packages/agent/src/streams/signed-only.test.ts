@@ -179,7 +179,7 @@ test("an agent that is not root opens no shell beside signed releases, as it can
 
 test("a shell that is open when signed releases become required is ended, and the next one is refused", LIMIT, async (t) => {
   const robot = startRobot(t, { shell: { user: os.userInfo().username } }, { required: false });
-  const shell = await robot.open("shell", { ...SHELL, command: ["sleep", "600"] });
+  const shell = await robot.open("shell", { ...SHELL, command: ["sleep", "20"] });
   const ended = run(shell);
   assert.equal(robot.guard.requires_signature, false);
   robot.statements.push(trusting(2, [KEY], KEY));
