@@ -211,6 +211,7 @@ test("an automatic deployment that waits when its robot leaves the fleet is canc
   const late = await plane.enrollRobot({ fleet_id });
   await plane.settle();
   await move(plane, late.id, other);
+  await plane.settle();
   await plane.db.run(sql`delete from authority_change`);
   await plane.db.run(sql`drop trigger test_fault on deployment`);
   await plane.advance({ minutes: 3 });

@@ -261,11 +261,13 @@ test("a pause below the threshold leaves the threshold as it was", TIMEOUT, asyn
   const { fleet_id, robots } = await fleetOf(plane, 6);
   for (const robot of [robots[0], robots[3]]) robot?.behave(rollBack());
   const id = await rollOut(plane, fleet_id, {
-    waves: [{ count: 3, gate: "manual" }, { count: 6 }],
+    waves: [{ count: 3, gate: "manual" }, { count: 4 }, { count: 6 }],
     failure_threshold: { count: 2 },
     on_failure: "pause",
   });
   await plane.advance({ seconds: 40 });
+  const before = (await plane.deployment(id)).counts;
+  assert.deepEqual([before.applied, before.rolled_back + before.failed], [2, 1]);
   await plane.api.pauseDeployment(at(id));
   await plane.api.resumeDeployment(at(id));
   await plane.api.promoteDeployment(at(id));

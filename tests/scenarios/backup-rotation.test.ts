@@ -52,7 +52,10 @@ test("backup verify exits with 0 for a complete backup, 1 with the names of dama
   const none = await runCommand(["backup", "verify", place]);
   assert.deepEqual([none.code, /is not a whole backup/.test(none.output)], [2, true], none.output);
   const [artifact = ""] = globSync("data/blobs/blobs/*/*/*", { cwd: to });
-  appendFileSync(path.join(to, artifact), "x");
+  // Of the same size: only its checksum differs.
+  const bytes = readFileSync(path.join(to, artifact));
+  bytes[0]! ^= 1;
+  writeFileSync(path.join(to, artifact), bytes);
   unlinkSync(path.join(to, "postgres/database/PG_VERSION"));
   const spoiled = await runCommand(["backup", "verify", to]);
   assert.equal(spoiled.code, 1, spoiled.output);

@@ -31,11 +31,7 @@ test("a second SIGTERM ends an agent that waits for its workload to stop", { tim
   await using robot = new AgentProcess({ url: server.url, key: key ?? "", name: "cart-1" });
   const robot_id = await robot.program.until("the robot", async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id);
   const asked = path.join(robot.state, "asked-to-stop");
-  await pushBundle(
-    api,
-    "stubborn",
-    await appBundle(`trap ": > ${asked}" TERM; while :; do sleep 0.1; done`, { stop_timeout_seconds: 30 }),
-  );
+  await pushBundle(api, "stubborn", await appBundle(`trap ": > ${asked}" TERM; while :; do sleep 0.1; done`, { stop_timeout_seconds: 30 }));
   await api.createDeployment({ body: { release: "stubborn", robot_id, rollout: { verify_seconds: 1 } }, idempotency_key: randomUUID() });
   await robot.program.until("its workload", async () => (await api.getRobot({ params: { id: robot_id } })).data.current_release?.tag);
   robot.program.child.kill("SIGTERM");

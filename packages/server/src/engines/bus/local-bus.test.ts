@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { trackActivity } from "@robofleet/clock";
 import { busSuite } from "./bus-suite.ts";
+import { isText, readHint } from "./bus.ts";
 import { localBus } from "./local-bus.ts";
 
 const QUEUE_MESSAGES_MAX = 1_000;
@@ -42,6 +43,26 @@ test("activity counts messages until their listeners have ended", async () => {
   bus.publish("s", 2);
   await bus.close();
   assert.equal(activity.pending, 0);
+});
+
+test("a malformed message is one debug line, and a listener that fails for another reason is an error", async () => {
+  const lines: string[] = [];
+  const at = (level: string) => (_: object, message: string) => void lines.push(`${level}: ${message}`);
+  const activity = trackActivity();
+  const bus = localBus({ log: { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") }, activity });
+  bus.subscribe("hint", (message) => void readHint<{ id: string }>(message, { id: isText }));
+  bus.subscribe("failing", () => {
+    throw new Error("planned");
+  });
+  for (const message of [null, "text", [1], { id: 1 }]) bus.publish("hint", message);
+  bus.publish("hint", { id: "a" });
+  bus.publish("failing", 1);
+  await activity.idle();
+  await bus.close();
+  assert.deepEqual(lines, [
+    ...Array.from({ length: 4 }, () => "debug: ignored a malformed message of the bus"),
+    "error: a bus listener failed",
+  ]);
 });
 
 test("messages that nobody subscribed to cost nothing", async () => {

@@ -75,6 +75,7 @@ test(
     await deploy("dep_4", "release", "applied", here.fleet_id);
     await deploy("dep_5", "config", "in_progress", here.fleet_id);
     await deploy("dep_6", "release", "failed", here.fleet_id);
+    await deploy("dep_10", "release", "queued", there.fleet_id);
     const week_ago = new Date(now.getTime() - 8 * 86_400_000);
     await plane.db.run(sql`
     insert into deployment (org_id, id, kind, target_kind, robot_id, status, created_by, finished_at, created_at, updated_at) values
@@ -102,7 +103,7 @@ test(
     const { deployments } = all;
     assert.deepEqual(deployments, {
       scheduled: 1,
-      queued: 0,
+      queued: 1,
       in_progress: 2,
       paused: 1,
       waiting_gate: 1,
