@@ -128,7 +128,7 @@ test(
       drifted: 1,
       held: 0,
     });
-    assert.deepEqual(part.deployments, { ...deployments, in_progress: 1, waiting_gate: 0 });
+    assert.deepEqual(part.deployments, { ...deployments, queued: 0, in_progress: 1, waiting_gate: 0 });
     assert.deepEqual(
       part.unhealthy_robots.map(({ id }) => id),
       [here.robot_id],
