@@ -80,13 +80,13 @@ test("a release that was signed as it was pushed is applied, and shown with who 
   assert.equal(await ended(await create("v10")), "target.applied");
 });
 
-test("an unsigned release, and one that is signed wrongly, is refused before anybody sees it", LIMIT, async () => {
+test("refuses an unsigned or wrongly signed release when it is created or deployed", LIMIT, async () => {
   assert.equal((await push("plain")).code, 0);
   await assert.rejects(create("plain"), /release plain is not signed \(unsigned\)/);
   assert.match((await push("foreign", "--sign", at("second.pem"))).stderr, /which is not trusted \(unknown_key\)/);
   assert.match((await push("half", "--signature-days", "3")).stderr, /--signature-days needs --sign <key>/);
-  assert.match((await push("odd", "--sign", at("first.pem.pub"))).stderr, /holds no private key in PEM form/);
-  assert.match((await rf("signing-keys", "new", at("first.pem"))).stderr, /exists already/);
+  assert.match((await push("odd", "--sign", at("first.pem.pub"))).stderr, /does not contain a private key in PEM format/);
+  assert.match((await rf("signing-keys", "new", at("first.pem"))).stderr, /already exists/);
 });
 
 test("what the server changes afterwards the robot refuses, and its event names the check", LIMIT, async () => {
