@@ -2,4 +2,4 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 
 /** The file in which a process that loaded collect-garbage.ts writes the size of its objects and buffers, in bytes. */
-export const memoryFile = (pid: number): string => path.join(tmpdir(), `robofleet-bench-memory-${pid}`);
+export const memoryFile = (pid: number): string => path.join(tmpdir(), `roamfleet-bench-memory-${pid}`);

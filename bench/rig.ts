@@ -5,8 +5,8 @@ import https from "node:https";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort } from "@robofleet/clock/testing/free-port";
-import { createClient, type Client } from "@robofleet/sdk";
+import { freePort } from "@roamfleet/clock/testing/free-port";
+import { createClient, type Client } from "@roamfleet/sdk";
 import { openAuthority } from "../packages/server/src/kernel/tls/own-authority.ts";
 
 /** A generous timeout, because creating a database is slow on a busy machine. */
@@ -75,7 +75,7 @@ const LIMITS = [
 
 /** Starts the server in a temporary directory with an embedded database with fsync; everything is deleted afterwards. */
 export async function withRig(options: RigOptions, work: (rig: Rig) => Promise<void>): Promise<void> {
-  const data = await mkdtemp(path.join(tmpdir(), "robofleet-bench-"));
+  const data = await mkdtemp(path.join(tmpdir(), "roamfleet-bench-"));
   const programs = new Set<Program>();
   const begin = async (args: string[], url: string, env: Record<string, string>): Promise<Program> => {
     const program = await startProgram(args, url, env, certificate?.ca);
@@ -202,7 +202,7 @@ async function approveOrg(url: string, ca: string | undefined): Promise<{ token:
 /** Address of the embedded PostgreSQL, from its pid file (lines 4 and 5). */
 async function databaseOf(data: string): Promise<Rig["database"]> {
   const lines = (await readFile(path.join(data, "postgres", "postmaster.pid"), "utf8")).split("\n");
-  return { host: lines[4]?.trim() ?? "", port: Number(lines[3]), user: "robofleet", database: "robofleet" };
+  return { host: lines[4]?.trim() ?? "", port: Number(lines[3]), user: "roamfleet", database: "roamfleet" };
 }
 
 async function startProgram(args: string[], url: string, env: Record<string, string>, ca: string | undefined): Promise<Program> {

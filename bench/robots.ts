@@ -12,8 +12,8 @@ import {
   linkChallengeText,
   messageFrames,
   type ServerMessage,
-} from "@robofleet/protocol/link";
-import { LINK_PATH } from "@robofleet/protocol/paths";
+} from "@roamfleet/protocol/link";
+import { LINK_PATH } from "@roamfleet/protocol/paths";
 import pg from "pg";
 import { WebSocket } from "ws";
 import { standInNode } from "../tests/processes/stand-in-node.ts";

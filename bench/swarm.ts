@@ -1,7 +1,7 @@
 import { type ChildProcess, spawn } from "node:child_process";
 import { createHash, randomBytes, randomUUID } from "node:crypto";
 import path from "node:path";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import type { Rig } from "./rig.ts";
 
 const TIMEOUT_MS = 600_000;
@@ -10,7 +10,7 @@ const TIMEOUT_MS = 600_000;
 export const waitFor = async (what: string, look: () => Promise<boolean>): Promise<void> =>
   void (await until(what, look, { deadline_ms: TIMEOUT_MS, poll_ms: 50 }));
 
-/** Starts `robofleet swarm` in a new fleet, with different robots for each seed; resolves when all are online. The caller ends it. */
+/** Starts `roamfleet swarm` in a new fleet, with different robots for each seed; resolves when all are online. The caller ends it. */
 export async function startSwarm(rig: Rig, robots: number, seed = 1): Promise<{ fleet_id: string; child: ChildProcess }> {
   const { data: site } = await rig.api.createSite({ body: { name: `swarm ${seed}` } });
   const { data: fleet } = await rig.api.createFleet({ body: { name: "swarm", site_id: site.id } });
@@ -20,7 +20,7 @@ export async function startSwarm(rig: Rig, robots: number, seed = 1): Promise<{ 
   const child = spawn(process.execPath, args, {
     cwd: path.resolve(import.meta.dirname, ".."),
     stdio: ["ignore", "ignore", "inherit"],
-    env: { ...process.env, ROBOFLEET_ENROLL_KEY: key.key ?? "" },
+    env: { ...process.env, ROAMFLEET_ENROLL_KEY: key.key ?? "" },
   });
   await waitFor("all robots to be online", async () => (await rig.api.getFleet({ params: { id: fleet.id } })).data.online_count === robots);
   return { fleet_id: fleet.id, child };

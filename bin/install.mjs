@@ -181,7 +181,7 @@ function writableCache() {
   for (const name of Object.keys(env)) if (/^npm_config_(workspaces?|global|omit|include|dry_run)$/i.test(name)) delete env[name];
   // `npm run` passes its cache on, also when that is below a home that does not exist.
   if (canWrite(env.npm_config_cache ?? path.join(os.homedir(), ".npm"))) return { env, remove: () => {} };
-  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-npm-cache-"));
+  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-npm-cache-"));
   env.npm_config_cache = directory;
   return { env, remove: () => fs.rmSync(directory, { recursive: true, force: true }) };
 }
@@ -209,5 +209,5 @@ function notWritable(root) {
 
 /** @param {string} line */
 function say(line) {
-  process.stderr.write(`robofleet: ${line}\n`);
+  process.stderr.write(`roamfleet: ${line}\n`);
 }

@@ -27,7 +27,7 @@ export async function launch(entry, args) {
     if (!fs.existsSync(file)) throw new Error(`${file} does not exist`);
     if (Number.parseInt(process.versions.node, 10) < NODE_MAJOR_MIN) node = pinnedNode();
   } catch (error) {
-    process.stderr.write(`robofleet: ${error instanceof Error ? error.message : String(error)}\n`);
+    process.stderr.write(`roamfleet: ${error instanceof Error ? error.message : String(error)}\n`);
     process.exitCode = 1;
     return;
   }

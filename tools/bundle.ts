@@ -33,7 +33,7 @@ export async function bundleProgram({ name, entry, directory, plugins = [] }: Bu
     legalComments: "linked",
     // Optional native parts of ws: it asks for them and does without.
     external: ["bufferutil", "utf-8-validate"],
-    define: { ROBOFLEET_COMMIT: JSON.stringify(readCommit(CLONE) ?? "") },
+    define: { ROAMFLEET_COMMIT: JSON.stringify(readCommit(CLONE) ?? "") },
     plugins: [lazyBuiltins, ...plugins],
     banner: { js: "#!/usr/bin/env node" },
     logLevel: "warning",

@@ -20,13 +20,13 @@ interface Planted {
 const BOUNDARY = "no-restricted-imports";
 
 const PLANTED: readonly Planted[] = [
-  { file: "packages/protocol/src/ours.ts", text: `export * from "@robofleet/clock";`, rule: BOUNDARY },
-  { file: "packages/clock/src/ours.ts", text: `export * from "@robofleet/protocol/link";`, rule: BOUNDARY },
-  { file: "packages/sdk/src/up.ts", text: `export * from "@robofleet/cli";`, rule: BOUNDARY },
-  { file: "packages/cli/src/server.ts", text: `export * from "@robofleet/server";`, rule: BOUNDARY },
-  { file: "packages/agent/src/sdk.ts", text: `export * from "@robofleet/sdk";`, rule: BOUNDARY },
+  { file: "packages/protocol/src/ours.ts", text: `export * from "@roamfleet/clock";`, rule: BOUNDARY },
+  { file: "packages/clock/src/ours.ts", text: `export * from "@roamfleet/protocol/link";`, rule: BOUNDARY },
+  { file: "packages/sdk/src/up.ts", text: `export * from "@roamfleet/cli";`, rule: BOUNDARY },
+  { file: "packages/cli/src/server.ts", text: `export * from "@roamfleet/server";`, rule: BOUNDARY },
+  { file: "packages/agent/src/sdk.ts", text: `export * from "@roamfleet/sdk";`, rule: BOUNDARY },
   { file: "packages/agent/src/path.ts", text: `export * from "../../server/src/index.ts";`, rule: BOUNDARY },
-  { file: "packages/agent/src/allowed.ts", text: `export * from "@robofleet/protocol/link";`, rule: undefined },
+  { file: "packages/agent/src/allowed.ts", text: `export * from "@roamfleet/protocol/link";`, rule: undefined },
   { file: `${SERVER}/kernel/up.ts`, text: `export * from "../engines/db/db.ts";`, rule: BOUNDARY },
   { file: `${SERVER}/engines/bus/up.ts`, text: `export * from "../../link/gateway.ts";`, rule: BOUNDARY },
   { file: `${SERVER}/link/up.ts`, text: `export * from "../features/robots/index.ts";`, rule: BOUNDARY },
@@ -41,13 +41,13 @@ const PLANTED: readonly Planted[] = [
   { file: `${SERVER}/engines/db/driver-allowed.ts`, text: `export { Pool } from "pg";`, rule: undefined },
   { file: `${SERVER}/features/orgs/http.ts`, text: `export type { FastifyInstance } from "fastify";`, rule: BOUNDARY },
   { file: `${SERVER}/kernel/serve-stream.ts`, text: `export type { FastifyInstance } from "fastify";`, rule: undefined },
-  { file: `${SERVER}/features/orgs/page.ts`, text: `export * from "@robofleet/dashboard";`, rule: BOUNDARY },
-  { file: `${DASHBOARD}/whole-sdk.ts`, text: `export * from "@robofleet/sdk";`, rule: BOUNDARY },
-  { file: `${DASHBOARD}/schemas.ts`, text: `export { routes } from "@robofleet/protocol/routes";`, rule: BOUNDARY },
-  { file: `${DASHBOARD}/clock.ts`, text: `export * from "@robofleet/clock";`, rule: BOUNDARY },
-  { file: `${DASHBOARD}/allowed.ts`, text: `export { createBrowserClient } from "@robofleet/sdk/browser";`, rule: undefined },
-  { file: `${DASHBOARD}/type-allowed.ts`, text: `export type { Robot } from "@robofleet/protocol/routes";`, rule: undefined },
-  { file: `${DASHBOARD}/paths-allowed.ts`, text: `export * from "@robofleet/protocol/paths";`, rule: undefined },
+  { file: `${SERVER}/features/orgs/page.ts`, text: `export * from "@roamfleet/dashboard";`, rule: BOUNDARY },
+  { file: `${DASHBOARD}/whole-sdk.ts`, text: `export * from "@roamfleet/sdk";`, rule: BOUNDARY },
+  { file: `${DASHBOARD}/schemas.ts`, text: `export { routes } from "@roamfleet/protocol/routes";`, rule: BOUNDARY },
+  { file: `${DASHBOARD}/clock.ts`, text: `export * from "@roamfleet/clock";`, rule: BOUNDARY },
+  { file: `${DASHBOARD}/allowed.ts`, text: `export { createBrowserClient } from "@roamfleet/sdk/browser";`, rule: undefined },
+  { file: `${DASHBOARD}/type-allowed.ts`, text: `export type { Robot } from "@roamfleet/protocol/routes";`, rule: undefined },
+  { file: `${DASHBOARD}/paths-allowed.ts`, text: `export * from "@roamfleet/protocol/paths";`, rule: undefined },
   {
     file: `${DASHBOARD}/danger.tsx`,
     text: `export const Html = ({ text }: { text: string }) => <p dangerouslySetInnerHTML={{ __html: text }} />;`,
@@ -81,7 +81,7 @@ const PLANTED: readonly Planted[] = [
 let directory: string;
 
 before(async () => {
-  directory = await mkdtemp(path.join(tmpdir(), "robofleet-lint-"));
+  directory = await mkdtemp(path.join(tmpdir(), "roamfleet-lint-"));
   for (const name of [".oxlintrc.json", "tsconfig.json", "package.json"]) await cp(path.join(root, name), path.join(directory, name));
   await symlink(path.join(root, "node_modules"), path.join(directory, "node_modules"));
   for (const { file, text } of PLANTED) {

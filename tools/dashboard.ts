@@ -1,9 +1,9 @@
-import { systemClock } from "@robofleet/clock";
-import { createLog } from "@robofleet/server";
+import { systemClock } from "@roamfleet/clock";
+import { createLog } from "@roamfleet/server";
 import { root } from "../bin/launch.mjs";
 import { ensureBuilt, NotBuilt } from "../packages/server/src/features/dashboard/build.ts";
 
-/** `npm run build`: the dashboard as `robofleet serve` would build it, for machines where the server may not write into the clone. */
+/** `npm run build`: the dashboard as `roamfleet serve` would build it, for machines where the server may not write into the clone. */
 
 try {
   process.stdout.write(`${await ensureBuilt({ clone: root, clock: systemClock, log: createLog({ level: "info" }) })}\n`);

@@ -4,7 +4,7 @@ import path from "node:path";
 
 const LIST = new URL("./debian-packages.txt", import.meta.url);
 // Debian's postgresql-15 would create and start a separate cluster on port 5432 that no test uses.
-const NO_CLUSTER_FILE = "/etc/postgresql-common/createcluster.d/robofleet-tests.conf";
+const NO_CLUSTER_FILE = "/etc/postgresql-common/createcluster.d/roamfleet-tests.conf";
 const INSTALL_TIMEOUT_MS = 15 * 60_000;
 const PROGRESS_INTERVAL_MS = 4_000;
 

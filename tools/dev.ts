@@ -16,7 +16,7 @@ const vite = path.join(root, "node_modules", "vite", "bin", "vite.js");
 const dashboard = spawn(process.execPath, [vite, "packages/dashboard", "--clearScreen", "false"], {
   cwd: root,
   stdio: ["ignore", "inherit", "inherit"],
-  env: { ...process.env, ROBOFLEET_URL: process.env.ROBOFLEET_URL ?? server },
+  env: { ...process.env, ROAMFLEET_URL: process.env.ROAMFLEET_URL ?? server },
 });
 // The dashboard of the sources is Vite's: none is built at each restart.
 const serve = ["packages/server/src/main.ts", "serve", "--no-dashboard", ...args];

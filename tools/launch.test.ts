@@ -22,7 +22,7 @@ const old_node = findOldNode();
 const needs_old_node = old_node === undefined ? { skip: "no Node older than 24 on this machine" } : {};
 
 function temporary(t: TestContext): string {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-launch-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-launch-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }

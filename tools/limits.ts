@@ -1,4 +1,4 @@
-import { APPS_MAX, LOG_BATCH_RECORDS_MAX, LOG_MESSAGE_CHARACTERS_MAX } from "@robofleet/protocol/link";
+import { APPS_MAX, LOG_BATCH_RECORDS_MAX, LOG_MESSAGE_CHARACTERS_MAX } from "@roamfleet/protocol/link";
 import {
   CHANNEL_WINDOW_BYTES,
   CHANNELS_MAX,
@@ -8,7 +8,7 @@ import {
   MESSAGE_BYTES_MAX,
   MESSAGE_PARTS_MAX,
   PING_PAYLOAD_BYTES_MAX,
-} from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
 import { LIMIT_DEFAULTS } from "../packages/server/src/config.ts";
 import { FIELDS_DEPTH_MAX } from "../packages/server/src/features/logs/bounded-fields.ts";
 import { BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_FIELDS_MAX, BOUNDED_BODY_BYTES_MAX } from "../packages/server/src/kernel/body.ts";

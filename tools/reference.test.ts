@@ -3,9 +3,9 @@ import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { CLOSE, DEPLOYMENT_STATUSES, ERROR_STATUS, HTTP_ERROR_STATUSES, REASONS, TARGET_STATUSES, WAITING_FOR } from "@robofleet/protocol";
-import { FrameType } from "@robofleet/protocol/link";
-import { robotMessages } from "@robofleet/protocol/link/messages";
+import { CLOSE, DEPLOYMENT_STATUSES, ERROR_STATUS, HTTP_ERROR_STATUSES, REASONS, TARGET_STATUSES, WAITING_FOR } from "@roamfleet/protocol";
+import { FrameType } from "@roamfleet/protocol/link";
+import { robotMessages } from "@roamfleet/protocol/link/messages";
 import { root } from "../bin/launch.mjs";
 import { EXIT_MEANINGS } from "../packages/cli/src/exit-codes.ts";
 import { nextSteps } from "./demo/next-steps.ts";
@@ -26,7 +26,7 @@ for (const [name, make] of Object.entries(PAGES)) {
 }
 
 test("the README's first deployment is what the demo prints", () => {
-  const data = path.join(root, ".robofleet");
+  const data = path.join(root, ".roamfleet");
   const bundles = Object.fromEntries(
     ["1.0.0", "2.0.0"].map((version) => [version, path.join(data, "demo", `hello-robot-${version}.tar.gz`)]),
   );
@@ -59,7 +59,7 @@ test("the guide has every flag of rf-agent run, and no other", { timeout: TIMEOU
     [...new Set(Array.from(text.matchAll(pattern), ([, flag = ""]) => flag))].toSorted();
   const real = flags(stdout, /^ {2}(?:-\w, )?(--[a-z-]+)/gm).filter((flag) => flag !== "--help");
   assert.ok(real.length > 5, stdout);
-  assert.deepEqual(flags(page("guide/robots.md"), /^\| `(--[a-z-]+)[^`]*` \| (?:`ROBOFLEET_\w+` )?\|/gm), real);
+  assert.deepEqual(flags(page("guide/robots.md"), /^\| `(--[a-z-]+)[^`]*` \| (?:`ROAMFLEET_\w+` )?\|/gm), real);
 });
 
 test("every status, reason and wait of a deployment is explained", () => {

@@ -8,8 +8,8 @@ import {
   type ObjectField,
   streamAccess,
   streamPaths,
-} from "@robofleet/protocol";
-import { type Access, type Route, routes } from "@robofleet/protocol/routes";
+} from "@roamfleet/protocol";
+import { type Access, type Route, routes } from "@roamfleet/protocol/routes";
 import { root } from "../bin/launch.mjs";
 import { ENVIRONMENT } from "../packages/cli/src/topics.ts";
 import { LIMIT_DEFAULTS, type LimitName } from "../packages/server/src/config.ts";
@@ -73,7 +73,7 @@ ${GENERATED}
 
 How to use them: [operating the server](../guide/operating.md). Flags and variables of the agent: [robots](../guide/robots.md#flags).
 
-## \`robofleet serve\`
+## \`roamfleet serve\`
 
 Flags win over the environment.
 
@@ -87,7 +87,7 @@ ${table(
   SERVE_ENVIRONMENT.map(([name, meaning]) => [code(name), meaning]),
 )}
 
-## \`robofleet doctor\`
+## \`roamfleet doctor\`
 
 The flags and variables of \`serve\`, and these; what it checks: [before it starts](../guide/operating.md#before-it-starts).
 
@@ -96,7 +96,7 @@ ${table(
   DOCTOR_FLAGS.map(({ flags, meaning }) => [code(flags), meaning]),
 )}
 
-## \`robofleet swarm\`
+## \`roamfleet swarm\`
 
 Simulated robots; how to use them: [try a rollout](../guide/try-a-rollout.md).
 

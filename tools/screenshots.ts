@@ -34,7 +34,7 @@ Without options: the pictures of the README, into docs/images. With --all: every
   process.exit(0);
 }
 
-await ensureDebianPackages((line) => process.stderr.write(`robofleet: ${line}\n`));
+await ensureDebianPackages((line) => process.stderr.write(`roamfleet: ${line}\n`));
 if (CHROMIUM === undefined) throw new Error("Chromium is not installed");
 await globalSetup();
 try {

@@ -4,7 +4,7 @@ import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { root } from "../bin/launch.mjs";
 import { parseList } from "./debian.ts";
 
@@ -14,7 +14,7 @@ const { NODE_TEST_CONTEXT: _, CI: __, ...env } = process.env;
 
 /** A repository that holds only the launcher, the runner and the given files. */
 async function repositoryWith(t: TestContext, files: Record<string, string>): Promise<string> {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-runner-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-runner-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   await cp(path.join(root, "bin"), path.join(directory, "bin"), { recursive: true });
   await mkdir(path.join(directory, "tools"));
@@ -56,7 +56,7 @@ test("the last line counts passed, failed and skipped tests", { timeout: TIMEOUT
   assert.equal(filtered.status, 0);
 });
 
-const COUNTING = `import { test } from "node:test"; test("has " + process.env.ROBOFLEET_TEST_NODES + " nodes", () => {});`;
+const COUNTING = `import { test } from "node:test"; test("has " + process.env.ROAMFLEET_TEST_NODES + " nodes", () => {});`;
 
 test("passes --nodes to every test file, and not to node", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, { "tests/a.test.ts": COUNTING });
@@ -97,7 +97,7 @@ const FAILING_ONCE = `
 test("in CI a file that failed is run once more, and told as unstable when it passes", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, { "tests/a.test.ts": PASSING, "tests/once.test.ts": FAILING_ONCE });
   const unstable = runTestsWith({ CI: "1" }, directory);
-  assert.match(unstable.stdout, /as planned[\s\S]*^robofleet: UNSTABLE, failed and then passed: tests\/once\.test\.ts$/m);
+  assert.match(unstable.stdout, /as planned[\s\S]*^roamfleet: UNSTABLE, failed and then passed: tests\/once\.test\.ts$/m);
   assert.equal(unstable.last_line, "3 passed, 0 failed, 1 skipped");
   assert.equal(unstable.status, 0);
 

@@ -28,12 +28,12 @@ await main();
 async function main(): Promise<void> {
   if (nodes !== undefined && !/^[1-9]$/.test(nodes)) return finish(NOTHING_RAN, false, `--nodes ${nodes}: expected 1 to 9`);
   // Test files run in processes of their own, which read it in tests/harness/nodes.ts.
-  if (nodes !== undefined) process.env.ROBOFLEET_TEST_NODES = nodes;
+  if (nodes !== undefined) process.env.ROAMFLEET_TEST_NODES = nodes;
   // Hundreds of processes load the same sources: what one has compiled the others read.
   process.env.NODE_COMPILE_CACHE ??= path.join(root, "node_modules", ".cache", "compile");
   const files = findTestFiles();
   if (files.length === 0) return finish(NOTHING_RAN, false, `no test file matches ${filters.join(" ") || FOLDERS.join(" ")}`);
-  await ensureDebianPackages((line) => process.stderr.write(`robofleet: ${line}\n`));
+  await ensureDebianPackages((line) => process.stderr.write(`roamfleet: ${line}\n`));
   const first = await runNodeTests(files);
   const { ending, counts } = process.env.CI && mayBeUnstable(first.counts) ? await runAgain(first.counts) : first;
   if (ending.signal !== null) return endLike(ending);
@@ -52,12 +52,12 @@ function mayBeUnstable(counts: TestCounts | undefined): counts is TestCounts {
  */
 async function runAgain(first: TestCounts): Promise<TestRun> {
   const files = first.failed_files.map(({ file }) => path.relative(root, file));
-  process.stdout.write(`robofleet: failed, run once more: ${files.join(" ")}\n`);
+  process.stdout.write(`roamfleet: failed, run once more: ${files.join(" ")}\n`);
   const { ending, counts } = await runNodeTests(files);
   if (counts === undefined) return { ending, counts };
   const before = total(first.failed_files);
   const failed_again = new Set(counts.failed_files.map(({ file }) => path.relative(root, file)));
-  for (const file of files) if (!failed_again.has(file)) process.stdout.write(`robofleet: UNSTABLE, failed and then passed: ${file}\n`);
+  for (const file of files) if (!failed_again.has(file)) process.stdout.write(`roamfleet: UNSTABLE, failed and then passed: ${file}\n`);
   return {
     ending,
     counts: {
@@ -92,11 +92,11 @@ interface TestRun {
 }
 
 async function runNodeTests(files: readonly string[]): Promise<TestRun> {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-test-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-test-"));
   try {
     const counts_file = path.join(directory, "counts.json");
     // Once, before the first of them starts: every server in the tests would find the dashboard missing.
-    if (files.some((file) => file.startsWith("tests/dashboard/"))) process.env.ROBOFLEET_TEST_DASHBOARD = "1";
+    if (files.some((file) => file.startsWith("tests/dashboard/"))) process.env.ROAMFLEET_TEST_DASHBOARD = "1";
     const ending = await runChild(process.execPath, nodeArguments(counts_file, files), { cwd: root });
     return { ending, counts: await readCounts(counts_file) };
   } finally {
@@ -140,9 +140,9 @@ async function readCounts(file: string): Promise<TestCounts | undefined> {
 /** The last line is for programs: exactly `N passed, N failed, N skipped`. */
 function finish(counts: TestCounts, runner_succeeded: boolean, problem?: string): void {
   const succeeded = runner_succeeded && counts.failed === 0 && counts.passed + counts.skipped > 0;
-  for (const file of counts.empty_files) process.stderr.write(`robofleet: ${file} holds no test, which counts as failed\n`);
-  if (problem !== undefined) process.stderr.write(`robofleet: ${problem}\n`);
-  else if (!succeeded && counts.failed === 0) process.stderr.write("robofleet: the test runner failed outside of any test\n");
+  for (const file of counts.empty_files) process.stderr.write(`roamfleet: ${file} holds no test, which counts as failed\n`);
+  if (problem !== undefined) process.stderr.write(`roamfleet: ${problem}\n`);
+  else if (!succeeded && counts.failed === 0) process.stderr.write("roamfleet: the test runner failed outside of any test\n");
   process.exitCode = succeeded ? 0 : 1;
   process.stdout.write(`npm test: exit ${succeeded ? 0 : 1}, ${Math.round(performance.now() / 1000)} s\n`);
   process.stdout.write(`${counts.passed} passed, ${counts.failed} failed, ${counts.skipped} skipped\n`);

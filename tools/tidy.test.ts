@@ -54,7 +54,7 @@ test("finds a package without a checksum only when a supported platform installs
   const lockfile: Lockfile = {
     packages: {
       "packages/own": { version },
-      "node_modules/@robofleet/own": { link: true },
+      "node_modules/@roamfleet/own": { link: true },
       "node_modules/a": { version },
       "node_modules/b": { version, integrity: "sha512-x" },
       "node_modules/b/node_modules/c-linux-arm64-gnu": { version, os: ["linux"], cpu: ["arm64"], libc: ["glibc"] },
@@ -140,7 +140,7 @@ test("an import cycle is found through types and package names, not through dyna
   const cycle = (a: string, b: string) =>
     findCycles([parseSource("packages/agent/src/a.ts", a), parseSource("packages/agent/src/index.ts", b)], exports_of).length;
   assert.equal(cycle(`import type { B } from "./index.ts";`, `export type { A } from "./a.ts";`), 1);
-  assert.equal(cycle(`export * from "@robofleet/agent";`, `export * from "./a.ts";`), 1);
+  assert.equal(cycle(`export * from "@roamfleet/agent";`, `export * from "./a.ts";`), 1);
   assert.equal(cycle(`const b = await import("./index.ts");`, `export * from "./a.ts";`), 0);
 });
 
@@ -195,7 +195,7 @@ test("a table without an owner or without an org is found", () => {
 });
 
 test("dead links and missing headings are found", (t) => {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-links-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-links-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   mkdirSync(path.join(directory, "docs"));
   writeFileSync(

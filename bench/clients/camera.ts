@@ -1,7 +1,7 @@
 /** A robot with a camera, and a source of the same frames for the comparison relay; the camera row starts it as a separate process. */
 import { createPrivateKey } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type Channel, ChannelTable, dataMessage, decodeFrame, encodeFrame, FrameType, SendQueue } from "@robofleet/protocol/link";
+import { type Channel, ChannelTable, dataMessage, decodeFrame, encodeFrame, FrameType, SendQueue } from "@roamfleet/protocol/link";
 import { WebSocket } from "ws";
 import { connectRobot } from "../robots.ts";
 

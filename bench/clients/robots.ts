@@ -4,8 +4,8 @@
  */
 import { generateKeyPairSync, randomBytes } from "node:crypto";
 import net from "node:net";
-import { CONTROL_CHANNEL, encodeFrame, FrameType, LINK_SUBPROTOCOL } from "@robofleet/protocol/link";
-import { LINK_PATH } from "@robofleet/protocol/paths";
+import { CONTROL_CHANNEL, encodeFrame, FrameType, LINK_SUBPROTOCOL } from "@roamfleet/protocol/link";
+import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { type BenchRobot, concurrently, hello } from "../robots.ts";
 
 /** Orders from the row: open links, or report when this many bytes have arrived over all links to that port. */

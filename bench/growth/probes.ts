@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { type DailyTable, keepPartitions } from "../../packages/server/src/kernel/daily-partitions.ts";
 import { deleteExpiredKeys } from "../../packages/server/src/kernel/idempotency.ts";
 import type { Db } from "../../packages/server/src/kernel/db.ts";

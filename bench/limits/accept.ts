@@ -13,7 +13,7 @@ import {
   type Hello,
   LINK_PROTOCOLS,
   linkChallengeText,
-} from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
 import pg from "pg";
 import { listDesiredApps } from "../../packages/server/src/features/deployments/store/robot-state.ts";
 import { setOnline } from "../../packages/server/src/features/robots/store-comings.ts";

@@ -24,7 +24,7 @@ function textOf(value: unknown): string {
 export async function pgbench(database: Rig["database"], queries: readonly BareQuery[], repetitions: number): Promise<number | undefined> {
   const program = findPgbench();
   if (program === undefined) return undefined;
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-pgbench-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-pgbench-"));
   try {
     const script = path.join(directory, "script.sql");
     const lines = queries.map(({ text }, n) => `${text.replaceAll(/--.*$/gm, "").replaceAll(/\$(\d+)/g, `:q${n}p$1`)};\n`);

@@ -2,8 +2,8 @@
  * The server's link without the server: no database, and every completed handshake is admitted. Shows the link's share of admitting a
  * robot, and how fast messages are sent. `GET /send?bytes=N` sends a message with a frame of that size to each robot.
  */
-import { idleActivity, idSource, systemClock } from "@robofleet/clock";
-import { FRAME_HEADER_BYTES, type ServerMessage } from "@robofleet/protocol/link";
+import { idleActivity, idSource, systemClock } from "@roamfleet/clock";
+import { FRAME_HEADER_BYTES, type ServerMessage } from "@roamfleet/protocol/link";
 import { LIMIT_DEFAULTS } from "../../packages/server/src/config.ts";
 import { createLog } from "../../packages/server/src/kernel/log.ts";
 import { Gateway } from "../../packages/server/src/link/index.ts";

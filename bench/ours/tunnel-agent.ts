@@ -2,14 +2,14 @@
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { systemClock } from "@robofleet/clock";
-import { startAgent } from "@robofleet/agent";
+import { systemClock } from "@roamfleet/clock";
+import { startAgent } from "@roamfleet/agent";
 import { readConfig } from "../../packages/agent/src/config.ts";
 import { ROBOT_CONFIG_DEFAULT } from "../../packages/agent/src/config-file/robot-config.ts";
 import { listener } from "../listener.ts";
 
 const { SERVER = "", ENROLL_KEY = "" } = process.env;
-const state = mkdtempSync(path.join(tmpdir(), "robofleet-bench-robot-"));
+const state = mkdtempSync(path.join(tmpdir(), "roamfleet-bench-robot-"));
 process.on("exit", () => rmSync(state, { recursive: true, force: true }));
 const config = readConfig(
   { server: SERVER, enrollKey: ENROLL_KEY, state, containerSocket: "none", logLevel: "error" },

@@ -1,5 +1,5 @@
 /** `rf robots forward` of one port of a robot, without its command line. Returns the local port. */
-import { createClient } from "@robofleet/sdk";
+import { createClient } from "@roamfleet/sdk";
 import { Forwarder } from "../../packages/cli/src/forward/forwarder.ts";
 import { listener } from "../listener.ts";
 

@@ -1,5 +1,5 @@
 import { generateKeyPairSync, randomBytes, sign } from "node:crypto";
-import { linkChallengeText } from "@robofleet/protocol/link";
+import { linkChallengeText } from "@roamfleet/protocol/link";
 import { isSignedBy } from "../../packages/server/src/features/robots/identity.ts";
 import { atRest, cpuMicroseconds, ratioOf, type Round, type Sample, sample, type Side, side } from "../measure.ts";
 import type { Program, Rig } from "../rig.ts";

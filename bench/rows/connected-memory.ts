@@ -63,7 +63,7 @@ export const connectedMemory: Row = {
   name: "connected-memory",
   area: "memory",
   only_full: true,
-  about: `memory of the server for each of ${ROBOTS} robots of \`robofleet swarm\` (the agent's own parts) that are connected and idle; compared with a server that only holds as many WebSockets`,
+  about: `memory of the server for each of ${ROBOTS} robots of \`roamfleet swarm\` (the agent's own parts) that are connected and idle; compared with a server that only holds as many WebSockets`,
   server: { collectable: true },
   run: measure,
 };

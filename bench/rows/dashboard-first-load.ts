@@ -1,8 +1,8 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { gzipSync } from "node:zlib";
-import { systemClock } from "@robofleet/clock";
-import { createLog } from "@robofleet/server";
+import { systemClock } from "@roamfleet/clock";
+import { createLog } from "@roamfleet/server";
 import { root } from "../../bin/launch.mjs";
 import { ensureBuilt } from "../../packages/server/src/features/dashboard/build.ts";
 import { sample } from "../measure.ts";

@@ -23,7 +23,7 @@ const COUNT_UPDATES = `(() => {
 export const dashboardLive: Row = {
   name: "dashboard-live",
   area: "dashboard",
-  about: `page of a deployment to ${ROBOTS} robots of \`robofleet swarm\` during the rollout: update rate and CPU of its tab`,
+  about: `page of a deployment to ${ROBOTS} robots of \`roamfleet swarm\` during the rollout: update rate and CPU of its tab`,
   run: async (rig) => {
     const { fleet_id, child } = await startSwarm(rig, rig.quick ? QUICK_ROBOTS : ROBOTS);
     try {

@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import pg from "pg";
 import { connect } from "../../packages/server/src/engines/db/index.ts";
 import type { Db } from "../../packages/server/src/kernel/db.ts";

@@ -1,6 +1,6 @@
 import net from "node:net";
-import { freePort } from "@robofleet/clock/testing/free-port";
-import { encodeFrame, FLAG_REPLY, decodeFrame, FrameType } from "@robofleet/protocol/link";
+import { freePort } from "@roamfleet/clock/testing/free-port";
+import { encodeFrame, FLAG_REPLY, decodeFrame, FrameType } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
 import { atRest, cpuMicroseconds, ratioOf, sample } from "../measure.ts";
 import { concurrently, connectRobot, insertRobots } from "../robots.ts";

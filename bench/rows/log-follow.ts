@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { LOG_CHANNEL } from "@robofleet/protocol/link";
+import { LOG_CHANNEL } from "@roamfleet/protocol/link";
 import { WebSocket } from "ws";
 import { recordsFrom } from "../log-records.ts";
 import { cpuMicroseconds, sample } from "../measure.ts";

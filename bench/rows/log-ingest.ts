@@ -1,4 +1,4 @@
-import { CONTROL_CHANNEL, decodeFrame, FrameType, LOG_CHANNEL } from "@robofleet/protocol/link";
+import { CONTROL_CHANNEL, decodeFrame, FrameType, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { cpuMicroseconds, sample } from "../measure.ts";

@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import pg from "pg";
 import { connect } from "../../packages/server/src/engines/db/index.ts";
 import { bumpGenerations, setDesiredConfigs } from "../../packages/server/src/features/deployments/store/robot-state.ts";

@@ -66,7 +66,7 @@ export const swarm: Row = {
   name: "swarm",
   area: "deployments",
   about:
-    `${ROBOTS} robots of \`robofleet swarm\` from the request to the last \`applied\`, each downloads ${ARTIFACT_BYTES / 1024} KiB itself; compared with as many raw ` +
+    `${ROBOTS} robots of \`roamfleet swarm\` from the request to the last \`applied\`, each downloads ${ARTIFACT_BYTES / 1024} KiB itself; compared with as many raw ` +
     `downloads, then ${REPORTS_PER_ROBOT} bare INSERTs a robot over ${CONNECTIONS} connections`,
   run: async (rig) => {
     const robots = rig.quick ? QUICK_ROBOTS : ROBOTS;

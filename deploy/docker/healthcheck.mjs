@@ -4,17 +4,17 @@ import process from "node:process";
 
 /**
  * `node healthcheck.mjs [PATH]`: exit code 0 when the server of this container answers PATH (/readyz) with 200, else 1 and why. It asks
- * over loopback, so behind a proxy 127.0.0.1 must be among the addresses of ROBOFLEET_BEHIND_PROXY.
+ * over loopback, so behind a proxy 127.0.0.1 must be among the addresses of ROAMFLEET_BEHIND_PROXY.
  */
 
 const TIMEOUT_MS = 4_000;
-const { ROBOFLEET_LISTEN = "127.0.0.1:7600", ROBOFLEET_TLS = "", ROBOFLEET_TLS_CERT = "" } = process.env;
-const is_tls = ROBOFLEET_TLS !== "" || ROBOFLEET_TLS_CERT !== "";
+const { ROAMFLEET_LISTEN = "127.0.0.1:7600", ROAMFLEET_TLS = "", ROAMFLEET_TLS_CERT = "" } = process.env;
+const is_tls = ROAMFLEET_TLS !== "" || ROAMFLEET_TLS_CERT !== "";
 const [path = "/readyz"] = process.argv.slice(2);
 
 const request = (is_tls ? https : http).get({
   host: "127.0.0.1",
-  port: Number(ROBOFLEET_LISTEN.slice(ROBOFLEET_LISTEN.lastIndexOf(":") + 1)),
+  port: Number(ROAMFLEET_LISTEN.slice(ROAMFLEET_LISTEN.lastIndexOf(":") + 1)),
   path,
   timeout: TIMEOUT_MS,
   // Whether it answers is asked, not who it is; the name in its certificate is not that of loopback.

@@ -10,14 +10,14 @@ import { buildAgent } from "./build.ts";
 import { AGENT_VERSION } from "./src/agent.ts";
 import type Docker from "dockerode";
 import type * as unpack from "./src/runtime/unpack.ts";
-import { describeVersion } from "@robofleet/protocol/version";
+import { describeVersion } from "@roamfleet/protocol/version";
 import { tarGz } from "./src/testing/bundles.ts";
 
 type Unpack = Pick<typeof unpack, "unpackBounds" | "unpackBundle">;
 const run = promisify(execFile);
 
 test("the bundled agent starts without the sources, and what unpacks is beside it and works", { timeout: 120_000 }, async () => {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-agent-build-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-agent-build-"));
   try {
     const program = await buildAgent(path.join(directory, "dist"));
     assert.equal((await run(program, ["--version"], { cwd: directory })).stdout, `${describeVersion(AGENT_VERSION)}\n`);

@@ -4,7 +4,7 @@ import { defineConfig } from "vite";
 
 /** Where the server replaces this by the nonce of each answer. */
 const NONCE_PLACEHOLDER = "__CSP_NONCE__";
-const SERVER = process.env.ROBOFLEET_URL ?? "http://127.0.0.1:7600";
+const SERVER = process.env.ROAMFLEET_URL ?? "http://127.0.0.1:7600";
 
 export default defineConfig({
   root: import.meta.dirname,

@@ -1,5 +1,5 @@
-import { CSRF_HEADER } from "@robofleet/protocol";
-import type { Route } from "@robofleet/protocol/routes";
+import { CSRF_HEADER } from "@roamfleet/protocol";
+import type { Route } from "@roamfleet/protocol/routes";
 import { Http, type Reply } from "../spec/http.ts";
 import type { Harness } from "../harness/index.ts";
 import type { SampleRequest } from "./sample-requests.ts";

@@ -1,6 +1,6 @@
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
 import { json, sql } from "../../packages/server/src/kernel/sql.ts";
-import type { Role } from "@robofleet/protocol";
+import type { Role } from "@roamfleet/protocol";
 import type { Harness, HarnessOrg } from "../harness/index.ts";
 import { makeThings, type Things } from "./sample-requests.ts";
 

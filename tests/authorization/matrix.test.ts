@@ -12,8 +12,8 @@ import {
   ROLES,
   streamAccess,
   streamPaths,
-} from "@robofleet/protocol";
-import { type Route, routes } from "@robofleet/protocol/routes";
+} from "@roamfleet/protocol";
+import { type Route, routes } from "@roamfleet/protocol/routes";
 import { provePromise } from "../harness/promise.ts";
 import { startPlane } from "../harness/index.ts";
 import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";

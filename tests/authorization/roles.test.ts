@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { ROLES, type Role } from "@robofleet/protocol";
-import { type Route, routes } from "@robofleet/protocol/routes";
+import { ROLES, type Role } from "@roamfleet/protocol";
+import { type Route, routes } from "@roamfleet/protocol/routes";
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { askRoute } from "./ask-route.ts";
 import { makeThings, sampleRequest } from "./sample-requests.ts";

@@ -1,10 +1,10 @@
 import { generateKeyPairSync, hash, randomUUID } from "node:crypto";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import type { TObject, TSchema } from "typebox";
-import type { Route } from "@robofleet/protocol/routes";
-import { publicKeyOf, type SignedText, signTrust } from "@robofleet/protocol/signatures";
+import type { Route } from "@roamfleet/protocol/routes";
+import { publicKeyOf, type SignedText, signTrust } from "@roamfleet/protocol/signatures";
 import type { HarnessOrg } from "../harness/index.ts";
-import type { SimulatedRobot } from "@robofleet/swarm";
+import type { SimulatedRobot } from "@roamfleet/swarm";
 
 /** One of everything that an org can have. */
 export interface Things {

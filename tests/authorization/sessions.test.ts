@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { CSRF_HEADER, ROLES, type Role } from "@robofleet/protocol";
-import { type Route, routes } from "@robofleet/protocol/routes";
+import { CSRF_HEADER, ROLES, type Role } from "@roamfleet/protocol";
+import { type Route, routes } from "@roamfleet/protocol/routes";
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
 import { openSocket } from "../spec/web-socket.ts";

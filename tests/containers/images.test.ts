@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { containersOf, runningTags, SKIP, useEngine } from "../../packages/agent/src/testing/container-rig.ts";
 import { dockerArchive, ociArchive, shellImage, STAYS_UP, tarOf } from "../../packages/agent/src/testing/images.ts";
 import { ContainerFleet, pushImage } from "./real-robot.ts";

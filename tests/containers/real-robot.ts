@@ -1,7 +1,7 @@
 import { hash, randomUUID } from "node:crypto";
-import { until } from "@robofleet/clock/testing";
-import { isTerminal } from "@robofleet/protocol";
-import type { Client } from "@robofleet/sdk";
+import { until } from "@roamfleet/clock/testing";
+import { isTerminal } from "@roamfleet/protocol";
+import type { Client } from "@roamfleet/sdk";
 import type { DockerEngine } from "../../packages/agent/src/testing/docker-engine.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { ServerProcess } from "../processes/server-process.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { startPlane } from "../harness/index.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { processesNaming } from "../processes/process.ts";

@@ -2,12 +2,12 @@ import { hash } from "node:crypto";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import type { Reached } from "@robofleet/clock/failpoint";
+import type { Reached } from "@roamfleet/clock/failpoint";
 import { promiseSize } from "../harness/promise.ts";
 import type { Program } from "../processes/process.ts";
 
 /** Another subset of the points: set it to try what the last run did not. */
-const SEED = process.env.ROBOFLEET_CRASH_SEED ?? "1";
+const SEED = process.env.ROAMFLEET_CRASH_SEED ?? "1";
 
 /** Keeps a program running that dies at one failpoint after the other, each time as the log of failpoints says. */
 export class Crasher implements Disposable {
@@ -15,7 +15,7 @@ export class Crasher implements Disposable {
   readonly kills: Reached[] = [];
   /** Points that the scenario did not come by while they were armed. */
   readonly unreached: string[] = [];
-  readonly #directory = mkdtempSync(path.join(tmpdir(), "robofleet-crash-"));
+  readonly #directory = mkdtempSync(path.join(tmpdir(), "roamfleet-crash-"));
   readonly #start: (env: Record<string, string>) => Program;
   #queue: string[] = [];
   #armed: string | undefined;
@@ -93,7 +93,7 @@ export class Crasher implements Disposable {
 
   #run(spec: string | undefined): void {
     const log = path.join(this.#directory, "points.log");
-    this.#program = this.#start(spec === undefined ? {} : { ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log });
+    this.#program = this.#start(spec === undefined ? {} : { ROAMFLEET_FAILPOINT: spec, ROAMFLEET_FAILPOINT_LOG: log });
   }
 
   async #watch(program: Program): Promise<void> {

@@ -3,8 +3,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import type { Reached } from "@robofleet/clock/failpoint";
-import { until } from "@robofleet/clock/testing";
+import type { Reached } from "@roamfleet/clock/failpoint";
+import { until } from "@roamfleet/clock/testing";
 import pg from "pg";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { ServerProcess } from "../processes/server-process.ts";
@@ -21,7 +21,7 @@ async function killBackend(server: ServerProcess): Promise<void> {
   client.on("error", () => {});
   await client.connect();
   const { rows } = await client.query<{ pid: number }>(
-    "select pid from pg_stat_activity where application_name = 'robofleet' order by state = 'idle in transaction' desc, state_change desc limit 1",
+    "select pid from pg_stat_activity where application_name = 'roamfleet' order by state = 'idle in transaction' desc, state_change desc limit 1",
   );
   assert.ok(rows[0] !== undefined, "the server has a connection");
   process.kill(rows[0].pid, "SIGKILL");
@@ -29,7 +29,7 @@ async function killBackend(server: ServerProcess): Promise<void> {
 }
 
 test("PostgreSQL killed while the server is inside a transaction: the write is there once, as answered", LIMIT, async (t) => {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-points-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-points-"));
   const log = path.join(directory, "points.log");
   const lines = (): Reached[] =>
     existsSync(log)
@@ -44,7 +44,7 @@ test("PostgreSQL killed while the server is inside a transaction: the write is t
     const ledger = new Ledger(() => server.url, token);
     const rearm = async (spec: string): Promise<void> => {
       await server.program.kill();
-      server.env = spec === "" ? {} : { ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log };
+      server.env = spec === "" ? {} : { ROAMFLEET_FAILPOINT: spec, ROAMFLEET_FAILPOINT_LOG: log };
       await server.restart();
     };
     await rearm("list");

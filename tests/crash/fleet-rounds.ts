@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
 import { readFileSync } from "node:fs";
 import path from "node:path";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { AgentRefused, AgentUnreachable, askAgent } from "../../packages/agent/src/local/client.ts";
 import type { Data, Ledger } from "./ledger.ts";
 import type { Scenario } from "./scenario.ts";

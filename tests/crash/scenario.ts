@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { hash, randomBytes, randomUUID } from "node:crypto";
 import { existsSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { until } from "@robofleet/clock/testing";
-import { isTerminal } from "@robofleet/protocol";
-import { dockerArchive } from "@robofleet/protocol/image-archive/testing";
+import { until } from "@roamfleet/clock/testing";
+import { isTerminal } from "@roamfleet/protocol";
+import { dockerArchive } from "@roamfleet/protocol/image-archive/testing";
 import type { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, STAYS } from "../processes/app-bundle.ts";
 import type { Data, Ledger } from "./ledger.ts";
@@ -15,9 +15,9 @@ const END_MS = 120_000;
 const TWO_AT_ONCE = "two-at-once";
 /** The kernel keeps the lock as long as the workload, or a child of it, lives. */
 const STAYS_ALONE = [
-  `here=$(dirname "$ROBOFLEET_CONFIG_DIR")`,
+  `here=$(dirname "$ROAMFLEET_CONFIG_DIR")`,
   `exec 9>>"$here/alone"`,
-  `flock -n 9 || echo "$$ $ROBOFLEET_RELEASE" >>"$here/${TWO_AT_ONCE}"`,
+  `flock -n 9 || echo "$$ $ROAMFLEET_RELEASE" >>"$here/${TWO_AT_ONCE}"`,
   STAYS,
 ].join("\n");
 
@@ -134,7 +134,7 @@ export class Scenario {
       const [only, ...more] = new Set(
         this.robot()
           .workloads()
-          .map(({ env }) => env.ROBOFLEET_RELEASE ?? ""),
+          .map(({ env }) => env.ROAMFLEET_RELEASE ?? ""),
       );
       const { current_release } = (await this.ledger.get(`/api/robots/${this.robot_id}`)) as Data & {
         current_release: { tag: string } | null;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Reached } from "@robofleet/clock/failpoint";
+import type { Reached } from "@roamfleet/clock/failpoint";
 import pg from "pg";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";

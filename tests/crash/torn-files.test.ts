@@ -4,8 +4,8 @@ import { cpSync, globSync, mkdtempSync, readFileSync, rmSync, statSync, truncate
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { seededRandom } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { seededRandom } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { startPlane } from "../harness/index.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
@@ -55,7 +55,7 @@ test(
     await scenario.robotRound();
     await robot.program.kill();
     const random = seededRandom(19);
-    const kept = mkdtempSync(path.join(tmpdir(), "robofleet-torn-"));
+    const kept = mkdtempSync(path.join(tmpdir(), "roamfleet-torn-"));
     let said = 0;
     try {
       cpSync(robot.state, kept, { recursive: true, verbatimSymlinks: true });

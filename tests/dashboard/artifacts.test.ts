@@ -13,7 +13,7 @@ const FILE_BYTES = 20_000_000;
 const SLOW_BYTES_PER_SECOND = 500_000;
 
 test("releases and configs in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-artifacts-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-artifacts-"));
   t.after(() => rm(directory, { recursive: true }));
   const it = await openDashboard(t, { robots: 2 });
   await t.test("uploads a dropped file, over a server restart and a page reload", () => push(it, directory));

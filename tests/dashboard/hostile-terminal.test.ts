@@ -32,7 +32,7 @@ const OUTPUT: Record<string, string> = {
 const DONE = `${ESC}\\${ESC}c the end is reached`;
 
 test("a terminal draws hostile output within its deadline, and the page stays responsive", LIMIT, async (t) => {
-  const directory = await mkdtemp(path.join(os.tmpdir(), "robofleet-hostile-"));
+  const directory = await mkdtemp(path.join(os.tmpdir(), "roamfleet-hostile-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const it = await openDashboard(t);
   await using robot = await LiveRobot.start(it.server, {

@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import type { Page } from "playwright-core";
 import { RosbridgeServer } from "../../packages/agent/src/ros/testing/rosbridge-server.ts";
 import { ADMIN_TOKEN, type Harness } from "../harness/index.ts";
@@ -25,7 +25,7 @@ export interface LiveScene extends AsyncDisposable {
 
 export async function startLiveScene(server: Harness): Promise<LiveScene> {
   const stack = new AsyncDisposableStack();
-  const home = await mkdtemp(path.join(os.tmpdir(), "robofleet-scene-"));
+  const home = await mkdtemp(path.join(os.tmpdir(), "roamfleet-scene-"));
   stack.defer(() => rm(home, { recursive: true, force: true }));
   const rc = path.join(home, "bashrc");
   await writeFile(rc, "PS1='lift-01:~$ '\ncd\n");

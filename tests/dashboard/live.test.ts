@@ -38,7 +38,7 @@ const FLOAT = {
 };
 
 test("what a robot logs, shows and says is live in the browser", { skip, timeout: TIMEOUT }, async (t) => {
-  const directory = await mkdtemp(path.join(os.tmpdir(), "robofleet-live-"));
+  const directory = await mkdtemp(path.join(os.tmpdir(), "roamfleet-live-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const log_file = path.join(directory, "nav.log");
   await writeFile(log_file, "");

@@ -1,5 +1,5 @@
 import { test } from "node:test";
-import { rollBack, slow } from "@robofleet/swarm";
+import { rollBack, slow } from "@roamfleet/swarm";
 import { NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 
 /** More than the events of one window list one by one. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { chromium, type Page } from "playwright-core";
 import { assertFits, axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 import { CHROMIUM, signIn } from "../harness/chromium.ts";
@@ -13,7 +13,7 @@ const isLive = async (page: Page): Promise<boolean> => (await page.getByText("Li
 const isCutOff = async (page: Page): Promise<boolean> => (await page.locator("[data-outage]").count()) > 0;
 
 test("an outage shows, disables actions and ends without a reload, whether the server hangs or is gone", LIMIT, async (t) => {
-  await using server = await ServerProcess.start({ nodes: 1, env: { ROBOFLEET_DASHBOARD: "on" } });
+  await using server = await ServerProcess.start({ nodes: 1, env: { ROAMFLEET_DASHBOARD: "on" } });
   const { api, token } = await server.org("Acme");
   const site = (await api.createSite({ body: { name: "Hall" } })).data;
   const browser = await chromium.launch({ executablePath: CHROMIUM!, args: ["--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu"] });

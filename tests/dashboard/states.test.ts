@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rollBack } from "@robofleet/swarm";
+import { rollBack } from "@roamfleet/swarm";
 import type { Page } from "playwright-core";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { assertFits, axe, type Dashboard, goTo, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";

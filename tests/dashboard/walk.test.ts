@@ -19,7 +19,7 @@ const VERIFY = "1s";
 const button = (page: Page | Locator, name: string): Locator => page.getByRole("button", { name, exact: true });
 
 test("from the first sign-in to the removal of a user, with a swarm running", { skip, timeout: 400_000 }, async (t) => {
-  const directory = await mkdtemp(path.join(os.tmpdir(), "robofleet-walk-"));
+  const directory = await mkdtemp(path.join(os.tmpdir(), "roamfleet-walk-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const it = await openDashboard(t, { role: undefined, robots: SWARM });
   const { api } = it.server.default_org;

@@ -9,7 +9,7 @@ export interface Words {
 export const PLAIN: Words = { name: (plain) => plain, text: (plain) => plain };
 
 /** What each of these would call, if anything ever took it for code. */
-export const TRAP = "__robofleet_ran";
+export const TRAP = "__roamfleet_ran";
 
 const PAYLOADS = [
   `<script>${TRAP}(1)</script>`,

@@ -31,7 +31,7 @@ test("every metric that an alert rule names exists", LIMIT, async () => {
   assert.ok(rules.length >= 10);
   const known = new Set([...(await scrape()).matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name));
   for (const { alert, expr } of rules) {
-    const named = expr.match(/\b(?:robofleet|nodejs|process)_[a-z0-9_]+/g) ?? [];
+    const named = expr.match(/\b(?:roamfleet|nodejs|process)_[a-z0-9_]+/g) ?? [];
     assert.ok(named.length > 0 || expr.startsWith("up{"), alert);
     for (const name of named) assert.ok(known.has(name), `${alert} names ${name}`);
   }
@@ -48,18 +48,18 @@ test(
   async () => {
     const before_backup = await plane.until("the first sample", async () => {
       const text = await scrape();
-      return valueOf(text, "robofleet_backup_age_seconds") === "+Inf" && text;
+      return valueOf(text, "roamfleet_backup_age_seconds") === "+Inf" && text;
     });
     for (const name of ["disk_free_bytes", "database_bytes", "wal_bytes"])
-      assert.ok(Number(valueOf(before_backup, `robofleet_${name}`)) > 1_000_000, name);
-    assert.equal(valueOf(before_backup, "robofleet_oldest_log_age_seconds"), "Nan");
-    assert.equal(valueOf(before_backup, "robofleet_database_restarts_total"), "0");
-    assert.equal(valueOf(before_backup, "robofleet_database_connections_waiting"), "0");
+      assert.ok(Number(valueOf(before_backup, `roamfleet_${name}`)) > 1_000_000, name);
+    assert.equal(valueOf(before_backup, "roamfleet_oldest_log_age_seconds"), "Nan");
+    assert.equal(valueOf(before_backup, "roamfleet_database_restarts_total"), "0");
+    assert.equal(valueOf(before_backup, "roamfleet_database_connections_waiting"), "0");
     const [node] = plane.data_directories;
     writeFileSync(path.join(node ?? "", "last-backup"), `${new Date(plane.clock.now().getTime() - 3_600_000).toISOString()}\n`);
     await plane.advance({ minutes: 1 });
     const age = await plane.until("the next sample", async () => {
-      const seconds = Number(valueOf(await scrape(), "robofleet_backup_age_seconds"));
+      const seconds = Number(valueOf(await scrape(), "roamfleet_backup_age_seconds"));
       return Number.isFinite(seconds) && seconds;
     });
     assert.ok(age >= 3_600 && age < 3_720, `${age} s`);

@@ -6,25 +6,25 @@ import path from "node:path";
 import { test } from "node:test";
 import { root } from "../../bin/launch.mjs";
 
-const NAMES = ["robofleet-backup.service", "robofleet-backup.timer"];
+const NAMES = ["roamfleet-backup.service", "roamfleet-backup.timer"];
 const is_installed = spawnSync("systemd-analyze", ["--version"]).status === 0;
 
 test(
   "systemd accepts the service and the timer of the backup",
   { timeout: 120_000, skip: is_installed ? false : "systemd-analyze is not installed" },
   (t) => {
-    const directory = mkdtempSync(path.join(tmpdir(), "robofleet-timer-"));
+    const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-timer-"));
     t.after(() => rmSync(directory, { recursive: true, force: true }));
     const verify = (change: (unit: string) => string): string => {
       const files = NAMES.map((name) => {
-        const unit = readFileSync(path.join(root, "deploy/systemd", name), "utf8").replaceAll("/opt/robofleet", root);
+        const unit = readFileSync(path.join(root, "deploy/systemd", name), "utf8").replaceAll("/opt/roamfleet", root);
         writeFileSync(path.join(directory, name), change(unit));
         return path.join(directory, name);
       });
       const { stdout, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", ...files], { encoding: "utf8", timeout: 60_000 });
       return `${stdout}${stderr}`
         .split("\n")
-        .filter((line) => line.includes("robofleet-backup"))
+        .filter((line) => line.includes("roamfleet-backup"))
         .join("\n");
     };
     assert.notEqual(

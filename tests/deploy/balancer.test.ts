@@ -8,9 +8,9 @@ import { get } from "node:https";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { freePort } from "@robofleet/clock/testing/free-port";
-import { createClient } from "@robofleet/sdk";
+import { until } from "@roamfleet/clock/testing";
+import { freePort } from "@roamfleet/clock/testing/free-port";
+import { createClient } from "@roamfleet/sdk";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
@@ -50,7 +50,7 @@ class HaProxy implements AsyncDisposable {
   }
 
   static async start(servers: readonly string[]): Promise<HaProxy> {
-    const directory = mkdtempSync(path.join(tmpdir(), "robofleet-haproxy-"));
+    const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-haproxy-"));
     const [key, certificate, both] = ["key", "certificate", "both"].map((name) => path.join(directory, name)) as [string, string, string];
     const names = "-subj /CN=localhost -addext subjectAltName=DNS:localhost";
     const words = `req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 ${names} -keyout ${key} -out ${certificate}`;
@@ -114,7 +114,7 @@ test(
     const site_id = (await api.createSite({ body: { name: "Hall" } })).data.id;
     const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
     const key = (await api.createEnrollmentKey({ body: { site_id, fleet_id, max_uses: 1 } })).data.key ?? assert.fail("no key");
-    const ca_file = mkdtempSync(path.join(tmpdir(), "robofleet-ca-"));
+    const ca_file = mkdtempSync(path.join(tmpdir(), "roamfleet-ca-"));
     t.after(() => rmSync(ca_file, { recursive: true, force: true }));
     writeFileSync(path.join(ca_file, "ca.pem"), balancer.ca);
     const args = ["--ca-file", path.join(ca_file, "ca.pem")];

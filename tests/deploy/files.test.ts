@@ -4,7 +4,7 @@ import { existsSync, globSync, mkdirSync, mkdtempSync, readFileSync, rmSync, wri
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
-import { readCommit } from "@robofleet/protocol/version";
+import { readCommit } from "@roamfleet/protocol/version";
 import { parse, parseAllDocuments } from "yaml";
 import packageJson from "../../package.json" with { type: "json" };
 import { root } from "../../bin/launch.mjs";
@@ -23,8 +23,8 @@ const read = (name: string): string => readFileSync(path.join(DEPLOY, name), "ut
 const FILES = globSync("**/*", { cwd: DEPLOY, withFileTypes: true })
   .filter((entry) => entry.isFile())
   .map((entry) => path.relative(DEPLOY, path.join(entry.parentPath, entry.name)));
-const CHART = "helm/robofleet";
-const VALUES = ["existingSecret=robofleet", "blobsUrl=s3://b", "behindProxy={10.0.0.0/8}"].flatMap((value) => ["--set", value]);
+const CHART = "helm/roamfleet";
+const VALUES = ["existingSecret=roamfleet", "blobsUrl=s3://b", "behindProxy={10.0.0.0/8}"].flatMap((value) => ["--set", value]);
 
 /** Options of a test that needs a program: skipped, and saying so, where it is not. */
 function needs(command: string, ...args: string[]): { timeout: number; skip?: string } {
@@ -40,7 +40,7 @@ function run(command: string, args: readonly string[], options: { cwd?: string; 
 }
 
 function temporaryDirectory(t: TestContext): string {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-deploy-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-deploy-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }
@@ -67,7 +67,7 @@ test("every variable that deploy/ names is in the reference of settings", LIMIT,
   const reference = readFileSync(path.join(root, "docs/reference/settings.md"), "utf8");
   const known = new Set(reference.match(/\b[A-Z][A-Z0-9_]{3,}\b/g));
   const named = FILES.flatMap((name) =>
-    [...read(name).matchAll(/\b(?:ROBOFLEET_[A-Z_]+|AWS_[A-Z_]+|DATABASE_URL|SERVICE_ADMIN_TOKEN)\b/g)].map(([variable]) => ({
+    [...read(name).matchAll(/\b(?:ROAMFLEET_[A-Z_]+|AWS_[A-Z_]+|DATABASE_URL|SERVICE_ADMIN_TOKEN)\b/g)].map(([variable]) => ({
       name,
       variable,
     })),
@@ -81,7 +81,7 @@ test("every variable that deploy/ names is in the reference of settings", LIMIT,
 
 test("every flag and limit that deploy/ gives to the server exists", LIMIT, () => {
   const flags = new Set(SERVE_FLAGS.map(({ flags: text }) => text.split(" ")[0]));
-  const unit = /^ExecStart=.* serve(.*)$/m.exec(read("systemd/robofleet.service"))?.[1] ?? "none";
+  const unit = /^ExecStart=.* serve(.*)$/m.exec(read("systemd/roamfleet.service"))?.[1] ?? "none";
   const example = /^#SERVE_FLAGS=(.*)$/m.exec(read("systemd/server.env.example"))?.[1] ?? "none";
   const compose = /command: \[serve, (.*)\]/.exec(read("compose/compose.yaml"))?.[1] ?? "none";
   const chart = /args:([\s\S]*?)\n {10}env:/.exec(read(`${CHART}/templates/deployment.yaml`))?.[1] ?? "none";
@@ -121,7 +121,7 @@ test("the image has the Node of the tests, runs as a number that is not root, an
 test("images of others are pinned by digest", LIMIT, () => {
   const compose = [...read("compose/compose.yaml").matchAll(/^\s*image: (\S+)$/gm)].map(([, image = ""]) => image);
   const build = [...read("docker/Dockerfile").matchAll(/^ARG \w+_IMAGE=(\S+)$/gm)].map(([, image = ""]) => image);
-  const others = [...compose, ...build].filter((image) => !image.startsWith("robofleet:"));
+  const others = [...compose, ...build].filter((image) => !image.startsWith("roamfleet:"));
   assert.equal(others.length, 6);
   for (const image of others) assert.match(image, /^[a-z.]+\/[a-z/0-9-]+:[\w.-]+@sha256:[0-9a-f]{64}$/);
 });
@@ -137,7 +137,7 @@ test("the balancer's fixed address is none that compose gives to a server, and i
   const [first = ""] = ip_range.split("/");
   assert.ok(new Networks([subnet]).has(first), ip_range);
   for (const name of ["server-1", "server-2"])
-    assert.ok(services[name]?.environment.ROBOFLEET_BEHIND_PROXY?.split(",").includes(fixed ?? "none"), name);
+    assert.ok(services[name]?.environment.ROAMFLEET_BEHIND_PROXY?.split(",").includes(fixed ?? "none"), name);
 });
 
 test("balancers close an idle connection before the server does", LIMIT, () => {
@@ -154,7 +154,7 @@ test("stop timeouts are longer than the server's drain", LIMIT, () => {
   const values = parse(read(`${CHART}/values.yaml`)) as { drainSeconds: number; terminationGracePeriodSeconds: number };
   const seconds = {
     compose: Number.parseInt(compose.services["server-1"]?.stop_grace_period ?? "", 10) - 5,
-    systemd: Number(/^TimeoutStopSec=(\d+)$/m.exec(read("systemd/robofleet.service"))?.[1]) - 5,
+    systemd: Number(/^TimeoutStopSec=(\d+)$/m.exec(read("systemd/roamfleet.service"))?.[1]) - 5,
     helm: values.terminationGracePeriodSeconds - values.drainSeconds,
   };
   for (const [name, waited] of Object.entries(seconds)) assert.ok(waited >= STOP_SECONDS_MIN, `${name}: ${waited} s`);
@@ -162,15 +162,15 @@ test("stop timeouts are longer than the server's drain", LIMIT, () => {
 
 test("the unit: systemd has nothing to say against it, and little is open to it", needs("systemd-analyze", "--version"), (t) => {
   // Where the program of the unit is on a machine that has it installed.
-  const unit = read("systemd/robofleet.service").replaceAll("/opt/robofleet", root);
-  const file = path.join(temporaryDirectory(t), "robofleet.service");
+  const unit = read("systemd/roamfleet.service").replaceAll("/opt/roamfleet", root);
+  const file = path.join(temporaryDirectory(t), "roamfleet.service");
   const verify = (text: string): string => {
     writeFileSync(file, text);
     const { stdout, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", file], { encoding: "utf8", timeout: 60_000 });
     // Other units of this machine are not ours to judge.
     return `${stdout}${stderr}`
       .split("\n")
-      .filter((line) => line.includes("robofleet.service"))
+      .filter((line) => line.includes("roamfleet.service"))
       .join("\n");
   };
   assert.notEqual(verify(unit.replace("KillMode=mixed", "KillMood=mixed")), "", "it would have said so");
@@ -202,7 +202,7 @@ test("helm: the chart has no fault, and without its required values it says whic
   const chart = path.join(DEPLOY, CHART);
   run("helm", ["lint", "--strict", chart, ...VALUES]);
   const all = ["ingress.enabled=true", "autoscaling.enabled=true", "networkPolicy.enabled=true", "limits.robots_max=10000000"];
-  const args = ["template", "robofleet", chart, "--kube-version", "1.34.0"];
+  const args = ["template", "roamfleet", chart, "--kube-version", "1.34.0"];
   const rendered = run("helm", [...args, ...VALUES, ...all.flatMap((value) => ["--set", value])]);
   const kinds = parseAllDocuments(rendered).map((document) => (document.toJS() as { kind?: string } | null)?.kind);
   assert.ok(kinds.includes("Deployment") && kinds.includes("NetworkPolicy"), kinds.join());

@@ -10,7 +10,7 @@ import { runChild } from "../../bin/run-child.mjs";
 const LIMIT = { timeout: 120_000 };
 
 const check = async (port: number, ...args: string[]): Promise<number | null> => {
-  const env = { ...process.env, ROBOFLEET_LISTEN: `0.0.0.0:${port}` };
+  const env = { ...process.env, ROAMFLEET_LISTEN: `0.0.0.0:${port}` };
   return (await runChild(process.execPath, [path.join(ROOT, "deploy/docker/healthcheck.mjs"), ...args], { env })).code;
 };
 

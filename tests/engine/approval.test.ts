@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { ApiError, type Client } from "@robofleet/sdk";
-import { SimulatedRobot } from "@robofleet/swarm";
+import { ApiError, type Client } from "@roamfleet/sdk";
+import { SimulatedRobot } from "@roamfleet/swarm";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 

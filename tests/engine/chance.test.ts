@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { seededRandom } from "@robofleet/clock";
-import { isTerminal } from "@robofleet/protocol";
-import { ApiError } from "@robofleet/sdk";
-import type { Behaviour, RobotStep, SimulatedRobot } from "@robofleet/swarm";
+import { seededRandom } from "@roamfleet/clock";
+import { isTerminal } from "@roamfleet/protocol";
+import { ApiError } from "@roamfleet/sdk";
+import type { Behaviour, RobotStep, SimulatedRobot } from "@roamfleet/swarm";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import { bigint, int, nullable, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
 import type { Harness } from "../harness/index.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { idSource } from "@robofleet/clock";
-import { SimulatedRobot } from "@robofleet/swarm";
+import { idSource } from "@roamfleet/clock";
+import { SimulatedRobot } from "@roamfleet/swarm";
 import { int, list, row, sql } from "../../packages/server/src/kernel/sql.ts";
 import { makeIdentity } from "../../packages/swarm/src/identity.ts";
 import { type Harness, startPlane } from "../harness/index.ts";

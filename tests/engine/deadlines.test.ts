@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fail, ignore, offlineAt, type RobotStep } from "@robofleet/swarm";
+import { fail, ignore, offlineAt, type RobotStep } from "@roamfleet/swarm";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 import { deployUntilStuck } from "./deploy-until-stuck.ts";

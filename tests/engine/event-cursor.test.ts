@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ApiError } from "@robofleet/sdk";
+import { ApiError } from "@roamfleet/sdk";
 import { startPlane } from "../harness/index.ts";
 
 test("rejects a forged event cursor", { timeout: 120_000 }, async () => {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
 import { test } from "node:test";
-import { publicKeyOf, signTrust } from "@robofleet/protocol/signatures";
-import { ApiError } from "@robofleet/sdk";
-import { rollBack, stuckAt } from "@robofleet/swarm";
+import { publicKeyOf, signTrust } from "@roamfleet/protocol/signatures";
+import { ApiError } from "@roamfleet/sdk";
+import { rollBack, stuckAt } from "@roamfleet/swarm";
 import { Arrivals } from "../../packages/server/src/features/deployments/arrivals.ts";
 import { followArrivals } from "../../packages/server/src/features/deployments/follow.ts";
 import { listFleetsToFollow, moveFollowCursor, setFleetDesired } from "../../packages/server/src/features/fleets/index.ts";

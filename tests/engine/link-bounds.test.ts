@@ -10,8 +10,8 @@ import {
   type Hello,
   LINK_PROTOCOLS,
   LINK_SUBPROTOCOL,
-} from "@robofleet/protocol/link";
-import { LINK_PATH } from "@robofleet/protocol/paths";
+} from "@roamfleet/protocol/link";
+import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { WebSocket } from "ws";
 import { answerChallenge } from "../../packages/swarm/src/identity.ts";
 import { type Harness, startPlane } from "../harness/index.ts";

@@ -3,7 +3,7 @@ import { sign } from "node:crypto";
 import { once } from "node:events";
 import type http from "node:http";
 import { test, type TestContext } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import {
   type Channel,
   CHANNEL_WINDOW_BYTES,
@@ -15,8 +15,8 @@ import {
   LINK_SLOT_HEADER,
   LINK_SUBPROTOCOL,
   RETRY_AFTER_MS_HEADER,
-} from "@robofleet/protocol/link";
-import { LINK_PATH } from "@robofleet/protocol/paths";
+} from "@roamfleet/protocol/link";
+import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { WebSocket } from "ws";
 import { type Agent, startAgent } from "../../packages/agent/src/agent.ts";
 import { agentConfig, idleDeployments, temporaryDirectory } from "../../packages/agent/src/testing/agent-rig.ts";
@@ -248,7 +248,7 @@ test(
       const { protocols: offered, nonce } = JSON.parse(String(decodeFrame(challenge).payload)) as { protocols: number[]; nonce: string };
       assert.deepEqual(offered, [...LINK_PROTOCOLS]);
       // As version 1 signed it.
-      const signature = sign(null, Buffer.from(`robofleet-link-v1\n${robot.id}\n${nonce}`), robot.identity.private_key).toString("base64");
+      const signature = sign(null, Buffer.from(`roamfleet-link-v1\n${robot.id}\n${nonce}`), robot.identity.private_key).toString("base64");
       const hello = {
         type: "hello",
         protocols,
@@ -270,7 +270,7 @@ test(
       assert.match(message, new RegExp(`version ${protocols.join(", ")}: upgrade the ${upgrade}$`));
       assert.equal((await closed)[0], 4001);
     }
-    const other = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, "robofleet.link.v9");
+    const other = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, "roamfleet.link.v9");
     other.on("error", () => {});
     const [, response] = (await once(other, "unexpected-response")) as [unknown, http.IncomingMessage];
     assert.deepEqual([response.statusCode, response.headers["sec-websocket-protocol"]], [426, LINK_SUBPROTOCOL]);

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
-import type { Role } from "@robofleet/protocol";
-import type { Client } from "@robofleet/sdk";
-import { stuckAt } from "@robofleet/swarm";
+import type { Role } from "@roamfleet/protocol";
+import type { Client } from "@roamfleet/sdk";
+import { stuckAt } from "@roamfleet/swarm";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";

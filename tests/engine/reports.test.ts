@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { TargetReport } from "@robofleet/protocol/link";
-import { rollBack, slow } from "@robofleet/swarm";
+import type { TargetReport } from "@roamfleet/protocol/link";
+import { rollBack, slow } from "@roamfleet/swarm";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
 import { test } from "node:test";
-import { publicKeyOf, signTrust } from "@robofleet/protocol/signatures";
-import { ApiError } from "@robofleet/sdk";
-import { ignore, rollBack, type SimulatedRobot, stuckAt } from "@robofleet/swarm";
+import { publicKeyOf, signTrust } from "@roamfleet/protocol/signatures";
+import { ApiError } from "@roamfleet/sdk";
+import { ignore, rollBack, type SimulatedRobot, stuckAt } from "@roamfleet/swarm";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isTerminal } from "@robofleet/protocol";
-import type { Rollout } from "@robofleet/protocol/routes";
-import { type SimulatedRobot, slow, stuckAt } from "@robofleet/swarm";
+import { isTerminal } from "@roamfleet/protocol";
+import type { Rollout } from "@roamfleet/protocol/routes";
+import { type SimulatedRobot, slow, stuckAt } from "@roamfleet/swarm";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 

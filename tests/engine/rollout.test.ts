@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Rollout } from "@robofleet/protocol/routes";
-import { ApiError } from "@robofleet/sdk";
-import { rollBack, type SimulatedRobot, slow } from "@robofleet/swarm";
+import type { Rollout } from "@roamfleet/protocol/routes";
+import { ApiError } from "@roamfleet/sdk";
+import { rollBack, type SimulatedRobot, slow } from "@roamfleet/swarm";
 import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";

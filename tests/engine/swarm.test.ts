@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EnrolmentFailed, SimulatedRobot, startSwarm } from "@robofleet/swarm";
+import { EnrolmentFailed, SimulatedRobot, startSwarm } from "@roamfleet/swarm";
 import { startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 

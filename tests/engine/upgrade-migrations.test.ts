@@ -37,7 +37,7 @@ test("a database of each earlier migration, with a row in every table, is upgrad
   const schema = await dumpSchema(await newest.connect());
   for (const [index, last] of names.slice(0, -1).entries()) {
     await using database = await createTestDatabase({ empty: true });
-    const directory = await mkdtemp(path.join(tmpdir(), "robofleet-earlier-"));
+    const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-earlier-"));
     t.after(() => rm(directory, { recursive: true, force: true }));
     for (const name of names.slice(0, index + 1))
       await cp(path.join(MIGRATIONS_DIRECTORY, `${name}.sql`), path.join(directory, `${name}.sql`));

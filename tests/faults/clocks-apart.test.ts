@@ -14,7 +14,7 @@ test(
   "with the clocks of three nodes five minutes apart, scheduled deployments are dispatched once and no node counts as dead",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
-    const directory = mkdtempSync(path.join(tmpdir(), "robofleet-clocks-"));
+    const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-clocks-"));
     t.after(() => rmSync(directory, { recursive: true, force: true }));
     const file = (node: number): string => path.join(directory, `offset-${node}`);
     const set = (offsets: readonly number[]): void => offsets.forEach((offset, node) => writeFileSync(file(node), String(offset)));

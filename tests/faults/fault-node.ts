@@ -9,11 +9,11 @@ const PORT = 7600;
 const READY_MS = 3_000;
 const LIMITS = ["token_requests_per_minute=1000000", "token_burst=1000000", "link_accepts_per_second=0"];
 
-/** `robofleet serve` on a machine of the network, as a separate process. */
+/** `roamfleet serve` on a machine of the network, as a separate process. */
 export class FaultNode implements AsyncDisposable {
   readonly machine: Machine;
   readonly url: string;
-  readonly #data = mkdtempSync(path.join(tmpdir(), "robofleet-node-"));
+  readonly #data = mkdtempSync(path.join(tmpdir(), "roamfleet-node-"));
   readonly #env: Record<string, string>;
   readonly #proxy: string;
   readonly #programs: Program[] = [];
@@ -23,7 +23,7 @@ export class FaultNode implements AsyncDisposable {
     this.machine = machine;
     this.url = `http://${machine.address}:${PORT}`;
     this.#proxy = proxy;
-    this.#env = { ...env, ROBOFLEET_NODE_LISTEN: `${machine.address}:0` };
+    this.#env = { ...env, ROAMFLEET_NODE_LISTEN: `${machine.address}:0` };
   }
 
   /** Starts it, again after it was killed; resolves when it listens. */

@@ -1,7 +1,7 @@
 import type { TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { type Client, createClient } from "@robofleet/sdk";
-import { SimulatedRobot, Swarm } from "@robofleet/swarm";
+import { until } from "@roamfleet/clock/testing";
+import { type Client, createClient } from "@roamfleet/sdk";
+import { SimulatedRobot, Swarm } from "@roamfleet/swarm";
 import { Ledger } from "../crash/ledger.ts";
 import { Balancer } from "../harness/balancer.ts";
 import { spreadFetch } from "../harness/nodes.ts";
@@ -136,7 +136,7 @@ export class FaultRig implements AsyncDisposable {
     let count = 0;
     for (const { url } of this.nodes) {
       const answer = await fetch(`${url}/metrics`, { headers: { "x-service-admin-token": ADMIN_TOKEN } });
-      count += Number(/^robofleet_robots_connected (\d+)$/m.exec(await answer.text())?.[1]);
+      count += Number(/^roamfleet_robots_connected (\d+)$/m.exec(await answer.text())?.[1]);
     }
     return count;
   }

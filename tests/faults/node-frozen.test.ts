@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { provePromise } from "../harness/promise.ts";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
 import { underFault } from "./under-fault.ts";
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { appendFileSync, chownSync, existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import pg from "pg";
 
 const BIN = "/usr/lib/postgresql/15/bin";
@@ -23,25 +23,25 @@ export class PostgresServer implements AsyncDisposable {
 
   private constructor(address: string) {
     this.address = address;
-    this.#directory = mkdtempSync(path.join(tmpdir(), "robofleet-postgres-"));
+    this.#directory = mkdtempSync(path.join(tmpdir(), "roamfleet-postgres-"));
     this.#data = path.join(this.#directory, "data");
     if (owner !== undefined) chownSync(this.#directory, owner.uid, owner.gid);
   }
 
   static async start(address: string): Promise<PostgresServer> {
     const server = new PostgresServer(address);
-    server.#run("initdb", "--no-sync", "-U", "robofleet", "-A", "trust", "-E", "UTF8", "-D", server.#data);
-    const lines = ["host all robofleet 10.0.0.0/8 trust", "host replication robofleet 10.0.0.0/8 trust"];
+    server.#run("initdb", "--no-sync", "-U", "roamfleet", "-A", "trust", "-E", "UTF8", "-D", server.#data);
+    const lines = ["host all roamfleet 10.0.0.0/8 trust", "host replication roamfleet 10.0.0.0/8 trust"];
     appendFileSync(path.join(server.#data, "pg_hba.conf"), `${lines.join("\n")}\n`);
     await server.up();
-    await server.query("create database robofleet", "postgres");
+    await server.query("create database roamfleet", "postgres");
     return server;
   }
 
   /** A copy at another address that follows this server, which from now on acknowledges nothing that the copy has not got. */
   async addStandby(address: string): Promise<PostgresServer> {
     const standby = new PostgresServer(address);
-    standby.#run("pg_basebackup", "-h", this.address, "-p", String(PORT), "-U", "robofleet", "-R", "-c", "fast", "-D", standby.#data);
+    standby.#run("pg_basebackup", "-h", this.address, "-p", String(PORT), "-U", "roamfleet", "-R", "-c", "fast", "-D", standby.#data);
     await standby.up();
     await this.query("alter system set synchronous_standby_names = '*'");
     await this.query("select pg_reload_conf()");
@@ -52,7 +52,7 @@ export class PostgresServer implements AsyncDisposable {
 
   /** As DATABASE_URL says it; `host` where something stands before it. */
   url(host = this.address): string {
-    return `postgres://robofleet@${host}:${PORT}/robofleet`;
+    return `postgres://roamfleet@${host}:${PORT}/roamfleet`;
   }
 
   get port(): number {
@@ -84,7 +84,7 @@ export class PostgresServer implements AsyncDisposable {
     await until("the standby to be the primary", async () => (await this.query("select 1 where not pg_is_in_recovery()")).length === 1);
   }
 
-  async query<R extends pg.QueryResultRow>(text: string, database = "robofleet"): Promise<R[]> {
+  async query<R extends pg.QueryResultRow>(text: string, database = "roamfleet"): Promise<R[]> {
     const client = await this.connect(database);
     try {
       return (await client.query<R>(text)).rows;
@@ -93,8 +93,8 @@ export class PostgresServer implements AsyncDisposable {
     }
   }
 
-  async connect(database = "robofleet"): Promise<pg.Client> {
-    const client = new pg.Client({ host: this.address, port: PORT, user: "robofleet", database });
+  async connect(database = "roamfleet"): Promise<pg.Client> {
+    const client = new pg.Client({ host: this.address, port: PORT, user: "roamfleet", database });
     client.on("error", () => {});
     await client.connect();
     return client;

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
 import { json } from "node:stream/consumers";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { spreadFetch } from "../harness/nodes.ts";
 import { checkTime, provePromise } from "../harness/promise.ts";
 import { pushBundle } from "../processes/app-bundle.ts";

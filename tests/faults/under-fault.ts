@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import type { TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { OpenStream } from "../harness/open-stream.ts";
 import { RobotSurroundings } from "../harness/robot-surroundings.ts";
 import { AgentProcess } from "../processes/agent-process.ts";

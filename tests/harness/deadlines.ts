@@ -1,4 +1,4 @@
-import { UNTIL_MS } from "@robofleet/clock/testing";
+import { UNTIL_MS } from "@roamfleet/clock/testing";
 
 /** The longest wait of an agent between two tries. */
 const AGENT_WAITS_MS_MAX = 60_000;

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { type ClientRequest, type IncomingMessage, request } from "node:http";
-import { until } from "@robofleet/clock/testing";
-import type { Change, ChangeSummary } from "@robofleet/protocol/routes";
+import { until } from "@roamfleet/clock/testing";
+import type { Change, ChangeSummary } from "@roamfleet/protocol/routes";
 
 export interface HeardEvent {
   event: string;

@@ -1,10 +1,10 @@
-import { systemClock } from "@robofleet/clock";
-import { createLog } from "@robofleet/server";
+import { systemClock } from "@roamfleet/clock";
+import { createLog } from "@roamfleet/server";
 import { root } from "../../bin/launch.mjs";
 import { startTestServer, TEST_SERVER_VARIABLE } from "../../packages/server/src/engines/db/testing/test-server.ts";
 
 /** tools/test.ts sets it when a test of the dashboard is among those that run. */
-const BUILD_VARIABLE = "ROBOFLEET_TEST_DASHBOARD";
+const BUILD_VARIABLE = "ROAMFLEET_TEST_DASHBOARD";
 
 let stop: (() => Promise<void>) | undefined;
 

@@ -1,9 +1,9 @@
 import { hash, randomUUID } from "node:crypto";
-import { type Clock, idSource } from "@robofleet/clock";
-import type { Role } from "@robofleet/protocol";
-import type { Rollout } from "@robofleet/protocol/routes";
-import { type Client, createClient } from "@robofleet/sdk";
-import { type RobotOptions, SimulatedRobot, type Swarm } from "@robofleet/swarm";
+import { type Clock, idSource } from "@roamfleet/clock";
+import type { Role } from "@roamfleet/protocol";
+import type { Rollout } from "@roamfleet/protocol/routes";
+import { type Client, createClient } from "@roamfleet/sdk";
+import { type RobotOptions, SimulatedRobot, type Swarm } from "@roamfleet/swarm";
 import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
 

@@ -1,13 +1,13 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { type Clock, idSource, SimulatedClock, systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { freePort } from "@robofleet/clock/testing/free-port";
-import { SECRET_PREFIXES } from "@robofleet/protocol";
-import type { Client } from "@robofleet/sdk";
-import { createLog, LIMIT_DEFAULTS, type Limits, type RunningPlane, type Settings, startPlane as startServer } from "@robofleet/server";
-import { Swarm } from "@robofleet/swarm";
+import { type Clock, idSource, SimulatedClock, systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { freePort } from "@roamfleet/clock/testing/free-port";
+import { SECRET_PREFIXES } from "@roamfleet/protocol";
+import type { Client } from "@roamfleet/sdk";
+import { createLog, LIMIT_DEFAULTS, type Limits, type RunningPlane, type Settings, startPlane as startServer } from "@roamfleet/server";
+import { Swarm } from "@roamfleet/swarm";
 import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
 import { createTestDatabase, type TestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
@@ -96,7 +96,7 @@ export class Harness implements AsyncDisposable {
     };
     const of_nodes: Settings[] = [];
     for (let node = 0; node < nodes; node += 1) {
-      const data_directory = await mkdtemp(path.join(tmpdir(), "robofleet-plane-"));
+      const data_directory = await mkdtemp(path.join(tmpdir(), "roamfleet-plane-"));
       own.defer(() => rm(data_directory, { recursive: true, force: true }));
       // Clients know this address: a restarted plane listens there again.
       const { host, port } = settings.listen;

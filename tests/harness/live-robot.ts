@@ -1,7 +1,7 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { type Activity, type Clock, systemClock } from "@robofleet/clock";
+import { type Activity, type Clock, systemClock } from "@roamfleet/clock";
 import { type Agent, startAgent } from "../../packages/agent/src/agent.ts";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "../../packages/agent/src/config-file/robot-config.ts";
 import type { AgentConfig } from "../../packages/agent/src/config.ts";
@@ -46,7 +46,7 @@ export class LiveRobot implements AsyncDisposable {
   static async start(plane: Harness, options: LiveRobotOptions = {}): Promise<LiveRobot> {
     const key = await (options.org ?? plane).enrollmentKey();
     const line = await Proxy.start(() => plane.url);
-    const state_directory = await mkdtemp(path.join(tmpdir(), "robofleet-robot-"));
+    const state_directory = await mkdtemp(path.join(tmpdir(), "roamfleet-robot-"));
     const robot = new LiveRobot(plane, line, state_directory, key, options);
     try {
       await robot.start();

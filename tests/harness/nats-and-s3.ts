@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { Settings } from "@robofleet/server";
+import type { Settings } from "@roamfleet/server";
 import { S3ForTests } from "../../packages/server/src/engines/blobs/testing/s3-server.ts";
 import { NatsServer } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 
@@ -39,10 +39,10 @@ export class NatsAndS3 implements AsyncDisposable {
     const { bucket, prefix, endpoint = "", region, credentials } = this.#place;
     const query = new URLSearchParams({ endpoint, region, path_style: "1" });
     return {
-      ROBOFLEET_BUS_URL: this.nats.url(),
-      ROBOFLEET_NODE_LISTEN: `${this.#nodes_host}:0`,
-      ROBOFLEET_BLOBS_URL: `s3://${bucket}/${prefix}?${query.toString()}`,
-      ROBOFLEET_SECRETS_KEY: this.#secrets_key,
+      ROAMFLEET_BUS_URL: this.nats.url(),
+      ROAMFLEET_NODE_LISTEN: `${this.#nodes_host}:0`,
+      ROAMFLEET_BLOBS_URL: `s3://${bucket}/${prefix}?${query.toString()}`,
+      ROAMFLEET_SECRETS_KEY: this.#secrets_key,
       AWS_ACCESS_KEY_ID: credentials?.access_key_id ?? "",
       AWS_SECRET_ACCESS_KEY: credentials?.secret_access_key ?? "",
     };

@@ -1,5 +1,5 @@
 /** How many server nodes a plane of the tests is made of unless a test says: `npm test -- --nodes N`. */
-export const NODES = Number(process.env.ROBOFLEET_TEST_NODES ?? "1");
+export const NODES = Number(process.env.ROAMFLEET_TEST_NODES ?? "1");
 
 /** The reason to skip a test of a single server on a separate machine; false if the run has one node. */
 export const oneNodeOnly = (why: string): string | false => NODES > 1 && `is about one node: ${why}`;

@@ -1,4 +1,4 @@
-import type { StreamName } from "@robofleet/protocol/paths";
+import type { StreamName } from "@roamfleet/protocol/paths";
 import { WebSocket } from "ws";
 import type { RobotSurroundings } from "./robot-surroundings.ts";
 import { streamTarget } from "./stream-target.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
-import { freePort } from "@robofleet/clock/testing/free-port";
+import { freePort } from "@roamfleet/clock/testing/free-port";
 import { ServerProcess } from "../processes/server-process.ts";
 import { startPlane } from "./index.ts";
 

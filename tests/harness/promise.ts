@@ -9,7 +9,7 @@ export interface Proof {
   test: string;
 }
 
-const IS_FULL = process.env.ROBOFLEET_PROMISES === "full";
+const IS_FULL = process.env.ROAMFLEET_PROMISES === "full";
 
 /** The size of a proof: what `npm test` can afford, or the whole figure under `npm run promises`. */
 export const promiseSize = ({ test, full }: { test: number; full: number }): number => (IS_FULL ? full : test);
@@ -30,6 +30,6 @@ export function checkTime(t: TestContext, what: string, took_ms: number, most_ms
  */
 export function provePromise(t: TestContext, promise: number, figure: string): void {
   t.diagnostic(`promise ${promise}: ${figure}`);
-  const file = process.env.ROBOFLEET_PROMISES_FILE;
+  const file = process.env.ROAMFLEET_PROMISES_FILE;
   if (file !== undefined) appendFileSync(file, `${JSON.stringify({ promise, figure, test: t.name } satisfies Proof)}\n`);
 }

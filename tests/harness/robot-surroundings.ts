@@ -4,7 +4,7 @@ import { type AddressInfo, createServer, type Socket } from "node:net";
 import os from "node:os";
 import path from "node:path";
 import type { TestContext } from "node:test";
-import type { StreamName } from "@robofleet/protocol/paths";
+import type { StreamName } from "@roamfleet/protocol/paths";
 import { stringify } from "yaml";
 import type { RobotConfig } from "../../packages/agent/src/config-file/robot-config.ts";
 import { RosbridgeServer } from "../../packages/agent/src/ros/testing/rosbridge-server.ts";
@@ -45,7 +45,7 @@ export class RobotSurroundings {
   }
 
   static async start(t: TestContext): Promise<RobotSurroundings> {
-    const directory = realpathSync(mkdtempSync(path.join(os.tmpdir(), "robofleet-around-")));
+    const directory = realpathSync(mkdtempSync(path.join(os.tmpdir(), "roamfleet-around-")));
     t.after(() => rmSync(directory, { recursive: true, force: true }));
     const ros = await RosbridgeServer.start(t, "/rosapi/");
     ros.topics.set(TOPIC, { type: "std_msgs/msg/String", typedefs: [] });

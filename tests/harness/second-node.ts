@@ -1,9 +1,9 @@
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { type Clock, systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { createLog, type RunningPlane, type Settings, startPlane as startServer } from "@robofleet/server";
+import { type Clock, systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { createLog, type RunningPlane, type Settings, startPlane as startServer } from "@roamfleet/server";
 import { row, sql, text } from "../../packages/server/src/kernel/sql.ts";
 import type { Harness } from "./index.ts";
 import { Proxy } from "./proxy.ts";
@@ -12,7 +12,7 @@ export type SecondNode = Pick<RunningPlane, "plane" | "url"> & AsyncDisposable;
 
 /** A second server on the database of the first, with a separate data directory and optional other settings or another clock. */
 export async function secondNode(first: Harness, other: Partial<Settings> = {}, clock: Clock = systemClock): Promise<SecondNode> {
-  const data_directory = await mkdtemp(path.join(tmpdir(), "robofleet-second-"));
+  const data_directory = await mkdtemp(path.join(tmpdir(), "roamfleet-second-"));
   const settings = { ...first.plane.settings, data_directory, listen: { host: "127.0.0.1", port: 0 }, ...other };
   const log = createLog({ level: "silent" });
   const node = await startServer({ settings, clock, log, database: first.database, check_rows: true });

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 
 /** A clock whose wall-clock time is off by `offset_ms`, as on a server without NTP; its timers are those of the other clock. */
 export function shiftedClock(clock: Clock, offset_ms: number): Clock {

@@ -1,4 +1,4 @@
-import { fillPath, type StreamName, streamPaths } from "@robofleet/protocol/paths";
+import { fillPath, type StreamName, streamPaths } from "@roamfleet/protocol/paths";
 
 /** What the URL of a stream must say beside who asks. */
 const QUERIES: Record<StreamName, Record<string, string>> = {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { APPS_MAX } from "@robofleet/protocol/link";
+import { APPS_MAX } from "@roamfleet/protocol/link";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { startPlane } from "../harness/index.ts";
 import { RawRobot, controlFrame } from "./raw-robot.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { deflateRawSync } from "node:zlib";
 import { test } from "node:test";
-import { encodeFrame, FrameType, LOG_CHANNEL } from "@robofleet/protocol/link";
+import { encodeFrame, FrameType, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import { WebSocket } from "ws";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { startPlane } from "../harness/index.ts";
@@ -53,7 +53,7 @@ test("a log record that is nested without end is replaced, and every reader gets
     }
   };
   await check("as it came", [1, 2, 3, 4]);
-  assert.match(await plane.plane.metrics.registry.metrics(), /robofleet_log_fields_replaced_total 1\n/);
+  assert.match(await plane.plane.metrics.registry.metrics(), /roamfleet_log_fields_replaced_total 1\n/);
   // As an earlier version stored it.
   const stored = deflateRawSync(`[${[recordOf(1), recordOf(2, nested(LEVELS)), recordOf(4)].join(",")}]`);
   await plane.db.run(sql`update log_batch set codec = 'deflate', records = ${stored} where robot_id = ${robot.id}`);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
-import { CONTROL_CHANNEL, encodeFrame, FLAG_MORE, FLAG_REPLY, FrameType, LOG_CHANNEL } from "@robofleet/protocol/link";
+import { CONTROL_CHANNEL, encodeFrame, FLAG_MORE, FLAG_REPLY, FrameType, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
 import { MESSAGE_VALUES_MAX } from "../../packages/server/src/link/inbound.ts";
 import { type Harness, startPlane } from "../harness/index.ts";

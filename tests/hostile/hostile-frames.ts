@@ -1,4 +1,4 @@
-import { CONTROL_CHANNEL, encodeFrame, FrameType, LOG_CHANNEL } from "@robofleet/protocol/link";
+import { CONTROL_CHANNEL, encodeFrame, FrameType, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import { wireFrame } from "./raw-robot.ts";
 
 /** One way to attack a link: blocks of frames that are written until the link is closed or the count is reached. */

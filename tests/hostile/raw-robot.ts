@@ -13,8 +13,8 @@ import {
   LINK_PROTOCOLS,
   LINK_SUBPROTOCOL,
   type ServerMessage,
-} from "@robofleet/protocol/link";
-import { LINK_PATH } from "@robofleet/protocol/paths";
+} from "@roamfleet/protocol/link";
+import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { WebSocket } from "ws";
 import { answerChallenge, type Identity } from "../../packages/swarm/src/identity.ts";
 

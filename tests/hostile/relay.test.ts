@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { type ConnectionOptions, connect as connectTls } from "node:tls";
-import { systemClock } from "@robofleet/clock";
-import { httpRequestText, robotAuthorization } from "@robofleet/protocol/link";
-import type { Client } from "@robofleet/sdk";
+import { systemClock } from "@roamfleet/clock";
+import { httpRequestText, robotAuthorization } from "@roamfleet/protocol/link";
+import type { Client } from "@roamfleet/sdk";
 import { httpClient, readText } from "../../packages/agent/src/http/request.ts";
 import { listRefusedHosts } from "../../packages/server/src/link/index.ts";
 import { openAuthority } from "../../packages/server/src/kernel/tls/own-authority.ts";
@@ -83,7 +83,7 @@ test(
     const pair = await (await openAuthority(server.data, new Date())).issue(["localhost", "127.0.0.1"], new Date());
     await using relay = await Relay.start({ host: "127.0.0.1", to, pair, ca });
     const url = `https://localhost:${relay.port}`;
-    const place = mkdtempSync(path.join(tmpdir(), "robofleet-relay-"));
+    const place = mkdtempSync(path.join(tmpdir(), "roamfleet-relay-"));
     try {
       const ca_file = path.join(place, "ca.pem");
       writeFileSync(ca_file, ca);
@@ -146,7 +146,7 @@ test("without TLS a server under another name relays neither links nor requests 
   assert.deepEqual(await traces(api, "cart-1"), NOTHING);
   await robot.program.stop();
 
-  const place = mkdtempSync(path.join(tmpdir(), "robofleet-relay-"));
+  const place = mkdtempSync(path.join(tmpdir(), "roamfleet-relay-"));
   try {
     const own = openKey(place);
     const { robot_id } = (await api.enrollRobot({ body: { key, public_key: own.public_key } })).data;
@@ -159,7 +159,7 @@ test("without TLS a server under another name relays neither links nor requests 
     assert.deepEqual([relayed.status, /--host-name/.test(relayed.text)], [401, true], relayed.text);
     const request = relay.heard.at(-1)!;
     for (const again of [request, withHost(request, `127.0.0.1:${to.port}`)]) assert.equal((await send(again, to)).status, 401);
-    // For `robofleet doctor`.
+    // For `roamfleet doctor`.
     const db = await database.connect();
     assert.deepEqual(await listRefusedHosts(db, new Date(0)), [`127.0.0.2:${relay.port}`]);
     // As agents of earlier versions sign it, without a channel.

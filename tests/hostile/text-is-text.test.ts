@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import path from "node:path";
 import { after, test } from "node:test";
-import { type Route, routes } from "@robofleet/protocol/routes";
+import { type Route, routes } from "@roamfleet/protocol/routes";
 import { parse } from "yaml";
 import { makeThings, sampleRequest } from "../authorization/sample-requests.ts";
 import { ADMIN_TOKEN } from "../harness/index.ts";
@@ -26,7 +26,7 @@ things.enrollment_key = await plane.enrollmentKey({ max_uses: 0 });
 const { robot } = things;
 const home = await RfHome.make();
 after(() => home[Symbol.asyncDispose]());
-const env = { ROBOFLEET_TOKEN: plane.default_org.admin_token, ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_ADMIN_TOKEN: ADMIN_TOKEN };
+const env = { ROAMFLEET_TOKEN: plane.default_org.admin_token, ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_ADMIN_TOKEN: ADMIN_TOKEN };
 
 interface Answered {
   status: number;

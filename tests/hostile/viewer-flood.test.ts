@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import { test } from "node:test";
-import type { LogRecord } from "@robofleet/protocol/routes";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import { WebSocket } from "ws";
 import { startPlane } from "../harness/index.ts";
 import { opened } from "../spec/web-socket.ts";

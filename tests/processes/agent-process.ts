@@ -28,7 +28,7 @@ export class AgentProcess implements AsyncDisposable {
   /** With `start: false` it is first started by `restart`. */
   constructor(options: AgentOptions, { start = true }: { start?: boolean } = {}) {
     this.options = options;
-    this.state = mkdtempSync(path.join(options.place ?? tmpdir(), "robofleet-robot-"));
+    this.state = mkdtempSync(path.join(options.place ?? tmpdir(), "roamfleet-robot-"));
     if (start) this.restart();
   }
 
@@ -46,14 +46,14 @@ export class AgentProcess implements AsyncDisposable {
 
   /** The programs that this robot runs for its releases, with the environment that the agent gave them. */
   workloads(): Found[] {
-    return processesNaming(this.state).filter(({ env }) => env.ROBOFLEET_RELEASE !== undefined);
+    return processesNaming(this.state).filter(({ env }) => env.ROAMFLEET_RELEASE !== undefined);
   }
 
   #start(): Program {
     const { url, key, name, labels = {}, env, args = [], within } = this.options;
     const flags = Object.entries(labels).flatMap(([label, value]) => ["--label", `${label}=${value}`]);
     const words = ["run", "--server", url, "--state", this.state, "--name", name, ...failpointFlags(env), ...flags, ...args];
-    return new Program("packages/agent/src/main.ts", words, { ROBOFLEET_ENROLL_KEY: key, ...env }, within);
+    return new Program("packages/agent/src/main.ts", words, { ROAMFLEET_ENROLL_KEY: key, ...env }, within);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -1,9 +1,9 @@
 import { hash, randomUUID } from "node:crypto";
-import type { Client } from "@robofleet/sdk";
+import type { Client } from "@roamfleet/sdk";
 import { tarGz, type TestEntry } from "../../packages/agent/src/testing/bundles.ts";
 
 /** Runs until it is stopped, and prints that periodically. */
-export const STAYS = `trap "exit 0" TERM; echo "up $ROBOFLEET_RELEASE"; while :; do sleep 0.1; done`;
+export const STAYS = `trap "exit 0" TERM; echo "up $ROAMFLEET_RELEASE"; while :; do sleep 0.1; done`;
 /** Gives up soon after it has started: no version that anybody wants. */
 export const DIES = `echo "cannot go on"; sleep 0.2; exit 1`;
 
@@ -11,7 +11,7 @@ export const DIES = `echo "cannot go on"; sleep 0.2; exit 1`;
 export function appBundle(script = STAYS, manifest: Record<string, unknown> = {}, entries: TestEntry[] = []): Promise<Buffer> {
   const content = JSON.stringify({ start: ["sh", "run.sh"], stop_timeout_seconds: 2, ...manifest });
   return tarGz([
-    { name: "robofleet.json", content },
+    { name: "roamfleet.json", content },
     { name: "run.sh", content: script },
     { name: "salt", content: randomUUID() },
     ...entries,

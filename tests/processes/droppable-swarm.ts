@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { Fleet } from "../../packages/swarm/src/fleet/fleet.ts";
 import { swarmLog } from "../../packages/swarm/src/fleet/log.ts";
 import { readFleetOptions, type SwarmFlags } from "../../packages/swarm/src/fleet/options.ts";

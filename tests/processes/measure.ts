@@ -1,7 +1,7 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { type Program, ROOT } from "./process.ts";
 
 /** What a process holds once its garbage is collected: bytes, and how many files and sockets are open. */
@@ -20,12 +20,12 @@ export function leastOf(measures: readonly Measure[]): Measure {
 /** Asks programs that were started with its environment what they hold. */
 export class Measures implements Disposable {
   readonly env: Record<string, string>;
-  readonly #directory = mkdtempSync(path.join(tmpdir(), "robofleet-measures-"));
+  readonly #directory = mkdtempSync(path.join(tmpdir(), "roamfleet-measures-"));
   readonly #file = path.join(this.#directory, "measure.json");
 
   constructor() {
     const preload = path.join(ROOT, "tests", "processes", "measured.ts");
-    this.env = { NODE_OPTIONS: `--expose-gc --import=${preload}`, ROBOFLEET_TEST_MEASURES: this.#file };
+    this.env = { NODE_OPTIONS: `--expose-gc --import=${preload}`, ROAMFLEET_TEST_MEASURES: this.#file };
   }
 
   async of({ child }: Program): Promise<Measure> {

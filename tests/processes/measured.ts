@@ -1,7 +1,7 @@
 /** Loaded into a program before its own code: on SIGUSR2 it collects its garbage and writes down what it holds then. */
 import { readdirSync, renameSync, writeFileSync } from "node:fs";
 
-const file = process.env["ROBOFLEET_TEST_MEASURES"];
+const file = process.env["ROAMFLEET_TEST_MEASURES"];
 if (file !== undefined && process.argv[1]?.endsWith("main.ts") === true) {
   process.on("SIGUSR2", () => {
     gc?.();

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
-import { type Truthy, until, type UntilOptions } from "@robofleet/clock/testing";
+import { type Truthy, until, type UntilOptions } from "@roamfleet/clock/testing";
 
 const STOP_MS_MAX = 60_000;
 
@@ -24,7 +24,7 @@ export class Program {
     const [command = process.execPath, ...words] = [...within, process.execPath, path.join(ROOT, entry), ...args];
     this.child = spawn(command, words, {
       // No server of a test builds a dashboard, unless the test is about it.
-      env: { ...inherited, ROBOFLEET_DASHBOARD: "off", ...env },
+      env: { ...inherited, ROAMFLEET_DASHBOARD: "off", ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
     for (const stream of [this.child.stdout, this.child.stderr])
@@ -79,7 +79,7 @@ export class Program {
 
 /** The flag without which a program does not obey the failpoint of its environment. */
 export const failpointFlags = (env: Record<string, string> = {}): string[] =>
-  env["ROBOFLEET_FAILPOINT"] === undefined ? [] : ["--crash-at-failpoint"];
+  env["ROAMFLEET_FAILPOINT"] === undefined ? [] : ["--crash-at-failpoint"];
 
 export interface Found {
   pid: number;

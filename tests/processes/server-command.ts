@@ -5,18 +5,18 @@ export interface CommandResult {
   output: string;
 }
 
-/** A command of `robofleet` beside `serve`, as a separate process; not awaited. */
+/** A command of `roamfleet` beside `serve`, as a separate process; not awaited. */
 export const startCommand = (args: readonly string[], env: Record<string, string> = {}): Program =>
   new Program("packages/server/src/main.ts", args, env);
 
-/** Runs `robofleet …` to its end. */
+/** Runs `roamfleet …` to its end. */
 export async function runCommand(args: readonly string[], env: Record<string, string> = {}): Promise<CommandResult> {
   const program = startCommand(args, env);
   const { code } = await program.ended;
   return { code, output: program.output };
 }
 
-/** `robofleet serve` on a data directory that the caller creates and removes. */
+/** `roamfleet serve` on a data directory that the caller creates and removes. */
 export class ServingData implements AsyncDisposable {
   readonly program: Program;
 

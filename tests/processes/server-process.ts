@@ -1,8 +1,8 @@
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { freePort } from "@robofleet/clock/testing/free-port";
-import { type Client, createClient } from "@robofleet/sdk";
+import { freePort } from "@roamfleet/clock/testing/free-port";
+import { type Client, createClient } from "@roamfleet/sdk";
 import { type Connection, runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { Balancer } from "../harness/balancer.ts";
@@ -23,7 +23,7 @@ export interface ServerOptions {
 }
 
 /**
- * `robofleet serve` as a separate process, with its own PostgreSQL in a data directory that outlives a kill. Of several nodes it is
+ * `roamfleet serve` as a separate process, with its own PostgreSQL in a data directory that outlives a kill. Of several nodes it is
  * the first, with the others beside it: what is killed and restarted is this one.
  */
 export class ServerProcess implements AsyncDisposable {
@@ -49,7 +49,7 @@ export class ServerProcess implements AsyncDisposable {
   private constructor(options: ServerOptions, listen: string) {
     this.#options = options;
     this.#listen = listen;
-    this.data = mkdtempSync(path.join(options.place ?? tmpdir(), "robofleet-server-"));
+    this.data = mkdtempSync(path.join(options.place ?? tmpdir(), "roamfleet-server-"));
     this.program = this.run();
   }
 
@@ -178,5 +178,5 @@ export const databaseUrl = ({ host, port, user, database }: { host: string; port
 /** Where a server's own PostgreSQL listens, as its postmaster.pid says. */
 export function ownDatabase({ data }: ServerProcess): { host: string; port: number; user: string; database: string } {
   const lines = readFileSync(path.join(data, "postgres", "postmaster.pid"), "utf8").split("\n");
-  return { host: lines[4]?.trim() ?? "", port: Number(lines[3]), user: "robofleet", database: "robofleet" };
+  return { host: lines[4]?.trim() ?? "", port: Number(lines[3]), user: "roamfleet", database: "roamfleet" };
 }

@@ -16,7 +16,7 @@ export class SmallDisk implements Disposable {
   }
 
   static mount(megabytes: number): SmallDisk | undefined {
-    const directory = mkdtempSync(path.join(tmpdir(), "robofleet-disk-"));
+    const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-disk-"));
     const { status } = spawnSync("mount", ["-t", "tmpfs", "-o", `size=${megabytes}m`, "tmpfs", directory]);
     if (status === 0) return new SmallDisk(directory);
     rmSync(directory, { recursive: true });

@@ -9,7 +9,7 @@ export interface SwarmOptions {
   args?: readonly string[];
 }
 
-/** `robofleet swarm` as a separate process. */
+/** `roamfleet swarm` as a separate process. */
 export class SwarmProcess implements AsyncDisposable {
   readonly program: Program;
 
@@ -17,7 +17,7 @@ export class SwarmProcess implements AsyncDisposable {
     this.program = new Program(
       "packages/server/src/main.ts",
       ["swarm", "--server", url, "--robots", String(robots), ...args],
-      key === undefined ? {} : { ROBOFLEET_ENROLL_KEY: key },
+      key === undefined ? {} : { ROAMFLEET_ENROLL_KEY: key },
     );
   }
 

@@ -6,7 +6,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { buildAgent } from "../../packages/agent/build.ts";
 import { buildCli } from "../../packages/cli/build.ts";
-import { readCommit } from "@robofleet/protocol/version";
+import { readCommit } from "@roamfleet/protocol/version";
 import metadata from "../../package.json" with { type: "json" };
 
 const LIMIT = { timeout: 120_000 };
@@ -22,7 +22,7 @@ test("server, command line and agent print the same version, with the commit of 
 });
 
 test("a bundle prints the commit that it was made of, wherever it is copied to", LIMIT, async (t) => {
-  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-versions-"));
+  const directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-versions-"));
   t.after(() => fs.rmSync(directory, { recursive: true }));
   const programs = [
     await buildCli(path.join(directory, "packages/cli/dist")),

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { streamAccess } from "@robofleet/protocol";
-import { CHANNELS_MAX } from "@robofleet/protocol/link";
-import type { Client } from "@robofleet/sdk";
+import { streamAccess } from "@roamfleet/protocol";
+import { CHANNELS_MAX } from "@roamfleet/protocol/link";
+import type { Client } from "@roamfleet/sdk";
 import { sessionHeaders } from "../authorization/ask-route.ts";
 import { ADMIN_TOKEN, type Harness, type HarnessOrg, startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { after, before, test, type TestContext } from "node:test";
-import { fillPath, fleetStreamPaths, ROLES } from "@robofleet/protocol";
-import { type Route, routes } from "@robofleet/protocol/routes";
+import { fillPath, fleetStreamPaths, ROLES } from "@roamfleet/protocol";
+import { type Route, routes } from "@roamfleet/protocol/routes";
 import type { Statement } from "../../packages/server/src/kernel/sql.ts";
 import { jsonb, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
 import { askRoute } from "../authorization/ask-route.ts";

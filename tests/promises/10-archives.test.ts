@@ -4,7 +4,7 @@ import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { seededRandom } from "@robofleet/clock";
+import { seededRandom } from "@roamfleet/clock";
 import { StepFailure } from "../../packages/agent/src/runtime/failure.ts";
 import { unpackBounds, unpackBundle } from "../../packages/agent/src/runtime/unpack.ts";
 import { tarGz, type TestEntry } from "../../packages/agent/src/testing/bundles.ts";
@@ -80,7 +80,7 @@ function checkInside(directory: string): void {
 }
 
 test("no archive writes outside of its folder", { timeout: 900_000 }, async (t) => {
-  const root = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-archives-"));
+  const root = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-archives-"));
   const seed = 11;
   const random = seededRandom(seed);
   try {

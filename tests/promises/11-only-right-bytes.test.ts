@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { seededRandom } from "@robofleet/clock";
+import { seededRandom } from "@roamfleet/clock";
 import { shellRelease, WELL } from "../../packages/agent/src/testing/bundles.ts";
 import { DeploymentsRig } from "../../packages/agent/src/testing/deployments-rig.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { seededRandom } from "@robofleet/clock";
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import { seededRandom } from "@roamfleet/clock";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import {
   contentDigest,
   nextTrust,
@@ -9,7 +9,7 @@ import {
   type SignatureCheck,
   type SignedText,
   type Trust,
-} from "@robofleet/protocol/signatures";
+} from "@roamfleet/protocol/signatures";
 import { admitRelease } from "../../packages/agent/src/signing/admit-release.ts";
 import { afterRun, type SignedHistory } from "../../packages/agent/src/signing/history.ts";
 import { writeTrust } from "../../packages/agent/src/signing/pinned-trust.ts";

@@ -3,7 +3,7 @@ import { generateKeyPairSync, sign } from "node:crypto";
 import { cpSync, rmSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import {
   CONTROL_CHANNEL,
   decodeFrame,
@@ -13,8 +13,8 @@ import {
   linkChallengeText,
   messageFrames,
   type ServerMessage,
-} from "@robofleet/protocol/link";
-import { LINK_PATH } from "@robofleet/protocol/paths";
+} from "@roamfleet/protocol/link";
+import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { WebSocket } from "ws";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { AgentProcess } from "../processes/agent-process.ts";

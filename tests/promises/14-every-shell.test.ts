@@ -4,7 +4,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { WebSocket } from "ws";
 import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
@@ -23,7 +23,7 @@ test(
   "kill -9 of the server and of the agent in the middle of shells: each has a start and an end, or is recorded as aborted",
   { timeout: 1_200_000 },
   async (t) => {
-    const directory = await mkdtemp(path.join(tmpdir(), "robofleet-shells-"));
+    const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-shells-"));
     const config = path.join(directory, "agent.yaml");
     await writeFile(config, `shell: { user: ${userInfo().username} }\n`);
     await using server = await ServerProcess.start({ args: ["--limit", "token_requests_per_minute=100000"] });

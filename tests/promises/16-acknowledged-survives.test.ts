@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import pg from "pg";
-import { seededRandom } from "@robofleet/clock";
+import { seededRandom } from "@roamfleet/clock";
 import type { Ledger } from "../crash/ledger.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import type { ServerProcess } from "../processes/server-process.ts";

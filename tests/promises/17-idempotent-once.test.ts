@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { Ledger } from "../crash/ledger.ts";

@@ -5,7 +5,7 @@ import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { checkTime, promiseSize, provePromise } from "../harness/promise.ts";
 import { ROOT } from "../processes/process.ts";
 import { checkOnce, DueDeployments, type Fired, latenessOf } from "./due-deployments.ts";
@@ -102,7 +102,7 @@ test("the same on three nodes, killed in turn, by the database and by the robots
 });
 
 test("what is scheduled fires once and not early by the server's clock, which jumps five minutes either way", LIMIT, async (t) => {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-clock-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-clock-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   const file = path.join(directory, "offset");
   const jump = (offset_ms: number): void => writeFileSync(file, String(offset_ms));

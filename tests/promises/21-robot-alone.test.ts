@@ -3,7 +3,7 @@ import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { type Truthy, until } from "@robofleet/clock/testing";
+import { type Truthy, until } from "@roamfleet/clock/testing";
 import { type Agent, startAgent } from "../../packages/agent/src/agent.ts";
 import { OUTBOX_REPORTS_MAX } from "../../packages/agent/src/spool/outbox.ts";
 import { agentConfig } from "../../packages/agent/src/testing/agent-rig.ts";
@@ -32,7 +32,7 @@ h=0
 while :; do
   while [ ! -e ${directory}/go-$h ]; do sleep 0.02; done
   i=0
-  while [ $i -lt ${LINES_PER_HOUR} ]; do echo "hour $h line $i $ROBOFLEET_RELEASE ${PADDING}"; i=$((i+1)); done
+  while [ $i -lt ${LINES_PER_HOUR} ]; do echo "hour $h line $i $ROAMFLEET_RELEASE ${PADDING}"; i=$((i+1)); done
   : > ${directory}/done-$h
   h=$((h+1))
 done`;
@@ -50,7 +50,7 @@ class Robot implements AsyncDisposable {
   constructor(plane: Harness, proxy: Proxy) {
     this.plane = plane;
     this.proxy = proxy;
-    const base = mkdtempSync(path.join(tmpdir(), "robofleet-alone-"));
+    const base = mkdtempSync(path.join(tmpdir(), "roamfleet-alone-"));
     this.state = path.join(base, "state");
     this.triggers = base;
   }
@@ -69,7 +69,7 @@ class Robot implements AsyncDisposable {
   }
 
   processes(tag: string): number[] {
-    return processesWithEnvironment({ ROBOFLEET_CONFIG_DIR: path.join(this.state, "configs"), ROBOFLEET_RELEASE: tag })
+    return processesWithEnvironment({ ROAMFLEET_CONFIG_DIR: path.join(this.state, "configs"), ROAMFLEET_RELEASE: tag })
       .filter(({ pid, group }) => pid === group)
       .map(({ pid }) => pid);
   }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { checkTime, promiseSize, provePromise } from "../harness/promise.ts";
 import { startUnderFire, Writers } from "./writes-under-fire.ts";
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { isTerminal } from "@robofleet/protocol";
-import type { Deployment, DeploymentTarget } from "@robofleet/protocol/routes";
-import type { Client } from "@robofleet/sdk";
+import { until } from "@roamfleet/clock/testing";
+import { isTerminal } from "@roamfleet/protocol";
+import type { Deployment, DeploymentTarget } from "@roamfleet/protocol/routes";
+import type { Client } from "@roamfleet/sdk";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";

@@ -3,7 +3,7 @@ import { after, test } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import fc from "fast-check";
-import { type Route, routes } from "@robofleet/protocol/routes";
+import { type Route, routes } from "@roamfleet/protocol/routes";
 import { makeThings, sampleRequest, type Things } from "../authorization/sample-requests.ts";
 import { answerText } from "../harness/answer-text.ts";
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";

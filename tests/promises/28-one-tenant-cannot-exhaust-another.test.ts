@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { test } from "node:test";
 import { setTimeout } from "node:timers/promises";
 import { Worker } from "node:worker_threads";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { RawRobot } from "../hostile/raw-robot.ts";
 import { ServerProcess } from "../processes/server-process.ts";

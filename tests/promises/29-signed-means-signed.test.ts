@@ -5,11 +5,11 @@ import { createServer, type AddressInfo } from "node:net";
 import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { seededRandom } from "@robofleet/clock";
-import { isTerminal } from "@robofleet/protocol";
-import type { DesiredRelease } from "@robofleet/protocol/link";
-import { signRelease, signTrust } from "@robofleet/protocol/signatures";
-import type { Client } from "@robofleet/sdk";
+import { seededRandom } from "@roamfleet/clock";
+import { isTerminal } from "@roamfleet/protocol";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
+import { signRelease, signTrust } from "@roamfleet/protocol/signatures";
+import type { Client } from "@roamfleet/sdk";
 import { WebSocket } from "ws";
 import { AgentRefused, askAgent } from "../../packages/agent/src/local/client.ts";
 import { writeTrust } from "../../packages/agent/src/signing/pinned-trust.ts";
@@ -148,7 +148,7 @@ async function attackKeys(robot: SignedRobot): Promise<void> {
 /** Sends configs whose names and values are those of files and manifests. They may be written, as configs. */
 async function attackConfigs(robot: SignedRobot, round: number): Promise<void> {
   const text = JSON.stringify({ start: ["sh", "-c", "echo EVIL"], env: { PATH: "/evil" }, keys: [], require_signature: false });
-  for (const namespace of ["default", "../apps/main/current/robofleet", "../identity/signing", "robofleet", "main"]) {
+  for (const namespace of ["default", "../apps/main/current/roamfleet", "../identity/signing", "roamfleet", "main"]) {
     const target_id = `tgt_config_${round}_${namespace}`;
     robot.rig.server.setConfig(namespace, Buffer.from(text));
     await robot.ledger.attack("config", namespace, robot.look, async () => {
@@ -293,7 +293,7 @@ async function attackAsOperator(ledger: AttackLedger): Promise<void> {
   closing.defer(() => void listener.close());
   await new Promise((resolve) => listener.once("listening", resolve));
   const plane = closing.use(await startPlane());
-  const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-signed-")), "agent.yaml");
+  const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-signed-")), "agent.yaml");
   closing.defer(() => fs.rmSync(path.dirname(file), { recursive: true, force: true }));
   // The owner named a user of shells, and allowed nothing beside signed releases.
   fs.writeFileSync(file, `shell: { user: ${os.userInfo().username} }\n`);

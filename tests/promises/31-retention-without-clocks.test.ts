@@ -3,8 +3,8 @@ import { globSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { idFloor } from "@robofleet/clock";
-import { ID_PREFIXES } from "@robofleet/protocol";
+import { idFloor } from "@roamfleet/clock";
+import { ID_PREFIXES } from "@roamfleet/protocol";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { rowsOf } from "../processes/database-rows.ts";
@@ -78,7 +78,7 @@ const lost = (before: Rows, after: Rows): string[] => {
 
 test("deletions by age after starts ten years off, ahead and behind: each loop runs and deletes no row", LIMIT, async (t) => {
   await using it = await startFeaturePlane([]);
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-retention-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-retention-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   const { clock, plane, database } = it;
   plane.blobs = await directoryBlobs(directory, { log: plane.log });
@@ -127,7 +127,7 @@ test(
       await server.restart();
       assert.deepEqual(lost(before, await rowsOf(await server.database())), [], `${days} days off`);
       const metrics = await (await fetch(`${server.own_url}/metrics`)).text();
-      const behind_seconds = Number(/^robofleet_retention_clock_behind_seconds (\S+)$/m.exec(metrics)?.[1]);
+      const behind_seconds = Number(/^roamfleet_retention_clock_behind_seconds (\S+)$/m.exec(metrics)?.[1]);
       if (days > 0) {
         assert.ok(behind_seconds > (days - 1) * 86_400, String(behind_seconds));
         assert.match(server.program.output, /"level":"error"[^\n]*the clock is ahead of the last known time/);

@@ -5,7 +5,7 @@ import { request as httpsRequest } from "node:https";
 import { networkInterfaces, tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
-import { readSettings, SettingsError } from "@robofleet/server";
+import { readSettings, SettingsError } from "@roamfleet/server";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { Program } from "../processes/process.ts";
 
@@ -49,10 +49,10 @@ function settingsOf({ host, tls, proxy, token, by }: Combination): ReturnType<ty
       {},
       {
         ...secret,
-        ROBOFLEET_LISTEN: listen,
-        ...(tls === "auto" ? { ROBOFLEET_TLS: "auto" } : {}),
-        ...(tls === "files" ? { ROBOFLEET_TLS_CERT: "c.pem", ROBOFLEET_TLS_KEY: "k.pem" } : {}),
-        ...(proxy ? { ROBOFLEET_BEHIND_PROXY: "10.0.0.0/8" } : {}),
+        ROAMFLEET_LISTEN: listen,
+        ...(tls === "auto" ? { ROAMFLEET_TLS: "auto" } : {}),
+        ...(tls === "files" ? { ROAMFLEET_TLS_CERT: "c.pem", ROAMFLEET_TLS_KEY: "k.pem" } : {}),
+        ...(proxy ? { ROAMFLEET_BEHIND_PROXY: "10.0.0.0/8" } : {}),
       },
     );
   }
@@ -75,9 +75,9 @@ test("no combination of settings speaks plain beyond loopback without a declared
   }
   // Empty and yes-like values, as unit files and containers leave them, are no proxy and no TLS.
   for (const value of ["", "1", "true", "yes", "0.0.0.0/0", "::/0", "proxy"])
-    assert.throws(() => readSettings({ listen: "0.0.0.0:1" }, { ROBOFLEET_BEHIND_PROXY: value }), SettingsError, value);
+    assert.throws(() => readSettings({ listen: "0.0.0.0:1" }, { ROAMFLEET_BEHIND_PROXY: value }), SettingsError, value);
   for (const value of ["", "1", "on"])
-    assert.throws(() => readSettings({ listen: "0.0.0.0:1" }, { ROBOFLEET_TLS: value }), SettingsError, value);
+    assert.throws(() => readSettings({ listen: "0.0.0.0:1" }, { ROAMFLEET_TLS: value }), SettingsError, value);
 });
 
 /** An address of this machine that is not loopback: a request to it comes from it. */
@@ -166,13 +166,13 @@ async function refuses(t: TestContext, data: string, args: string[], env: Record
 }
 
 test("real servers: refused beyond loopback in the clear; the open mode answers this machine alone", LIMIT, async (t) => {
-  const data = mkdtempSync(path.join(tmpdir(), "robofleet-boot-"));
+  const data = mkdtempSync(path.join(tmpdir(), "roamfleet-boot-"));
   t.after(() => rmSync(data, { recursive: true, force: true }));
   const refusals: [string[], Record<string, string>][] = [
     [["--listen", "0.0.0.0:0"], {}],
-    [[], { ROBOFLEET_LISTEN: "0.0.0.0:0", SERVICE_ADMIN_TOKEN: TOKEN }],
+    [[], { ROAMFLEET_LISTEN: "0.0.0.0:0", SERVICE_ADMIN_TOKEN: TOKEN }],
     [["--listen", "[::]:0"], { NODE_ENV: "development" }],
-    [["--listen", `${machine_address ?? "192.0.2.1"}:0`], { ROBOFLEET_BEHIND_PROXY: "1" }],
+    [["--listen", `${machine_address ?? "192.0.2.1"}:0`], { ROAMFLEET_BEHIND_PROXY: "1" }],
   ];
   for (const [args, env] of refusals) await refuses(t, data, args, env);
   const starts = STARTS.slice(0, promiseSize({ test: 3, full: STARTS.length }));

@@ -5,9 +5,9 @@ import { connect as connectTcp } from "node:net";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { connect as connectTls } from "node:tls";
-import { CSRF_HEADER } from "@robofleet/protocol";
-import type { StreamName } from "@robofleet/protocol/paths";
-import { type Client, createClient } from "@robofleet/sdk";
+import { CSRF_HEADER } from "@roamfleet/protocol";
+import type { StreamName } from "@roamfleet/protocol/paths";
+import { type Client, createClient } from "@roamfleet/sdk";
 import { WebSocket } from "ws";
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { OpenStream, type StreamCredentials } from "../harness/open-stream.ts";
@@ -154,7 +154,7 @@ class Scene implements AsyncDisposable {
     const words = [...this.words];
     const headers = { "x-service-admin-token": ADMIN_TOKEN };
     const metrics = await (await createClient({ base_url: this.url, ca: server.ca }).request("GET", "/metrics", { headers })).text();
-    assert.match(metrics, /robofleet_http_requests_total/);
+    assert.match(metrics, /roamfleet_http_requests_total/);
     const audit = await (await this.api.request("GET", "/api/audit/export")).text();
     assert.ok(audit.includes("stream.opened"), "the audit contains streams");
     await robot.program.stop();
@@ -265,7 +265,7 @@ test(
         await expect(403, scene.target(stream, { ticket: await scene.ticket(stream, signed_in) }), { origin: EVIL });
         await expect(401, scene.target(stream, {}), {
           origin: EVIL,
-          cookie: `session=${token}; robofleet_session=${token}; token=${token}`,
+          cookie: `session=${token}; roamfleet_session=${token}; token=${token}`,
         });
         await expect(403, scene.target(stream, {}), { ...own, origin: EVIL });
         await expect(403, scene.target(stream, {}), { cookie: own.cookie });
@@ -285,7 +285,7 @@ test(
     }
 
     await using home = await RfHome.make();
-    const env = { ROBOFLEET_TOKEN: UNKNOWN, ROBOFLEET_BASE_URL: server.address, ROBOFLEET_DEBUG: "1" };
+    const env = { ROAMFLEET_TOKEN: UNKNOWN, ROAMFLEET_BASE_URL: server.address, ROAMFLEET_DEBUG: "1" };
     const followed = await home.run(["robots", "logs", id, "--follow"], { env });
     assert.notEqual(followed.code, 0);
     assert.ok(!(followed.stdout + followed.stderr).includes(UNKNOWN), "rf shows no token");
@@ -341,7 +341,7 @@ async function signIn(scene: Scene): Promise<Record<string, string>> {
   assert.equal(answer.status, 201);
   const { csrf_token } = ((await answer.json()) as { data: { csrf_token: string } }).data;
   const cookie = answer.headers.getSetCookie()[0]?.split(";")[0] ?? "";
-  assert.match(cookie, /^__Host-robofleet_session=rf_session_/);
+  assert.match(cookie, /^__Host-roamfleet_session=rf_session_/);
   scene.words.add(cookie.split("=")[1] ?? "").add(csrf_token);
   return { cookie, origin: new URL(url).origin, [CSRF_HEADER]: csrf_token };
 }

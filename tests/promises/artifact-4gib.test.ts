@@ -5,8 +5,8 @@ import { open, readdir, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { Client } from "@robofleet/sdk";
+import { until } from "@roamfleet/clock/testing";
+import type { Client } from "@roamfleet/sdk";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { Proxy } from "../harness/proxy.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
@@ -80,8 +80,8 @@ async function push(it: Push): Promise<string> {
   const { server, proxy, token, file, memory } = it;
   const run = (): Program =>
     new Program("packages/cli/src/main.ts", ["releases", "push", file, "--kind", "file", "--tag", "big", "--json"], {
-      ROBOFLEET_TOKEN: token,
-      ROBOFLEET_BASE_URL: proxy.url,
+      ROAMFLEET_TOKEN: token,
+      ROAMFLEET_BASE_URL: proxy.url,
       XDG_CONFIG_HOME: path.dirname(file),
     });
   for (const share of RF_KILLS) {
@@ -147,7 +147,7 @@ test(
   "a large artifact is pushed and installed through kills of rf, server and agent, and hardly a byte is sent twice",
   LIMIT,
   async (t) => {
-    const directory = mkdtempSync(path.join(tmpdir(), "robofleet-4gib-"));
+    const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-4gib-"));
     try {
       const file = path.join(directory, "artifact.bin");
       const sha256 = await makeFile(file);

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { hash, randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { until } from "@robofleet/clock/testing";
-import type { Client } from "@robofleet/sdk";
-import { SimulatedRobot, Swarm } from "@robofleet/swarm";
+import { until } from "@roamfleet/clock/testing";
+import type { Client } from "@roamfleet/sdk";
+import { SimulatedRobot, Swarm } from "@roamfleet/swarm";
 import pg from "pg";
 import { ServerProcess } from "../processes/server-process.ts";
 import { standInNode } from "../processes/stand-in-node.ts";

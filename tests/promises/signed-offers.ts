@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
-import type { DesiredRelease } from "@robofleet/protocol/link";
-import { type ReleaseStatement, type SignatureCheck, signRelease, type SignedText } from "@robofleet/protocol/signatures";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
+import { type ReleaseStatement, type SignatureCheck, signRelease, type SignedText } from "@roamfleet/protocol/signatures";
 import { makeSigner, type Signer, statementOf, TEST_ORG } from "../../packages/agent/src/testing/signing.ts";
 
 export const ROBOT = "rob_1";

@@ -1,7 +1,7 @@
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
-import { LINK_SUBPROTOCOL } from "@robofleet/protocol/link";
-import { LINK_PATH } from "@robofleet/protocol/paths";
+import { LINK_SUBPROTOCOL } from "@roamfleet/protocol/link";
+import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { clientHello } from "../../packages/server/src/kernel/tls/testing/client-hello.ts";
 import type { SlowOrder, SlowReport } from "./slow-clients.ts";
 

@@ -1,6 +1,6 @@
 import { hash, randomBytes } from "node:crypto";
-import { encodeFrame, FrameType, LOG_CHANNEL } from "@robofleet/protocol/link";
-import type { Client } from "@robofleet/sdk";
+import { encodeFrame, FrameType, LOG_CHANNEL } from "@roamfleet/protocol/link";
+import type { Client } from "@roamfleet/sdk";
 import { type Identity, makeIdentity } from "../../packages/swarm/src/identity.ts";
 
 /** An org and one of its admin tokens. */

@@ -2,8 +2,8 @@ import { hash, randomBytes } from "node:crypto";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { type Embedded, runningDatabase, startEmbedded } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { silentLog } from "../../packages/server/src/engines/db/testing/index.ts";
 import { type Data, Ledger } from "../crash/ledger.ts";
@@ -39,7 +39,7 @@ export async function startUnderFire(nodes = 1): Promise<UnderFire> {
 
 /** One that keeps what it acknowledged, unlike that of the tests, and that this process starts again whenever it ends. */
 async function sharedPostgres(): Promise<{ postgres: Embedded } & AsyncDisposable> {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-shared-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-shared-"));
   const postgres = await startEmbedded({ directory: path.join(directory, "postgres"), clock: systemClock, log: silentLog });
   return {
     postgres,

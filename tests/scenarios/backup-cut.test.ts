@@ -16,7 +16,7 @@ let good = "";
 
 before(async () => {
   if (LIMIT.skip !== false) return;
-  place = mkdtempSync(path.join(tmpdir(), "robofleet-cut-"));
+  place = mkdtempSync(path.join(tmpdir(), "roamfleet-cut-"));
   good = path.join(place, "good");
   server = await ServerProcess.start({ args: ["--tls", "auto"] });
   const { api } = await server.org("Cut");
@@ -78,7 +78,7 @@ test("a restore that is killed leaves a directory that server, backup and restor
   ]) {
     const { code, output } = await runCommand(args);
     const told =
-      /a restore into .*half goes on, or was cut off.*remove the contents of this directory and run robofleet restore again/.test(output);
+      /a restore into .*half goes on, or was cut off.*remove the contents of this directory and run roamfleet restore again/.test(output);
     assert.deepEqual([code, told], [2, true], `${args[0]}: ${output}`);
   }
   for (const name of readdirSync(data)) rmSync(path.join(data, name), { recursive: true });

@@ -4,9 +4,9 @@ import { existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSy
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { type Client, createClient } from "@robofleet/sdk";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { type Client, createClient } from "@roamfleet/sdk";
 import { startEmbedded } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
@@ -26,7 +26,7 @@ let place = "";
 
 before(async () => {
   if (LIMIT.skip !== false) return;
-  place = mkdtempSync(path.join(tmpdir(), "robofleet-url-"));
+  place = mkdtempSync(path.join(tmpdir(), "roamfleet-url-"));
   first = await createTestDatabase({ empty: true });
   second = await createTestDatabase({ empty: true });
   server = await ServerProcess.start({

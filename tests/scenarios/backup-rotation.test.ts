@@ -16,7 +16,7 @@ let place = "";
 
 before(async () => {
   if (LIMIT.skip !== false) return;
-  place = mkdtempSync(path.join(tmpdir(), "robofleet-rotation-"));
+  place = mkdtempSync(path.join(tmpdir(), "roamfleet-rotation-"));
   server = await ServerProcess.start();
   const { api } = await server.org("Kept");
   await pushBundle(api, "one", await appBundle());

@@ -4,10 +4,10 @@ import { existsSync, globSync, mkdtempSync, readdirSync, readFileSync, rmSync, s
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { isTerminal } from "@robofleet/protocol";
-import type { Client } from "@robofleet/sdk";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { isTerminal } from "@roamfleet/protocol";
+import type { Client } from "@roamfleet/sdk";
 import { startEmbedded } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { silentLog } from "../../packages/server/src/engines/db/testing/index.ts";
 import { Ledger } from "../crash/ledger.ts";
@@ -36,7 +36,7 @@ let place = "";
 
 before(async () => {
   if (LIMIT.skip !== false) return;
-  place = mkdtempSync(path.join(tmpdir(), "robofleet-backups-"));
+  place = mkdtempSync(path.join(tmpdir(), "roamfleet-backups-"));
   server = await ServerProcess.start({ args: ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"] });
   const made = await server.org("Kept");
   api = made.api;

@@ -12,7 +12,7 @@ import { SmallDisk } from "../processes/small-disk.ts";
 const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the directory of one server") };
 
 function temporary(t: TestContext): string {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-bad-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-bad-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }
@@ -25,13 +25,13 @@ async function refused(data: string, expected: RegExp): Promise<void> {
   assert.match(lines[0] ?? "", expected);
   assert.deepEqual(
     [code, lines.length, lines[1]],
-    [2, 2, "robofleet: robofleet doctor, with the same flags and environment, says more"],
+    [2, 2, "roamfleet: roamfleet doctor, with the same flags and environment, says more"],
     serve.output,
   );
   const doctor = new Program("packages/server/src/main.ts", ["doctor", "--json", "--data", data, "--listen", "127.0.0.1:0"]);
   assert.equal((await doctor.ended).code, 1, doctor.output);
   const { findings } = JSON.parse(doctor.output) as { findings: { status: string; seen: string; hint?: string }[] };
-  const problems = findings.filter(({ status }) => status === "problem").map(({ seen, hint }) => `robofleet: ${seen}: ${hint}`);
+  const problems = findings.filter(({ status }) => status === "problem").map(({ seen, hint }) => `roamfleet: ${seen}: ${hint}`);
   assert.ok(problems.includes(lines[0] ?? ""), `${lines[0]} is one of ${problems.join(" | ")}`);
 }
 
@@ -51,7 +51,7 @@ test(
     const photos = path.join(directory, "photos");
     mkdirSync(photos);
     writeFileSync(path.join(photos, "robot.jpg"), "");
-    await refused(photos, /photos has files, and none of them is Robofleet's: choose a new or empty directory with --data$/);
+    await refused(photos, /photos has files, and none of them is Roamfleet's: choose a new or empty directory with --data$/);
   },
 );
 
@@ -89,7 +89,7 @@ test("a start on a database that is damaged, open to others or of a later versio
   const { version, migrations } = JSON.parse(record) as { version: string; migrations: string[] };
   assert.ok(migrations.includes("0001_initial"), record);
   writeFileSync(record_file, JSON.stringify({ version: "9.0.0", migrations: [...migrations, "9998_expand_a", "9999_expand_b"] }));
-  await refused(data, /belongs to a newer version of Robofleet \(9\.0\.0\): it has 9998_expand_a, 9999_expand_b: start the newer version/);
+  await refused(data, /belongs to a newer version of Roamfleet \(9\.0\.0\): it has 9998_expand_a, 9999_expand_b: start the newer version/);
   writeFileSync(record_file, record);
 
   const doctor = new Program("packages/server/src/main.ts", ["doctor", "--json", "--data", data, "--listen", "127.0.0.1:0"]);

@@ -3,8 +3,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { createLog } from "@robofleet/server";
+import { systemClock } from "@roamfleet/clock";
+import { createLog } from "@roamfleet/server";
 import { parseNatsUrl } from "../../packages/server/src/engines/bus/nats-address.ts";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { openTls } from "../../packages/server/src/kernel/tls/index.ts";
@@ -17,7 +17,7 @@ test(
   "tls:// connects to a NATS whose authority is trusted, and to no other and none that speaks plain",
   { skip: SKIP_NATS, timeout: 240_000 },
   async (t) => {
-    const directory = await mkdtemp(path.join(tmpdir(), "robofleet-bus-tls-"));
+    const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-bus-tls-"));
     t.after(() => rm(directory, { recursive: true, force: true }));
     const listen = { host: "127.0.0.1", port: 0 };
     const context = { clock: systemClock, log: createLog({ level: "silent" }) };
@@ -49,7 +49,7 @@ test("a server warns of a bus on another machine without credentials or TLS, and
     ["nats://127.0.0.1:1", []],
   ] as const) {
     await using plane = await startPlane({ settings: { bus: parseNatsUrl(url)! }, nodes: 1 });
-    const warned = plane.logged.filter(({ msg }) => String(msg).startsWith("ROBOFLEET_BUS_URL names another machine"));
+    const warned = plane.logged.filter(({ msg }) => String(msg).startsWith("ROAMFLEET_BUS_URL names another machine"));
     assert.deepEqual(
       warned.map((line) => line["missing"]),
       missing,

@@ -22,7 +22,7 @@ const hexOf = (frames: readonly (string | Buffer)[]): string[] => frames.map((fr
 
 /** An ffmpeg that writes down what it gives out, and the PATH on which it is the first. */
 async function ffmpegWithCopy() {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-ffmpeg-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-ffmpeg-"));
   const copy = path.join(directory, "copy");
   // tee serves its own output first: what anybody has seen is in the copy.
   await writeFile(path.join(directory, "ffmpeg"), `#!/bin/sh\n'${FFMPEG}' "$@" | tee -a /dev/fd/3 3>&1 >>'${copy}' | cat\n`);

@@ -16,7 +16,7 @@ const IMAGE_BYTES = 300_000;
 
 /** Makes the plane answer in the namespace, at the same address: sockets in files know no namespaces. */
 async function letIn(t: TestContext, namespace: Namespace, plane: Harness): Promise<void> {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-way-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-way-"));
   t.after(() => rm(directory, { recursive: true }));
   const file = path.join(directory, "socket");
   const port = Number(new URL(plane.url).port);
@@ -53,7 +53,7 @@ test("what is published over DDS on a robot is seen with rf: the list, messages,
     "the robot",
     async () => (await plane.api.listRobots({ query: { status: "online" } })).items[0]?.id,
   );
-  const env = { ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_TOKEN: plane.default_org.admin_token };
+  const env = { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_TOKEN: plane.default_org.admin_token };
   const rf = async (...words: string[]): Promise<unknown> => {
     const { code, stdout, stderr } = await home.run(["robots", "topics", robot_id, ...words, "--json"], { env });
     assert.equal(code, 0, stderr);

@@ -3,11 +3,11 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { processesNaming, Program } from "../processes/process.ts";
 
 test("stopping the demo ends all its processes, also when its output is no longer read", { timeout: 400_000 }, async (t) => {
-  const data = mkdtempSync(path.join(tmpdir(), "robofleet-demo-"));
+  const data = mkdtempSync(path.join(tmpdir(), "roamfleet-demo-"));
   t.after(() => rmSync(data, { recursive: true, force: true }));
   const demo = new Program("tools/demo/main.ts", ["--data", data, "--listen", "127.0.0.1:0"]);
   t.after(() => demo.kill());

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { isTerminal } from "@robofleet/protocol";
+import { until } from "@roamfleet/clock/testing";
+import { isTerminal } from "@roamfleet/protocol";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle, STAYS } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";
@@ -48,7 +48,7 @@ test("a robot whose disk is full fails the deployment with its reason, once, and
     return pids.length === 1;
   });
   const [script] = pids;
-  const runsOld = (): boolean => robot.workloads().some(({ pid, env }) => pid === script && env.ROBOFLEET_RELEASE === "old");
+  const runsOld = (): boolean => robot.workloads().some(({ pid, env }) => pid === script && env.ROAMFLEET_RELEASE === "old");
 
   disk.fill(LEFT_BYTES);
   const failed = await deploy(large);
@@ -69,5 +69,5 @@ test("a robot whose disk is full fails the deployment with its reason, once, and
   assert.ok(runsOld());
   disk.makeRoom();
   assert.equal((await ended(held)).status, "applied");
-  assert.deepEqual([...new Set(robot.workloads().map(({ env }) => env.ROBOFLEET_RELEASE))], ["large"]);
+  assert.deepEqual([...new Set(robot.workloads().map(({ env }) => env.ROAMFLEET_RELEASE))], ["large"]);
 });

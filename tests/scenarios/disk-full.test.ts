@@ -5,7 +5,7 @@ import http from "node:http";
 import { json } from "node:stream/consumers";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { Ledger } from "../crash/ledger.ts";
 import { withClient } from "../../packages/server/src/engines/db/embedded/connect.ts";
@@ -40,7 +40,7 @@ test(
     disk.fill();
     const ready = (await (await fetch(`${server.url}/readyz`)).json()) as { checks: Record<string, string> };
     assert.equal(ready.checks["disk"], "full", "reads work, and what makes room again comes through the API");
-    assert.match(await (await fetch(`${server.url}/metrics`)).text(), /^robofleet_disk_full 1$/m);
+    assert.match(await (await fetch(`${server.url}/metrics`)).text(), /^roamfleet_disk_full 1$/m);
     await fillLog(server);
     await server.program.until("PostgreSQL to end", () => server.program.output.includes("PostgreSQL ended unexpectedly, restarting it"));
     disk.fill();

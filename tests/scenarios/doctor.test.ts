@@ -4,7 +4,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import packageJson from "../../packages/server/package.json" with { type: "json" };
 import { runCommand } from "../processes/server-command.ts";
 import { ServerProcess } from "../processes/server-process.ts";
@@ -18,7 +18,7 @@ interface Told {
 }
 
 async function temporary(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-checked-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-checked-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   return path.join(directory, "data");
 }
@@ -35,7 +35,7 @@ test("doctor beside a server that runs finds nothing wrong with it, and says tha
   assert.deepEqual([code, told.problems, failed], [0, 0, []]);
   const seen = (check: string): string => told.findings.flatMap((one) => (one.check === check ? [one.seen] : [])).join("\n");
   assert.match(seen("data directory"), /a server runs on it now/);
-  assert.match(seen("address"), /a Robofleet server answers at 127\.0\.0\.1:\d+ already/);
+  assert.match(seen("address"), /a Roamfleet server answers at 127\.0\.0\.1:\d+ already/);
   assert.match(seen("TLS"), /the server's own authority, for \d+ days/);
   assert.match(seen("database"), /^embedded, PostgreSQL \d+/);
   assert.equal(seen("migrations"), "up to date");
@@ -55,8 +55,8 @@ test("doctor beside a server that runs finds nothing wrong with it, and says tha
 
 test("doctor exits 1 for problems and 2 for usage errors, and prints no password", LIMIT, async (t) => {
   const data = await temporary(t);
-  const env = { DATABASE_URL: "postgres://fleet:geheim-1@127.0.0.1:1/x", ROBOFLEET_BUS_URL: "nats://fleet:geheim-2@127.0.0.1:1" };
-  const secrets = { SERVICE_ADMIN_TOKEN: "geheim-3-and-long-enough", ROBOFLEET_SECRETS_KEY: "geheim-4" };
+  const env = { DATABASE_URL: "postgres://fleet:geheim-1@127.0.0.1:1/x", ROAMFLEET_BUS_URL: "nats://fleet:geheim-2@127.0.0.1:1" };
+  const secrets = { SERVICE_ADMIN_TOKEN: "geheim-3-and-long-enough", ROAMFLEET_SECRETS_KEY: "geheim-4" };
   const { code, told } = await askDoctor(["--data", data, "--listen", "127.0.0.1:0"], { ...env, ...secrets });
   assert.equal(code, 1);
   assert.deepEqual(
@@ -82,14 +82,14 @@ test("a server that cannot start names doctor", LIMIT, async (t) => {
   const data = await temporary(t);
   const refused = await runCommand(["serve", "--data", data, "--listen", "0.0.0.0:0"]);
   assert.equal(refused.code, 2);
-  assert.match(refused.output, /\nrobofleet: robofleet doctor, with the same flags and environment, says more\n$/);
+  assert.match(refused.output, /\nroamfleet: roamfleet doctor, with the same flags and environment, says more\n$/);
   const away = await runCommand(["serve", "--data", data, "--listen", "127.0.0.1:0"], {
     DATABASE_URL: "postgres://fleet:geheim@127.0.0.1:1/x",
   });
   assert.equal(away.code, 1);
   assert.match(
     away.output,
-    /^robofleet: the database cannot be reached: connect ECONNREFUSED 127\.0\.0\.1:1\nrobofleet: robofleet doctor/m,
+    /^roamfleet: the database cannot be reached: connect ECONNREFUSED 127\.0\.0\.1:1\nroamfleet: roamfleet doctor/m,
   );
   assert.ok(!away.output.includes("geheim"));
   assert.ok(!(await runCommand(["fingerprint", "--data", data])).output.includes("doctor"));

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { slow } from "@robofleet/swarm";
+import { slow } from "@roamfleet/swarm";
 import { keysOf } from "../../packages/dashboard/src/api/stale.ts";
 import { EventReader } from "../harness/event-reader.ts";
 import { type HarnessOrg, startPlane } from "../harness/index.ts";

@@ -31,7 +31,7 @@ interface Scene extends AsyncDisposable {
 
 /** `there`: files are allowed there and nowhere else. */
 async function startScene(t: TestContext, options: LiveRobotOptions["robot"] | "there" = {}): Promise<Scene> {
-  const top = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "robofleet-cp-")));
+  const top = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "roamfleet-cp-")));
   t.after(() => rm(top, { recursive: true, force: true }));
   const [there, here] = [path.join(top, "there"), path.join(top, "here")];
   fs.mkdirSync(there);
@@ -51,7 +51,7 @@ async function startScene(t: TestContext, options: LiveRobotOptions["robot"] | "
     rf: (args, call) =>
       home.run(["robots", "cp", ...args], {
         ...call,
-        env: { ROBOFLEET_BASE_URL: line.url, ROBOFLEET_TOKEN: plane.default_org.admin_token, ...call?.env },
+        env: { ROAMFLEET_BASE_URL: line.url, ROAMFLEET_TOKEN: plane.default_org.admin_token, ...call?.env },
       }),
     files: async () => {
       const { items } = await plane.api.listRobotTimeline({ params: { id: robot.id }, query: { limit: 200 } });
@@ -203,7 +203,7 @@ test("what may not be, is not there or makes no sense ends with its own exit cod
   exits(await rf([`${robot.id}:/etc/hostname`, here]), 1, /allows files below .*there only/);
   exits(await rf(["a", "b"]), 2, /one side must be on a robot/);
   exits(await rf(["rob_nothing:/x", here]), 5);
-  exits(await rf([`${robot.id}:${there}/x`, here], { env: { ROBOFLEET_TOKEN: await plane.token({ role: "viewer" }) } }), 4);
+  exits(await rf([`${robot.id}:${there}/x`, here], { env: { ROAMFLEET_TOKEN: await plane.token({ role: "viewer" }) } }), 4);
   await robot.stop();
   const { items } = await plane.api.listRobots({});
   exits(await rf([`${items[0]?.id}:${there}/x`, here]), 7, /^agent offline/);

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import type { LogRecord } from "@robofleet/protocol/routes";
-import type { SimulatedRobot } from "@robofleet/swarm";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import type { LogRecord } from "@roamfleet/protocol/routes";
+import type { SimulatedRobot } from "@roamfleet/swarm";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { startPlane } from "../harness/index.ts";
 import { lineTo, secondNode } from "../harness/second-node.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { after, before, test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { isTerminal } from "@robofleet/protocol";
-import type { Client } from "@robofleet/sdk";
+import { until } from "@roamfleet/clock/testing";
+import { isTerminal } from "@roamfleet/protocol";
+import type { Client } from "@roamfleet/sdk";
 import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
@@ -67,7 +67,7 @@ async function deployed(tag: string): Promise<void> {
 /** The release that the robot runs, by its own processes: exactly one, and it is what the server says. */
 function runs(): Promise<string> {
   const look = async (): Promise<string | false | undefined> => {
-    const running = new Set(robot.workloads().map(({ env }) => env.ROBOFLEET_RELEASE ?? ""));
+    const running = new Set(robot.workloads().map(({ env }) => env.ROAMFLEET_RELEASE ?? ""));
     const [only] = running;
     const { current_release, status } = (await api.getRobot({ params: { id: robot_id } })).data;
     return running.size === 1 && status === "online" && current_release?.tag === only && only;

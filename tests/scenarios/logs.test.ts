@@ -12,12 +12,12 @@ const TIMEOUT = { timeout: 240_000 };
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
 test("three robots' files, through rotation, cuts and absence, are followed as a fleet, searched and exported whole", TIMEOUT, async () => {
-  const directory = mkdtempSync(join(tmpdir(), "robofleet-fleet-logs-"));
+  const directory = mkdtempSync(join(tmpdir(), "roamfleet-fleet-logs-"));
   const file = (i: number): string => join(directory, `robot-${i}.log`);
   const write = (i: number, ...numbers: number[]): void => appendFileSync(file(i), numbers.map((n) => `robot ${i} line ${n}\n`).join(""));
   await using plane = await startPlane();
   await using home = await RfHome.make();
-  const env = { ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_TOKEN: plane.default_org.admin_token };
+  const env = { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_TOKEN: plane.default_org.admin_token };
   const start = (i: number): Promise<LiveRobot> => {
     write(i);
     return LiveRobot.start(plane, { robot: { logs: { journald: false, files: [file(i)], rosout: false } } });

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { createClient } from "@robofleet/sdk";
-import { SimulatedRobot } from "@robofleet/swarm";
+import { until } from "@roamfleet/clock/testing";
+import { createClient } from "@roamfleet/sdk";
+import { SimulatedRobot } from "@roamfleet/swarm";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { connected, secondNode } from "../harness/second-node.ts";

@@ -4,8 +4,8 @@ import { copyFile, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { SimulatedRobot, Swarm } from "@robofleet/swarm";
+import { until } from "@roamfleet/clock/testing";
+import { SimulatedRobot, Swarm } from "@roamfleet/swarm";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { nullable, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
@@ -22,7 +22,7 @@ async function twoNodes() {
   own.defer(() => database.drop());
   const db = await database.connect();
   const nats = own.use(await NatsServer.start());
-  const env = { DATABASE_URL: databaseUrl(database.connection), ROBOFLEET_BUS_URL: nats.url(), ROBOFLEET_NODE_LISTEN: "127.0.0.1:0" };
+  const env = { DATABASE_URL: databaseUrl(database.connection), ROAMFLEET_BUS_URL: nats.url(), ROAMFLEET_NODE_LISTEN: "127.0.0.1:0" };
   const first = own.use(await ServerProcess.start({ nodes: 1, env }));
   const second = own.use(await ServerProcess.start({ nodes: 1, env }));
   const { api } = await second.org("Two nodes");
@@ -76,7 +76,7 @@ test("a server whose id another process took exits with a code, and its robots d
   await using _ = it.own;
   const { first, second, swarm } = it;
   swarm.url = second.url;
-  const data = await mkdtemp(path.join(tmpdir(), "robofleet-same-id-"));
+  const data = await mkdtemp(path.join(tmpdir(), "roamfleet-same-id-"));
   it.own.defer(() => rm(data, { recursive: true, force: true }));
   await copyFile(path.join(first.data, "node-id"), path.join(data, "node-id"));
   const twin = new Program("packages/server/src/main.ts", ["serve", "--data", data, "--listen", "127.0.0.1:0"], it.env);

@@ -37,7 +37,7 @@ async function forward(plane: Harness, home: RfHome, args: string[], token = pla
   let stop = (): void => {};
   let is_over = false;
   const running = home.run(["robots", "forward", ...args], {
-    env: { ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_TOKEN: token },
+    env: { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_TOKEN: token },
     on_output: (child, text) => {
       output += text;
       stop = () => child.kill("SIGINT");

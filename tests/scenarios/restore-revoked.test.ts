@@ -4,7 +4,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { createClient } from "@robofleet/sdk";
+import { createClient } from "@roamfleet/sdk";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { runCommand, ServingData } from "../processes/server-command.ts";
 import { ServerProcess } from "../processes/server-process.ts";
@@ -17,7 +17,7 @@ const publicKey = (): string =>
   generateKeyPairSync("ed25519").publicKey.export({ format: "der", type: "spki" }).subarray(-32).toString("base64");
 
 test("a restore with all --revoke flags lets no earlier token or enrollment key in, and withholds secrets from robots", LIMIT, async () => {
-  const place = mkdtempSync(path.join(tmpdir(), "robofleet-revoked-"));
+  const place = mkdtempSync(path.join(tmpdir(), "roamfleet-revoked-"));
   try {
     await using server = await ServerProcess.start({ nodes: 1 });
     const { api, token } = await server.org("Acme");

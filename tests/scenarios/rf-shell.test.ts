@@ -3,7 +3,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { PtyTerminal } from "../../packages/agent/src/streams/shell/pty.ts";
 import { RfHome } from "../../packages/cli/src/testing/run-rf.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
@@ -14,7 +14,7 @@ const TIMEOUT = { timeout: 300_000 };
 const MAIN = path.resolve(import.meta.dirname, "../../packages/cli/src/main.ts");
 const withShell = { robot: { shell: { user: os.userInfo().username, command: ["bash", "--norc", "-i"] } } };
 
-const envOf = (plane: Harness, url = plane.url) => ({ ROBOFLEET_BASE_URL: url, ROBOFLEET_TOKEN: plane.default_org.admin_token });
+const envOf = (plane: Harness, url = plane.url) => ({ ROAMFLEET_BASE_URL: url, ROAMFLEET_TOKEN: plane.default_org.admin_token });
 
 /** `rf` as a person has it: on a terminal, which is looked at before and after. */
 function onTerminal(plane: Harness, home: RfHome, args: string[], line?: Proxy) {

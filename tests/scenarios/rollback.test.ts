@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { isTerminal } from "@robofleet/protocol";
+import { until } from "@roamfleet/clock/testing";
+import { isTerminal } from "@roamfleet/protocol";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";
@@ -45,7 +45,7 @@ test("a robot with a real agent rolls back to its previous release, or to none, 
   /** What runs by the robot's own processes, once the server says the same. */
   const runs = (): Promise<string> =>
     until("one version to run, or none, and the server to know", async () => {
-      const found = [...new Set(robot.workloads().map(({ env }) => env.ROBOFLEET_RELEASE ?? ""))];
+      const found = [...new Set(robot.workloads().map(({ env }) => env.ROAMFLEET_RELEASE ?? ""))];
       const { current_release } = (await api.getRobot({ params: { id: robot_id } })).data;
       const one = found.length === 0 ? undefined : found[0];
       return found.length <= 1 && one === current_release?.tag && (one ?? "nothing");

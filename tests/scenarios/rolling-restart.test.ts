@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { type Client, createClient } from "@robofleet/sdk";
-import { SimulatedRobot, Swarm } from "@robofleet/swarm";
+import { until } from "@roamfleet/clock/testing";
+import { type Client, createClient } from "@roamfleet/sdk";
+import { SimulatedRobot, Swarm } from "@roamfleet/swarm";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { Balancer } from "../harness/balancer.ts";
@@ -32,7 +32,7 @@ test(
     const database = await createTestDatabase();
     own.defer(() => database.drop());
     const nats = own.use(await NatsServer.start());
-    const env = { DATABASE_URL: databaseUrl(database.connection), ROBOFLEET_BUS_URL: nats.url(), ROBOFLEET_NODE_LISTEN: "127.0.0.1:0" };
+    const env = { DATABASE_URL: databaseUrl(database.connection), ROAMFLEET_BUS_URL: nats.url(), ROAMFLEET_NODE_LISTEN: "127.0.0.1:0" };
     const servers = [
       own.use(await ServerProcess.start({ nodes: 1, env, args: ARGS })),
       own.use(await ServerProcess.start({ nodes: 1, env, args: ARGS })),

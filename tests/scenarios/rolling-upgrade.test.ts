@@ -24,7 +24,7 @@ test("this version serves, and starts, on a database that the next one has migra
   await using own = new AsyncDisposableStack();
   const database = await createTestDatabase();
   own.defer(() => database.drop());
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-next-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-next-"));
   own.defer(() => rm(directory, { recursive: true, force: true }));
   await cp(MIGRATIONS_DIRECTORY, directory, { recursive: true });
   await writeFile(path.join(directory, "9999_expand_robot_parts.sql"), EXPAND);

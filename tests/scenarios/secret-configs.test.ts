@@ -3,9 +3,9 @@ import { randomUUID } from "node:crypto";
 import { readFileSync, statSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { type Client, createClient } from "@robofleet/sdk";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { type Client, createClient } from "@roamfleet/sdk";
 import { connect } from "../../packages/server/src/engines/db/index.ts";
 import { silentLog } from "../../packages/server/src/engines/db/testing/index.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
@@ -157,7 +157,7 @@ test(
     const old_key = "11".repeat(32);
     const new_key = "22".repeat(32);
     await using server = await ServerProcess.start();
-    server.env.ROBOFLEET_SECRETS_KEY = old_key;
+    server.env.ROAMFLEET_SECRETS_KEY = old_key;
     await server.program.stop();
     await server.restart();
     const { api } = await server.org("Sealed");
@@ -183,17 +183,17 @@ test(
     assert.equal(await status(operator.rollBackConfig({ params: { id }, body: { version: 1 } })), 403);
     assert.equal(await status(operator.setConfig({ body: { key: "speed", ...at_fleet, value: 1 } })), 200);
 
-    server.env.ROBOFLEET_SECRETS_KEY = `${new_key},${old_key}`;
+    server.env.ROAMFLEET_SECRETS_KEY = `${new_key},${old_key}`;
     await server.program.stop();
     await server.restart();
-    server.env.ROBOFLEET_SECRETS_KEY = new_key;
+    server.env.ROAMFLEET_SECRETS_KEY = new_key;
     await server.program.stop();
     await server.restart();
     await back(api, robot);
     await deployed(api, { robot_id });
     assert.deepEqual(JSON.parse(readFileSync(fileOf(robot, "default"), "utf8")), { password: "one", speed: 1 });
 
-    server.env.ROBOFLEET_SECRETS_KEY = "33".repeat(32);
+    server.env.ROAMFLEET_SECRETS_KEY = "33".repeat(32);
     await server.program.stop();
     await server.restart();
     assert.match(server.program.output, /secrets cannot be read/);

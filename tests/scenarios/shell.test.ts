@@ -8,7 +8,7 @@ import { type Harness, startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
 
 const TIMEOUT = { timeout: 300_000 };
-const SUBPROTOCOL = "robofleet.shell.v1";
+const SUBPROTOCOL = "roamfleet.shell.v1";
 const MIB = 1024 * 1024;
 
 const withShell = { robot: { shell: { user: os.userInfo().username, command: ["bash", "--norc", "-i"] } } };

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
@@ -20,7 +20,7 @@ let robot_id = "";
 
 const at = (name: string): string => path.join(home.directory, name);
 const rf = (...args: string[]): Promise<RfResult> =>
-  home.run(args, { env: { ROBOFLEET_TOKEN: plane.default_org.admin_token, ROBOFLEET_BASE_URL: plane.url } });
+  home.run(args, { env: { ROAMFLEET_TOKEN: plane.default_org.admin_token, ROAMFLEET_BASE_URL: plane.url } });
 
 async function done(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await rf(...args);
@@ -144,7 +144,7 @@ test("a server that forgets the keys, or makes its own, changes nothing for a ro
   assert.equal(fooled.code, 1);
   assert.match(fooled.stderr, /nothing was signed/);
   // An attacker with the server uses another machine, which has seen no serial.
-  await rm(at("robofleet/signing-keys.toml"));
+  await rm(at("roamfleet/signing-keys.toml"));
   for (let serial = 0; serial <= before + 1; serial += 1)
     await done("signing-keys", serial === 0 ? "add" : "require", serial === 0 ? at("evil.pem.pub") : "off", "--sign", at("evil.pem"));
   assert.equal((await push("evil", "--sign", at("evil.pem"))).code, 0);

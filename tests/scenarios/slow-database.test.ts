@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import {
   CONTROL_CHANNEL,
   decodeFrame,
@@ -9,10 +9,10 @@ import {
   LOG_CHANNEL,
   messageFrames,
   type ServerMessage,
-} from "@robofleet/protocol/link";
-import { LINK_PATH } from "@robofleet/protocol/paths";
-import type { Client } from "@robofleet/sdk";
-import { SimulatedRobot, Swarm } from "@robofleet/swarm";
+} from "@roamfleet/protocol/link";
+import { LINK_PATH } from "@roamfleet/protocol/paths";
+import type { Client } from "@roamfleet/sdk";
+import { SimulatedRobot, Swarm } from "@roamfleet/swarm";
 import pg from "pg";
 import { WebSocket } from "ws";
 import { signedHello } from "../../packages/server/src/features/testing/places.ts";
@@ -119,9 +119,9 @@ test(
       await database.query("begin; lock table log_batch in access exclusive mode");
       for (const { program } of server.nodes) memory.watch("server", program.child.pid);
       for (const flooder of flooders) flooder.flood();
-      await until("robots not to be read any further", async () => (await gauges(server, "robofleet_links_held")).some((held) => held > 0));
+      await until("robots not to be read any further", async () => (await gauges(server, "roamfleet_links_held")).some((held) => held > 0));
       for (let i = 0; i < READS; i += 1) await api.getRobot({ params: { id: robots[i]?.id ?? "" } });
-      const bytes = Math.max(...(await gauges(server, "robofleet_link_work_bytes")));
+      const bytes = Math.max(...(await gauges(server, "roamfleet_link_work_bytes")));
       await database.query("rollback");
       await until("every record to be acknowledged", () => flooders.every(({ acked }) => acked === LAST_SEQ), {
         progress: () => flooders.reduce((sum, { acked }) => sum + acked, 0),
@@ -135,7 +135,7 @@ test(
         (count(*) - count(distinct (robot_id, first_seq)))::int as doubled from log_batch`);
       assert.deepEqual(rows, [{ robots: ROBOTS, records: ROBOTS * LAST_SEQ, last: LAST_SEQ, doubled: 0 }]);
       // An acknowledgement is sent before its message counts as done.
-      await until("no work to be left", async () => (await gauges(server, "robofleet_link_work_bytes")).every((left) => left === 0));
+      await until("no work to be left", async () => (await gauges(server, "roamfleet_link_work_bytes")).every((left) => left === 0));
     } finally {
       for (const flooder of flooders) flooder.close();
       await database.end();

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { Stream } from "@robofleet/sdk";
+import type { Stream } from "@roamfleet/sdk";
 import { RfHome } from "../../packages/cli/src/testing/run-rf.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
@@ -171,7 +171,7 @@ test(
     await using plane = await startPlane();
     await using robot = await startRobot(plane);
     await using home = await RfHome.make();
-    const top = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "robofleet-slow-")));
+    const top = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "roamfleet-slow-")));
     t.after(() => rm(top, { recursive: true, force: true }));
     // More than comes through while keys are pressed, also where that takes several times as long.
     const bytes = randomBytes((4 * KEYSTROKES * KEY_EVERY_MS * BYTES_PER_SECOND) / 1_000);
@@ -186,7 +186,7 @@ test(
     const robot_id = robot.id;
     const command = "stty raw -echo && printf ready && exec cat";
     const shell = keepOpen(
-      () => plane.api.stream("shell", { robot_id, query: { command }, protocols: ["robofleet.shell.v1"], signal: over.signal }),
+      () => plane.api.stream("shell", { robot_id, query: { command }, protocols: ["roamfleet.shell.v1"], signal: over.signal }),
       over.signal,
       (stream) => typist.serve(stream),
     );
@@ -201,7 +201,7 @@ test(
     const copy = (async () => {
       while (!over.signal.aborted)
         await home.run(["robots", "cp", `${robot_id}:${top}/bag`, path.join(top, "copy")], {
-          env: { ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_TOKEN: plane.default_org.admin_token },
+          env: { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_TOKEN: plane.default_org.admin_token },
           signal: over.signal,
         });
     })();

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { LogRecord } from "@robofleet/protocol/routes";
+import { until } from "@roamfleet/clock/testing";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import { WebSocket } from "ws";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
@@ -16,7 +16,7 @@ import { STREAM_NAMES, streamTarget } from "../harness/stream-target.ts";
 import { opened, type Opened, refused } from "../spec/web-socket.ts";
 
 const OPTIONS = { skip: SKIP_NATS, timeout: 240_000 };
-const SUBPROTOCOL = "robofleet.shell.v1";
+const SUBPROTOCOL = "roamfleet.shell.v1";
 const NODES = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
 
 /** Two servers on one database; a robot with everything around it is connected to the first, and viewers come to the second. */
@@ -64,7 +64,7 @@ class TwoNodes implements AsyncDisposable {
 
   async relayed(): Promise<number> {
     const answer = await fetch(`${this.second.url}/metrics`, { headers: { "x-service-admin-token": ADMIN_TOKEN } });
-    return Number(/^robofleet_streams_relayed (\d+)$/m.exec(await answer.text())?.[1]);
+    return Number(/^roamfleet_streams_relayed (\d+)$/m.exec(await answer.text())?.[1]);
   }
 
   /** The audit entries of streams, oldest first. */

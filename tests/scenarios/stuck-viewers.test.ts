@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { StreamName } from "@robofleet/protocol/paths";
+import { until } from "@roamfleet/clock/testing";
+import type { StreamName } from "@roamfleet/protocol/paths";
 import { OpenStream } from "../harness/open-stream.ts";
 import { promiseSize } from "../harness/promise.ts";
 import { RobotSurroundings } from "../harness/robot-surroundings.ts";

@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { isTerminal } from "@robofleet/protocol";
-import type { Client } from "@robofleet/sdk";
+import { until } from "@roamfleet/clock/testing";
+import { isTerminal } from "@roamfleet/protocol";
+import type { Client } from "@roamfleet/sdk";
 import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
 import { ServerProcess } from "../processes/server-process.ts";
@@ -22,7 +22,7 @@ let site_id = "";
 let state = "";
 
 before(async () => {
-  state = mkdtempSync(path.join(tmpdir(), "robofleet-swarm-state-"));
+  state = mkdtempSync(path.join(tmpdir(), "roamfleet-swarm-state-"));
   server = await ServerProcess.start({ args: ["--limit", "token_requests_per_minute=100000", "--limit", "token_burst=100000"] });
   ({ api } = await server.org("Swarm"));
   site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;

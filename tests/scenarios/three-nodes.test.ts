@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import { SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";

@@ -3,8 +3,8 @@ import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { Client } from "@robofleet/sdk";
+import { until } from "@roamfleet/clock/testing";
+import type { Client } from "@roamfleet/sdk";
 import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
@@ -46,12 +46,12 @@ async function begin(server: ServerProcess, url: string, within: readonly string
   assert.ok(unknown.stderr.includes(`rf login --base-url ${url} --fingerprint ${fingerprint}`), told(unknown));
   const wrong = await rf(["login", "--base-url", url, "--fingerprint", `sha256:${"0".repeat(64)}`], token);
   assert.equal(wrong.code, 4, told(wrong));
-  assert.ok(!readdirSync(home.directory).includes("robofleet"), "nothing was saved");
+  assert.ok(!readdirSync(home.directory).includes("roamfleet"), "nothing was saved");
   const login = await rf(["login", "--base-url", url, "--fingerprint", fingerprint], token);
   assert.equal(login.code, 0, told(login));
   const saved = readFileSync(home.credentials_file, "utf8");
   assert.ok(saved.includes(`ca_fingerprint = "${fingerprint}"`), saved);
-  const pem = path.join(home.directory, "robofleet", "authorities", `${fingerprint.replace("sha256:", "")}.pem`);
+  const pem = path.join(home.directory, "roamfleet", "authorities", `${fingerprint.replace("sha256:", "")}.pem`);
   assert.equal(statSync(pem).mode & 0o777, 0o600);
 
   const made = await rf(["keys", "new", "--site", site_id, "--fleet", fleet_id]);
@@ -172,7 +172,7 @@ test("from another network namespace, as a new user would: log in, enrol, deploy
     "packages/cli/src/main.ts",
     ["api", "GET", "/healthz", "--base-url", url.replace("https", "http")],
     {
-      ROBOFLEET_TOKEN: "rf_user_x",
+      ROAMFLEET_TOKEN: "rf_user_x",
     },
     other.within,
   );

@@ -34,7 +34,7 @@ test("rf robots topics shows of a robot's ROS 1 what rostopic shows on the robot
   await using plane = await startPlane({ limits: { health_seconds: 1 } });
   await using robot = await LiveRobot.start(plane, { robot: { ros: { adapters: ["ros1"], ros1_master_uri: roscore.uri } } });
   await using home = await RfHome.make();
-  const env = { ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_TOKEN: plane.default_org.admin_token };
+  const env = { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_TOKEN: plane.default_org.admin_token };
   const rf = async (...words: string[]): Promise<{ stdout: string; stderr: string }> => {
     const { code, stdout, stderr } = await home.run(["robots", "topics", robot.id, ...words], { env });
     assert.equal(code, 0, stderr);

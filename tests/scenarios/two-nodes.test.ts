@@ -87,22 +87,22 @@ test("when NATS dies, readers receive lost, and nodes stay ready and report the 
   };
   const metric = async (name: string): Promise<number> =>
     Number(new RegExp(`^${name} (\\d+)$`, "m").exec((await look("metrics")).text)?.[1]);
-  assert.equal(await metric("robofleet_bus_connected"), 1);
+  assert.equal(await metric("roamfleet_bus_connected"), 1);
   // A node lives for the others once they have seen it move.
-  await first.until("each to see the other alive", async () => (await metric("robofleet_nodes_living")) === 2);
-  assert.ok((await look("metrics")).text.includes(`robofleet_node_info{node_id="${second.plane.node.id}",version="`));
-  const gaps = await metric("robofleet_bus_gaps_total");
+  await first.until("each to see the other alive", async () => (await metric("roamfleet_nodes_living")) === 2);
+  assert.ok((await look("metrics")).text.includes(`roamfleet_node_info{node_id="${second.plane.node.id}",version="`));
+  const gaps = await metric("roamfleet_bus_gaps_total");
   await nats.kill();
   await first.until("both nodes know", () => !first.plane.bus.connected && !second.plane.bus.connected);
   const { status, text } = await look("readyz");
   assert.equal(status, 200);
   const ready = JSON.parse(text) as { node_id: string; checks: { bus: string } };
   assert.deepEqual([ready.node_id, ready.checks.bus], [second.plane.node.id, "not connected"]);
-  assert.equal(await metric("robofleet_bus_connected"), 0);
+  assert.equal(await metric("roamfleet_bus_connected"), 0);
   const site = await first.site("Unannounced");
   assert.ok((await first.api.getSite({ params: { id: site } })).data);
   await nats.restart();
   await connected(first, second);
   await reader.until("the reader to receive lost", ({ event }) => event === "lost");
-  assert.ok((await metric("robofleet_bus_gaps_total")) > gaps);
+  assert.ok((await metric("roamfleet_bus_gaps_total")) > gaps);
 });

@@ -42,7 +42,7 @@ test("a robot with ROS 1 and ROS 2 shows both; the end of one interrupts no stre
     robot: { ros: { adapters: ["rosbridge", "ros1"], rosbridge_url: ros2.url, ros1_master_uri: roscore.uri } },
   });
   await using home = await RfHome.make();
-  const env = { ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_TOKEN: plane.default_org.admin_token };
+  const env = { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_TOKEN: plane.default_org.admin_token };
   const rf = async (...words: string[]): Promise<{ stdout: string; stderr: string }> => {
     const { code, stdout, stderr } = await home.run(["robots", ...words], { env });
     assert.equal(code, 0, stderr);

@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, 
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { type Client, createClient } from "@robofleet/sdk";
+import { systemClock } from "@roamfleet/clock";
+import { type Client, createClient } from "@roamfleet/sdk";
 import { type Embedded, startEmbedded } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { migrate, MIGRATIONS_DIRECTORY } from "../../packages/server/src/engines/db/index.ts";
 import { silentLog } from "../../packages/server/src/engines/db/testing/index.ts";
@@ -24,7 +24,7 @@ let token = "";
 let was: Record<string, string[]> = {};
 
 before(async () => {
-  place = mkdtempSync(path.join(tmpdir(), "robofleet-upgrade-"));
+  place = mkdtempSync(path.join(tmpdir(), "roamfleet-upgrade-"));
   data = path.join(place, "data");
   if (LIMIT.skip !== false) return;
   mkdirSync(path.join(place, "system"));
@@ -98,6 +98,6 @@ test("a database of a PostgreSQL that is not here is refused, untouched, with th
   assert.equal(code, 2, output);
   assert.match(
     output,
-    /was made by PostgreSQL 12, which is not installed: install it \(apt-get install postgresql-12\).*robofleet upgrade-database/,
+    /was made by PostgreSQL 12, which is not installed: install it \(apt-get install postgresql-12\).*roamfleet upgrade-database/,
   );
 });

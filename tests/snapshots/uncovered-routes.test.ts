@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import path from "node:path";
 import { after, test } from "node:test";
-import { type Route, routes } from "@robofleet/protocol/routes";
+import { type Route, routes } from "@roamfleet/protocol/routes";
 import { askRoute } from "../authorization/ask-route.ts";
 import { idFields, makeThings, type SampleRequest, sampleRequest, type Things } from "../authorization/sample-requests.ts";
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";

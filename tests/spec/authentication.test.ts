@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { ADMIN_TOKEN } from "../harness/index.ts";
 import { checkTime } from "../harness/promise.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
-import { idSource } from "@robofleet/clock";
+import { idSource } from "@roamfleet/clock";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { documentOf, RfHome } from "../processes/rf.ts";
 import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";

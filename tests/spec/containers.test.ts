@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { hash, randomUUID } from "node:crypto";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { runningTags, SKIP, useEngine } from "../../packages/agent/src/testing/container-rig.ts";
 import { dockerArchive, shellImage, STAYS_UP } from "../../packages/agent/src/testing/images.ts";
 import { realRobot, sharedPlane } from "./spec-plane.ts";

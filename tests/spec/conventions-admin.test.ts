@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { request } from "node:http";
 import { networkInterfaces } from "node:os";
 import { test } from "node:test";
-import type { SimulatedClock } from "@robofleet/clock";
+import type { SimulatedClock } from "@roamfleet/clock";
 import { ADMIN_TOKEN, type Harness, type HarnessOptions, startPlane } from "../harness/index.ts";
 import { Program } from "../processes/process.ts";
 
@@ -124,7 +124,7 @@ test("the admin token opens nothing outside the admin routes, and resolves to no
 
 test("off loopback without TLS or a trusted proxy the server does not start", LIMIT, async () => {
   for (const host of ["0.0.0.0", "[::]", "192.0.2.1"]) {
-    const program = new Program("packages/server/src/main.ts", ["serve", "--listen", `${host}:0`, "--data", "/nonexistent/robofleet"]);
+    const program = new Program("packages/server/src/main.ts", ["serve", "--listen", `${host}:0`, "--data", "/nonexistent/roamfleet"]);
     const { code } = await program.ended;
     assert.deepEqual([host, code], [host, 2], program.output);
     assert.match(program.output, /TLS.*--behind-proxy/s);

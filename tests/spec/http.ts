@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { answerText } from "../harness/answer-text.ts";
 import type { Harness } from "../harness/index.ts";
 

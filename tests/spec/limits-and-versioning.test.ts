@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Program } from "../processes/process.ts";
-import { paths } from "@robofleet/protocol/paths";
+import { paths } from "@roamfleet/protocol/paths";
 import { startPlane } from "../harness/index.ts";
 import { Http } from "./http.ts";
 import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
@@ -26,7 +26,7 @@ test("an enrolment key with an expiry of 0 hours never expires, others do on tim
   assert.equal((await enrol(ever, 3)).status, 201);
 });
 
-test("robofleet serve --help lists every limit with its default", LIMIT, async () => {
+test("roamfleet serve --help lists every limit with its default", LIMIT, async () => {
   const program = new Program("packages/server/src/main.ts", ["serve", "--help"]);
   assert.equal((await program.ended).code, 0);
   for (const name of ["token_requests_per_minute=600", "token_burst=1200", "unknown_requests_per_minute=20"])

@@ -114,7 +114,7 @@ test("resource Deployment of a release that dies ends rolled_back, and the robot
   const { data } = await http.get(`/api/robots/${robot.id}`);
   assert.equal((data.current_release as Item).id, good);
   const workloads = await plane.until("the old version to run", () => robot.agent.workloads().length > 0 && robot.agent.workloads());
-  assert.deepEqual([...new Set(workloads.map(({ env }) => env.ROBOFLEET_RELEASE))], ["good-1"]);
+  assert.deepEqual([...new Set(workloads.map(({ env }) => env.ROAMFLEET_RELEASE))], ["good-1"]);
 });
 
 test("resource Config entry has key, value, namespace, scope and a version that grows", LIMIT, async () => {

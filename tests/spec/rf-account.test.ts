@@ -68,9 +68,9 @@ test("a file edited by hand switches the environment, and flags and variables go
   assert.equal((await home.run(["whoami"])).code, 1);
   assert.equal((await home.run(["whoami", "--base-url", plane.url])).code, 0);
   assert.equal((await home.run(["--base-url", plane.url, "whoami"])).code, 0);
-  assert.equal((await home.run(["whoami"], { env: { ROBOFLEET_BASE_URL: plane.url } })).code, 0);
+  assert.equal((await home.run(["whoami"], { env: { ROAMFLEET_BASE_URL: plane.url } })).code, 0);
   const other = await plane.org("Elsewhere");
-  const { stdout } = await home.run(["whoami", "--json"], { env: { ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_TOKEN: other.admin_token } });
+  const { stdout } = await home.run(["whoami", "--json"], { env: { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_TOKEN: other.admin_token } });
   assert.equal((JSON.parse(stdout) as { data: { org: { name: string } } }).data.org.name, "Elsewhere");
   assert.equal((await home.run(["whoami", "--base-url", plane.url, "--org", other.id])).code, 4, "an org that the token is no member of");
 });
@@ -89,7 +89,7 @@ test("rf logout deletes the file and leaves the token valid; without a file it i
 
 test("rf whoami prints the org and the role", LIMIT, async () => {
   await using home = await RfHome.make();
-  const env = { ROBOFLEET_TOKEN: token, ROBOFLEET_BASE_URL: plane.url };
+  const env = { ROAMFLEET_TOKEN: token, ROAMFLEET_BASE_URL: plane.url };
   const told = await home.run(["whoami"], { env });
   assert.match(told.stdout, /Default[\s\S]*admin/);
   const document = documentOf(await home.run(["whoami", "--json"], { env })) as { data: { org: { id: string } } };
@@ -98,18 +98,18 @@ test("rf whoami prints the org and the role", LIMIT, async () => {
 
 test("rf orgs creates, lists and approves with the admin token, and is exit 4 without it", LIMIT, async () => {
   await using home = await RfHome.make();
-  const env = { ROBOFLEET_BASE_URL: plane.url, ROBOFLEET_ADMIN_TOKEN: ADMIN_TOKEN };
+  const env = { ROAMFLEET_BASE_URL: plane.url, ROAMFLEET_ADMIN_TOKEN: ADMIN_TOKEN };
   const made = documentOf(await home.run(["orgs", "create", "By rf", "--json"], { env })) as { data: { id: string } };
   const approved = documentOf(await home.run(["orgs", "approve", made.data.id, "--json"], { env })) as { data: { token: string } };
   assert.match(approved.data.token, /^rf_org_[0-9a-f]{64}$/);
   assert.equal((await home.run(["orgs", "approve", made.data.id], { env })).code, 6);
   assert.match((await home.run(["orgs", "list"], { env })).stdout, /By rf/);
-  assert.equal((await home.run(["orgs", "list"], { env: { ROBOFLEET_BASE_URL: plane.url } })).code, 4);
+  assert.equal((await home.run(["orgs", "list"], { env: { ROAMFLEET_BASE_URL: plane.url } })).code, 4);
 });
 
 test("rf api calls any route and prints what it answers", LIMIT, async () => {
   await using home = await RfHome.make();
-  const env = { ROBOFLEET_TOKEN: token, ROBOFLEET_BASE_URL: plane.url };
+  const env = { ROAMFLEET_TOKEN: token, ROAMFLEET_BASE_URL: plane.url };
   const listed = await home.run(["api", "GET", "/api/sites"], { env });
   assert.ok("items" in (JSON.parse(listed.stdout) as object));
   const missing = await home.run(["api", "GET", "/api/sites/none", "--json"], { env });
@@ -119,18 +119,18 @@ test("rf api calls any route and prints what it answers", LIMIT, async () => {
 
 test("exit codes: 0, 1, 2, 4, 5 and 6 each mean what they say, and --json prints the error's body", LIMIT, async () => {
   await using home = await RfHome.make();
-  const env = { ROBOFLEET_TOKEN: token, ROBOFLEET_BASE_URL: plane.url };
+  const env = { ROAMFLEET_TOKEN: token, ROAMFLEET_BASE_URL: plane.url };
   await plane.api.createSite({ body: { name: "Taken" } });
   const viewer = await plane.token({ role: "viewer" });
   const cases: [code: number, args: string[], more?: Record<string, string>][] = [
     [0, ["sites", "list"]],
-    [1, ["sites", "list"], { ROBOFLEET_BASE_URL: "http://127.0.0.1:9" }],
+    [1, ["sites", "list"], { ROAMFLEET_BASE_URL: "http://127.0.0.1:9" }],
     [2, ["sites", "create"]],
     [2, ["sites", "list", "--unknown"]],
     [2, ["nonsense"]],
     [2, ["keys", "new", "--site", "s", "--fleet", "f", "--max-uses", "many"]],
-    [4, ["sites", "list"], { ROBOFLEET_TOKEN: `rf_user_${"0".repeat(64)}` }],
-    [4, ["sites", "create", "x"], { ROBOFLEET_TOKEN: viewer }],
+    [4, ["sites", "list"], { ROAMFLEET_TOKEN: `rf_user_${"0".repeat(64)}` }],
+    [4, ["sites", "create", "x"], { ROAMFLEET_TOKEN: viewer }],
     [5, ["robots", "show", "rob_none"]],
     [6, ["sites", "create", "Taken"]],
   ];

@@ -4,7 +4,7 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, test } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { appBundle, DIES } from "../processes/app-bundle.ts";
 import { documentOf, RfHome, type RfCall, type RfResult } from "../processes/rf.ts";
 import { httpOf, realRobot, sharedPlane } from "./spec-plane.ts";
@@ -15,7 +15,7 @@ const http = httpOf(plane);
 const robot = await realRobot(plane);
 const home = await RfHome.make();
 after(() => home[Symbol.asyncDispose]());
-const env = { ROBOFLEET_TOKEN: plane.default_org.admin_token, ROBOFLEET_BASE_URL: plane.url };
+const env = { ROAMFLEET_TOKEN: plane.default_org.admin_token, ROAMFLEET_BASE_URL: plane.url };
 
 const rf = (args: string[], call: RfCall = {}): Promise<RfResult> => home.run(args, { ...call, env: { ...env, ...call.env } });
 

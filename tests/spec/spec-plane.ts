@@ -40,7 +40,7 @@ export async function realRobot(plane: Harness, name = "arm-1", args: readonly s
 
 /** The path of a robot's own config file that says this; it is gone after the tests. */
 export function robotConfig(config: Record<string, unknown>): string {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-config-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-config-"));
   after(() => rmSync(directory, { recursive: true }));
   const file = path.join(directory, "agent.yaml");
   // JSON is YAML.

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rollBack, slow } from "@robofleet/swarm";
+import { rollBack, slow } from "@roamfleet/swarm";
 import { startPlane } from "../harness/index.ts";
 import { freshKey } from "./http.ts";
 import { httpOf } from "./spec-plane.ts";

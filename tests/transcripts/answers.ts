@@ -1,4 +1,4 @@
-import { paths, type RouteName } from "@robofleet/protocol/paths";
+import { paths, type RouteName } from "@roamfleet/protocol/paths";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import formats from "ajv-formats";
 

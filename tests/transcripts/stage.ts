@@ -22,7 +22,7 @@ export class Theatre implements AsyncDisposable {
   }
 
   static async open(): Promise<Theatre> {
-    const directory = await mkdtemp(path.join(tmpdir(), "robofleet-transcripts-"));
+    const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-transcripts-"));
     const program = await buildCli(path.join(directory, "rf"));
     await mkdir(path.join(directory, "bin"));
     await symlink(program, path.join(directory, "bin", "rf"));
@@ -56,9 +56,9 @@ export class Stage {
       HOME: home,
       LANG: "C.UTF-8",
       XDG_CONFIG_HOME: home,
-      ROBOFLEET_TOKEN: org.admin_token,
-      ROBOFLEET_BASE_URL: url,
-      ROBOFLEET_ADMIN_TOKEN: ADMIN_TOKEN,
+      ROAMFLEET_TOKEN: org.admin_token,
+      ROAMFLEET_BASE_URL: url,
+      ROAMFLEET_ADMIN_TOKEN: ADMIN_TOKEN,
     };
     for (const [name, value] of Object.entries({ service: url, home, token: org.admin_token, "admin-token": ADMIN_TOKEN, org: org.id }))
       this.names.set(name, value);
@@ -89,7 +89,7 @@ export class Stage {
     const words = rest.join(" ");
     switch (verb) {
       case "logged-out":
-        this.#env = Object.fromEntries(Object.entries(this.#env).filter(([name]) => !/^ROBOFLEET_(TOKEN|BASE_URL)$/.test(name)));
+        this.#env = Object.fromEntries(Object.entries(this.#env).filter(([name]) => !/^ROAMFLEET_(TOKEN|BASE_URL)$/.test(name)));
         return;
       case "file":
         return writeFile(path.join(this.#home, subject), words);

@@ -14,7 +14,7 @@ const ROBOTS = ["robot-1", "robot-2", "robot-3"];
 
 const { values } = parseArgs({
   options: {
-    data: { type: "string", default: path.join(root, ".robofleet") },
+    data: { type: "string", default: path.join(root, ".roamfleet") },
     listen: { type: "string", default: "127.0.0.1:7600" },
     help: { type: "boolean", default: false },
   },

@@ -28,7 +28,7 @@ ros-core, python3-std-msgs and python3-sensor-msgs installed, the next npm start
 `;
   const file = (version: string): string => shown(path.relative(root, bundles[version] ?? ""));
   return `
-Robofleet is running with three robots. Open this address in a browser:
+Roamfleet is running with three robots. Open this address in a browser:
 
   ${url}
 

@@ -1,7 +1,7 @@
 import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { ApiError, type Client, createClient } from "@robofleet/sdk";
+import { ApiError, type Client, createClient } from "@roamfleet/sdk";
 import { buildHelloRobot, HELLO_VERSIONS } from "../../examples/hello-robot/build.ts";
 
 const ORG = "demo";

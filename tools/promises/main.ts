@@ -10,7 +10,7 @@ import { PROMISES, type PromiseRow } from "./promises.ts";
 
 const USAGE = `npm run promises [-- --quick] [NUMBER…]
 
-Proves what Robofleet guarantees and prints each guarantee with the figure that its test measured.
+Proves what Roamfleet guarantees and prints each guarantee with the figure that its test measured.
 Without NUMBER all of them. What was proven is kept in docs/reference/promises.json and shown in promises.md beside it.
 --quick: the sizes of npm test; kept, and called so, only where nothing at full size is.
 `;
@@ -30,7 +30,7 @@ async function main(args: readonly string[]): Promise<void> {
   const quick = args.includes("--quick");
   const wanted = PROMISES.filter(({ number }) => args.length === (quick ? 1 : 0) || args.includes(String(number)));
   const { files, expected } = findProofs(wanted);
-  const directory = await mkdtemp(path.join(os.tmpdir(), "robofleet-promises-"));
+  const directory = await mkdtemp(path.join(os.tmpdir(), "roamfleet-promises-"));
   try {
     const proofs = path.join(directory, "proofs.ndjson");
     const { code } = await runChild(
@@ -38,7 +38,7 @@ async function main(args: readonly string[]): Promise<void> {
       [path.join(root, "tools", "test.ts"), ...files, "--test-concurrency=1", `--test-timeout=${FILE_TIMEOUT_MS}`],
       {
         cwd: root,
-        env: { ...process.env, ROBOFLEET_PROMISES_FILE: proofs, ...(quick ? {} : { ROBOFLEET_PROMISES: "full" }) },
+        env: { ...process.env, ROAMFLEET_PROMISES_FILE: proofs, ...(quick ? {} : { ROAMFLEET_PROMISES: "full" }) },
       },
     );
     const proven = readProofs(await readFile(proofs, "utf8").catch(() => ""));

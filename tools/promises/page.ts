@@ -17,7 +17,7 @@ export function renderPage(kept: Kept): string {
 
 <!-- Written by \`npm run promises\`, which proves them; a test compares the promises with the code. -->
 
-What Robofleet guarantees, and the figure that the proof of each measured. Run it yourself: \`npm run promises\`, or
+What Roamfleet guarantees, and the figure that the proof of each measured. Run it yourself: \`npm run promises\`, or
 \`npm run promises -- 16\` for one of them. \`npm test\` runs the same proofs in smaller sizes.
 
 Measured on ${machines.join("; ")}.

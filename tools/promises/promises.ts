@@ -1,4 +1,4 @@
-/** What Robofleet guarantees, by number, and how each guarantee is proven. The figure comes from the proof itself. */
+/** What Roamfleet guarantees, by number, and how each guarantee is proven. The figure comes from the proof itself. */
 export interface PromiseRow {
   number: number;
   promise: string;

@@ -1,4 +1,4 @@
-import { seededRandom } from "@robofleet/clock";
+import { seededRandom } from "@roamfleet/clock";
 
 /** Everything that is left to chance in a schedule, from one seed: the same seed makes the same schedule. */
 export class Chance {

@@ -1,4 +1,4 @@
-import { DEPLOYMENT_STATUSES, type DeploymentStatus, TARGET_STATUSES, type TargetStatus } from "@robofleet/protocol";
+import { DEPLOYMENT_STATUSES, type DeploymentStatus, TARGET_STATUSES, type TargetStatus } from "@roamfleet/protocol";
 import type { DeploymentView, OperationType, TargetView, View } from "./server.ts";
 
 /**

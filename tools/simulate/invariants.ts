@@ -1,4 +1,4 @@
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import type { Counts } from "../../packages/server/src/features/deployments/state.ts";
 import { saying, type Robot } from "./robot.ts";
 import type { DeploymentView, TargetView, View } from "./server.ts";

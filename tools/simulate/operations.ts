@@ -1,4 +1,4 @@
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import type { Chance } from "./chance.ts";
 import { anyRollout } from "./scene.ts";
 import type { Names, Operation, View } from "./server.ts";

@@ -1,5 +1,5 @@
-import type { Clock } from "@robofleet/clock";
-import type { Desired, DesiredRelease, Report, ReportBody } from "@robofleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import type { Desired, DesiredRelease, Report, ReportBody } from "@roamfleet/protocol/link";
 import { AppRunner, type RobotSide } from "../../packages/swarm/src/app-runner.ts";
 import type { Behaviour } from "../../packages/swarm/src/behaviour.ts";
 import { MemoryOutbox } from "../../packages/swarm/src/outbox.ts";

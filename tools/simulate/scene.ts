@@ -1,4 +1,4 @@
-import type { Rollout } from "@robofleet/protocol/routes";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import type { Behaviour, RobotStep } from "../../packages/swarm/src/behaviour.ts";
 import type { Chance } from "./chance.ts";
 import type { Setting } from "./server.ts";

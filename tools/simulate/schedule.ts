@@ -1,4 +1,4 @@
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import type { Behaviour } from "../../packages/swarm/src/behaviour.ts";
 import { Chance } from "./chance.ts";
 import type { Coverage } from "./coverage.ts";

@@ -1,6 +1,6 @@
-import type { DeploymentStatus, Reason, TargetStatus } from "@robofleet/protocol";
-import type { Desired, Report } from "@robofleet/protocol/link";
-import type { Rollout } from "@robofleet/protocol/routes";
+import type { DeploymentStatus, Reason, TargetStatus } from "@roamfleet/protocol";
+import type { Desired, Report } from "@roamfleet/protocol/link";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import type { Counts } from "../../packages/server/src/features/deployments/state.ts";
 
 /** What an operator asks for. Fleets, robots and releases are named by their numbers within the schedule. */

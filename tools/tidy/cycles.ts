@@ -53,7 +53,7 @@ function edgesOf(file: SourceFile, exports_of: (name: string) => Record<string, 
 /** Path in the repository of an import of ours, or undefined for anybody else's. */
 function resolve(from: string, specifier: string, exports_of: (name: string) => Record<string, string>): string | undefined {
   if (specifier.startsWith(".")) return path.posix.join(path.posix.dirname(from), specifier);
-  const [, name, rest] = /^@robofleet\/([^/]+)(\/.+)?$/.exec(specifier) ?? [];
+  const [, name, rest] = /^@roamfleet\/([^/]+)(\/.+)?$/.exec(specifier) ?? [];
   if (name === undefined) return undefined;
   const target = exports_of(name)[`.${rest ?? ""}`];
   return target === undefined ? undefined : path.posix.join("packages", name, target);

@@ -3,18 +3,18 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-const { ROBOFLEET_CONFIG_DIR = ".", ROBOFLEET_RELEASE } = process.env;
+const { ROAMFLEET_CONFIG_DIR = ".", ROAMFLEET_RELEASE } = process.env;
 
 function greeting() {
   try {
-    return JSON.parse(readFileSync(join(ROBOFLEET_CONFIG_DIR, "default.json"), "utf8")).greeting ?? "hello";
+    return JSON.parse(readFileSync(join(ROAMFLEET_CONFIG_DIR, "default.json"), "utf8")).greeting ?? "hello";
   } catch {
     return "hello"; // no config yet
   }
 }
 
-console.log(`started, release ${ROBOFLEET_RELEASE}`);
-setInterval(() => console.log(`${greeting()} from release ${ROBOFLEET_RELEASE}`), 3_000);
+console.log(`started, release ${ROAMFLEET_RELEASE}`);
+setInterval(() => console.log(`${greeting()} from release ${ROAMFLEET_RELEASE}`), 3_000);
 setInterval(() => writeFileSync("alive", ""), 1_000);
 writeFileSync("alive", "");
 process.on("SIGTERM", () => process.exit(0));

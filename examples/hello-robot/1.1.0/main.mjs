@@ -3,23 +3,23 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 
-const { ROBOFLEET_CONFIG_DIR = ".", ROBOFLEET_RELEASE } = process.env;
+const { ROAMFLEET_CONFIG_DIR = ".", ROAMFLEET_RELEASE } = process.env;
 let greeting = "hello";
 let steps = 0;
 
 function readConfig() {
   try {
-    greeting = JSON.parse(readFileSync(join(ROBOFLEET_CONFIG_DIR, "default.json"), "utf8")).greeting ?? "hello";
+    greeting = JSON.parse(readFileSync(join(ROAMFLEET_CONFIG_DIR, "default.json"), "utf8")).greeting ?? "hello";
     console.log(`config read, the greeting is "${greeting}"`);
   } catch {
     console.log("no config yet");
   }
 }
 
-console.log(`started, release ${ROBOFLEET_RELEASE}`);
+console.log(`started, release ${ROAMFLEET_RELEASE}`);
 readConfig();
 process.on("SIGHUP", readConfig);
-setInterval(() => console.log(`${greeting} from release ${ROBOFLEET_RELEASE}, ${(steps += 7)} steps walked`), 3_000);
+setInterval(() => console.log(`${greeting} from release ${ROAMFLEET_RELEASE}, ${(steps += 7)} steps walked`), 3_000);
 setInterval(() => writeFileSync("alive", ""), 1_000);
 writeFileSync("alive", "");
 process.on("SIGTERM", () => process.exit(0));

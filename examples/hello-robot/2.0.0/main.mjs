@@ -2,9 +2,9 @@
 /* oxlint-disable no-console -- what it prints is the log of the robot */
 import { writeFileSync } from "node:fs";
 
-const { ROBOFLEET_RELEASE } = process.env;
+const { ROAMFLEET_RELEASE } = process.env;
 
-console.log(`started, release ${ROBOFLEET_RELEASE}: now with a new motor driver`);
+console.log(`started, release ${ROAMFLEET_RELEASE}: now with a new motor driver`);
 const alive = setInterval(() => writeFileSync("alive", ""), 1_000);
 writeFileSync("alive", "");
 setTimeout(() => {

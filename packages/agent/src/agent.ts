@@ -1,6 +1,6 @@
 import type { Agent as HttpAgent } from "node:http";
 import { join } from "node:path";
-import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
+import { type Activity, type Clock, idleActivity } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
 import type { AppStatus, CreateDeployments, Deployments, Fetcher, LogSink, Reporter } from "./contract.ts";
@@ -145,7 +145,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   parts.spool = spool;
   parts.shipper = shipper;
   if (config.failpoint !== undefined) log.warn({ failpoint: config.failpoint.spec }, "this agent kills itself at a failpoint");
-  if (config.failpoint_ignored === true) log.warn("ROBOFLEET_FAILPOINT is set and not obeyed: it needs --crash-at-failpoint");
+  if (config.failpoint_ignored === true) log.warn("ROAMFLEET_FAILPOINT is set and not obeyed: it needs --crash-at-failpoint");
   const outbox = new Outbox({ directory: join(config.state_directory, "outbox"), clock, now, on_disk: diskLog("outbox") });
   if (outbox.damaged > 0) log.warn({ damaged: outbox.damaged }, "the disk damaged reports that the server did not have yet");
   const close = (): void => {

@@ -32,9 +32,9 @@ test("an address that is none is refused, a slash at its end dropped, a path kep
 
 test("flags win over the environment, and workloads do not inherit the agent's settings", () => {
   const env = {
-    ROBOFLEET_SERVER: "https://env",
-    ROBOFLEET_STATE: "/env",
-    ROBOFLEET_ENROLL_KEY: "rf_enroll_1",
+    ROAMFLEET_SERVER: "https://env",
+    ROAMFLEET_STATE: "/env",
+    ROAMFLEET_ENROLL_KEY: "rf_enroll_1",
     PATH: "/bin",
     NODE_OPTIONS: "--x",
   };
@@ -62,7 +62,7 @@ test("what is missing or malformed is a usage error that names the flag", () => 
   }
 });
 
-const PLACE = { node: "/usr/bin/node", environment_file: "/etc/robofleet/agent.env", allow_new_privileges: false };
+const PLACE = { node: "/usr/bin/node", environment_file: "/etc/roamfleet/agent.env", allow_new_privileges: false };
 
 test("the unit never holds the enrolment key and quotes what a shell would not expect", () => {
   const config = readConfig({ server: "https://x", state: "/var/lib/my robot", enrollKey: "rf_enroll_secret", name: '50% "x"' }, {});
@@ -75,20 +75,20 @@ test("the unit never holds the enrolment key and quotes what a shell would not e
 });
 
 test("a failpoint in the environment is obeyed with its flag only, and a flag without its variables is refused", () => {
-  const env = { ROBOFLEET_SERVER: "https://env", ROBOFLEET_STATE: "/env" };
-  const armed = { ...env, ROBOFLEET_FAILPOINT: "journal:before-append", ROBOFLEET_FAILPOINT_LOG: "/log" };
+  const env = { ROAMFLEET_SERVER: "https://env", ROAMFLEET_STATE: "/env" };
+  const armed = { ...env, ROAMFLEET_FAILPOINT: "journal:before-append", ROAMFLEET_FAILPOINT_LOG: "/log" };
   assert.deepEqual([readConfig({}, env).failpoint, readConfig({}, env).failpoint_ignored], [undefined, false]);
   assert.deepEqual([readConfig({}, armed).failpoint, readConfig({}, armed).failpoint_ignored], [undefined, true]);
   const obeyed = readConfig({ crashAtFailpoint: true }, armed);
   assert.deepEqual(obeyed.failpoint, { spec: "journal:before-append", log_file: "/log" });
   assert.equal(obeyed.failpoint_ignored, false);
-  for (const missing of [env, { ...armed, ROBOFLEET_FAILPOINT_LOG: "" }])
+  for (const missing of [env, { ...armed, ROAMFLEET_FAILPOINT_LOG: "" }])
     assert.throws(() => readConfig({ crashAtFailpoint: true }, missing), UsageError);
   assert.doesNotMatch(unitText(obeyed, { ...PLACE, program: "/opt/rf-agent" }), /crash/);
 });
 
 test("what is wrong in the robot's config file is no wrong start, which systemd would not try again", async () => {
-  const env = { ROBOFLEET_SERVER: "https://env", ROBOFLEET_STATE: "/env" };
+  const env = { ROAMFLEET_SERVER: "https://env", ROAMFLEET_STATE: "/env" };
   await assert.rejects(
     loadConfig({ config: "/nowhere/agent.yaml" }, env),
     (error) => error instanceof ConfigFileError && !(error instanceof UsageError),

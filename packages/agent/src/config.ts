@@ -1,6 +1,6 @@
 import { resolve } from "node:path";
-import { parseFingerprint } from "@robofleet/protocol/authority";
-import type { FailpointOptions } from "@robofleet/clock/failpoint";
+import { parseFingerprint } from "@roamfleet/protocol/authority";
+import type { FailpointOptions } from "@roamfleet/clock/failpoint";
 import { readRobotConfig } from "./config-file/read-robot-config.ts";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "./config-file/robot-config.ts";
 import { SOCKET_PATH_BYTES_MAX, socketIn, stateDirectoryOf } from "./local/socket-path.ts";
@@ -91,19 +91,19 @@ export interface ConfigFlags {
 }
 
 /**
- * The flags, the environment and the robot's own config file, `--config` or ROBOFLEET_AGENT_CONFIG. Throws UsageError for what is wrong in the first two, and
+ * The flags, the environment and the robot's own config file, `--config` or ROAMFLEET_AGENT_CONFIG. Throws UsageError for what is wrong in the first two, and
  * ConfigFileError: somebody mends the file on the robot, and the next attempt finds it. `root`: the image of a disk in which that file is read.
  */
 export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env, root = "/"): Promise<AgentConfig> {
-  const named = flags.config ?? env.ROBOFLEET_AGENT_CONFIG;
+  const named = flags.config ?? env.ROAMFLEET_AGENT_CONFIG;
   const file = named ? resolve(named) : undefined;
   return { ...readConfig(flags, env, await readRobotConfig(file, root)), ...(file === undefined ? {} : { config_file: file }) };
 }
 
 /**
- * `robot`: what the robot's own config file says. Reads flags, then the environment: ROBOFLEET_SERVER, ROBOFLEET_ENROLL_KEY, ROBOFLEET_STATE, ROBOFLEET_ROBOT_NAME,
- * ROBOFLEET_CA_FINGERPRINT, ROBOFLEET_ALLOW_DEVICES, ROBOFLEET_ALLOW_HOST_NETWORK, ROBOFLEET_CONTAINER_SOCKET, ROBOFLEET_AGENT_LOG_LEVEL,
- * ROBOFLEET_SOCKET_GROUP, ROBOFLEET_SAFE_TO_UPDATE_COMMAND, ROBOFLEET_SAFE_TO_UPDATE_URL, ROBOFLEET_SAFE_TO_UPDATE_TIMEOUT.
+ * `robot`: what the robot's own config file says. Reads flags, then the environment: ROAMFLEET_SERVER, ROAMFLEET_ENROLL_KEY, ROAMFLEET_STATE, ROAMFLEET_ROBOT_NAME,
+ * ROAMFLEET_CA_FINGERPRINT, ROAMFLEET_ALLOW_DEVICES, ROAMFLEET_ALLOW_HOST_NETWORK, ROAMFLEET_CONTAINER_SOCKET, ROAMFLEET_AGENT_LOG_LEVEL,
+ * ROAMFLEET_SOCKET_GROUP, ROAMFLEET_SAFE_TO_UPDATE_COMMAND, ROAMFLEET_SAFE_TO_UPDATE_URL, ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT.
  * Throws UsageError for what is missing or malformed.
  */
 export function readConfig(
@@ -111,14 +111,14 @@ export function readConfig(
   env: NodeJS.ProcessEnv = process.env,
   robot: RobotConfig = ROBOT_CONFIG_DEFAULT,
 ): AgentConfig {
-  const server = flags.server ?? env.ROBOFLEET_SERVER;
-  if (!server) throw new UsageError("which server? Pass --server URL or set ROBOFLEET_SERVER");
-  const state = flags.state ?? env.ROBOFLEET_STATE;
-  if (!state) throw new UsageError("where to keep the robot's state? Pass --state DIR or set ROBOFLEET_STATE");
+  const server = flags.server ?? env.ROAMFLEET_SERVER;
+  if (!server) throw new UsageError("which server? Pass --server URL or set ROAMFLEET_SERVER");
+  const state = flags.state ?? env.ROAMFLEET_STATE;
+  if (!state) throw new UsageError("where to keep the robot's state? Pass --state DIR or set ROAMFLEET_STATE");
   const allow_insecure_http = flags.allowInsecureHttp ?? false;
-  const enroll_key = flags.enrollKey ?? env.ROBOFLEET_ENROLL_KEY;
-  const name = flags.name ?? env.ROBOFLEET_ROBOT_NAME;
-  const log_level = flags.logLevel ?? env.ROBOFLEET_AGENT_LOG_LEVEL ?? "info";
+  const enroll_key = flags.enrollKey ?? env.ROAMFLEET_ENROLL_KEY;
+  const name = flags.name ?? env.ROAMFLEET_ROBOT_NAME;
+  const log_level = flags.logLevel ?? env.ROAMFLEET_AGENT_LOG_LEVEL ?? "info";
   if (!LOG_LEVELS_ALLOWED.includes(log_level))
     throw new UsageError(`--log-level is one of ${LOG_LEVELS_ALLOWED.join(", ")}, not "${log_level}"`);
   return {
@@ -135,17 +135,17 @@ export function readConfig(
     log_spool_bytes_max: parseSpoolBytes(flags.logSpoolMib),
     file_directories: (flags.allowFiles ?? []).map((directory) => resolve(directory)),
     mount_directories: (flags.allowMounts ?? []).map((directory) => resolve(directory)),
-    allow_devices: flags.allowDevices ?? onOff("ROBOFLEET_ALLOW_DEVICES", env.ROBOFLEET_ALLOW_DEVICES) ?? robot.containers.devices,
+    allow_devices: flags.allowDevices ?? onOff("ROAMFLEET_ALLOW_DEVICES", env.ROAMFLEET_ALLOW_DEVICES) ?? robot.containers.devices,
     allow_host_network:
-      flags.allowHostNetwork ?? onOff("ROBOFLEET_ALLOW_HOST_NETWORK", env.ROBOFLEET_ALLOW_HOST_NETWORK) ?? robot.containers.host_network,
-    container_sockets: containerSockets(flags.containerSocket ?? env.ROBOFLEET_CONTAINER_SOCKET, env),
+      flags.allowHostNetwork ?? onOff("ROAMFLEET_ALLOW_HOST_NETWORK", env.ROAMFLEET_ALLOW_HOST_NETWORK) ?? robot.containers.host_network,
+    container_sockets: containerSockets(flags.containerSocket ?? env.ROAMFLEET_CONTAINER_SOCKET, env),
     local_api: localApi(flags, env, resolve(state)),
     ...safeToUpdate(flags, env),
     robot,
     workload_environment: workloadEnvironment(env),
     system_root: "/",
     ...(flags.crashAtFailpoint === true ? { failpoint: readFailpoint(env) } : {}),
-    failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROBOFLEET_FAILPOINT),
+    failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROAMFLEET_FAILPOINT),
   };
 }
 
@@ -169,7 +169,7 @@ function containerSockets(text: string | undefined, env: NodeJS.ProcessEnv): str
 
 function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): NonNullable<AgentConfig["local_api"]> {
   const socket = flags.socket === undefined ? socketIn(state) : resolve(flags.socket);
-  const group = flags.socketGroup ?? env.ROBOFLEET_SOCKET_GROUP;
+  const group = flags.socketGroup ?? env.ROAMFLEET_SOCKET_GROUP;
   const bytes = Buffer.byteLength(socket);
   if (bytes > SOCKET_PATH_BYTES_MAX)
     throw new UsageError(
@@ -180,18 +180,18 @@ function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): No
 }
 
 /** Where the packages put it, for commands that are not told. */
-const STATE_DIRECTORY_DEFAULT = "/var/lib/robofleet-agent";
+const STATE_DIRECTORY_DEFAULT = "/var/lib/roamfleet-agent";
 
 /**
- * Which agent of this machine the commands for people ask: flags, ROBOFLEET_SOCKET (workloads have it), ROBOFLEET_STATE. The state
+ * Which agent of this machine the commands for people ask: flags, ROAMFLEET_SOCKET (workloads have it), ROAMFLEET_STATE. The state
  * directory is undefined when only a socket is named that is not the default one of any: in a container, say.
  */
 export function readClientPlace(
   flags: Pick<ConfigFlags, "socket" | "state">,
   env: NodeJS.ProcessEnv = process.env,
 ): { socket: string; state_directory: string | undefined } {
-  const state = flags.state ?? (env.ROBOFLEET_STATE || undefined);
-  const socket = flags.socket ?? (flags.state === undefined ? env.ROBOFLEET_SOCKET : undefined);
+  const state = flags.state ?? (env.ROAMFLEET_STATE || undefined);
+  const socket = flags.socket ?? (flags.state === undefined ? env.ROAMFLEET_SOCKET : undefined);
   if (!socket) {
     const state_directory = resolve(state ?? STATE_DIRECTORY_DEFAULT);
     return { socket: socketIn(state_directory), state_directory };
@@ -201,9 +201,9 @@ export function readClientPlace(
 }
 
 function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentConfig, "safe_to_update"> {
-  const command = flags.safeToUpdateCommand ?? env.ROBOFLEET_SAFE_TO_UPDATE_COMMAND;
-  const url = flags.safeToUpdateUrl ?? env.ROBOFLEET_SAFE_TO_UPDATE_URL;
-  const seconds = Number(flags.safeToUpdateTimeout ?? env.ROBOFLEET_SAFE_TO_UPDATE_TIMEOUT ?? GATE_TIMEOUT_SECONDS_DEFAULT);
+  const command = flags.safeToUpdateCommand ?? env.ROAMFLEET_SAFE_TO_UPDATE_COMMAND;
+  const url = flags.safeToUpdateUrl ?? env.ROAMFLEET_SAFE_TO_UPDATE_URL;
+  const seconds = Number(flags.safeToUpdateTimeout ?? env.ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT ?? GATE_TIMEOUT_SECONDS_DEFAULT);
   if (!(seconds > 0 && seconds <= GATE_TIMEOUT_SECONDS_MAX))
     throw new UsageError(`--safe-to-update-timeout wants seconds, at most ${GATE_TIMEOUT_SECONDS_MAX}`);
   const timeout_ms = seconds * 1_000;
@@ -215,19 +215,19 @@ function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentCon
   return { safe_to_update: { url, timeout_ms } };
 }
 
-function readFailpoint({ ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): FailpointOptions {
+function readFailpoint({ ROAMFLEET_FAILPOINT: spec, ROAMFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): FailpointOptions {
   if (!spec || !log_file)
     throw new UsageError(
-      "--crash-at-failpoint is for tests: it needs ROBOFLEET_FAILPOINT=NAME, and ROBOFLEET_FAILPOINT_LOG=FILE, since a crash that is not written down proves nothing",
+      "--crash-at-failpoint is for tests: it needs ROAMFLEET_FAILPOINT=NAME, and ROAMFLEET_FAILPOINT_LOG=FILE, since a crash that is not written down proves nothing",
     );
   return { spec, log_file };
 }
 
 function readAuthority(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentConfig, "ca_fingerprint" | "ca_file"> {
-  const text = flags.caFingerprint ?? (env.ROBOFLEET_CA_FINGERPRINT || undefined);
+  const text = flags.caFingerprint ?? (env.ROAMFLEET_CA_FINGERPRINT || undefined);
   const fingerprint = text === undefined ? undefined : parseFingerprint(text);
   if (text !== undefined && fingerprint === undefined)
-    throw new UsageError(`--ca-fingerprint wants sha256: and 64 hex digits, as \`robofleet fingerprint\` prints them, not "${text}"`);
+    throw new UsageError(`--ca-fingerprint wants sha256: and 64 hex digits, as \`roamfleet fingerprint\` prints them, not "${text}"`);
   return {
     ...(fingerprint === undefined ? {} : { ca_fingerprint: fingerprint }),
     ...(flags.caFile === undefined ? {} : { ca_file: resolve(flags.caFile) }),
@@ -276,7 +276,7 @@ function parseSpoolBytes(mib: string | undefined): number {
 function workloadEnvironment(env: NodeJS.ProcessEnv): Record<string, string> {
   const inherited: Record<string, string> = {};
   for (const [key, value] of Object.entries(env)) {
-    if (value !== undefined && !key.startsWith("ROBOFLEET_") && !key.startsWith("NODE_")) inherited[key] = value;
+    if (value !== undefined && !key.startsWith("ROAMFLEET_") && !key.startsWith("NODE_")) inherited[key] = value;
   }
   return inherited;
 }

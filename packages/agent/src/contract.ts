@@ -1,6 +1,6 @@
 /** The seams inside the agent: what the deployments part is given, and what it gives back. */
-import type { Clock } from "@robofleet/clock";
-import type { Desired, LogLevel, Progress, ReportBody } from "@robofleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import type { Desired, LogLevel, Progress, ReportBody } from "@roamfleet/protocol/link";
 import type Docker from "dockerode";
 import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";

@@ -13,14 +13,14 @@ const LIMIT = { timeout: 120_000 };
 const ANALYZE = spawnSync("systemd-analyze", ["--version"]).status === 0;
 const SKIP = ANALYZE ? {} : { skip: "no systemd-analyze: apt-get install systemd" };
 
-const FLAGS = { server: "https://fleet.example.com", state: "/var/lib/robofleet-agent" };
+const FLAGS = { server: "https://fleet.example.com", state: "/var/lib/roamfleet-agent" };
 const ODD = {
   ...FLAGS,
   name: 'cart "7" 100%',
   label: ["line=a b", "price=$5"],
   allowFiles: ["/opt/my app"],
   keepWorkloads: true,
-  socket: "/run/robofleet.sock",
+  socket: "/run/roamfleet.sock",
   socketGroup: "daemon",
   safeToUpdateCommand: 'test ! -e "/run/moving" && echo $HOME %h',
 };
@@ -33,15 +33,15 @@ function inImage(root: string): { root: string; node: string; program: string } 
 
 /** What systemd says about a unit, without running it. */
 function verify(t: TestContext, text: string): { status: number | null; said: string } {
-  const file = join(temporaryDirectory(t), "robofleet-agent.service");
+  const file = join(temporaryDirectory(t), "roamfleet-agent.service");
   writeFileSync(file, text);
   const { status, stdout, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", file], { encoding: "utf8", timeout: 30_000 });
   // Other units of this machine are not ours to judge.
-  const said = `${stdout}${stderr}`.split("\n").filter((line) => line.includes("robofleet-agent"));
+  const said = `${stdout}${stderr}`.split("\n").filter((line) => line.includes("roamfleet-agent"));
   return { status, said: said.join("\n") };
 }
 
-const options = { node: process.execPath, program: join(import.meta.dirname, "main.ts"), environment_file: "/etc/robofleet/agent.env" };
+const options = { node: process.execPath, program: join(import.meta.dirname, "main.ts"), environment_file: "/etc/roamfleet/agent.env" };
 
 test("systemd has nothing to say against the unit, with any flags and any user", { ...LIMIT, ...SKIP }, (t) => {
   for (const flags of [FLAGS, ODD])
@@ -118,7 +118,7 @@ test("an image gets the robot's paths, and is refused without them or with a con
   for (const file of ["usr/bin/node", "opt/agent/rf-agent.js"]) writeFileSync(join(root, file), "");
   const program = join(root, "opt/agent/rf-agent.js");
   await install({ ...flags, node: "/usr/bin/node", program }, print);
-  const unit = readFileSync(join(root, "etc/systemd/system/robofleet-agent.service"), "utf8");
+  const unit = readFileSync(join(root, "etc/systemd/system/roamfleet-agent.service"), "utf8");
   assert.match(unit, /^ExecStart=\/usr\/bin\/node \/opt\/agent\/rf-agent\.js run /m);
   assert.ok(!unit.includes(root));
   writeFileSync(join(root, "etc/robot/agent.yaml"), "no_such_key: 1\n");
@@ -135,10 +135,10 @@ test("install writes the unit and keeps the key to root, --dry-run writes nothin
   assert.match(said, /^\[Unit\]\n/);
   assert.doesNotMatch(said, /rf_enroll_secret/, "other users can read units");
   assert.equal(existsSync(join(root, "etc")), false);
-  const unit = join(root, "etc/systemd/system/robofleet-agent.service");
-  const environment = join(root, "etc/robofleet/agent.env");
+  const unit = join(root, "etc/systemd/system/roamfleet-agent.service");
+  const environment = join(root, "etc/roamfleet/agent.env");
   await install(flags, print);
-  assert.equal(readFileSync(environment, "utf8"), "ROBOFLEET_ENROLL_KEY=rf_enroll_secret\n");
+  assert.equal(readFileSync(environment, "utf8"), "ROAMFLEET_ENROLL_KEY=rf_enroll_secret\n");
   assert.deepEqual([statSync(environment).mode & 0o777, statSync(unit).mode & 0o777], [0o600, 0o644]);
   mkdirSync(join(root, FLAGS.state), { recursive: true });
   uninstall({ root, dryRun: true }, print);
@@ -146,7 +146,7 @@ test("install writes the unit and keeps the key to root, --dry-run writes nothin
   said = "";
   uninstall({ root }, print);
   assert.deepEqual([existsSync(unit), existsSync(environment), existsSync(join(root, FLAGS.state))], [false, false, true]);
-  assert.match(said, /removed .*robofleet-agent\.service\nremoved .*agent\.env\nthe state directory stays/);
+  assert.match(said, /removed .*roamfleet-agent\.service\nremoved .*agent\.env\nthe state directory stays/);
   said = "";
   uninstall({ root }, print);
   assert.equal(said, "nothing was installed\n");

@@ -5,9 +5,9 @@ import { type AgentConfig, type ConfigFlags, loadConfig, UsageError } from "./co
 import { makeDirectory, removeDurably, writeAtomically } from "./disk/write-atomically.ts";
 import { type UnitOptions, unitText } from "./systemd-unit.ts";
 
-const SERVICE = "robofleet-agent";
+const SERVICE = "roamfleet-agent";
 const UNIT_PATH = `/etc/systemd/system/${SERVICE}.service`;
-export const ENVIRONMENT_PATH = "/etc/robofleet/agent.env";
+export const ENVIRONMENT_PATH = "/etc/roamfleet/agent.env";
 /** systemd is running, and `systemctl` talks to it. */
 const BOOTED_BY_SYSTEMD = "/run/systemd/system";
 const SYSTEMCTL_TIMEOUT_MS = 120_000;
@@ -96,7 +96,7 @@ export function requireParentsOfRoot(state_directory: string, root = "/"): void 
   });
   if (open !== undefined)
     throw new UsageError(
-      `with --user every directory above the state directory must be root's, and writable by no others, but ${open} is not: take --state /var/lib/robofleet-agent`,
+      `with --user every directory above the state directory must be root's, and writable by no others, but ${open} is not: take --state /var/lib/roamfleet-agent`,
     );
 }
 
@@ -131,5 +131,5 @@ function systemctl(...words: string[]): void {
 }
 
 function environmentText(config: AgentConfig): string {
-  return config.enroll_key === undefined ? "" : `ROBOFLEET_ENROLL_KEY=${config.enroll_key}\n`;
+  return config.enroll_key === undefined ? "" : `ROAMFLEET_ENROLL_KEY=${config.enroll_key}\n`;
 }

@@ -1,8 +1,8 @@
 import { constants } from "node:os";
-import { systemClock } from "@robofleet/clock";
-import { armFailpoints } from "@robofleet/clock/failpoint";
+import { systemClock } from "@roamfleet/clock";
+import { armFailpoints } from "@roamfleet/clock/failpoint";
 import { Command, CommanderError } from "commander";
-import { describeVersion } from "@robofleet/protocol/version";
+import { describeVersion } from "@roamfleet/protocol/version";
 import { type Agent, AGENT_VERSION, startAgent } from "./agent.ts";
 import { addLocalCommands } from "./commands/local-commands.ts";
 import { type ConfigFlags, loadConfig, UsageError } from "./config.ts";
@@ -11,7 +11,7 @@ import { errorText } from "./disk/write-atomically.ts";
 import { EnrolmentRefused, NotEnrolled } from "./identity/enroll.ts";
 import { AgentRefused, AgentUnreachable } from "./local/client.ts";
 import { LockHeld } from "./safety/update-lock.ts";
-import { UntrustedAuthority } from "@robofleet/protocol/authority";
+import { UntrustedAuthority } from "@roamfleet/protocol/authority";
 import { install, type InstallFlags, type PlaceFlags, uninstall } from "./install.ts";
 import { type TrustKeyFlags, trustKeys } from "./signing/trust-key.ts";
 
@@ -21,39 +21,39 @@ const collect = (value: string, before: string[] = []): string[] => [...before, 
 
 function withRunOptions(command: Command): Command {
   return command
-    .option("--server <url>", "address of the Robofleet server (or ROBOFLEET_SERVER)")
-    .option("--enroll-key <key>", "enrolment key, needed once (or ROBOFLEET_ENROLL_KEY, which other users of the machine cannot see)")
+    .option("--server <url>", "address of the Roamfleet server (or ROAMFLEET_SERVER)")
+    .option("--enroll-key <key>", "enrolment key, needed once (or ROAMFLEET_ENROLL_KEY, which other users of the machine cannot see)")
     .option(
       "--config <file>",
-      "the robot's own config: what of it may be seen and used (/etc/robofleet/agent.yaml; or ROBOFLEET_AGENT_CONFIG)",
+      "the robot's own config: what of it may be seen and used (/etc/roamfleet/agent.yaml; or ROAMFLEET_AGENT_CONFIG)",
     )
-    .option("--state <dir>", "directory of the robot's identity, releases and buffers (or ROBOFLEET_STATE)")
-    .option("--name <name>", "name of the robot when it enrols (or ROBOFLEET_ROBOT_NAME)")
+    .option("--state <dir>", "directory of the robot's identity, releases and buffers (or ROAMFLEET_STATE)")
+    .option("--name <name>", "name of the robot when it enrols (or ROAMFLEET_ROBOT_NAME)")
     .option("--label <key=value>", "label of the robot when it enrols; repeatable", collect)
     .option("--keep-workloads", "let workloads go on when the agent stops")
     .option("--allow-files <dir>", "directory below which `file` releases may be put in place; repeatable", collect)
-    .option("--allow-devices", "containers may be given devices of the robot (or ROBOFLEET_ALLOW_DEVICES=on)")
-    .option("--allow-host-network", "containers may use the robot's own network (or ROBOFLEET_ALLOW_HOST_NETWORK=on)")
+    .option("--allow-devices", "containers may be given devices of the robot (or ROAMFLEET_ALLOW_DEVICES=on)")
+    .option("--allow-host-network", "containers may use the robot's own network (or ROAMFLEET_ALLOW_HOST_NETWORK=on)")
     .option("--allow-mounts <dir>", "directory below which containers may be given directories of the robot; repeatable", collect)
     .option(
       "--container-socket <path>",
-      "unix socket of dockerd or podman, or none (or ROBOFLEET_CONTAINER_SOCKET; else where they put it by default)",
+      "unix socket of dockerd or podman, or none (or ROAMFLEET_CONTAINER_SOCKET; else where they put it by default)",
     )
     .option("--socket <path>", "unix socket for the robot's own software (run/agent.sock in the state directory)")
-    .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROBOFLEET_SOCKET_GROUP)")
-    .option("--safe-to-update-command <command>", "asked before an update: exit 0 = safe (or ROBOFLEET_SAFE_TO_UPDATE_COMMAND)")
-    .option("--safe-to-update-url <url>", "asked before an update: 200 = safe (or ROBOFLEET_SAFE_TO_UPDATE_URL)")
-    .option("--safe-to-update-timeout <seconds>", "no answer by then means not safe (10; or ROBOFLEET_SAFE_TO_UPDATE_TIMEOUT)")
+    .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROAMFLEET_SOCKET_GROUP)")
+    .option("--safe-to-update-command <command>", "asked before an update: exit 0 = safe (or ROAMFLEET_SAFE_TO_UPDATE_COMMAND)")
+    .option("--safe-to-update-url <url>", "asked before an update: 200 = safe (or ROAMFLEET_SAFE_TO_UPDATE_URL)")
+    .option("--safe-to-update-timeout <seconds>", "no answer by then means not safe (10; or ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT)")
     .option("--log-spool-mib <number>", "log records kept on disk while the server is away, in MiB (64)")
     .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (info)")
     .option(
       "--ca-fingerprint <sha256:…>",
-      "trust the server's own certificate authority that has this fingerprint (or ROBOFLEET_CA_FINGERPRINT)",
+      "trust the server's own certificate authority that has this fingerprint (or ROAMFLEET_CA_FINGERPRINT)",
     )
     .option("--ca-file <file>", "trust the certificate authority in this PEM file, and no other")
     .option("--trust-on-first-use", "trust whatever certificate authority the server presents at the first connection")
     .option("--allow-insecure-http", "accept a plain http server on another machine")
-    .option("--crash-at-failpoint", "for tests of crashes only: the agent kills itself where ROBOFLEET_FAILPOINT says");
+    .option("--crash-at-failpoint", "for tests of crashes only: the agent kills itself where ROAMFLEET_FAILPOINT says");
 }
 
 async function run(flags: ConfigFlags): Promise<void> {
@@ -93,7 +93,7 @@ function survive(log: (error: unknown, origin: string) => unknown): void {
 
 function program(): Command {
   const command = new Command("rf-agent")
-    .description("The Robofleet agent: runs on a robot, keeps one connection to the server, installs and supervises releases.")
+    .description("The Roamfleet agent: runs on a robot, keeps one connection to the server, installs and supervises releases.")
     .version(describeVersion(AGENT_VERSION))
     .exitOverride()
     .showHelpAfterError("(rf-agent --help shows what can be said)");

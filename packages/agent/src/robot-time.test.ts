@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import metadata from "../package.json" with { type: "json" };
 import { RobotTime } from "./robot-time.ts";
 import { temporaryDirectory } from "./testing/agent-rig.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { writeAtomically } from "./disk/write-atomically.ts";
 import metadata from "../package.json" with { type: "json" };
 

@@ -19,7 +19,7 @@ export interface UnitOptions {
 export function unitText(config: AgentConfig, options: UnitOptions): string {
   const { environment_file } = options;
   return `[Unit]
-Description=Robofleet agent
+Description=Roamfleet agent
 Wants=network-online.target
 After=network-online.target
 # A robot has nobody who starts it again.

@@ -1,4 +1,4 @@
-import { ApiError, type Client } from "@robofleet/sdk";
+import { ApiError, type Client } from "@roamfleet/sdk";
 import type { Command } from "commander";
 import type { Context } from "./context.ts";
 import { EXIT } from "./exit-codes.ts";
@@ -12,7 +12,7 @@ export interface AdminOption {
 export const adminOption = (command: Command): Command =>
   command.option(
     "--admin-token <token>",
-    "The service's SERVICE_ADMIN_TOKEN; - prompts for it or reads stdin (default: ROBOFLEET_ADMIN_TOKEN)",
+    "The service's SERVICE_ADMIN_TOKEN; - prompts for it or reads stdin (default: ROAMFLEET_ADMIN_TOKEN)",
   );
 
 /** Runs `work` as the service's administrator. A service in open mode needs no token. */
@@ -26,7 +26,7 @@ export async function asAdmin<T>(context: Context, options: AdminOption, work: (
     if (!(error instanceof ApiError) || (error.status !== 401 && error.status !== 403)) throw error;
     const hint =
       admin_token === undefined
-        ? "Set ROBOFLEET_ADMIN_TOKEN to the server's SERVICE_ADMIN_TOKEN."
+        ? "Set ROAMFLEET_ADMIN_TOKEN to the server's SERVICE_ADMIN_TOKEN."
         : "It must be the server's SERVICE_ADMIN_TOKEN.";
     throw new Failure(EXIT.auth, error.message, { hints: [hint], document: error.body, cause: error });
   }

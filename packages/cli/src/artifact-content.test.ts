@@ -4,14 +4,14 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { dockerArchive, ociEntries, tarOf } from "@robofleet/protocol/image-archive/testing";
+import { dockerArchive, ociEntries, tarOf } from "@roamfleet/protocol/image-archive/testing";
 import { readManifest } from "./artifact.ts";
 import { lookInside } from "./artifact-content.ts";
 import { Failure } from "./failure.ts";
 
 let directory = "";
 before(async () => {
-  directory = await mkdtemp(path.join(tmpdir(), "robofleet-content-"));
+  directory = await mkdtemp(path.join(tmpdir(), "roamfleet-content-"));
 });
 after(() => rm(directory, { recursive: true }));
 
@@ -26,7 +26,7 @@ const LAYER = Buffer.alloc(100_000, "layer");
 const BUNDLE = [
   { name: "./", type: "5" },
   { name: "./bin/app", content: LAYER },
-  { name: "./robofleet.json", content: "{}" },
+  { name: "./roamfleet.json", content: "{}" },
 ];
 
 test("detects container images and app bundles, and leaves other files undetermined", async () => {
@@ -34,8 +34,8 @@ test("detects container images and app bundles, and leaves other files undetermi
     [dockerArchive([LAYER]), "container_image", 1],
     [tarOf(ociEntries([{ layers: [LAYER] }])), "container_image", 1],
     [gzipSync(tarOf(BUNDLE)), "app_bundle", 0],
-    [gzipSync(tarOf([{ name: "robofleet.json", content: "{}" }])), "app_bundle", 0],
-    [gzipSync(tarOf([{ name: "bin/robofleet.json", content: "{}" }])), undefined, 0],
+    [gzipSync(tarOf([{ name: "roamfleet.json", content: "{}" }])), "app_bundle", 0],
+    [gzipSync(tarOf([{ name: "bin/roamfleet.json", content: "{}" }])), undefined, 0],
     [gzipSync(dockerArchive([LAYER])), undefined, 0],
     [gzipSync(tarOf(BUNDLE)).subarray(0, 50), undefined, 0],
     [Buffer.from("a text"), undefined, 0],

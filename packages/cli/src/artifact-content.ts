@@ -1,8 +1,8 @@
 import { createReadStream } from "node:fs";
 import { open } from "node:fs/promises";
 import { createGunzip } from "node:zlib";
-import type { Image } from "@robofleet/protocol/image-archive";
-import { isBundleManifest, isGzip, tarNames } from "@robofleet/protocol/release-file";
+import type { Image } from "@roamfleet/protocol/image-archive";
+import { isBundleManifest, isGzip, tarNames } from "@roamfleet/protocol/release-file";
 import { usage } from "./failure.ts";
 
 /** The detected type of a file. */
@@ -18,7 +18,7 @@ export interface ArtifactContent {
 export async function lookInside(file: string, size: number): Promise<ArtifactContent> {
   const is_gzip = await startsAsGzip(file);
   if (is_gzip) return { kind: (await isBundle(file)) ? "app_bundle" : undefined, images: [], is_gzip };
-  const { ImageRefused, readImages } = await import("@robofleet/protocol/image-archive");
+  const { ImageRefused, readImages } = await import("@roamfleet/protocol/image-archive");
   try {
     const images = await readImages(async (range) => createReadStream(file, { highWaterMark: 1024 * 1024, ...range }), size);
     return { kind: images === undefined ? undefined : "container_image", images: images ?? [], is_gzip };
@@ -36,7 +36,7 @@ async function startsAsGzip(file: string): Promise<boolean> {
   return isGzip(buffer.subarray(0, bytesRead));
 }
 
-/** Returns whether a tar.gz has a `robofleet.json` at its root; false if the archive cannot be read. */
+/** Returns whether a tar.gz has a `roamfleet.json` at its root; false if the archive cannot be read. */
 async function isBundle(file: string): Promise<boolean> {
   const source = createReadStream(file);
   const unpacked = source.pipe(createGunzip());

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { digestFile } from "./artifact.ts";
 
 test("computes digest and size of the whole file", async () => {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-artifact-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-artifact-"));
   try {
     const content = Buffer.alloc(3_000_001, "robot");
     await writeFile(path.join(directory, "a"), content);

@@ -1,4 +1,4 @@
-import type { Arguments, Body } from "@robofleet/sdk";
+import type { Arguments, Body } from "@roamfleet/sdk";
 import type { Context } from "./context.ts";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import { Failure } from "./failure.ts";

@@ -1,4 +1,4 @@
-import type { Body, Client } from "@robofleet/sdk";
+import type { Body, Client } from "@roamfleet/sdk";
 import type { Command } from "commander";
 import { EXIT } from "./exit-codes.ts";
 import { Failure, usage } from "./failure.ts";

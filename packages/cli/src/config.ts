@@ -1,4 +1,4 @@
-/** The default address of `robofleet serve`. */
+/** The default address of `roamfleet serve`. */
 export const DEFAULT_BASE_URL = "http://127.0.0.1:7600";
 
 /** Default timeout of a completion request. */
@@ -20,7 +20,7 @@ export interface Environment {
   term: string | undefined;
   /** Tokens may be sent to another machine unencrypted. */
   allow_insecure_http: boolean;
-  /** ROBOFLEET_PAGER or PAGER; undefined if unset, empty to disable the pager. */
+  /** ROAMFLEET_PAGER or PAGER; undefined if unset, empty to disable the pager. */
   pager: string | undefined;
   /** Timeout of a completion request, in milliseconds. */
   completion_ms: number;
@@ -33,23 +33,23 @@ export interface Environment {
 }
 
 export function readEnvironment(env: NodeJS.ProcessEnv = process.env): Environment {
-  // An empty variable counts as unset, as in `ROBOFLEET_TOKEN= rf …`.
+  // An empty variable counts as unset, as in `ROAMFLEET_TOKEN= rf …`.
   const read = (name: string): string | undefined => env[name] || undefined;
   // A line from a CRLF file ends in a carriage return.
   const readSecret = (name: string): string | undefined => env[name]?.trim() || undefined;
   return {
-    token: readSecret("ROBOFLEET_TOKEN"),
-    base_url: read("ROBOFLEET_BASE_URL"),
-    org: read("ROBOFLEET_ORG"),
-    profile: read("ROBOFLEET_PROFILE"),
-    admin_token: readSecret("ROBOFLEET_ADMIN_TOKEN"),
+    token: readSecret("ROAMFLEET_TOKEN"),
+    base_url: read("ROAMFLEET_BASE_URL"),
+    org: read("ROAMFLEET_ORG"),
+    profile: read("ROAMFLEET_PROFILE"),
+    admin_token: readSecret("ROAMFLEET_ADMIN_TOKEN"),
     config_home: read("XDG_CONFIG_HOME"),
     colors: read("NO_COLOR") === undefined && env.TERM !== "dumb",
     term: /^[\w.+-]{1,64}$/.test(env.TERM ?? "") ? env.TERM : undefined,
-    debug: read("ROBOFLEET_DEBUG") !== undefined && env.ROBOFLEET_DEBUG !== "0",
-    allow_insecure_http: read("ROBOFLEET_ALLOW_INSECURE_HTTP") !== undefined && env.ROBOFLEET_ALLOW_INSECURE_HTTP !== "0",
-    pager: env.ROBOFLEET_PAGER ?? env.PAGER,
-    completion_ms: /^[1-9]\d{0,6}$/.test(env.ROBOFLEET_COMPLETION_MS ?? "") ? Number(env.ROBOFLEET_COMPLETION_MS) : COMPLETION_MS,
+    debug: read("ROAMFLEET_DEBUG") !== undefined && env.ROAMFLEET_DEBUG !== "0",
+    allow_insecure_http: read("ROAMFLEET_ALLOW_INSECURE_HTTP") !== undefined && env.ROAMFLEET_ALLOW_INSECURE_HTTP !== "0",
+    pager: env.ROAMFLEET_PAGER ?? env.PAGER,
+    completion_ms: /^[1-9]\d{0,6}$/.test(env.ROAMFLEET_COMPLETION_MS ?? "") ? Number(env.ROAMFLEET_COMPLETION_MS) : COMPLETION_MS,
     editor: read("VISUAL") ?? read("EDITOR"),
     has_proxy: ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy"].some((name) => read(name) !== undefined),
     // The same flags that git sets: quit if the text fits on the screen, show colors, keep the text on the screen.

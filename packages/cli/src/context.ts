@@ -1,5 +1,5 @@
-import { type Clock, systemClock } from "@robofleet/clock";
-import type { Client } from "@robofleet/sdk";
+import { type Clock, systemClock } from "@roamfleet/clock";
+import type { Client } from "@roamfleet/sdk";
 import type { Environment } from "./config.ts";
 import { type Access, type Flags, isToken, resolveAccess } from "./credentials.ts";
 import { EXIT } from "./exit-codes.ts";
@@ -50,11 +50,11 @@ export class Context {
         throw new Failure(EXIT.auth, `the saved token is for ${access.token_origin} and is not sent to ${access.base_url}`, {
           hints: [
             `The address is from ${access.base_url_source}.`,
-            `Run \`rf login --profile NAME --base-url ${access.base_url}\`, or set ROBOFLEET_TOKEN.`,
+            `Run \`rf login --profile NAME --base-url ${access.base_url}\`, or set ROAMFLEET_TOKEN.`,
           ],
         });
       }
-      throw new Failure(EXIT.auth, "you are not logged in", { hints: [`Run \`${login}\`, or set ROBOFLEET_TOKEN.`] });
+      throw new Failure(EXIT.auth, "you are not logged in", { hints: [`Run \`${login}\`, or set ROAMFLEET_TOKEN.`] });
     }
     return this.connect({ base_url: access.base_url, token: access.token, org_id: access.org_id });
   }
@@ -74,13 +74,13 @@ export class Context {
     if (secret !== undefined && !isToken(secret)) {
       const [name, hint] =
         options.token === undefined
-          ? ["admin token", "It is from --admin-token or ROBOFLEET_ADMIN_TOKEN."]
-          : ["token", "It is from ROBOFLEET_TOKEN or the credentials file; `rf login` saves another one."];
+          ? ["admin token", "It is from --admin-token or ROAMFLEET_ADMIN_TOKEN."]
+          : ["token", "It is from ROAMFLEET_TOKEN or the credentials file; `rf login` saves another one."];
       throw usage(`the ${name} contains spaces or characters that are not valid in a token`, hint);
     }
     if (secret !== undefined && !insecure_http && !this.environment.allow_insecure_http) await refuseExposed(options.base_url);
     this.#pinned = pin?.fingerprint;
-    const { createClient } = await import("@robofleet/sdk");
+    const { createClient } = await import("@roamfleet/sdk");
     try {
       return createClient({ ...rest, ca: pin?.pem, clock: this.clock, on_retry: ({ wait_ms, error }) => this.#noteRetry(wait_ms, error) });
     } catch (error) {
@@ -133,7 +133,7 @@ async function refuseExposed(base_url: string): Promise<void> {
   if (!isExposed(base_url)) return;
   throw usage(
     `${base_url} is plain http to another machine: the token could be read in transit`,
-    "Use https://, which `robofleet serve --tls auto` provides.",
-    "On a trusted network: rf login --allow-insecure-http, or ROBOFLEET_ALLOW_INSECURE_HTTP=1.",
+    "Use https://, which `roamfleet serve --tls auto` provides.",
+    "On a trusted network: rf login --allow-insecure-http, or ROAMFLEET_ALLOW_INSECURE_HTTP=1.",
   );
 }

@@ -46,7 +46,7 @@ test("login verifies the token and saves it readable by this user only", TIMEOUT
 test("login without a terminal reads the token from stdin", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
-  const { code } = await home.run(["login"], { stdin: "rf_user_piped\n", env: { ROBOFLEET_BASE_URL: service.base_url } });
+  const { code } = await home.run(["login"], { stdin: "rf_user_piped\n", env: { ROAMFLEET_BASE_URL: service.base_url } });
   assert.equal(code, 0);
   assert.match(await readFile(home.credentials_file, "utf8"), /^token = "rf_user_piped"$/m);
   const empty = await home.run(["login"], { stdin: "" });
@@ -143,13 +143,13 @@ test("resolves each value from flag, environment, profile, file, in this order",
     return [headers.authorization, headers["x-service-org-id"]];
   };
   assert.deepEqual(await asked(["--profile", "lab"], {}), ["Bearer lab", "org_file"]);
-  assert.deepEqual(await asked([], { ROBOFLEET_PROFILE: "lab" }), ["Bearer lab", "org_file"]);
-  assert.deepEqual(await asked(["--profile", "lab"], { ROBOFLEET_TOKEN: "env", ROBOFLEET_ORG: "org_env" }), ["Bearer env", "org_env"]);
+  assert.deepEqual(await asked([], { ROAMFLEET_PROFILE: "lab" }), ["Bearer lab", "org_file"]);
+  assert.deepEqual(await asked(["--profile", "lab"], { ROAMFLEET_TOKEN: "env", ROAMFLEET_ORG: "org_env" }), ["Bearer env", "org_env"]);
   assert.deepEqual(
-    await asked(["--base-url", service.base_url, "--org", "org_flag"], { ROBOFLEET_BASE_URL: nowhere, ROBOFLEET_ORG: "org_env" }),
+    await asked(["--base-url", service.base_url, "--org", "org_flag"], { ROAMFLEET_BASE_URL: nowhere, ROAMFLEET_ORG: "org_env" }),
     ["Bearer file", "org_flag"],
   );
-  assert.deepEqual(await asked([], { ROBOFLEET_BASE_URL: service.base_url, ROBOFLEET_TOKEN: "" }), ["Bearer file", "org_file"]);
+  assert.deepEqual(await asked([], { ROAMFLEET_BASE_URL: service.base_url, ROAMFLEET_TOKEN: "" }), ["Bearer file", "org_file"]);
   const unreachable = await home.run(["whoami"]);
   assert.equal(unreachable.code, 1);
   assert.match(unreachable.stderr, /cannot reach http:\/\/127\.0\.0\.1:1[^]*The address is from .*credentials\.toml/);
@@ -166,7 +166,7 @@ test("sends the token at the top of the file only to the top's address", TIMEOUT
   );
   for (const [args, env] of [
     [["--profile", "lab"], {}],
-    [[], { ROBOFLEET_PROFILE: "lab" }],
+    [[], { ROAMFLEET_PROFILE: "lab" }],
     // Passing the profile's own address again changes nothing.
     [["--profile", "lab", "--base-url", other.base_url], {}],
   ] as const) {
@@ -204,7 +204,7 @@ test("sends a saved token only to the origin that it was saved for", TIMEOUT, as
   );
   for (const [args, env, origin] of [
     [["--base-url", service.base_url], {}, "https://fleet.example.org"],
-    [[], { ROBOFLEET_BASE_URL: service.base_url }, "https://fleet.example.org"],
+    [[], { ROAMFLEET_BASE_URL: service.base_url }, "https://fleet.example.org"],
     [["--profile", "lab", "--base-url", service.base_url], {}, "http://10.0.0.9:7600"],
     [["--base-url", "http://fleet.example.org"], {}, "https://fleet.example.org"],
     [["--base-url", "https://fleet.example.org:8443"], {}, "https://fleet.example.org"],
@@ -214,7 +214,7 @@ test("sends a saved token only to the origin that it was saved for", TIMEOUT, as
     assert.ok(stderr.includes(`the saved token is for ${origin} and is not sent to`), stderr);
   }
   assert.equal(service.asked.length, 0);
-  const named = await home.run(["whoami", "--base-url", service.base_url], { env: { ROBOFLEET_TOKEN: "env" } });
+  const named = await home.run(["whoami", "--base-url", service.base_url], { env: { ROAMFLEET_TOKEN: "env" } });
   assert.equal(named.code, 0);
   assert.deepEqual(
     service.asked.map(({ headers }) => headers.authorization),
@@ -225,13 +225,13 @@ test("sends a saved token only to the origin that it was saved for", TIMEOUT, as
 test("rejects an invalid token without printing it, and strips a trailing line ending", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await startService();
-  const whoami = (ROBOFLEET_TOKEN: string) => home.run(["whoami"], { env: { ...service.env, ROBOFLEET_TOKEN } });
+  const whoami = (ROAMFLEET_TOKEN: string) => home.run(["whoami"], { env: { ...service.env, ROAMFLEET_TOKEN } });
   assert.equal((await whoami("rf_user_a\r\n")).code, 0);
   assert.equal(service.asked.at(-1)?.headers.authorization, "Bearer rf_user_a");
   for (const token of ["rf_user_secret\nrf_user_b", "rf_user_secret b", "rf_user_secretł"]) {
     const { code, stderr } = await whoami(token);
     assert.deepEqual([code, stderr.includes("secret")], [2, false], stderr);
-    assert.match(stderr, /the token contains spaces or characters that are not valid in a token\n {2}It is from ROBOFLEET_TOKEN/);
+    assert.match(stderr, /the token contains spaces or characters that are not valid in a token\n {2}It is from ROAMFLEET_TOKEN/);
   }
   assert.equal(service.asked.length, 1);
 });

@@ -38,7 +38,7 @@ export const DEFAULT_PROFILE = "default";
 
 /** Returns the path of a file in this program's settings directory. */
 export const configPath = (environment: Environment, name: string): string =>
-  path.join(environment.config_home ?? path.join(homedir(), ".config"), "robofleet", name);
+  path.join(environment.config_home ?? path.join(homedir(), ".config"), "roamfleet", name);
 
 export const credentialsPath = (environment: Environment): string => configPath(environment, "credentials.toml");
 
@@ -54,7 +54,7 @@ export async function resolveAccess(flags: Flags, environment: Environment): Pro
   const profile = name === undefined ? {} : findProfile(file, content, name, named === undefined);
   const addresses: [string | undefined, string][] = [
     [flags.base_url, "--base-url"],
-    [environment.base_url, "ROBOFLEET_BASE_URL"],
+    [environment.base_url, "ROAMFLEET_BASE_URL"],
     [profile.base_url, `profile ${name} in ${file}`],
     [top.base_url, file],
   ];

@@ -1,4 +1,4 @@
-import { ApiError, Unreachable } from "@robofleet/sdk";
+import { ApiError, Unreachable } from "@roamfleet/sdk";
 import { CommanderError } from "commander";
 import { EXIT, type ExitCode } from "./exit-codes.ts";
 import { plain } from "./text.ts";
@@ -54,7 +54,7 @@ export function toFailure(error: unknown, base_url_source?: string, pinned?: str
   const message = error instanceof Error ? error.message : String(error);
   return new Failure(EXIT.error, message || "unknown error", {
     cause: error,
-    hints: ["Set ROBOFLEET_DEBUG=1 to see where it occurred."],
+    hints: ["Set ROAMFLEET_DEBUG=1 to see where it occurred."],
   });
 }
 
@@ -100,7 +100,7 @@ const LISTS: [RegExp, string][] = [
 ];
 
 function apiHints(error: ApiError): string[] {
-  if (error.status === 401) return ["Run `rf login` to save a valid token, or set ROBOFLEET_TOKEN."];
+  if (error.status === 401) return ["Run `rf login` to save a valid token, or set ROAMFLEET_TOKEN."];
   if (error.status === 403) return ["`rf whoami` shows your user and role."];
   if (error.status === 429) return [`Try again in ${Math.ceil(error.retry_after_seconds ?? 10)} s.`];
   if (error.status === 503)
@@ -121,7 +121,7 @@ function fromUnreachable(error: Unreachable, source: string | undefined, pinned:
   const hints = source === undefined ? [] : [`The address is from ${source}.`];
   if (error.untrusted) hints.push(`\`rf login --base-url ${error.base_url}\` shows its certificate authority, which you can then trust.`);
   else if (error.reason.includes("CERT")) hints.push("The address must be listed in the server's certificate.");
-  else hints.push("Check that the server runs (`robofleet serve`) and that the address is correct (`--base-url`, `rf login`).");
+  else hints.push("Check that the server runs (`roamfleet serve`) and that the address is correct (`--base-url`, `rf login`).");
   return new Failure(EXIT.error, error.message, {
     hints,
     document: { error: { code: "unreachable", message: error.message } },
@@ -134,7 +134,7 @@ function changedAuthority({ base_url }: Unreachable, pinned: string): Failure {
   return new Failure(EXIT.auth, message, {
     hints: [
       `Trusted: ${pinned}`,
-      "The connection may be intercepted. If the server has a new certificate authority, compare the output of `robofleet fingerprint` there:",
+      "The connection may be intercepted. If the server has a new certificate authority, compare the output of `roamfleet fingerprint` there:",
       `rf login --base-url ${base_url} --fingerprint sha256:…`,
     ],
     document: { error: { code: "untrusted_authority", message } },

@@ -1,5 +1,5 @@
-import { isId } from "@robofleet/protocol";
-import type { Body, Client } from "@robofleet/sdk";
+import { isId } from "@roamfleet/protocol";
+import type { Body, Client } from "@roamfleet/sdk";
 import { EXIT } from "./exit-codes.ts";
 import { Failure } from "./failure.ts";
 

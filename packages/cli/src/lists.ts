@@ -1,4 +1,4 @@
-import type { Arguments, Body, Client, ListRouteName } from "@robofleet/sdk";
+import type { Arguments, Body, Client, ListRouteName } from "@roamfleet/sdk";
 import type { Command } from "commander";
 import { wholeNumber } from "./command.ts";
 

@@ -1,4 +1,4 @@
-import type { Body } from "@robofleet/sdk";
+import type { Body } from "@roamfleet/sdk";
 import type { Output } from "./output.ts";
 import { line, type Styled } from "./text.ts";
 

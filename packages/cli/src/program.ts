@@ -1,4 +1,4 @@
-import { describeVersion } from "@robofleet/protocol/version";
+import { describeVersion } from "@roamfleet/protocol/version";
 import { Command, type CommanderError, Option } from "commander";
 import metadata from "../package.json" with { type: "json" };
 import type { Act } from "./command.ts";
@@ -59,7 +59,7 @@ export function buildProgram(act: Act): { program: Command; complete: (command: 
 
 function addRoot(): Command {
   return new Command("rf")
-    .description("The command line of Robofleet: manage releases, deployments, configs, logs and robots.")
+    .description("The command line of Roamfleet: manage releases, deployments, configs, logs and robots.")
     .usage("<command> [options]")
     .version(describeVersion(metadata.version), "-V, --version", "Show the version")
     .addOption(new Option("-o, --output <format>", "Output format (default: table, or the `output` setting)").choices(OUTPUT_FORMATS))

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { duration } from "./duration.ts";
 import type { Output } from "./output.ts";
 

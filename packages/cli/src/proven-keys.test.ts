@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { test } from "node:test";
-import { keyIdOf, publicKeyOf, type SignedText, signTrust, type TrustedKey } from "@robofleet/protocol/signatures";
+import { keyIdOf, publicKeyOf, type SignedText, signTrust, type TrustedKey } from "@roamfleet/protocol/signatures";
 import { Failure } from "./failure.ts";
 import { provenTrust, type SigningKeys } from "./proven-keys.ts";
 

@@ -1,5 +1,5 @@
-import type { Body } from "@robofleet/sdk";
-import { isSignedBy, keyIdOf, nextTrust, parseSignedText, parseTrustStatement, type Trust } from "@robofleet/protocol/signatures";
+import type { Body } from "@roamfleet/sdk";
+import { isSignedBy, keyIdOf, nextTrust, parseSignedText, parseTrustStatement, type Trust } from "@roamfleet/protocol/signatures";
 import { EXIT } from "./exit-codes.ts";
 import { Failure } from "./failure.ts";
 import { line } from "./text.ts";

@@ -22,7 +22,7 @@ test(
     await once(proxy, "listening");
     t.after(() => proxy.close().closeAllConnections());
     await using rf = await RfHome.make();
-    const env = { HTTPS_PROXY: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`, ROBOFLEET_TOKEN: "rf_user_x" };
+    const env = { HTTPS_PROXY: `http://127.0.0.1:${(proxy.address() as AddressInfo).port}`, ROAMFLEET_TOKEN: "rf_user_x" };
     for (const words of [
       ["robots", "show", "rob_1"],
       ["robots", "topics", "rob_1", "echo", "/chatter"],

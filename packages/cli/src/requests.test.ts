@@ -117,7 +117,7 @@ test("configs set for a fleet or robot sets the value in that scope, then deploy
 test("sends the admin token to admin routes, and no other token", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(anything);
-  await home.run(["orgs", "list"], { env: { ...service.env, ROBOFLEET_ADMIN_TOKEN: "from-env" } });
+  await home.run(["orgs", "list"], { env: { ...service.env, ROAMFLEET_ADMIN_TOKEN: "from-env" } });
   await home.run(["orgs", "list", "--admin-token", "-"], { env: service.env, stdin: "piped\n" });
   await home.run(["orgs", "list"], { env: service.env });
   assert.deepEqual(
@@ -208,9 +208,9 @@ test("creates a release with digest and size, then uploads it unless it is alrea
 
 test("prints an error for a missing file and for a directory", TIMEOUT, async () => {
   await using home = await RfHome.make();
-  const gone = await home.run(["releases", "push", "nothing-here.tar"], { env: { ROBOFLEET_TOKEN: "t" } });
+  const gone = await home.run(["releases", "push", "nothing-here.tar"], { env: { ROAMFLEET_TOKEN: "t" } });
   assert.deepEqual([gone.code, gone.stderr], [1, "error: nothing-here.tar: no such file or directory\n"]);
-  const directory = await home.run(["releases", "push", home.directory], { env: { ROBOFLEET_TOKEN: "t" } });
+  const directory = await home.run(["releases", "push", home.directory], { env: { ROAMFLEET_TOKEN: "t" } });
   assert.equal(directory.code, 2);
   assert.match(directory.stderr, /is a directory\n {2}Pack it first: tar -czf/);
 });

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import type { Rollout } from "@robofleet/protocol/routes";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import { type Command, InvalidArgumentError, Option } from "commander";
 import { parse } from "yaml";
 import { collect, wholeNumber } from "./command.ts";

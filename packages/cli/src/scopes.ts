@@ -1,5 +1,5 @@
-import { ROLES, type Role } from "@robofleet/protocol";
-import type { Body } from "@robofleet/sdk";
+import { ROLES, type Role } from "@roamfleet/protocol";
+import type { Body } from "@roamfleet/sdk";
 import { type Command, Option } from "commander";
 import { collect } from "./command.ts";
 import type { Context } from "./context.ts";

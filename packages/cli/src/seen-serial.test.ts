@@ -3,7 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { parseTrustStatement, publicKeyOf, type SignedText, signTrust } from "@robofleet/protocol/signatures";
+import { parseTrustStatement, publicKeyOf, type SignedText, signTrust } from "@roamfleet/protocol/signatures";
 import { RfHome } from "./testing/run-rf.ts";
 import { ScriptedPeer } from "./testing/scripted-peer.ts";
 
@@ -45,7 +45,7 @@ test("refuses to sign keys below a serial seen before, also when starting over",
     }
     return { body: { data: listed() } };
   });
-  const env = { ROBOFLEET_BASE_URL: peer.base_url, ROBOFLEET_TOKEN: "rfp_test" };
+  const env = { ROAMFLEET_BASE_URL: peer.base_url, ROAMFLEET_TOKEN: "rfp_test" };
   const rf = (...args: string[]) => home.run(["signing-keys", ...args], { env });
   const done = await rf("require", "off", "--sign", old.file);
   assert.equal(done.code, 0, done.stderr);

@@ -1,4 +1,4 @@
-import type { Client } from "@robofleet/sdk";
+import type { Client } from "@roamfleet/sdk";
 import type { Context } from "./context.ts";
 import { isLoopback } from "./credentials.ts";
 import { line } from "./text.ts";
@@ -14,5 +14,5 @@ export function showKeyUse(context: Context, client: Client, key: string | null)
   out.line(line`  rf-agent run ${words.join(" ")}`);
   if (!is_local) return;
   out.line("\nOn another machine, replace the loopback address with the server's. The server must then listen on the network, for");
-  out.line("example `robofleet serve --listen 0.0.0.0:7600 --tls auto`.");
+  out.line("example `roamfleet serve --listen 0.0.0.0:7600 --tls auto`.");
 }

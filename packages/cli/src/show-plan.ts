@@ -1,4 +1,4 @@
-import type { DeploymentPlan } from "@robofleet/protocol/routes";
+import type { DeploymentPlan } from "@roamfleet/protocol/routes";
 import type { Context } from "./context.ts";
 import { bytes, duration } from "./duration.ts";
 import { labelsText } from "./labels.ts";

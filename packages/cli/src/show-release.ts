@@ -1,8 +1,8 @@
-import type { Body } from "@robofleet/sdk";
+import type { Body } from "@roamfleet/sdk";
 import type { Context } from "./context.ts";
 import { bytes, relative } from "./duration.ts";
 import { labelsText } from "./labels.ts";
-import { parseReleaseStatement, parseSignedText } from "@robofleet/protocol/signatures";
+import { parseReleaseStatement, parseSignedText } from "@roamfleet/protocol/signatures";
 
 /** Formats the signature: key, version, expiry; undefined if the release is unsigned. */
 function signatureText(context: Context, signature: unknown): string | undefined {

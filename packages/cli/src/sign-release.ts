@@ -1,6 +1,6 @@
 import type { Command } from "commander";
-import type { Client } from "@robofleet/sdk";
-import { manifestDigest, type SignedText, signRelease } from "@robofleet/protocol/signatures";
+import type { Client } from "@roamfleet/sdk";
+import { manifestDigest, type SignedText, signRelease } from "@roamfleet/protocol/signatures";
 import { collect, wholeNumber } from "./command.ts";
 import { usage } from "./failure.ts";
 import { readSigningKey } from "./signing-key.ts";

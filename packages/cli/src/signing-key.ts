@@ -1,7 +1,7 @@
 import { createPrivateKey, createPublicKey, type KeyObject } from "node:crypto";
 import { readFile } from "node:fs/promises";
-import type { Body } from "@robofleet/sdk";
-import type { SignedText, TrustedKey, TrustStatement } from "@robofleet/protocol/signatures";
+import type { Body } from "@roamfleet/sdk";
+import type { SignedText, TrustedKey, TrustStatement } from "@roamfleet/protocol/signatures";
 import type { Context } from "./context.ts";
 import { usage } from "./failure.ts";
 
@@ -12,7 +12,7 @@ export async function readSigningKey(file: string): Promise<KeyObject> {
 
 /** Reads the raw public key, in base64, from a PEM file with either half. */
 export async function readPublicKey(file: string): Promise<string> {
-  const { publicKeyOf } = await import("@robofleet/protocol/signatures");
+  const { publicKeyOf } = await import("@roamfleet/protocol/signatures");
   return publicKeyOf(parsed(file, await readFile(file, "utf8"), createPublicKey, "public"));
 }
 
@@ -60,7 +60,7 @@ export async function changeSigningKeys(
   const listed = (await client.getSigningKeys()).data;
   const { org_id } = listed;
   const key = await readSigningKey(sign);
-  const { publicKeyOf, signTrust } = await import("@robofleet/protocol/signatures");
+  const { publicKeyOf, signTrust } = await import("@roamfleet/protocol/signatures");
   const { provenTrust } = await import("./proven-keys.ts");
   const { rememberSerial, requireUnseen } = await import("./seen-serial.ts");
   // Starting over discards the previous keys, so there is nothing to prove.

@@ -1,5 +1,5 @@
-import { CLOSE } from "@robofleet/protocol/paths";
-import type { Ending } from "@robofleet/sdk";
+import { CLOSE } from "@roamfleet/protocol/paths";
+import type { Ending } from "@roamfleet/sdk";
 import { EXIT } from "./exit-codes.ts";
 import { Failure } from "./failure.ts";
 

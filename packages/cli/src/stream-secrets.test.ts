@@ -17,7 +17,7 @@ const end = (socket: WebSocket): void => socket.close(4410, "seen enough");
 async function asked(words: readonly string[], on_output?: (child: ChildProcess, text: string) => void): Promise<Asked[]> {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(script, end);
-  const env = { ...service.env, ROBOFLEET_TOKEN: TOKEN, ROBOFLEET_ORG: "org_1" };
+  const env = { ...service.env, ROAMFLEET_TOKEN: TOKEN, ROAMFLEET_ORG: "org_1" };
   await home.run(words, { env, ...(on_output === undefined ? {} : { on_output }) });
   return service.asked;
 }

@@ -123,7 +123,7 @@ test("a note replaces the line of a progress bar", TIMEOUT, async () => {
 test("login on a terminal prompts for the token and never shows it", TIMEOUT, async () => {
   await using home = await RfHome.make();
   await using service = await ScriptedPeer.start(() => ({ status: 500, body: {} }));
-  const env = { XDG_CONFIG_HOME: home.directory, ROBOFLEET_BASE_URL: service.base_url };
+  const env = { XDG_CONFIG_HOME: home.directory, ROAMFLEET_BASE_URL: service.base_url };
   const text = await onTerminal(["login"], env, { to: "Token", with: "rf_user_typed\r" });
   assert.match(text, /Saved to/);
   assert.doesNotMatch(text, /typed/);

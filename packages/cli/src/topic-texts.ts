@@ -7,7 +7,7 @@ const rows = (pairs: readonly (readonly [string, string])[]): string => {
   return pairs.map(([name, text]) => `  ${name.padEnd(width)}  ${text}`).join("\n");
 };
 
-const CREDENTIALS = `$XDG_CONFIG_HOME/robofleet/credentials.toml, else ~/.config/robofleet/credentials.toml:
+const CREDENTIALS = `$XDG_CONFIG_HOME/roamfleet/credentials.toml, else ~/.config/roamfleet/credentials.toml:
 a TOML file that only you can read. You may edit it by hand: rf changes single
 values and preserves comments, order and unknown keys.
 
@@ -26,16 +26,16 @@ stays valid on the service until it is revoked: rf tokens revoke <id>.
 A profile is a table of the credentials file. The top of the file is the profile
 \`default\`. Missing values are inherited from the top, except the token
 if the profile has another address: a token is sent only to the address that it was
-saved with. --base-url and ROBOFLEET_BASE_URL override the address.
+saved with. --base-url and ROAMFLEET_BASE_URL override the address.
 
   rf login --profile lab --base-url https://lab.example.org
   rf robots list --profile lab      for this call
-  export ROBOFLEET_PROFILE=lab      for this shell
+  export ROAMFLEET_PROFILE=lab      for this shell
   rf profiles use lab               as the default
   rf profiles use default           back to the top of the file
 
 Each value comes from the first source that has it: flag, environment variable, profile,
-top of the file. A token in ROBOFLEET_TOKEN overrides that of any profile.
+top of the file. A token in ROAMFLEET_TOKEN overrides that of any profile.
 `;
 
 const OUTPUT = `  -o table   human-readable columns (the default)
@@ -51,7 +51,7 @@ const OUTPUT = `  -o table   human-readable columns (the default)
 
 Results go to stdout; notes, warnings, errors and progress to stderr. Colors and
 progress bars need a terminal, and NO_COLOR disables colors. On a terminal,
-output longer than the screen is shown in $ROBOFLEET_PAGER, the setting pager,
+output longer than the screen is shown in $ROAMFLEET_PAGER, the setting pager,
 $PAGER or less; --no-pager disables that.
 
 One record is always one line: characters in names that would move the
@@ -66,7 +66,7 @@ With --json stdout contains exactly one document, also for an error:
 {"error": {"code": …, "message": …}}; messages are on stderr. --follow
 prints one record a line. A list contains all pages unless --limit is given.
 
-With ROBOFLEET_TOKEN and ROBOFLEET_BASE_URL no file is needed. Without a
+With ROAMFLEET_TOKEN and ROAMFLEET_BASE_URL no file is needed. Without a
 terminal there are no prompts: a secret is read from stdin.
 
 Responses 429 and 503 are retried after their Retry-After, up to a minute and

@@ -47,7 +47,7 @@ export async function transportTo(base_url: string, flags: Flags, environment: E
 
 async function readPin(environment: Environment, fingerprint: string): Promise<Pin> {
   const file = authorityFile(environment, fingerprint);
-  const { fingerprintOf } = await import("@robofleet/protocol/authority");
+  const { fingerprintOf } = await import("@roamfleet/protocol/authority");
   try {
     const pem = await readFile(file, "utf8");
     if (fingerprintOf(pem) === fingerprint) return { fingerprint, pem };
@@ -81,10 +81,10 @@ export async function chooseAuthority(
   options: TrustOptions,
   note: (text: string) => void,
 ): Promise<Pin | undefined> {
-  const { parseFingerprint, isUntrusted, readPresented } = await import("@robofleet/protocol/authority");
+  const { parseFingerprint, isUntrusted, readPresented } = await import("@roamfleet/protocol/authority");
   const wanted = options.fingerprint === undefined ? undefined : parseFingerprint(options.fingerprint);
   if (options.fingerprint !== undefined && wanted === undefined)
-    throw usage("--fingerprint takes sha256: and 64 hex digits, as printed by `robofleet fingerprint` on the server");
+    throw usage("--fingerprint takes sha256: and 64 hex digits, as printed by `roamfleet fingerprint` on the server");
   if (!base_url.startsWith("https:")) {
     if ((options.fingerprint ?? options.caFile) !== undefined) throw usage(`${base_url} is plain http: there is no certificate to trust`);
     return undefined;
@@ -95,7 +95,7 @@ export async function chooseAuthority(
   );
   if (presented instanceof Error) {
     if (wanted === undefined) return known;
-    const { unreachable } = await import("@robofleet/sdk");
+    const { unreachable } = await import("@roamfleet/sdk");
     throw unreachable(base_url, presented);
   }
   const { authority } = presented;
@@ -110,7 +110,7 @@ export async function chooseAuthority(
     throw refused(
       `${base_url} has a certificate from an unknown authority`,
       `Its fingerprint is ${authority.fingerprint}`,
-      "If `robofleet fingerprint` prints the same value on the server:",
+      "If `roamfleet fingerprint` prints the same value on the server:",
       `rf login --base-url ${base_url} --fingerprint ${authority.fingerprint}`,
     );
   }
@@ -124,13 +124,13 @@ const changed = (base_url: string, known: string, presented: string | undefined)
   refused(
     `${base_url} presents a different certificate authority than the one you trusted`,
     `Trusted: ${known}, presented: ${presented ?? "(not sent)"}`,
-    "The connection may be intercepted. If the server has a new certificate authority, compare the output of `robofleet fingerprint` there:",
+    "The connection may be intercepted. If the server has a new certificate authority, compare the output of `roamfleet fingerprint` there:",
     `rf login --base-url ${base_url} --fingerprint ${presented ?? "sha256:…"}`,
   );
 
 async function readAuthority(file: string, wanted: string | undefined): Promise<Pin> {
   const pem = await readFile(file, "utf8");
-  const { fingerprintOf } = await import("@robofleet/protocol/authority");
+  const { fingerprintOf } = await import("@roamfleet/protocol/authority");
   let fingerprint: string;
   try {
     fingerprint = fingerprintOf(pem);
@@ -146,7 +146,7 @@ async function agreed(base_url: string, authority: Pin & { subject: string }, no
   note(`${base_url} has a certificate from an unknown authority:`);
   note(`  ${authority.subject}`);
   note(`  ${authority.fingerprint}`);
-  note("If the connection is not intercepted, `robofleet fingerprint` prints the same value on the server.");
+  note("If the connection is not intercepted, `roamfleet fingerprint` prints the same value on the server.");
   const { confirm } = await import("@clack/prompts");
   return (await confirm({ message: "Trust it?", initialValue: false, output: process.stderr })) === true;
 }

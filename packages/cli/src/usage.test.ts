@@ -30,7 +30,7 @@ test("every form of help lists a command's options", TIMEOUT, async () => {
 
 test("help topics explain exit codes and environment", TIMEOUT, async () => {
   assert.match((await home.run(["help", "exit-codes"])).stdout, /7 {2}the robot is not connected/);
-  assert.match((await home.run(["help", "environment"])).stdout, /ROBOFLEET_TOKEN/);
+  assert.match((await home.run(["help", "environment"])).stdout, /ROAMFLEET_TOKEN/);
 });
 
 const wrong: [string[], RegExp][] = [
@@ -57,7 +57,7 @@ const wrong: [string[], RegExp][] = [
 ];
 for (const [args, message] of wrong) {
   test(`a usage error exits 2 and prints what to do: rf ${args.join(" ")}`, TIMEOUT, async () => {
-    const { code, stdout, stderr } = await home.run(args, { env: { ROBOFLEET_TOKEN: "t" } });
+    const { code, stdout, stderr } = await home.run(args, { env: { ROAMFLEET_TOKEN: "t" } });
     assert.match(stderr, message);
     assert.match(stderr, /^error: /);
     assert.doesNotMatch(stderr, /\n\s+at /);

@@ -1,5 +1,5 @@
-import { isTerminal } from "@robofleet/protocol";
-import type { Body, Client } from "@robofleet/sdk";
+import { isTerminal } from "@roamfleet/protocol";
+import type { Body, Client } from "@roamfleet/sdk";
 import type { Context } from "./context.ts";
 import { EXIT } from "./exit-codes.ts";
 import { Failure } from "./failure.ts";

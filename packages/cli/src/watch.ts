@@ -1,5 +1,5 @@
-import { isTerminal } from "@robofleet/protocol";
-import { ApiError, type Body, type Client, Unreachable } from "@robofleet/sdk";
+import { isTerminal } from "@roamfleet/protocol";
+import { ApiError, type Body, type Client, Unreachable } from "@roamfleet/sdk";
 import type { Context } from "./context.ts";
 import { relative } from "./duration.ts";
 import { EXIT } from "./exit-codes.ts";

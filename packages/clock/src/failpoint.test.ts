@@ -12,7 +12,7 @@ const LIMIT = { timeout: 120_000 };
 const MODULE = JSON.stringify(path.join(import.meta.dirname, "failpoint.ts"));
 
 function directoryOf(t: TestContext): string {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-failpoint-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-failpoint-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }

@@ -4,7 +4,7 @@ import { parseFingerprint, requireFingerprint, UntrustedAuthority } from "./auth
 
 const HEX = "0f".repeat(32);
 
-test("parses fingerprints in robofleet's and openssl's format", () => {
+test("parses fingerprints in roamfleet's and openssl's format", () => {
   const colons = HEX.toUpperCase().match(/../g)!.join(":");
   for (const text of [`sha256:${HEX}`, HEX, ` ${HEX}\n`, colons, `SHA256:${HEX.toUpperCase()}`, `sha256 Fingerprint=${colons}`])
     assert.equal(parseFingerprint(text), `sha256:${HEX}`, text);

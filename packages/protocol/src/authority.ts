@@ -4,7 +4,7 @@ import { Agent } from "node:https";
 import { type ConnectionOptions, type DetailedPeerCertificate, TLSSocket } from "node:tls";
 
 /**
- * Certificate authorities by fingerprint, as shown by `robofleet` and pinned by `rf` and `rf-agent`. A fingerprint is `sha256:` and 64
+ * Certificate authorities by fingerprint, as shown by `roamfleet` and pinned by `rf` and `rf-agent`. A fingerprint is `sha256:` and 64
  * lower-case hex digits, over the DER form of the certificate.
  */
 
@@ -20,7 +20,7 @@ export class UntrustedAuthority extends Error {
 
 export const fingerprintOf = (pem: string): string => `sha256:${hash("sha256", new X509Certificate(pem).raw)}`;
 
-/** Parses the output of `robofleet fingerprint` and openssl's `AA:BB:…`; undefined if it is not a SHA-256 fingerprint. */
+/** Parses the output of `roamfleet fingerprint` and openssl's `AA:BB:…`; undefined if it is not a SHA-256 fingerprint. */
 export function parseFingerprint(text: string): string | undefined {
   const digits = text
     .trim()

@@ -127,10 +127,10 @@ export const ContainerManifest = Type.Object(
     entrypoint: Maybe(Argv),
     command: Maybe(Type.Array(Text, { maxItems: 256 })),
     env: Maybe(
-      Type.Record(Type.String({ pattern: "^(?!ROBOFLEET_)[A-Za-z_][A-Za-z0-9_]{0,254}$" }), Text, {
+      Type.Record(Type.String({ pattern: "^(?!ROAMFLEET_)[A-Za-z_][A-Za-z0-9_]{0,254}$" }), Text, {
         ...strict,
         maxProperties: 256,
-        description: "environment variables and their values; names must not begin with ROBOFLEET_",
+        description: "environment variables and their values; names must not begin with ROAMFLEET_",
       }),
     ),
     ports: Maybe(Type.Array(PortMapping, { maxItems: 256 })),

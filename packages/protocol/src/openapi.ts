@@ -24,10 +24,10 @@ Ids are opaque. Times are RFC 3339. Unknown query parameters and body fields are
 
 const PROSE: Record<Document, { title: string; description: string }> = {
   api: {
-    title: "Robofleet API",
+    title: "Roamfleet API",
     description: `Control plane for robot fleets.${COMMON_PROSE}\n\nThe live streams (WebSocket) of a robot are not part of this document.`,
   },
-  agent: { title: "Robofleet agent API", description: `The API that the agent on a robot uses.${COMMON_PROSE}` },
+  agent: { title: "Roamfleet agent API", description: `The API that the agent on a robot uses.${COMMON_PROSE}` },
 };
 
 const TAG_PROSE: Record<string, string> = {
@@ -86,7 +86,7 @@ const SECURITY_SCHEMES: Record<Document, Node> = {
       in: "header",
       name: "Authorization",
       description:
-        "`RobotSignature <robot_id>:<at>:<nonce>:<channel>:<base64 Ed25519 signature>` over `robofleet-http-v3`, robot id, host, TLS channel (RFC 9266, base64; empty without TLS), method, path, `at` (milliseconds of the server's clock) and nonce, one per line. Each nonce is accepted once.",
+        "`RobotSignature <robot_id>:<at>:<nonce>:<channel>:<base64 Ed25519 signature>` over `roamfleet-http-v3`, robot id, host, TLS channel (RFC 9266, base64; empty without TLS), method, path, `at` (milliseconds of the server's clock) and nonce, one per line. Each nonce is accepted once.",
     },
   },
 };

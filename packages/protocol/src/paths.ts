@@ -163,7 +163,7 @@ export const fleetStreamPaths = {
 export type FleetStreamName = keyof typeof fleetStreamPaths;
 
 /** Name of the cookie with the session's secret: over TLS, and over plain HTTP. */
-export const SESSION_COOKIES = { secure: "__Host-robofleet_session", plain: "robofleet_session" } as const;
+export const SESSION_COOKIES = { secure: "__Host-roamfleet_session", plain: "roamfleet_session" } as const;
 /** A page sends this header to prove that it may read responses, which pages of other sites may not. */
 export const CSRF_HEADER = "X-CSRF-Token";
 

@@ -38,12 +38,12 @@ async function* inChunks(bytes: Buffer, length: number): AsyncGenerator<Uint8Arr
 test("finds the names in a tar archive for any chunk sizes", async () => {
   const archive = Buffer.concat([
     entry("bin/run", "x".repeat(700)),
-    entry("./robofleet.json", "{}"),
+    entry("./roamfleet.json", "{}"),
     entry("empty", ""),
     Buffer.alloc(1024),
   ]);
   for (const length of [1, 511, 512, 513, 100_000]) {
-    assert.deepEqual(await Array.fromAsync(tarNames(inChunks(archive, length))), ["bin/run", "./robofleet.json", "empty"], String(length));
+    assert.deepEqual(await Array.fromAsync(tarNames(inChunks(archive, length))), ["bin/run", "./roamfleet.json", "empty"], String(length));
   }
 });
 
@@ -52,7 +52,7 @@ test("returns no names for other content", async () => {
 });
 
 test("detects the manifest of an archive only at its root", () => {
-  assert.deepEqual(["robofleet.json", "./robofleet.json", "a/robofleet.json"].map(isBundleManifest), [true, true, false]);
+  assert.deepEqual(["roamfleet.json", "./roamfleet.json", "a/roamfleet.json"].map(isBundleManifest), [true, true, false]);
   assert.deepEqual(["manifest.json", "./index.json", "blobs/index.json"].map(isImageIndex), [true, true, false]);
   assert.deepEqual([isGzip(Uint8Array.of(0x1f, 0x8b, 8)), isGzip(Uint8Array.of(0x1f)), isGzip(new Uint8Array())], [true, false, false]);
 });

@@ -21,7 +21,7 @@ export function defaultTag(name: string): string {
 export const isGzip = (head: Uint8Array): boolean => head[0] === GZIP[0] && head[1] === GZIP[1];
 
 /** Returns whether an entry of this name makes an archive an app bundle. */
-export const isBundleManifest = (name: string): boolean => /^(?:\.\/)?robofleet\.json$/.test(name);
+export const isBundleManifest = (name: string): boolean => /^(?:\.\/)?roamfleet\.json$/.test(name);
 
 /** Returns whether an image archive has an entry of this name at its root. */
 export const isImageIndex = (name: string): boolean => /^(?:\.\/)?(?:manifest|index)\.json$/.test(name);

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { readCommit } from "./version.ts";
 
 test("finds the commit on a branch, packed, detached and in a worktree", (t) => {
-  const root = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-version-"));
+  const root = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-version-"));
   t.after(() => fs.rmSync(root, { recursive: true }));
   const clone = path.join(root, "clone");
   const worktree = path.join(root, "worktree");

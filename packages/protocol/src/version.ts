@@ -2,13 +2,13 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 
 /** Set in bundles: the commit that they are built from, or "" if unknown. */
-declare const ROBOFLEET_COMMIT: string | undefined;
+declare const ROAMFLEET_COMMIT: string | undefined;
 
 const COMMIT_CHARACTERS = 7;
 
 /** Returns the output of `--version`: `0.1.0 (abc1234)`, or `0.1.0` if the commit is unknown. */
 export function describeVersion(version: string): string {
-  const commit = typeof ROBOFLEET_COMMIT === "string" ? ROBOFLEET_COMMIT : readCommit(path.resolve(import.meta.dirname, "../../.."));
+  const commit = typeof ROAMFLEET_COMMIT === "string" ? ROAMFLEET_COMMIT : readCommit(path.resolve(import.meta.dirname, "../../.."));
   return commit ? `${version} (${commit.slice(0, COMMIT_CHARACTERS)})` : version;
 }
 

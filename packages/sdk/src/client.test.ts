@@ -90,7 +90,7 @@ test("reports a response that is not JSON", async () => {
     .listRobots()
     .catch((thrown: unknown) => thrown);
   assert.ok(error instanceof ApiError);
-  assert.match(error.message, /does not look like Robofleet: status 200 with text\/html/);
+  assert.match(error.message, /does not look like Roamfleet: status 200 with text\/html/);
 });
 
 test("does not follow a redirect, and the message names its target", async () => {

@@ -1,5 +1,5 @@
-import { type Clock, systemClock } from "@robofleet/clock";
-import { CSRF_HEADER } from "@robofleet/protocol/paths";
+import { type Clock, systemClock } from "@roamfleet/clock";
+import { CSRF_HEADER } from "@roamfleet/protocol/paths";
 import { retryAfterSeconds, unreachable, Unreachable } from "./errors.ts";
 import type { ClientOptions, Query } from "./options.ts";
 

@@ -1,4 +1,4 @@
-import { type Clock, systemClock } from "@robofleet/clock";
+import { type Clock, systemClock } from "@roamfleet/clock";
 
 /** An error response: the status, and the envelope's code and message if there was one. */
 export class ApiError extends Error {
@@ -120,6 +120,6 @@ function unexplained(status: number, headers: Headers): string {
   if (status >= 300 && status < 400 && target !== null)
     return `the server redirects to ${target.split("?")[0]}: use that address as base URL`;
   if (status < 300)
-    return `this does not look like Robofleet: status ${status} with ${headers.get("content-type") ?? "no content type"} where JSON was expected`;
+    return `this does not look like Roamfleet: status ${status} with ${headers.get("content-type") ?? "no content type"} where JSON was expected`;
   return `the server returned ${status} without an error message`;
 }

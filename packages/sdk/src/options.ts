@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 
 export interface ClientOptions {
   /** Address of the service, such as `https://fleet.example.org`; a path in it is prepended to every route. */

@@ -1,5 +1,5 @@
-import type { RouteName } from "@robofleet/protocol/paths";
-import type { AnswerOf, BodyOf, ParamsOf, QueryOf, Routes } from "@robofleet/protocol/routes";
+import type { RouteName } from "@roamfleet/protocol/paths";
+import type { AnswerOf, BodyOf, ParamsOf, QueryOf, Routes } from "@roamfleet/protocol/routes";
 
 /** Optional fields may also be undefined: then they are not sent. */
 type Loose<T> = { [K in keyof T]: Record<never, never> extends Pick<T, K> ? T[K] | undefined : T[K] };

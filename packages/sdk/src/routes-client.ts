@@ -1,4 +1,4 @@
-import { fillPath, paths, type RouteName } from "@robofleet/protocol/paths";
+import { fillPath, paths, type RouteName } from "@roamfleet/protocol/paths";
 import { type Connection, credentialHeaders, sessionHeaders, urlOf, withDeadline, withRetries } from "./connection.ts";
 import { readJson } from "./incoming.ts";
 import type { Query } from "./options.ts";

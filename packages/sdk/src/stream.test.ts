@@ -122,8 +122,8 @@ test("offers a subprotocol, and blocks the sender until a slow server reads or d
     (socket) => void peers.push(socket),
     async (base_url) => {
       const client = createClient({ base_url, token: "t" });
-      const stream = await client.stream("shell", { robot_id: "rob_1", protocols: ["robofleet.shell.v1"] });
-      assert.equal(stream.protocol, "robofleet.shell.v1");
+      const stream = await client.stream("shell", { robot_id: "rob_1", protocols: ["roamfleet.shell.v1"] });
+      assert.equal(stream.protocol, "roamfleet.shell.v1");
       const [peer] = peers;
       assert.ok(peer);
       let arrived = 0;

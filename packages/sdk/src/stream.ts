@@ -1,5 +1,5 @@
-import { fillPath, type FleetStreamName, fleetStreamPaths, type StreamName, streamPaths } from "@robofleet/protocol/paths";
-import { maskingFor } from "@robofleet/protocol/masking";
+import { fillPath, type FleetStreamName, fleetStreamPaths, type StreamName, streamPaths } from "@roamfleet/protocol/paths";
+import { maskingFor } from "@roamfleet/protocol/masking";
 import type { IncomingMessage } from "node:http";
 import type { RawData, WebSocket } from "ws";
 import { type Connection, credentialHeaders, urlOf } from "./connection.ts";

@@ -1,4 +1,4 @@
-import type { FleetStreamName, StreamName } from "@robofleet/protocol/paths";
+import type { FleetStreamName, StreamName } from "@roamfleet/protocol/paths";
 import type { Query } from "./options.ts";
 import type { Body, CallOptions, JsonRouteName, ListRouteName, Rest } from "./route-types.ts";
 import type { FleetStreamArguments, Stream, StreamArguments } from "./stream.ts";

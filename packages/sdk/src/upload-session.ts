@@ -1,4 +1,4 @@
-import { fillPath, paths, type RouteName } from "@robofleet/protocol/paths";
+import { fillPath, paths, type RouteName } from "@roamfleet/protocol/paths";
 import { type Connection, RETRY_AFTER_SECONDS_MAX } from "./connection.ts";
 import { ApiError } from "./errors.ts";
 import { readJson } from "./incoming.ts";

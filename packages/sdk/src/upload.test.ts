@@ -6,7 +6,7 @@ import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { createClient, Unreachable } from "./index.ts";
 
 const SIZE = 3 * 1024 * 1024;
@@ -14,7 +14,7 @@ const content = randomBytes(SIZE);
 let directory: string;
 let file: string;
 before(async () => {
-  directory = await mkdtemp(path.join(tmpdir(), "robofleet-upload-"));
+  directory = await mkdtemp(path.join(tmpdir(), "roamfleet-upload-"));
   file = path.join(directory, "app.tar");
   await writeFile(file, content);
 });

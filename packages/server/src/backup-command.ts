@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import type { Command } from "commander";
 import { readBlobs, readStore } from "./config.ts";
 import { type BackupMade, makeBackup, makeRotatedBackup, verifyBackup } from "./engines/db/backup/index.ts";
@@ -11,14 +11,14 @@ interface BackupFlags {
   keep?: string;
 }
 
-/** Adds `robofleet backup` and `robofleet backup verify`. */
+/** Adds `roamfleet backup` and `roamfleet backup verify`. */
 export function addBackup(program: Command): void {
   program
     .command("backup")
     .description("copy database, artifacts and certificate authority of a running or stopped server")
     .option("--to <dir>", "new directory for the backup; with --keep the directory that holds dated backups")
     .option("--keep <number>", "make a dated backup in the directory of --to, then remove the oldest ones beyond this number")
-    .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
+    .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
     .action((flags: BackupFlags) => runBackup(flags))
     .command("verify")
     .description("compare every file of a backup with the checksums in its manifests; exits with 1 when one differs")
@@ -27,7 +27,7 @@ export function addBackup(program: Command): void {
 }
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
-const warn = (line: string): void => void process.stderr.write(`robofleet: ${line}\n`);
+const warn = (line: string): void => void process.stderr.write(`roamfleet: ${line}\n`);
 
 async function runBackup({ to, data, keep }: BackupFlags): Promise<void> {
   if (to === undefined) throw new Refusal("name the directory of the backup: --to DIR");
@@ -37,8 +37,8 @@ async function runBackup({ to, data, keep }: BackupFlags): Promise<void> {
   const made: BackupMade & { removed?: string[] } =
     keep === undefined ? await makeBackup(options) : await makeRotatedBackup({ ...options, keep: Number(keep) });
   for (const name of made.damaged) warn(`the artifact ${name} does not have the bytes that were uploaded; it was copied as it is`);
-  if (is_elsewhere) warn("artifacts lie in the S3 store of ROBOFLEET_BLOBS_URL: the backup does not hold them");
-  if (made.left_out.length > 0) warn(`not of Robofleet, and not in the backup: ${made.left_out.join(", ")}`);
+  if (is_elsewhere) warn("artifacts lie in the S3 store of ROAMFLEET_BLOBS_URL: the backup does not hold them");
+  if (made.left_out.length > 0) warn(`not of Roamfleet, and not in the backup: ${made.left_out.join(", ")}`);
   print(`backup written to ${made.directory}: the database and ${made.files} files of ${made.bytes} bytes`);
   for (const name of made.removed ?? []) print(`removed the old backup ${name}`);
 }

@@ -6,15 +6,15 @@ import { test } from "node:test";
 import { readSettings, SettingsError } from "./config.ts";
 
 test("a failpoint in the environment is obeyed with its flag only, and a flag without its variables is refused", () => {
-  const armed = { ROBOFLEET_FAILPOINT: "features/sites/store.insertSite:begin", ROBOFLEET_FAILPOINT_LOG: "/log" };
+  const armed = { ROAMFLEET_FAILPOINT: "features/sites/store.insertSite:begin", ROAMFLEET_FAILPOINT_LOG: "/log" };
   const seen = (flags: Parameters<typeof readSettings>[0], env: NodeJS.ProcessEnv): unknown => {
     const { failpoint, failpoint_ignored } = readSettings(flags, env);
     return { spec: failpoint?.spec, ignored: failpoint_ignored };
   };
   assert.deepEqual(seen({}, {}), { spec: undefined, ignored: false });
   assert.deepEqual(seen({}, armed), { spec: undefined, ignored: true });
-  assert.deepEqual(seen({ crashAtFailpoint: true }, armed), { spec: armed.ROBOFLEET_FAILPOINT, ignored: false });
-  for (const missing of [{}, { ...armed, ROBOFLEET_FAILPOINT_LOG: "" }, { ...armed, ROBOFLEET_FAILPOINT: "" }])
+  assert.deepEqual(seen({ crashAtFailpoint: true }, armed), { spec: armed.ROAMFLEET_FAILPOINT, ignored: false });
+  for (const missing of [{}, { ...armed, ROAMFLEET_FAILPOINT_LOG: "" }, { ...armed, ROAMFLEET_FAILPOINT: "" }])
     assert.throws(() => readSettings({ crashAtFailpoint: true }, missing), SettingsError);
 });
 
@@ -24,13 +24,13 @@ test("artifacts lie in an S3 store by its URL, with the credentials of the envir
   const keys = { AWS_ACCESS_KEY_ID: "id", AWS_SECRET_ACCESS_KEY: "secret" };
   const credentials = { access_key_id: "id", secret_access_key: "secret", session_token: undefined };
   assert.equal(readSettings({}, keys).blobs, undefined);
-  assert.deepEqual(readSettings({}, { ROBOFLEET_BLOBS_URL: url, ...keys }).blobs, { ...place, region: "us-east-1", credentials });
-  assert.deepEqual(readSettings({}, { ROBOFLEET_BLOBS_URL: url, AWS_REGION: "eu-west-1" }).blobs, {
+  assert.deepEqual(readSettings({}, { ROAMFLEET_BLOBS_URL: url, ...keys }).blobs, { ...place, region: "us-east-1", credentials });
+  assert.deepEqual(readSettings({}, { ROAMFLEET_BLOBS_URL: url, AWS_REGION: "eu-west-1" }).blobs, {
     ...place,
     region: "eu-west-1",
     credentials: undefined,
   });
-  assert.equal(readSettings({}, { ROBOFLEET_BLOBS_URL: `${url}&region=here`, AWS_REGION: "eu-west-1" }).blobs?.region, "here");
+  assert.equal(readSettings({}, { ROAMFLEET_BLOBS_URL: `${url}&region=here`, AWS_REGION: "eu-west-1" }).blobs?.region, "here");
 });
 
 test("a URL of artifacts that is none is refused without being repeated", () => {
@@ -40,13 +40,13 @@ test("a URL of artifacts that is none is refused without being repeated", () => 
       (error) => error instanceof SettingsError && message.test(error.message) && !/secret/.test(error.message),
     );
   };
-  refused({ ROBOFLEET_BLOBS_URL: "s3://id:secret@robots" }, /^ROBOFLEET_BLOBS_URL: holds credentials/);
-  refused({ ROBOFLEET_BLOBS_URL: "/srv/secret" }, /^ROBOFLEET_BLOBS_URL: expected s3:\/\/bucket/);
-  refused({ ROBOFLEET_BLOBS_URL: "s3://robots", AWS_SECRET_ACCESS_KEY: "secret" }, /^AWS_ACCESS_KEY_ID and .* one of them is missing$/);
+  refused({ ROAMFLEET_BLOBS_URL: "s3://id:secret@robots" }, /^ROAMFLEET_BLOBS_URL: holds credentials/);
+  refused({ ROAMFLEET_BLOBS_URL: "/srv/secret" }, /^ROAMFLEET_BLOBS_URL: expected s3:\/\/bucket/);
+  refused({ ROAMFLEET_BLOBS_URL: "s3://robots", AWS_SECRET_ACCESS_KEY: "secret" }, /^AWS_ACCESS_KEY_ID and .* one of them is missing$/);
 });
 
 test("a bus is read from its URL, and what is wrong with one is said without its password", () => {
-  const bus = (url: string) => readSettings({}, { ROBOFLEET_BUS_URL: url }).bus;
+  const bus = (url: string) => readSettings({}, { ROAMFLEET_BUS_URL: url }).bus;
   assert.equal(bus(""), undefined);
   assert.deepEqual(bus("nats://fleet:s3cret@a/plant")?.credentials, { user: "fleet", pass: "s3cret" });
   for (const url of ["http://fleet:s3cret@a", "nats://fleet:s3cret%zz@a", "nats://fleet:s3cret@a/b/c"])
@@ -57,10 +57,10 @@ test("a bus is read from its URL, and what is wrong with one is said without its
 });
 
 test("other servers are listened for where there is a bus, at the places that flags or the environment name", () => {
-  const bus = { ROBOFLEET_BUS_URL: "nats://a" };
+  const bus = { ROAMFLEET_BUS_URL: "nats://a" };
   assert.equal(readSettings({ nodeListen: "10.0.0.7:7601" }, {}).nodes, undefined);
   assert.deepEqual(readSettings({}, bus).nodes, { listen: { host: "0.0.0.0", port: 7601 }, address: undefined });
-  const env = { ...bus, ROBOFLEET_NODE_LISTEN: "[::]:0", ROBOFLEET_NODE_ADDRESS: "node-1:7700" };
+  const env = { ...bus, ROAMFLEET_NODE_LISTEN: "[::]:0", ROAMFLEET_NODE_ADDRESS: "node-1:7700" };
   assert.deepEqual(readSettings({}, env).nodes, { listen: { host: "::", port: 0 }, address: { host: "node-1", port: 7700 } });
   assert.deepEqual(readSettings({ nodeListen: "a:1", nodeAddress: "b:2" }, env).nodes, {
     listen: { host: "a", port: 1 },
@@ -70,7 +70,7 @@ test("other servers are listened for where there is a bus, at the places that fl
 });
 
 test("a secret is read from the file that its variable with _FILE names; a file that holds none is no unset one", (t) => {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-settings-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-settings-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   const write = (name: string, content: string): string => {
     const file = path.join(directory, name);
@@ -80,7 +80,7 @@ test("a secret is read from the file that its variable with _FILE names; a file 
   const env = {
     DATABASE_URL_FILE: write("database", "postgres://fleet:s3cret@db/x\n"),
     SERVICE_ADMIN_TOKEN_FILE: write("admin", "  s3cret-token-of-the-file\r\n"),
-    ROBOFLEET_BUS_URL_FILE: write("bus", "nats://fleet:s3cret@a"),
+    ROAMFLEET_BUS_URL_FILE: write("bus", "nats://fleet:s3cret@a"),
   };
   const { database_url, admin_token, bus, nodes } = readSettings({}, env);
   assert.deepEqual(
@@ -101,7 +101,7 @@ test("a secret is read from the file that its variable with _FILE names; a file 
   refused({ DATABASE_URL_FILE: path.join(directory, "none") }, /^DATABASE_URL_FILE: .*none cannot be read \(ENOENT\)$/);
   refused({ DATABASE_URL_FILE: directory }, /^DATABASE_URL_FILE: .* cannot be read \(EISDIR\)$/);
   refused({ ...env, DATABASE_URL: "postgres://s3cret" }, /^DATABASE_URL and DATABASE_URL_FILE are both set/);
-  refused({ ROBOFLEET_BUS_URL_FILE: write("no-bus", "http://fleet:s3cret@a") }, /^ROBOFLEET_BUS_URL: expected nats:/);
+  refused({ ROAMFLEET_BUS_URL_FILE: write("no-bus", "http://fleet:s3cret@a") }, /^ROAMFLEET_BUS_URL: expected nats:/);
 });
 
 test("a limit of 0 is refused where it would stop the server or make a timer spin, and a timer has a largest value", () => {
@@ -134,9 +134,9 @@ test("a limit of 0 is refused where it would stop the server or make a timer spi
 
 test("host names come from flags or the environment, without scheme and port", () => {
   const names = (flags: Parameters<typeof readSettings>[0], env: NodeJS.ProcessEnv = {}) => readSettings(flags, env).host_names;
-  assert.deepEqual(names({}, { ROBOFLEET_HOST_NAMES: "" }), []);
-  assert.deepEqual(names({}, { ROBOFLEET_HOST_NAMES: "fleet.test, 2001:db8::7" }), ["fleet.test", "2001:db8::7"]);
-  assert.deepEqual(names({ hostName: ["a.test"] }, { ROBOFLEET_HOST_NAMES: "b.test" }), ["a.test"]);
+  assert.deepEqual(names({}, { ROAMFLEET_HOST_NAMES: "" }), []);
+  assert.deepEqual(names({}, { ROAMFLEET_HOST_NAMES: "fleet.test, 2001:db8::7" }), ["fleet.test", "2001:db8::7"]);
+  assert.deepEqual(names({ hostName: ["a.test"] }, { ROAMFLEET_HOST_NAMES: "b.test" }), ["a.test"]);
   for (const wrong of ["https://fleet.test", "fleet.test:443", "*.fleet.test", ""])
     assert.throws(() => names({ hostName: [wrong] }), /--host-name .*without scheme and port/, wrong);
 });

@@ -1,4 +1,4 @@
-import type { FailpointOptions } from "@robofleet/clock/failpoint";
+import type { FailpointOptions } from "@roamfleet/clock/failpoint";
 
 import { readFileSync } from "node:fs";
 import { isIP } from "node:net";
@@ -41,7 +41,7 @@ export interface Settings {
 /** Files that somebody renews, or an authority of the server's own with the names that it cannot find out. */
 export type TlsSettings = { mode: "files"; cert_file: string; key_file: string } | { mode: "auto"; names: readonly string[] };
 
-/** Every limit with its default; `robofleet serve --help` shows them as `--limit NAME=VALUE`. */
+/** Every limit with its default; `roamfleet serve --help` shows them as `--limit NAME=VALUE`. */
 export const LIMIT_DEFAULTS = {
   token_requests_per_minute: 600,
   token_burst: 1_200,
@@ -140,9 +140,9 @@ const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\]|::1)$/;
 
 /** Puts flags and environment together; throws SettingsError with a message for the person at the terminal. */
 export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process.env): Settings {
-  const listen = readListen(flags.listen ?? env.ROBOFLEET_LISTEN ?? "127.0.0.1:7600");
+  const listen = readListen(flags.listen ?? env.ROAMFLEET_LISTEN ?? "127.0.0.1:7600");
   const tls = readTls(flags, env);
-  const behind_proxy = readProxies(flags.behindProxy ?? env.ROBOFLEET_BEHIND_PROXY);
+  const behind_proxy = readProxies(flags.behindProxy ?? env.ROAMFLEET_BEHIND_PROXY);
   if (!LOOPBACK.test(listen.host) && tls === undefined && behind_proxy.length === 0) {
     throw new SettingsError(
       `refusing to listen on ${listen.host} without TLS: tokens and shells would cross the network in the clear.\n` +
@@ -150,35 +150,35 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
         "or --behind-proxy ADDRESS,… when a proxy in front of this server speaks TLS.",
     );
   }
-  const bus_url = readSecret("ROBOFLEET_BUS_URL", env);
+  const bus_url = readSecret("ROAMFLEET_BUS_URL", env);
   return {
     ...readStore(flags.data, env),
     blobs: readBlobs(env),
     listen,
     tls,
     behind_proxy,
-    host_names: readHostNames("--host-name", flags.hostName ?? commaList(env.ROBOFLEET_HOST_NAMES)),
+    host_names: readHostNames("--host-name", flags.hostName ?? commaList(env.ROAMFLEET_HOST_NAMES)),
     admin_token: readAdminToken(env),
-    secrets_key: env.ROBOFLEET_SECRETS_KEY || undefined,
-    secrets_key_file: env.ROBOFLEET_SECRETS_KEY_FILE || undefined,
+    secrets_key: env.ROAMFLEET_SECRETS_KEY || undefined,
+    secrets_key_file: env.ROAMFLEET_SECRETS_KEY_FILE || undefined,
     bus: readBus(bus_url),
     nodes: readNodes(flags, env, bus_url !== undefined),
-    log_level: readLogLevel(flags.logLevel ?? (env.ROBOFLEET_LOG_LEVEL || "info")),
+    log_level: readLogLevel(flags.logLevel ?? (env.ROAMFLEET_LOG_LEVEL || "info")),
     limits: readLimits(flags.limit ?? []),
-    dashboard: flags.dashboard !== false && readSwitch("ROBOFLEET_DASHBOARD", env),
+    dashboard: flags.dashboard !== false && readSwitch("ROAMFLEET_DASHBOARD", env),
     failpoint: flags.crashAtFailpoint === true ? readFailpoint(env) : undefined,
-    failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROBOFLEET_FAILPOINT),
+    failpoint_ignored: flags.crashAtFailpoint !== true && Boolean(env.ROAMFLEET_FAILPOINT),
   };
 }
 
-/** All variables, for `robofleet doctor`, which reads settings piece by piece. */
+/** All variables, for `roamfleet doctor`, which reads settings piece by piece. */
 export const environment = (): NodeJS.ProcessEnv => process.env;
 
-/** The enrolment key of `robofleet swarm`. */
-export const readEnrollKey = (env: NodeJS.ProcessEnv = process.env): string | undefined => env.ROBOFLEET_ENROLL_KEY || undefined;
+/** The enrolment key of `roamfleet swarm`. */
+export const readEnrollKey = (env: NodeJS.ProcessEnv = process.env): string | undefined => env.ROAMFLEET_ENROLL_KEY || undefined;
 
 export const readDataDirectory = (data: string | undefined, env: NodeJS.ProcessEnv = process.env): string =>
-  data ?? env.ROBOFLEET_DATA ?? ".robofleet";
+  data ?? env.ROAMFLEET_DATA ?? ".roamfleet";
 
 /** Where a server keeps its things: all that the commands beside `serve` mind. */
 export function readStore(
@@ -192,7 +192,7 @@ export function readStore(
  * A variable, or without white space at both ends what the file holds that `NAME_FILE` names, as containers are given secrets.
  * A file that is missing or empty is never taken for no secret: without an admin token, say, its routes would be open.
  */
-function readSecret(name: "DATABASE_URL" | "ROBOFLEET_BUS_URL" | "SERVICE_ADMIN_TOKEN", env: NodeJS.ProcessEnv): string | undefined {
+function readSecret(name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "SERVICE_ADMIN_TOKEN", env: NodeJS.ProcessEnv): string | undefined {
   const value = env[name] || undefined;
   const file = env[`${name}_FILE`] || undefined;
   if (file === undefined) return value;
@@ -224,7 +224,7 @@ function readSecretFile(variable: string, file: string): string {
 
 /** The S3 store of artifacts; undefined: they lie in the data directory. What is wrong with the URL is said without the URL. */
 export function readBlobs(env: NodeJS.ProcessEnv = process.env): S3Settings | undefined {
-  const url = env.ROBOFLEET_BLOBS_URL;
+  const url = env.ROAMFLEET_BLOBS_URL;
   if (!url) return undefined;
   const { AWS_ACCESS_KEY_ID: access_key_id, AWS_SECRET_ACCESS_KEY: secret_access_key, AWS_SESSION_TOKEN: session_token } = env;
   if (Boolean(access_key_id) !== Boolean(secret_access_key))
@@ -236,7 +236,7 @@ export function readBlobs(env: NodeJS.ProcessEnv = process.env): S3Settings | un
       access_key_id && secret_access_key ? { access_key_id, secret_access_key, session_token: session_token || undefined } : undefined;
     return { ...place, region, credentials };
   } catch (error) {
-    throw new SettingsError(`ROBOFLEET_BLOBS_URL: ${(error as Error).message}`);
+    throw new SettingsError(`ROAMFLEET_BLOBS_URL: ${(error as Error).message}`);
   }
 }
 
@@ -258,7 +258,7 @@ function readBus(url: string | undefined): NatsAddress | undefined {
   const address = parseNatsUrl(url);
   if (address === undefined)
     throw new SettingsError(
-      "ROBOFLEET_BUS_URL: expected nats://[USER:PASSWORD@]HOST[:4222][,HOST…][/PREFIX] or tls://…, with special characters as %41 " +
+      "ROAMFLEET_BUS_URL: expected nats://[USER:PASSWORD@]HOST[:4222][,HOST…][/PREFIX] or tls://…, with special characters as %41 " +
         "in user and password, and letters, digits, - and _ in the prefix",
     );
   return address;
@@ -271,18 +271,18 @@ function readNodes(flags: ServeFlags, env: NodeJS.ProcessEnv, has_bus: boolean):
     if (address === undefined) throw new SettingsError(`${flag} ${text}: expected HOST:PORT, for example 10.0.0.7:7601`);
     return address;
   };
-  const address = flags.nodeAddress ?? (env.ROBOFLEET_NODE_ADDRESS || undefined);
+  const address = flags.nodeAddress ?? (env.ROAMFLEET_NODE_ADDRESS || undefined);
   const nodes = {
-    listen: read("--node-listen", flags.nodeListen ?? (env.ROBOFLEET_NODE_LISTEN || "0.0.0.0:7601")),
+    listen: read("--node-listen", flags.nodeListen ?? (env.ROAMFLEET_NODE_LISTEN || "0.0.0.0:7601")),
     address: address === undefined ? undefined : read("--node-address", address),
   };
   return has_bus ? nodes : undefined;
 }
 
-function readFailpoint({ ROBOFLEET_FAILPOINT: spec, ROBOFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): Settings["failpoint"] {
+function readFailpoint({ ROAMFLEET_FAILPOINT: spec, ROAMFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): Settings["failpoint"] {
   if (!spec || !log_file)
     throw new SettingsError(
-      "--crash-at-failpoint is for tests: it needs ROBOFLEET_FAILPOINT=NAME, and ROBOFLEET_FAILPOINT_LOG=FILE, since a crash that is not written down proves nothing",
+      "--crash-at-failpoint is for tests: it needs ROAMFLEET_FAILPOINT=NAME, and ROAMFLEET_FAILPOINT_LOG=FILE, since a crash that is not written down proves nothing",
     );
   return { spec, log_file };
 }
@@ -305,10 +305,10 @@ function readHostNames(flag: string, names: readonly string[]): readonly string[
 }
 
 function readTls(flags: ServeFlags, env: NodeJS.ProcessEnv): TlsSettings | undefined {
-  const mode = flags.tls ?? (env.ROBOFLEET_TLS || undefined);
-  const cert_file = flags.tlsCert ?? (env.ROBOFLEET_TLS_CERT || undefined);
-  const key_file = flags.tlsKey ?? (env.ROBOFLEET_TLS_KEY || undefined);
-  const names = flags.tlsName ?? commaList(env.ROBOFLEET_TLS_NAMES);
+  const mode = flags.tls ?? (env.ROAMFLEET_TLS || undefined);
+  const cert_file = flags.tlsCert ?? (env.ROAMFLEET_TLS_CERT || undefined);
+  const key_file = flags.tlsKey ?? (env.ROAMFLEET_TLS_KEY || undefined);
+  const names = flags.tlsName ?? commaList(env.ROAMFLEET_TLS_NAMES);
   if (mode !== undefined && mode !== "auto")
     throw new SettingsError(`--tls ${mode}: the only value is auto; for files of your own give --tls-cert FILE and --tls-key FILE`);
   if (mode === "auto" && (cert_file ?? key_file) !== undefined)

@@ -33,7 +33,7 @@ export async function findObstacle(data_directory: string, { is_embedded }: { is
       hint: `chmod o-w ${directory}, and check who wrote into it`,
     };
   if (!is_new && (await isForeign(directory)))
-    return { seen: `${directory} has files, and none of them is Robofleet's`, hint: "choose a new or empty directory with --data" };
+    return { seen: `${directory} has files, and none of them is Roamfleet's`, hint: "choose a new or empty directory with --data" };
   return is_embedded ? await databaseObstacle(directory, place) : undefined;
 }
 
@@ -74,7 +74,7 @@ async function databaseObstacle(directory: string, place: string): Promise<Obsta
   if (can_start && !(await isControlFileWhole(database)))
     return {
       seen: `the database in ${database} is damaged (global/pg_control)`,
-      hint: "restore a backup into a new directory with robofleet restore",
+      hint: "restore a backup into a new directory with roamfleet restore",
     };
   return await versionObstacle(directory);
 }
@@ -86,7 +86,7 @@ async function versionObstacle(directory: string): Promise<Obstacle | undefined>
   const unknown = record.migrations.filter((name) => !known.has(name));
   if (unknown.length === 0 || oneAhead(record.migrations, known) !== undefined) return undefined;
   return {
-    seen: `the database in ${directory} belongs to a newer version of Robofleet (${record.version}): it has ${unknown.join(", ")}`,
+    seen: `the database in ${directory} belongs to a newer version of Roamfleet (${record.version}): it has ${unknown.join(", ")}`,
     hint: "start the newer version, or restore a backup from before it",
   };
 }
@@ -107,7 +107,7 @@ export async function nearest(directory: string): Promise<{ place: string; is_di
 export async function writeDenied(directory: string): Promise<string | undefined> {
   try {
     await access(directory, constants.R_OK | constants.W_OK | constants.X_OK);
-    await rmdir(await mkdtemp(path.join(directory, ".robofleet-doctor-")));
+    await rmdir(await mkdtemp(path.join(directory, ".roamfleet-doctor-")));
     return undefined;
   } catch (error) {
     return errorCode(error) ?? String(error);

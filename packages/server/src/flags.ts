@@ -1,6 +1,6 @@
 import { LIMIT_DEFAULTS, type LimitName } from "./config.ts";
 
-/** What `robofleet serve --help` says of each setting; docs/reference/settings.md is made of the same words. */
+/** What `roamfleet serve --help` says of each setting; docs/reference/settings.md is made of the same words. */
 
 export interface Flag {
   /** As commander takes it. */
@@ -10,7 +10,7 @@ export interface Flag {
 }
 
 export const SERVE_FLAGS: readonly Flag[] = [
-  { flags: "--data <dir>", meaning: "where everything is kept (default: ./.robofleet)" },
+  { flags: "--data <dir>", meaning: "where everything is kept (default: ./.roamfleet)" },
   { flags: "--listen <host:port>", meaning: "where the API answers (default: 127.0.0.1:7600)" },
   { flags: "--tls <auto>", meaning: "auto: speak TLS with a certificate authority of this server's own, kept in the data directory" },
   {
@@ -22,7 +22,7 @@ export const SERVE_FLAGS: readonly Flag[] = [
   { flags: "--tls-key <file>", meaning: "private key of the certificate; read anew when the file changes" },
   {
     flags: "--node-listen <host:port>",
-    meaning: "where the other servers of ROBOFLEET_BUS_URL connect to this one, for nobody else (default: 0.0.0.0:7601)",
+    meaning: "where the other servers of ROAMFLEET_BUS_URL connect to this one, for nobody else (default: 0.0.0.0:7601)",
   },
   {
     flags: "--node-address <host:port>",
@@ -44,7 +44,7 @@ export const SERVE_FLAGS: readonly Flag[] = [
   {
     flags: "--crash-at-failpoint",
     meaning:
-      "for tests of crashes only: the server kills itself where ROBOFLEET_FAILPOINT says; without this flag that variable does nothing",
+      "for tests of crashes only: the server kills itself where ROAMFLEET_FAILPOINT says; without this flag that variable does nothing",
   },
 ];
 
@@ -52,7 +52,7 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
   ["DATABASE_URL", "use this PostgreSQL (15 or newer) instead of the embedded one"],
   ["DATABASE_URL_FILE", "a file that holds it"],
   [
-    "ROBOFLEET_BLOBS_URL",
+    "ROAMFLEET_BLOBS_URL",
     "s3://bucket/prefix?endpoint=https://s3.example.com&region=…&path_style=1: keep artifacts in this S3-compatible store instead of in the data directory",
   ],
   ["AWS_ACCESS_KEY_ID", "who we are to that store (default: the role of the machine, container or pod)"],
@@ -60,29 +60,29 @@ export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: strin
   ["AWS_SESSION_TOKEN", "the token that belongs to both, when they are temporary"],
   ["AWS_REGION", "its region, unless the URL says it (default: us-east-1)"],
   [
-    "ROBOFLEET_BUS_URL",
+    "ROAMFLEET_BUS_URL",
     "nats://[user:password@]host[:4222][,host…][/prefix] or tls://…: the NATS through which several servers on one database tell each other what changed",
   ],
-  ["ROBOFLEET_BUS_URL_FILE", "a file that holds it"],
+  ["ROAMFLEET_BUS_URL_FILE", "a file that holds it"],
   ["SERVICE_ADMIN_TOKEN", "token of the admin routes, at least 16 characters; unset, they are open to this machine only"],
   ["SERVICE_ADMIN_TOKEN_FILE", "a file that holds it"],
   [
-    "ROBOFLEET_SECRETS_KEY",
+    "ROAMFLEET_SECRETS_KEY",
     "what secret configs are encrypted with, 32 bytes in hex or base64; those of before behind it (default: secrets.key in the data directory)",
   ],
-  ["ROBOFLEET_SECRETS_KEY_FILE", "a file that holds it"],
-  ["ROBOFLEET_DATA", "like --data"],
-  ["ROBOFLEET_LISTEN", "like --listen"],
-  ["ROBOFLEET_TLS", "like --tls"],
-  ["ROBOFLEET_TLS_NAMES", "like --tls-name, with commas between the names"],
-  ["ROBOFLEET_TLS_CERT", "like --tls-cert"],
-  ["ROBOFLEET_TLS_KEY", "like --tls-key"],
-  ["ROBOFLEET_NODE_LISTEN", "like --node-listen"],
-  ["ROBOFLEET_NODE_ADDRESS", "like --node-address"],
-  ["ROBOFLEET_BEHIND_PROXY", "like --behind-proxy"],
-  ["ROBOFLEET_HOST_NAMES", "like --host-name, with commas between the names"],
-  ["ROBOFLEET_DASHBOARD", "off: like --no-dashboard"],
-  ["ROBOFLEET_LOG_LEVEL", "like --log-level"],
+  ["ROAMFLEET_SECRETS_KEY_FILE", "a file that holds it"],
+  ["ROAMFLEET_DATA", "like --data"],
+  ["ROAMFLEET_LISTEN", "like --listen"],
+  ["ROAMFLEET_TLS", "like --tls"],
+  ["ROAMFLEET_TLS_NAMES", "like --tls-name, with commas between the names"],
+  ["ROAMFLEET_TLS_CERT", "like --tls-cert"],
+  ["ROAMFLEET_TLS_KEY", "like --tls-key"],
+  ["ROAMFLEET_NODE_LISTEN", "like --node-listen"],
+  ["ROAMFLEET_NODE_ADDRESS", "like --node-address"],
+  ["ROAMFLEET_BEHIND_PROXY", "like --behind-proxy"],
+  ["ROAMFLEET_HOST_NAMES", "like --host-name, with commas between the names"],
+  ["ROAMFLEET_DASHBOARD", "off: like --no-dashboard"],
+  ["ROAMFLEET_LOG_LEVEL", "like --log-level"],
 ];
 
 /** A limit without a meaning does not compile. */

@@ -1,10 +1,10 @@
 import { existsSync, readFileSync } from "node:fs";
 import { constants } from "node:os";
 import path from "node:path";
-import { systemClock } from "@robofleet/clock";
-import { fingerprintOf } from "@robofleet/protocol/authority";
-import { describeVersion } from "@robofleet/protocol/version";
-import { armFailpoints } from "@robofleet/clock/failpoint";
+import { systemClock } from "@roamfleet/clock";
+import { fingerprintOf } from "@roamfleet/protocol/authority";
+import { describeVersion } from "@roamfleet/protocol/version";
+import { armFailpoints } from "@roamfleet/clock/failpoint";
 import { Command, InvalidArgumentError } from "commander";
 import type { Logger } from "pino";
 import packageJson from "../package.json" with { type: "json" };
@@ -31,7 +31,7 @@ interface RestoreFlags {
   revokeApprovals?: boolean;
 }
 
-const program = new Command("robofleet").description("The control plane for robot fleets").version(describeVersion(packageJson.version));
+const program = new Command("roamfleet").description("The control plane for robot fleets").version(describeVersion(packageJson.version));
 
 const serving = program.command("serve", { isDefault: true }).description("run the server").addHelpText("after", serveHelp);
 for (const { flags, meaning, repeatable } of SERVE_FLAGS) {
@@ -46,7 +46,7 @@ program
   .command("restore")
   .description("make a data directory, and its database, of a backup")
   .requiredOption("--from <dir>", "the backup")
-  .option("--data <dir>", "the data directory, which must be new or empty (default: ./.robofleet)")
+  .option("--data <dir>", "the data directory, which must be new or empty (default: ./.roamfleet)")
   .option(
     "--revoke-tokens",
     "revoke every token, also those that a backup from before their revocation brings back; prints a new admin token of each org",
@@ -76,7 +76,7 @@ program
 program
   .command("upgrade-database")
   .description("move the embedded database to the newest PostgreSQL here; the old one is kept")
-  .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
+  .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
   .action(async (flags: { data?: string }) => {
     const log = createLog({ level: "warn" });
     await refuseUnfinished(readDataDirectory(flags.data));
@@ -96,7 +96,7 @@ program
 program
   .command("fingerprint")
   .description("show the fingerprint of the certificate authority that `serve --tls auto` made")
-  .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
+  .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
   .action((flags: { data?: string }) => {
     const file = authorityFile(readDataDirectory(flags.data));
     if (!existsSync(file)) throw new Refusal(`there is no ${file}: the first start with --tls auto makes it`);
@@ -108,7 +108,7 @@ addNodes(program);
 addSwarm(program);
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
-const warn = (line: string): void => void process.stderr.write(`robofleet: ${line}\n`);
+const warn = (line: string): void => void process.stderr.write(`roamfleet: ${line}\n`);
 const databaseDirectory = (data: string | undefined): string => path.join(readDataDirectory(data), "postgres");
 
 /** The server has begun to start, and does not listen yet. */
@@ -120,7 +120,7 @@ async function serve(flags: ServeFlags): Promise<void> {
   armFailpoints(settings.failpoint);
   const log = createLog({ level: settings.log_level });
   if (settings.failpoint !== undefined) log.warn({ failpoint: settings.failpoint.spec }, "this server kills itself at a failpoint");
-  if (settings.failpoint_ignored) log.warn({}, "ROBOFLEET_FAILPOINT is set and not obeyed: it needs --crash-at-failpoint");
+  if (settings.failpoint_ignored) log.warn({}, "ROAMFLEET_FAILPOINT is set and not obeyed: it needs --crash-at-failpoint");
   const stopped = new AbortController();
   const started: { plane?: RunningPlane } = {};
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const)
@@ -150,7 +150,7 @@ async function endNow(signal: NodeJS.Signals, running: RunningPlane | undefined,
 
 /** Of a start that failed only: what the error names is rarely all that is wrong. */
 function sayDoctor(): void {
-  if (is_starting) warn("robofleet doctor, with the same flags and environment, says more");
+  if (is_starting) warn("roamfleet doctor, with the same flags and environment, says more");
 }
 
 try {
@@ -164,7 +164,7 @@ try {
     error instanceof Refusal ||
     error instanceof InvalidArgumentError
   ) {
-    process.stderr.write(`robofleet: ${error.message}\n`);
+    process.stderr.write(`roamfleet: ${error.message}\n`);
     sayDoctor();
     process.exit(2);
   }
@@ -177,11 +177,11 @@ try {
   const { code, address, port } = error as { code?: string; address?: string; port?: number };
   if (code === "EADDRINUSE" || code === "EACCES") {
     const why = code === "EADDRINUSE" ? "is in use by another process" : "may not be listened on by this user";
-    process.stderr.write(`robofleet: ${address}:${port} ${why}; choose another with --listen HOST:PORT\n`);
+    process.stderr.write(`roamfleet: ${address}:${port} ${why}; choose another with --listen HOST:PORT\n`);
     sayDoctor();
     process.exit(1);
   }
-  process.stderr.write(`robofleet: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  process.stderr.write(`roamfleet: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
   sayDoctor();
   process.exit(1);
 }

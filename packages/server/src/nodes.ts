@@ -1,5 +1,5 @@
 import path from "node:path";
-import { type Clock, systemClock } from "@robofleet/clock";
+import { type Clock, systemClock } from "@roamfleet/clock";
 import type { Command } from "commander";
 import { readStore } from "./config.ts";
 import { connect } from "./engines/db/index.ts";
@@ -13,12 +13,12 @@ export type ListedNode = NodeState & { is_alive: boolean };
 /** Two renewals, so that a busy server has said that it lives. */
 const WATCH_MS = LEASE_MS * 0.7;
 
-/** Adds `robofleet nodes`. */
+/** Adds `roamfleet nodes`. */
 export function addNodes(program: Command): void {
   program
     .command("nodes")
     .description("list the servers on the database; takes some seconds, in which each says that it lives")
-    .option("--data <dir>", "the server's data directory (default: ./.robofleet)")
+    .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
     .option("--json", "one JSON document instead of a table")
     .action(async ({ data, json }: { data?: string; json?: boolean }) => {
       const nodes = await listNodes(readStore(data), systemClock);

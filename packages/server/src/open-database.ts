@@ -1,6 +1,6 @@
 import { mkdir } from "node:fs/promises";
 import path from "node:path";
-import { type Activity, type Clock, idleActivity } from "@robofleet/clock";
+import { type Activity, type Clock, idleActivity } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import packageJson from "../package.json" with { type: "json" };
 import type { Settings } from "./config.ts";

@@ -2,8 +2,8 @@ import { randomBytes } from "node:crypto";
 import { readFile, rename, writeFile } from "node:fs/promises";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
-import { type Activity, type Clock, idleActivity, idSource } from "@robofleet/clock";
-import { LINK_PATH } from "@robofleet/protocol";
+import { type Activity, type Clock, idleActivity, idSource } from "@roamfleet/clock";
+import { LINK_PATH } from "@roamfleet/protocol";
 import type { Logger } from "pino";
 import { type Limits, type Settings, SettingsError } from "./config.ts";
 import type { Plane } from "./context.ts";
@@ -219,7 +219,7 @@ async function buildPlane(
   return { plane, gateway, lease, embedded };
 }
 
-/** The host names of this server; what robots signed for another one is logged, and stored for `robofleet doctor`. */
+/** The host names of this server; what robots signed for another one is logged, and stored for `roamfleet doctor`. */
 function hostNames({ settings, clock, log }: PlaneOptions, { db, tls, node }: Pick<Plane, "db" | "tls" | "node">): HostNames {
   const onForeign = (host: string): void => {
     log.warn({ host, names: hosts.list() }, "refused a robot that signed for another host than this server's");
@@ -228,7 +228,7 @@ function hostNames({ settings, clock, log }: PlaneOptions, { db, tls, node }: Pi
     );
   };
   const hosts = new HostNames({ settings, clock, certificate: () => tls?.pair.cert, onForeign });
-  if (!hosts.is_known) log.warn({}, "ROBOFLEET_HOST_NAMES is not set: behind a proxy, this server accepts what robots signed for any host");
+  if (!hosts.is_known) log.warn({}, "ROAMFLEET_HOST_NAMES is not set: behind a proxy, this server accepts what robots signed for any host");
   return hosts;
 }
 
@@ -248,7 +248,7 @@ async function openBlobs({ settings, clock, log }: PlaneOptions, retention_clock
   try {
     return await s3Blobs(settings.blobs, { clock, retention_clock, log });
   } catch (error) {
-    throw error instanceof S3Error ? new SettingsError(`artifacts cannot be kept where ROBOFLEET_BLOBS_URL says: ${error.message}`) : error;
+    throw error instanceof S3Error ? new SettingsError(`artifacts cannot be kept where ROAMFLEET_BLOBS_URL says: ${error.message}`) : error;
   }
 }
 
@@ -257,7 +257,7 @@ async function openBus({ settings, clock, log, activity = idleActivity }: PlaneO
   const onConnected = (connected: boolean): void => metrics.bus_connected.set(connected ? 1 : 0);
   onConnected(settings.bus === undefined);
   const exposure = settings.bus && exposureOf(settings.bus);
-  if (exposure !== undefined) log.warn({ missing: exposure }, "ROBOFLEET_BUS_URL names another machine without credentials or TLS");
+  if (exposure !== undefined) log.warn({ missing: exposure }, "ROAMFLEET_BUS_URL names another machine without credentials or TLS");
   const shared = settings.bus && natsBus({ address: settings.bus, clock, log, activity, onConnected });
   const bus = (await shared) ?? localBus({ log, activity });
   bus.onGap(() => metrics.bus_gaps.inc());
@@ -273,7 +273,7 @@ async function openSecrets(settings: Settings, db: SystemDb, log: Logger): Promi
   const { rewrapped, unknown } = await rewrapDataKeys(db, { secrets });
   if (unknown > 0 && settings.bus !== undefined && (await countDataKeys(db, { secrets })).readable === 0)
     throw new SettingsError(
-      "the secrets key of this server opens none of the secrets in the database, which other servers encrypted: all of them need the same, in ROBOFLEET_SECRETS_KEY or ROBOFLEET_SECRETS_KEY_FILE. If it is lost for good, see docs/guide/operating.md, The secrets key.",
+      "the secrets key of this server opens none of the secrets in the database, which other servers encrypted: all of them need the same, in ROAMFLEET_SECRETS_KEY or ROAMFLEET_SECRETS_KEY_FILE. If it is lost for good, see docs/guide/operating.md, The secrets key.",
     );
   if (rewrapped > 0) log.info({ data_keys: rewrapped }, "data keys of secrets were encrypted with the new secrets key");
   if (unknown > 0)

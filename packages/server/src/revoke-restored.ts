@@ -1,4 +1,4 @@
-import { type Clock, idSource } from "@robofleet/clock";
+import { type Clock, idSource } from "@roamfleet/clock";
 import { connect, type DbAddress, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
 import type { EngineLog } from "./engines/log.ts";
 import { revokeEveryKey } from "./features/enrollment/index.ts";

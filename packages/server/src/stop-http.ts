@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Http } from "./kernel/http.ts";
 
 /** Requests under way may finish for this long when the server stops. */

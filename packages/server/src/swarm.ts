@@ -1,14 +1,14 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import type { Command } from "commander";
 import { readEnrollKey } from "./config.ts";
 import type { Flag } from "./flags.ts";
 
-/** What `robofleet swarm --help` says of each flag; docs/reference/settings.md is made of the same words. */
+/** What `roamfleet swarm --help` says of each flag; docs/reference/settings.md is made of the same words. */
 export const SWARM_FLAGS: readonly Flag[] = [
   { flags: "--server <url>", meaning: "address of the server (default: http://127.0.0.1:7600)" },
   {
     flags: "--key <key>",
-    meaning: "enrolment key, made by `rf keys new` (or ROBOFLEET_ENROLL_KEY, which other users of the machine cannot see)",
+    meaning: "enrolment key, made by `rf keys new` (or ROAMFLEET_ENROLL_KEY, which other users of the machine cannot see)",
   },
   { flags: "--robots <number>", meaning: "how many robots (default: 100)" },
   {
@@ -33,7 +33,7 @@ export const SWARM_FLAGS: readonly Flag[] = [
 
 const SERVER_DEFAULT = "http://127.0.0.1:7600";
 
-/** Adds `robofleet swarm`. The simulated robots are loaded when they are asked for: a server has no use for them. */
+/** Adds `roamfleet swarm`. The simulated robots are loaded when they are asked for: a server has no use for them. */
 export function addSwarm(program: Command): void {
   const swarm = program.command("swarm").description("run simulated robots against a server, to try a rollout or to load it");
   for (const { flags, meaning, repeatable } of SWARM_FLAGS) {
@@ -42,7 +42,7 @@ export function addSwarm(program: Command): void {
   }
   swarm.action(async (flags: { server?: string; key?: string }) => {
     // oxlint-disable-next-line no-restricted-imports -- the one place, and only when this command is called
-    const { runSwarm } = await import("@robofleet/swarm/run");
+    const { runSwarm } = await import("@roamfleet/swarm/run");
     const stopped = new AbortController();
     for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.once(signal, () => stopped.abort(signal));
     const code = await runSwarm({
@@ -53,7 +53,7 @@ export function addSwarm(program: Command): void {
         columns: () => process.stdout.columns || 80,
         write: (text) => void process.stdout.write(text),
       },
-      complain: (line) => void process.stderr.write(`robofleet: ${line}\n`),
+      complain: (line) => void process.stderr.write(`roamfleet: ${line}\n`),
       signal: stopped.signal,
     });
     process.exit(code);

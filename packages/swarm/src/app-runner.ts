@@ -1,4 +1,4 @@
-import { isWanted, plan, type Step } from "@robofleet/agent/deployments/plan";
+import { isWanted, plan, type Step } from "@roamfleet/agent/deployments/plan";
 import {
   type AppState,
   emptyState,
@@ -10,9 +10,9 @@ import {
   type Phase,
   type Wish,
   type Work,
-} from "@robofleet/agent/deployments/state";
-import type { Clock, Timer } from "@robofleet/clock";
-import type { DesiredApp, DesiredRelease, ReportBody, ReportedStatus } from "@robofleet/protocol/link";
+} from "@roamfleet/agent/deployments/state";
+import type { Clock, Timer } from "@roamfleet/clock";
+import type { DesiredApp, DesiredRelease, ReportBody, ReportedStatus } from "@roamfleet/protocol/link";
 import type { Behaviour, RobotStep } from "./behaviour.ts";
 
 /** The parts of a simulated robot that an app uses. */

@@ -1,4 +1,4 @@
-import type { ReportedStatus } from "@robofleet/protocol/link";
+import type { ReportedStatus } from "@roamfleet/protocol/link";
 
 /** The steps of a simulated update; the behavior sets the duration of each. */
 export const STEPS = ["downloading", "staged", "installing", "verifying", "rolling_back"] as const;

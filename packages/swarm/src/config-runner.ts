@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { DesiredConfig, ReportBody } from "@robofleet/protocol/link";
+import type { DesiredConfig, ReportBody } from "@roamfleet/protocol/link";
 
 /** The parts of a simulated robot that its configs use. */
 export interface ConfigSide {

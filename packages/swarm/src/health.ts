@@ -1,5 +1,5 @@
-import type { Clock } from "@robofleet/clock";
-import type { HealthBody } from "@robofleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import type { HealthBody } from "@roamfleet/protocol/link";
 
 const GIB = 1024 ** 3;
 

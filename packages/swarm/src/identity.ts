@@ -6,7 +6,7 @@ import {
   linkChallengeText,
   REQUEST_NONCE_BYTES,
   robotAuthorization,
-} from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
 
 /** The key of a simulated robot: kept in memory only. */
 export interface Identity {

@@ -1,4 +1,4 @@
-import type { Report, ReportBody } from "@robofleet/protocol/link";
+import type { Report, ReportBody } from "@roamfleet/protocol/link";
 
 /** Unacknowledged reports, oldest first: the agent stores them on disk, a simulated robot in memory. */
 export class MemoryOutbox {

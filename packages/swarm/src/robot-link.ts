@@ -14,8 +14,8 @@ import {
   type RobotMessage,
   type ServerMessage,
   type Welcome,
-} from "@robofleet/protocol/link";
-import { LINK_PATH } from "@robofleet/protocol/paths";
+} from "@roamfleet/protocol/link";
+import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { WebSocket } from "ws";
 import type { Swarm } from "./swarm.ts";
 

@@ -1,4 +1,4 @@
-import type { Timer } from "@robofleet/clock";
+import type { Timer } from "@roamfleet/clock";
 import {
   type Desired,
   type DesiredRelease,
@@ -12,7 +12,7 @@ import {
   type ReportBody,
   type ServerMessage,
   type Welcome,
-} from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
 import { AppRunner, type RobotSide } from "./app-runner.ts";
 import type { Behaviour } from "./behaviour.ts";
 import { type ConfigSide, ConfigRunner } from "./config-runner.ts";

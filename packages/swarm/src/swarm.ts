@@ -1,4 +1,4 @@
-import { type Activity, type Clock, idleActivity, systemClock, type Timer } from "@robofleet/clock";
+import { type Activity, type Clock, idleActivity, systemClock, type Timer } from "@roamfleet/clock";
 
 export interface SwarmOptions {
   /** http or https address of the server, without a trailing slash. */

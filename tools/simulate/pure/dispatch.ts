@@ -4,7 +4,7 @@ import { roomOf } from "../../../packages/server/src/features/deployments/rollou
 import { wholeRollout } from "../../../packages/server/src/features/deployments/rollout/whole-rollout.ts";
 import { isLimited } from "../../../packages/server/src/features/deployments/slots.ts";
 import { isActive, mayDispatch } from "../../../packages/server/src/features/deployments/state.ts";
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import type { App, Deployment, Target } from "./rows.ts";
 import type { Change, Tables } from "./tables.ts";
 

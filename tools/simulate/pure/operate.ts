@@ -1,5 +1,5 @@
-import { isTerminal, type Reason } from "@robofleet/protocol";
-import type { Rollout } from "@robofleet/protocol/routes";
+import { isTerminal, type Reason } from "@roamfleet/protocol";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import { CANCEL_ACK_SECONDS, returnDeadline, verifySecondsOf } from "../../../packages/server/src/features/deployments/policy.ts";
 import { decideReturn } from "../../../packages/server/src/features/deployments/return-robots.ts";
 import { acceptedByResume } from "../../../packages/server/src/features/deployments/rollout/threshold.ts";

@@ -1,5 +1,5 @@
-import { isTerminal } from "@robofleet/protocol";
-import type { Desired, DesiredApp, Report } from "@robofleet/protocol/link";
+import { isTerminal } from "@roamfleet/protocol";
+import type { Desired, DesiredApp, Report } from "@roamfleet/protocol/link";
 import { retryAt } from "../../../packages/server/src/features/deployments/policy.ts";
 import {
   afterTimeout,

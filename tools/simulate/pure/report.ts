@@ -1,5 +1,5 @@
-import { isTerminal, type Reason, REASONS } from "@robofleet/protocol";
-import type { Report, ReportBody } from "@robofleet/protocol/link";
+import { isTerminal, type Reason, REASONS } from "@roamfleet/protocol";
+import type { Report, ReportBody } from "@roamfleet/protocol/link";
 import { deadlineOf, retryAt, verifySecondsOf } from "../../../packages/server/src/features/deployments/policy.ts";
 import {
   afterReport,

@@ -1,4 +1,4 @@
-import type { Actor } from "@robofleet/protocol/routes";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { DeploymentRow, TargetRow } from "../../../packages/server/src/features/deployments/store/rows.ts";
 import type { Counts } from "../../../packages/server/src/features/deployments/state.ts";
 

@@ -1,4 +1,4 @@
-import { isTerminal, type Reason, type WaitingFor } from "@robofleet/protocol";
+import { isTerminal, type Reason, type WaitingFor } from "@roamfleet/protocol";
 import { countReasons } from "../../../packages/server/src/features/deployments/reason-counts.ts";
 import { settle } from "../../../packages/server/src/features/deployments/settle.ts";
 import { counterOf, isOver } from "../../../packages/server/src/features/deployments/state.ts";

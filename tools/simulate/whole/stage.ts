@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { connect } from "../../../packages/server/src/engines/db/index.ts";
 import { command, silentLog, startTestServer, TEMPLATE } from "../../../packages/server/src/engines/db/testing/test-server.ts";
 import type { Plant } from "../server.ts";

@@ -1,5 +1,5 @@
-import { type IdSource, idSource } from "@robofleet/clock";
-import type { Desired, Hello, Report, ServerMessage } from "@robofleet/protocol/link";
+import { type IdSource, idSource } from "@roamfleet/clock";
+import type { Desired, Hello, Report, ServerMessage } from "@roamfleet/protocol/link";
 import { LIMIT_DEFAULTS } from "../../../packages/server/src/config.ts";
 import type { Plane } from "../../../packages/server/src/context.ts";
 import { isConnectionLost, isDiskFull, isOutage, isUniqueViolation } from "../../../packages/server/src/engines/db/index.ts";

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { startLinkPeer } from "../testing/link-peer.ts";
 
@@ -54,8 +54,8 @@ test("every command of the guide does what it says, one after the other on one r
   const env = {
     ...process.env,
     PATH: `${join(base, "bin")}:${process.env["PATH"] ?? ""}`,
-    ROBOFLEET_SOCKET: join(state, "run", "agent.sock"),
-    ROBOFLEET_STATE: state,
+    ROAMFLEET_SOCKET: join(state, "run", "agent.sock"),
+    ROAMFLEET_STATE: state,
   };
   const run = ["run", "--server", peer.url, "--enroll-key", "rf_enroll_x", "--state", state];
   const agent = spawn(program, run, { stdio: ["ignore", "ignore", "pipe"], env });

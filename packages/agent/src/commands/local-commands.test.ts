@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 
 import { createServer } from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { Journal } from "../deployments/journal.ts";
 import { type AppState, emptyState, type Work } from "../deployments/state.ts";
 import { socketIn } from "../local/socket-path.ts";
@@ -45,7 +45,7 @@ async function startRobot(t: TestContext) {
   const agent = rfAgent(t, {}, ...args);
   await until("the link", () => peer.connected && agent.err().includes("the local socket is open"));
   const say = async (...words: string[]) => {
-    const run = rfAgent(t, { ROBOFLEET_STATE: state }, ...words);
+    const run = rfAgent(t, { ROAMFLEET_STATE: state }, ...words);
     return { code: await run.code, out: run.out(), err: run.err() };
   };
   return { peer, state, agent, args, say };
@@ -64,7 +64,7 @@ test("status, configs and events show what the agent knows", LIMIT, async (t) =>
   assert.deepEqual(JSON.parse((await say("configs", "default")).out), { speed: 2 });
   const none = await say("configs", "none");
   assert.deepEqual([none.code, none.err], [5, 'rf-agent: this robot has no config "none"\n']);
-  const events = rfAgent(t, { ROBOFLEET_SOCKET: socketIn(state), ROBOFLEET_STATE: "" }, "events");
+  const events = rfAgent(t, { ROAMFLEET_SOCKET: socketIn(state), ROAMFLEET_STATE: "" }, "events");
   await until("the reader to be there", () => {
     peer.drop();
     return events.out() !== "";
@@ -80,7 +80,7 @@ test("lock: taken, refused to others with exit 6, waited for, given back", LIMIT
   const refused = await say("lock", "--owner", "mission");
   assert.equal(refused.code, 6);
   assert.match(refused.err, /docking holds the update lock/);
-  const waiting = rfAgent(t, { ROBOFLEET_STATE: state }, "lock", "--owner", "mission", "--ttl", "10m", "--wait");
+  const waiting = rfAgent(t, { ROAMFLEET_STATE: state }, "lock", "--owner", "mission", "--ttl", "10m", "--wait");
   await until("the wait", () => waiting.err().includes("waiting: docking holds the update lock"));
   assert.equal((await say("unlock", "--owner", "mission")).code, 6);
   assert.equal((await say("unlock", "--owner", "docking")).out, "unlocked\n");
@@ -102,7 +102,7 @@ test(
     assert.equal(existsSync(file), false);
     const wrapper = rfAgent(
       t,
-      { ROBOFLEET_STATE: state },
+      { ROAMFLEET_STATE: state },
       "lock",
       "--owner",
       "docking",
@@ -141,12 +141,12 @@ test("without an agent the lock is refused where nobody knows which file the age
     ["lock", "--owner", "docking"],
     ["unlock", "--owner", "docking"],
   ]) {
-    const run = rfAgent(t, { ROBOFLEET_SOCKET: socket, ROBOFLEET_STATE: "" }, ...words);
+    const run = rfAgent(t, { ROAMFLEET_SOCKET: socket, ROAMFLEET_STATE: "" }, ...words);
     assert.deepEqual([await run.code, run.err()], [7, `rf-agent: no agent listens at ${socket}\n`]);
   }
   assert.deepEqual(readdirSync(directory), []);
   // The default socket of a workload's environment names the state directory, too.
-  const run = rfAgent(t, { ROBOFLEET_SOCKET: socketIn(directory), ROBOFLEET_STATE: "" }, "lock", "--owner", "docking");
+  const run = rfAgent(t, { ROAMFLEET_SOCKET: socketIn(directory), ROAMFLEET_STATE: "" }, "lock", "--owner", "docking");
   assert.equal(await run.code, 0, run.err());
   assert.deepEqual(readdirSync(directory), ["update.lock"]);
 });
@@ -157,7 +157,7 @@ test(
   async (t) => {
     const directory = temporaryDirectory(t);
     const { journal } = Journal.open<AppState>(statePaths(directory).journal, ({ app }) => app);
-    const lock = () => rfAgent(t, { ROBOFLEET_STATE: directory }, "lock", "--owner", "docking");
+    const lock = () => rfAgent(t, { ROAMFLEET_STATE: directory }, "lock", "--owner", "docking");
     const work: Work = {
       target_id: null,
       deployment_id: null,

@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { type Command, InvalidArgumentError } from "commander";
 import { readClientPlace, UsageError } from "../config.ts";
 import type { AppStatus } from "../contract.ts";
@@ -22,8 +22,8 @@ interface PlaceFlags {
 
 const withPlace = (command: Command): Command =>
   command
-    .option("--socket <path>", "the agent's socket (or ROBOFLEET_SOCKET)")
-    .option("--state <dir>", "the agent's state directory, where its socket is (or ROBOFLEET_STATE, or /var/lib/robofleet-agent)");
+    .option("--socket <path>", "the agent's socket (or ROAMFLEET_SOCKET)")
+    .option("--state <dir>", "the agent's state directory, where its socket is (or ROAMFLEET_STATE, or /var/lib/roamfleet-agent)");
 
 /** The commands for people and scripts on the robot: they ask the agent that runs there. `end` takes the exit code. */
 export function addLocalCommands(program: Command, end: (code: number) => void): void {

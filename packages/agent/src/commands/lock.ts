@@ -1,6 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { constants } from "node:os";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { isChanging } from "../deployments/app-status.ts";
 import { Journal } from "../deployments/journal.ts";
 import type { AppState } from "../deployments/state.ts";

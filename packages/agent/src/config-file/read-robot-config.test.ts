@@ -76,7 +76,7 @@ test("what is wrong is named by its place", async () => {
 });
 
 test("a file that is named must be there, and its mistakes are told with its name", async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-agent-config-"));
+  const directory = await mkdtemp(join(tmpdir(), "roamfleet-agent-config-"));
   t.after(() => rm(directory, { recursive: true }));
   const file = join(directory, "agent.yaml");
   await assert.rejects(readRobotConfig(file), /cannot be read: ENOENT/);

@@ -14,7 +14,7 @@ import { checkRules } from "../streams/forward/rules.ts";
 import { ConfigFileError, Section } from "./section.ts";
 
 /** Read when it is there and no other is named. */
-export const ROBOT_CONFIG_FILE = "/etc/robofleet/agent.yaml";
+export const ROBOT_CONFIG_FILE = "/etc/roamfleet/agent.yaml";
 
 /**
  * Reads the robot's own config file (YAML). Without a name the usual file, if there is one. Throws ConfigFileError, which names

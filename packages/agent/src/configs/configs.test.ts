@@ -3,8 +3,8 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { ConfigReport, DesiredConfig } from "@robofleet/protocol/link";
+import { until } from "@roamfleet/clock/testing";
+import type { ConfigReport, DesiredConfig } from "@roamfleet/protocol/link";
 import { shellRelease } from "../testing/bundles.ts";
 import { DeploymentsRig } from "../testing/deployments-rig.ts";
 
@@ -27,7 +27,7 @@ const configReports = (rig: DeploymentsRig): ConfigReport[] => rig.reports.filte
 
 test("a config lands as its namespace's file, is reported applied and changed, and heard by the workload", options, async () => {
   await using rig = await DeploymentsRig.start();
-  const listening = 'trap "exit 0" TERM; trap "cat $ROBOFLEET_CONFIG_DIR/default.json; echo" HUP; echo ready; while :; do sleep 0.05; done';
+  const listening = 'trap "exit 0" TERM; trap "cat $ROAMFLEET_CONFIG_DIR/default.json; echo" HUP; echo ready; while :; do sleep 0.05; done';
   await rig.ended(rig.deploy(await shellRelease("v1", listening, { reload: { signal: "SIGHUP" } })));
   await until("the workload to listen", () => rig.logs.some(({ message }) => message === "ready"));
   rig.want({}, serve(rig, "default", '{"greeting":"hej"}', "tgt_c"));

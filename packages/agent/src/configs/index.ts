@@ -1,5 +1,5 @@
-import type { Timer } from "@robofleet/clock";
-import type { DesiredConfig } from "@robofleet/protocol/link";
+import type { Timer } from "@roamfleet/clock";
+import type { DesiredConfig } from "@roamfleet/protocol/link";
 import { Journal } from "../deployments/journal.ts";
 import type { ConfigState } from "./state.ts";
 import { ConfigWorker, type ConfigWorkerOptions } from "./worker.ts";

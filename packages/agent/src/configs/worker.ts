@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import fs from "node:fs";
-import { failpoint } from "@robofleet/clock/failpoint";
-import type { DesiredConfig } from "@robofleet/protocol/link";
+import { failpoint } from "@roamfleet/clock/failpoint";
+import type { DesiredConfig } from "@roamfleet/protocol/link";
 import type { Clock, Fetcher, Logger, Reporter } from "../contract.ts";
 import { explain } from "../deployments/explain.ts";
 import type { Journal } from "../deployments/journal.ts";

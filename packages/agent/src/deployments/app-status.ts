@@ -1,4 +1,4 @@
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { AppStatus, ReleaseName, WorkloadStatus } from "../contract.ts";
 import type { AppState, Wish } from "./state.ts";
 

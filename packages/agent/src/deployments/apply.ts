@@ -1,4 +1,4 @@
-import type { DesiredApp, DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredApp, DesiredRelease } from "@roamfleet/protocol/link";
 import type { Executor } from "../runtime/executor.ts";
 import { errorMessage, failureOf, StepAborted } from "../runtime/failure.ts";
 import type { Step, StepType } from "./plan.ts";

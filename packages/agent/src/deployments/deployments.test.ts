@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { releaseOf, shellRelease, tarGz, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
 
@@ -109,7 +109,7 @@ test("a manifest without start is refused by name, and the old version keeps run
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const before = rig.processes("main");
-  const end = await rig.ended(rig.deploy(releaseOf("v2", await tarGz([{ name: "robofleet.json", content: "{}" }]))));
+  const end = await rig.ended(rig.deploy(releaseOf("v2", await tarGz([{ name: "roamfleet.json", content: "{}" }]))));
   assert.deepEqual([end.status, end.reason, end.message], ["failed", "rejected_by_robot", "manifest: start is missing"]);
   assert.deepEqual(rig.processes("main"), before);
 });

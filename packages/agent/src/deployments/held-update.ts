@@ -1,4 +1,4 @@
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { Clock, Logger, Reporter } from "../contract.ts";
 import type { Held } from "../safety/permission.ts";
 

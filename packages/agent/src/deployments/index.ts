@@ -1,5 +1,5 @@
-import { failpoint } from "@robofleet/clock/failpoint";
-import type { Desired } from "@robofleet/protocol/link";
+import { failpoint } from "@roamfleet/clock/failpoint";
+import type { Desired } from "@roamfleet/protocol/link";
 import { Configs } from "../configs/index.ts";
 import type { Deployments, DeploymentsOptions, Logger } from "../contract.ts";
 import { RegistryLogins } from "../runtime/docker/registry-logins.ts";

@@ -13,7 +13,7 @@ interface Note {
 let directory: string;
 let file: string;
 beforeEach(() => {
-  directory = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-journal-"));
+  directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-journal-"));
   file = path.join(directory, "journal");
 });
 afterEach(() => fs.rmSync(directory, { recursive: true, force: true }));

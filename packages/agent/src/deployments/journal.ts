@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
 import { crc32 } from "node:zlib";
-import { failpoint, tornFailpoint } from "@robofleet/clock/failpoint";
+import { failpoint, tornFailpoint } from "@roamfleet/clock/failpoint";
 import { makeDirectory, syncDirectory, writeAtomically } from "../disk/write-atomically.ts";
 
 /** The file is written anew, with the newest record of each key only, when it has grown past this. */

@@ -3,7 +3,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { processesWithEnvironment } from "../runtime/process-table.ts";
 import { ArtifactServer } from "../testing/artifact-server.ts";
 import { shellRelease, type TestRelease, WELL } from "../testing/bundles.ts";
@@ -16,9 +16,9 @@ const PLACES = { places_max: 200, parallel: 4 };
 
 /** Tags of what runs for the app: one for each leader of a process group. */
 function runningTags(state: string): string[] {
-  const mine = { ROBOFLEET_APP: "main", ROBOFLEET_CONFIG_DIR: path.join(state, "configs") };
+  const mine = { ROAMFLEET_APP: "main", ROAMFLEET_CONFIG_DIR: path.join(state, "configs") };
   return ["v1", "v2"].flatMap((tag) =>
-    processesWithEnvironment({ ...mine, ROBOFLEET_RELEASE: tag })
+    processesWithEnvironment({ ...mine, ROAMFLEET_RELEASE: tag })
       .filter(({ pid, group }) => pid === group)
       .map(() => tag),
   );
@@ -41,7 +41,7 @@ function killGroup(group: number): void {
 
 /** Kills the agent at one place of a copy of the base, starts it again, and looks. Answers false when the run had no such place. */
 async function killAt(place: number, { base, ...run }: Case): Promise<boolean> {
-  const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-kill-")));
+  const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-kill-")));
   fs.cpSync(base, state, { recursive: true, verbatimSymlinks: true });
   const wanted = run.status === "applied" ? "v2" : "v1";
   try {
@@ -54,7 +54,7 @@ async function killAt(place: number, { base, ...run }: Case): Promise<boolean> {
     }
     return killed;
   } finally {
-    for (const { group } of processesWithEnvironment({ ROBOFLEET_CONFIG_DIR: path.join(state, "configs") })) killGroup(group);
+    for (const { group } of processesWithEnvironment({ ROAMFLEET_CONFIG_DIR: path.join(state, "configs") })) killGroup(group);
     fs.rmSync(state, { recursive: true, force: true });
   }
 }

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { DesiredApp, DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredApp, DesiredRelease } from "@roamfleet/protocol/link";
 import { PHASE_TRIES_MAX, plan, type Situation, STAGE_TRIES_MAX, type StepType } from "./plan.ts";
 import { emptyState, type Finished, type Phase, type Work } from "./state.ts";
 

@@ -1,4 +1,4 @@
-import type { DesiredApp, DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredApp, DesiredRelease } from "@roamfleet/protocol/link";
 import { type AppState, type Failure, finishedTarget, type Phase, type Wish, type Work } from "./state.ts";
 
 /** The next thing to do for an app. */

@@ -1,4 +1,4 @@
-import type { DesiredApp, DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredApp, DesiredRelease } from "@roamfleet/protocol/link";
 import type { SignedHistory } from "../signing/history.ts";
 
 /** Where a piece of work stands; each name but `removing` is the status that is reported. */

@@ -6,10 +6,10 @@ import type { AddressInfo } from "node:net";
 import { userInfo } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { dataMessage, LOG_MESSAGE_CHARACTERS_MAX, readMessage } from "@robofleet/protocol/link";
-import { channelPair } from "@robofleet/protocol/link/testing";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { dataMessage, LOG_MESSAGE_CHARACTERS_MAX, readMessage } from "@roamfleet/protocol/link";
+import { channelPair } from "@roamfleet/protocol/link/testing";
 import { buildHelloRobot, HELLO_VERSIONS } from "../../../../examples/hello-robot/build.ts";
 import { groupMembers } from "../runtime/process-table.ts";
 import { createShells } from "../streams/shell/index.ts";
@@ -101,9 +101,9 @@ test("a workload gets the agent's variables, its manifest's, PATH and locale, no
   await until("the last line", () => rig.logs.some(({ message }) => message === "up v1"));
   const lines = rig.logs.map(({ message }) => message);
   for (const line of [
-    "ROBOFLEET_APP=arm",
-    "ROBOFLEET_RELEASE=v1",
-    `ROBOFLEET_CONFIG_DIR=${rig.state}/configs`,
+    "ROAMFLEET_APP=arm",
+    "ROAMFLEET_RELEASE=v1",
+    `ROAMFLEET_CONFIG_DIR=${rig.state}/configs`,
     "SPEED=3",
     "LANG=C.UTF-8",
     `PWD=${rig.state}/apps/arm/versions/rel_v1`,
@@ -111,7 +111,7 @@ test("a workload gets the agent's variables, its manifest's, PATH and locale, no
     assert.ok(lines.includes(line), line);
   }
   assert.ok(lines.some((line) => /^node v\d+/.test(line)));
-  const known = /^(PATH|LANG|PWD|OLDPWD|SHLVL|_|SPEED|ROBOFLEET_(APP|RELEASE|CONFIG_DIR|SOCKET))=/;
+  const known = /^(PATH|LANG|PWD|OLDPWD|SHLVL|_|SPEED|ROAMFLEET_(APP|RELEASE|CONFIG_DIR|SOCKET))=/;
   assert.deepEqual(
     lines.filter((line) => line.includes("=") && !known.test(line)),
     [],
@@ -147,7 +147,7 @@ test(
 /** A full disk needs a small file system of its own, and that needs root. */
 function canMount(): boolean {
   if (process.getuid?.() !== 0) return false;
-  const place = fs.mkdtempSync("/tmp/robofleet-mount-");
+  const place = fs.mkdtempSync("/tmp/roamfleet-mount-");
   try {
     execFileSync(MOUNT, ["-t", "tmpfs", "-o", "size=1m", "none", place], { stdio: "ignore" });
     execFileSync(UMOUNT, [place], { stdio: "ignore" });
@@ -164,7 +164,7 @@ test("a bundle whose file is missing or truncated at the agent's start is fetche
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL, {}, [{ name: "map", content }])));
   for (const damage of [(file: string) => fs.rmSync(file), (file: string) => fs.truncateSync(file, 10)]) {
-    for (const name of ["map", "robofleet.json"]) {
+    for (const name of ["map", "roamfleet.json"]) {
       const file = path.join(rig.state, "apps/main/versions/rel_v1", name);
       const before = fs.readFileSync(file);
       await rig.deployments.stop();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import fs from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { writeTrust } from "../signing/pinned-trust.ts";
 import { releaseOf, shellRelease, type TestRelease } from "../testing/bundles.ts";
 import { DeploymentsRig } from "../testing/deployments-rig.ts";
@@ -39,7 +39,7 @@ const restarted = async (rig: DeploymentsRig): Promise<void> => {
 const TAMPERED: Record<string, { change: (directory: string) => void; is_extra?: boolean }> = {
   "the program is another": { change: (directory) => fs.writeFileSync(path.join(directory, "run.sh"), SAYS("EVIL")) },
   "the manifest starts another": {
-    change: (directory) => fs.writeFileSync(path.join(directory, "robofleet.json"), JSON.stringify({ start: ["sh", "-c", SAYS("EVIL")] })),
+    change: (directory) => fs.writeFileSync(path.join(directory, "roamfleet.json"), JSON.stringify({ start: ["sh", "-c", SAYS("EVIL")] })),
   },
   "a file is missing": { change: (directory) => fs.rmSync(path.join(directory, "lib", "words")) },
   "a file became a link": {

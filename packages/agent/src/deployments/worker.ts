@@ -1,5 +1,5 @@
-import { failpoint } from "@robofleet/clock/failpoint";
-import type { AppReport, TargetReport } from "@robofleet/protocol/link";
+import { failpoint } from "@roamfleet/clock/failpoint";
+import type { AppReport, TargetReport } from "@roamfleet/protocol/link";
 import type { AppStatus, Clock, Logger, Reporter, WorkloadStatus } from "../contract.ts";
 import type { Executor } from "../runtime/executor.ts";
 import { StepAborted, StepFailure } from "../runtime/failure.ts";

@@ -93,7 +93,7 @@ test("a user who binds the socket's name does not keep root's agent from its dir
   const { dev, ino } = statSync(directory);
   const bind = `
     process.setgid(65534), process.setuid(65534);
-    require("node:net").createServer().listen({ path: "\\0robofleet/${dev}/${ino}/agent.lock" }, () => process.stdout.write("bound"));`;
+    require("node:net").createServer().listen({ path: "\\0roamfleet/${dev}/${ino}/agent.lock" }, () => process.stdout.write("bound"));`;
   const child = spawn(process.execPath, ["--eval", bind], { stdio: ["ignore", "pipe", "inherit"] });
   t.after(() => child.kill("SIGKILL"));
   await once(child.stdout, "data");

@@ -1,7 +1,7 @@
 import { linkSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
-import { failpoint } from "@robofleet/clock/failpoint";
+import { failpoint } from "@roamfleet/clock/failpoint";
 import { errorCode, isMissing } from "./write-atomically.ts";
 
 /** Another agent works on this state directory. */
@@ -48,7 +48,7 @@ function bindSocket(directory: string, name: string): { socket: Server; is_taken
   const { dev, ino, uid } = statSync(directory);
   const server = createServer((connection) => connection.destroy()).unref();
   server.on("error", () => {});
-  const abstract_name = `robofleet/${dev}/${ino}/${name}`;
+  const abstract_name = `roamfleet/${dev}/${ino}/${name}`;
   const socket = server.listen({ path: `\0${abstract_name}` });
   return { socket, is_taken: !socket.listening && isTaken(abstract_name, new Set([0, uid, process.geteuid?.() ?? uid])) };
 }

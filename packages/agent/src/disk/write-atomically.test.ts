@@ -22,7 +22,7 @@ const ELSEWHERE: Record<string, string> = {
 };
 
 function directoryOf(t: TestContext): string {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-durable-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-durable-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   return directory;
 }

@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { basename, dirname, resolve } from "node:path";
 import { crc32 } from "node:zlib";
-import { failpoint, failpointsArmed, tornFailpoint } from "@robofleet/clock/failpoint";
+import { failpoint, failpointsArmed, tornFailpoint } from "@roamfleet/clock/failpoint";
 
 /** Makes the entries of a directory (files made, renamed, removed) survive power loss. */
 export function syncDirectory(directory: string): void {

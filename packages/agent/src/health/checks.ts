@@ -1,4 +1,4 @@
-import type { HealthBody } from "@robofleet/protocol/link";
+import type { HealthBody } from "@roamfleet/protocol/link";
 import type { WorkloadStatus } from "../contract.ts";
 
 export type Check = HealthBody["checks"][number];

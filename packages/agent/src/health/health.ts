@@ -1,6 +1,6 @@
 import { networkInterfaces } from "node:os";
-import type { Clock } from "@robofleet/clock";
-import type { HealthBody } from "@robofleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import type { HealthBody } from "@roamfleet/protocol/link";
 import type { WorkloadStatus } from "../contract.ts";
 import type { RobotTime } from "../robot-time.ts";
 import { runChecks, worstStatus } from "./checks.ts";

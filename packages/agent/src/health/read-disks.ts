@@ -1,6 +1,6 @@
 import { statfs } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { readSmall } from "./read-proc.ts";
 
 export interface Disk {

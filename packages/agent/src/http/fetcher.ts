@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { hostOf, httpRequestText, REQUEST_NONCE_BYTES, robotAuthorization } from "@robofleet/protocol/link";
+import { hostOf, httpRequestText, REQUEST_NONCE_BYTES, robotAuthorization } from "@roamfleet/protocol/link";
 import type { Fetcher } from "../contract.ts";
 import type { RobotKey } from "../identity/identity.ts";
 import type { RobotTime } from "../robot-time.ts";

@@ -2,8 +2,8 @@ import { type Agent, type ClientRequest, type IncomingMessage, request as httpRe
 import { request as httpsRequest } from "node:https";
 import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
-import { type Activity, type Clock, idleActivity, type Timer } from "@robofleet/clock";
-import { channelBinding } from "@robofleet/protocol/link";
+import { type Activity, type Clock, idleActivity, type Timer } from "@roamfleet/clock";
+import { channelBinding } from "@roamfleet/protocol/link";
 import type { FetchAnswer } from "../contract.ts";
 import { isSecured } from "./server-agent.ts";
 

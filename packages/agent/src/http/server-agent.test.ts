@@ -7,8 +7,8 @@ import { createServer } from "node:https";
 import { type AddressInfo, connect as connectTcp } from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { readPresented } from "@robofleet/protocol/authority";
+import { systemClock } from "@roamfleet/clock";
+import { readPresented } from "@roamfleet/protocol/authority";
 import { WebSocketServer } from "ws";
 import { connect } from "../link/connect.ts";
 import { spawnChild } from "../runtime/spawn-child.ts";
@@ -58,7 +58,7 @@ async function serve(
 /** What a robot gets whose clock is so many years off: "hello", or the code of the refusal. */
 async function askFrom(t: TestContext, clock_years: number, url: string, { ca, least }: { ca: string; least: number }): Promise<string> {
   const script = `
-    import { systemClock } from "@robofleet/clock";
+    import { systemClock } from "@roamfleet/clock";
     import { httpClient, readText } from ${JSON.stringify(join(import.meta.dirname, "request.ts"))};
     import { serverAgent } from ${JSON.stringify(join(import.meta.dirname, "server-agent.ts"))};
     const [, url, ca, least] = process.argv;

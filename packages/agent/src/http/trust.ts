@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import {
   fingerprintOf,
   isUntrusted,
@@ -9,7 +9,7 @@ import {
   readPresented,
   requireFingerprint,
   UntrustedAuthority,
-} from "@robofleet/protocol/authority";
+} from "@roamfleet/protocol/authority";
 import type { Logger } from "pino";
 import type { AgentConfig } from "../config.ts";
 import { errorText, isMissing, makeDirectory, writeAtomically } from "../disk/write-atomically.ts";
@@ -63,7 +63,7 @@ function refusal(server: string, { authority, reason }: Presented): string {
   return (
     `${server} has a certificate of an authority that this machine does not know.\n` +
     `Its fingerprint is ${authority.fingerprint}\n` +
-    "If `robofleet fingerprint` prints the same on the server, add:\n" +
+    "If `roamfleet fingerprint` prints the same on the server, add:\n" +
     `  --ca-fingerprint ${authority.fingerprint}`
   );
 }

@@ -1,11 +1,11 @@
-import type { Clock } from "@robofleet/clock";
-import { failpoint } from "@robofleet/clock/failpoint";
+import type { Clock } from "@roamfleet/clock";
+import { failpoint } from "@roamfleet/clock/failpoint";
 import type { Logger } from "pino";
 import type { AgentConfig } from "../config.ts";
 import { errorText } from "../disk/write-atomically.ts";
 import { errorMessage, type HttpClient, readText } from "../http/request.ts";
 import { pinAtEnrolment } from "../signing/pinned-trust.ts";
-import { parseSignedText, type SignedText } from "@robofleet/protocol/signatures";
+import { parseSignedText, type SignedText } from "@roamfleet/protocol/signatures";
 import { backoffMs, retryAfterMs } from "../link/backoff.ts";
 import { type Enrolment, parseEnrolment, readEnrolment, type RobotKey, writeEnrolment } from "./identity.ts";
 import { readPlatform } from "./platform.ts";

@@ -1,7 +1,7 @@
 import { readFileSync } from "node:fs";
 import { arch, hostname, platform, release } from "node:os";
 import { join } from "node:path";
-import type { Platform } from "@robofleet/protocol/link";
+import type { Platform } from "@roamfleet/protocol/link";
 
 /** What the robot runs on: os (from os-release), arch, hostname, kernel. */
 export function readPlatform(system_root: string): Platform {

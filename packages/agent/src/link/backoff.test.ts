@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { seededRandom, SimulatedClock } from "@robofleet/clock";
+import { seededRandom, SimulatedClock } from "@roamfleet/clock";
 import { backoffMs, retryAfterMs, sensibleWaitMs } from "./backoff.ts";
 
 test("waits are spread over the whole of a window that doubles from 1 s to 60 s", () => {

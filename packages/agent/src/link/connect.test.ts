@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { connect as connectTcp, createServer, type Server, type Socket } from "node:net";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { connect, type OpenSocket } from "./connect.ts";
 
 /** Takes connections and says nothing. Resolves with its address and what connects. */

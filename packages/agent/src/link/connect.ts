@@ -1,7 +1,7 @@
 import type { Agent, IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
-import { type Activity, type Clock, idleActivity, type Timer } from "@robofleet/clock";
+import { type Activity, type Clock, idleActivity, type Timer } from "@roamfleet/clock";
 import {
   channelBinding,
   FRAME_HEADER_BYTES,
@@ -9,8 +9,8 @@ import {
   LINK_SLOT_HEADER,
   LINK_SUBPROTOCOL,
   RETRY_AFTER_MS_HEADER,
-} from "@robofleet/protocol/link";
-import { maskingFor } from "@robofleet/protocol/masking";
+} from "@roamfleet/protocol/link";
+import { maskingFor } from "@roamfleet/protocol/masking";
 import { type ClientOptions, WebSocket } from "ws";
 import { errorText } from "../disk/write-atomically.ts";
 import { errorMessage } from "../http/request.ts";

@@ -1,6 +1,6 @@
 import { join } from "node:path";
-import type { Clock, Timer } from "@robofleet/clock";
-import { APPS_MAX, type Desired } from "@robofleet/protocol/link";
+import type { Clock, Timer } from "@roamfleet/clock";
+import { APPS_MAX, type Desired } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText, readJson, writeJson } from "../disk/write-atomically.ts";
 

@@ -1,4 +1,4 @@
-import { encodeFrame, type FrameSocket } from "@robofleet/protocol/link";
+import { encodeFrame, type FrameSocket } from "@roamfleet/protocol/link";
 import type WebSocket from "ws";
 
 /** The robot's end of the wire. */

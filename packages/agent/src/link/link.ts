@@ -1,5 +1,5 @@
 import type { Agent } from "node:http";
-import type { Activity, Clock } from "@robofleet/clock";
+import type { Activity, Clock } from "@roamfleet/clock";
 import {
   commonFeatures,
   type Desired,
@@ -13,7 +13,7 @@ import {
   type Progress,
   type StreamSource,
   type Welcome,
-} from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import type { RobotKey } from "../identity/identity.ts";

@@ -1,5 +1,5 @@
-import type { Refused, ServerMessage, Welcome } from "@robofleet/protocol/link";
-import { FrameError } from "@robofleet/protocol/link";
+import type { Refused, ServerMessage, Welcome } from "@roamfleet/protocol/link";
+import { FrameError } from "@roamfleet/protocol/link";
 import { parseDesired } from "./desired-store.ts";
 
 /** The agent loads no schema library: what the server says is checked by hand, as far as the agent relies on it. */

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { Outbox } from "../spool/outbox.ts";
 import type { Session } from "./session.ts";
 

@@ -1,4 +1,4 @@
-import type { Activity, Clock, Timer } from "@robofleet/clock";
+import type { Activity, Clock, Timer } from "@roamfleet/clock";
 import {
   ASK_TIME,
   BulkReceipts,
@@ -23,7 +23,7 @@ import {
   type StreamSource,
   timeInReply,
   type Welcome,
-} from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import type WebSocket from "ws";
 import type { RawData } from "ws";

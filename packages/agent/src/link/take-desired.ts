@@ -1,4 +1,4 @@
-import type { Desired } from "@robofleet/protocol/link";
+import type { Desired } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import type { Deployments, Reporter } from "../contract.ts";
 import { errorText } from "../disk/write-atomically.ts";

@@ -6,8 +6,8 @@ import { request } from "node:http";
 import { connect, createServer, type Socket } from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { pino } from "pino";
 import { readConfig, UsageError } from "../config.ts";
 import { statePaths } from "../runtime/paths.ts";
@@ -45,7 +45,7 @@ const refusal = (status: number, code: string) => (error: unknown) => {
 test("robot software sees what runs and what is wanted, and finds the socket in its environment", LIMIT, async (t) => {
   const socket = join(temporaryDirectory(t), "agent.sock");
   await using rig = await DeploymentsRig.start({ config: { local_api: { socket } } });
-  const release = await shellRelease("one", `echo "socket is $ROBOFLEET_SOCKET"; ${WELL}`);
+  const release = await shellRelease("one", `echo "socket is $ROAMFLEET_SOCKET"; ${WELL}`);
   await rig.ended(rig.deploy(release));
   const { tag, id, kind } = release.release;
   assert.deepEqual(await askAgent(socket, "GET", "/v1/status"), {
@@ -264,8 +264,8 @@ test("a path that is too long for a unix socket is said before anything begins",
     (error) => error instanceof UsageError && /has 140 bytes.*at most 107.*--socket/.test(error.message),
   );
   assert.equal(
-    readConfig({ server: "http://127.0.0.1:1", state, socket: "/run/robofleet.sock" }, {}).local_api?.socket,
-    "/run/robofleet.sock",
+    readConfig({ server: "http://127.0.0.1:1", state, socket: "/run/roamfleet.sock" }, {}).local_api?.socket,
+    "/run/roamfleet.sock",
   );
 });
 

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
-import { decodeFileName } from "@robofleet/protocol";
+import { decodeFileName } from "@roamfleet/protocol";
 import type { AppStatus } from "../contract.ts";
 import { isChanging } from "../deployments/app-status.ts";
 import { isMissing } from "../disk/write-atomically.ts";

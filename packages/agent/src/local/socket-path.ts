@@ -1,7 +1,7 @@
 import { chmodSync, chownSync, lstatSync, readFileSync, rmSync, statSync } from "node:fs";
 import { connect } from "node:net";
 import { dirname, join } from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { errorCode, isMissing } from "../disk/write-atomically.ts";
 
 /** Linux takes 108 bytes for the path of a unix socket, the zero at its end included. */

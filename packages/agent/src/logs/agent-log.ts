@@ -1,5 +1,5 @@
 import { type Logger, pino } from "pino";
-import { LOG_LEVELS, type LogLevel } from "@robofleet/protocol/link";
+import { LOG_LEVELS, type LogLevel } from "@roamfleet/protocol/link";
 import type { LogSink } from "../contract.ts";
 
 /** Log lines of this component stay on the robot: they are about shipping the log, shipping them would make more of them. */

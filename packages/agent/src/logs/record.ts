@@ -1,4 +1,4 @@
-import { LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX, type LogLevel } from "@robofleet/protocol/link";
+import { LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX, type LogLevel } from "@roamfleet/protocol/link";
 import type { LogRecord } from "../contract.ts";
 
 /** A record's line in the spool, and so in a batch, is never longer. */
@@ -25,7 +25,7 @@ export function encodeRecord(seq: number, record: LogRecord, now: () => Date): s
 export function encodeGap(gap: { from: number; to: number; count: number }, now: () => Date): string {
   const record: LogRecord = {
     level: "warn",
-    source: "robofleet",
+    source: "roamfleet",
     message: `${gap.count} records dropped`,
     fields: { gap: { count: gap.count, from_seq: gap.from, to_seq: gap.to } },
   };

@@ -1,5 +1,5 @@
-import type { Clock, Timer } from "@robofleet/clock";
-import { LOG_BATCH_RECORDS_MAX } from "@robofleet/protocol/link";
+import type { Clock, Timer } from "@roamfleet/clock";
+import { LOG_BATCH_RECORDS_MAX } from "@roamfleet/protocol/link";
 import type { LogSpool } from "../spool/log-spool.ts";
 
 export const LOG_BATCH_BYTES_MAX = 256 * 1024;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import type { LogRecord } from "../contract.ts";
 import { SOURCE_BYTES_BURST, SOURCE_RECORDS_BURST, SOURCE_RECORDS_PER_SECOND, SourceGates, SOURCES_MAX } from "./source-gates.ts";
 
@@ -22,7 +22,7 @@ test("a noisy source loses its own records, is named with their number, and nobo
   assert.equal(records.filter(({ source }) => source === "quiet").length, 3);
   await clock.advance({ seconds: 1 });
   const gap = records.at(-1);
-  assert.deepEqual([gap?.level, gap?.source, gap?.fields], ["warn", "robofleet", { gap: { count: 5_000 }, source: "noisy" }]);
+  assert.deepEqual([gap?.level, gap?.source, gap?.fields], ["warn", "roamfleet", { gap: { count: 5_000 }, source: "noisy" }]);
   assert.match(gap?.message ?? "", /^5000 records of noisy dropped/);
   records.length = 0;
   write("noisy", 2 * SOURCE_RECORDS_PER_SECOND);
@@ -38,7 +38,7 @@ test("each record is written or counted, however writing and time go on", async 
     await clock.advance({ milliseconds: 400 });
   }
   gates.close();
-  const gaps = records.filter(({ source }) => source === "robofleet");
+  const gaps = records.filter(({ source }) => source === "roamfleet");
   const dropped = gaps.reduce((sum, { fields }) => sum + (fields as { gap: { count: number } }).gap.count, 0);
   assert.equal(records.length - gaps.length + dropped, written);
   assert.ok(dropped > 0 && gaps.length < 60, String(gaps.length));

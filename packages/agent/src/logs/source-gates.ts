@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { LogRecord, LogSink } from "../contract.ts";
 
 /** What one source may write for as long as it likes: a busy robot with many of them still sends less than a camera does. */
@@ -94,7 +94,7 @@ export class SourceGates implements LogSink {
     gate.dropped = 0;
     this.#sink.write({
       level: "warn",
-      source: "robofleet",
+      source: "roamfleet",
       message: `${count} records of ${source} dropped: it writes more than ${SOURCE_RECORDS_PER_SECOND} records or ${SOURCE_BYTES_PER_SECOND} bytes a second`,
       fields: { gap: { count }, source },
     });

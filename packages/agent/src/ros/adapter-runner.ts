@@ -1,5 +1,5 @@
-import type { Clock } from "@robofleet/clock";
-import type { RosAdapterState } from "@robofleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import type { RosAdapterState } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import { backoffMs } from "../link/backoff.ts";

@@ -1,5 +1,5 @@
 /** What every way to reach the ROS of a robot offers. The bridge (bridge.ts) finds the one that answers; nobody else uses an adapter directly. */
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { RosAdapterName } from "../config-file/robot-config.ts";
 import type { RosSettings } from "./settings.ts";

@@ -3,7 +3,7 @@ import { mkdir, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import type { FindRosAdapter, RosAdapterName, RosMessage } from "./adapter.ts";
 import { RosBridge } from "./bridge.ts";
@@ -145,7 +145,7 @@ test("health names adapter, nodes and topics, within what the server takes", LIM
 });
 
 test("without an environment, as in a service, what is installed is found; ROS 1 is not ROS 2", async (t) => {
-  const root = await mkdtemp(join(tmpdir(), "robofleet-root-"));
+  const root = await mkdtemp(join(tmpdir(), "roamfleet-root-"));
   t.after(() => rm(root, { recursive: true }));
   for (const name of ["humble", "jazzy"]) await mkdir(join(root, "opt/ros", name, "share/ament_index"), { recursive: true });
   await mkdir(join(root, "opt/ros/noetic/share"), { recursive: true });

@@ -1,5 +1,5 @@
-import type { Clock, Timer } from "@robofleet/clock";
-import type { HealthBody } from "@robofleet/protocol/link";
+import type { Clock, Timer } from "@roamfleet/clock";
+import type { HealthBody } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { AdapterRunner, type AdapterStatus } from "./adapter-runner.ts";
 import type { FindRosAdapter, RosAdapter, RosAdapterName, RosMessage, RosTopic } from "./adapter.ts";

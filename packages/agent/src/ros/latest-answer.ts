@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { ROS_ASK_TIMEOUT_MS } from "./adapter.ts";
 
 /** A caller waits no longer than this for an adapter that is slow, and gets its latest answer instead. */

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
-import { HealthBody } from "@robofleet/protocol/link/messages";
+import { SimulatedClock } from "@roamfleet/clock";
+import { HealthBody } from "@roamfleet/protocol/link/messages";
 import { pino } from "pino";
 import { Value } from "typebox/value";
 import type { FindRosAdapter, RosAdapterName } from "./adapter.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import type { RosAdapter, RosMessage } from "./adapter.ts";

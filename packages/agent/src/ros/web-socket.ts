@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { WebSocket } from "ws";
 import { errorText } from "../disk/write-atomically.ts";
 

@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
-import { failpoint } from "@robofleet/clock/failpoint";
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import { failpoint } from "@roamfleet/clock/failpoint";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { type DownloadOptions, downloadArtifact } from "./download.ts";
 import type { StageIo } from "./executor.ts";
 import { Turns } from "./turns.ts";

@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
-import type { DesiredRelease } from "@robofleet/protocol/link";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { AgentConfig, AppPlace, Logger, LogSink } from "../contract.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
 import { switchSymlink } from "./durable-file.ts";
@@ -136,7 +136,7 @@ export class BundleExecutor implements Executor {
     if (problem !== undefined) {
       log.error({ app, release: release.tag, problem }, "a signed release was changed on the disk: it is not started, and fetched again");
       const message = `${app} is not started: ${problem} (release ${release.tag}); it is fetched again`;
-      logs.write({ level: "error", source: "robofleet", message, fields: { app, release: release.tag } });
+      logs.write({ level: "error", source: "roamfleet", message, fields: { app, release: release.tag } });
     }
     return problem;
   }
@@ -191,10 +191,10 @@ export class BundleExecutor implements Executor {
       // The agent's own Node comes last: a robot's own one wins.
       PATH: search,
       ...manifest.env,
-      ROBOFLEET_CONFIG_DIR: paths.configs,
-      ROBOFLEET_APP: app,
-      ROBOFLEET_RELEASE: release.tag,
-      ...(config.local_api === undefined ? {} : { ROBOFLEET_SOCKET: config.local_api.socket }),
+      ROAMFLEET_CONFIG_DIR: paths.configs,
+      ROAMFLEET_APP: app,
+      ROAMFLEET_RELEASE: release.tag,
+      ...(config.local_api === undefined ? {} : { ROAMFLEET_SOCKET: config.local_api.socket }),
     };
   }
 

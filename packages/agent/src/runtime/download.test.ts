@@ -4,7 +4,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
-import { type Clock, systemClock } from "@robofleet/clock";
+import { type Clock, systemClock } from "@roamfleet/clock";
 import { ArtifactServer, plainFetcher } from "../testing/artifact-server.ts";
 import { QUICK } from "../testing/deployments-rig.ts";
 import { downloadArtifact } from "./download.ts";
@@ -19,7 +19,7 @@ const sha256 = createHash("sha256").update(bytes).digest("hex");
 let directory: string;
 let server: ArtifactServer;
 beforeEach(async () => {
-  directory = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-download-"));
+  directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-download-"));
   server = await ArtifactServer.start();
   server.add(bytes);
 });

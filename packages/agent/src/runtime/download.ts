@@ -1,8 +1,8 @@
 import { createHash, type Hash } from "node:crypto";
 import fs, { type promises } from "node:fs";
 import path from "node:path";
-import type { Clock } from "@robofleet/clock";
-import { failpoint } from "@robofleet/clock/failpoint";
+import type { Clock } from "@roamfleet/clock";
+import { failpoint } from "@roamfleet/clock/failpoint";
 import type { Fetcher } from "../contract.ts";
 import { makeDirectory, renameDurably } from "../disk/write-atomically.ts";
 import { freeBytes } from "./durable-file.ts";

@@ -1,5 +1,5 @@
 import fs from "node:fs";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "../contract.ts";
 import type { StatePaths } from "./paths.ts";
 import { processesWithEnvironment, type ProcessEntry, readProcess } from "./process-table.ts";
@@ -20,7 +20,7 @@ export interface EarlierProcessesOptions {
  */
 export async function stopEarlierProcesses({ app, paths, clock, log, grace_ms }: EarlierProcessesOptions): Promise<void> {
   const recorded = readRecorded(paths.process(app));
-  const inherited = processesWithEnvironment({ ROBOFLEET_APP: app, ROBOFLEET_CONFIG_DIR: paths.configs });
+  const inherited = processesWithEnvironment({ ROAMFLEET_APP: app, ROAMFLEET_CONFIG_DIR: paths.configs });
   const strays = recorded === undefined ? inherited : [recorded, ...inherited];
   if (strays.length === 0) return;
   log.info({ app, pids: strays.map(({ pid }) => pid) }, "ending processes that an earlier agent left");

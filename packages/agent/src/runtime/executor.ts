@@ -1,4 +1,4 @@
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { AppPlace } from "../contract.ts";
 import type { FailureReason } from "./failure.ts";
 import type { ProbeResult } from "./probe.ts";

@@ -3,14 +3,14 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { releaseOf, shellRelease, type TestRelease } from "../testing/bundles.ts";
 import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
 
 const options = { timeout: 120_000 };
 let allowed: string;
 beforeEach(() => {
-  allowed = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-files-")));
+  allowed = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-files-")));
 });
 afterEach(() => fs.rmSync(allowed, { recursive: true, force: true }));
 
@@ -34,9 +34,9 @@ test("a file with a path lands there with its mode, and only where the robot all
   assert.equal(fs.statSync(place).mode & 0o777, 0o600);
   fs.symlinkSync("/tmp", path.join(allowed, "way-out"));
   for (const [tag, elsewhere] of Object.entries({
-    up: path.join(allowed, "../robofleet-evil"),
-    root: "/robofleet-evil",
-    link: path.join(allowed, "way-out/robofleet-evil"),
+    up: path.join(allowed, "../roamfleet-evil"),
+    root: "/roamfleet-evil",
+    link: path.join(allowed, "way-out/roamfleet-evil"),
     beside: `${allowed}-evil`,
   })) {
     const end = await rig.ended(rig.deploy(file(tag, "b", { path: elsewhere }), { app: "map" }));

@@ -2,13 +2,13 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
-import { failpoint } from "@robofleet/clock/failpoint";
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import { failpoint } from "@roamfleet/clock/failpoint";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { RuntimeOptions } from "./bundle.ts";
 import { copyAtomically, makeDirectory, removeDurably, renameDurably, syncDirectory, syncFile } from "../disk/write-atomically.ts";
 import type { Executor, RunStatus, StageIo, StartOptions, Verdict } from "./executor.ts";
 import { failureOf, StepFailure } from "./failure.ts";
-import { encodeFileName } from "@robofleet/protocol";
+import { encodeFileName } from "@roamfleet/protocol";
 import { inheritedByWorkloads } from "./inherited.ts";
 import { RELOAD_TIMEOUT_MS } from "./limits.ts";
 import { type FileManifest, parseFileManifest } from "./manifest.ts";
@@ -116,7 +116,7 @@ export class FileExecutor implements Executor {
 
   async #put(source: string, destination: string, mode: number): Promise<void> {
     makeDirectory(path.dirname(destination), 0o755);
-    const temporary = path.join(path.dirname(destination), `.${path.basename(destination)}.robofleet-tmp`);
+    const temporary = path.join(path.dirname(destination), `.${path.basename(destination)}.roamfleet-tmp`);
     fs.rmSync(temporary, { force: true });
     await pipeline(fs.createReadStream(source), fs.createWriteStream(temporary, { flags: "wx", mode: 0o600 }));
     syncFile(temporary, mode);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { StepFailure } from "./failure.ts";
-import { decodeFileName, encodeFileName } from "@robofleet/protocol";
+import { decodeFileName, encodeFileName } from "@roamfleet/protocol";
 import { parseBundleManifest, parseFileManifest } from "./manifest.ts";
 
 test("a full manifest is read, a small one gets its defaults", () => {
@@ -24,7 +24,7 @@ test("a full manifest is read, a small one gets its defaults", () => {
 
 const start = ["x"];
 const wrong: [string, unknown][] = [
-  ["robofleet.json must be an object", []],
+  ["roamfleet.json must be an object", []],
   ["start is missing", {}],
   ["start must be a list", { start: "node main.js" }],
   ["start must be a list", { start: [] }],
@@ -35,7 +35,7 @@ const wrong: [string, unknown][] = [
   ["env must be an object", { start, env: [] }],
   ["env.A must be a text", { start, env: { A: 1 } }],
   ["env.A-B is not a name", { start, env: { "A-B": "1" } }],
-  ["env.ROBOFLEET_APP belongs to the agent", { start, env: { ROBOFLEET_APP: "x" } }],
+  ["env.ROAMFLEET_APP belongs to the agent", { start, env: { ROAMFLEET_APP: "x" } }],
   ["health must have exactly one", { start, health: {} }],
   ["health must have exactly one", { start, health: { command: ["a"], file: {} } }],
   ["health.http.url must be", { start, health: { http: { url: "ftp://x" } } }],

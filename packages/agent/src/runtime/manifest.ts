@@ -8,7 +8,7 @@ export type HealthCheck =
   | { command: string[] }
   | { file: { path: string; max_age_seconds: number } };
 
-/** `robofleet.json` of an app bundle. */
+/** `roamfleet.json` of an app bundle. */
 export interface BundleManifest {
   start: string[];
   env: Record<string, string>;
@@ -25,7 +25,7 @@ export interface FileManifest {
   reload: { command: string[] } | { signal: NodeJS.Signals; app: string } | null;
 }
 
-export const MANIFEST_NAME = "robofleet.json";
+export const MANIFEST_NAME = "roamfleet.json";
 const STOP_TIMEOUT_SECONDS_DEFAULT = 10;
 const RELOAD_SIGNALS: readonly string[] = ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGCONT", "SIGWINCH"];
 
@@ -72,7 +72,7 @@ export function environment(value: unknown): Record<string, string> {
   if (entries.length > MANIFEST_ENV_MAX) throw bad("env", `must have at most ${MANIFEST_ENV_MAX} fields`);
   for (const [name, content] of entries) {
     if (!/^[A-Za-z_][A-Za-z0-9_]*$/.test(name)) throw bad(`env.${name}`, "is not a name for an environment variable");
-    if (name.startsWith("ROBOFLEET_")) throw bad(`env.${name}`, "belongs to the agent");
+    if (name.startsWith("ROAMFLEET_")) throw bad(`env.${name}`, "belongs to the agent");
     if (typeof content !== "string" || content.includes("\0")) throw bad(`env.${name}`, "must be a text without NUL");
   }
   return Object.fromEntries(entries) as Record<string, string>;
@@ -106,7 +106,7 @@ export function signalName(value: unknown, field: string): NodeJS.Signals {
   return name as NodeJS.Signals;
 }
 
-/** Checks what `robofleet.json` says; throws StepFailure that names the field. */
+/** Checks what `roamfleet.json` says; throws StepFailure that names the field. */
 export function parseBundleManifest(value: unknown): BundleManifest {
   const fields = object(value, MANIFEST_NAME, ["start", "env", "health", "stop_timeout_seconds", "reload"]);
   const reload = fields["reload"] ?? null;

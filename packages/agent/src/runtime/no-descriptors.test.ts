@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { outputOf } from "../ros/ros2-cli/command.ts";
 import { runFfmpeg } from "../streams/camera/ffmpeg.ts";
 import { PipedTerminal } from "../streams/shell/piped.ts";

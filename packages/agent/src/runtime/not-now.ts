@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { FetchAnswer } from "../contract.ts";
 import { retryAfterMs } from "../link/backoff.ts";
 

@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import { StringDecoder } from "node:string_decoder";
-import { LOG_MESSAGE_CHARACTERS_MAX } from "@robofleet/protocol/link";
+import { LOG_MESSAGE_CHARACTERS_MAX } from "@roamfleet/protocol/link";
 
 /**
  * Cuts a stream into lines. A line longer than what one log record carries is passed on cut, with the number of

@@ -1,5 +1,5 @@
 import path from "node:path";
-import { encodeFileName } from "@robofleet/protocol";
+import { encodeFileName } from "@roamfleet/protocol";
 
 /** Where the agent keeps what it installs, below its state directory. */
 export interface StatePaths {

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import http from "node:http";
 import https from "node:https";
 import path from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { HealthCheck } from "./manifest.ts";
 import { errorMessage } from "./failure.ts";
 import { runCommand } from "./run-command.ts";
@@ -48,7 +48,7 @@ function probeHttp(
       resolve(result);
     };
     // A connection of its own each time: a kept one would prove an old process alive.
-    const request = client.get(url, { agent: false, headers: { "user-agent": "robofleet-agent" } }, (response) => {
+    const request = client.get(url, { agent: false, headers: { "user-agent": "roamfleet-agent" } }, (response) => {
       const status = response.statusCode ?? 0;
       end({ ok: status === expect_status, message: `${url} answered ${status}, expected ${expect_status}` });
     });

@@ -50,7 +50,7 @@ export function allProcesses(): ProcessEntry[] {
 export const groupMembers = (group: number): ProcessEntry[] => allProcesses().filter((entry) => entry.group === group);
 
 /** Is in the environment of all that a person's shell runs. */
-export const SHELL_VARIABLE = "ROBOFLEET_SHELL";
+export const SHELL_VARIABLE = "ROAMFLEET_SHELL";
 
 /**
  * Processes in whose environment all of `variables` stand, except those of a person's shell: a shell of an app has the app's environment. The environment is inherited by all that a workload

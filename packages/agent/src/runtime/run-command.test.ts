@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { runCommand } from "./run-command.ts";
 
 test("a command that is called off before it begins is ended at once", { timeout: 120_000 }, async () => {

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { OUTPUT_TAIL_CHARACTERS } from "./limits.ts";
 import { signalGroup } from "./process-table.ts";
 import { spawnChild } from "./spawn-child.ts";

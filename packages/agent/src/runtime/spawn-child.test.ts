@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { outputOf } from "../ros/ros2-cli/command.ts";
 import { runFfmpeg } from "../streams/camera/ffmpeg.ts";
 import { PipedTerminal } from "../streams/shell/piped.ts";

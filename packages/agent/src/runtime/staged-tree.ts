@@ -1,8 +1,8 @@
 import { createHash } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
-import type { DesiredRelease } from "@robofleet/protocol/link";
-import { encodeFileName } from "@robofleet/protocol";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
+import { encodeFileName } from "@roamfleet/protocol";
 import { makeDirectory, readJson, writeJson } from "../disk/write-atomically.ts";
 import type { StatePaths } from "./paths.ts";
 

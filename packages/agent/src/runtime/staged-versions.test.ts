@@ -7,17 +7,17 @@ import { test } from "node:test";
 import { statePaths } from "./paths.ts";
 import { isStaged, pruneVersions, stageVersion } from "./staged-versions.ts";
 
-const MODULES = ["@robofleet/clock/failpoint", "./paths.ts", "./staged-versions.ts"].map((name) =>
+const MODULES = ["@roamfleet/clock/failpoint", "./paths.ts", "./staged-versions.ts"].map((name) =>
   JSON.stringify(import.meta.resolve(name)),
 );
 
 test("a version whose removal was cut in the middle does not pass for staged, and is staged anew", { timeout: 120_000 }, async () => {
-  const state = mkdtempSync(path.join(tmpdir(), "robofleet-staged-"));
+  const state = mkdtempSync(path.join(tmpdir(), "roamfleet-staged-"));
   try {
     const paths = statePaths(state);
     const fill = async (directory: string): Promise<void> => {
       mkdirSync(directory);
-      for (const name of ["data", "program", "robofleet.json"]) writeFileSync(path.join(directory, name), name);
+      for (const name of ["data", "program", "roamfleet.json"]) writeFileSync(path.join(directory, name), name);
     };
     await stageVersion(paths, "main", "rel_old", fill);
     await stageVersion(paths, "main", "rel_new", fill);
@@ -33,7 +33,7 @@ test("a version whose removal was cut in the middle does not pass for staged, an
     assert.equal(isStaged(paths, "main", "rel_old"), false);
     assert.equal(isStaged(paths, "main", "rel_new"), true);
     await stageVersion(paths, "main", "rel_old", fill);
-    assert.deepEqual(readdirSync(paths.version("main", "rel_old")).toSorted(), ["data", "program", "robofleet.json"]);
+    assert.deepEqual(readdirSync(paths.version("main", "rel_old")).toSorted(), ["data", "program", "roamfleet.json"]);
     pruneVersions(paths, "main", ["rel_new"]);
     assert.deepEqual(readdirSync(paths.versions("main")), ["rel_new"]);
     assert.equal(existsSync(paths.version("main", "rel_old")), false);

@@ -1,8 +1,8 @@
 import fs from "node:fs";
 import path from "node:path";
-import { failpoint, tornFailpoint } from "@robofleet/clock/failpoint";
+import { failpoint, tornFailpoint } from "@roamfleet/clock/failpoint";
 import { makeDirectory, renameDurably } from "../disk/write-atomically.ts";
-import { encodeFileName } from "@robofleet/protocol";
+import { encodeFileName } from "@roamfleet/protocol";
 import type { StatePaths } from "./paths.ts";
 import { pruneTrees } from "./staged-tree.ts";
 

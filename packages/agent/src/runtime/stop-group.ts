@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { KILL_WAIT_MS } from "./limits.ts";
 import { groupMembers, type ProcessEntry, readProcess, signalGroup } from "./process-table.ts";
 

@@ -11,7 +11,7 @@ import { unpackBounds, unpackBundle } from "./unpack.ts";
 
 let root: string;
 beforeEach(() => {
-  root = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-unpack-"));
+  root = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-unpack-"));
   fs.writeFileSync(path.join(root, "outside"), "untouched");
 });
 afterEach(() => fs.rmSync(root, { recursive: true, force: true }));
@@ -52,7 +52,7 @@ test("files, folders, modes, hard links and inner links come out as they went in
 const hostile: Record<string, TestEntry[]> = {
   "a parent folder": [{ name: "../outside", content: "!" }],
   "a parent folder behind a real one": [{ name: "a/b/../../../outside", content: "!" }],
-  "an absolute path": [{ name: "/tmp/robofleet-evil", content: "!" }],
+  "an absolute path": [{ name: "/tmp/roamfleet-evil", content: "!" }],
   "a backslash": [{ name: "..\\outside", content: "!" }],
   "a NUL in a long name": [{ name: "a\0b", content: "!", pax: { path: "a\0b" } }],
   "a link out of the tree": [{ name: "l", type: "symlink", linkname: "../outside" }],
@@ -111,7 +111,7 @@ for (const [what, entries] of Object.entries(hostile)) {
       return true;
     });
     nothingElse();
-    assert.ok(!fs.existsSync("/tmp/robofleet-evil"));
+    assert.ok(!fs.existsSync("/tmp/roamfleet-evil"));
   });
 }
 

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Verdict } from "./executor.ts";
 import { throwIfAborted } from "./failure.ts";
 import { CRASH_LOOP_EXITS, PROBE_STREAK, type Timing, VERIFY_SECONDS_MAX } from "./limits.ts";

@@ -1,7 +1,7 @@
 import type { ChildProcess } from "node:child_process";
 import fs from "node:fs";
-import type { Clock, Timer } from "@robofleet/clock";
-import { failpoint } from "@robofleet/clock/failpoint";
+import type { Clock, Timer } from "@roamfleet/clock";
+import { failpoint } from "@roamfleet/clock/failpoint";
 import type { Logger, LogSink } from "../contract.ts";
 import { errorMessage } from "./failure.ts";
 import type { Timing } from "./limits.ts";
@@ -119,7 +119,7 @@ export class Workload {
     this.#failures_in_row = up_ms >= timing.restart_reset_ms ? 1 : this.#failures_in_row + 1;
     const wait_ms = Math.min(timing.restart_last_ms, timing.restart_first_ms * 2 ** Math.min(this.#failures_in_row - 1, 16));
     log.warn({ app, how, up_ms: Math.round(up_ms), wait_ms }, "workload ended by itself");
-    logs.write({ level: "warn", source: "robofleet", message: `${app} ${how}; it is started again`, fields: { app, wait_ms } });
+    logs.write({ level: "warn", source: "roamfleet", message: `${app} ${how}; it is started again`, fields: { app, wait_ms } });
     this.#restart = clock.setTimer(wait_ms, () => void this.#startAgain());
   }
 

@@ -1,6 +1,6 @@
 import http from "node:http";
 import https from "node:https";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { OUTPUT_TAIL_CHARACTERS } from "../runtime/limits.ts";
 import { runCommand } from "../runtime/run-command.ts";
 
@@ -44,7 +44,7 @@ function askUrl(url: string, timeout_ms: number, { clock, signal }: GateContext)
       resolve(answer);
     };
     // A connection of its own each time: a kept one would prove an old process alive.
-    const request = client.get(url, { agent: false, headers: { "user-agent": "robofleet-agent" }, signal }, (response) => {
+    const request = client.get(url, { agent: false, headers: { "user-agent": "roamfleet-agent" }, signal }, (response) => {
       const status = response.statusCode ?? 0;
       if (status === 200) return end({ safe: true, why: `${url} answered 200` });
       let body = "";

@@ -7,7 +7,7 @@ import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { isDeepStrictEqual } from "node:util";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import type { AgentConfig } from "../config.ts";
 import type { AppStatus } from "../contract.ts";
 import { shellRelease, WELL } from "../testing/bundles.ts";

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import { askGate, type GateContext, type SafeToUpdate } from "./gate.ts";

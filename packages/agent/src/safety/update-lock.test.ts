@@ -4,8 +4,8 @@ import { once } from "node:events";
 import { existsSync, mkdirSync, readdirSync, readFileSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { SimulatedClock, systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { SimulatedClock, systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { type Machine, thisMachine } from "./machine.ts";
 import { LOCK_FILE, LOCK_UNREADABLE_SECONDS, LockHeld, type LockState, NoSuchProcess, UpdateLock } from "./update-lock.ts";
@@ -126,8 +126,8 @@ test(
 );
 
 const TAKE = `
-  import { systemClock } from ${JSON.stringify(import.meta.resolve("@robofleet/clock"))};
-  import { armFailpoints } from ${JSON.stringify(import.meta.resolve("@robofleet/clock/failpoint"))};
+  import { systemClock } from ${JSON.stringify(import.meta.resolve("@roamfleet/clock"))};
+  import { armFailpoints } from ${JSON.stringify(import.meta.resolve("@roamfleet/clock/failpoint"))};
   import { thisMachine } from ${JSON.stringify(join(import.meta.dirname, "machine.ts"))};
   import { UpdateLock } from ${JSON.stringify(join(import.meta.dirname, "update-lock.ts"))};
   const [directory, spec, log_file, what] = process.argv.slice(1);

@@ -1,7 +1,7 @@
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import type { Clock } from "@robofleet/clock";
-import { failpoint } from "@robofleet/clock/failpoint";
+import type { Clock } from "@roamfleet/clock";
+import { failpoint } from "@roamfleet/clock/failpoint";
 import { lockState, StateLockedError } from "../disk/lock.ts";
 import { isMissing, removeDurably, writeJson } from "../disk/write-atomically.ts";
 import { readProcess } from "../runtime/process-table.ts";

@@ -1,4 +1,4 @@
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import {
   canonicalJson,
   checkSignedRelease,
@@ -7,7 +7,7 @@ import {
   type SignatureCheck,
   type SignatureRefusal,
   type Trust,
-} from "@robofleet/protocol/signatures";
+} from "@roamfleet/protocol/signatures";
 import type { SignedHistory } from "./history.ts";
 
 export interface AdmissionCase {

@@ -1,4 +1,4 @@
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { SignedHistory } from "./history.ts";
 
 /** What of an app a guard must know. */

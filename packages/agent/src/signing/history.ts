@@ -1,4 +1,4 @@
-import { contentDigest, type ReleaseStatement } from "@robofleet/protocol/signatures";
+import { contentDigest, type ReleaseStatement } from "@roamfleet/protocol/signatures";
 
 /** What a robot remembers of the signed releases of an app that ran on it. It stands in the app's journal, written with the end of each. */
 export interface SignedHistory {

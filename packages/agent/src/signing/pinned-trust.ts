@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { isPublicKey, parseTrustStatement, type SignedText, type Trust, type TrustedKey } from "@robofleet/protocol/signatures";
+import { isPublicKey, parseTrustStatement, type SignedText, type Trust, type TrustedKey } from "@roamfleet/protocol/signatures";
 import { makeDirectory, readJson, writeJson } from "../disk/write-atomically.ts";
 
 const trustFile = (state_directory: string): string => join(state_directory, "identity", "signing.json");

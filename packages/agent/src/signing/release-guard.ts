@@ -1,5 +1,5 @@
-import type { DesiredRelease } from "@robofleet/protocol/link";
-import { nextTrust, parseReleaseStatement, parseSignedText, type Trust } from "@robofleet/protocol/signatures";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
+import { nextTrust, parseReleaseStatement, parseSignedText, type Trust } from "@roamfleet/protocol/signatures";
 import type { Clock, Fetcher, Logger } from "../contract.ts";
 import { StepFailure, throwIfAborted } from "../runtime/failure.ts";
 import { admitRelease } from "./admit-release.ts";

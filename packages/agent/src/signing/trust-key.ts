@@ -1,7 +1,7 @@
 import { createPublicKey } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { basename, resolve } from "node:path";
-import { keyIdOf, publicKeyOf, type TrustedKey } from "@robofleet/protocol/signatures";
+import { keyIdOf, publicKeyOf, type TrustedKey } from "@roamfleet/protocol/signatures";
 import { UsageError } from "../config.ts";
 import { lockState } from "../disk/lock.ts";
 import { makeDirectory } from "../disk/write-atomically.ts";

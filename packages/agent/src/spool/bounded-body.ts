@@ -1,4 +1,4 @@
-import type { ReportBody } from "@robofleet/protocol/link";
+import type { ReportBody } from "@roamfleet/protocol/link";
 
 /** The protocol's bounds: a report over them would be refused each time it is sent, and hold up all that come after it. */
 const MESSAGE_CHARACTERS_MAX = 4_000;

@@ -1,4 +1,4 @@
-import type { Report, ReportBody, ReportedStatus } from "@robofleet/protocol/link";
+import type { Report, ReportBody, ReportedStatus } from "@roamfleet/protocol/link";
 
 const FINAL: readonly ReportedStatus[] = ["applied", "rolled_back", "failed", "cancelled"];
 

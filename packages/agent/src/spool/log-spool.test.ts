@@ -6,8 +6,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test, type TestContext } from "node:test";
-import { seededRandom, SimulatedClock } from "@robofleet/clock";
-import { LogRecordBody } from "@robofleet/protocol/link/messages";
+import { seededRandom, SimulatedClock } from "@roamfleet/clock";
+import { LogRecordBody } from "@roamfleet/protocol/link/messages";
 import { Value } from "typebox/value";
 import { LogSpool } from "./log-spool.ts";
 
@@ -93,7 +93,7 @@ test("over the bound the oldest records go and one gap record tells how many", (
   const [gap, ...rest] = records;
   assert.ok(spool.bytes <= 2 * 64 * 1024);
   assert.equal(gap!.level, "warn");
-  assert.equal(gap!.source, "robofleet");
+  assert.equal(gap!.source, "roamfleet");
   const { count, from_seq, to_seq } = gapOf(gap!)!;
   assert.equal(gap!.message, `${count} records dropped`);
   assert.deepEqual([from_seq, to_seq, gap!.seq], [1, count, count]);
@@ -244,7 +244,7 @@ test("kill -9 loses no record of a turn of the event loop that has ended", { tim
   const directory = temporaryDirectory(t);
   const program = `
     import { LogSpool } from ${JSON.stringify(join(import.meta.dirname, "log-spool.ts"))};
-    import { systemClock } from "@robofleet/clock";
+    import { systemClock } from "@roamfleet/clock";
     const spool = new LogSpool({ directory: process.argv[1], bytes_max: 1e8, clock: systemClock, now: () => systemClock.now(), on_disk() {} });
     let i = 0;
     const turn = () => {

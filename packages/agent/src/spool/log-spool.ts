@@ -1,6 +1,6 @@
 import { renameSync, rmSync, statSync } from "node:fs";
 import { join } from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { LogRecord } from "../contract.ts";
 import { errorText, makeDirectory } from "../disk/write-atomically.ts";
 import { encodeGap, encodeRecord, lineSeq } from "../logs/record.ts";

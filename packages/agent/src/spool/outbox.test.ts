@@ -6,9 +6,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { test, type TestContext } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
-import type { ReportBody } from "@robofleet/protocol/link";
-import { Report } from "@robofleet/protocol/link/messages";
+import { SimulatedClock } from "@roamfleet/clock";
+import type { ReportBody } from "@roamfleet/protocol/link";
+import { Report } from "@roamfleet/protocol/link/messages";
 import { Value } from "typebox/value";
 import { Outbox, OUTBOX_REPORTS_MAX, OutboxFullError } from "./outbox.ts";
 
@@ -152,7 +152,7 @@ test("kill -9 at any moment loses no report whose append returned", { timeout: 1
   const directory = temporaryDirectory(t);
   const program = `
     import { Outbox } from ${JSON.stringify(join(import.meta.dirname, "outbox.ts"))};
-    import { systemClock } from "@robofleet/clock";
+    import { systemClock } from "@roamfleet/clock";
     const outbox = new Outbox({ directory: process.argv[1], clock: systemClock, now: () => systemClock.now(), on_disk() {} });
     for (let i = 1; ; i += 1) process.stdout.write(outbox.append({ kind: "observed", generation: i }).seq + "\\n");`;
   const ledger: number[] = [];

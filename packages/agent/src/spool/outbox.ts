@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
-import { type Clock, idSource, type Timer } from "@robofleet/clock";
-import type { Report, ReportBody } from "@robofleet/protocol/link";
+import { type Clock, idSource, type Timer } from "@roamfleet/clock";
+import type { Report, ReportBody } from "@roamfleet/protocol/link";
 import { errorText, makeDirectory, readJson, syncDirectory, writeAtomically, writeJson } from "../disk/write-atomically.ts";
 import { boundedBody } from "./bounded-body.ts";
 import { compactReports } from "./compact.ts";

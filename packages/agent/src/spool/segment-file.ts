@@ -1,6 +1,6 @@
 import { closeSync, constants, fsyncSync, ftruncateSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
-import { failpoint, tornFailpoint } from "@robofleet/clock/failpoint";
+import { failpoint, tornFailpoint } from "@roamfleet/clock/failpoint";
 import { syncDirectory, writeWhole } from "../disk/write-atomically.ts";
 
 const NUMBER_DIGITS = 16;

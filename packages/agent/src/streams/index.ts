@@ -1,5 +1,5 @@
-import type { Clock } from "@robofleet/clock";
-import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@robofleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { type RobotConfig, SIGNED_SWITCHES, STREAM_SWITCHES } from "../config-file/robot-config.ts";
 import { cameraStreams } from "./camera/index.ts";

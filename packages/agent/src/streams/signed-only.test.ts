@@ -6,9 +6,9 @@ import { createServer } from "node:net";
 import os from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { type Channel, controlMessage, type FileAnswer, readMessage } from "@robofleet/protocol/link";
-import { channelPair } from "@robofleet/protocol/link/testing";
+import { systemClock } from "@roamfleet/clock";
+import { type Channel, controlMessage, type FileAnswer, readMessage } from "@roamfleet/protocol/link";
+import { channelPair } from "@roamfleet/protocol/link/testing";
 import { pino } from "pino";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "../config-file/robot-config.ts";
 import { writeTrust } from "../signing/pinned-trust.ts";
@@ -24,7 +24,7 @@ const log = pino({ enabled: false });
 
 /** Every stream of a robot whose keys lie on its disk, as the agent makes them. */
 function startRobot(t: TestContext, more: Partial<RobotConfig>, { required = true } = {}) {
-  const state_directory = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-signed-"));
+  const state_directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-signed-"));
   t.after(() => fs.rmSync(state_directory, { recursive: true, force: true }));
   fs.mkdirSync(path.join(state_directory, "identity"), { mode: 0o700 });
   fs.writeFileSync(
@@ -132,7 +132,7 @@ test(
       { type: "list", path: robot.state_directory },
       {
         type: "write",
-        path: "/etc/robofleet-test",
+        path: "/etc/roamfleet-test",
         size: 0,
         sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
         mode: 0o644,

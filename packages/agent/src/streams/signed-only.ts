@@ -1,4 +1,4 @@
-import { CLOSE_NOT_AVAILABLE, type Channel, type StreamSource } from "@robofleet/protocol/link";
+import { CLOSE_NOT_AVAILABLE, type Channel, type StreamSource } from "@roamfleet/protocol/link";
 import type { RobotConfig, SignedSwitch } from "../config-file/robot-config.ts";
 import type { ReleaseGuard } from "../signing/release-guard.ts";
 

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import type { Desired } from "@robofleet/protocol/link";
+import type { Desired } from "@roamfleet/protocol/link";
 import type { AgentConfig } from "../config.ts";
 import type { CreateDeployments, DeploymentsOptions } from "../contract.ts";
 

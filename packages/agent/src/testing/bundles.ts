@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { gzipSync } from "node:zlib";
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { type Header, pack } from "tar-stream";
 
 export type TestEntry = Partial<Header> & { name: string; content?: string | Uint8Array };
@@ -41,7 +41,7 @@ export function releaseOf(id: string, bytes: Buffer, more: Partial<DesiredReleas
 }
 
 /** A shell program is up at once and costs little: hundreds of them are started here. */
-export const WELL = 'trap "exit 0" TERM; echo "up $ROBOFLEET_RELEASE"; while :; do sleep 0.05; done';
+export const WELL = 'trap "exit 0" TERM; echo "up $ROAMFLEET_RELEASE"; while :; do sleep 0.05; done';
 
 /** A bundle that runs a shell script. */
 export async function shellRelease(
@@ -51,5 +51,5 @@ export async function shellRelease(
   entries: TestEntry[] = [],
 ): Promise<TestRelease> {
   const content = JSON.stringify({ start: ["sh", "run.sh"], stop_timeout_seconds: 1, ...manifest });
-  return releaseOf(id, await tarGz([{ name: "robofleet.json", content }, { name: "run.sh", content: script }, ...entries]));
+  return releaseOf(id, await tarGz([{ name: "roamfleet.json", content }, { name: "run.sh", content: script }, ...entries]));
 }

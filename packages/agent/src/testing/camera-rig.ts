@@ -4,14 +4,14 @@ import { chmod, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { promisify } from "node:util";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { type Channel, readMessage } from "@robofleet/protocol/link";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { type Channel, readMessage } from "@roamfleet/protocol/link";
 import { pino } from "pino";
 import type { CameraSource } from "../config-file/robot-config.ts";
 import type { RosMessage } from "../ros/adapter.ts";
 import { cameraStreams } from "../streams/camera/index.ts";
-import { channelPair } from "@robofleet/protocol/link/testing";
+import { channelPair } from "@roamfleet/protocol/link/testing";
 
 const DEADLINE_MS = 60_000;
 const run = promisify(execFile);

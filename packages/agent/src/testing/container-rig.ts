@@ -35,8 +35,8 @@ export interface TestContainer {
 export async function containersOf(engine: DockerEngine, state_directory: string): Promise<TestContainer[]> {
   const all = await engine.containers();
   return all
-    .filter(({ Labels }) => Labels["robofleet.state"] === state_directory)
-    .map(({ Id, Labels, State, ImageID }) => ({ id: Id, tag: Labels["robofleet.release"] ?? "", state: State, image_id: ImageID }))
+    .filter(({ Labels }) => Labels["roamfleet.state"] === state_directory)
+    .map(({ Id, Labels, State, ImageID }) => ({ id: Id, tag: Labels["roamfleet.release"] ?? "", state: State, image_id: ImageID }))
     .toSorted((a, b) => a.tag.localeCompare(b.tag));
 }
 
@@ -48,7 +48,7 @@ export async function containerEvents(
   engine: DockerEngine,
   state_directory: string,
 ): Promise<{ tag: string; what: string; at_ms: number }[]> {
-  const filters = { event: ["start", "die"], label: [`robofleet.state=${state_directory}`] };
+  const filters = { event: ["start", "die"], label: [`roamfleet.state=${state_directory}`] };
   const told = await engine.ask(
     "GET",
     `/events?since=0&until=${Date.now() / 1_000}&filters=${encodeURIComponent(JSON.stringify(filters))}`,
@@ -58,7 +58,7 @@ export async function containerEvents(
     .filter(Boolean)
     .map((line) => JSON.parse(line) as { Action: string; Actor: { Attributes: Record<string, string> }; timeNano: number });
   return events.map(({ Action, Actor, timeNano }) => ({
-    tag: Actor.Attributes["robofleet.release"] ?? "",
+    tag: Actor.Attributes["roamfleet.release"] ?? "",
     what: Action,
     at_ms: timeNano / 1e6,
   }));
@@ -69,7 +69,7 @@ export async function imageReleases(engine: DockerEngine, state_directory: strin
   const owner = createHash("sha256").update(state_directory).digest("hex").slice(0, 8);
   const names = (await engine.images()).flatMap(({ RepoTags }) => RepoTags ?? []);
   return names
-    .filter((name) => name.startsWith(`robofleet.local/apps:${owner}.`))
+    .filter((name) => name.startsWith(`roamfleet.local/apps:${owner}.`))
     .map((name) => name.slice(name.lastIndexOf(".") + 1))
     .toSorted();
 }

@@ -1,10 +1,10 @@
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { ROBOT_CONFIG_DEFAULT } from "../config-file/robot-config.ts";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
-import { type Clock, systemClock } from "@robofleet/clock";
-import type { Desired, DesiredApp, DesiredConfig, DesiredRelease, Progress, ReportBody, TargetReport } from "@robofleet/protocol/link";
+import { type Clock, systemClock } from "@roamfleet/clock";
+import type { Desired, DesiredApp, DesiredConfig, DesiredRelease, Progress, ReportBody, TargetReport } from "@roamfleet/protocol/link";
 import { type Logger, pino } from "pino";
 import type { AgentConfig, AppStatus, Deployments, DeploymentsOptions, LogRecord } from "../contract.ts";
 import { createDeployments, type DeploymentsTuning } from "../deployments/index.ts";
@@ -93,7 +93,7 @@ export class DeploymentsRig {
   }
 
   static async start(options: RigOptions = {}): Promise<DeploymentsRig> {
-    const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-deployments-")));
+    const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-deployments-")));
     const rig = new DeploymentsRig(await ArtifactServer.start(), state, options);
     options.before_boot?.(state);
     await rig.boot();
@@ -172,9 +172,9 @@ export class DeploymentsRig {
   /** Pids of the leaders that run for this app, by the release tag in their environment. */
   processes(app: string, tag?: string): number[] {
     const variables = {
-      ROBOFLEET_APP: app,
-      ROBOFLEET_CONFIG_DIR: path.join(this.state, "configs"),
-      ...(tag === undefined ? {} : { ROBOFLEET_RELEASE: tag }),
+      ROAMFLEET_APP: app,
+      ROAMFLEET_CONFIG_DIR: path.join(this.state, "configs"),
+      ...(tag === undefined ? {} : { ROAMFLEET_RELEASE: tag }),
     };
     return processesWithEnvironment(variables)
       .filter(({ pid, group }) => pid === group)

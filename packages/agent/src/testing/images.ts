@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { gzipSync } from "node:zlib";
-import type { DesiredLayers } from "@robofleet/protocol/link";
+import type { DesiredLayers } from "@roamfleet/protocol/link";
 import { type Header, pack } from "tar-stream";
 import { releaseOf, type TestRelease } from "./bundles.ts";
 import type { ArtifactServer } from "./artifact-server.ts";
@@ -130,4 +130,4 @@ export async function imageRelease(
 }
 
 /** Runs until it is told to stop. */
-export const STAYS_UP = 'trap "exit 0" TERM; echo "up $ROBOFLEET_RELEASE"; while :; do sleep 0.1; done';
+export const STAYS_UP = 'trap "exit 0" TERM; echo "up $ROAMFLEET_RELEASE"; while :; do sleep 0.1; done';

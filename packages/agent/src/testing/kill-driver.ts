@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
-import { systemClock } from "@robofleet/clock";
-import type { Desired, ReportBody } from "@robofleet/protocol/link";
+import { systemClock } from "@roamfleet/clock";
+import type { Desired, ReportBody } from "@roamfleet/protocol/link";
 import { pino } from "pino";
 import { createDeployments } from "../deployments/index.ts";
 import type { AgentConfig } from "../contract.ts";

@@ -3,8 +3,8 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import fs from "node:fs";
 import path from "node:path";
-import { until } from "@robofleet/clock/testing";
-import type { ReportBody } from "@robofleet/protocol/link";
+import { until } from "@roamfleet/clock/testing";
+import type { ReportBody } from "@roamfleet/protocol/link";
 import { type KillDriverTask, outboxOf, placesOf } from "./kill-driver.ts";
 
 const DRIVER = path.join(import.meta.dirname, "kill-driver.ts");

@@ -2,7 +2,7 @@ import { createPublicKey, verify } from "node:crypto";
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import { UNTIL_MS } from "@robofleet/clock/testing";
+import { UNTIL_MS } from "@roamfleet/clock/testing";
 import {
   asksTime,
   CONTROL_CHANNEL,
@@ -25,7 +25,7 @@ import {
   type ServerMessage,
   timeReply,
   type Welcome,
-} from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
 import { type WebSocket, WebSocketServer } from "ws";
 
 /** The other end of the link, as small as can be: it checks signatures, acknowledges, and does what a test tells it to do wrong. */

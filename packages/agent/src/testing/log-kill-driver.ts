@@ -1,6 +1,6 @@
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import { startLogSources } from "../logs/sources/index.ts";
 import { LogSpool } from "../spool/log-spool.ts";

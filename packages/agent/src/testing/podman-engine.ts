@@ -3,7 +3,7 @@ import fs from "node:fs";
 import http from "node:http";
 import os from "node:os";
 import path from "node:path";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 
 /** Why podman cannot be started here; undefined where it can. */
 export function whyNoPodman(): string | undefined {
@@ -50,7 +50,7 @@ export class PodmanEngine implements AsyncDisposable {
 
   /** Tags of the releases that run. */
   running(): string[] {
-    const words = ["ps", "--format", '{{index .Labels "robofleet.release"}}'];
+    const words = ["ps", "--format", '{{index .Labels "roamfleet.release"}}'];
     return spawnSync("podman", [...this.#flags, ...words], { encoding: "utf8" })
       .stdout.trim()
       .split("\n");

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import http from "node:http";
-import { freePort } from "@robofleet/clock/testing/free-port";
+import { freePort } from "@roamfleet/clock/testing/free-port";
 import { ociImage, type TestImage } from "./images.ts";
 
 const MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json";

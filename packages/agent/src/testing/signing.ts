@@ -1,5 +1,5 @@
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import {
   keyIdOf,
   manifestDigest,
@@ -9,7 +9,7 @@ import {
   signRelease,
   signTrust,
   type TrustedKey,
-} from "@robofleet/protocol/signatures";
+} from "@roamfleet/protocol/signatures";
 import type { TestRelease } from "./bundles.ts";
 
 /** Somebody with a signing key of their own. */

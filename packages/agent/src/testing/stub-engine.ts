@@ -3,7 +3,7 @@ import http from "node:http";
 import os from "node:os";
 import path from "node:path";
 import { pino } from "pino";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { Engine } from "../runtime/docker/engine.ts";
 import { TIMING } from "../runtime/limits.ts";
 

@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { openFrameFile } from "./frame-file.ts";
 
 test("reports an ffmpeg that exited between two frames on the next frame", { timeout: 120_000 }, async (t) => {

@@ -5,8 +5,8 @@ import { open, rename, rm } from "node:fs/promises";
 import path from "node:path";
 import process from "node:process";
 import type { Writable } from "node:stream";
-import type { Clock } from "@robofleet/clock";
-import { drained } from "@robofleet/protocol/drained";
+import type { Clock } from "@roamfleet/clock";
+import { drained } from "@roamfleet/protocol/drained";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import { ApiError } from "@robofleet/sdk";
+import { ApiError } from "@roamfleet/sdk";
 import { addExamples, collect, type Define } from "../command.ts";
 import type { Context } from "../context.ts";
 import { usage } from "../failure.ts";

@@ -1,5 +1,5 @@
-import type { Client } from "@robofleet/sdk";
-import { ApiError, type Body } from "@robofleet/sdk";
+import type { Client } from "@roamfleet/sdk";
+import { ApiError, type Body } from "@roamfleet/sdk";
 import { Option } from "commander";
 import { type AdminOption, adminOption, asAdmin } from "../admin.ts";
 import { addExamples, type Define } from "../command.ts";

@@ -6,7 +6,7 @@ export const define: Define = (command, act) => {
   command
     .description(
       "Print a script that lets a shell complete commands, flags, values, and the ids and names of objects on the service. " +
-        "Each Tab runs rf, which queries the service; without a response within 1.5 seconds (ROBOFLEET_COMPLETION_MS) it prints nothing.",
+        "Each Tab runs rf, which queries the service; without a response within 1.5 seconds (ROAMFLEET_COMPLETION_MS) it prints nothing.",
     )
     .addArgument(new Argument("<shell>", "The shell").choices(SHELLS))
     .action(act<[Shell]>(async (_context, shell) => void process.stdout.write(COMPLETION_SCRIPTS[shell])));

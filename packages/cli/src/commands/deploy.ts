@@ -1,4 +1,4 @@
-import type { DeploymentPlan } from "@robofleet/protocol/routes";
+import type { DeploymentPlan } from "@roamfleet/protocol/routes";
 import { addExamples, type Define } from "../command.ts";
 import type { Context } from "../context.ts";
 import { usage } from "../failure.ts";

@@ -1,4 +1,4 @@
-import { ApiError, checkBaseUrl, type Client, Unreachable } from "@robofleet/sdk";
+import { ApiError, checkBaseUrl, type Client, Unreachable } from "@roamfleet/sdk";
 import { addExamples, type Define } from "../command.ts";
 import { DEFAULT_BASE_URL } from "../config.ts";
 import type { Context } from "../context.ts";

@@ -25,6 +25,6 @@ async function run(context: Context): Promise<void> {
   const deleted = await deleteFile(file);
   await context.out.result({ data: { file, deleted } }, () => {
     context.out.line(deleted ? line`Deleted ${file}. The token stays valid until it is revoked.` : "You were not logged in.");
-    if (context.environment.token !== undefined) context.out.note("ROBOFLEET_TOKEN is still set and takes effect.");
+    if (context.environment.token !== undefined) context.out.note("ROAMFLEET_TOKEN is still set and takes effect.");
   });
 }

@@ -6,7 +6,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import path from "node:path";
 import { after, before, test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { buildProgram } from "../program.ts";
 import { RfHome } from "../testing/run-rf.ts";
 import { ScriptedPeer } from "../testing/scripted-peer.ts";
@@ -41,7 +41,7 @@ before(async () => {
   env = {
     ...service.env,
     // The test checks the candidates, not the latency.
-    ROBOFLEET_COMPLETION_MS: String(SHELL_MS_MAX),
+    ROAMFLEET_COMPLETION_MS: String(SHELL_MS_MAX),
     PATH: `${bin}:${process.env.PATH}`,
     HOME: home.directory,
     XDG_CONFIG_HOME: home.directory,
@@ -93,7 +93,7 @@ test("prints nothing within the timeout when the service is unreachable or does 
   t.after(() => silent.close().closeAllConnections());
   for (const url of ["http://127.0.0.1:1", `http://127.0.0.1:${(silent.address() as AddressInfo).port}`]) {
     const { code, stdout, stderr } = await home.run(["__complete", "bash", "robots", "show", ""], {
-      env: { ROBOFLEET_BASE_URL: url, ROBOFLEET_TOKEN: "t" },
+      env: { ROAMFLEET_BASE_URL: url, ROAMFLEET_TOKEN: "t" },
     });
     assert.deepEqual([code, stdout, stderr], [0, "", ""]);
   }

@@ -1,6 +1,6 @@
-import { systemClock } from "@robofleet/clock";
-import { paths, type RouteName } from "@robofleet/protocol/paths";
-import type { Client } from "@robofleet/sdk";
+import { systemClock } from "@roamfleet/clock";
+import { paths, type RouteName } from "@roamfleet/protocol/paths";
+import type { Client } from "@roamfleet/sdk";
 import type { Argument, Command, Option } from "commander";
 import { type Environment, readEnvironment } from "../config.ts";
 import { Context } from "../context.ts";

@@ -1,5 +1,5 @@
-import type { FileAnswer, FileFailure, FileRequest } from "@robofleet/protocol/link";
-import type { Ending, Frame, Stream } from "@robofleet/sdk";
+import type { FileAnswer, FileFailure, FileRequest } from "@roamfleet/protocol/link";
+import type { Ending, Frame, Stream } from "@roamfleet/sdk";
 
 /** The stream ended before a response arrived. */
 export class SessionBroken extends Error {

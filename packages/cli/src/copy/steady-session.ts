@@ -1,6 +1,6 @@
-import { CLOSE } from "@robofleet/protocol/paths";
-import type { Clock } from "@robofleet/clock";
-import { ApiError, type Client, Unreachable } from "@robofleet/sdk";
+import { CLOSE } from "@roamfleet/protocol/paths";
+import type { Clock } from "@roamfleet/clock";
+import { ApiError, type Client, Unreachable } from "@roamfleet/sdk";
 import type { Failure } from "../failure.ts";
 import { streamFailure } from "../stream-ending.ts";
 import { FileSession, RobotRefused, SessionBroken } from "./file-session.ts";

@@ -1,6 +1,6 @@
 import { lstat, mkdir, readdir, stat } from "node:fs/promises";
 import path from "node:path";
-import type { FileEntry } from "@robofleet/protocol/link";
+import type { FileEntry } from "@roamfleet/protocol/link";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 import type { SteadySession } from "./steady-session.ts";

@@ -1,6 +1,6 @@
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
-import type { FileAnswer } from "@robofleet/protocol/link";
+import type { FileAnswer } from "@roamfleet/protocol/link";
 import { digestFile } from "../artifact.ts";
 import { type FileSession, RobotRefused } from "./file-session.ts";
 import type { Moved } from "./moved.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { test } from "node:test";
-import { createClient } from "@robofleet/sdk";
+import { createClient } from "@roamfleet/sdk";
 import { ScriptedPeer } from "../testing/scripted-peer.ts";
 import { carryConnection } from "./carry.ts";
 

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
-import type { Ending, Stream } from "@robofleet/sdk";
-import { drained } from "@robofleet/protocol/drained";
+import type { Ending, Stream } from "@roamfleet/sdk";
+import { drained } from "@roamfleet/protocol/drained";
 
 /** Maximum payload of a frame to the service. */
 const FRAME_BYTES_MAX = 60 * 1024;

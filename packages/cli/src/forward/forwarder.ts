@@ -1,6 +1,6 @@
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
-import { CLOSE } from "@robofleet/protocol/paths";
-import { ApiError, type Client, type Ending, Unreachable } from "@robofleet/sdk";
+import { CLOSE } from "@roamfleet/protocol/paths";
+import { ApiError, type Client, type Ending, Unreachable } from "@roamfleet/sdk";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
 import { streamFailure } from "../stream-ending.ts";

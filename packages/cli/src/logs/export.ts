@@ -1,6 +1,6 @@
 import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { ApiError, type Client } from "@robofleet/sdk";
+import { ApiError, type Client } from "@roamfleet/sdk";
 import type { Context } from "../context.ts";
 import { bytes as humanBytes } from "../duration.ts";
 import { printBody } from "../raw-body.ts";

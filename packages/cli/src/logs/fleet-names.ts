@@ -1,4 +1,4 @@
-import type { Client } from "@robofleet/sdk";
+import type { Client } from "@roamfleet/sdk";
 import type { Context } from "../context.ts";
 import { plain } from "../text.ts";
 

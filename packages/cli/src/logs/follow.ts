@@ -1,5 +1,5 @@
-import type { Ending, Stream } from "@robofleet/sdk";
-import { CLOSE } from "@robofleet/protocol/paths";
+import type { Ending, Stream } from "@roamfleet/sdk";
+import { CLOSE } from "@roamfleet/protocol/paths";
 import type { Context } from "../context.ts";
 import { streamFailure } from "../stream-ending.ts";
 import { plain } from "../text.ts";

@@ -85,7 +85,7 @@ test("--follow resumes after a lost connection without repeating records", TIMEO
       socket.close(4409, "agent offline");
     } else {
       for (const seq of [2, 3]) socket.send(JSON.stringify(record(seq)));
-      socket.send(JSON.stringify(record(3, { source: "robofleet", message: "7 records dropped", fields: { gap: { count: 7 } } })));
+      socket.send(JSON.stringify(record(3, { source: "roamfleet", message: "7 records dropped", fields: { gap: { count: 7 } } })));
       socket.close(4404, "robot removed");
     }
   };

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from "commander";
-import { LOG_LEVELS } from "@robofleet/protocol/link/limits";
+import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
 import { wholeNumber } from "../command.ts";
 import { seconds } from "../duration.ts";
 import { usage } from "../failure.ts";

@@ -1,4 +1,4 @@
-import type { Body, Client } from "@robofleet/sdk";
+import type { Body, Client } from "@roamfleet/sdk";
 import type { Context } from "../context.ts";
 import { filterQuery, type LogOptions } from "./options.ts";
 

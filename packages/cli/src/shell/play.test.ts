@@ -24,7 +24,7 @@ async function play(
   await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
   let [printed, interrupted] = ["", false];
   const call: RfCall = {
-    env: { ROBOFLEET_BASE_URL: `http://127.0.0.1:${(service.address() as AddressInfo).port}`, ROBOFLEET_TOKEN: "rf_user_test" },
+    env: { ROAMFLEET_BASE_URL: `http://127.0.0.1:${(service.address() as AddressInfo).port}`, ROAMFLEET_TOKEN: "rf_user_test" },
     on_output: (child, text) => {
       printed += text;
       if (interrupted || !interrupt(printed)) return;

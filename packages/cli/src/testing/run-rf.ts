@@ -33,11 +33,11 @@ export class RfHome implements AsyncDisposable {
   }
 
   static async make(): Promise<RfHome> {
-    return new RfHome(await mkdtemp(path.join(tmpdir(), "robofleet-rf-")));
+    return new RfHome(await mkdtemp(path.join(tmpdir(), "roamfleet-rf-")));
   }
 
   get credentials_file(): string {
-    return path.join(this.directory, "robofleet", "credentials.toml");
+    return path.join(this.directory, "roamfleet", "credentials.toml");
   }
 
   /** Runs `rf` until it exits; never throws because of its exit code. */

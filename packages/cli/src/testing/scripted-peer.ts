@@ -48,7 +48,7 @@ export class ScriptedPeer implements AsyncDisposable {
 
   /** Environment that points `rf` here. */
   get env(): Record<string, string> {
-    return { ROBOFLEET_BASE_URL: this.base_url, ROBOFLEET_TOKEN: "rf_user_test" };
+    return { ROAMFLEET_BASE_URL: this.base_url, ROAMFLEET_TOKEN: "rf_user_test" };
   }
 
   get lines(): string[] {

@@ -14,7 +14,7 @@ export async function freePort(host = "127.0.0.1", { from, to } = PORTS): Promis
     const port = randomInt(from, to);
     // An abstract socket, which the kernel releases however this process ends.
     const claim = createServer().unref();
-    if (!(await listens(claim, { path: `\0robofleet.test-port.${port}` }))) continue;
+    if (!(await listens(claim, { path: `\0roamfleet.test-port.${port}` }))) continue;
     const look = createServer();
     if (await listens(look, { port, host })) {
       await closed(look);

@@ -1,4 +1,4 @@
-import { createBrowserClient } from "@robofleet/sdk/browser";
+import { createBrowserClient } from "@roamfleet/sdk/browser";
 
 let csrf_token: string | undefined;
 

@@ -1,4 +1,4 @@
-import type { Body, ListRouteName, Rest } from "@robofleet/sdk/browser";
+import type { Body, ListRouteName, Rest } from "@roamfleet/sdk/browser";
 import { type InfiniteData, keepPreviousData, type Query, useInfiniteQuery } from "@tanstack/react-query";
 import { useCallback, useEffect, useMemo, useRef } from "react";
 import { api } from "./client.ts";

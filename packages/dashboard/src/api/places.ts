@@ -1,4 +1,4 @@
-import type { Fleet, Site } from "@robofleet/protocol/routes";
+import type { Fleet, Site } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { query } from "./queries.ts";

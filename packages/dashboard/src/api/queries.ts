@@ -1,4 +1,4 @@
-import type { Body, JsonRouteName, ListRouteName, Rest } from "@robofleet/sdk/browser";
+import type { Body, JsonRouteName, ListRouteName, Rest } from "@roamfleet/sdk/browser";
 import { infiniteQueryOptions, queryOptions, useMutation } from "@tanstack/react-query";
 import { isOutage, OUTAGE_REASON } from "../ui/outage.ts";
 import { tellError, tellDone } from "../ui/toasts.ts";

@@ -1,4 +1,4 @@
-import { ApiError, Unreachable } from "@robofleet/sdk/browser";
+import { ApiError, Unreachable } from "@roamfleet/sdk/browser";
 import { QueryCache, QueryClient } from "@tanstack/react-query";
 
 /** What is on the screen is never older than this when nothing said that it changed. */

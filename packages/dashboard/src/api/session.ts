@@ -1,5 +1,5 @@
-import { ApiError } from "@robofleet/sdk/browser";
-import type { Me, Session } from "@robofleet/protocol/routes";
+import { ApiError } from "@roamfleet/sdk/browser";
+import type { Me, Session } from "@roamfleet/protocol/routes";
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { api, holdCsrfToken } from "./client.ts";
 import { query } from "./queries.ts";

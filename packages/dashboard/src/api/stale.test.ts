@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { paths } from "@robofleet/protocol/paths";
-import { type Change, CHANGE_KINDS } from "@robofleet/protocol/routes";
+import { paths } from "@roamfleet/protocol/paths";
+import { type Change, CHANGE_KINDS } from "@roamfleet/protocol/routes";
 import { keysOf } from "./stale.ts";
 
 const ids = { robot_id: "rob_1", fleet_id: "flt_1", site_id: "site_1", deployment_id: "dep_1" };

@@ -1,5 +1,5 @@
-import type { RouteName } from "@robofleet/protocol/paths";
-import type { Change, ChangeKind, ChangeSummary } from "@robofleet/protocol/routes";
+import type { RouteName } from "@roamfleet/protocol/paths";
+import type { Change, ChangeKind, ChangeSummary } from "@roamfleet/protocol/routes";
 
 export type { Change, ChangeKind, ChangeSummary };
 

@@ -1,6 +1,6 @@
 import { lazyRouteComponent } from "@tanstack/react-router";
 
-const RELOADED = "robofleet.reloaded";
+const RELOADED = "roamfleet.reloaded";
 const TRY_EVERY_MS = 2_000;
 
 /**

@@ -5,7 +5,7 @@ export function NotFoundPage() {
     <>
       <PageHeader title="No such page" label="No such page" />
       <EmptyState title="Nothing is at this address" actions={<LinkButton to="/">To the overview</LinkButton>}>
-        The link may be of another version of Robofleet, or cut off.
+        The link may be of another version of Roamfleet, or cut off.
       </EmptyState>
     </>
   );

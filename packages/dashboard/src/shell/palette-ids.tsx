@@ -1,4 +1,4 @@
-import type { JsonRouteName } from "@robofleet/sdk/browser";
+import type { JsonRouteName } from "@roamfleet/sdk/browser";
 import { useQuery } from "@tanstack/react-query";
 import { Bot, Boxes, FileCog, MapPin, Package, Rocket, SquareTerminal } from "lucide-react";
 import type { ReactNode } from "react";

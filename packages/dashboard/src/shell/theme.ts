@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from "react";
 
 export type Theme = "system" | "light" | "dark";
-const KEY = "robofleet.theme";
+const KEY = "roamfleet.theme";
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const listeners = new Set<() => void>();
 

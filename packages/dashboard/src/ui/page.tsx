@@ -14,7 +14,7 @@ export function PageHeader({
 }) {
   return (
     <header className="mb-4 flex flex-wrap items-start justify-between gap-x-4 gap-y-2">
-      <title>{`${label.slice(0, 80)} · Robofleet`}</title>
+      <title>{`${label.slice(0, 80)} · Roamfleet`}</title>
       <div className="min-w-0">
         <h1 className="text-xl font-semibold tracking-tight [overflow-wrap:anywhere]">{title}</h1>
         {meta !== undefined && <div className="mt-1 flex flex-wrap items-center gap-x-3 gap-y-1 text-muted">{meta}</div>}

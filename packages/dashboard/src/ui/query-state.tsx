@@ -1,4 +1,4 @@
-import { ApiError, Unreachable } from "@robofleet/sdk/browser";
+import { ApiError, Unreachable } from "@roamfleet/sdk/browser";
 import type { UseQueryResult } from "@tanstack/react-query";
 import { CloudOff, Inbox, Lock, SearchX, TriangleAlert } from "lucide-react";
 import type { ReactNode } from "react";

@@ -1,5 +1,5 @@
 import { Toast } from "@base-ui/react/toast";
-import { ApiError } from "@robofleet/sdk/browser";
+import { ApiError } from "@roamfleet/sdk/browser";
 
 /** Shown by <Toasts> of the shell. */
 export const toasts = Toast.createToastManager();

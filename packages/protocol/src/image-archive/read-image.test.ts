@@ -138,7 +138,7 @@ function deep(levels: number, times: number): TarEntry[] {
 }
 
 const hostile: readonly [string, Buffer, RegExp][] = [
-  ["a tar archive of something else", tarOf([{ name: "robofleet.json", content: "{}" }]), /neither a manifest\.json .* nor an index\.json/],
+  ["a tar archive of something else", tarOf([{ name: "roamfleet.json", content: "{}" }]), /neither a manifest\.json .* nor an index\.json/],
   ["a name that leads outside the archive", tarOf([{ name: "../manifest.json", content: "[]" }]), /leads outside/],
   ["an absolute name", tarOf([{ name: "/etc/passwd", content: "x" }]), /leads outside/],
   ["a name that leads outside the archive, in an extended header", tarOf([pax({ path: "a/../../x" }), { name: "a" }]), /leads outside/],

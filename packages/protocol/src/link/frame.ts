@@ -34,7 +34,7 @@ export const CONTROL_CHANNEL = 0;
 export const LOG_CHANNEL = 1;
 
 /** The WebSocket subprotocol; its number increases when older peers would misread the frames. */
-export const LINK_SUBPROTOCOL = "robofleet.link.v1";
+export const LINK_SUBPROTOCOL = "roamfleet.link.v1";
 
 export interface Frame {
   type: FrameType;

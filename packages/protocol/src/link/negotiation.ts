@@ -29,4 +29,4 @@ export const commonFeatures = (peer_features: readonly string[] | undefined): Li
 /** Sent with 503 instead of the upgrade: exact milliseconds until the reserved slot; Retry-After contains whole seconds. */
 export const RETRY_AFTER_MS_HEADER = "retry-after-ms";
 /** Id of the reserved slot: the server sends it with 503, and the robot returns it when it reconnects at that time. */
-export const LINK_SLOT_HEADER = "x-robofleet-link-slot";
+export const LINK_SLOT_HEADER = "x-roamfleet-link-slot";

@@ -13,7 +13,7 @@ export interface LinkChallenge {
 }
 
 export const linkChallengeText = (robot_id: string, { nonce, host, channel }: LinkChallenge): string =>
-  `robofleet-link-v2\n${robot_id}\n${host}\n${channel}\n${nonce}`;
+  `roamfleet-link-v2\n${robot_id}\n${host}\n${channel}\n${nonce}`;
 
 /** A request of a robot, as signed. */
 export interface SignedRequest {
@@ -31,7 +31,7 @@ export interface SignedRequest {
 
 /** What the signature of a robot's HTTP request (artifacts, configs) covers. */
 export const httpRequestText = (robot_id: string, { host, channel, method, path, at, nonce }: SignedRequest): string =>
-  `robofleet-http-v3\n${robot_id}\n${host}\n${channel}\n${method}\n${path}\n${at}\n${nonce}`;
+  `roamfleet-http-v3\n${robot_id}\n${host}\n${channel}\n${method}\n${path}\n${at}\n${nonce}`;
 
 export const ROBOT_SIGNATURE_SCHEME = "RobotSignature";
 

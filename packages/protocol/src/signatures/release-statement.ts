@@ -11,7 +11,7 @@ import {
   type TrustedKey,
 } from "./signed-text.ts";
 
-const PURPOSE = "robofleet-release-v1";
+const PURPOSE = "roamfleet-release-v1";
 
 /** The statement that a release's maker signs: content, org, version, expiry and allowed robots. Times are RFC 3339. */
 export interface ReleaseStatement {

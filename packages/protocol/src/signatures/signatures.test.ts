@@ -72,7 +72,7 @@ test("a value has one canonical text in any key order and parses back to the sam
 });
 
 test("works with keys created by openssl, and openssl verifies the signatures", (t) => {
-  const directory = mkdtempSync(join(tmpdir(), "robofleet-signatures-"));
+  const directory = mkdtempSync(join(tmpdir(), "roamfleet-signatures-"));
   t.after(() => rmSync(directory, { recursive: true }));
   const at = (name: string): string => join(directory, name);
   const openssl = (...words: string[]): string => execFileSync("openssl", words, { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
@@ -125,7 +125,7 @@ test("derives a key's id from the key, and accepts only 32 bytes in canonical ba
 
 test("rejects a signature with any bit flipped, or with another text", () => {
   const { private_key, public_key } = key();
-  const signed = signText("robofleet-release-v1\n{}", private_key);
+  const signed = signText("roamfleet-release-v1\n{}", private_key);
   fc.assert(
     fc.property(fc.nat({ max: 64 * 8 - 1 }), (bit) => {
       const bytes = Buffer.from(signed.value, "base64");

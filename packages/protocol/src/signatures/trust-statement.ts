@@ -11,7 +11,7 @@ import {
   type TrustedKey,
 } from "./signed-text.ts";
 
-const PURPOSE = "robofleet-trust-v1";
+const PURPOSE = "roamfleet-trust-v1";
 
 /** The keys that an org's robots trust: each statement is complete and signed by a key of the previous one. */
 export interface TrustStatement {

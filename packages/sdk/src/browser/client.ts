@@ -1,4 +1,4 @@
-import type { FleetStreamName, StreamName } from "@robofleet/protocol/paths";
+import type { FleetStreamName, StreamName } from "@roamfleet/protocol/paths";
 import { openConnection } from "../connection.ts";
 import type { ClientOptions } from "../options.ts";
 import type { Body } from "../route-types.ts";

@@ -1,4 +1,4 @@
-import { fillPath, fleetStreamPaths, type FleetStreamName, type StreamName, streamPaths } from "@robofleet/protocol/paths";
+import { fillPath, fleetStreamPaths, type FleetStreamName, type StreamName, streamPaths } from "@roamfleet/protocol/paths";
 import { type Connection, urlOf } from "../connection.ts";
 import type { Query } from "../options.ts";
 

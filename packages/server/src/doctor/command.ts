@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { type Command, InvalidArgumentError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { environment, type ServeFlags } from "../config.ts";
@@ -6,7 +6,7 @@ import { type Flag, SERVE_FLAGS } from "../flags.ts";
 import type { Finding } from "./finding.ts";
 import type { Screen } from "./print.ts";
 
-/** What `robofleet doctor` takes besides the flags of `serve`; docs/reference/settings.md is made of the same words. */
+/** What `roamfleet doctor` takes besides the flags of `serve`; docs/reference/settings.md is made of the same words. */
 export const DOCTOR_FLAGS: readonly Flag[] = [
   { flags: "--json", meaning: "one JSON document instead of lines" },
   { flags: "--timeout <time>", meaning: "how long each check may take, such as 5s or 500ms (default: 5s)" },
@@ -24,7 +24,7 @@ const EXIT = { healthy: 0, problems: 1, usage: 2 } as const;
 
 type DoctorFlags = ServeFlags & { json?: boolean; timeout?: number };
 
-/** Adds `robofleet doctor`. The checks are loaded when they are asked for: a server has no use for them. */
+/** Adds `roamfleet doctor`. The checks are loaded when they are asked for: a server has no use for them. */
 export function addDoctor(program: Command): void {
   const doctor = program.command("doctor").description("check what serve would start with, and say what is wrong and how to mend it");
   for (const { flags, meaning, repeatable } of SERVE_FLAGS) {

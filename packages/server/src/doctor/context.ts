@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Settings } from "../config.ts";
 import type { DatabaseSeen, DbAddress } from "../engines/db/index.ts";
 import type { Seen } from "./finding.ts";

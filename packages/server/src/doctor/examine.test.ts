@@ -6,7 +6,7 @@ import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import type { ServeFlags } from "../config.ts";
 import { S3ForTests, s3Fault } from "../engines/blobs/testing/s3-server.ts";
 import { NatsServer, SKIP_NATS } from "../engines/bus/testing/nats-server.ts";
@@ -28,7 +28,7 @@ const LIMIT = { timeout: 120_000 };
 const WAIT_MS = 60_000;
 
 async function temporary(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-doctor-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-doctor-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   return directory;
 }
@@ -127,10 +127,10 @@ test("a secrets key that does not open the data keys of the database is told", L
     unwell(await examined(t, env, {}, "secrets key"), "secrets key").join(),
     /problem: there is no key, and the database holds the secrets of one data key/,
   );
-  const ROBOFLEET_SECRETS_KEY = randomBytes(32).toString("hex");
-  const found = await examined(t, { ...env, ROBOFLEET_SECRETS_KEY }, {}, "secrets key");
+  const ROAMFLEET_SECRETS_KEY = randomBytes(32).toString("hex");
+  const found = await examined(t, { ...env, ROAMFLEET_SECRETS_KEY }, {}, "secrets key");
   assert.match(unwell(found, "secrets key").join(), /problem: the secrets of one data key cannot be read/);
-  assert.ok(!JSON.stringify(found).includes(ROBOFLEET_SECRETS_KEY));
+  assert.ok(!JSON.stringify(found).includes(ROAMFLEET_SECRETS_KEY));
 });
 
 test(
@@ -187,7 +187,7 @@ test("a PostgreSQL that accepts and says nothing takes no longer than the time t
   const sockets = new Set<{ destroy(): void }>();
   silent.on("connection", (socket) => sockets.add(socket));
   const { port } = silent.address() as AddressInfo;
-  const env = { DATABASE_URL: `postgres://a:geheim@127.0.0.1:${port}/x`, ROBOFLEET_BUS_URL: `nats://a:geheim@127.0.0.1:${port}` };
+  const env = { DATABASE_URL: `postgres://a:geheim@127.0.0.1:${port}/x`, ROAMFLEET_BUS_URL: `nats://a:geheim@127.0.0.1:${port}` };
   const findings = await examine({ env, flags: { data: await temporary(t), listen: "127.0.0.1:0" }, clock: systemClock, timeout_ms: 300 });
   for (const socket of sockets) socket.destroy();
   assert.equal(unwell(findings, "database", "bus").length, 2, JSON.stringify(findings));
@@ -198,12 +198,12 @@ test(
   "a NATS that wants a password is told apart from one that is away, and its rights are tried",
   { ...LIMIT, skip: SKIP_NATS },
   async (t) => {
-    const permissions = 'permissions: { publish: "other.>", subscribe: "robofleet.>" }';
+    const permissions = 'permissions: { publish: "other.>", subscribe: "roamfleet.>" }';
     await using nats = await NatsServer.start({
       config: `authorization { users: [{ user: u, password: s3cretpass }, { user: v, password: p, ${permissions} }] }`,
     });
     const bus = async (url: string): Promise<Finding[]> =>
-      await examined(t, { ROBOFLEET_BUS_URL: url, DATABASE_URL: "postgres://db/x" }, {}, "bus");
+      await examined(t, { ROAMFLEET_BUS_URL: url, DATABASE_URL: "postgres://db/x" }, {}, "bus");
     const [good] = await bus(nats.url({ user: "u:s3cretpass" }));
     assert.equal(good?.status, "ok");
     assert.match(good.seen, /^127.0.0.1:\d+, NATS 2\./);
@@ -235,7 +235,7 @@ test("an S3 store is written, read, joined and emptied again; what it refuses is
   await using store = await S3ForTests.start();
   const place = store.place();
   const env = (bucket = place.bucket, endpoint = place.endpoint): NodeJS.ProcessEnv => ({
-    ROBOFLEET_BLOBS_URL: `s3://${bucket}/${place.prefix}?endpoint=${endpoint}&path_style=1`,
+    ROAMFLEET_BLOBS_URL: `s3://${bucket}/${place.prefix}?endpoint=${endpoint}&path_style=1`,
     AWS_ACCESS_KEY_ID: place.credentials?.access_key_id,
     AWS_SECRET_ACCESS_KEY: place.credentials?.secret_access_key,
   });
@@ -286,7 +286,7 @@ test("a data directory that cannot be written, a file in its place, and a restor
   const closed = path.join(directory, "closed");
   await mkdir(closed, { mode: 0o500 });
   // Whom no mode keeps out, the kernel's own file system does.
-  const denied = process.getuid?.() === 0 ? "/proc/robofleet" : closed;
+  const denied = process.getuid?.() === 0 ? "/proc/roamfleet" : closed;
   assert.match(await told(denied), /^data directory problem: .* cannot be (made in|written)/);
   const file = path.join(directory, "file");
   await writeFile(file, "");
@@ -303,7 +303,7 @@ test("an address that another process holds is told", LIMIT, async (t) => {
   const { port } = server.address() as AddressInfo;
   const found = await examined(t, {}, { listen: `127.0.0.1:${port}` }, "address");
   assert.deepEqual(unwell(found, "address"), [`address problem: 127.0.0.1:${port} is in use by another process`]);
-  const env = { ROBOFLEET_BUS_URL: "nats://127.0.0.1:1" };
+  const env = { ROAMFLEET_BUS_URL: "nats://127.0.0.1:1" };
   const nodes = await examined(t, env, { nodeListen: `127.0.0.1:${port}` }, "address");
   assert.deepEqual(unwell(nodes, "address"), [`address problem: 127.0.0.1:${port} is in use by another process`]);
   const wrong = await examined(t, env, { nodeListen: "everywhere" }, "settings", "address");

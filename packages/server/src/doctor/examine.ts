@@ -1,5 +1,5 @@
 import path from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { ServeFlags, Settings } from "../config.ts";
 import { probeDatabase } from "../engines/db/index.ts";
 import { Refusal, runningDatabase } from "../engines/db/embedded/index.ts";

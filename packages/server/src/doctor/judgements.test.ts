@@ -48,12 +48,12 @@ test("a variable that rf or rf-agent reads is no typo of one of the server", () 
   const sources = globSync(path.join(import.meta.dirname, "../../../{cli,agent,sdk}/src/**/*.ts")).filter(
     (file) => !file.endsWith(".test.ts"),
   );
-  const names = new Set(sources.flatMap((file) => readFileSync(file, "utf8").match(/\bROBOFLEET_[A-Z][A-Z_]*[A-Z]\b/g) ?? []));
-  assert.ok(names.has("ROBOFLEET_TOKEN") && names.has("ROBOFLEET_STATE"), [...names].join());
+  const names = new Set(sources.flatMap((file) => readFileSync(file, "utf8").match(/\bROAMFLEET_[A-Z][A-Z_]*[A-Z]\b/g) ?? []));
+  assert.ok(names.has("ROAMFLEET_TOKEN") && names.has("ROAMFLEET_STATE"), [...names].join());
   for (const name of names) {
     const findings = judgeSettings({ env: { [name]: "x" }, settings, wrong_settings: [] });
     assert.deepEqual(
-      findings.filter(({ status }) => status === "warning" && name !== "ROBOFLEET_FAILPOINT"),
+      findings.filter(({ status }) => status === "warning" && name !== "ROAMFLEET_FAILPOINT"),
       [],
       name,
     );
@@ -64,15 +64,15 @@ test("every setting that is wrong is told at once, and the others are read all t
   const read = readAllSettings(
     { listen: "here", tls: "some", limit: ["robots_max=7", "robots=1", "log_flush_ms=soon"], logLevel: "loud" },
     {
-      ROBOFLEET_BUS_URL: "http://u:s3cret@a",
-      ROBOFLEET_DASHBOARD: "maybe",
+      ROAMFLEET_BUS_URL: "http://u:s3cret@a",
+      ROAMFLEET_DASHBOARD: "maybe",
       DATABASE_URL: "postgres://a/b",
-      ROBOFLEET_BEHIND_PROXY: "10.0.0.1",
+      ROAMFLEET_BEHIND_PROXY: "10.0.0.1",
     },
   );
   assert.deepEqual(
     read.errors.map((error) => error.split(/[: ]/)[0]),
-    ["--listen", "--tls", "ROBOFLEET_BUS_URL", "--limit", "--limit", "--log-level", "ROBOFLEET_DASHBOARD=maybe"],
+    ["--listen", "--tls", "ROAMFLEET_BUS_URL", "--limit", "--limit", "--log-level", "ROAMFLEET_DASHBOARD=maybe"],
   );
   assert.deepEqual([...read.wrong_parts], ["listen", "tls", "bus", "limits", "others"]);
   assert.equal(read.settings.database_url, "postgres://a/b");
@@ -91,8 +91,8 @@ test("an address beyond this machine without TLS is told, unless TLS itself is w
 test("a variable that resembles one of ours and is none is told, with the one that was meant", () => {
   const of = (env: NodeJS.ProcessEnv) => judgeSettings({ env, settings, wrong_settings: [] });
   assertUnwell(
-    of({ ROBOFLEET_BLOB_URL: "x", ROBOFLEET_TOKEN: "x", ROBOFLEET_ORG: "x", DATABASE_URLS: "x" }),
-    /^warning: ROBOFLEET_BLOB_URL/,
+    of({ ROAMFLEET_BLOB_URL: "x", ROAMFLEET_TOKEN: "x", ROAMFLEET_ORG: "x", DATABASE_URLS: "x" }),
+    /^warning: ROAMFLEET_BLOB_URL/,
     /DATABASE_URLS/,
   );
   assert.deepEqual(of({ SERVICE_ADMIN_TOKEN: "secret", HOME: "/root" }), [{ status: "ok", seen: "SERVICE_ADMIN_TOKEN" }]);
@@ -124,7 +124,7 @@ test("disks are judged by what they are and what is free", () => {
 test("an address that is taken is a problem, by a server of ours a warning", () => {
   const at = { host: "::1", port: 443 };
   assertUnwell(judgeListen(at, "EADDRINUSE", "unknown"), /^problem: \[::1\]:443 is in use/);
-  assertUnwell(judgeListen(at, "EADDRINUSE", "robofleet"), /^warning: a Robofleet server answers/);
+  assertUnwell(judgeListen(at, "EADDRINUSE", "roamfleet"), /^warning: a Roamfleet server answers/);
   assertUnwell(judgeListen(at, "EACCES", "unknown"), /^problem: .* by this user/);
   assertUnwell(judgeListen(at, "EADDRNOTAVAIL", "unknown"), /^problem: this machine has no address ::1/);
 });
@@ -175,7 +175,7 @@ test("an admin token is wanted where others can come, and one that can be guesse
 });
 
 test("certificates are judged by dates, names and chain", LIMIT, async (t) => {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-doctor-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-doctor-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const now = new Date("2030-01-01T00:00:00Z");
   const later = (days: number) => new Date(now.getTime() + days * DAY_MS);
@@ -188,12 +188,12 @@ test("certificates are judged by dates, names and chain", LIMIT, async (t) => {
   assertUnwell(
     judgeChain(chain, later(-30)),
     /^problem: the certificate is valid from/,
-    /^problem: Robofleet CA .* in the chain is valid from/,
+    /^problem: Roamfleet CA .* in the chain is valid from/,
   );
-  assertUnwell(judgeChain(chain.slice(0, 1), now), /^warning: the chain ends with Robofleet server, whose issuer is no public root/);
+  assertUnwell(judgeChain(chain.slice(0, 1), now), /^warning: the chain ends with Roamfleet server, whose issuer is no public root/);
   assertUnwell(
     judgeChain([...chain.slice(0, 1), new X509Certificate(chain[0]!.raw), ...chain.slice(1)], now),
-    /^problem: Robofleet server is not signed by Robofleet server/,
+    /^problem: Roamfleet server is not signed by Roamfleet server/,
   );
   // The authority's own names no host.
   assertUnwell(judgeChain(chain.slice(1), now), /^problem: the certificate names no host/);
@@ -329,7 +329,7 @@ test("other servers are told what they lack in common, and which of them cannot 
     is_reachable: true,
     ...more,
   });
-  const shared = readSettings({}, { DATABASE_URL: "postgres://db/x", ROBOFLEET_BUS_URL: "nats://a", ROBOFLEET_BLOBS_URL: "s3://robots" });
+  const shared = readSettings({}, { DATABASE_URL: "postgres://db/x", ROAMFLEET_BUS_URL: "nats://a", ROAMFLEET_BLOBS_URL: "s3://robots" });
   const of = (nodes: NodeSeen[], more: Partial<typeof shared> = {}) =>
     judgeNodes(nodes, { own_id: "1", settings: { ...shared, ...more }, connections_max: 97 });
   assert.deepEqual(of([]), [{ status: "ok", seen: "none lives" }]);

@@ -22,24 +22,24 @@ interface PartOf {
 }
 
 const PARTS: readonly PartOf[] = [
-  { part: "data", flags: ["data"], variables: ["ROBOFLEET_DATA"] },
+  { part: "data", flags: ["data"], variables: ["ROAMFLEET_DATA"] },
   { part: "database", flags: [], variables: ["DATABASE_URL", "DATABASE_URL_FILE"] },
-  { part: "listen", flags: ["listen"], variables: ["ROBOFLEET_LISTEN"] },
+  { part: "listen", flags: ["listen"], variables: ["ROAMFLEET_LISTEN"] },
   {
     part: "tls",
     flags: ["tls", "tlsName", "tlsCert", "tlsKey"],
-    variables: ["ROBOFLEET_TLS", "ROBOFLEET_TLS_NAMES", "ROBOFLEET_TLS_CERT", "ROBOFLEET_TLS_KEY"],
+    variables: ["ROAMFLEET_TLS", "ROAMFLEET_TLS_NAMES", "ROAMFLEET_TLS_CERT", "ROAMFLEET_TLS_KEY"],
   },
-  { part: "proxies", flags: ["behindProxy"], variables: ["ROBOFLEET_BEHIND_PROXY"] },
-  { part: "host names", flags: ["hostName"], variables: ["ROBOFLEET_HOST_NAMES"] },
+  { part: "proxies", flags: ["behindProxy"], variables: ["ROAMFLEET_BEHIND_PROXY"] },
+  { part: "host names", flags: ["hostName"], variables: ["ROAMFLEET_HOST_NAMES"] },
   { part: "admin token", flags: [], variables: ["SERVICE_ADMIN_TOKEN", "SERVICE_ADMIN_TOKEN_FILE"] },
-  { part: "artifacts", flags: [], variables: ["ROBOFLEET_BLOBS_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] },
-  { part: "bus", flags: [], variables: ["ROBOFLEET_BUS_URL", "ROBOFLEET_BUS_URL_FILE"] },
-  { part: "nodes", flags: ["nodeListen", "nodeAddress"], variables: ["ROBOFLEET_NODE_LISTEN", "ROBOFLEET_NODE_ADDRESS"] },
+  { part: "artifacts", flags: [], variables: ["ROAMFLEET_BLOBS_URL", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"] },
+  { part: "bus", flags: [], variables: ["ROAMFLEET_BUS_URL", "ROAMFLEET_BUS_URL_FILE"] },
+  { part: "nodes", flags: ["nodeListen", "nodeAddress"], variables: ["ROAMFLEET_NODE_LISTEN", "ROAMFLEET_NODE_ADDRESS"] },
   { part: "limits", flags: ["limit"], variables: [] },
-  { part: "others", flags: ["logLevel"], variables: ["ROBOFLEET_LOG_LEVEL"] },
-  { part: "others", flags: ["dashboard"], variables: ["ROBOFLEET_DASHBOARD"] },
-  { part: "others", flags: ["crashAtFailpoint"], variables: ["ROBOFLEET_FAILPOINT", "ROBOFLEET_FAILPOINT_LOG"] },
+  { part: "others", flags: ["logLevel"], variables: ["ROAMFLEET_LOG_LEVEL"] },
+  { part: "others", flags: ["dashboard"], variables: ["ROAMFLEET_DASHBOARD"] },
+  { part: "others", flags: ["crashAtFailpoint"], variables: ["ROAMFLEET_FAILPOINT", "ROAMFLEET_FAILPOINT_LOG"] },
 ];
 
 export interface ReadSettings {
@@ -68,7 +68,7 @@ export function readAllSettings(flags: ServeFlags, env: NodeJS.ProcessEnv): Read
   // Each part by itself is right: they do not go together. Without TLS that is wrong anyway, nobody need be told that it is missing.
   if (!wrong_parts.has("tls") && !wrong_parts.has("proxies")) errors.push(whole);
   delete rest_flags.listen;
-  delete rest_env["ROBOFLEET_LISTEN"];
+  delete rest_env["ROAMFLEET_LISTEN"];
   wrong_parts.add("listen");
   const without_listen = attempt(rest_flags, rest_env);
   return { settings: typeof without_listen === "string" ? readSettings({}, {}) : without_listen, wrong_parts, errors };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { alarm } from "./alarm.ts";
 
 const AT = "2030-01-01T00:00:00.000Z";

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 
 /** How often one who waits for a moment looks at the clock, which somebody may set meanwhile; less often while it is far. */
 const LOOK_EVERY_MS = 1_000;

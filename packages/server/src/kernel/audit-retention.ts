@@ -1,4 +1,4 @@
-import { ID_PREFIXES } from "@robofleet/protocol";
+import { ID_PREFIXES } from "@roamfleet/protocol";
 import type { Db, DbErrors } from "./db.ts";
 import { madeBefore } from "./id-time.ts";
 import { deleteIsolated, forEachOrg, type RetentionContext } from "./retention.ts";

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from "node:http";
-import type { Clock, IdSource } from "@robofleet/clock";
-import { ID_PREFIXES, isId } from "@robofleet/protocol";
-import type { Actor, Route } from "@robofleet/protocol/routes";
+import type { Clock, IdSource } from "@roamfleet/clock";
+import { ID_PREFIXES, isId } from "@roamfleet/protocol";
+import type { Actor, Route } from "@roamfleet/protocol/routes";
 import { type Caller, robotActor, type RobotCaller } from "./caller.ts";
 import type { Db } from "./db.ts";
 import { Fault } from "./fault.ts";

@@ -1,5 +1,5 @@
 import { timingSafeEqual } from "node:crypto";
-import { ROBOT_SIGNATURE_SCHEME, ROBOT_SIGNATURE_WINDOW_MS } from "@robofleet/protocol/link";
+import { ROBOT_SIGNATURE_SCHEME, ROBOT_SIGNATURE_WINDOW_MS } from "@roamfleet/protocol/link";
 import type { Caller, RobotCaller } from "./caller.ts";
 import { type BoundChannel, channelRefusal } from "./channel.ts";
 import { Fault, forbidden, unauthorized } from "./fault.ts";

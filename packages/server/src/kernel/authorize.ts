@@ -1,4 +1,4 @@
-import { type AccessRow, type ObjectField, type ObjectKind, type Role, roleAtLeast } from "@robofleet/protocol";
+import { type AccessRow, type ObjectField, type ObjectKind, type Role, roleAtLeast } from "@roamfleet/protocol";
 import { type Caller, mayInWholeOrg, namedFleets, type Place, requireInWholeOrg, requireReached, requireRole, roleOn } from "./caller.ts";
 import type { Db } from "./db.ts";
 import { badRequest, notFound } from "./fault.ts";

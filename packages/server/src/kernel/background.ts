@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 
 export interface Background {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { routes } from "@robofleet/protocol/routes";
+import { routes } from "@roamfleet/protocol/routes";
 import { BODY_BYTES_MAX, BODY_FIELDS_MAX, bodyBytesMax, BOUNDED_BODY_BYTES_MAX, parseBody } from "./body.ts";
 
 const parse = (text: string): unknown => parseBody(Buffer.from(text));

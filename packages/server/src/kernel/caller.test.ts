@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Role, roleAtLeast, ROLES } from "@robofleet/protocol";
+import { type Role, roleAtLeast, ROLES } from "@roamfleet/protocol";
 import fc from "fast-check";
 import { type Grant, type Place, requireInWholeOrg, requireOn, roleOn, type Scope, WHOLE_ORG } from "./caller.ts";
 import { Fault, notFound } from "./fault.ts";

@@ -1,5 +1,5 @@
-import { type Role, roleAtLeast, ROLES } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import { type Role, roleAtLeast, ROLES } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import { type Fault, forbidden } from "./fault.ts";
 import type { WebSession } from "./web-session.ts";
 import { identifier, list, sql, type Statement } from "./sql.ts";

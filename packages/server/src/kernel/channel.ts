@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { TLSSocket } from "node:tls";
-import { channelBinding } from "@robofleet/protocol/link";
+import { channelBinding } from "@roamfleet/protocol/link";
 import { clientAddress, hostOf, type Networks, siteOf } from "./networks.ts";
 
 /** What a signature must have been made for, as the server sees the connection. */

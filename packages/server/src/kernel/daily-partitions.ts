@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { Db } from "./db.ts";
 import { dayLiteral, identifier, row, sql, text } from "./sql.ts";

@@ -1,4 +1,4 @@
-import { ERROR_STATUS, type ErrorCode, type ErrorEnvelope, type HttpErrorStatus, SECRET_PATTERN } from "@robofleet/protocol";
+import { ERROR_STATUS, type ErrorCode, type ErrorEnvelope, type HttpErrorStatus, SECRET_PATTERN } from "@roamfleet/protocol";
 
 export interface FaultOptions {
   /** Status of an `http_error`. */
@@ -33,7 +33,7 @@ export const badRequest = (message: string): Fault => new Fault("bad_request", m
 export const conflict = (message: string): Fault => new Fault("conflict", message);
 export const forbidden = (message: string): Fault => new Fault("forbidden", message);
 export const unauthorized = (message: string): Fault =>
-  new Fault("unauthorized", message, { headers: { "www-authenticate": 'Bearer realm="robofleet"' } });
+  new Fault("unauthorized", message, { headers: { "www-authenticate": 'Bearer realm="roamfleet"' } });
 
 /** 401 for a secret that is known and opens nothing any more: whoever sends it did not guess, and is not counted among who does. */
 export const unauthorizedKnown = (message: string): Fault =>

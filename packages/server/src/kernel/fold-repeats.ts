@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import { type Logger, type LoggerOptions, pino } from "pino";
 
 /** Repeats of a line are counted for this long before their number is written. */

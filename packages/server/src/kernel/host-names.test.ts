@@ -3,7 +3,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { readSettings, type ServeFlags } from "../config.ts";
 import { HostNames } from "./host-names.ts";
 import { openAuthority } from "./tls/own-authority.ts";
@@ -29,7 +29,7 @@ test("without any setting a server answers to the names of loopback, at any port
 });
 
 test("a server answers to the names of its certificate, of --listen and of --host-name", async () => {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-names-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-names-"));
   try {
     const authority = await openAuthority(directory, new Date());
     const { cert } = await authority.issue(["fleet.test", "*.robots.test", "192.0.2.7", "2001:db8::7"], new Date());
@@ -56,7 +56,7 @@ test("a refusal names the host, the server's names and the setting, and is noted
   assert.equal(hosts.refusal("localhost:7600"), undefined);
   assert.match(
     hosts.refusal("evil.test") ?? "",
-    /host evil\.test, .* answers to 127\.0\.0\.1, localhost, ::1: .* --host-name \(ROBOFLEET_HOST_NAMES\)/,
+    /host evil\.test, .* answers to 127\.0\.0\.1, localhost, ::1: .* --host-name \(ROAMFLEET_HOST_NAMES\)/,
   );
   hosts.refusal("worse.test");
   assert.deepEqual(foreign, ["evil.test"]);

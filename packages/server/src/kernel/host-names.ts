@@ -1,6 +1,6 @@
 import { X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Settings } from "../config.ts";
 import { Networks } from "./networks.ts";
 
@@ -57,7 +57,7 @@ export class HostNames {
     }
     return (
       `the signature is for the host ${shown}, and this server answers to ${this.list().join(", ")}: ` +
-      "if that host leads here, add it with --host-name (ROBOFLEET_HOST_NAMES)"
+      "if that host leads here, add it with --host-name (ROAMFLEET_HOST_NAMES)"
     );
   }
 

@@ -1,4 +1,4 @@
-import { idFloor } from "@robofleet/clock";
+import { idFloor } from "@roamfleet/clock";
 import { sql, type Statement } from "./sql.ts";
 
 const NOTHING = sql``;

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { int, nullable, row, bytea, sql, text, timestamptz } from "./sql.ts";
 import type { Db, SystemDb } from "./db.ts";
 import { badRequest, conflict, httpError } from "./fault.ts";

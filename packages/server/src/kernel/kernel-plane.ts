@@ -1,5 +1,5 @@
-import type { Clock, IdSource } from "@robofleet/clock";
-import type { SignedRequest } from "@robofleet/protocol/link";
+import type { Clock, IdSource } from "@roamfleet/clock";
+import type { SignedRequest } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import type { FindPlaces } from "./authorize.ts";
 import type { Caller, RobotCaller } from "./caller.ts";

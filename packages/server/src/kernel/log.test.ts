@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import { foldRepeats } from "./fold-repeats.ts";
 import { createLog } from "./log.ts";

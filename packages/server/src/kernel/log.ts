@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { pino, type DestinationStream, type Logger } from "pino";
 import { foldRepeats } from "./fold-repeats.ts";
 

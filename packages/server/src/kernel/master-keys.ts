@@ -11,7 +11,7 @@ const KEYS_MAX = 16;
 
 export interface MasterKeySettings {
   data_directory: string;
-  /** Keys themselves, as ROBOFLEET_SECRETS_KEY holds them. */
+  /** Keys themselves, as ROAMFLEET_SECRETS_KEY holds them. */
   secrets_key?: string | undefined;
   /** A file that holds them. */
   secrets_key_file?: string | undefined;
@@ -42,7 +42,7 @@ export class MasterKeys {
     this.#current = current;
     this.#keys = new Map(keys.map((key) => [masterKeyId(key), key]));
     this.current_id = masterKeyId(current);
-    this.#digest_key = Buffer.from(hkdfSync("sha256", current, "", "robofleet digest of requests", KEY_BYTES));
+    this.#digest_key = Buffer.from(hkdfSync("sha256", current, "", "roamfleet digest of requests", KEY_BYTES));
   }
 
   wrap(data_key: Buffer, bound: Bound): WrappedKey {
@@ -69,13 +69,13 @@ export class MasterKeys {
 }
 
 /** Tells keys apart, and tells nothing of them. */
-const masterKeyId = (key: Buffer): string => hash("sha256", Buffer.concat([Buffer.from("robofleet master key "), key])).slice(0, 16);
+const masterKeyId = (key: Buffer): string => hash("sha256", Buffer.concat([Buffer.from("roamfleet master key "), key])).slice(0, 16);
 
 export const masterKeyFile = (data_directory: string): string => path.join(data_directory, "secrets.key");
 
 /** Reads the keys of the settings, else those of the data directory, where one is made when there is none. */
 export async function openMasterKeys({ data_directory, secrets_key, secrets_key_file }: MasterKeySettings): Promise<MasterKeys> {
-  if (secrets_key !== undefined) return parseMasterKeys(secrets_key, "ROBOFLEET_SECRETS_KEY");
+  if (secrets_key !== undefined) return parseMasterKeys(secrets_key, "ROAMFLEET_SECRETS_KEY");
   if (secrets_key_file !== undefined) {
     const text = await readFile(secrets_key_file, "utf8").catch((error: unknown) => {
       throw new MasterKeyError(`the file of the secrets key, ${secrets_key_file}, cannot be read`, { cause: error });

@@ -15,62 +15,62 @@ export function createMetrics() {
   return {
     registry,
     http_requests: new Counter({
-      name: "robofleet_http_requests_total",
+      name: "roamfleet_http_requests_total",
       help: "HTTP requests answered",
       labelNames: ["route", "status"] as const,
       registers,
     }),
     http_duration: new Histogram({
-      name: "robofleet_http_request_duration_seconds",
+      name: "roamfleet_http_request_duration_seconds",
       help: "Time to answer an HTTP request",
       labelNames: ["route"] as const,
       buckets: BUCKETS_SECONDS,
       registers,
     }),
-    robots_connected: new Gauge({ name: "robofleet_robots_connected", help: "Robots whose link this node holds", registers }),
+    robots_connected: new Gauge({ name: "roamfleet_robots_connected", help: "Robots whose link this node holds", registers }),
     node_info: new Gauge({
-      name: "robofleet_node_info",
+      name: "roamfleet_node_info",
       help: "1, with the id of this node and the version of its program",
       labelNames: ["node_id", "version"] as const,
       registers,
     }),
-    nodes_living: new Gauge({ name: "robofleet_nodes_living", help: "Nodes on the database that live, as this one last saw", registers }),
+    nodes_living: new Gauge({ name: "roamfleet_nodes_living", help: "Nodes on the database that live, as this one last saw", registers }),
     bus_connected: new Gauge({
-      name: "robofleet_bus_connected",
+      name: "roamfleet_bus_connected",
       help: "Whether this node hears the others; 1 where there are none",
       registers,
     }),
     bus_gaps: new Counter({
-      name: "robofleet_bus_gaps_total",
+      name: "roamfleet_bus_gaps_total",
       help: "Times that hints of other nodes may have been lost, after which all is read again",
       registers,
     }),
     streams_relayed: new Gauge({
-      name: "robofleet_streams_relayed",
+      name: "roamfleet_streams_relayed",
       help: "Viewers that came to this node and are served by the one which their robot is connected to",
       registers,
     }),
     node_connections_refused: new Counter({
-      name: "robofleet_node_connections_refused_total",
+      name: "roamfleet_node_connections_refused_total",
       help: "Connections to the listener for other nodes that were no living node's",
       registers,
     }),
     disk_full: new Gauge({
-      name: "robofleet_disk_full",
+      name: "roamfleet_disk_full",
       help: "1 when the disk of the data directory has less than 16 MiB free",
       registers,
     }),
     ...operationMetrics(registers),
     ...logMetrics(registers),
     targets_dispatched: new Counter({
-      name: "robofleet_targets_dispatched_total",
+      name: "roamfleet_targets_dispatched_total",
       help: "Deployment targets dispatched to robots",
       registers,
     }),
-    reports_taken: new Counter({ name: "robofleet_reports_taken_total", help: "Durable reports of robots taken", registers }),
-    report_batches: new Counter({ name: "robofleet_report_batches_total", help: "Transactions in which they were taken", registers }),
+    reports_taken: new Counter({ name: "roamfleet_reports_taken_total", help: "Durable reports of robots taken", registers }),
+    report_batches: new Counter({ name: "roamfleet_report_batches_total", help: "Transactions in which they were taken", registers }),
     targets_ended: new Counter({
-      name: "robofleet_targets_ended_total",
+      name: "roamfleet_targets_ended_total",
       help: "Deployment targets that ended",
       labelNames: ["status"] as const,
       registers,
@@ -79,20 +79,20 @@ export function createMetrics() {
 }
 
 const logMetrics = (registers: Registry[]) => ({
-  log_records: new Counter({ name: "robofleet_log_records_total", help: "Log records stored", registers }),
+  log_records: new Counter({ name: "roamfleet_log_records_total", help: "Log records stored", registers }),
   log_acks_delayed: new Counter({
-    name: "robofleet_log_acks_delayed_total",
+    name: "roamfleet_log_acks_delayed_total",
     help: "Times that the server began to delay acknowledgements because a robot sent more log records than log_bytes_per_robot_per_second",
     registers,
   }),
   log_fields_replaced: new Counter({
-    name: "robofleet_log_fields_replaced_total",
+    name: "roamfleet_log_fields_replaced_total",
     help: "Log records whose fields were nested too deeply and were replaced",
     registers,
   }),
-  log_bytes_stored: new Counter({ name: "robofleet_log_bytes_stored_total", help: "Bytes of log batches stored", registers }),
+  log_bytes_stored: new Counter({ name: "roamfleet_log_bytes_stored_total", help: "Bytes of log batches stored", registers }),
   log_bytes_dropped: new Counter({
-    name: "robofleet_log_bytes_dropped_total",
+    name: "roamfleet_log_bytes_dropped_total",
     help: "Bytes of log batches dropped because their org had more than log_bytes_per_org_max",
     registers,
   }),
@@ -106,13 +106,13 @@ const operationMetrics = (registers: Registry[]) => {
     return gauge;
   };
   return {
-    disk_free_bytes: sampled("robofleet_disk_free_bytes", "Bytes free on the disk of the data directory"),
-    database_bytes: sampled("robofleet_database_bytes", "Size of the database in bytes"),
-    wal_bytes: sampled("robofleet_wal_bytes", "Size of PostgreSQL's write-ahead log in bytes"),
-    backup_age: sampled("robofleet_backup_age_seconds", "Age of the last backup of the data directory; +Inf without one"),
-    oldest_log_age: sampled("robofleet_oldest_log_age_seconds", "Age of the oldest logs of robots that are stored"),
+    disk_free_bytes: sampled("roamfleet_disk_free_bytes", "Bytes free on the disk of the data directory"),
+    database_bytes: sampled("roamfleet_database_bytes", "Size of the database in bytes"),
+    wal_bytes: sampled("roamfleet_wal_bytes", "Size of PostgreSQL's write-ahead log in bytes"),
+    backup_age: sampled("roamfleet_backup_age_seconds", "Age of the last backup of the data directory; +Inf without one"),
+    oldest_log_age: sampled("roamfleet_oldest_log_age_seconds", "Age of the oldest logs of robots that are stored"),
     database_restarts: new Counter({
-      name: "robofleet_database_restarts_total",
+      name: "roamfleet_database_restarts_total",
       help: "Restarts of PostgreSQL that were observed",
       registers,
     }),
@@ -130,30 +130,30 @@ interface LinkLoad {
 /** Gauges of the links, read whenever somebody asks for the metrics. */
 export function measureLinks(metrics: Metrics, read: () => LinkLoad): void {
   const gauge = (name: string, help: string, value: (load: LinkLoad) => number): void => measure(metrics, name, help, () => value(read()));
-  gauge("robofleet_links_in_line", "Robots that connect and wait for their turn", ({ slots }) => slots.in_line);
-  gauge("robofleet_links_booked", "Robots that were told when to come back", ({ slots }) => slots.booked);
-  gauge("robofleet_link_admissions_per_second", "Robots a second that this node lets in at most, as measured", ({ slots }) => slots.rate);
-  gauge("robofleet_link_work_bytes", "Bytes of robots' messages that wait for the database", ({ work }) => work.bytes);
-  gauge("robofleet_links_held", "Robots that are not read meanwhile, because too much waits", ({ work }) => work.held);
+  gauge("roamfleet_links_in_line", "Robots that connect and wait for their turn", ({ slots }) => slots.in_line);
+  gauge("roamfleet_links_booked", "Robots that were told when to come back", ({ slots }) => slots.booked);
+  gauge("roamfleet_link_admissions_per_second", "Robots a second that this node lets in at most, as measured", ({ slots }) => slots.rate);
+  gauge("roamfleet_link_work_bytes", "Bytes of robots' messages that wait for the database", ({ work }) => work.bytes);
+  gauge("roamfleet_links_held", "Robots that are not read meanwhile, because too much waits", ({ work }) => work.held);
 }
 
 /** Gauges of the handshakes of TLS: 0 where there is none. */
 export function measureHandshakes(metrics: Metrics, load: { under_way: number; in_line: number }): void {
-  measure(metrics, "robofleet_tls_handshakes_under_way", "Handshakes of TLS that have begun", () => load.under_way);
-  measure(metrics, "robofleet_tls_handshakes_in_line", "Connections whose handshake waits for its turn", () => load.in_line);
+  measure(metrics, "roamfleet_tls_handshakes_under_way", "Handshakes of TLS that have begun", () => load.under_way);
+  measure(metrics, "roamfleet_tls_handshakes_in_line", "Connections whose handshake waits for its turn", () => load.in_line);
 }
 
 /** Gauges of the connections to the database, read at each scrape. */
 export function measureConnections(metrics: Metrics, db: { readonly load: { in_use: number; waiting: number } }): void {
-  measure(metrics, "robofleet_database_connections_in_use", "Database connections that run something", () => db.load.in_use);
-  measure(metrics, "robofleet_database_connections_waiting", "Queries and transactions that wait for one", () => db.load.waiting);
+  measure(metrics, "roamfleet_database_connections_in_use", "Database connections that run something", () => db.load.in_use);
+  measure(metrics, "roamfleet_database_connections_waiting", "Queries and transactions that wait for one", () => db.load.waiting);
 }
 
 /** The gauge of the clock that deletions by age use. */
 export function measureRetentionClock(metrics: Metrics, clock: { behind_ms: number }): void {
   measure(
     metrics,
-    "robofleet_retention_clock_behind_seconds",
+    "roamfleet_retention_clock_behind_seconds",
     "How far the wall clock is ahead of the time that deletions by age use; over 3600 after a wrong clock or a long stop",
     () => clock.behind_ms / 1_000,
   );

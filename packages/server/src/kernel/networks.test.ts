@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { IncomingMessage } from "node:http";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { clientAddress, networkOf, Networks, parseNetworks, siteOf } from "./networks.ts";
 import { AddressRateLimit } from "./rate-limit.ts";
 

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { LRUCache } from "lru-cache";
 import { httpError } from "./fault.ts";
 import { networkOf } from "./networks.ts";

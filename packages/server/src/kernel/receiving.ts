@@ -1,5 +1,5 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 
 /** A JSON body has arrived whole within this time, and a second more for each so many bytes that have come. */
 export const JSON_BODY_TIMEOUT_MS = 8_000;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { createTestDatabase } from "../engines/db/testing/index.ts";
 import { createLog } from "./log.ts";
 import { RetentionClock } from "./retention-clock.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { background, type Background } from "./background.ts";
 import { type ClockHistory, type ForwardJump, HOLD_MS, observe, trustedTime, untrustedMs } from "./clock-history.ts";

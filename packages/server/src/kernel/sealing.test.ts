@@ -41,7 +41,7 @@ test("keys come in hex and base64, the newest first, and a wrong one is refused 
 });
 
 test("a data directory makes a key of its own, for its user alone, and keeps it", async () => {
-  const data_directory = await mkdtemp(path.join(tmpdir(), "robofleet-keys-"));
+  const data_directory = await mkdtemp(path.join(tmpdir(), "roamfleet-keys-"));
   try {
     const first = await openMasterKeys({ data_directory });
     const file = masterKeyFile(data_directory);

@@ -10,7 +10,7 @@ const CIPHER = "aes-256-gcm";
 export type Bound = readonly (string | number)[];
 
 // As JSON, so that no two lists of parts make the same bytes.
-const associated = (bound: Bound): Buffer => Buffer.from(JSON.stringify(["robofleet", 1, ...bound]));
+const associated = (bound: Bound): Buffer => Buffer.from(JSON.stringify(["roamfleet", 1, ...bound]));
 
 /** Encrypts and authenticates; base64url of nonce, ciphertext and tag. The nonce is random: 2^32 texts a key are safe. */
 export function seal(key: Buffer, plain: Uint8Array, bound: Bound): string {

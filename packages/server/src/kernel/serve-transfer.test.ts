@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, get, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { unauthorized } from "./fault.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
 import { watchTransfer } from "./serve-transfer.ts";

@@ -1,5 +1,5 @@
 import type { Socket } from "node:net";
-import type { Timer } from "@robofleet/clock";
+import type { Timer } from "@roamfleet/clock";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { authenticateAgain, type Credentials, proofOf } from "./authenticate.ts";
 import type { Caller, RobotCaller } from "./caller.ts";

@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
-import type { ParamsOf, QueryOf, BodyOf, AnswerOf, DryRunOf, Route, RouteSpec } from "@robofleet/protocol/routes";
-import { accessOf, type Role, SECRET_PREFIXES } from "@robofleet/protocol";
+import type { ParamsOf, QueryOf, BodyOf, AnswerOf, DryRunOf, Route, RouteSpec } from "@roamfleet/protocol/routes";
+import { accessOf, type Role, SECRET_PREFIXES } from "@roamfleet/protocol";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
 import { authenticateAdmin, authenticatePortal, authenticateRobot, type Credentials, requireMeant } from "./authenticate.ts";
 import { type AuditNote, isAudited, RequestAudit } from "./audit.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { PIECES_EVERY_MS, Together, type TogetherOptions } from "./together.ts";
 
 const LIMIT = { timeout: 60_000 };

@@ -1,4 +1,4 @@
-import { type Clock, systemClock, type Timer } from "@robofleet/clock";
+import { type Clock, systemClock, type Timer } from "@roamfleet/clock";
 import { inHalves } from "./in-halves.ts";
 
 /** From the beginning of one piece of work of a key to that of the next, while some waits: each costs a transaction or more, and nobody notices so long. */

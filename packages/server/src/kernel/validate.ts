@@ -1,7 +1,7 @@
 import { Ajv, type ErrorObject, type ValidateFunction } from "ajv";
 import addFormats from "ajv-formats";
 import { closest } from "fastest-levenshtein";
-import type { RouteSpec } from "@robofleet/protocol/routes";
+import type { RouteSpec } from "@roamfleet/protocol/routes";
 import type { TObject } from "typebox";
 import { checkText } from "./body.ts";
 import { badRequest, printable } from "./fault.ts";

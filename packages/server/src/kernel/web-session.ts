@@ -1,12 +1,12 @@
 import { createHmac, timingSafeEqual } from "node:crypto";
-import { CSRF_HEADER, SECRET_PREFIXES, SESSION_COOKIES } from "@robofleet/protocol";
+import { CSRF_HEADER, SECRET_PREFIXES, SESSION_COOKIES } from "@roamfleet/protocol";
 import { forbidden, unauthorized } from "./fault.ts";
 import type { Site } from "./networks.ts";
 
 type Headers = Record<string, string | string[] | undefined>;
 
 const SECRET = new RegExp(`^${SECRET_PREFIXES.session}[0-9a-f]{64}$`);
-const CSRF_PURPOSE = "robofleet csrf v1";
+const CSRF_PURPOSE = "roamfleet csrf v1";
 
 /** A session as requests by its cookie know it. The secret is in no field: nothing that prints a caller prints it. */
 export class WebSession {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { AcceptSlots, type Booking } from "./accept-slots.ts";
 
 const ANYWHERE = { network: "192.0.2.1", hasRoom: () => true };

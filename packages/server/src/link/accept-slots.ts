@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 
 /** So much of a second's worth may come in at once after a quiet time. */
 const BURST_MS = 250;

@@ -7,7 +7,7 @@ import type {
   SendClass,
   ServerMessage,
   Welcome,
-} from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
 import type { BoundChannel } from "../kernel/channel.ts";
 
 /** One live link of one robot on this node. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { FramePace, LINK_UNITS, ORG_UNITS, type Paced } from "./frame-pace.ts";
 import { Hold, ReadValve } from "./read-valve.ts";
 

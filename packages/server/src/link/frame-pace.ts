@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { Hold, type ReadValve } from "./read-valve.ts";
 
 /**

@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import { CONTROL_CHANNEL, encodeFrame, FLAG_REPLY, FRAME_HEADER_BYTES, type FrameSocket, FrameType } from "@robofleet/protocol/link";
+import { CONTROL_CHANNEL, encodeFrame, FLAG_REPLY, FRAME_HEADER_BYTES, type FrameSocket, FrameType } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
 
 /** A WebSocket message of binary content that is whole in one frame (RFC 6455, 5.2). */

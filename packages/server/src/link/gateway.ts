@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import type { Activity, Clock, IdSource, Timer } from "@robofleet/clock";
+import type { Activity, Clock, IdSource, Timer } from "@roamfleet/clock";
 import {
   commonProtocol,
   CONTROL_CHANNEL,
@@ -15,8 +15,8 @@ import {
   type SendQueue,
   type SendQueueOptions,
   type ServerMessage,
-} from "@robofleet/protocol/link";
-import type { RobotMessage } from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
+import type { RobotMessage } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
 import type { BoundChannel } from "../kernel/channel.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LINK_PROTOCOLS } from "@robofleet/protocol/link";
+import { LINK_PROTOCOLS } from "@roamfleet/protocol/link";
 import { jsonOfRecords, MESSAGE_VALUES_MAX, MessageError, parseMessage } from "./inbound.ts";
 
 const hello = (changes: Record<string, unknown>): Buffer =>

@@ -1,4 +1,4 @@
-import { type Hello, Hello as HelloSchema, type RobotMessage, robotMessages } from "@robofleet/protocol/link/messages";
+import { type Hello, Hello as HelloSchema, type RobotMessage, robotMessages } from "@roamfleet/protocol/link/messages";
 import { Ajv, type ValidateFunction } from "ajv";
 
 /** A message that breaks the protocol; the link is closed with 1008 and this reason. */

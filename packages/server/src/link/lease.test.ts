@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Clock, SimulatedClock, trackActivity } from "@robofleet/clock";
+import { type Clock, SimulatedClock, trackActivity } from "@roamfleet/clock";
 import { localBus } from "../engines/bus/index.ts";
 import { createTestDatabase, silentLog } from "../engines/db/testing/index.ts";
 import type { SystemDb } from "../kernel/db.ts";

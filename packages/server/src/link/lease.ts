@@ -1,5 +1,5 @@
-import type { Clock, Timer } from "@robofleet/clock";
-import type { JsonValue } from "@robofleet/protocol";
+import type { Clock, Timer } from "@roamfleet/clock";
+import type { JsonValue } from "@roamfleet/protocol";
 import type { Logger } from "pino";
 import packageJson from "../../package.json" with { type: "json" };
 import { type Bus, isInteger, isText, readHint } from "../engines/bus/index.ts";

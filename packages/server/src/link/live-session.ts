@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import {
   asksTime,
   BulkReceipts,
@@ -27,8 +27,8 @@ import {
   SendQueue,
   type SendQueueOptions,
   timeReply,
-} from "@robofleet/protocol/link";
-import type { Hello, RobotMessage, ServerMessage } from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
+import type { Hello, RobotMessage, ServerMessage } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
 import type { Session } from "./contract.ts";
 import { ServerFrameSocket } from "./frame-socket.ts";

@@ -1,7 +1,7 @@
 import type { Duplex } from "node:stream";
 import { STATUS_CODES } from "node:http";
-import type { ErrorCode } from "@robofleet/protocol";
-import { LINK_SLOT_HEADER, RETRY_AFTER_MS_HEADER } from "@robofleet/protocol/link";
+import type { ErrorCode } from "@roamfleet/protocol";
+import { LINK_SLOT_HEADER, RETRY_AFTER_MS_HEADER } from "@roamfleet/protocol/link";
 import type { Booking } from "./accept-slots.ts";
 
 /** Answers an upgrade request with an HTTP error in the API's envelope and closes the socket. */

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { NodeBeat } from "./lease.ts";
 
 const LOOK_EVERY_MS = 250;

@@ -5,7 +5,7 @@ const DOCUMENTS = [
   { title: "API", url: "/openapi.json" },
   { title: "Agent", url: "/agent/openapi.json" },
 ];
-const THEME_KEY = "robofleet-docs-theme";
+const THEME_KEY = "roamfleet-docs-theme";
 
 const byId = (id) => /** @type {HTMLElement} */ (document.getElementById(id));
 const content = byId("content");
@@ -96,7 +96,7 @@ function openFirst() {
 function renderContent() {
   const entry = entries.find(({ hash }) => hash === decodeURIComponent(location.hash.slice(1)));
   fill(content, entry === undefined ? home() : h("article", {}, entry.view()));
-  document.title = entry === undefined ? "Robofleet API reference" : `${entry.label} · Robofleet`;
+  document.title = entry === undefined ? "Roamfleet API reference" : `${entry.label} · Roamfleet`;
   for (const link of byId("routes").querySelectorAll("a")) {
     if (link.hash === location.hash) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

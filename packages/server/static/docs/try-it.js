@@ -5,7 +5,7 @@ import { example } from "./schema.js";
 const SHOWN_CHARACTERS_MAX = 200_000;
 
 /** In the shell that the copied line is for; the token itself never reaches the clipboard. */
-const TOKEN_VARIABLE = "$ROBOFLEET_TOKEN";
+const TOKEN_VARIABLE = "$ROAMFLEET_TOKEN";
 
 /**
  * A form that sends one request of the operation.

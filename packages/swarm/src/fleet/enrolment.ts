@@ -1,5 +1,5 @@
-import { askOnce, backoffMs, EnrolmentRefused, type HttpClient } from "@robofleet/agent/parts";
-import type { Clock } from "@robofleet/clock";
+import { askOnce, backoffMs, EnrolmentRefused, type HttpClient } from "@roamfleet/agent/parts";
+import type { Clock } from "@roamfleet/clock";
 import type { KeptRobot } from "./kept.ts";
 import { deriveRobotKey, robotKey } from "./robot-key.ts";
 

@@ -14,9 +14,9 @@ import {
   signedFetcher,
   type StageIo,
   TIMING,
-} from "@robofleet/agent/parts";
-import { type Clock, idleActivity } from "@robofleet/clock";
-import type { Desired, DesiredRelease, ReportBody } from "@robofleet/protocol/link";
+} from "@roamfleet/agent/parts";
+import { type Clock, idleActivity } from "@roamfleet/clock";
+import type { Desired, DesiredRelease, ReportBody } from "@roamfleet/protocol/link";
 import { ConfigRunner, type ConfigSide } from "../config-runner.ts";
 import { healthOf } from "../health.ts";
 import { MemoryOutbox } from "../outbox.ts";

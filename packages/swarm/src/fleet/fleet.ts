@@ -2,10 +2,10 @@ import { hash } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { AGENT_VERSION } from "@robofleet/agent";
-import { establishTrust, httpClient, lockState, type Logger, UsageError } from "@robofleet/agent/parts";
-import type { Clock, Timer } from "@robofleet/clock";
-import { seededRandom } from "@robofleet/clock";
+import { AGENT_VERSION } from "@roamfleet/agent";
+import { establishTrust, httpClient, lockState, type Logger, UsageError } from "@roamfleet/agent/parts";
+import type { Clock, Timer } from "@roamfleet/clock";
+import { seededRandom } from "@roamfleet/clock";
 import { chance, failingRobots } from "./chance.ts";
 import { enrollFleet } from "./enrolment.ts";
 import { FleetRobot, type FleetShared } from "./fleet-robot.ts";
@@ -90,7 +90,7 @@ export class Fleet {
   /** Refuses to run the same robots twice on one machine: the server would quarantine them as stolen identities. */
   #lock(): () => void {
     const { state_directory, server, key, seed } = this.#options;
-    const name = `robofleet-swarm-${hash("sha256", [server, key, seed].join("\n")).slice(0, 16)}`;
+    const name = `roamfleet-swarm-${hash("sha256", [server, key, seed].join("\n")).slice(0, 16)}`;
     const directory = state_directory ?? path.join(tmpdir(), name);
     mkdirSync(directory, { recursive: true, mode: 0o700 });
     const unlock = lockState(directory);
@@ -103,7 +103,7 @@ export class Fleet {
   /** The authority that robots trust; with a state directory it is stored there, as an agent does. */
   async #trust(): Promise<{ ca?: string }> {
     const { server, ca_fingerprint, ca_file, trust_on_first_use, state_directory } = this.#options;
-    const directory = state_directory ?? mkdtempSync(path.join(tmpdir(), "robofleet-swarm-"));
+    const directory = state_directory ?? mkdtempSync(path.join(tmpdir(), "roamfleet-swarm-"));
     const config = {
       server,
       state_directory: directory,

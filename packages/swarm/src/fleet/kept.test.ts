@@ -3,7 +3,7 @@ import { mkdtemp, mkdir, rename, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { type KeptRobot, RobotFile } from "./kept.ts";
 
 const robot = (number: number): KeptRobot => ({
@@ -18,7 +18,7 @@ const robot = (number: number): KeptRobot => ({
 });
 
 test("reports a disk that fails temporarily once, and writes the pending state when it recovers", async (t) => {
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-kept-"));
+  const directory = await mkdtemp(join(tmpdir(), "roamfleet-kept-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   let complaints = 0;

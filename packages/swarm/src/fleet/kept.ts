@@ -1,7 +1,7 @@
 import { appendFile, readFile, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
-import type { AppState } from "@robofleet/agent/parts";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { AppState } from "@roamfleet/agent/parts";
+import type { Clock, Timer } from "@roamfleet/clock";
 
 /** Everything that a simulated robot would store on its disk. */
 export interface KeptRobot {

@@ -1,5 +1,5 @@
-import { agentLog, type Logger } from "@robofleet/agent/parts";
-import type { Clock } from "@robofleet/clock";
+import { agentLog, type Logger } from "@roamfleet/agent/parts";
+import type { Clock } from "@roamfleet/clock";
 
 /** Interval at which the same message of another robot is shown again. */
 const QUIET_MS = 10_000;

@@ -1,6 +1,6 @@
-import { encodeRecord } from "@robofleet/agent/parts";
-import type { Clock } from "@robofleet/clock";
-import type { LogLevel } from "@robofleet/protocol/link";
+import { encodeRecord } from "@roamfleet/agent/parts";
+import type { Clock } from "@roamfleet/clock";
+import type { LogLevel } from "@roamfleet/protocol/link";
 
 /** Maximum unsent records; the oldest are dropped first. */
 const RECORDS_MAX = 50;

@@ -1,6 +1,6 @@
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { connect as connectTls, type ConnectionOptions, createSecureContext } from "node:tls";
-import type { OpenSocket, SocketAddress } from "@robofleet/agent/parts";
+import type { OpenSocket, SocketAddress } from "@roamfleet/agent/parts";
 
 /** Enough to keep one process busy while responses are in transit. */
 export const OPENING_MAX = 64;

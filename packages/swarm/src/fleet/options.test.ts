@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { UsageError } from "@robofleet/agent/parts";
+import { UsageError } from "@roamfleet/agent/parts";
 import { readFleetOptions } from "./options.ts";
 
 const server = "http://127.0.0.1:7600";

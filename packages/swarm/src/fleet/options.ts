@@ -1,7 +1,7 @@
 import { randomInt } from "node:crypto";
 import path from "node:path";
-import { parseServer, UsageError } from "@robofleet/agent/parts";
-import { parseFingerprint } from "@robofleet/protocol/authority";
+import { parseServer, UsageError } from "@roamfleet/agent/parts";
+import { parseFingerprint } from "@roamfleet/protocol/authority";
 
 /** The flags of the command line. */
 export interface SwarmFlags {
@@ -65,12 +65,12 @@ const LATENCY_MS_MAX = 3_600_000;
 export function readFleetOptions(flags: SwarmFlags): FleetOptions {
   if (!flags.server) throw new UsageError("a server is required: pass --server URL");
   if (!flags.key && flags.state === undefined)
-    throw new UsageError("an enrollment key is required: pass --key KEY (created by `rf keys new`) or set ROBOFLEET_ENROLL_KEY");
+    throw new UsageError("an enrollment key is required: pass --key KEY (created by `rf keys new`) or set ROAMFLEET_ENROLL_KEY");
   const robots = wholeNumber("--robots", flags.robots ?? "100", 1, ROBOTS_MAX);
   const seed = flags.seed === undefined ? randomInt(SEED_MAX) : wholeNumber("--seed", flags.seed, 0, SEED_MAX);
   const fingerprint = flags.caFingerprint === undefined ? undefined : parseFingerprint(flags.caFingerprint);
   if (flags.caFingerprint !== undefined && fingerprint === undefined)
-    throw new UsageError(`--ca-fingerprint takes sha256: and 64 hex digits, as printed by \`robofleet fingerprint\``);
+    throw new UsageError(`--ca-fingerprint takes sha256: and 64 hex digits, as printed by \`roamfleet fingerprint\``);
   return {
     server: parseServer(flags.server, flags.allowInsecureHttp ?? false),
     key: flags.key || undefined,

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { Fleet } from "./fleet.ts";
 
 /** The output; a terminal shows one line that is updated. */

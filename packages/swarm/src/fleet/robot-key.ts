@@ -1,5 +1,5 @@
 import { createHmac, createPrivateKey, createPublicKey, type KeyObject, sign } from "node:crypto";
-import type { RobotKey } from "@robofleet/agent/parts";
+import type { RobotKey } from "@roamfleet/agent/parts";
 
 /** An Ed25519 key in PKCS #8 format is this prefix and the 32 bytes of the key. */
 const PKCS8_HEAD = Buffer.from("302e020100300506032b657004220420", "hex");
@@ -10,7 +10,7 @@ const RAW_KEY_BYTES = 32;
  * so that they cannot be derived without it.
  */
 export function deriveRobotKey(enroll_key: string, seed: number, number: number): Buffer {
-  return createHmac("sha256", enroll_key).update(`robofleet swarm\n${seed}\n${number}`).digest();
+  return createHmac("sha256", enroll_key).update(`roamfleet swarm\n${seed}\n${number}`).digest();
 }
 
 /**

@@ -1,7 +1,7 @@
-import { StateLockedError } from "@robofleet/agent";
-import { EnrolmentRefused, UsageError } from "@robofleet/agent/parts";
-import type { Clock } from "@robofleet/clock";
-import { UntrustedAuthority } from "@robofleet/protocol/authority";
+import { StateLockedError } from "@roamfleet/agent";
+import { EnrolmentRefused, UsageError } from "@roamfleet/agent/parts";
+import type { Clock } from "@roamfleet/clock";
+import { UntrustedAuthority } from "@roamfleet/protocol/authority";
 import { CannotEnrol } from "./enrolment.ts";
 import { Fleet } from "./fleet.ts";
 import { swarmLog } from "./log.ts";
@@ -20,7 +20,7 @@ export interface RunOptions {
   signal: AbortSignal;
 }
 
-/** Implements `robofleet swarm`: runs robots until the signal and returns the exit code. Throws only for unexpected errors. */
+/** Implements `roamfleet swarm`: runs robots until the signal and returns the exit code. Throws only for unexpected errors. */
 export async function runSwarm({ flags, clock, screen, complain, signal }: RunOptions): Promise<number> {
   let fleet: Fleet | undefined;
   let progress: Progress | undefined;

@@ -10,9 +10,9 @@ import {
   throwIfAborted,
   TIMING,
   type Verdict,
-} from "@robofleet/agent/parts";
-import type { Clock } from "@robofleet/clock";
-import type { DesiredRelease } from "@robofleet/protocol/link";
+} from "@roamfleet/agent/parts";
+import type { Clock } from "@roamfleet/clock";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 
 /** Kinds that a simulated robot pretends to install. */
 export const KINDS = ["app_bundle", "file", "container_image"] as const;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ReportedStatus } from "@robofleet/protocol/link";
+import type { ReportedStatus } from "@roamfleet/protocol/link";
 import { describeFleet } from "./progress.ts";
 import { Tally } from "./tally.ts";
 

@@ -1,4 +1,4 @@
-import type { ReportBody, ReportedStatus } from "@robofleet/protocol/link";
+import type { ReportBody, ReportedStatus } from "@roamfleet/protocol/link";
 
 /** Counts of the robots' states, updated with each report. */
 export class Tally {

@@ -1,5 +1,5 @@
 import { closeSync, type Stats } from "node:fs";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { SourceGates } from "../source-gates.ts";
 import { levelOfLine } from "./level-of-line.ts";
 import { findRotated, reopen, rotatedFiles } from "./rotated.ts";
@@ -250,7 +250,7 @@ export class FileFollower {
   #tellLost(): void {
     this.#options.gates.write({
       level: "warn",
-      source: "robofleet",
+      source: "roamfleet",
       message: `${this.path} was rotated away or emptied: its last lines before that may be missing`,
       fields: { source: this.path },
     });

@@ -14,7 +14,7 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
 import { SourceGates } from "../source-gates.ts";
@@ -27,7 +27,7 @@ const TIMEOUT = { timeout: 120_000 };
 
 /** A directory of logs and what follows it, in time of its own. */
 class Rig implements Disposable {
-  readonly directory = mkdtempSync(join(tmpdir(), "robofleet-files-"));
+  readonly directory = mkdtempSync(join(tmpdir(), "roamfleet-files-"));
   readonly state = join(this.directory, "state");
   readonly log = join(this.directory, "app.log");
   readonly clock: SimulatedClock;

@@ -1,6 +1,6 @@
 import { globSync, type Stats } from "node:fs";
 import { sep } from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../../disk/write-atomically.ts";
 import type { SourceGates } from "../source-gates.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { RobotConfig } from "../../config-file/robot-config.ts";
 import type { LogSink } from "../../contract.ts";

@@ -1,4 +1,4 @@
-import type { LogLevel } from "@robofleet/protocol/link";
+import type { LogLevel } from "@roamfleet/protocol/link";
 import type { LogRecord } from "../../contract.ts";
 
 /** By syslog's priorities: emerg, alert, crit, err, warning, notice, info, debug. */

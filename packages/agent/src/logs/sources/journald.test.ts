@@ -4,8 +4,8 @@ import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
 import { readJournalEntry } from "./journal-entry.ts";
@@ -17,7 +17,7 @@ const JOURNALD = "/lib/systemd/systemd-journald";
 
 /** A journald with a /run of its own, so that nothing of the machine's is touched; its journal lies in `directory`. */
 class RealJournal implements AsyncDisposable {
-  readonly directory = mkdtempSync(join(tmpdir(), "robofleet-journal-"));
+  readonly directory = mkdtempSync(join(tmpdir(), "roamfleet-journal-"));
   #daemon: ChildProcess | undefined;
 
   static async start(): Promise<RealJournal> {
@@ -141,7 +141,7 @@ test(
 );
 
 test("where there is no journalctl it is said once, and nothing else happens", TIMEOUT, async () => {
-  const base = mkdtempSync(join(tmpdir(), "robofleet-nojournal-"));
+  const base = mkdtempSync(join(tmpdir(), "roamfleet-nojournal-"));
   const reader = new Reader(base, ["/nowhere/journalctl"]);
   await reader.start();
   await until("it is said", () => reader.said.length > 0);

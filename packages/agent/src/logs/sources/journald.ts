@@ -1,6 +1,6 @@
 import type { ChildProcess } from "node:child_process";
 import { readFileSync } from "node:fs";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorCode, errorText } from "../../disk/write-atomically.ts";
 import { backoffMs } from "../../link/backoff.ts";
@@ -131,7 +131,7 @@ export class Journal {
     if (typeof line !== "string") {
       gates.write({
         level: "warn",
-        source: "robofleet",
+        source: "roamfleet",
         message: "1 records dropped: an entry of the journal is too long",
         fields: { gap: { count: 1 }, bytes: line.bytes },
       });

@@ -4,7 +4,7 @@ import { appendFileSync, copyFileSync, mkdirSync, mkdtempSync, renameSync, rmSyn
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { LogSpool } from "../../spool/log-spool.ts";
 import type { LogKillTask } from "../../testing/log-kill-driver.ts";
 
@@ -45,7 +45,7 @@ const stored = (state: string): string[] => {
 
 test("killed behind any line, through rotations of both kinds, the agent loses none", { timeout: 240_000 }, async () => {
   for (const kill_at of KILL_AT) {
-    const base = mkdtempSync(join(tmpdir(), "robofleet-kill-"));
+    const base = mkdtempSync(join(tmpdir(), "roamfleet-kill-"));
     const [state, log] = [join(base, "state"), join(base, "app.log")];
     mkdirSync(state);
     appendFileSync(log, "");

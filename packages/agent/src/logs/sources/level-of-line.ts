@@ -1,4 +1,4 @@
-import type { LogLevel } from "@robofleet/protocol/link";
+import type { LogLevel } from "@roamfleet/protocol/link";
 
 /** Programs write their level near the beginning; a word in the middle of a sentence is none. */
 const LOOKED_AT_CHARACTERS = 120;

@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText, readJson, writeJson } from "../../disk/write-atomically.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
 import { SOURCE_RECORDS_BURST } from "../source-gates.ts";

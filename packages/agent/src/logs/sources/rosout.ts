@@ -1,4 +1,4 @@
-import type { LogLevel } from "@robofleet/protocol/link";
+import type { LogLevel } from "@roamfleet/protocol/link";
 import type { LogRecord, LogSink } from "../../contract.ts";
 
 /** What is needed of the robot's ROS. */

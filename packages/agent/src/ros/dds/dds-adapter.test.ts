@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { buildWriter, listen, type Listener, startNamespace, whyNoDds } from "./testing/namespace.ts";
 
 const LIMIT = { timeout: 180_000 };
@@ -24,7 +24,7 @@ async function heard(what: string, listener: Listener, holds: () => boolean): Pr
 
 /** A prefix as of a ROS workspace, with the definition of demo_msgs/msg/Reading and no other. */
 async function prefix(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-ament-"));
+  const directory = await mkdtemp(join(tmpdir(), "roamfleet-ament-"));
   t.after(() => rm(directory, { recursive: true }));
   const folder = join(directory, "share", "demo_msgs", "msg");
   await mkdir(folder, { recursive: true });

@@ -1,5 +1,5 @@
 import type { Durability, EndpointAttributesWithTopic, HistoryKind, Reliability, SubscribeOpts, UserData } from "@foxglove/rtps";
-import type { Timer } from "@robofleet/clock";
+import type { Timer } from "@roamfleet/clock";
 import type { FindRosAdapter, RosAdapter, RosAdapterOptions, RosMessage, RosTopic } from "../adapter.ts";
 import { type Decode, Decoder } from "./decoder.ts";
 import { ddsTopicOf, rosTopicOf, rosTypeOf } from "./names.ts";

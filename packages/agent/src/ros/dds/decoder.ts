@@ -1,5 +1,5 @@
 import type { MessageReader } from "@foxglove/rosmsg2-serialization";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../../disk/write-atomically.ts";
 import { UndecodedMessage } from "../adapter.ts";

@@ -7,7 +7,7 @@ import { MessageReader, MessageWriter } from "@foxglove/rosmsg2-serialization";
 import { findDefinitions, UnknownType } from "./definitions.ts";
 
 async function prefix(t: TestContext, files: Record<string, string>): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-ament-"));
+  const directory = await mkdtemp(join(tmpdir(), "roamfleet-ament-"));
   t.after(() => rm(directory, { recursive: true }));
   for (const [name, text] of Object.entries(files)) {
     const path = join(directory, "share", name);

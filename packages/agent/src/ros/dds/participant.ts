@@ -9,7 +9,7 @@ import type {
   UserData,
   WriterView,
 } from "@foxglove/rtps";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../../disk/write-atomically.ts";
 import { DDS_MESSAGE_BYTES_MAX, type Goodbye, PARTICIPANT_WRITER, screenDatagram } from "./datagram.ts";
@@ -77,7 +77,7 @@ export class DdsParticipant {
     const create = (): Promise<DdsSocket> =>
       Promise.resolve(new DdsSocket({ addresses, screen: (bytes) => this.#screen(bytes), failed: (error) => this.#failed(error) }));
     this.#participant = new rtps.Participant({
-      name: "robofleet",
+      name: "roamfleet",
       addresses,
       domainId: options.domain_id,
       udpSocketCreate: create,

@@ -1,5 +1,5 @@
 import { createConnection } from "node:net";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { type HttpClient, httpClient, readText } from "../../http/request.ts";
 import { callText, readAnswer } from "./xml-rpc.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { parse } from "yaml";
 import type { RosAdapter, RosMessage } from "../adapter.ts";
 import { adapterOptions, eventually } from "../testing/adapter-options.ts";
@@ -107,10 +107,10 @@ test(
       numbers,
       numbers.map((_, index) => numbers[0]! + index),
     );
-    assert.match(await subscribers(), /\/robofleet_agent_[0-9a-f]{8}/);
-    assert.ok(!(await adapter.nodes()).some((name) => name.startsWith("/robofleet_agent")));
+    assert.match(await subscribers(), /\/roamfleet_agent_[0-9a-f]{8}/);
+    assert.ok(!(await adapter.nodes()).some((name) => name.startsWith("/roamfleet_agent")));
     end();
-    await eventually(async () => /robofleet_agent/.test(await subscribers()), false);
+    await eventually(async () => /roamfleet_agent/.test(await subscribers()), false);
   },
 );
 

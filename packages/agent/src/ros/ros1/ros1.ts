@@ -1,5 +1,5 @@
 import type { RosNode } from "@foxglove/ros1";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import { errorText } from "../../disk/write-atomically.ts";
 import { type FindRosAdapter, type RosAdapter, type RosMessage, type RosTopic, UndecodedMessage } from "../adapter.ts";
 import { LazyMessage } from "../lazy-message.ts";
@@ -29,7 +29,7 @@ export const findRos1: FindRosAdapter = async ({ settings, clock, signal }) => {
   const address = await addressTowards(uri, clock, signal);
   if (address === undefined) return undefined;
   // Two nodes of one name end each other.
-  const name = `/robofleet_agent_${Buffer.from(clock.randomBytes(4)).toString("hex")}`;
+  const name = `/roamfleet_agent_${Buffer.from(clock.randomBytes(4)).toString("hex")}`;
   const master = new Ros1Master({ uri, clock, caller: name });
   try {
     await master.ask("getPid");

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { test, type TestContext } from "node:test";
 import { TcpConnection } from "@foxglove/ros1";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { eventually } from "../testing/adapter-options.ts";
 import { ROS1_MESSAGE_BYTES_MAX } from "./message-limit.ts";
 import { TcpRosSocket } from "./tcpros-socket.ts";

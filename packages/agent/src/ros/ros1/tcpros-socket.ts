@@ -1,7 +1,7 @@
 import { EventEmitter } from "node:events";
 import { createConnection, type Socket } from "node:net";
 import { TcpConnection, type TcpAddress, type TcpSocket } from "@foxglove/ros1";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { ROS1_MESSAGE_BYTES_MAX } from "./message-limit.ts";
 
 /** It holds the definition of the message's type. */

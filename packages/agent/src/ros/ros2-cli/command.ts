@@ -1,7 +1,7 @@
 import type { ChildProcess } from "node:child_process";
 import { access, constants } from "node:fs/promises";
 import { join } from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { signalGroup } from "../../runtime/process-table.ts";
 import { spawnChild } from "../../runtime/spawn-child.ts";
 import { stopGroup } from "../../runtime/stop-group.ts";

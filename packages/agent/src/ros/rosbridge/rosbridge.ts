@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { backoffMs } from "../../link/backoff.ts";
 import type { FindRosAdapter, RosAdapter, RosMessage, RosTopic } from "../adapter.ts";
 import { LazyMessage } from "../lazy-message.ts";

@@ -1,6 +1,6 @@
 import { inspect, isDeepStrictEqual } from "node:util";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { pino } from "pino";
 import type { RosAdapterOptions } from "../adapter.ts";
 import type { RosSettings } from "../settings.ts";

@@ -5,8 +5,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { freePort } from "@robofleet/clock/testing/free-port";
+import { until } from "@roamfleet/clock/testing";
+import { freePort } from "@roamfleet/clock/testing/free-port";
 import { signalGroup } from "../../runtime/process-table.ts";
 
 const ROSCORE = "/usr/bin/roscore";

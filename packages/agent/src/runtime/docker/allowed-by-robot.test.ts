@@ -72,8 +72,8 @@ test("flag, environment and the robot's file allow devices and the robot's netwo
   };
   assert.deepEqual(of({}, {}), [false, false]);
   assert.deepEqual(of({ allowDevices: true }, {}), [true, false]);
-  assert.deepEqual(of({}, { ROBOFLEET_ALLOW_HOST_NETWORK: "on" }), [false, true]);
+  assert.deepEqual(of({}, { ROAMFLEET_ALLOW_HOST_NETWORK: "on" }), [false, true]);
   assert.deepEqual(of({}, {}, robot), [true, true]);
-  assert.deepEqual(of({}, { ROBOFLEET_ALLOW_DEVICES: "off" }, robot), [false, true]);
-  assert.throws(() => of({}, { ROBOFLEET_ALLOW_DEVICES: "maybe" }), /is on or off/);
+  assert.deepEqual(of({}, { ROAMFLEET_ALLOW_DEVICES: "off" }, robot), [false, true]);
+  assert.throws(() => of({}, { ROAMFLEET_ALLOW_DEVICES: "maybe" }), /is on or off/);
 });

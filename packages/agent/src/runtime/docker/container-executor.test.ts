@@ -3,7 +3,7 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import {
   containerEvents,
   containersOf,
@@ -58,7 +58,7 @@ test(
     assert.deepEqual([bad.status, bad.reason], ["rolled_back", "crash_loop"]);
     assert.match(bad.message ?? "", /ended 3 times/);
     await until("its words", () => saidBy(rig, "main").includes("cannot go on"));
-    assert.ok(saidBy(rig, "robofleet").some((message) => /main .*; the engine starts it again/.test(message)));
+    assert.ok(saidBy(rig, "roamfleet").some((message) => /main .*; the engine starts it again/.test(message)));
     assert.deepEqual(await runningTags(engine(), rig.state), ["v1"]);
   },
 );
@@ -154,9 +154,9 @@ test("a container reaches the agent's socket, also the one of the next agent, an
     { type: "bind", source: "/usr", target: "/usr", read_only: true },
     ...lib.map((source) => ({ type: "bind", source, target: source.slice("/usr".length), read_only: true })),
   ];
-  const ask = `curl -sS -X PUT -d '{"owner":"'$ROBOFLEET_APP'","ttl_seconds":60}' --unix-socket $ROBOFLEET_SOCKET http://robot/v1/lock`;
-  const script = `PATH=$PATH:/usr/bin; trap "exit 0" TERM; touch /run/robofleet/x 2>/dev/null && echo writable
-    echo "sees $(ls /run/robofleet | tr '\\n' ' ')"; n=0; while :; do n=$((n+1)); echo "$n: $(${ask} 2>&1)"; sleep 0.2; done`;
+  const ask = `curl -sS -X PUT -d '{"owner":"'$ROAMFLEET_APP'","ttl_seconds":60}' --unix-socket $ROAMFLEET_SOCKET http://robot/v1/lock`;
+  const script = `PATH=$PATH:/usr/bin; trap "exit 0" TERM; touch /run/roamfleet/x 2>/dev/null && echo writable
+    echo "sees $(ls /run/roamfleet | tr '\\n' ' ')"; n=0; while :; do n=$((n+1)); echo "$n: $(${ask} 2>&1)"; sleep 0.2; done`;
   const target = rig.deploy(await imageRelease("v1", await shellImage(script), { mounts, health: { command: ["true"] } }, rig.server));
   assert.equal((await rig.ended(target)).status, "applied", JSON.stringify(rig.logs.slice(-5)));
   const granted = () => saidBy(rig, "main").filter((message) => message.includes('"owner":"main"')).length;
@@ -174,12 +174,12 @@ test("a container reaches the agent's socket, also the one of the next agent, an
 });
 
 test("a container sees its environment, its configs to read only, and what the robot allows of its directories", LIMIT, async () => {
-  const shared = fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-mount-"));
+  const shared = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-mount-"));
   await using rig = await startContainerRig(engine(), { mount_directories: [shared] });
   try {
     fs.mkdirSync(path.join(shared, "maps"));
     fs.writeFileSync(path.join(shared, "maps", "floor"), "floor 7\n");
-    const script = `echo "app $ROBOFLEET_APP of $ROBOFLEET_RELEASE, $SPEED"; cat /maps/floor; touch $ROBOFLEET_CONFIG_DIR/x && echo writable
+    const script = `echo "app $ROAMFLEET_APP of $ROAMFLEET_RELEASE, $SPEED"; cat /maps/floor; touch $ROAMFLEET_CONFIG_DIR/x && echo writable
       cat /sys/fs/cgroup/memory/memory.limit_in_bytes; ulimit -n; test -e /dev/null2 && echo device; ${STAYS_UP}`;
     const manifest = {
       env: { SPEED: "3 m/s" },

@@ -1,6 +1,6 @@
 import fs from "node:fs";
-import type { DesiredRelease } from "@robofleet/protocol/link";
-import type { Timer } from "@robofleet/clock";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
+import type { Timer } from "@roamfleet/clock";
 import type { AppPlace } from "../../contract.ts";
 import type { RuntimeOptions } from "../bundle.ts";
 import type { Executor, RunStatus, StageIo, Verdict } from "../executor.ts";

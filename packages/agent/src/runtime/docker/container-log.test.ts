@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { pino } from "pino";
 import { StubEngine } from "../../testing/stub-engine.ts";
 import { ContainerLog, nanoseconds } from "./container-log.ts";

@@ -1,5 +1,5 @@
 import { PassThrough } from "node:stream";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger, LogSink } from "../../contract.ts";
 import { readLines } from "../output-lines.ts";
 import { type Engine, engineMessage, statusOf } from "./engine.ts";

@@ -18,7 +18,7 @@ test("what a manifest says wrong is refused by the name of its field", () => {
   const wrong: [Record<string, unknown>, string][] = [
     [{ comand: ["x"] }, "comand is unknown"],
     [{ entrypoint: [] }, "entrypoint must be a list"],
-    [{ env: { ROBOFLEET_APP: "x" } }, "env.ROBOFLEET_APP belongs to the agent"],
+    [{ env: { ROAMFLEET_APP: "x" } }, "env.ROAMFLEET_APP belongs to the agent"],
     [{ ports: [{ container: 0 }] }, "ports[0].container must be a number"],
     [{ ports: [{ container: 80.5 }] }, "ports[0].container must be a whole number"],
     [{ host_network: true, ports: [{ container: 80 }] }, "ports have no meaning"],

@@ -1,4 +1,4 @@
-import type { ContainerManifest } from "@robofleet/protocol/container-manifest";
+import type { ContainerManifest } from "@roamfleet/protocol/container-manifest";
 import path from "node:path";
 import { MANIFEST_ARGUMENTS_MAX, MANIFEST_ENV_MAX, STOP_TIMEOUT_SECONDS_MAX } from "../limits.ts";
 import { argv, bad, environment, type Fields, number, object, signalName, text } from "../manifest.ts";

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import path from "node:path";
-import type { DesiredLayers } from "@robofleet/protocol/link";
+import type { DesiredLayers } from "@roamfleet/protocol/link";
 import { makeDirectory, readJson, writeJson } from "../../disk/write-atomically.ts";
 import type { StatePaths } from "../paths.ts";
 

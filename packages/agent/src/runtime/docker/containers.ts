@@ -7,10 +7,10 @@ import { ENGINE_CALL_MS, STOP_TIMEOUT_SECONDS_MAX } from "../limits.ts";
 /** How containers are found again, whatever happened to our own notes: names are for people. */
 export const LABELS = {
   /** The agent's state directory: two agents may share one engine. */
-  robot: "robofleet.state",
-  app: "robofleet.app",
-  release_id: "robofleet.release_id",
-  release: "robofleet.release",
+  robot: "roamfleet.state",
+  app: "roamfleet.app",
+  release_id: "roamfleet.release_id",
+  release: "roamfleet.release",
 } as const;
 
 export interface Found {

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { allowedMount } from "./create-options.ts";
 
 test("what is allowed may be mounted; never the agent's state, an engine's socket, what holds them, or a way around", (t) => {
-  const root = realpathSync(mkdtempSync(path.join(tmpdir(), "robofleet-mounts-")));
+  const root = realpathSync(mkdtempSync(path.join(tmpdir(), "roamfleet-mounts-")));
   t.after(() => rmSync(root, { recursive: true, force: true }));
   const [state, run, data] = ["state", "run", "data"].map((name) => path.join(root, name)) as [string, string, string];
   for (const directory of [path.join(state, "apps"), run, data]) mkdirSync(directory, { recursive: true });

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import type { ContainerCreateOptions, MountSettings } from "dockerode";
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { StepFailure } from "../failure.ts";
 import { CONTAINER_LOG_BYTES_MAX } from "../limits.ts";
 import type { ContainerSpec } from "./container-manifest.ts";
@@ -35,16 +35,16 @@ export function createOptions(context: CreateContext): ContainerCreateOptions {
   const { app, release, spec, image_id, state_directory, suffix } = context;
   return {
     // For people who look at the robot; the agent knows it by its id.
-    name: `robofleet-${app}-${suffix}`,
+    name: `roamfleet-${app}-${suffix}`,
     Image: image_id,
     ...(spec.entrypoint === null ? {} : { Entrypoint: spec.entrypoint }),
     ...(spec.command === null ? {} : { Cmd: spec.command }),
     Env: Object.entries({
       ...spec.env,
-      ROBOFLEET_CONFIG_DIR: CONFIGS_INSIDE,
-      ROBOFLEET_APP: app,
-      ROBOFLEET_RELEASE: release.tag,
-      ...(context.socket === undefined ? {} : { ROBOFLEET_SOCKET: context.socket.inside }),
+      ROAMFLEET_CONFIG_DIR: CONFIGS_INSIDE,
+      ROAMFLEET_APP: app,
+      ROAMFLEET_RELEASE: release.tag,
+      ...(context.socket === undefined ? {} : { ROAMFLEET_SOCKET: context.socket.inside }),
     }).map(([name, content]) => `${name}=${content}`),
     Labels: {
       [LABELS.robot]: state_directory,
@@ -116,7 +116,7 @@ const tmpfsOptions = (read_only: boolean, size_bytes: number | null): string =>
 function volumeMount({ app, state_directory }: CreateContext, source: string, Target: string, ReadOnly: boolean): MountSettings {
   return {
     Type: "volume",
-    Source: `robofleet.${app}.Volume.${source}`,
+    Source: `roamfleet.${app}.Volume.${source}`,
     Target,
     ReadOnly,
     VolumeOptions: {

@@ -5,7 +5,7 @@ import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { StubEngine } from "../../testing/stub-engine.ts";
 import { StepFailure } from "../failure.ts";
 import { TIMING } from "../limits.ts";
@@ -27,10 +27,10 @@ test("a container that was made although the answer was lost is found again, and
     request.resume();
     // The first is heard, and its answer never comes.
     if (stub.requests.length === 1) return void request.socket.destroy();
-    response.writeHead(409).end(json({ message: 'Conflict. The container name "/robofleet-main-ab" is already in use' }));
+    response.writeHead(409).end(json({ message: 'Conflict. The container name "/roamfleet-main-ab" is already in use' }));
   });
   const containers = new Containers(stub.engine, "/state");
-  const create = () => containers.create({ name: "robofleet-main-ab", Labels: labels }, signal);
+  const create = () => containers.create({ name: "roamfleet-main-ab", Labels: labels }, signal);
   await assert.rejects(create(), (error) => error instanceof StepFailure && error.message.includes("already in use"));
   there = { ...there, Config: { Labels: labels } };
   assert.equal(await create(), "c1");

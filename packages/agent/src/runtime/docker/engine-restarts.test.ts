@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Clock, systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { type Clock, systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { runningTags, SKIP } from "../../testing/container-rig.ts";
 import { DeploymentsRig } from "../../testing/deployments-rig.ts";
 import { DockerEngine } from "../../testing/docker-engine.ts";

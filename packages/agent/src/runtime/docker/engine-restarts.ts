@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "../../contract.ts";
 import type { Containers } from "./containers.ts";
 import type { Engine } from "./engine.ts";

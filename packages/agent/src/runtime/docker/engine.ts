@@ -1,6 +1,6 @@
 import http from "node:http";
 import type Docker from "dockerode";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "../../contract.ts";
 import { errorCode, errorMessage, StepFailure, throwIfAborted, unlessAborted } from "../failure.ts";
 import { ENGINE_CALL_MS, ENGINE_GONE_MS, type Timing } from "../limits.ts";
@@ -123,7 +123,7 @@ export class Engine {
   watchRun(): Disposable & { readonly ended: boolean } {
     let ended = false;
     let refused = false;
-    const never = encodeURIComponent(JSON.stringify({ label: ["robofleet.no-event"] }));
+    const never = encodeURIComponent(JSON.stringify({ label: ["roamfleet.no-event"] }));
     const request = http.get({ socketPath: this.#socket, path: `/events?filters=${never}`, agent: false }, (response) => {
       // An engine, or a proxy before it, that refuses the stream ends each of them.
       if (response.statusCode !== 200) refused = true;

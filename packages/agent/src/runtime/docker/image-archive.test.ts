@@ -5,7 +5,7 @@ import path from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { extract } from "tar-stream";
 import { tarOf } from "../../testing/images.ts";
 import { readArchive, renameArchive, unpackedArchiveBytes } from "./image-archive.ts";

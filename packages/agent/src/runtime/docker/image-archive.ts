@@ -5,7 +5,7 @@ import path from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
-import type { DesiredLayers } from "@robofleet/protocol/link";
+import type { DesiredLayers } from "@roamfleet/protocol/link";
 import { type Extract, extract, type Header, pack, type Pack } from "tar-stream";
 import { StepFailure } from "../failure.ts";
 import { isGzip, unpackedBytesOf } from "./unpacked-size.ts";

@@ -2,8 +2,8 @@ import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { pipeline, type Readable, Transform } from "node:stream";
 import type Docker from "dockerode";
-import type { Clock, Timer } from "@robofleet/clock";
-import type { DesiredLayers } from "@robofleet/protocol/link";
+import type { Clock, Timer } from "@roamfleet/clock";
+import type { DesiredLayers } from "@roamfleet/protocol/link";
 import type { StageIo } from "../executor.ts";
 import { StepFailure, throwIfAborted, unlessAborted } from "../failure.ts";
 import {
@@ -37,7 +37,7 @@ export interface RegistryLogin {
 }
 
 /** Nobody else's: a name with this domain is never looked for in a registry. */
-const REPOSITORY = "robofleet.local/apps";
+const REPOSITORY = "roamfleet.local/apps";
 /** Bytes that a load takes of the engine's disk: a copy of the archive, and what is unpacked of it. */
 const LOAD_COPIES = 2;
 

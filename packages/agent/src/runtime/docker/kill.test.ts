@@ -3,8 +3,8 @@ import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import { until } from "@roamfleet/clock/testing";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { ArtifactServer } from "../../testing/artifact-server.ts";
 import { containersOf, SKIP, useEngine } from "../../testing/container-rig.ts";
 import { wish } from "../../testing/deployments-rig.ts";
@@ -36,7 +36,7 @@ const BAD: Outcome = {
 
 /** Kills the agent at one place of bringing the second image, starts it again, and looks. False: the run had no such place. */
 async function killAt(place: number, server: ArtifactServer, { status, manifest, last_place, runs }: Outcome): Promise<boolean> {
-  const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "robofleet-kill-")));
+  const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-kill-")));
   // Its own image each time: one that the engine has is not loaded again.
   const image = await shellImage(`# ${state}\n${STAYS_UP}`);
   const first = await imageRelease("v1", await shellImage(STAYS_UP), {}, server);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { temporaryDirectory } from "../../testing/agent-rig.ts";
 import { registryRelease } from "../../testing/container-rig.ts";
 import { DeploymentsRig } from "../../testing/deployments-rig.ts";
@@ -21,7 +21,7 @@ test(
     await using rig = await DeploymentsRig.start({ config: { container_sockets: [engine.socket], local_api: { socket } } });
     const release = async (tag: string, script: string, manifest: Record<string, unknown> = {}) =>
       imageRelease(tag, await shellImage(`# ${tag}\n${script}`), { ulimits, ...manifest }, rig.server);
-    const chatty = `echo one; echo two; test -S $ROBOFLEET_SOCKET && echo "a socket"; ls $ROBOFLEET_CONFIG_DIR; ${STAYS_UP}`;
+    const chatty = `echo one; echo two; test -S $ROAMFLEET_SOCKET && echo "a socket"; ls $ROAMFLEET_CONFIG_DIR; ${STAYS_UP}`;
     const first = await rig.ended(
       rig.deploy(await release("v1", chatty, { health: { log: { pattern: "^up v\\d$" } } }), { verify_seconds: 2 }),
     );

@@ -1,4 +1,4 @@
-import type { Desired } from "@robofleet/protocol/link";
+import type { Desired } from "@roamfleet/protocol/link";
 import type { RegistryLogin } from "./images.ts";
 
 /** Who the robot is to a registry: told with each desired state, kept in memory only. */

@@ -1,4 +1,4 @@
-import type { DesiredRelease } from "@robofleet/protocol/link";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { RuntimeOptions } from "../bundle.ts";
 import { StepFailure } from "../failure.ts";
 import { type ContainerSpec, readContainerManifest } from "./container-manifest.ts";

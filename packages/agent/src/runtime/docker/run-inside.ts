@@ -1,5 +1,5 @@
 import type { Readable } from "node:stream";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { errorMessage, StepAborted } from "../failure.ts";
 import { OUTPUT_TAIL_CHARACTERS } from "../limits.ts";
 import type { ProbeResult } from "../probe.ts";

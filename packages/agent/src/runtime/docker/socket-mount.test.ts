@@ -26,7 +26,7 @@ test("the agent's own directory is made with the place for the configs, and agai
   const { directory, lines } = directoryOf(socketIn(state), state);
   const run = path.join(state, "run");
   for (let times = 0; times < 2; times += 1) {
-    assert.deepEqual(directory.prepare(), { directory: run, inside: "/run/robofleet/agent.sock" });
+    assert.deepEqual(directory.prepare(), { directory: run, inside: "/run/roamfleet/agent.sock" });
     assert.deepEqual([fs.statSync(run).mode & 0o777, fs.readdirSync(run)], [0o700, ["configs"]]);
     fs.rmSync(run, { recursive: true });
   }
@@ -39,7 +39,7 @@ test("a socket elsewhere is given when it is alone in its directory, under its o
   await listen(t, socket);
   const { directory, lines } = directoryOf(socket, temporaryDirectory(t));
   for (let times = 0; times < 2; times += 1)
-    assert.deepEqual(directory.prepare(), { directory: place, inside: "/run/robofleet/robot.sock" });
+    assert.deepEqual(directory.prepare(), { directory: place, inside: "/run/roamfleet/robot.sock" });
   assert.deepEqual(lines, []);
 });
 

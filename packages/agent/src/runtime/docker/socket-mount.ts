@@ -5,7 +5,7 @@ import { errorText, makeDirectory } from "../../disk/write-atomically.ts";
 import { socketIn } from "../../local/socket-path.ts";
 
 /** Where a container finds the directory of the agent's socket, and in it, mounted on top, its configs. */
-export const SOCKET_DIRECTORY_INSIDE = "/run/robofleet";
+export const SOCKET_DIRECTORY_INSIDE = "/run/roamfleet";
 const CONFIGS = "configs";
 export const CONFIGS_INSIDE = `${SOCKET_DIRECTORY_INSIDE}/${CONFIGS}`;
 

@@ -34,5 +34,5 @@ test("what other apps have of the robot is the engine's word, without what the a
   );
   const found = await new Containers(stub.engine, "/state").binds("main", new AbortController().signal);
   assert.deepEqual(found, [bind("other", "/srv", true)]);
-  assert.match(decodeURIComponent(stub.requests[0] ?? ""), /"robofleet.state=\/state"/);
+  assert.match(decodeURIComponent(stub.requests[0] ?? ""), /"roamfleet.state=\/state"/);
 });

@@ -1,5 +1,5 @@
 import type { ContainerInspectInfo } from "dockerode";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger, LogSink } from "../../contract.ts";
 import type { Timing } from "../limits.ts";
 import { probe, type ProbeResult } from "../probe.ts";
@@ -139,7 +139,7 @@ export class WatchedContainer {
     const then = ended ? "it stays down" : "the engine starts it again";
     logs.write({
       level: "warn",
-      source: "robofleet",
+      source: "roamfleet",
       message: `${app} ${this.last_exit}; ${then}`,
       fields: { app, restarts: this.restarts },
     });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
-import { Channel, readMessage } from "@robofleet/protocol/link";
+import { SimulatedClock } from "@roamfleet/clock";
+import { Channel, readMessage } from "@roamfleet/protocol/link";
 import { CameraOutput } from "./camera-output.ts";
 
 const LIMIT = { timeout: 120_000 };

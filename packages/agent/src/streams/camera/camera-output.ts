@@ -1,5 +1,5 @@
-import type { Clock, Timer } from "@robofleet/clock";
-import { type Channel, dataMessage } from "@robofleet/protocol/link";
+import type { Clock, Timer } from "@roamfleet/clock";
+import { type Channel, dataMessage } from "@roamfleet/protocol/link";
 import type { Carried } from "./pace.ts";
 
 /** Part of an interval by which a frame may come early: sources are not exact. */

@@ -3,8 +3,8 @@ import { readFile } from "node:fs/promises";
 import { type AddressInfo, createServer } from "node:net";
 import path from "node:path";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { type Channel, readMessage } from "@robofleet/protocol/link";
+import { until } from "@roamfleet/clock/testing";
+import { type Channel, readMessage } from "@roamfleet/protocol/link";
 import { cameraRig, isAlive, jpegByFfmpeg, lavfi, NO_FFMPEG, nextFrame, sizeOf } from "../../testing/camera-rig.ts";
 import { JpegSplitter } from "./jpeg-splitter.ts";
 

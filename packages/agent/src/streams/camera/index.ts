@@ -1,5 +1,5 @@
-import type { Clock } from "@robofleet/clock";
-import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, type StreamSource } from "@robofleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, type StreamSource } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import type { CameraSource } from "../../config-file/robot-config.ts";
 import type { RosBridge } from "../../ros/bridge.ts";

@@ -1,5 +1,5 @@
 import type { CameraSource } from "../../config-file/robot-config.ts";
-import { CAMERA_FRAME_BYTES_MAX } from "@robofleet/protocol/link";
+import { CAMERA_FRAME_BYTES_MAX } from "@roamfleet/protocol/link";
 import { feedFfmpeg, type FfmpegOptions, FFMPEG_MISSING, hasFfmpeg } from "./ffmpeg.ts";
 import type { FrameSource, SourceEnd, SourceRun } from "./frame-source.ts";
 import { isUnchanged } from "./request.ts";

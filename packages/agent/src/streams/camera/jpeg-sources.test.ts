@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { CAMERA_FRAME_BYTES_MAX } from "@robofleet/protocol/link";
+import { until } from "@roamfleet/clock/testing";
+import { CAMERA_FRAME_BYTES_MAX } from "@roamfleet/protocol/link";
 import { cameraRig, jpegByFfmpeg, NO_FFMPEG, nextFrame, sizeOf } from "../../testing/camera-rig.ts";
 
 const LIMIT = { timeout: 120_000, skip: NO_FFMPEG };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CAMERA_FRAME_BYTES_MAX } from "@robofleet/protocol/link";
+import { CAMERA_FRAME_BYTES_MAX } from "@roamfleet/protocol/link";
 import { jpegOf, JpegSplitter } from "./jpeg-splitter.ts";
 
 const SOI = [0xff, 0xd8];

@@ -1,4 +1,4 @@
-import { CAMERA_FRAME_BYTES_MAX } from "@robofleet/protocol/link";
+import { CAMERA_FRAME_BYTES_MAX } from "@roamfleet/protocol/link";
 
 const MARKER = 0xff;
 const SOI = 0xd8;

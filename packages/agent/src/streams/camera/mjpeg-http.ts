@@ -1,6 +1,6 @@
 import { type IncomingMessage, request as httpRequest } from "node:http";
 import { request as httpsRequest } from "node:https";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { FRAME_SILENCE_MS, type SourceEnd } from "./frame-source.ts";
 import type { RunJpegs } from "./jpeg-source.ts";
 import { JpegSplitter } from "./jpeg-splitter.ts";

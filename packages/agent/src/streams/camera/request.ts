@@ -1,4 +1,4 @@
-import { CAMERA_BOUNDS } from "@robofleet/protocol/link";
+import { CAMERA_BOUNDS } from "@roamfleet/protocol/link";
 
 const FPS_DEFAULT = 15;
 export const QUALITY_DEFAULT = 80;

@@ -3,7 +3,7 @@ import type { RosBridge } from "../../ros/bridge.ts";
 import type { RunJpegs } from "./jpeg-source.ts";
 import { jpegOf } from "./jpeg-splitter.ts";
 import { FRAME_SILENCE_MS, type SourceEnd } from "./frame-source.ts";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { Silence } from "./silence.ts";
 
 /** Frames of a topic of sensor_msgs/CompressedImage. One in another format than JPEG is left out, and said if no other comes. */

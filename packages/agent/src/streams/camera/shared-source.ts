@@ -1,5 +1,5 @@
-import type { Clock, Timer } from "@robofleet/clock";
-import { type Channel, CLOSE_NOT_AVAILABLE } from "@robofleet/protocol/link";
+import type { Clock, Timer } from "@roamfleet/clock";
+import { type Channel, CLOSE_NOT_AVAILABLE } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { CameraOutput } from "./camera-output.ts";
 import type { FrameSource, SourceEnd } from "./frame-source.ts";

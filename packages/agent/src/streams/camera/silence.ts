@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 
 /** Calls `late` once nothing was heard for `ms`. */
 export class Silence {

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { type FfmpegOptions, hasFfmpeg, runFfmpeg } from "./ffmpeg.ts";
 import { flatJpeg, type Ycc } from "./flat-jpeg.ts";
 import type { FrameSource, SourceRun } from "./frame-source.ts";

@@ -7,11 +7,11 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { type Channel, controlMessage, dataMessage, type FileAnswer, type FileRequest, readMessage } from "@robofleet/protocol/link";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { type Channel, controlMessage, dataMessage, type FileAnswer, type FileRequest, readMessage } from "@roamfleet/protocol/link";
 import { pino } from "pino";
-import { channelPair, type ChannelPair } from "@robofleet/protocol/link/testing";
+import { channelPair, type ChannelPair } from "@roamfleet/protocol/link/testing";
 import { filesSource } from "./index.ts";
 import { PROCESSES_MAX } from "./own-process.ts";
 
@@ -19,7 +19,7 @@ const LIMIT = { timeout: 120_000 };
 const sha256 = (bytes: Uint8Array): string => hash("sha256", bytes);
 
 async function directory(t: TestContext): Promise<string> {
-  const made = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "robofleet-files-")));
+  const made = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "roamfleet-files-")));
   t.after(() => rm(made, { recursive: true, force: true }));
   return made;
 }

@@ -1,5 +1,5 @@
-import type { Clock } from "@robofleet/clock";
-import { type Channel, CLOSE_NOT_AVAILABLE, type StreamSource } from "@robofleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import { type Channel, CLOSE_NOT_AVAILABLE, type StreamSource } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText } from "../../disk/write-atomically.ts";
 import { findShellUser, ShellRefused, type ShellUser } from "../shell/shell-user.ts";

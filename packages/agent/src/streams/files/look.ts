@@ -1,7 +1,7 @@
 import { isUtf8 } from "node:buffer";
 import type { Stats } from "node:fs";
 import { lstat, mkdir, readdir } from "node:fs/promises";
-import { controlMessage, type FileAnswer, type FileEntry, type FileKind } from "@robofleet/protocol/link";
+import { controlMessage, type FileAnswer, type FileEntry, type FileKind } from "@roamfleet/protocol/link";
 import { type MessagePort, PortClosed } from "./message-port.ts";
 import { type FileRoom, findPlace, findTarget, type Place } from "./place.ts";
 import { FileRefused } from "./refused.ts";

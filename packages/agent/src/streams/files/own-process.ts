@@ -1,6 +1,6 @@
 import path from "node:path";
-import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage } from "@robofleet/protocol/link";
-import type { Clock } from "@robofleet/clock";
+import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage } from "@roamfleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
 import { spawnChild } from "../../runtime/spawn-child.ts";
 import type { ShellUser } from "../shell/shell-user.ts";
 import { PipePort } from "./pipe-port.ts";

@@ -1,6 +1,6 @@
 import type { Readable, Writable } from "node:stream";
-import { FrameError, MESSAGE_BYTES_MAX } from "@robofleet/protocol/link";
-import { drained } from "@robofleet/protocol/drained";
+import { FrameError, MESSAGE_BYTES_MAX } from "@roamfleet/protocol/link";
+import { drained } from "@roamfleet/protocol/drained";
 import type { MessagePort } from "./message-port.ts";
 
 const LENGTH_BYTES = 4;

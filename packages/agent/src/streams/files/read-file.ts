@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { FileHandle } from "node:fs/promises";
-import { FRAME_PAYLOAD_BYTES_MAX } from "@robofleet/protocol/link";
+import { FRAME_PAYLOAD_BYTES_MAX } from "@roamfleet/protocol/link";
 import { answer, modeOf, versionOf } from "./look.ts";
 import { type MessagePort, PortClosed } from "./message-port.ts";
 import { type FileRoom, findPlace, openRegular, type Place } from "./place.ts";

@@ -1,4 +1,4 @@
-import type { FileFailure } from "@robofleet/protocol/link";
+import type { FileFailure } from "@roamfleet/protocol/link";
 
 /** Why something cannot be done with a file, in words for the person who asked. */
 export class FileRefused extends Error {

@@ -1,5 +1,5 @@
-import { systemClock } from "@robofleet/clock";
-import { readMessage } from "@robofleet/protocol/link";
+import { systemClock } from "@roamfleet/clock";
+import { readMessage } from "@roamfleet/protocol/link";
 import { PipePort } from "./pipe-port.ts";
 import { serveFiles } from "./session.ts";
 

@@ -1,4 +1,4 @@
-import { FrameError, readMessage } from "@robofleet/protocol/link";
+import { FrameError, readMessage } from "@roamfleet/protocol/link";
 import { answer, answerList, answerMkdir, answerStat } from "./look.ts";
 import { type MessagePort, PortClosed } from "./message-port.ts";
 import type { FileRoom } from "./place.ts";

@@ -2,7 +2,7 @@ import { createHash, hash as hashOf } from "node:crypto";
 import { constants } from "node:fs";
 import { access, type FileHandle, lstat, open, readdir, rename, statfs, unlink } from "node:fs/promises";
 import path from "node:path";
-import { readMessage } from "@robofleet/protocol/link";
+import { readMessage } from "@roamfleet/protocol/link";
 import { answer } from "./look.ts";
 import { type MessagePort, PortClosed } from "./message-port.ts";
 import { type FileRoom, findTarget, openRegular, type Place, requireRegular } from "./place.ts";

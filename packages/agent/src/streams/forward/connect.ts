@@ -1,6 +1,6 @@
 import { lookup } from "node:dns/promises";
 import { connect, isIP, type Socket } from "node:net";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { ForwardRules } from "./rules.ts";
 
 /** For one address, the finding of it included. */

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import net from "node:net";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { type Channel, controlMessage, dataMessage, readMessage } from "@robofleet/protocol/link";
-import { channelPair } from "@robofleet/protocol/link/testing";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { type Channel, controlMessage, dataMessage, readMessage } from "@roamfleet/protocol/link";
+import { channelPair } from "@roamfleet/protocol/link/testing";
 import { ROBOT_CONFIG_DEFAULT } from "../../config-file/robot-config.ts";
 import { forwardSource } from "./index.ts";
 

@@ -1,5 +1,5 @@
-import type { Clock } from "@robofleet/clock";
-import type { Channel, StreamSource } from "@robofleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import type { Channel, StreamSource } from "@roamfleet/protocol/link";
 import { connectTo, reasonOf, type Target } from "./connect.ts";
 import { ForwardRules, isPort } from "./rules.ts";
 import { carryTunnel, Outward } from "./tunnel.ts";

@@ -1,6 +1,6 @@
 import type { Socket } from "node:net";
-import { type Channel, controlMessage, dataMessage, FrameError, readMessage } from "@robofleet/protocol/link";
-import { drained } from "@robofleet/protocol/drained";
+import { type Channel, controlMessage, dataMessage, FrameError, readMessage } from "@roamfleet/protocol/link";
+import { drained } from "@roamfleet/protocol/drained";
 
 /** What may wait here for the channel; beyond, the connection is not read until half of it is gone. */
 const WAITING_BYTES_MAX = 128 * 1024;

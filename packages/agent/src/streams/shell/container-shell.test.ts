@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import os from "node:os";
 import { test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@robofleet/protocol/link";
-import { channelPair } from "@robofleet/protocol/link/testing";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@roamfleet/protocol/link";
+import { channelPair } from "@roamfleet/protocol/link/testing";
 import { DeploymentsRig } from "../../testing/deployments-rig.ts";
 import { DockerEngine, whyNoDockerd } from "../../testing/docker-engine.ts";
 import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
@@ -80,7 +80,7 @@ async function proveShells(engine: TestEngine): Promise<void> {
   const sized = await it.open({
     cols: 99,
     rows: 31,
-    command: ["sh", "-c", `echo app=$ROBOFLEET_APP; ${sizes.join("; ")}; read code; exit $code`],
+    command: ["sh", "-c", `echo app=$ROAMFLEET_APP; ${sizes.join("; ")}; read code; exit $code`],
   });
   await until("the size", () => sized.text.includes("size 31 99") && sized.text.includes("app=main"));
   await sized.channel.write(controlMessage({ type: "resize", cols: 111, rows: 41 }));

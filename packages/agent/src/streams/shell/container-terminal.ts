@@ -1,7 +1,7 @@
 import fs from "node:fs";
 import type { Duplex } from "node:stream";
-import type { Clock } from "@robofleet/clock";
-import { drained } from "@robofleet/protocol/drained";
+import type { Clock } from "@roamfleet/clock";
+import { drained } from "@roamfleet/protocol/drained";
 import type Docker from "dockerode";
 import type { EngineCalls } from "../../contract.ts";
 import { readProcess } from "../../runtime/process-table.ts";
@@ -15,7 +15,7 @@ const INSPECT_MS = 200;
 const EXIT_TOLD_MS_MAX = 5_000;
 /** What a shell says of a program whose end nobody has seen. */
 const EXIT_UNKNOWN = 255;
-const MARKER = "ROBOFLEET_SHELL_ID";
+const MARKER = "ROAMFLEET_SHELL_ID";
 const MARKER_BYTES = 12;
 const NO_WAIT = { wait_ms: 0 };
 

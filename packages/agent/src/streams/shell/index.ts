@@ -1,4 +1,4 @@
-import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@robofleet/protocol/link";
+import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@roamfleet/protocol/link";
 import type { ShellSeams } from "./open-terminal.ts";
 import { readShellParams } from "./params.ts";
 

@@ -1,6 +1,6 @@
 import fs from "node:fs";
 import path from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { RobotConfig } from "../../config-file/robot-config.ts";
 import type { AppPlace } from "../../contract.ts";
 import { SHELL_VARIABLE } from "../../runtime/process-table.ts";

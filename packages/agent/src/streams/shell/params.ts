@@ -1,4 +1,4 @@
-import type { ShellParams } from "@robofleet/protocol/link";
+import type { ShellParams } from "@roamfleet/protocol/link";
 
 const SIZE_MAX = 1_000;
 const WORDS_MAX = 1_000;

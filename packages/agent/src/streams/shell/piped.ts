@@ -1,8 +1,8 @@
 import type { ChildProcess } from "node:child_process";
 import { constants } from "node:os";
 import type { Readable, Writable } from "node:stream";
-import type { Clock, Timer } from "@robofleet/clock";
-import { drained } from "@robofleet/protocol/drained";
+import type { Clock, Timer } from "@roamfleet/clock";
+import { drained } from "@roamfleet/protocol/drained";
 import { spawnChild } from "../../runtime/spawn-child.ts";
 import { OutputQueue } from "./output-queue.ts";
 import { endSession, type Session, sessionOf } from "./session-processes.ts";

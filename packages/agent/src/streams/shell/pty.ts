@@ -2,7 +2,7 @@ import fs from "node:fs";
 import { createRequire } from "node:module";
 import { constants } from "node:os";
 import tty from "node:tty";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { endSession, type Session, sessionOf } from "./session-processes.ts";
 import type { Output, Program, ShellExit, Size, Terminal } from "./terminal.ts";
 

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { allProcesses, type ProcessEntry, readProcess } from "../../runtime/process-table.ts";
 
 /** How long programs have to say goodbye after the terminal has hung up. */

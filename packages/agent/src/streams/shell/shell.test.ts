@@ -5,10 +5,10 @@ import path from "node:path";
 import { test } from "node:test";
 import { queryObjects, setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@robofleet/protocol/link";
-import { channelPair } from "@robofleet/protocol/link/testing";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@roamfleet/protocol/link";
+import { channelPair } from "@roamfleet/protocol/link/testing";
 import type { ShellSeams } from "./open-terminal.ts";
 import { createShells, SHELLS_MAX } from "./index.ts";
 import { PipedTerminal } from "./piped.ts";
@@ -296,12 +296,12 @@ test("an app that does not run has no shell; a bundle's has its directory and en
   const directory = fs.mkdtempSync(path.join(os.tmpdir(), "rf-shell-app-"));
   try {
     await using it = await startShells({
-      place: (app) => (app === "nav" ? { directory, env: { PATH: process.env["PATH"] ?? "", ROBOFLEET_APP: "nav" } } : undefined),
+      place: (app) => (app === "nav" ? { directory, env: { PATH: process.env["PATH"] ?? "", ROAMFLEET_APP: "nav" } } : undefined),
     });
     const gone = await it.open({ app: "arm" });
     await gone.over;
     assert.deepEqual(await gone.channel.ended, { code: 4410, reason: "nothing of the app arm runs on the robot" });
-    const seen = await it.open({ app: "nav", ...sh("pwd; echo app=$ROBOFLEET_APP") });
+    const seen = await it.open({ app: "nav", ...sh("pwd; echo app=$ROAMFLEET_APP") });
     await seen.over;
     assert.ok(seen.text.includes(directory) && seen.text.includes("app=nav"), seen.text);
   } finally {

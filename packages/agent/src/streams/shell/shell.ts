@@ -1,4 +1,4 @@
-import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, dataMessage, readMessage } from "@robofleet/protocol/link";
+import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, dataMessage, readMessage } from "@roamfleet/protocol/link";
 import { engineMessage } from "../../runtime/docker/engine.ts";
 import { openTerminal, type ShellSeams } from "./open-terminal.ts";
 import { type CheckedParams, isSize } from "./params.ts";

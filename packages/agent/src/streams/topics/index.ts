@@ -1,5 +1,5 @@
-import type { Clock } from "@robofleet/clock";
-import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, dataMessage, type StreamSource } from "@robofleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, dataMessage, type StreamSource } from "@roamfleet/protocol/link";
 import type { RosMessage } from "../../ros/adapter.ts";
 import type { RosBridge } from "../../ros/bridge.ts";
 import { pickField } from "./field-path.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { type Channel, readMessage } from "@robofleet/protocol/link";
-import { channelPair } from "@robofleet/protocol/link/testing";
+import { systemClock } from "@roamfleet/clock";
+import { type Channel, readMessage } from "@roamfleet/protocol/link";
+import { channelPair } from "@roamfleet/protocol/link/testing";
 import { pino } from "pino";
 import { ROBOT_CONFIG_DEFAULT } from "../../config-file/robot-config.ts";
 import { RosBridge } from "../../ros/bridge.ts";

@@ -1,4 +1,4 @@
-import { DEPLOYMENT_STATUSES, type DeploymentStatus } from "@robofleet/protocol";
+import { DEPLOYMENT_STATUSES, type DeploymentStatus } from "@roamfleet/protocol";
 import { Option } from "commander";
 import type { Define } from "../../command.ts";
 import { namespaceOption } from "../../config-scope.ts";

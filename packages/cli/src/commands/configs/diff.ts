@@ -1,4 +1,4 @@
-import type { Client } from "@robofleet/sdk";
+import type { Client } from "@roamfleet/sdk";
 import { addExamples, type Define, wholeNumber } from "../../command.ts";
 import { findEntryId, type ScopeOptions, scopeOptions } from "../../config-scope.ts";
 import type { Context } from "../../context.ts";

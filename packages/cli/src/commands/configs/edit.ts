@@ -4,7 +4,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import process from "node:process";
-import type { Client } from "@robofleet/sdk";
+import type { Client } from "@roamfleet/sdk";
 import { addExamples, type Define } from "../../command.ts";
 import { type ConfigEntry, findEntry, type ScopeOptions, scopeOptions, valueText, whereOf } from "../../config-scope.ts";
 import type { Context } from "../../context.ts";

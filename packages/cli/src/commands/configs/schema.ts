@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import { InvalidArgumentError } from "commander";
-import type { Client } from "@robofleet/sdk";
+import type { Client } from "@roamfleet/sdk";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";

@@ -1,5 +1,5 @@
 import { readFile } from "node:fs/promises";
-import type { Client } from "@robofleet/sdk";
+import type { Client } from "@roamfleet/sdk";
 import { addExamples, type Define } from "../../command.ts";
 import { type ConfigEntry, readScope, type ScopeOptions, scopeOptions, valueText } from "../../config-scope.ts";
 import type { Context } from "../../context.ts";

@@ -1,4 +1,4 @@
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { line } from "../../text.ts";

@@ -45,7 +45,7 @@ function peerOf(robots: Told[]): Promise<ScriptedPeer> {
 /** The robots of the table in order, and the text below it. */
 async function show(peer: ScriptedPeer): Promise<{ table: string[]; below: string[] }> {
   await using home = await RfHome.make();
-  const env = { ROBOFLEET_BASE_URL: peer.base_url, ROBOFLEET_TOKEN: "rfp_test" };
+  const env = { ROAMFLEET_BASE_URL: peer.base_url, ROAMFLEET_TOKEN: "rfp_test" };
   const { code, stdout, stderr } = await home.run(["deployments", "show", "dep_1"], { env });
   assert.equal(code, 0, stderr);
   const lines = stdout.split("\n").slice(stdout.split("\n").findIndex((line) => line.startsWith("ROBOT")) + 1);

@@ -1,5 +1,5 @@
-import { isTerminal, TARGET_STATUSES, type TargetStatus } from "@robofleet/protocol";
-import type { Body, Client } from "@robofleet/sdk";
+import { isTerminal, TARGET_STATUSES, type TargetStatus } from "@roamfleet/protocol";
+import type { Body, Client } from "@roamfleet/sdk";
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { relative } from "../../duration.ts";

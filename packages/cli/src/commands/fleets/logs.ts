@@ -1,4 +1,4 @@
-import type { Client } from "@robofleet/sdk";
+import type { Client } from "@roamfleet/sdk";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { logLine } from "../../log-line.ts";

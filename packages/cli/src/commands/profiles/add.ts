@@ -1,4 +1,4 @@
-import { checkBaseUrl } from "@robofleet/sdk";
+import { checkBaseUrl } from "@roamfleet/sdk";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { credentialsPath, profilesOf, saveCredentials } from "../../credentials.ts";

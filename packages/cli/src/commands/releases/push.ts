@@ -1,7 +1,7 @@
 import path from "node:path";
-import { defaultTag } from "@robofleet/protocol/release-file";
-import type { Body, Client } from "@robofleet/sdk";
-import { ApiError } from "@robofleet/sdk";
+import { defaultTag } from "@roamfleet/protocol/release-file";
+import type { Body, Client } from "@roamfleet/sdk";
+import { ApiError } from "@roamfleet/sdk";
 import { type Artifact, digestFile, readManifest } from "../../artifact.ts";
 import { type ArtifactContent, lookInside } from "../../artifact-content.ts";
 import { addExamples, type Define } from "../../command.ts";
@@ -102,7 +102,7 @@ async function kindOf(
 }
 
 function noteOf(file: string, said: string | undefined, { kind, is_gzip }: ArtifactContent): string | undefined {
-  if (said === undefined && kind === "app_bundle") return `${file} has a robofleet.json: it is released as an app_bundle.`;
+  if (said === undefined && kind === "app_bundle") return `${file} has a roamfleet.json: it is released as an app_bundle.`;
   if (kind === KIND_DEFAULT) return undefined;
   if (said !== undefined && kind === "app_bundle") return `${file} looks like an app bundle: did you mean --kind app_bundle?`;
   return is_gzip
@@ -166,5 +166,5 @@ function brokenOff({ exit_code, message, hints, document }: Failure, cause: unkn
 
 const ROOM = [
   "Remove unused releases: rf releases remove <tag>. The space of their artifacts is freed a day later.",
-  "The server's operator can raise the limit: robofleet serve --limit artifact_bytes_max=<bytes>",
+  "The server's operator can raise the limit: roamfleet serve --limit artifact_bytes_max=<bytes>",
 ];

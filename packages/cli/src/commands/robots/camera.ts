@@ -1,5 +1,5 @@
-import { CAMERA_BOUNDS } from "@robofleet/protocol/link/camera";
-import type { Client, Ending } from "@robofleet/sdk";
+import { CAMERA_BOUNDS } from "@roamfleet/protocol/link/camera";
+import type { Client, Ending } from "@roamfleet/sdk";
 import { InvalidArgumentError } from "commander";
 import { FrameMeter } from "../../camera/frame-meter.ts";
 import { type FrameFile, openFrameFile, writeSnapshot } from "../../camera/frame-file.ts";
@@ -87,7 +87,7 @@ async function listCameras(context: Context, client: Client, robot_id: string): 
 }
 
 async function showList({ out }: Context, cameras: readonly Camera[]): Promise<void> {
-  if (cameras.length === 0) out.note("This robot has no cameras. Configure them on the robot: `cameras` in /etc/robofleet/agent.yaml.");
+  if (cameras.length === 0) out.note("This robot has no cameras. Configure them on the robot: `cameras` in /etc/roamfleet/agent.yaml.");
   else
     await out.table(cameras, [
       { title: "CAMERA", value: ({ name }) => name },

@@ -1,4 +1,4 @@
-import type { Body } from "@robofleet/sdk";
+import type { Body } from "@roamfleet/sdk";
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { bytes, duration, relative } from "../../duration.ts";

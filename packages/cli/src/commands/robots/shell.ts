@@ -1,5 +1,5 @@
 import process from "node:process";
-import type { Stream } from "@robofleet/sdk";
+import type { Stream } from "@roamfleet/sdk";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { EXIT } from "../../exit-codes.ts";
@@ -8,7 +8,7 @@ import { EscapeFilter } from "../../shell/escape.ts";
 import { LocalTerminal } from "../../shell/local-terminal.ts";
 import { streamFailure } from "../../stream-ending.ts";
 
-const SUBPROTOCOL = "robofleet.shell.v1";
+const SUBPROTOCOL = "roamfleet.shell.v1";
 /** Maximum message size of the server. */
 const MESSAGE_BYTES_MAX = 32 * 1024;
 /** Maximum bytes of typed input waiting for a stalled connection; further input is dropped with a bell. */

@@ -1,4 +1,4 @@
-import type { Client, Stream } from "@robofleet/sdk";
+import type { Client, Stream } from "@roamfleet/sdk";
 import { Argument, InvalidArgumentError } from "commander";
 import { addExamples, type Define, wholeNumber } from "../../command.ts";
 import type { Context } from "../../context.ts";

@@ -1,6 +1,6 @@
 import { generateKeyPairSync } from "node:crypto";
 import { chmod, writeFile } from "node:fs/promises";
-import { keyIdOf, publicKeyOf } from "@robofleet/protocol/signatures";
+import { keyIdOf, publicKeyOf } from "@roamfleet/protocol/signatures";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { usage } from "../../failure.ts";

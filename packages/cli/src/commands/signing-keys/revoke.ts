@@ -1,4 +1,4 @@
-import { keyIdOf } from "@robofleet/protocol/signatures";
+import { keyIdOf } from "@roamfleet/protocol/signatures";
 import { addExamples, type Define } from "../../command.ts";
 import type { Context } from "../../context.ts";
 import { EXIT } from "../../exit-codes.ts";

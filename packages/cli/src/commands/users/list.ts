@@ -1,4 +1,4 @@
-import { ROLES, type Role } from "@robofleet/protocol";
+import { ROLES, type Role } from "@roamfleet/protocol";
 import { Option } from "commander";
 import type { Define } from "../../command.ts";
 import type { Context } from "../../context.ts";

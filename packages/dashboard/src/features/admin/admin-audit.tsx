@@ -1,5 +1,5 @@
-import type { BrowserClient } from "@robofleet/sdk/browser";
-import type { AuditEntry } from "@robofleet/protocol/routes";
+import type { BrowserClient } from "@roamfleet/sdk/browser";
+import type { AuditEntry } from "@roamfleet/protocol/routes";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { EmptyState, ListTable } from "../../ui/index.ts";

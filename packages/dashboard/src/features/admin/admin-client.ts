@@ -1,4 +1,4 @@
-import { ApiError, type BrowserClient, createBrowserClient } from "@robofleet/sdk/browser";
+import { ApiError, type BrowserClient, createBrowserClient } from "@roamfleet/sdk/browser";
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { tellDone } from "../../ui/index.ts";
 

@@ -1,5 +1,5 @@
-import type { BrowserClient } from "@robofleet/sdk/browser";
-import type { Stats } from "@robofleet/protocol/routes";
+import type { BrowserClient } from "@roamfleet/sdk/browser";
+import type { Stats } from "@roamfleet/protocol/routes";
 import { useQueryClient } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { RefreshCw } from "lucide-react";

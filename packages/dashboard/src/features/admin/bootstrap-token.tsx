@@ -1,4 +1,4 @@
-import type { ApprovedOrg } from "@robofleet/protocol/routes";
+import type { ApprovedOrg } from "@roamfleet/protocol/routes";
 import { useMutation } from "@tanstack/react-query";
 import { useRouter } from "@tanstack/react-router";
 import { signIn } from "../../api/session.ts";

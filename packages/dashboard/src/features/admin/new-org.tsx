@@ -1,5 +1,5 @@
-import type { BrowserClient } from "@robofleet/sdk/browser";
-import type { ApprovedOrg } from "@robofleet/protocol/routes";
+import type { BrowserClient } from "@roamfleet/sdk/browser";
+import type { ApprovedOrg } from "@roamfleet/protocol/routes";
 import { useState } from "react";
 import { randomId } from "../../api/random-id.ts";
 import { Checkbox, FormDialog, NameInput, TextInput } from "../../ui/index.ts";

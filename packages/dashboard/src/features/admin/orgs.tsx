@@ -1,5 +1,5 @@
-import type { BrowserClient } from "@robofleet/sdk/browser";
-import type { ApprovedOrg, Org } from "@robofleet/protocol/routes";
+import type { BrowserClient } from "@roamfleet/sdk/browser";
+import type { ApprovedOrg, Org } from "@roamfleet/protocol/routes";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";

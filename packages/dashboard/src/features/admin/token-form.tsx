@@ -21,7 +21,7 @@ export function TokenForm({ refusal, message, busy, onToken }: Parts) {
           <div className="space-y-3">
             <p role="alert">{message}.</p>
             <p className="text-muted">Open this page on the server's own machine, or start the server with a token:</p>
-            <Command>{"SERVICE_ADMIN_TOKEN=$(openssl rand -hex 32) robofleet serve …"}</Command>
+            <Command>{"SERVICE_ADMIN_TOKEN=$(openssl rand -hex 32) roamfleet serve …"}</Command>
           </div>
         ) : (
           <form

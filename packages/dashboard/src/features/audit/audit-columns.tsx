@@ -1,4 +1,4 @@
-import type { AuditEntry } from "@robofleet/protocol/routes";
+import type { AuditEntry } from "@roamfleet/protocol/routes";
 import { CircleCheck, CircleX } from "lucide-react";
 import { Badge, type Column, Text, Time } from "../../ui/index.ts";
 import { actionWords } from "./action-words.ts";

@@ -1,4 +1,4 @@
-import type { AuditEntry } from "@robofleet/protocol/routes";
+import type { AuditEntry } from "@roamfleet/protocol/routes";
 import type { ReactNode } from "react";
 import { CopyText, Dialog, Json, KeyValue, Text, Time } from "../../ui/index.ts";
 import { actionWords } from "./action-words.ts";

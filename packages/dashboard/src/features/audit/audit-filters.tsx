@@ -1,4 +1,4 @@
-import { paths } from "@robofleet/protocol/paths";
+import { paths } from "@roamfleet/protocol/paths";
 import { useQuery } from "@tanstack/react-query";
 import { type FormEvent, useEffect, useState } from "react";
 import { query } from "../../api/queries.ts";

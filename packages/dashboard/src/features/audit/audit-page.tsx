@@ -1,4 +1,4 @@
-import type { AuditEntry } from "@robofleet/protocol/routes";
+import type { AuditEntry } from "@roamfleet/protocol/routes";
 import { type InfiniteData, useInfiniteQuery, type UseInfiniteQueryResult } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { Download, RefreshCw } from "lucide-react";

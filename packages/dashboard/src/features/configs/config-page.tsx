@@ -1,4 +1,4 @@
-import type { ConfigEntry, ConfigVersion } from "@robofleet/protocol/routes";
+import type { ConfigEntry, ConfigVersion } from "@roamfleet/protocol/routes";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { LockKeyhole } from "lucide-react";

@@ -1,4 +1,4 @@
-import type { ConfigEntry } from "@robofleet/protocol/routes";
+import type { ConfigEntry } from "@roamfleet/protocol/routes";
 
 export type Scope = ConfigEntry["scope"];
 export const SCOPES: readonly Scope[] = ["org", "site", "fleet", "robot"];

@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { Rocket } from "lucide-react";
 import { createContext, use, useState } from "react";

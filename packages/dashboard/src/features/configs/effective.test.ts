@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ConfigEntry } from "@robofleet/protocol/routes";
+import type { ConfigEntry } from "@roamfleet/protocol/routes";
 import { effectiveOf, filterValues, valueLine } from "./effective.ts";
 
 const entry = (scope: ConfigEntry["scope"], key: string, value: unknown, namespace = "default"): ConfigEntry =>

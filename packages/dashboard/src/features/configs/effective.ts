@@ -1,4 +1,4 @@
-import type { ConfigEntry, RobotConfig } from "@robofleet/protocol/routes";
+import type { ConfigEntry, RobotConfig } from "@roamfleet/protocol/routes";
 
 /** A value that counts somewhere, and where it is set. */
 export type EffectiveValue = RobotConfig["effective"][number];

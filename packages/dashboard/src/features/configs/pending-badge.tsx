@@ -1,4 +1,4 @@
-import type { ConfigEntry, Fleet } from "@robofleet/protocol/routes";
+import type { ConfigEntry, Fleet } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Clock } from "lucide-react";
 import { query } from "../../api/queries.ts";

@@ -1,4 +1,4 @@
-import type { ConfigDeployment, ConfigEntry } from "@robofleet/protocol/routes";
+import type { ConfigDeployment, ConfigEntry } from "@roamfleet/protocol/routes";
 
 type Entry = Pick<ConfigEntry, "namespace" | "scope" | "scope_id" | "updated_at" | "removed_at">;
 type Deployed = Pick<ConfigDeployment, "fleet_id" | "namespace" | "status" | "created_at"> & {

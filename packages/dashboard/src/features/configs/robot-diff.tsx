@@ -1,4 +1,4 @@
-import type { RobotConfigDiff } from "@robofleet/protocol/routes";
+import type { RobotConfigDiff } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { query } from "../../api/queries.ts";
 import { Badge, Diff, jsonText, QueryState } from "../../ui/index.ts";

@@ -1,4 +1,4 @@
-import type { ConfigSchema } from "@robofleet/protocol/routes";
+import type { ConfigSchema } from "@roamfleet/protocol/routes";
 import { useState } from "react";
 import { useAction } from "../../api/queries.ts";
 import { Diff, FormDialog, JsonInput, jsonText, readJson, shellLine, TextInput } from "../../ui/index.ts";

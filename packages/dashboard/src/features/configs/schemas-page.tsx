@@ -1,4 +1,4 @@
-import type { ConfigSchema } from "@robofleet/protocol/routes";
+import type { ConfigSchema } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useState } from "react";

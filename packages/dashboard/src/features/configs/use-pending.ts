@@ -1,4 +1,4 @@
-import type { ConfigEntry, Fleet } from "@robofleet/protocol/routes";
+import type { ConfigEntry, Fleet } from "@roamfleet/protocol/routes";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { usePlaces } from "../../api/places.ts";
 import { query } from "../../api/queries.ts";

@@ -1,4 +1,4 @@
-import type { ConfigEntry } from "@robofleet/protocol/routes";
+import type { ConfigEntry } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useRef, useState } from "react";

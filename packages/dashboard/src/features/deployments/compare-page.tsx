@@ -1,4 +1,4 @@
-import type { Deployment } from "@robofleet/protocol/routes";
+import type { Deployment } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { ArrowLeftRight } from "lucide-react";

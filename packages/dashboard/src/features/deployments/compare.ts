@@ -1,4 +1,4 @@
-import type { Deployment, WholeRollout } from "@robofleet/protocol/routes";
+import type { Deployment, WholeRollout } from "@roamfleet/protocol/routes";
 import { policyLines, wholeWaveText } from "./rollout-text.ts";
 
 export interface TargetOutcome {

@@ -1,4 +1,4 @@
-import type { ConfigDeployment } from "@robofleet/protocol/routes";
+import type { ConfigDeployment } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";

@@ -1,4 +1,4 @@
-import type { ConfigDeployment } from "@robofleet/protocol/routes";
+import type { ConfigDeployment } from "@roamfleet/protocol/routes";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useLivePages } from "../../api/live-pages.ts";

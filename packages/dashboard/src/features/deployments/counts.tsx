@@ -1,5 +1,5 @@
-import type { TargetStatus } from "@robofleet/protocol";
-import type { Deployment } from "@robofleet/protocol/routes";
+import type { TargetStatus } from "@roamfleet/protocol";
+import type { Deployment } from "@roamfleet/protocol/routes";
 import { cx, type Tone } from "../../ui/index.ts";
 import { CountsBar } from "./parts.tsx";
 import type { DeploymentSearch } from "./search.ts";

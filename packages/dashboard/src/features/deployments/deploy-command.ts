@@ -1,4 +1,4 @@
-import type { Rollout } from "@robofleet/protocol/routes";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import { shellLine, shellWord } from "../../ui/shell-text.ts";
 import { writeSeconds } from "./lengths.ts";
 

@@ -1,4 +1,4 @@
-import type { Deployment, DeploymentWave } from "@robofleet/protocol/routes";
+import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { type Places, usePlaces } from "../../api/places.ts";

@@ -1,4 +1,4 @@
-import type { Deployment } from "@robofleet/protocol/routes";
+import type { Deployment } from "@roamfleet/protocol/routes";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useMemo } from "react";
 import { useLivePages } from "../../api/live-pages.ts";

@@ -1,4 +1,4 @@
-import { DEPLOYMENT_STATUSES } from "@robofleet/protocol/states";
+import { DEPLOYMENT_STATUSES } from "@roamfleet/protocol/states";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { GitCompare, Rocket } from "lucide-react";
 import { useState } from "react";

@@ -1,4 +1,4 @@
-import type { Deployment, DeploymentTarget } from "@robofleet/protocol/routes";
+import type { Deployment, DeploymentTarget } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { api } from "../../api/client.ts";

@@ -1,4 +1,4 @@
-import type { Rollout } from "@robofleet/protocol/routes";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import { readSeconds } from "./lengths.ts";
 
 export interface WaveDraft {

@@ -1,4 +1,4 @@
-import type { DeploymentEvent } from "@robofleet/protocol/routes";
+import type { DeploymentEvent } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { query } from "../../api/queries.ts";
 import { Dialog, QueryState, Section, StatusBadge, Text, Time } from "../../ui/index.ts";

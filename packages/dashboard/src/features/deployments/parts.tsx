@@ -1,4 +1,4 @@
-import type { Deployment } from "@robofleet/protocol/routes";
+import type { Deployment } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import type { Places } from "../../api/places.ts";

@@ -1,4 +1,4 @@
-import type { DeploymentPlan } from "@robofleet/protocol/routes";
+import type { DeploymentPlan } from "@roamfleet/protocol/routes";
 import type { ReactNode } from "react";
 import { Badge, Card, byteText, type Column, cx, DataTable, ErrorState, KeyValue, Section, Skeleton, Text, Time } from "../../ui/index.ts";
 import type { Errors } from "./draft.ts";

@@ -1,4 +1,4 @@
-import type { Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
+import type { Reason, TargetStatus, WaitingFor } from "@roamfleet/protocol";
 
 interface Explanation {
   /** Why, as a sentence without its full stop. */

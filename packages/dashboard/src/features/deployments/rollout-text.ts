@@ -1,4 +1,4 @@
-import type { Rollout, WholeRollout } from "@robofleet/protocol/routes";
+import type { Rollout, WholeRollout } from "@roamfleet/protocol/routes";
 import { durationText } from "../../ui/format.ts";
 
 /** "1 robot", "1,200 robots". */

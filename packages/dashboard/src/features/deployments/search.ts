@@ -1,4 +1,4 @@
-import { DEPLOYMENT_STATUSES, type DeploymentStatus, TARGET_STATUSES, type TargetStatus } from "@robofleet/protocol/states";
+import { DEPLOYMENT_STATUSES, type DeploymentStatus, TARGET_STATUSES, type TargetStatus } from "@roamfleet/protocol/states";
 
 type Search = Record<string, unknown>;
 

@@ -1,4 +1,4 @@
-import type { Deployment, DeploymentWave } from "@robofleet/protocol/routes";
+import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import type { Tone } from "../../ui/status.tsx";
 import { reasonAdvice, reasonText } from "./reasons.ts";
 import { robots } from "./rollout-text.ts";

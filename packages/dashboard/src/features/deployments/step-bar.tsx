@@ -1,4 +1,4 @@
-import type { Deployment, DeploymentWave } from "@robofleet/protocol/routes";
+import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { useNavigate } from "@tanstack/react-router";
 import { FastForward, Pause, Play, RotateCcw, Undo2 } from "lucide-react";
 import { type ReactNode, useState } from "react";

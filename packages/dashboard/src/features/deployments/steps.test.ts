@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { DeploymentWave } from "@robofleet/protocol/routes";
+import type { DeploymentWave } from "@roamfleet/protocol/routes";
 import { differingRobots, policyDifferences, secondsOf } from "./compare.ts";
 import { countdownText, readSeconds, writeSeconds } from "./lengths.ts";
 import { reasonText, targetText } from "./reasons.ts";

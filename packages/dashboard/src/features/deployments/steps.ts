@@ -1,4 +1,4 @@
-import type { Deployment, DeploymentWave } from "@robofleet/protocol/routes";
+import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { shellLine } from "../../ui/shell-text.ts";
 import { durationText } from "../../ui/format.ts";
 import { robots } from "./rollout-text.ts";

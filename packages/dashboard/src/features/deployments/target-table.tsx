@@ -1,5 +1,5 @@
-import type { DeploymentTarget } from "@robofleet/protocol/routes";
-import { TARGET_STATUSES } from "@robofleet/protocol/states";
+import type { DeploymentTarget } from "@roamfleet/protocol/routes";
+import { TARGET_STATUSES } from "@roamfleet/protocol/states";
 import { useMemo, useState } from "react";
 import { useDeferredText } from "./use-deferred-text.ts";
 import {

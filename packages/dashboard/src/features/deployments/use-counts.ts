@@ -1,4 +1,4 @@
-import type { RouteName } from "@robofleet/protocol/paths";
+import type { RouteName } from "@roamfleet/protocol/paths";
 import { useCallback, useEffect, useRef } from "react";
 import { type Change, type ChangeSummary, useChanges } from "../../api/events.ts";
 import { readAgain } from "../../api/read-again.ts";

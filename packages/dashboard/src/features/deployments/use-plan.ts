@@ -1,5 +1,5 @@
-import { ApiError } from "@robofleet/sdk/browser";
-import type { DeploymentPlan, Rollout } from "@robofleet/protocol/routes";
+import { ApiError } from "@roamfleet/sdk/browser";
+import type { DeploymentPlan, Rollout } from "@roamfleet/protocol/routes";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { api } from "../../api/client.ts";

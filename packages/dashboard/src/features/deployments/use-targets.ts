@@ -1,4 +1,4 @@
-import type { DeploymentTarget } from "@robofleet/protocol/routes";
+import type { DeploymentTarget } from "@roamfleet/protocol/routes";
 import type { InfiniteData } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef } from "react";
 import { type Change, type ChangeSummary, isSummary, useChanges } from "../../api/events.ts";

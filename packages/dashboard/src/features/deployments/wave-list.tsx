@@ -1,4 +1,4 @@
-import type { DeploymentWave } from "@robofleet/protocol/routes";
+import type { DeploymentWave } from "@roamfleet/protocol/routes";
 import { cx, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
 import { Countdown } from "./countdown.tsx";
 import { CountsBar, countsText } from "./parts.tsx";

@@ -13,7 +13,7 @@ test("a robot is told the server's own authority, when it has one", () => {
   assert.match(runLine(pinned), / --ca-fingerprint sha256:ab --state /);
   assert.match(
     installLine(pinned),
-    /^sudo rf-agent install .* --ca-fingerprint sha256:ab --state \/var\/lib\/robofleet-agent\nsudo systemctl /,
+    /^sudo rf-agent install .* --ca-fingerprint sha256:ab --state \/var\/lib\/roamfleet-agent\nsudo systemctl /,
   );
 });
 

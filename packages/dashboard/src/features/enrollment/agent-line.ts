@@ -23,8 +23,8 @@ export const runLine = (line: AgentLine): string => shellLine("rf-agent", "run",
 /** What a robot runs to enrol and to start the agent at each boot. */
 export const installLine = (line: AgentLine): string =>
   [
-    shellLine("sudo", "rf-agent", "install", ...common(line), "/var/lib/robofleet-agent"),
-    "sudo systemctl daemon-reload && sudo systemctl enable --now robofleet-agent",
+    shellLine("sudo", "rf-agent", "install", ...common(line), "/var/lib/roamfleet-agent"),
+    "sudo systemctl daemon-reload && sudo systemctl enable --now roamfleet-agent",
   ].join("\n");
 
 /** Whether only this machine reaches an address: a robot elsewhere would look for the server on itself. */

@@ -1,4 +1,4 @@
-import type { EnrollmentKey } from "@robofleet/protocol/routes";
+import type { EnrollmentKey } from "@roamfleet/protocol/routes";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { KeyRound } from "lucide-react";

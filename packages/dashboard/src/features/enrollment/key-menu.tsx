@@ -1,4 +1,4 @@
-import type { EnrollmentKey } from "@robofleet/protocol/routes";
+import type { EnrollmentKey } from "@roamfleet/protocol/routes";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { useAction } from "../../api/queries.ts";

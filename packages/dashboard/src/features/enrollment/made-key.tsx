@@ -1,4 +1,4 @@
-import type { NewEnrollmentKey } from "@robofleet/protocol/routes";
+import type { NewEnrollmentKey } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense } from "react";
 import { Card, Command, EmptyState, LinkButton, QueryState, SecretOnce, Section } from "../../ui/index.ts";

@@ -1,4 +1,4 @@
-import type { NewEnrollmentKey } from "@robofleet/protocol/routes";
+import type { NewEnrollmentKey } from "@roamfleet/protocol/routes";
 import { useMutation } from "@tanstack/react-query";
 import { useState } from "react";
 import { api } from "../../api/client.ts";

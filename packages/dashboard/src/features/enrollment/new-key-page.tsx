@@ -1,4 +1,4 @@
-import type { NewEnrollmentKey } from "@robofleet/protocol/routes";
+import type { NewEnrollmentKey } from "@roamfleet/protocol/routes";
 import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { usePlaces } from "../../api/places.ts";

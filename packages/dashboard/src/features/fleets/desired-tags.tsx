@@ -1,5 +1,5 @@
 import { Link } from "@tanstack/react-router";
-import type { Fleet } from "@robofleet/protocol/routes";
+import type { Fleet } from "@roamfleet/protocol/routes";
 import { Text } from "../../ui/index.ts";
 
 /** The release of each app that a fleet has, on one line. */

@@ -1,5 +1,5 @@
 import { useNavigate } from "@tanstack/react-router";
-import type { Fleet } from "@robofleet/protocol/routes";
+import type { Fleet } from "@roamfleet/protocol/routes";
 import { useState } from "react";
 import { useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";

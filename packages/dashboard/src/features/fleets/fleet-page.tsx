@@ -1,4 +1,4 @@
-import type { Fleet } from "@robofleet/protocol/routes";
+import type { Fleet } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Rocket, ScrollText } from "lucide-react";

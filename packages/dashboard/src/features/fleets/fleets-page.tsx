@@ -1,6 +1,6 @@
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
-import type { Fleet } from "@robofleet/protocol/routes";
+import type { Fleet } from "@roamfleet/protocol/routes";
 import { useState } from "react";
 import { usePlaces } from "../../api/places.ts";
 import { pagesQuery } from "../../api/queries.ts";

@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { useNavigate } from "@tanstack/react-router";
 import { type KeyboardEvent, memo, type MouseEvent, useRef, useState } from "react";
 import { Button, cx, EmptyState, LinkButton, QueryState, Section } from "../../ui/index.ts";

@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 
 /** What a robot is shown as in the map: the worst that is said of it. */
 export type Heat = "failing" | "failed" | "offline" | "never_connected" | "behind" | "unknown" | "ok";

@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useCallback, useEffect, useRef } from "react";
 import { api } from "../../api/client.ts";

@@ -1,4 +1,4 @@
-/** What is asked of a camera; absent: as the robot has it. Bounds as in `@robofleet/protocol/link/camera`, which the server checks. */
+/** What is asked of a camera; absent: as the robot has it. Bounds as in `@roamfleet/protocol/link/camera`, which the server checks. */
 export interface CameraSearch {
   camera?: string;
   fps?: number;

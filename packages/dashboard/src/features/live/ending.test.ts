@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CLOSE } from "@robofleet/protocol/paths";
+import { CLOSE } from "@roamfleet/protocol/paths";
 import { explainEnding, explainRefusal } from "./ending.ts";
 
 test("each close code has words of its own", () => {

@@ -1,5 +1,5 @@
-import { CLOSE } from "@robofleet/protocol/paths";
-import type { SocketEnding } from "@robofleet/sdk/browser";
+import { CLOSE } from "@roamfleet/protocol/paths";
+import type { SocketEnding } from "@roamfleet/sdk/browser";
 
 export interface Explained {
   /** A few words. */

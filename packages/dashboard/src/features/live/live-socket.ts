@@ -1,5 +1,5 @@
-import { CLOSE, fillPath, type FleetStreamName, fleetStreamPaths, type StreamName, streamPaths } from "@robofleet/protocol/paths";
-import type { SocketEnding, SocketStream } from "@robofleet/sdk/browser";
+import { CLOSE, fillPath, type FleetStreamName, fleetStreamPaths, type StreamName, streamPaths } from "@roamfleet/protocol/paths";
+import type { SocketEnding, SocketStream } from "@roamfleet/sdk/browser";
 import { api } from "../../api/client.ts";
 import { type Explained, explainEnding, explainRefusal } from "./ending.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { LogRecord } from "@robofleet/protocol/routes";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import { createLogBuffer, LOG_RECORDS_MAX, LOG_WAITING_MAX } from "./log-buffer.ts";
 
 const START = Date.parse("2030-01-01T00:00:00Z");

@@ -1,4 +1,4 @@
-import type { LogRecord } from "@robofleet/protocol/routes";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 
 /** Records that a page holds at most: about 20 MB of usual lines. */
 export const LOG_RECORDS_MAX = 5_000;

@@ -1,4 +1,4 @@
-import type { LogRecord } from "@robofleet/protocol/routes";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import { api } from "../../api/client.ts";
 import { createLogBuffer, type LogBuffer, type LogStore } from "./log-buffer.ts";
 import type { LogFilter } from "./log-search.ts";

@@ -1,4 +1,4 @@
-import type { LogRecord } from "@robofleet/protocol/routes";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import { ChevronDown, ChevronRight, TriangleAlert } from "lucide-react";
 import { memo } from "react";
 import { Bytes, cx, Json, KeyValue, Text, Time } from "../../ui/index.ts";
@@ -39,7 +39,7 @@ export const LogLine = memo(function LogLine({ record, robot_name, wanted, wrap,
   const { at, level, source, message } = record;
   const { text, left_out } = beginningOf(message);
   const [clock, milliseconds] = clockParts(at);
-  const is_gap = source === "robofleet" && record.fields["gap"] !== undefined;
+  const is_gap = source === "roamfleet" && record.fields["gap"] !== undefined;
   const Chevron = is_open ? ChevronDown : ChevronRight;
   return (
     <div className={cx("border-b border-line/60 hover:bg-hover", is_gap && "bg-warn-soft", is_open && "bg-active")} data-log-line>

@@ -1,4 +1,4 @@
-import { LOG_LEVELS } from "@robofleet/protocol/link/limits";
+import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
 import { shellWord } from "../../ui/shell-text.ts";
 
 export type Level = (typeof LOG_LEVELS)[number];

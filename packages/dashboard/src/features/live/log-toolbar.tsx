@@ -1,4 +1,4 @@
-import { LOG_LEVELS } from "@robofleet/protocol/link/limits";
+import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
 import { Download, WrapText } from "lucide-react";
 import { useEffect, useId, useRef, useState } from "react";
 import { AnchorButton, Button, FilterSelect, SearchInput } from "../../ui/index.ts";

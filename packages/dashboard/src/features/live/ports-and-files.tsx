@@ -24,7 +24,7 @@ export function PortsAndFiles({ robot_id }: { robot_id: string }) {
       </div>
       <p className="mt-2 text-xs text-muted">
         Both need the role operator, and the robot may have them switched off: `streams: {"{ forward: off, files: off }"}` in
-        /etc/robofleet/agent.yaml, which no server can change. Then they are refused with “switched off on the robot”.
+        /etc/roamfleet/agent.yaml, which no server can change. Then they are refused with “switched off on the robot”.
       </p>
     </Section>
   );

@@ -30,7 +30,7 @@ function Cameras({ id, name, is_online }: { id: string; name: string; is_online:
   if (cameras.length === 0)
     return (
       <EmptyState title="No camera" command={"cameras:\n  - { name: front, ffmpeg: [-f, v4l2, -i, /dev/video0] }"}>
-        A robot has the cameras that its own config file names, /etc/robofleet/agent.yaml, from the next start of the agent.
+        A robot has the cameras that its own config file names, /etc/roamfleet/agent.yaml, from the next start of the agent.
       </EmptyState>
     );
   const camera = search.camera ?? cameras[0]?.name;

@@ -10,7 +10,7 @@ import { PortsAndFiles } from "./ports-and-files.tsx";
 import { ShellEnded } from "./shell-ended.tsx";
 import { type ShellState, useShell, type UsedShell } from "./use-shell.ts";
 
-const SCREEN_READER = "robofleet.screen_reader";
+const SCREEN_READER = "roamfleet.screen_reader";
 
 /** A shell on the robot, in the browser. */
 export function RobotShell() {

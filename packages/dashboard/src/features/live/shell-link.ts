@@ -1,8 +1,8 @@
-import type { SocketStream } from "@robofleet/sdk/browser";
+import type { SocketStream } from "@roamfleet/sdk/browser";
 import type { Explained } from "./ending.ts";
 import { openLiveSocket } from "./live-socket.ts";
 
-const SUBPROTOCOL = "robofleet.shell.v1";
+const SUBPROTOCOL = "roamfleet.shell.v1";
 /** The server takes no longer message. */
 const MESSAGE_BYTES_MAX = 32 * 1024;
 /** So much is handed to the socket ahead; the rest waits here, where it can be taken back. */

@@ -1,6 +1,6 @@
-import { ApiError } from "@robofleet/sdk/browser";
-import type { ShellSession } from "@robofleet/protocol/routes";
-import { fillPath, paths } from "@robofleet/protocol/paths";
+import { ApiError } from "@roamfleet/sdk/browser";
+import type { ShellSession } from "@roamfleet/protocol/routes";
+import { fillPath, paths } from "@roamfleet/protocol/paths";
 import { queryOptions, useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { Download } from "lucide-react";

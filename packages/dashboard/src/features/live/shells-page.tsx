@@ -1,4 +1,4 @@
-import type { RobotShellSession } from "@robofleet/protocol/routes";
+import type { RobotShellSession } from "@roamfleet/protocol/routes";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useSearch } from "@tanstack/react-router";
 import { useCallback, useMemo } from "react";

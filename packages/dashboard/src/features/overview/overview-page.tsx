@@ -64,7 +64,7 @@ function FirstSteps() {
       command="rf keys new --site SITE_ID --fleet FLEET_ID"
     >
       Make an enrolment key and run the line that comes with it on the robot. It appears here a moment later. To look around without a
-      robot, start some simulated ones with <code className="font-mono">robofleet swarm</code>.
+      robot, start some simulated ones with <code className="font-mono">roamfleet swarm</code>.
     </EmptyState>
   );
 }

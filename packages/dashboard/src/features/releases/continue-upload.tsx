@@ -1,4 +1,4 @@
-import type { Release } from "@robofleet/protocol/routes";
+import type { Release } from "@roamfleet/protocol/routes";
 import { useEffect, useState } from "react";
 import { useMay } from "../../api/session.ts";
 import { Bytes, byteText, Card, Command, Progress, Section, shellLine } from "../../ui/index.ts";

@@ -1,4 +1,4 @@
-import type { Release } from "@robofleet/protocol/routes";
+import type { Release } from "@roamfleet/protocol/routes";
 import { useNavigate } from "@tanstack/react-router";
 import { useAction } from "../../api/queries.ts";
 import { ConfirmDialog } from "../../ui/index.ts";

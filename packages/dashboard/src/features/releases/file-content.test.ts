@@ -12,7 +12,7 @@ function entry(name: string, bytes: number): Buffer<ArrayBuffer> {
 const tar = (...names: string[]): Buffer<ArrayBuffer> => Buffer.concat([...names.map((name) => entry(name, 700)), Buffer.alloc(1_024)]);
 
 test("what a file is, it says itself, as rf finds it", async () => {
-  const bundle = new Blob([gzipSync(tar("bin/run", "./robofleet.json"))]);
+  const bundle = new Blob([gzipSync(tar("bin/run", "./roamfleet.json"))]);
   assert.deepEqual(await lookInside(bundle), { kind: "app_bundle", is_gzip: true });
   const image = new Blob([tar("blobs/sha256/abc", "manifest.json")]);
   assert.deepEqual(await lookInside(image), { kind: "container_image", is_gzip: false });

@@ -1,4 +1,4 @@
-import { isBundleManifest, isGzip, isImageIndex, readTarEntry, tarNames } from "@robofleet/protocol/release-file";
+import { isBundleManifest, isGzip, isImageIndex, readTarEntry, tarNames } from "@roamfleet/protocol/release-file";
 
 const BLOCK_BYTES = 512;
 /** An image has some hundred files at most. */
@@ -60,8 +60,8 @@ export const KIND_DEFAULT = "container_image";
 
 /** What the maker of a release should know of a file and the kind that was chosen for it; in the words of `rf releases push`. */
 export function noteOf({ kind: found, is_gzip }: FileContent, kind: string): string | undefined {
-  if (found === "app_bundle" && kind !== "app_bundle") return "It has a robofleet.json: it looks like an app bundle.";
-  if (found === "app_bundle") return "It has a robofleet.json: it is released as an app bundle.";
+  if (found === "app_bundle" && kind !== "app_bundle") return "It has a roamfleet.json: it looks like an app bundle.";
+  if (found === "app_bundle") return "It has a roamfleet.json: it is released as an app bundle.";
   if (kind !== KIND_DEFAULT || found === KIND_DEFAULT) return undefined;
   return is_gzip
     ? "It is compressed: if it is an image, robots fetch the whole of it each time. Unpack it with gunzip, and they fetch only the layers that they lack."

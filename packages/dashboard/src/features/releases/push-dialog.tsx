@@ -1,4 +1,4 @@
-import type { Release } from "@robofleet/protocol/routes";
+import type { Release } from "@roamfleet/protocol/routes";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { Dialog, Segments, tellDone } from "../../ui/index.ts";

@@ -1,5 +1,5 @@
-import { defaultTag } from "@robofleet/protocol/release-file";
-import type { Release } from "@robofleet/protocol/routes";
+import { defaultTag } from "@roamfleet/protocol/release-file";
+import type { Release } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { useEffect, useState } from "react";
 import { query } from "../../api/queries.ts";

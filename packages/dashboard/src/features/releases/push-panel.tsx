@@ -1,4 +1,4 @@
-import { ApiError, Unreachable } from "@robofleet/sdk/browser";
+import { ApiError, Unreachable } from "@roamfleet/sdk/browser";
 import { Link } from "@tanstack/react-router";
 import { Pause, Play, X } from "lucide-react";
 import { useEffect, useState } from "react";
@@ -118,7 +118,7 @@ function Failure({ error }: { error: unknown }) {
       {is_room && (
         <p className="text-muted">
           Delete releases that nobody needs; the room of their artifacts is free a day later. Whoever runs the server can allow more:{" "}
-          <code className="font-mono text-xs">robofleet serve --limit artifact_bytes_max=BYTES</code>
+          <code className="font-mono text-xs">roamfleet serve --limit artifact_bytes_max=BYTES</code>
         </p>
       )}
     </div>

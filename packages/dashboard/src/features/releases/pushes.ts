@@ -1,4 +1,4 @@
-import type { Release } from "@robofleet/protocol/routes";
+import type { Release } from "@roamfleet/protocol/routes";
 import { useSyncExternalStore } from "react";
 import { api } from "../../api/client.ts";
 import { readAgain } from "../../api/read-again.ts";

@@ -1,4 +1,4 @@
-import type { Release } from "@robofleet/protocol/routes";
+import type { Release } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { query } from "../../api/queries.ts";

@@ -1,5 +1,5 @@
-import type { Release } from "@robofleet/protocol/routes";
-import { ApiError } from "@robofleet/sdk/browser";
+import type { Release } from "@roamfleet/protocol/routes";
+import { ApiError } from "@roamfleet/sdk/browser";
 import { useState } from "react";
 import { useAction } from "../../api/queries.ts";
 import { JsonInput, readJson, Select, TextArea, TextInput } from "../../ui/index.ts";

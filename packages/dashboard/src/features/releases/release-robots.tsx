@@ -1,4 +1,4 @@
-import type { Release, Robot } from "@robofleet/protocol/routes";
+import type { Release, Robot } from "@roamfleet/protocol/routes";
 import { Link, useNavigate } from "@tanstack/react-router";
 import { useLivePages } from "../../api/live-pages.ts";
 import { usePlaces } from "../../api/places.ts";

@@ -1,4 +1,4 @@
-import type { Release, SigningKeys } from "@robofleet/protocol/routes";
+import type { Release, SigningKeys } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { ShieldAlert, ShieldCheck, ShieldQuestion, ShieldX } from "lucide-react";
 import { useEffect, useState } from "react";

@@ -1,5 +1,5 @@
 import { useNavigate, useSearch } from "@tanstack/react-router";
-import type { Release } from "@robofleet/protocol/routes";
+import type { Release } from "@roamfleet/protocol/routes";
 import { Upload } from "lucide-react";
 import { useState } from "react";
 import { useLivePages } from "../../api/live-pages.ts";

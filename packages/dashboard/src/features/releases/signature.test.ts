@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync } from "node:crypto";
 import { test } from "node:test";
-import type { Release, SigningKeys } from "@robofleet/protocol/routes";
-import { publicKeyOf, signRelease } from "@robofleet/protocol/signatures";
+import type { Release, SigningKeys } from "@roamfleet/protocol/routes";
+import { publicKeyOf, signRelease } from "@roamfleet/protocol/signatures";
 import { isSignedBy, readSignature, standingOf } from "./signature.ts";
 
 const { privateKey: private_key } = generateKeyPairSync("ed25519");
@@ -49,6 +49,6 @@ test("a signature counts by its key, its content and its time", () => {
 });
 
 test("what is no signature of a release is none", () => {
-  for (const other of [null, undefined, {}, { ...signature, text: "robofleet-trust-v1\n{}" }, { ...signature, text: `${signature.text}}` }])
+  for (const other of [null, undefined, {}, { ...signature, text: "roamfleet-trust-v1\n{}" }, { ...signature, text: `${signature.text}}` }])
     assert.equal(readSignature(other), undefined);
 });

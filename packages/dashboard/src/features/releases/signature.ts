@@ -1,7 +1,7 @@
-import type { Release, SigningKeys } from "@robofleet/protocol/routes";
-import type { ReleaseStatement } from "@robofleet/protocol/signatures";
+import type { Release, SigningKeys } from "@roamfleet/protocol/routes";
+import type { ReleaseStatement } from "@roamfleet/protocol/signatures";
 
-const PURPOSE = "robofleet-release-v1";
+const PURPOSE = "roamfleet-release-v1";
 
 /** What the maker of a release signed, as far as the page shows it. */
 export interface Signed {

@@ -1,6 +1,6 @@
 import { FolderInput, Tags, X } from "lucide-react";
 import { useState } from "react";
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { Button, IconButton, Menu, copyAsRf } from "../../ui/index.ts";
 import { bulkCommand } from "./bulk-change.ts";
 import { BulkLabelsDialog } from "./bulk-labels-dialog.tsx";

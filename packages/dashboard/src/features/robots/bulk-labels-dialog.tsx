@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { Plus, X } from "lucide-react";
 import { type FormEvent, useState } from "react";
 import { Button, Command, Dialog, Text, TextInput } from "../../ui/index.ts";

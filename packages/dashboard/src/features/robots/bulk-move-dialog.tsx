@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { useState } from "react";
 import { Command, Dialog, Select } from "../../ui/index.ts";
 import { bulkCommand } from "./bulk-change.ts";

@@ -1,4 +1,4 @@
-import type { BulkOutcome, Robot } from "@robofleet/protocol/routes";
+import type { BulkOutcome, Robot } from "@roamfleet/protocol/routes";
 import { useEffect, useRef, useState } from "react";
 import { Badge, Button, Progress, Text, type Tone } from "../../ui/index.ts";
 import type { BulkChange } from "./bulk-change.ts";

@@ -1,4 +1,4 @@
-import type { BulkOutcome } from "@robofleet/protocol/routes";
+import type { BulkOutcome } from "@roamfleet/protocol/routes";
 import { api } from "../../api/client.ts";
 import { readAgain } from "../../api/read-again.ts";
 import { randomId } from "../../api/random-id.ts";

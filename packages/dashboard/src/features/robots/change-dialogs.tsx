@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { useState } from "react";
 import { useAction } from "../../api/queries.ts";
 import { FormDialog, TextArea, TextInput } from "../../ui/index.ts";

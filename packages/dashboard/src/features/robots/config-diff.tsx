@@ -1,4 +1,4 @@
-import type { Robot, RobotConfigDiff } from "@robofleet/protocol/routes";
+import type { Robot, RobotConfigDiff } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { Rocket } from "lucide-react";

@@ -1,4 +1,4 @@
-import type { RobotConfig } from "@robofleet/protocol/routes";
+import type { RobotConfig } from "@roamfleet/protocol/routes";
 import { Link } from "@tanstack/react-router";
 import { EyeOff } from "lucide-react";
 import { Badge, Card, Section, Text } from "../../ui/index.ts";

@@ -1,4 +1,4 @@
-import type { HealthSnapshot } from "@robofleet/protocol/routes";
+import type { HealthSnapshot } from "@roamfleet/protocol/routes";
 import type { ReactNode } from "react";
 import { Badge, Bytes, byteText, Card, Duration, Meter, Section, Text, type Tone } from "../../ui/index.ts";
 

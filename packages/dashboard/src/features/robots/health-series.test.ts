@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { HealthPoint } from "@robofleet/protocol/routes";
+import type { HealthPoint } from "@roamfleet/protocol/routes";
 import { chartText, hasValues, lonely, seriesOf, sinceOf } from "./health-series.ts";
 import { joinWorkloads } from "./workloads.ts";
 import { readTimelineSearch, timelineQuery } from "./timeline-search.ts";

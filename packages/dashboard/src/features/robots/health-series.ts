@@ -1,4 +1,4 @@
-import type { HealthPoint } from "@robofleet/protocol/routes";
+import type { HealthPoint } from "@roamfleet/protocol/routes";
 
 /** Points that the server is asked for. */
 export const HISTORY_POINTS = 300;

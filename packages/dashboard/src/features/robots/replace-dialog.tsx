@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { useAction } from "../../api/queries.ts";
 import { Button, Command, Dialog, SecretOnce, shellLine, Time } from "../../ui/index.ts";
 import { robotLines } from "./robot-lines.ts";
@@ -42,7 +42,7 @@ export function ReplaceDialog({ robot: { id, name }, onClose }: { robot: Robot; 
           </SecretOnce>
           <p className="mt-4 mb-1">On the new computer, with an empty state directory:</p>
           <Command>
-            {`ROBOFLEET_ENROLL_KEY=${made.key ?? "KEY"} ${shellLine("rf-agent", "run", "--server", window.location.origin, "--state", "/var/lib/robofleet-agent")}`}
+            {`ROAMFLEET_ENROLL_KEY=${made.key ?? "KEY"} ${shellLine("rf-agent", "run", "--server", window.location.origin, "--state", "/var/lib/roamfleet-agent")}`}
           </Command>
         </>
       )}

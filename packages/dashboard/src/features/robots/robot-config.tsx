@@ -1,4 +1,4 @@
-import type { RobotConfig } from "@robofleet/protocol/routes";
+import type { RobotConfig } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { query } from "../../api/queries.ts";
 import { Card, Command, EmptyState, QueryState, Section, StatusBadge, Text } from "../../ui/index.ts";

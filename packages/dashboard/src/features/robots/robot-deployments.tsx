@@ -1,4 +1,4 @@
-import type { Deployment, Robot } from "@robofleet/protocol/routes";
+import type { Deployment, Robot } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { query } from "../../api/queries.ts";

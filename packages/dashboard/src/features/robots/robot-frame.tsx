@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { Link, Outlet } from "@tanstack/react-router";
 import { CopyText, HealthBadge, LinkTabs, PageHeader, QueryState, StatusBadge, Text, Time } from "../../ui/index.ts";
 import { RobotPending } from "../configs/index.ts";

@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Command, EmptyState, QueryState, Section, Time } from "../../ui/index.ts";
 import { healthQuery } from "./health-query.ts";

@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { CircleDashed, CircleX, ShieldAlert, Unplug } from "lucide-react";
 import type { ReactNode } from "react";
 import { cx, Time } from "../../ui/index.ts";

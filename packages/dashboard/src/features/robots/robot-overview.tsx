@@ -1,4 +1,4 @@
-import type { HealthSnapshot, Robot } from "@robofleet/protocol/routes";
+import type { HealthSnapshot, Robot } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { query } from "../../api/queries.ts";

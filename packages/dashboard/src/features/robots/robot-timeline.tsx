@@ -1,4 +1,4 @@
-import type { TimelineEntry } from "@robofleet/protocol/routes";
+import type { TimelineEntry } from "@roamfleet/protocol/routes";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useLivePages } from "../../api/live-pages.ts";
 import { Button, Command, EmptyState, FilterSelect, QueryState } from "../../ui/index.ts";

@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { Link } from "@tanstack/react-router";
 import { ArrowRight, TriangleAlert } from "lucide-react";
 import { type Column, HealthBadge, StatusBadge, Text, Time } from "../../ui/index.ts";

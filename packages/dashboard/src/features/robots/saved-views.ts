@@ -8,7 +8,7 @@ export interface SavedView {
 
 const VIEWS_MAX = 50;
 const NAME_CHARACTERS_MAX = 80;
-const keyFor = (org_id: string): string => `robofleet.robot-views.${org_id}`;
+const keyFor = (org_id: string): string => `roamfleet.robot-views.${org_id}`;
 const listeners = new Set<() => void>();
 
 /** What is kept in this browser, as far as it can be understood. */

@@ -1,4 +1,4 @@
-import type { TimelineEntry } from "@robofleet/protocol/routes";
+import type { TimelineEntry } from "@roamfleet/protocol/routes";
 import { Link } from "@tanstack/react-router";
 import { Card, cx, Text, Time } from "../../ui/index.ts";
 

@@ -1,4 +1,4 @@
-import type { HealthSnapshot, Robot } from "@robofleet/protocol/routes";
+import type { HealthSnapshot, Robot } from "@roamfleet/protocol/routes";
 
 type App = Robot["apps"][number];
 

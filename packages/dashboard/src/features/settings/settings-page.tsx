@@ -1,4 +1,4 @@
-import type { OwnOrg } from "@robofleet/protocol/routes";
+import type { OwnOrg } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { query, useAction } from "../../api/queries.ts";

@@ -1,4 +1,4 @@
-import type { SigningKeys } from "@robofleet/protocol/routes";
+import type { SigningKeys } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { query } from "../../api/queries.ts";

@@ -1,4 +1,4 @@
-import { ApiError } from "@robofleet/sdk/browser";
+import { ApiError } from "@roamfleet/sdk/browser";
 import { useMutation } from "@tanstack/react-query";
 import { getRouteApi, useRouter } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
@@ -35,7 +35,7 @@ export function SignInPage() {
       <div className="w-full max-w-md rounded-lg border border-line bg-raised p-6 shadow-raised">
         <div className="mb-4 flex items-center gap-3">
           <img src="/icon.svg" alt="" width={32} height={32} />
-          <PageHeaderTitle title={orgs === undefined ? "Sign in to Robofleet" : "Choose an org"} />
+          <PageHeaderTitle title={orgs === undefined ? "Sign in to Roamfleet" : "Choose an org"} />
         </div>
         {orgs === undefined ? (
           <TokenForm onToken={(token) => signing_in.mutate(token)} busy={signing_in.isPending} error={signing_in.error} />

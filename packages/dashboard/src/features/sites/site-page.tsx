@@ -1,4 +1,4 @@
-import type { Site } from "@robofleet/protocol/routes";
+import type { Site } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Plus } from "lucide-react";

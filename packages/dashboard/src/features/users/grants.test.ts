@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Token, User } from "@robofleet/protocol/routes";
+import type { Token, User } from "@roamfleet/protocol/routes";
 import { freeRoles, isLastAdmin, scopeWords } from "./grants.ts";
 
 const user = (id: string, grants: User["grants"]): User => ({

@@ -1,4 +1,4 @@
-import type { Grant, Token, User } from "@robofleet/protocol/routes";
+import type { Grant, Token, User } from "@roamfleet/protocol/routes";
 import type { Role } from "../../api/session.ts";
 
 export type Scopes = Grant["scopes"];

@@ -1,4 +1,4 @@
-import type { Token } from "@robofleet/protocol/routes";
+import type { Token } from "@roamfleet/protocol/routes";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { useAction } from "../../api/queries.ts";

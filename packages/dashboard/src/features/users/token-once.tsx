@@ -1,4 +1,4 @@
-import type { NewToken } from "@robofleet/protocol/routes";
+import type { NewToken } from "@roamfleet/protocol/routes";
 import { Button, Command, Dialog, SecretOnce, shellLine } from "../../ui/index.ts";
 
 export interface MadeToken {

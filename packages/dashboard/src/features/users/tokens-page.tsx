@@ -1,4 +1,4 @@
-import type { Token } from "@robofleet/protocol/routes";
+import type { Token } from "@roamfleet/protocol/routes";
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { KeyRound } from "lucide-react";

@@ -1,4 +1,4 @@
-import type { User } from "@robofleet/protocol/routes";
+import type { User } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";

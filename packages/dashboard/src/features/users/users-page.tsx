@@ -1,4 +1,4 @@
-import type { User } from "@robofleet/protocol/routes";
+import type { User } from "@roamfleet/protocol/routes";
 import { useInfiniteQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { UserPlus } from "lucide-react";

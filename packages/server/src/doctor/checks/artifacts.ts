@@ -52,7 +52,7 @@ export function judgeS3(seen: S3Seen, place: Place): Seen[] {
   const where = `s3://${place.bucket}${place.prefix === "" ? "" : `/${place.prefix}`} at ${place.endpoint ?? `Amazon, ${place.region}`}`;
   const found: Seen[] = seen.failed.map(({ step, error }) => {
     if (DENIED.has(error.reason)) return problem(`${where}: may not ${step}`, `give the credentials ${PERMISSIONS[step]} below the prefix`);
-    return problem(`${where}: ${error.message}`, HINTS[error.reason] ?? "what ROBOFLEET_BLOBS_URL and AWS_… say must be so in the store");
+    return problem(`${where}: ${error.message}`, HINTS[error.reason] ?? "what ROAMFLEET_BLOBS_URL and AWS_… say must be so in the store");
   });
   if (seen.left.length > 0)
     found.push(
@@ -78,9 +78,9 @@ export function judgeS3(seen: S3Seen, place: Place): Seen[] {
 }
 
 const HINTS: Readonly<Record<string, string>> = {
-  NoSuchBucket: "make the bucket, or correct its name in ROBOFLEET_BLOBS_URL",
-  ECONNREFUSED: "nothing listens there: correct endpoint= in ROBOFLEET_BLOBS_URL",
-  ENOTFOUND: "there is no such host: correct endpoint= in ROBOFLEET_BLOBS_URL, or add path_style=1 where buckets are no host names",
+  NoSuchBucket: "make the bucket, or correct its name in ROAMFLEET_BLOBS_URL",
+  ECONNREFUSED: "nothing listens there: correct endpoint= in ROAMFLEET_BLOBS_URL",
+  ENOTFOUND: "there is no such host: correct endpoint= in ROAMFLEET_BLOBS_URL, or add path_style=1 where buckets are no host names",
   RequestTimeTooSkewed: "set this machine's clock by NTP (timedatectl)",
   NotImplemented: "this store does not know what artifacts need: choose another",
   DEPTH_ZERO_SELF_SIGNED_CERT: "NODE_EXTRA_CA_CERTS names a file of further authorities to trust",

@@ -14,7 +14,7 @@ export const busCheck: Check = {
   name: "bus",
   async check({ settings, wrong_parts, clock, timeout_ms, signal }) {
     if (wrong_parts.has("bus")) return [skipped("see settings")];
-    if (settings.bus === undefined) return [skipped("ROBOFLEET_BUS_URL is not set: right for a server that is alone")];
+    if (settings.bus === undefined) return [skipped("ROAMFLEET_BUS_URL is not set: right for a server that is alone")];
     // A little less than the check has, so that the other servers' findings are not lost with one that is silent.
     const seen = await probeNats(settings.bus, { clock, timeout_ms: timeout_ms * 0.8, signal });
     const use = wrong_parts.has("database") ? [] : judgeUse(settings);
@@ -27,7 +27,7 @@ function judgeUse({ database_url }: Settings): Seen[] {
   return [
     warning(
       "several servers tell each other of changes in one database, and this one has its own",
-      "set DATABASE_URL, or leave ROBOFLEET_BUS_URL out",
+      "set DATABASE_URL, or leave ROAMFLEET_BUS_URL out",
     ),
   ];
 }
@@ -47,11 +47,11 @@ export function judgeBus(servers: readonly NatsSeen[], has_credentials: boolean)
 function judgeFailure({ server, failure }: NatsSeen, others_are_there: boolean): Seen {
   if (failure?.refused === true)
     return problem(
-      `${server} refuses the credentials in ROBOFLEET_BUS_URL`,
+      `${server} refuses the credentials in ROAMFLEET_BUS_URL`,
       "correct them; special characters in user and password are written as %41",
     );
   const seen = `${server} ${reasonOf(failure?.reason ?? "")}`;
-  if (others_are_there) return warning(seen, "the others are there; take it out of ROBOFLEET_BUS_URL if it is gone for good");
+  if (others_are_there) return warning(seen, "the others are there; take it out of ROAMFLEET_BUS_URL if it is gone for good");
   return problem(
     seen,
     "is nats-server running there, and does a firewall let 4222 through? Until it is, what other servers change arrives minutes later",
@@ -75,7 +75,7 @@ function judgeServer(seen: NatsSeen, has_credentials: boolean): Seen[] {
     found.push(
       problem(
         `${server} says: ${words}`,
-        "allow its user to publish and subscribe on <name>.>, where <name> is the last part of ROBOFLEET_BUS_URL, robofleet without one",
+        "allow its user to publish and subscribe on <name>.>, where <name> is the last part of ROAMFLEET_BUS_URL, roamfleet without one",
       ),
     );
   if (forbidden.length === 0 && round_trip_ms === undefined)

@@ -81,7 +81,7 @@ export function judgeDisk(disk: FileSystem, { limits, database_url, blobs }: Doc
       warning(
         `it is on ${doubt[0]}, ${doubt[1]}`,
         database_url !== undefined && blobs !== undefined
-          ? "little is kept there with DATABASE_URL and ROBOFLEET_BLOBS_URL: node-id, and secrets.key and tls/ unless they are given"
+          ? "little is kept there with DATABASE_URL and ROAMFLEET_BLOBS_URL: node-id, and secrets.key and tls/ unless they are given"
           : "choose a local disk, or a volume, with --data",
       ),
     );

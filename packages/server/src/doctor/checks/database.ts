@@ -42,7 +42,7 @@ const HINTS: Readonly<Record<string, string>> = {
   ERR_INVALID_URL: "it has the form postgres://USER:PASSWORD@HOST:5432/DATABASE, with special characters as %41",
   "28P01": "correct user or password in DATABASE_URL; special characters are written as %41",
   "28000": "PostgreSQL's pg_hba.conf must let this user in from here, perhaps only with TLS: ?sslmode=require",
-  "3D000": "make it: create database robofleet owner robofleet",
+  "3D000": "make it: create database roamfleet owner roamfleet",
   "53300": "all of max_connections are taken: raise it, or close others",
   "57P03": "it is starting or stopping: look again",
   "42501": "the user may not connect to this database: grant connect, or make it its owner",
@@ -154,5 +154,5 @@ export function judgeMigrations({ pending, unknown, is_new }: MigrationsSeen): S
     );
   if (is_new) return ok("the database is empty; the first start fills it");
   if (pending.length === 0) return ok("up to date");
-  return warning(`${pending.length} to do: ${pending.join(", ")}`, "robofleet backup first; the next start runs them");
+  return warning(`${pending.length} to do: ${pending.join(", ")}`, "roamfleet backup first; the next start runs them");
 }

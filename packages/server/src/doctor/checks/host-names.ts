@@ -40,14 +40,14 @@ export function judgeHostNames(settings: Pick<Settings, "host_names" | "behind_p
     found.push(
       warning(
         "not set: behind a proxy, what robots signed for any other server is accepted when that server relays it",
-        "name the hosts that robots are given with --server: --host-name NAME or ROBOFLEET_HOST_NAMES",
+        "name the hosts that robots are given with --server: --host-name NAME or ROAMFLEET_HOST_NAMES",
       ),
     );
   if (refused.length > 0)
     found.push(
       warning(
         `robots were refused within a day that signed for ${refused.join(", ")}`,
-        "if that is a name of this server, add it with --host-name or ROBOFLEET_HOST_NAMES; otherwise a server of that name relays what robots sign",
+        "if that is a name of this server, add it with --host-name or ROAMFLEET_HOST_NAMES; otherwise a server of that name relays what robots sign",
       ),
     );
   if (found.length > 0) return found;

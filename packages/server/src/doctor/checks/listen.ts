@@ -6,7 +6,7 @@ import type { Check, DoctorContext } from "../context.ts";
 import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
 
 /** What there is at an address when it is taken. */
-export type Occupant = "robofleet" | "unknown";
+export type Occupant = "roamfleet" | "unknown";
 
 export const listenCheck: Check = {
   name: "address",
@@ -68,11 +68,11 @@ async function tryListen({ host, port }: HostPort): Promise<string | undefined> 
 
 export function judgeListen(address: HostPort, code: string, occupant: Occupant | undefined, flag = "--listen"): Seen {
   const at = addressText(address);
-  if (code === "EADDRINUSE" && occupant === "robofleet")
+  if (code === "EADDRINUSE" && occupant === "roamfleet")
     return warning(
       flag === "--listen"
-        ? `a Robofleet server answers at ${at} already`
-        : `a Robofleet server that runs here seems to listen at ${at} for the others`,
+        ? `a Roamfleet server answers at ${at} already`
+        : `a Roamfleet server that runs here seems to listen at ${at} for the others`,
       `nothing, if it is the one that you ask about; a second one needs another ${flag}`,
     );
   if (code === "EADDRINUSE")
@@ -97,7 +97,7 @@ async function whoAnswers({ settings, clock, timeout_ms, signal }: DoctorContext
   const asked = { host: wildcard ? (isIP(host) === 6 ? "::1" : "127.0.0.1") : host, port };
   const answers = await Promise.all([requestPlain, requestTls].map((request) => askHealth(request, asked, { clock, timeout_ms, signal })));
   // By its proxy only: it says so itself.
-  return answers.some((text) => /^\{"status":"ok"\}$|reached through its proxy only/.test(text)) ? "robofleet" : "unknown";
+  return answers.some((text) => /^\{"status":"ok"\}$|reached through its proxy only/.test(text)) ? "roamfleet" : "unknown";
 }
 
 const ANSWER_BYTES_MAX = 4_096;

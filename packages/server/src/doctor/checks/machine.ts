@@ -20,7 +20,7 @@ export function judgeNode(version: string): Seen {
   if (Number.parseInt(version, 10) >= NODE_MAJOR_MIN) return ok(`Node ${version}`);
   return problem(
     `Node ${version}; ${NODE_MAJOR_MIN} or newer is needed`,
-    "start it by bin/robofleet.mjs, which brings its own, or install Node 24",
+    "start it by bin/roamfleet.mjs, which brings its own, or install Node 24",
   );
 }
 

@@ -99,14 +99,14 @@ function judgeShared({ bus, blobs }: Settings): Seen[] {
     found.push(
       problem(
         "other servers live on this database, and this one would not hear of what they change",
-        "set ROBOFLEET_BUS_URL, the same for all",
+        "set ROAMFLEET_BUS_URL, the same for all",
       ),
     );
   if (blobs === undefined)
     found.push(
       warning(
         "artifacts lie in this server's own directory, where the others do not find them",
-        "set ROBOFLEET_BLOBS_URL, the same for all",
+        "set ROAMFLEET_BLOBS_URL, the same for all",
       ),
     );
   return found;
@@ -119,7 +119,7 @@ function judgeAddresses(others: readonly NodeSeen[], { bus }: Settings): Seen[] 
       found.push(
         warning(
           `${id} listens for no other server: streams of its robots end there`,
-          "start it with the same ROBOFLEET_BUS_URL as the others",
+          "start it with the same ROAMFLEET_BUS_URL as the others",
         ),
       );
     if (is_reachable === false)

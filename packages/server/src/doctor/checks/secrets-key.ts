@@ -36,7 +36,7 @@ async function readKeys({
 }: DoctorContext["settings"]): Promise<FoundKeys | { problem: Seen }> {
   const given = secrets_key === undefined ? secrets_key_file : undefined;
   const file = secrets_key === undefined ? (given ?? masterKeyFile(data_directory)) : undefined;
-  const where = file ?? "ROBOFLEET_SECRETS_KEY";
+  const where = file ?? "ROAMFLEET_SECRETS_KEY";
   try {
     const text = secrets_key ?? (await readFile(where, "utf8"));
     return { keys: parseMasterKeys(text, where), where, file };
@@ -47,7 +47,7 @@ async function readKeys({
     return {
       problem: problem(
         `${where} ${reason}`,
-        given === undefined ? "it must belong to the server's user" : "correct ROBOFLEET_SECRETS_KEY_FILE, or the rights of the file",
+        given === undefined ? "it must belong to the server's user" : "correct ROAMFLEET_SECRETS_KEY_FILE, or the rights of the file",
       ),
     };
   }
@@ -62,7 +62,7 @@ async function judgePlace(settings: DoctorContext["settings"], { file }: FoundKe
     found.push(
       warning(
         "several servers on one database need the same key, and each makes one of its own in its data directory",
-        "give all of them ROBOFLEET_SECRETS_KEY or ROBOFLEET_SECRETS_KEY_FILE",
+        "give all of them ROAMFLEET_SECRETS_KEY or ROAMFLEET_SECRETS_KEY_FILE",
       ),
     );
   return found;
@@ -90,7 +90,7 @@ export function judgeKeys({ keys, where }: Pick<FoundKeys, "keys" | "where">, co
   if (keys === undefined && lost > 0)
     return problem(
       `there is no key, and the database holds ${orgs}`,
-      `bring ${where} back from a backup, or give the key as ROBOFLEET_SECRETS_KEY; the next start would make another`,
+      `bring ${where} back from a backup, or give the key as ROAMFLEET_SECRETS_KEY; the next start would make another`,
     );
   if (keys === undefined) return ok("made at the first start");
   if (counts !== undefined && counts.damaged > 0)

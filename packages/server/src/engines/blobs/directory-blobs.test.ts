@@ -13,7 +13,7 @@ const log = { info() {}, warn() {}, error() {} };
 const MAX = { max_bytes: 100 * 1024 * 1024 };
 
 async function makeBlobs() {
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-blobs-"));
+  const directory = await mkdtemp(join(tmpdir(), "roamfleet-blobs-"));
   return { directory, blobs: await directoryBlobs(directory, { log }), close: () => rm(directory, { recursive: true }) };
 }
 
@@ -52,7 +52,7 @@ test(
   "a full disk is no_space, nothing is kept, and it works again with space",
   { skip: canMount() ? false : "needs root to mount a small tmpfs" },
   async () => {
-    const directory = await mkdtemp(join(tmpdir(), "robofleet-full-"));
+    const directory = await mkdtemp(join(tmpdir(), "roamfleet-full-"));
     execFileSync("mount", ["-t", "tmpfs", "-o", "size=1m", "tmpfs", directory]);
     try {
       const blobs = await directoryBlobs(directory, { log });

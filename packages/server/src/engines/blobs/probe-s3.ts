@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { buffer } from "node:stream/consumers";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { type S3Error, toS3Error } from "./s3-error.ts";
 import { openS3, type S3Part, type S3Settings, type S3Store } from "./s3-store.ts";
 
@@ -28,7 +28,7 @@ export interface S3Seen {
   write_ms: number | undefined;
 }
 
-const CONTENT = Buffer.from("robofleet doctor");
+const CONTENT = Buffer.from("roamfleet doctor");
 const silent = { info() {}, warn() {}, error() {} };
 
 /**

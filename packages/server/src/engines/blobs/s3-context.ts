@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { EngineLog } from "../log.ts";
 import { splitKey } from "./keys.ts";
 import { removeAll } from "./s3-segments.ts";

@@ -9,7 +9,7 @@ const HINTS: Readonly<Record<string, string>> = {
   CredentialsProviderError: "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
   NoSuchBucket: "there is no such bucket",
   PermanentRedirect: "the bucket is in another region, or not at this endpoint",
-  AuthorizationHeaderMalformed: "the bucket is in another region: say region=… in ROBOFLEET_BLOBS_URL",
+  AuthorizationHeaderMalformed: "the bucket is in another region: say region=… in ROAMFLEET_BLOBS_URL",
   RequestTimeTooSkewed: "the clock of this machine is wrong",
 };
 

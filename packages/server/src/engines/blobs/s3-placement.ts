@@ -5,7 +5,7 @@ import type { S3Part, S3Store } from "./s3-store.ts";
 
 const COPIES_IN_FLIGHT = 8;
 /** In the metadata of an object of parts: which of the attempts to make it this one is. */
-const ATTEMPT = "robofleet-attempt";
+const ATTEMPT = "roamfleet-attempt";
 
 interface Prepared {
   key: string;

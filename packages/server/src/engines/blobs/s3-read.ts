@@ -1,6 +1,6 @@
 import { once } from "node:events";
 import { PassThrough, type Readable } from "node:stream";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { toS3Error } from "./s3-error.ts";
 import type { S3Store } from "./s3-store.ts";
 

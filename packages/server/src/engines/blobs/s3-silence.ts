@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { type S3Error, toS3Error } from "./s3-error.ts";
 
 /**

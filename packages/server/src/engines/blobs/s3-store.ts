@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 import type * as Sdk from "@aws-sdk/client-s3";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import type { EngineLog } from "../log.ts";
 import { BlobError, type BlobRange } from "./blobs.ts";
 import { toS3Error } from "./s3-error.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { UNTIL_MS, until } from "@robofleet/clock/testing";
-import type { JsonValue } from "@robofleet/protocol";
+import { UNTIL_MS, until } from "@roamfleet/clock/testing";
+import type { JsonValue } from "@roamfleet/protocol";
 import type { Bus } from "./bus.ts";
 
 export interface BusUnderTest {

@@ -1,4 +1,4 @@
-import type { JsonValue } from "@robofleet/protocol";
+import type { JsonValue } from "@roamfleet/protocol";
 
 /**
  * Hints between parts of the plane and between nodes: at most once, in order per publisher, never the

@@ -1,5 +1,5 @@
-import type { Activity } from "@robofleet/clock";
-import type { JsonValue } from "@robofleet/protocol";
+import type { Activity } from "@roamfleet/clock";
+import type { JsonValue } from "@roamfleet/protocol";
 import type { EngineLog } from "../log.ts";
 import { type Bus, type BusListener, MalformedHint } from "./bus.ts";
 

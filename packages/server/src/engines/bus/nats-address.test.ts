@@ -7,7 +7,7 @@ test("an address is read with its servers, its credentials and its prefix", () =
     servers: [{ host: "nats.example.com", port: 4222 }],
     tls: false,
     credentials: undefined,
-    prefix: "robofleet",
+    prefix: "roamfleet",
   });
   assert.deepEqual(parseNatsUrl("tls://fleet:p%40s@s:w/rd@a:4223,b,[::1]:7/site-2"), {
     servers: [

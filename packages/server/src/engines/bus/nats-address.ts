@@ -10,7 +10,7 @@ export interface NatsAddress {
 }
 
 const DEFAULT_PORT = 4222;
-const DEFAULT_PREFIX = "robofleet";
+const DEFAULT_PREFIX = "roamfleet";
 const SERVERS_MAX = 16;
 
 /**

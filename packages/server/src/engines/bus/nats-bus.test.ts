@@ -3,8 +3,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { test } from "node:test";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
-import { SimulatedClock, systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { SimulatedClock, systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { busSuite } from "./bus-suite.ts";
 import { NatsBus, natsBus } from "./nats-bus.ts";
 import { listen, listenConnected, passed } from "./testing/listening.ts";
@@ -158,7 +158,7 @@ test("wrong credentials are said once, without them; right ones are let in", OPT
   await passed(right.bus, right.bus);
   assert.deepEqual(
     wrong.logged.map(({ level, message }) => [level, message]),
-    [["error", "the bus refuses the credentials in ROBOFLEET_BUS_URL"]],
+    [["error", "the bus refuses the credentials in ROAMFLEET_BUS_URL"]],
   );
   assert.equal(wrong.bus.connected, false);
   assert.doesNotMatch(JSON.stringify([wrong.logged, right.logged]), /wr0ng|s3cret/);
@@ -204,7 +204,7 @@ test("what nobody can read is a gap and no end", OPTIONS, async () => {
   await using here = await listenConnected({ address: nats.address() });
   const stranger = await connect({ servers: `127.0.0.1:${nats.port}` });
   const before = here.gaps();
-  for (const text of ["", "{", "null", "7", '{"message":1}']) stranger.publish("robofleet.hint.rf.test", text);
+  for (const text of ["", "{", "null", "7", '{"message":1}']) stranger.publish("roamfleet.hint.rf.test", text);
   await stranger.flush();
   await stranger.close();
   await until("a gap is announced", () => here.gaps() > before);
@@ -215,7 +215,7 @@ test("what nobody can read is a gap and no end", OPTIONS, async () => {
 test("a NATS that refuses a subject says so in the log once, and the others go on", OPTIONS, async () => {
   await using nats = await NatsServer.start({
     config:
-      'authorization { users: [{ user: u, password: p, permissions: { publish: "robofleet.>", subscribe: { deny: "robofleet.hint.rf.no" } } }] }',
+      'authorization { users: [{ user: u, password: p, permissions: { publish: "roamfleet.>", subscribe: { deny: "roamfleet.hint.rf.no" } } }] }',
   });
   await using here = await listenConnected({ address: nats.address({ user: "u:p" }) });
   await using there = await listenConnected({ address: nats.address({ user: "u:p" }) });

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { connect, Msg, NatsConnection, NodeConnectionOptions, Subscription } from "@nats-io/transport-node";
-import type { Activity, Clock, Timer } from "@robofleet/clock";
-import type { JsonValue } from "@robofleet/protocol";
+import type { Activity, Clock, Timer } from "@roamfleet/clock";
+import type { JsonValue } from "@roamfleet/protocol";
 import type { EngineLog } from "../log.ts";
 import type { Bus, BusListener } from "./bus.ts";
 import { localBus, type LocalBus } from "./local-bus.ts";
@@ -186,7 +186,7 @@ export class NatsBus implements Bus {
     const { address, clock, ping_every_ms: pingInterval = PING_EVERY_MS } = this.#options;
     const options: NodeConnectionOptions = {
       servers: [server.host.includes(":") ? `[${server.host}]:${server.port}` : `${server.host}:${server.port}`],
-      name: "robofleet",
+      name: "roamfleet",
       reconnect: false,
       noEcho: true,
       ignoreClusterUpdates: true,
@@ -236,7 +236,7 @@ export class NatsBus implements Bus {
   #away(error: unknown): void {
     const reason = error instanceof Error ? error.message : "the connection ended";
     const refused = error instanceof Error && (error.name === "AuthorizationError" || error.name === "UserAuthenticationExpiredError");
-    if (refused) this.#become("refused", () => this.#log.error({ reason }, "the bus refuses the credentials in ROBOFLEET_BUS_URL"));
+    if (refused) this.#become("refused", () => this.#log.error({ reason }, "the bus refuses the credentials in ROAMFLEET_BUS_URL"));
     else
       this.#become("unreachable", () =>
         this.#log.warn({ reason }, "the bus cannot be reached: what other servers tell arrives late until it can"),

@@ -1,5 +1,5 @@
 import { createConnection } from "node:net";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 
 /**
  * Resolves when a server greets who connects, before it wants to know anything of them. Rejects with a message for people when it

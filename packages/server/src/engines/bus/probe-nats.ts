@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { NatsAddress } from "./nats-address.ts";
 import { greets } from "./nats-greeting.ts";
 
@@ -52,7 +52,7 @@ async function converse(
   await greets({ host, port }, { clock, timeout_ms, signal });
   const connection = await connect({
     servers: [at],
-    name: "robofleet doctor",
+    name: "roamfleet doctor",
     reconnect: false,
     ignoreClusterUpdates: true,
     timeout: timeout_ms,

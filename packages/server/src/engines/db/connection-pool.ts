@@ -1,4 +1,4 @@
-import { systemClock, type Timer } from "@robofleet/clock";
+import { systemClock, type Timer } from "@roamfleet/clock";
 import type { ClientConfig } from "pg";
 import type { EngineLog } from "../log.ts";
 import { Connection } from "./connection.ts";

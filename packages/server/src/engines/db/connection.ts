@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { Client, type ClientConfig, Query, type QueryResult } from "pg";
 import type { Statement } from "../../kernel/sql.ts";
 import { ConnectionLost } from "./errors.ts";

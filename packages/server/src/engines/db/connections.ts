@@ -120,7 +120,7 @@ function openPool({ connection, log }: OpenOptions, max: number, settings: strin
     ...(typeof connection === "string" ? { connectionString: connection } : connection),
     keepAlive: true,
     keepAliveInitialDelayMillis: 10_000,
-    application_name: "robofleet",
+    application_name: "roamfleet",
     types: valueParsers,
   };
   const max_per_org = Math.max(1, Math.round(max * ORG_SHARE));

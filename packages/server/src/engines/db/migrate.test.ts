@@ -17,7 +17,7 @@ const SCHEMA_FILE = fileURLToPath(new URL("../../../schema.sql", import.meta.url
 const countRow = row({ n: int });
 
 async function directoryWith(files: Record<string, string>) {
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-migrations-"));
+  const directory = await mkdtemp(join(tmpdir(), "roamfleet-migrations-"));
   for (const [name, content] of Object.entries(files)) await writeFile(join(directory, name), content);
   return { directory, log: silentLog, [Symbol.asyncDispose]: () => rm(directory, { recursive: true }) };
 }
@@ -112,7 +112,7 @@ test("a database of a newer version is refused and left alone", TIMEOUT, async (
   });
   await migrate(database.connection, newer);
   await using older = await directoryWith({ "0001_first.sql": "create table first (id int);" });
-  await assert.rejects(migrate(database.connection, older), /newer version of Robofleet.*0002_future/);
+  await assert.rejects(migrate(database.connection, older), /newer version of Roamfleet.*0002_future/);
 });
 
 test(
@@ -130,7 +130,7 @@ test(
     assert.deepEqual(await migrate(database.connection, current), []);
     assert.deepEqual(await migrate(database.connection, after_next), ["0003_contract_first"]);
     assert.deepEqual(await migrate(database.connection, next), []);
-    await assert.rejects(migrate(database.connection, current), /newer version of Robofleet.*0002_expand_first, 0003_contract_first/);
+    await assert.rejects(migrate(database.connection, current), /newer version of Roamfleet.*0002_expand_first, 0003_contract_first/);
   },
 );
 

@@ -36,7 +36,7 @@ export async function migrate(
   const client = new pg.Client({
     ...(typeof connection === "string" ? { connectionString: connection } : connection),
     connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    application_name: "robofleet migrate",
+    application_name: "roamfleet migrate",
   });
   client.on("error", (error) => log.warn({ err: error }, "the connection that migrates broke"));
   try {
@@ -89,7 +89,7 @@ async function newerOne(client: pg.Client, known: ReadonlySet<string>): Promise<
   const unknown = run.filter((name) => !known.has(name));
   if (next === undefined && unknown.length > 0) {
     throw new Refusal(
-      `this database belongs to a newer version of Robofleet: it has migration ${unknown.join(", ")}, which this program does not know. Start the newer version, or restore a backup from before it.`,
+      `this database belongs to a newer version of Roamfleet: it has migration ${unknown.join(", ")}, which this program does not know. Start the newer version, or restore a backup from before it.`,
     );
   }
   return next;
@@ -122,7 +122,7 @@ async function refuseChanged(client: pg.Client, directory: string): Promise<void
   for (const { name, checksum } of rows) {
     if (checksum === null || !known.has(name) || checksum === (await checksumOf(directory, name))) continue;
     throw new Refusal(
-      `migration ${name} of this program differs from the one that ran on this database: install an unchanged Robofleet, or restore a backup of a database that this program made.`,
+      `migration ${name} of this program differs from the one that ran on this database: install an unchanged Roamfleet, or restore a backup of a database that this program made.`,
     );
   }
 }

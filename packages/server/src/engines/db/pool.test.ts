@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { createServer, type Socket, connect as connectTcp } from "node:net";
 import { after, before, test } from "node:test";
-import { systemClock, trackActivity } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { systemClock, trackActivity } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { bigint, bool, bytea, float, int, json, jsonb, list, nullable, row, sql, text, timestamptz } from "../../kernel/sql.ts";
 import { ConnectionLost, connect, type DbEngine, isConnectionLost, isUniqueViolation } from "./index.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "./testing/index.ts";

@@ -1,4 +1,4 @@
-import type { Activity, Clock } from "@robofleet/clock";
+import type { Activity, Clock } from "@roamfleet/clock";
 import type { QueryResult, QueryResultRow } from "pg";
 import { sql, type Statement } from "../../kernel/sql.ts";
 import type { EngineLog } from "../log.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import pg from "pg";
 import type { DbAddress } from "./connections.ts";
 import { MIGRATION_TABLE, MIGRATIONS_DIRECTORY, migrationsIn, oneAhead } from "./migrate.ts";
@@ -17,7 +17,7 @@ export interface DatabaseSeen {
   read_only: "replica" | "settings" | undefined;
   /** What is left for plain roles of max_connections, or of the narrower limit of role or database. */
   connections_max: number;
-  /** Of them, those that others than Robofleet hold now. */
+  /** Of them, those that others than Roamfleet hold now. */
   connections_of_others: number;
   /** May make tables in the schema public. */
   may_create: boolean;
@@ -55,7 +55,7 @@ const SEEN = `
         - coalesce(current_setting('reserved_connections', true)::int, 0),
       (select nullif(rolconnlimit, -1) from pg_roles where rolname = current_user),
       (select nullif(datconnlimit, -1) from pg_database where datname = current_database())) as connections_max,
-    (select count(*)::int from pg_stat_activity where datname is not null and application_name not like 'robofleet%') as connections_of_others,
+    (select count(*)::int from pg_stat_activity where datname is not null and application_name not like 'roamfleet%') as connections_of_others,
     coalesce(has_schema_privilege(current_user, to_regnamespace('public'), 'CREATE'), false) as may_create,
     coalesce((select ssl from pg_stat_ssl where pid = pg_backend_pid()), false) as is_encrypted`;
 
@@ -75,7 +75,7 @@ export async function probeDatabase(
     ...(typeof connection === "string" ? { connectionString: connection } : connection),
     connectionTimeoutMillis: timeout_ms,
     query_timeout: timeout_ms,
-    application_name: "robofleet doctor",
+    application_name: "roamfleet doctor",
   });
   // What broke is told by the query under way.
   client.on("error", () => {});

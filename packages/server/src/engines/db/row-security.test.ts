@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { bool, int, row, sql, text } from "../../kernel/sql.ts";
 import { connect, type Db, type DbEngine, migrate, MIGRATIONS_DIRECTORY } from "./index.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "./testing/index.ts";

@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { armFailpoints, type Reached } from "@robofleet/clock/failpoint";
+import { armFailpoints, type Reached } from "@roamfleet/clock/failpoint";
 import { sql } from "../../kernel/sql.ts";
 import { createTestDatabase } from "./testing/index.ts";
 import { nameFromStack, TransactionPoints } from "./transaction-points.ts";
@@ -22,7 +22,7 @@ test("a point is named after the nearest feature on the stack, else after the ke
 });
 
 test("a transaction passes its points in order; a lone read passes none, a lone write two", { timeout: 120_000 }, async () => {
-  const directory = mkdtempSync(path.join(tmpdir(), "robofleet-points-"));
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-points-"));
   const log_file = path.join(directory, "points.log");
   await using database = await createTestDatabase();
   const db = await database.connect();

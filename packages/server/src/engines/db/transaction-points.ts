@@ -1,4 +1,4 @@
-import { failpoint, failpointsArmed } from "@robofleet/clock/failpoint";
+import { failpoint, failpointsArmed } from "@roamfleet/clock/failpoint";
 
 const FRAMES_MAX = 60;
 const OUR_FRAME =

@@ -1,5 +1,5 @@
-import { type Reason, roleAtLeast } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import { type Reason, roleAtLeast } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import { type Caller, type Grant, lowerRole, mayInWholeOrg, type Place, roleOn, type Scopes, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { sql, type Statement } from "../../kernel/sql.ts";

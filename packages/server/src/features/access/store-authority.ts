@@ -1,4 +1,4 @@
-import type { Role } from "@robofleet/protocol";
+import type { Role } from "@roamfleet/protocol";
 import type { Scopes } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { bool, jsonb, list, row, sql, text, textOf } from "../../kernel/sql.ts";

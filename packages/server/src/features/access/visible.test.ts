@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { type Role, ROLES } from "@robofleet/protocol";
+import { type Role, ROLES } from "@roamfleet/protocol";
 import fc from "fast-check";
 import { createTestDatabase } from "../../engines/db/testing/index.ts";
 import { type Grant, roleOn, type Scope, visible } from "../../kernel/caller.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AuditEntry } from "@robofleet/protocol/routes";
+import type { AuditEntry } from "@roamfleet/protocol/routes";
 import { nullable, row, sql, text } from "../../kernel/sql.ts";
 import { orgRoutes } from "../orgs/index.ts";
 import { siteRoutes } from "../sites/index.ts";

@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { type AuditEntry, routes } from "@robofleet/protocol/routes";
+import { type AuditEntry, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import type { Http } from "../../kernel/http.ts";

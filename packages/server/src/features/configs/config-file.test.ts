@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { test } from "node:test";
-import type { JsonValue } from "@robofleet/protocol";
+import type { JsonValue } from "@roamfleet/protocol";
 import { configFile } from "./config-file.ts";
 
 test("the same values make the same bytes in any order, as JSON that every reader takes", () => {

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { JsonValue } from "@robofleet/protocol";
+import type { JsonValue } from "@roamfleet/protocol";
 
 /** A namespace's file on a robot. */
 export interface ConfigFile {

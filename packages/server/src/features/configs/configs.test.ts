@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ConfigEntry, RobotConfig } from "@robofleet/protocol/routes";
+import type { ConfigEntry, RobotConfig } from "@roamfleet/protocol/routes";
 import { sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";

@@ -1,5 +1,5 @@
-import type { JsonValue } from "@robofleet/protocol";
-import type { RobotConfigDiff } from "@robofleet/protocol/routes";
+import type { JsonValue } from "@roamfleet/protocol";
+import type { RobotConfigDiff } from "@roamfleet/protocol/routes";
 import { isDeepStrictEqual } from "node:util";
 import type { Db } from "../../kernel/db.ts";
 import { openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";

@@ -1,4 +1,4 @@
-import type { JsonValue } from "@robofleet/protocol";
+import type { JsonValue } from "@roamfleet/protocol";
 import type { Db } from "../../kernel/db.ts";
 import { type ConfigFile, configFile, saltedFile } from "./config-file.ts";
 import { openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";

@@ -1,4 +1,4 @@
-import type { RobotConfig } from "@robofleet/protocol/routes";
+import type { RobotConfig } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { type EntryRow, listEntriesFor, listPlaces, type RobotPlace } from "./store.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ConfigEntry, ConfigSchema, ConfigVersion } from "@robofleet/protocol/routes";
+import type { ConfigEntry, ConfigSchema, ConfigVersion } from "@roamfleet/protocol/routes";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { configRoutes } from "./index.ts";

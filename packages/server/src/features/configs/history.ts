@@ -1,5 +1,5 @@
-import type { JsonValue } from "@robofleet/protocol";
-import type { AnswerOf, QueryOf, Routes } from "@robofleet/protocol/routes";
+import type { JsonValue } from "@roamfleet/protocol";
+import type { AnswerOf, QueryOf, Routes } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, Fault, notFound } from "../../kernel/fault.ts";

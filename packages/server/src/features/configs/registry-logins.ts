@@ -1,4 +1,4 @@
-import type { JsonValue } from "@robofleet/protocol";
+import type { JsonValue } from "@roamfleet/protocol";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, printable } from "../../kernel/fault.ts";
 import { openOrgSecrets, type Sealing } from "./data-keys.ts";

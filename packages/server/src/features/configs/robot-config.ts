@@ -1,4 +1,4 @@
-import type { RobotConfig } from "@robofleet/protocol/routes";
+import type { RobotConfig } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { effectiveConfig, type EffectiveValue } from "./effective.ts";
 import { REGISTRIES_NAMESPACE } from "./registry-logins.ts";

@@ -1,5 +1,5 @@
-import { access } from "@robofleet/protocol";
-import { routes } from "@robofleet/protocol/routes";
+import { access } from "@roamfleet/protocol";
+import { routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { authorize } from "../../kernel/authorize.ts";
 import { notFound } from "../../kernel/fault.ts";

@@ -1,5 +1,5 @@
-import type { JsonValue } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import type { JsonValue } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import type { Window } from "../../kernel/page.ts";
 import { int, json, jsonb, list, row, type RowOf, sql, text, timestamptz, nullable } from "../../kernel/sql.ts";

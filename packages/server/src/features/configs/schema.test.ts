@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { JsonValue } from "@robofleet/protocol";
+import type { JsonValue } from "@roamfleet/protocol";
 import { Fault } from "../../kernel/fault.ts";
 import { compileSchema, sentenceOf } from "./schema.ts";
 

@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { JsonValue } from "@robofleet/protocol";
+import type { JsonValue } from "@roamfleet/protocol";
 import type { ErrorObject, FuncKeywordDefinition, ValidateFunction } from "ajv";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { JsonValue } from "@robofleet/protocol";
-import type { ConfigEntry, RobotConfigDiff } from "@robofleet/protocol/routes";
+import type { JsonValue } from "@roamfleet/protocol";
+import type { ConfigEntry, RobotConfigDiff } from "@roamfleet/protocol/routes";
 import { sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";

@@ -1,5 +1,5 @@
-import { encodeFileName, FILE_NAME_BYTES_MAX, ID_PREFIXES, type JsonValue } from "@robofleet/protocol";
-import type { BodyOf, Routes } from "@robofleet/protocol/routes";
+import { encodeFileName, FILE_NAME_BYTES_MAX, ID_PREFIXES, type JsonValue } from "@roamfleet/protocol";
+import type { BodyOf, Routes } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound, printable } from "../../kernel/fault.ts";

@@ -1,5 +1,5 @@
-import type { JsonValue } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import type { JsonValue } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";

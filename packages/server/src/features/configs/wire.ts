@@ -1,5 +1,5 @@
-import type { JsonValue } from "@robofleet/protocol";
-import type { ConfigEntry, ConfigSchema, ConfigVersion } from "@robofleet/protocol/routes";
+import type { JsonValue } from "@roamfleet/protocol";
+import type { ConfigEntry, ConfigSchema, ConfigVersion } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import type { SchemaRow } from "./schema-store.ts";
 import type { EntryRow, VersionRow } from "./store.ts";

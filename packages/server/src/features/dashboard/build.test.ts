@@ -5,7 +5,7 @@ import { chmod, mkdir, mkdtemp, readdir, readFile, rm, utimes, writeFile } from 
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { createLog } from "../../kernel/log.ts";
 import { ensureBuilt, NotBuilt } from "./build.ts";
 import { readSite } from "./files.ts";
@@ -37,7 +37,7 @@ interface Clone {
 }
 
 async function makeClone(t: TestContext): Promise<Clone> {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-clone-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-clone-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const dashboard = path.join(directory, "packages/dashboard");
   await mkdir(path.join(dashboard, "src"), { recursive: true });
@@ -127,7 +127,7 @@ test("a user who may not write there is told who can", TIMEOUT, async (t) => {
 });
 
 test("without its sources there is no dashboard, and that is said", TIMEOUT, async (t) => {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-clone-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-clone-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const dashboard = await openDashboard({ clock: systemClock, log: createLog({ level: "silent" }) }, directory);
   assert.deepEqual(dashboard, { problem: "Its sources are not in this installation." });

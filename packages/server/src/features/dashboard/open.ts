@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { ensureBuilt, NotBuilt } from "./build.ts";
 import { type BuiltSite, readSite } from "./files.ts";

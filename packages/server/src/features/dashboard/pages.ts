@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { routes } from "@robofleet/protocol/routes";
+import { routes } from "@roamfleet/protocol/routes";
 import type { AskedPage, PageAnswer, Pages } from "../../kernel/serve-pages.ts";
 import { accepts, chooseEncoding } from "./accept.ts";
 import type { BuiltFile, BuiltSite } from "./files.ts";
@@ -79,7 +79,7 @@ function answerProblem(problem: string): PageAnswer {
       "cache-control": "no-store",
     },
     body:
-      '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Robofleet: no dashboard</title>\n' +
+      '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Roamfleet: no dashboard</title>\n' +
       `<h1>The dashboard is not there</h1>\n<p>${problem}</p>\n` +
       '<p>The API works without it: see <a href="/docs">its reference</a>, or use the command <code>rf</code>.</p>\n</html>\n',
   };

@@ -1,4 +1,4 @@
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";

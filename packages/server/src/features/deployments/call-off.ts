@@ -1,5 +1,5 @@
-import type { Reason } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import type { Reason } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { giveBack } from "./give-back.ts";
 import { CANCEL_ACK_SECONDS } from "./policy.ts";

@@ -1,4 +1,4 @@
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { eachApart, type Postponed } from "./each-apart.ts";
 import { lockDeployments } from "./store/deployments.ts";

@@ -1,5 +1,5 @@
-import { APPS_MAX } from "@robofleet/protocol/link";
-import type { BodyOf, Routes } from "@robofleet/protocol/routes";
+import { APPS_MAX } from "@roamfleet/protocol/link";
+import type { BodyOf, Routes } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, notFound } from "../../kernel/fault.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { TARGET_STATUSES, type TargetStatus } from "@robofleet/protocol";
+import { TARGET_STATUSES, type TargetStatus } from "@roamfleet/protocol";
 import fc from "fast-check";
 import { decide, type DispatchFacts } from "./decide.ts";
 import { isCommitted, isRevocable } from "./state.ts";

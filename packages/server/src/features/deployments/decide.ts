@@ -1,4 +1,4 @@
-import type { Reason, WaitingFor } from "@robofleet/protocol";
+import type { Reason, WaitingFor } from "@roamfleet/protocol";
 import { isCommitted, isRevocable } from "./state.ts";
 import type { TargetRow } from "./store/rows.ts";
 

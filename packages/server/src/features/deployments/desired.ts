@@ -1,4 +1,4 @@
-import type { Desired, DesiredApp, DesiredConfig } from "@robofleet/protocol/link";
+import type { Desired, DesiredApp, DesiredConfig } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
 import { addLayers } from "./image-layers.ts";
 import { listDesiredApps, listDesiredConfigs, listGenerations } from "./store/robot-state.ts";

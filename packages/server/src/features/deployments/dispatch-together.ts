@@ -1,4 +1,4 @@
-import { APPS_MAX } from "@robofleet/protocol/link";
+import { APPS_MAX } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";

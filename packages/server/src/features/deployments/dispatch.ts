@@ -1,5 +1,5 @@
-import { APPS_MAX } from "@robofleet/protocol/link";
-import type { Actor } from "@robofleet/protocol/routes";
+import { APPS_MAX } from "@roamfleet/protocol/link";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";

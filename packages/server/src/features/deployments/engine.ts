@@ -1,4 +1,4 @@
-import type { JsonValue } from "@robofleet/protocol";
+import type { JsonValue } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import { isListOf, isText, readHint } from "../../engines/bus/index.ts";
 import { alarm } from "../../kernel/alarm.ts";

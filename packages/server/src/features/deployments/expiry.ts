@@ -1,4 +1,4 @@
-import type { Rollout } from "@robofleet/protocol/routes";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { expiryDays } from "./store/deployments.ts";

@@ -1,4 +1,4 @@
-import { isTerminal } from "@robofleet/protocol";
+import { isTerminal } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { announce } from "../events/index.ts";

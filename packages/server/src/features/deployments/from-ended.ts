@@ -1,5 +1,5 @@
-import { isTerminal } from "@robofleet/protocol";
-import type { Rollout } from "@robofleet/protocol/routes";
+import { isTerminal } from "@roamfleet/protocol";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, Fault, notFound } from "../../kernel/fault.ts";

@@ -1,4 +1,4 @@
-import type { TargetStatus } from "@robofleet/protocol";
+import type { TargetStatus } from "@roamfleet/protocol";
 import type { Db } from "../../kernel/db.ts";
 import { bumpGenerations, lockGenerations, revertConfigs, revertDesiredApps } from "./store/robot-state.ts";
 import type { TargetRow } from "./store/rows.ts";

@@ -1,4 +1,4 @@
-import type { Desired, DesiredLayers } from "@robofleet/protocol/link";
+import type { Desired, DesiredLayers } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
 import { listArchitectures, listImageParts, type PartRow } from "./store/release-layers.ts";
 

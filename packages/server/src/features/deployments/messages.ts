@@ -1,4 +1,4 @@
-import type { Reason, TargetStatus } from "@robofleet/protocol";
+import type { Reason, TargetStatus } from "@roamfleet/protocol";
 import { isRemoved } from "./state.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import type { TargetChange } from "./store/targets.ts";

@@ -1,5 +1,5 @@
-import { isTerminal } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import { isTerminal } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { conflict, notFound } from "../../kernel/fault.ts";
 import { hasPassed, isGateOpen, type WaveFacts } from "./rollout/next-step.ts";

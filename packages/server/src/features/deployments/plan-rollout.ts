@@ -1,4 +1,4 @@
-import { type BodyOf, type DeploymentPlan, PLAN_ROBOTS_MAX, type Routes } from "@robofleet/protocol/routes";
+import { type BodyOf, type DeploymentPlan, PLAN_ROBOTS_MAX, type Routes } from "@roamfleet/protocol/routes";
 import type { CreateContext } from "./transition.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

@@ -1,5 +1,5 @@
-import type { TargetStatus } from "@robofleet/protocol";
-import type { Rollout } from "@robofleet/protocol/routes";
+import type { TargetStatus } from "@roamfleet/protocol";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import { wholeRollout } from "./rollout/whole-rollout.ts";
 
 const INSTALLING_SECONDS = 900;

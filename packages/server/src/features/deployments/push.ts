@@ -1,4 +1,4 @@
-import type { Desired } from "@robofleet/protocol/link";
+import type { Desired } from "@roamfleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { Plane } from "../../context.ts";
 import { Together } from "../../kernel/together.ts";

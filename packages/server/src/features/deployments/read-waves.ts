@@ -1,4 +1,4 @@
-import type { AnswerOf, DeploymentWave, QueryOf, Routes } from "@robofleet/protocol/routes";
+import type { AnswerOf, DeploymentWave, QueryOf, Routes } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { readPage } from "../../kernel/page.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isTerminal, REASONS, TARGET_STATUSES } from "@robofleet/protocol";
+import { isTerminal, REASONS, TARGET_STATUSES } from "@roamfleet/protocol";
 import fc from "fast-check";
 import { commonestReason, countReasons, type ReasonCounts } from "./reason-counts.ts";
 

@@ -1,4 +1,4 @@
-import { isTerminal, type Reason, type TargetStatus } from "@robofleet/protocol";
+import { isTerminal, type Reason, type TargetStatus } from "@roamfleet/protocol";
 
 /** Ended targets of a deployment by status and reason; those without a reason are counted under "". Zeros are left out. */
 export type ReasonCounts = Readonly<Partial<Record<TargetStatus, Readonly<Partial<Record<Reason | "", number>>>>>>;

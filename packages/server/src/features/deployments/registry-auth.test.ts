@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Desired, ServerMessage } from "@robofleet/protocol/link";
-import { LINK_PROTOCOLS } from "@robofleet/protocol/link";
+import type { Desired, ServerMessage } from "@roamfleet/protocol/link";
+import { LINK_PROTOCOLS } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { createLog } from "../../kernel/log.ts";
 import { MasterKeys } from "../../kernel/master-keys.ts";

@@ -1,4 +1,4 @@
-import type { Desired } from "@robofleet/protocol/link";
+import type { Desired } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { listUnapproved } from "./store/approval.ts";
 import { registryLogins } from "../configs/index.ts";

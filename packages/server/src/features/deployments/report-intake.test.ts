@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ReportBody } from "@robofleet/protocol/link";
+import type { ReportBody } from "@roamfleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import { int, row, sql, text } from "../../kernel/sql.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";

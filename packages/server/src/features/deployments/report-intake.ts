@@ -1,4 +1,4 @@
-import type { Report } from "@robofleet/protocol/link";
+import type { Report } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { inHalves } from "../../kernel/in-halves.ts";
 import type { Session } from "../../link/index.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { REASONS } from "@robofleet/protocol";
-import { type ReportBody, TARGET_STATUSES_REPORTED } from "@robofleet/protocol/link/messages";
+import { REASONS } from "@roamfleet/protocol";
+import { type ReportBody, TARGET_STATUSES_REPORTED } from "@roamfleet/protocol/link/messages";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { cancelDeployment } from "./cancel.ts";
 import { type RobotReport, takeReports } from "./report.ts";

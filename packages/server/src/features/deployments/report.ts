@@ -1,5 +1,5 @@
-import { isTerminal, type Reason, REASONS } from "@robofleet/protocol";
-import type { AppReport, ConfigReport, Progress, Report, ReportBody, TargetReport } from "@robofleet/protocol/link";
+import { isTerminal, type Reason, REASONS } from "@roamfleet/protocol";
+import type { AppReport, ConfigReport, Progress, Report, ReportBody, TargetReport } from "@roamfleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { announce, type AnnouncedChange } from "../events/index.ts";

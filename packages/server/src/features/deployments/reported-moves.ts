@@ -1,4 +1,4 @@
-import { isTerminal, type TargetStatus } from "@robofleet/protocol";
+import { isTerminal, type TargetStatus } from "@roamfleet/protocol";
 import type { Db } from "../../kernel/db.ts";
 import { robotActor, SYSTEM } from "../../kernel/caller.ts";
 import { giveBack } from "./give-back.ts";

@@ -1,5 +1,5 @@
-import { isTerminal, type Reason } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import { isTerminal, type Reason } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";

@@ -1,4 +1,4 @@
-import { routes } from "@robofleet/protocol/routes";
+import { routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { asksDryRun } from "../../kernel/dry-run.ts";
 import type { Http } from "../../kernel/http.ts";

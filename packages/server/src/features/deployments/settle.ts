@@ -1,4 +1,4 @@
-import { isTerminal, type Reason } from "@robofleet/protocol";
+import { isTerminal, type Reason } from "@roamfleet/protocol";
 import { commonestReason } from "./reason-counts.ts";
 import { isExceeded, isTooMany } from "./rollout/threshold.ts";
 import { wholeRollout } from "./rollout/whole-rollout.ts";

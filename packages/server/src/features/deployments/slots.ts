@@ -1,4 +1,4 @@
-import type { WholeRollout } from "@robofleet/protocol/routes";
+import type { WholeRollout } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import type { Decision } from "./decide.ts";
 import { roomOf } from "./rollout/unavailable.ts";

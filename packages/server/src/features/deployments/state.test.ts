@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { isTerminal, type Reason, REASONS, TARGET_STATUSES, type TargetStatus, TERMINAL_STATUSES } from "@robofleet/protocol";
-import { type ReportedStatus, TARGET_STATUSES_REPORTED } from "@robofleet/protocol/link/messages";
+import { isTerminal, type Reason, REASONS, TARGET_STATUSES, type TargetStatus, TERMINAL_STATUSES } from "@roamfleet/protocol";
+import { type ReportedStatus, TARGET_STATUSES_REPORTED } from "@roamfleet/protocol/link/messages";
 import fc from "fast-check";
 import {
   ACTIVE_STATUSES,

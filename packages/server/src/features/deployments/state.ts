@@ -1,5 +1,5 @@
-import { type DeploymentStatus, isTerminal, type Reason, type TargetStatus, type TerminalStatus } from "@robofleet/protocol";
-import type { ReportedStatus } from "@robofleet/protocol/link";
+import { type DeploymentStatus, isTerminal, type Reason, type TargetStatus, type TerminalStatus } from "@roamfleet/protocol";
+import type { ReportedStatus } from "@roamfleet/protocol/link";
 import { MAX_ATTEMPTS_DEFAULT } from "./rollout/whole-rollout.ts";
 
 /**

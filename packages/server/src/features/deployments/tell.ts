@@ -1,4 +1,4 @@
-import type { TargetStatus } from "@robofleet/protocol";
+import type { TargetStatus } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { announce, type AnnouncedChange } from "../events/index.ts";

@@ -1,5 +1,5 @@
-import { isTerminal, type Reason, type TargetStatus } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import { isTerminal, type Reason, type TargetStatus } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ServerMessage } from "@robofleet/protocol/link";
+import type { ServerMessage } from "@roamfleet/protocol/link";
 import { sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";

@@ -1,4 +1,4 @@
-import type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } from "@robofleet/protocol/routes";
+import type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import { wholeRollout } from "./rollout/whole-rollout.ts";
 import { type Counts, isRemoved } from "./state.ts";

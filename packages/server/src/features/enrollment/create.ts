@@ -1,6 +1,6 @@
 import { hash, randomBytes } from "node:crypto";
-import { ID_PREFIXES, SECRET_PREFIXES } from "@robofleet/protocol";
-import type { BodyOf, NewEnrollmentKey, Routes } from "@robofleet/protocol/routes";
+import { ID_PREFIXES, SECRET_PREFIXES } from "@roamfleet/protocol";
+import type { BodyOf, NewEnrollmentKey, Routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { type Caller, mayInWholeOrg } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

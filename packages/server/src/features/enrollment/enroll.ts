@@ -1,5 +1,5 @@
-import { ID_PREFIXES } from "@robofleet/protocol";
-import type { BodyOf, Enrolled, Routes } from "@robofleet/protocol/routes";
+import { ID_PREFIXES } from "@roamfleet/protocol";
+import type { BodyOf, Enrolled, Routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
 import { robotActor } from "../../kernel/caller.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { Enrolled, EnrollmentKey, NewEnrollmentKey, Robot, TimelineEntry } from "@robofleet/protocol/routes";
+import { until } from "@roamfleet/clock/testing";
+import type { Enrolled, EnrollmentKey, NewEnrollmentKey, Robot, TimelineEntry } from "@roamfleet/protocol/routes";
 import { sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
 import { fleetRoutes } from "../fleets/index.ts";

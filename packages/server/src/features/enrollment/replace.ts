@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { ID_PREFIXES, SECRET_PREFIXES } from "@robofleet/protocol";
-import type { NewEnrollmentKey } from "@robofleet/protocol/routes";
+import { ID_PREFIXES, SECRET_PREFIXES } from "@roamfleet/protocol";
+import type { NewEnrollmentKey } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { type Caller, mayInWholeOrg, robotActor } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

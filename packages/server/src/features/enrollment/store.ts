@@ -1,4 +1,4 @@
-import type { Actor } from "@robofleet/protocol/routes";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Authority } from "../access/index.ts";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

@@ -1,4 +1,4 @@
-import type { EnrollmentKey } from "@robofleet/protocol/routes";
+import type { EnrollmentKey } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import type { KeyRow, KeyStatus } from "./store.ts";
 

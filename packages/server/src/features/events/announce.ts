@@ -1,4 +1,4 @@
-import type { Change } from "@robofleet/protocol/routes";
+import type { Change } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Place } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
-import type { Change } from "@robofleet/protocol/routes";
+import { SimulatedClock } from "@roamfleet/clock";
+import type { Change } from "@roamfleet/protocol/routes";
 import { BURST_CHANGES_MAX, Coalescer, SUMMARY_WINDOW_MS } from "./coalesce.ts";
 
 const clockOf = () => new SimulatedClock({ at: "2030-01-01T00:00:00Z" });

@@ -1,5 +1,5 @@
-import type { Clock } from "@robofleet/clock";
-import type { Change, ChangeKind, ChangeSummary } from "@robofleet/protocol/routes";
+import type { Clock } from "@roamfleet/clock";
+import type { Change, ChangeKind, ChangeSummary } from "@roamfleet/protocol/routes";
 
 /** Changes of one kind that a reader gets one by one before they are summarized. */
 export const BURST_CHANGES_MAX = 20;

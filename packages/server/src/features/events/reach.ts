@@ -1,4 +1,4 @@
-import type { ChangeKind } from "@robofleet/protocol/routes";
+import type { ChangeKind } from "@roamfleet/protocol/routes";
 import type { FindPlaces, Found, PlacedKind } from "../../kernel/authorize.ts";
 import { roleOnFound } from "../../kernel/authorize.ts";
 import { type Caller, mayInWholeOrg, namedFleets, seesWholeOrg } from "../../kernel/caller.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
-import type { Role } from "@robofleet/protocol";
+import { SimulatedClock } from "@roamfleet/clock";
+import type { Role } from "@roamfleet/protocol";
 import type { Caller, Grant, Scopes } from "../../kernel/caller.ts";
 import { WHOLE_ORG } from "../../kernel/caller.ts";
 import type { AnnouncedChange } from "./announce.ts";

@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import type { Timer } from "@robofleet/clock";
+import type { Timer } from "@roamfleet/clock";
 import type { Caller } from "../../kernel/caller.ts";
 import type { HeldProof } from "../../kernel/proof.ts";
 import type { Coalescer } from "./coalesce.ts";

@@ -1,4 +1,4 @@
-import type { Change } from "@robofleet/protocol/routes";
+import type { Change } from "@roamfleet/protocol/routes";
 import type { PlacedChange } from "./reach.ts";
 
 /** Changes of an org that are kept for those who read slowly or come back: 8 MB at most, for orgs that somebody watches. */

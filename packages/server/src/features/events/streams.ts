@@ -1,5 +1,5 @@
-import { routes } from "@robofleet/protocol/routes";
-import type { Timer } from "@robofleet/clock";
+import { routes } from "@roamfleet/protocol/routes";
+import type { Timer } from "@roamfleet/clock";
 import type { Plane } from "../../context.ts";
 import { authenticateAgain, proofOf } from "../../kernel/authenticate.ts";
 import { requireRole } from "../../kernel/caller.ts";

@@ -1,4 +1,4 @@
-import type { Fleet } from "@robofleet/protocol/routes";
+import type { Fleet } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import type { FleetRow } from "./store.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { HealthBody } from "@robofleet/protocol/link";
-import type { HealthSnapshot } from "@robofleet/protocol/routes";
+import type { HealthBody } from "@roamfleet/protocol/link";
+import type { HealthSnapshot } from "@roamfleet/protocol/routes";
 import { parseMessage } from "../../link/inbound.ts";
 import type { Session } from "../../link/index.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";

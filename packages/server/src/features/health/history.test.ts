@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { HealthBody } from "@robofleet/protocol/link";
-import type { HealthPoint } from "@robofleet/protocol/routes";
+import { until } from "@roamfleet/clock/testing";
+import type { HealthBody } from "@roamfleet/protocol/link";
+import type { HealthPoint } from "@roamfleet/protocol/routes";
 import type { Session } from "../../link/index.ts";
 import { int, row, sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";

@@ -1,4 +1,4 @@
-import type { Health } from "@robofleet/protocol/link";
+import type { Health } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { Together } from "../../kernel/together.ts";
 import type { Session } from "../../link/index.ts";

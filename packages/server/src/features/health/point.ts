@@ -1,5 +1,5 @@
-import type { HealthBody } from "@robofleet/protocol/link";
-import type { HealthPoint } from "@robofleet/protocol/routes";
+import type { HealthBody } from "@roamfleet/protocol/link";
+import type { HealthPoint } from "@roamfleet/protocol/routes";
 
 /** What is drawn over time; the robot's snapshot has more. */
 export type Point = Omit<HealthPoint, "at">;

@@ -1,4 +1,4 @@
-import type { HealthPoint } from "@robofleet/protocol/routes";
+import type { HealthPoint } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest } from "../../kernel/fault.ts";

@@ -1,4 +1,4 @@
-import { routes } from "@robofleet/protocol/routes";
+import { routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { Fault, notFound } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";

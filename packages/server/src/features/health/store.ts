@@ -1,4 +1,4 @@
-import type { HealthBody } from "@robofleet/protocol/link";
+import type { HealthBody } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
 import type { Verdict } from "./verdict.ts";
 import { bool, int, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";

@@ -1,4 +1,4 @@
-import type { HealthBody } from "@robofleet/protocol/link";
+import type { HealthBody } from "@roamfleet/protocol/link";
 
 /** What a robot that is well may send. */
 export const healthOf = (more: Partial<HealthBody> = {}): HealthBody => ({

@@ -1,4 +1,4 @@
-import type { HealthBody } from "@robofleet/protocol/link";
+import type { HealthBody } from "@roamfleet/protocol/link";
 
 /** What a snapshot comes to. */
 export interface Verdict {

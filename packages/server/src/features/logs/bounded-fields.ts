@@ -1,4 +1,4 @@
-import type { LogRecordBody } from "@robofleet/protocol/link";
+import type { LogRecordBody } from "@roamfleet/protocol/link";
 
 /** Levels of `fields`. JSON.stringify overflows the stack at about 5,000, and then no page with such a record can be answered. */
 export const FIELDS_DEPTH_MAX = 64;

@@ -1,5 +1,5 @@
 import { constants, deflateRawSync, inflateRawSync, zstdCompressSync, zstdDecompressSync } from "node:zlib";
-import type { LogRecordBody } from "@robofleet/protocol/link";
+import type { LogRecordBody } from "@roamfleet/protocol/link";
 import { boundFields } from "./bounded-fields.ts";
 
 export type Codec = "zstd" | "deflate";
@@ -32,7 +32,7 @@ const unreadable = ({ first_seq, received_at }: Packed): LogRecordBody => ({
   seq: first_seq,
   at: received_at.toISOString(),
   level: "error",
-  source: "robofleet",
+  source: "roamfleet",
   message: "records are missing here: what was stored of them is damaged",
   fields: {},
 });

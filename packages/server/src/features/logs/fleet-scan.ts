@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Db } from "../../kernel/db.ts";
 import type { BatchScan } from "./read.ts";
 import { type BatchFilter, fleetBatches } from "./store.ts";

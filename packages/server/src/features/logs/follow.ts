@@ -1,4 +1,4 @@
-import type { LogRecordBody } from "@robofleet/protocol/link";
+import type { LogRecordBody } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import type { Session } from "../../link/index.ts";
 import type { LogPosition } from "./store.ts";

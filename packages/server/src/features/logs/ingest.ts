@@ -1,4 +1,4 @@
-import type { LogRecordBody, Logs } from "@robofleet/protocol/link";
+import type { LogRecordBody, Logs } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { Together } from "../../kernel/together.ts";
 import { jsonOfRecords, type Session } from "../../link/index.ts";

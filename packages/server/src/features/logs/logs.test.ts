@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { LogRecordBody, ServerMessage } from "@robofleet/protocol/link";
-import type { LogRecord } from "@robofleet/protocol/routes";
+import { until } from "@roamfleet/clock/testing";
+import type { LogRecordBody, ServerMessage } from "@roamfleet/protocol/link";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import { bigint, row, sql, text } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
@@ -82,7 +82,7 @@ test("a log that comes again and overlaps is stored once, and gaps in its number
   assert.equal(next_cursor, null);
   assert.deepEqual(items[0], { robot_id, received_at: "2030-01-01T00:00:00.000Z", ...record(1) });
   assert.equal(await logPosition(plane.db, org_id, robot_id, "outbox-1"), 21);
-  assert.match(await plane.metrics.registry.metrics(), /robofleet_log_records_total 10/);
+  assert.match(await plane.metrics.registry.metrics(), /roamfleet_log_records_total 10/);
 });
 
 test("links of one robot that flush at the same time store each record once", TIMEOUT, async () => {
@@ -365,6 +365,6 @@ test("an org that has more log bytes than it may loses its oldest, and no other 
     sql(row({ bytes: bigint }))`select sum(octet_length(records) + 200)::bigint as bytes from log_batch where org_id = ${org_id}`,
   );
   assert.equal(usage.bytes, stored.bytes);
-  assert.match(await plane.metrics.registry.metrics(), /robofleet_log_bytes_dropped_total [1-9]/);
+  assert.match(await plane.metrics.registry.metrics(), /roamfleet_log_bytes_dropped_total [1-9]/);
   await retention.stop();
 });

@@ -1,4 +1,4 @@
-import { LOG_LEVELS, type LogLevel, type LogRecordBody } from "@robofleet/protocol/link";
+import { LOG_LEVELS, type LogLevel, type LogRecordBody } from "@roamfleet/protocol/link";
 import type { BatchFilter } from "./store.ts";
 
 export interface LogFilter extends BatchFilter {

@@ -1,4 +1,4 @@
-import type { LogRecord } from "@robofleet/protocol/routes";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { readRecords, unpack } from "./codec.ts";

@@ -1,5 +1,5 @@
 import { Readable } from "node:stream";
-import { type LogRecord, routes } from "@robofleet/protocol/routes";
+import { type LogRecord, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Http } from "../../kernel/http.ts";
 import { openCursor, PAGE_ROWS_MAX, type Page } from "../../kernel/page.ts";

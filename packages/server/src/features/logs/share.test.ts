@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import type { LogRecordBody, ServerMessage } from "@robofleet/protocol/link";
-import type { LogRecord } from "@robofleet/protocol/routes";
+import { SimulatedClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import type { LogRecordBody, ServerMessage } from "@roamfleet/protocol/link";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import { LIMIT_DEFAULTS, type Limits } from "../../config.ts";
 import { bigint, row, sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
@@ -179,7 +179,7 @@ test("what a robot logs beyond its rate is stored and acknowledged later, and an
     "none is missing",
   );
   assert.deepEqual(await fair.seqs(), [1]);
-  assert.match(await it.plane.metrics.registry.metrics(), /robofleet_log_acks_delayed_total 1\n/);
+  assert.match(await it.plane.metrics.registry.metrics(), /roamfleet_log_acks_delayed_total 1\n/);
 });
 
 test("a robot that does not wait for acknowledgements is not read for a while, again and again", TIMEOUT, async () => {

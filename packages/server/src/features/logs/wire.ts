@@ -1,5 +1,5 @@
-import type { LogRecordBody } from "@robofleet/protocol/link";
-import type { LogRecord } from "@robofleet/protocol/routes";
+import type { LogRecordBody } from "@roamfleet/protocol/link";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 
 export const toWire = (record: LogRecordBody, robot_id: string, received_at: string): LogRecord => ({ robot_id, received_at, ...record });
 

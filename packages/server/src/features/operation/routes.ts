@@ -1,4 +1,4 @@
-import { routes } from "@robofleet/protocol/routes";
+import { routes } from "@roamfleet/protocol/routes";
 import packageJson from "../../../package.json" with { type: "json" };
 import type { Plane } from "../../context.ts";
 import { httpError, notFound } from "../../kernel/fault.ts";

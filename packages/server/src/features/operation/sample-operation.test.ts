@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { SimulatedClock, systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { SimulatedClock, systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { LIMIT_DEFAULTS } from "../../config.ts";
 import { connect, migrate, MIGRATIONS_DIRECTORY } from "../../engines/db/index.ts";
 import { quietLog, scratch, startOn } from "../../engines/db/embedded/testing/scratch.ts";
@@ -22,8 +22,8 @@ test("samples count a restart of PostgreSQL and the age of the oldest log", { ti
   const valueOf = async (name: string): Promise<number> =>
     (await metrics.registry.getSingleMetric(name)?.get())?.values[0]?.value ?? Number.NaN;
   try {
-    await until("the first sample", async () => (await valueOf("robofleet_database_bytes")) > 0);
-    assert.equal(await valueOf("robofleet_database_restarts_total"), 0);
+    await until("the first sample", async () => (await valueOf("roamfleet_database_bytes")) > 0);
+    assert.equal(await valueOf("roamfleet_database_restarts_total"), 0);
     const at = new Date("2030-01-01T00:00:00Z");
     await db.run(sql`insert into org (id, name, status, created_at, updated_at) values ('org_a', 'a', 'active', ${at}, ${at})`);
     await db.run(sql`insert into log_usage (org_id, period_at, bytes) values ('org_a', ${at}, 10)`);
@@ -31,11 +31,11 @@ test("samples count a restart of PostgreSQL and the age of the oldest log", { ti
     process.kill(pid, "SIGKILL");
     await until("PostgreSQL runs again", () => embedded.pid !== pid && db.ready(1_000));
     await clock.advance({ minutes: 1 });
-    await until("the restart is counted", async () => (await valueOf("robofleet_database_restarts_total")) === 1);
-    assert.equal(await valueOf("robofleet_oldest_log_age_seconds"), 3_660);
+    await until("the restart is counted", async () => (await valueOf("roamfleet_database_restarts_total")) === 1);
+    assert.equal(await valueOf("roamfleet_oldest_log_age_seconds"), 3_660);
     await clock.advance({ minutes: 1 });
-    await until("a further sample", async () => (await valueOf("robofleet_oldest_log_age_seconds")) === 3_720);
-    assert.equal(await valueOf("robofleet_database_restarts_total"), 1);
+    await until("a further sample", async () => (await valueOf("roamfleet_oldest_log_age_seconds")) === 3_720);
+    assert.equal(await valueOf("roamfleet_database_restarts_total"), 1);
   } finally {
     await samples.stop();
     await db.close();

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import type { Http } from "../../kernel/http.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { operationRoutes } from "./index.ts";

@@ -1,4 +1,4 @@
-import type { ApprovedOrg, Org } from "@robofleet/protocol/routes";
+import type { ApprovedOrg, Org } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isOutage } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";

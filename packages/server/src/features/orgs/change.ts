@@ -1,4 +1,4 @@
-import type { BodyOf, Org, OwnOrg, Routes } from "@robofleet/protocol/routes";
+import type { BodyOf, Org, OwnOrg, Routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ApprovedOrg, Me, Org, OwnOrg, Stats } from "@robofleet/protocol/routes";
+import type { ApprovedOrg, Me, Org, OwnOrg, Stats } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Http } from "../../kernel/http.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";

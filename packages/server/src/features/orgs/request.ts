@@ -1,5 +1,5 @@
-import { ID_PREFIXES } from "@robofleet/protocol";
-import type { BodyOf, Org, Routes } from "@robofleet/protocol/routes";
+import { ID_PREFIXES } from "@roamfleet/protocol";
+import type { BodyOf, Org, Routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";

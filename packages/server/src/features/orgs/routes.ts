@@ -1,4 +1,4 @@
-import { routes, type Stats } from "@robofleet/protocol/routes";
+import { routes, type Stats } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import type { Http } from "../../kernel/http.ts";

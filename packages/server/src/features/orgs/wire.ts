@@ -1,4 +1,4 @@
-import type { Org, OwnOrg } from "@robofleet/protocol/routes";
+import type { Org, OwnOrg } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import type { OrgRow } from "./store.ts";
 

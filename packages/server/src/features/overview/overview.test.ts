@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Overview, RobotTimelineEntry } from "@robofleet/protocol/routes";
+import type { Overview, RobotTimelineEntry } from "@roamfleet/protocol/routes";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { json, sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";

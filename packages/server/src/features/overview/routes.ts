@@ -1,4 +1,4 @@
-import { type Overview, routes } from "@robofleet/protocol/routes";
+import { type Overview, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { type Caller, seesWholeOrg } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

@@ -1,4 +1,4 @@
-import { idFloor } from "@robofleet/clock";
+import { idFloor } from "@roamfleet/clock";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { int, jsonb, row, type RowOf, sql, text } from "../../kernel/sql.ts";

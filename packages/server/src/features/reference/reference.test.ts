@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { test } from "node:test";
-import type { OpenapiDocument } from "@robofleet/protocol/openapi";
-import { routes } from "@robofleet/protocol/routes";
+import type { OpenapiDocument } from "@roamfleet/protocol/openapi";
+import { routes } from "@roamfleet/protocol/routes";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { referenceRoutes } from "./index.ts";

@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
-import { buildOpenapi } from "@robofleet/protocol/openapi";
-import { type Document, routes } from "@robofleet/protocol/routes";
+import { buildOpenapi } from "@roamfleet/protocol/openapi";
+import { type Document, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Http } from "../../kernel/http.ts";
 import { Answer, serve } from "../../kernel/serve.ts";

@@ -65,7 +65,7 @@ const wrong: readonly [string, object][] = [
   ["field manifest.entrypoint must NOT have fewer than 1 items", { entrypoint: [] }],
   ["field manifest.command.0 must be text", { command: ["a\0b"] }],
   ["unknown field manifest.env.A-B", { env: { "A-B": "1" } }],
-  ["unknown field manifest.env.ROBOFLEET_APP", { env: { ROBOFLEET_APP: "x" } }],
+  ["unknown field manifest.env.ROAMFLEET_APP", { env: { ROAMFLEET_APP: "x" } }],
   ["field manifest.env.A must be string", { env: { A: 1 } }],
   ["field manifest.mounts.0.source must be an absolute path without ..", { mounts: [{ ...bind, source: "/a/../etc" }] }],
   ["field manifest.mounts.0.target must be an absolute path without ..", { mounts: [{ ...bind, target: "b" }] }],

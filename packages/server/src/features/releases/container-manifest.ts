@@ -1,4 +1,4 @@
-import { ContainerManifest, type ContainerMount } from "@robofleet/protocol/container-manifest";
+import { ContainerManifest, type ContainerMount } from "@roamfleet/protocol/container-manifest";
 import { badRequest } from "../../kernel/fault.ts";
 import { fieldValidator } from "../../kernel/validate.ts";
 

@@ -1,6 +1,6 @@
-import { ID_PREFIXES } from "@robofleet/protocol";
-import { APPS_MAX } from "@robofleet/protocol/link";
-import type { BodyOf, Routes } from "@robofleet/protocol/routes";
+import { ID_PREFIXES } from "@roamfleet/protocol";
+import { APPS_MAX } from "@roamfleet/protocol/link";
+import type { BodyOf, Routes } from "@roamfleet/protocol/routes";
 import { isDeepStrictEqual } from "node:util";
 import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { Readable } from "node:stream";
 import { test } from "node:test";
-import type { DesiredLayers } from "@robofleet/protocol/link";
+import type { DesiredLayers } from "@roamfleet/protocol/link";
 import { int, json, row, sql } from "../../kernel/sql.ts";
 import { desiredOf } from "../deployments/desired.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { startBlobSweep } from "./index.ts";
-import { configOf, dockerArchive, ociEntries, tarOf } from "@robofleet/protocol/image-archive/testing";
+import { configOf, dockerArchive, ociEntries, tarOf } from "@roamfleet/protocol/image-archive/testing";
 import { sha256, startReleaseRig } from "./testing/release-rig.ts";
 
 const TIMEOUT = { timeout: 120_000 };

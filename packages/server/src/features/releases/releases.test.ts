@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Readable } from "node:stream";
 import { test } from "node:test";
-import type { Release } from "@robofleet/protocol/routes";
+import type { Release } from "@roamfleet/protocol/routes";
 import { sql } from "../../kernel/sql.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { startBlobSweep } from "./index.ts";

@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { type ClientRequest, request } from "node:http";
 import { Readable } from "node:stream";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { Upload } from "tus-js-client";
 import { int, jsonb, nullable, row, sql, text } from "../../kernel/sql.ts";
 import { startBlobSweep, startUploadExpiry } from "./index.ts";

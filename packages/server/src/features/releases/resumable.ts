@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
-import { ImageRefused } from "@robofleet/protocol/image-archive";
-import type { Release } from "@robofleet/protocol/routes";
+import { ImageRefused } from "@roamfleet/protocol/image-archive";
+import type { Release } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { BlobError } from "../../engines/blobs/index.ts";
 import type { AuditNote } from "../../kernel/audit.ts";

@@ -1,4 +1,4 @@
-import { routes } from "@robofleet/protocol/routes";
+import { routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { Fault, notFound, printable } from "../../kernel/fault.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { request } from "node:http";
 import { after, before, beforeEach, test } from "node:test";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { configOf, dockerArchive } from "@robofleet/protocol/image-archive/testing";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { configOf, dockerArchive } from "@roamfleet/protocol/image-archive/testing";
 import { type Blobs, s3Blobs } from "../../engines/blobs/index.ts";
 import { S3ForTests } from "../../engines/blobs/testing/s3-server.ts";
 import { silentLog } from "../../engines/db/testing/index.ts";

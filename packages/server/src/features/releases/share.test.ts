@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import type { Limits } from "../../config.ts";
 import { sql } from "../../kernel/sql.ts";
 import { type One, sha256, startReleaseRig } from "./testing/release-rig.ts";

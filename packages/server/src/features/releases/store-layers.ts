@@ -1,4 +1,4 @@
-import type { Image } from "@robofleet/protocol/image-archive";
+import type { Image } from "@roamfleet/protocol/image-archive";
 import type { Db } from "../../kernel/db.ts";
 import { bigint, list, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 

@@ -1,5 +1,5 @@
-import type { Actor } from "@robofleet/protocol/routes";
-import type { SignedText } from "@robofleet/protocol/signatures";
+import type { Actor } from "@roamfleet/protocol/routes";
+import type { SignedText } from "@roamfleet/protocol/signatures";
 import type { Db } from "../../kernel/db.ts";
 import { containing } from "../../kernel/contains.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";

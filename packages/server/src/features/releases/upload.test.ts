@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { LIMIT_DEFAULTS } from "../../config.ts";
 import { sha256, startReleaseRig } from "./testing/release-rig.ts";
 
@@ -123,7 +123,7 @@ test("a client that asks first is told to go on only when its upload is wanted",
 
 test("curl -T uploads, is done at once when the artifact is there, and fails when it is another", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-curl-"));
+  const directory = await mkdtemp(join(tmpdir(), "roamfleet-curl-"));
   try {
     const file = join(directory, "artifact");
     const bytes = Buffer.alloc(20_000_000, "robot");

@@ -1,5 +1,5 @@
 import type { Readable } from "node:stream";
-import { type Image, ImageRefused, readImages } from "@robofleet/protocol/image-archive";
+import { type Image, ImageRefused, readImages } from "@roamfleet/protocol/image-archive";
 import type { Plane } from "../../context.ts";
 import { BlobError, type BlobRange, type Completed } from "../../engines/blobs/index.ts";
 import type { Caller } from "../../kernel/caller.ts";

@@ -1,4 +1,4 @@
-import type { Release } from "@robofleet/protocol/routes";
+import type { Release } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import type { ReleaseRow } from "./store.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { BulkOutcome, Robot, TimelineEntry } from "@robofleet/protocol/routes";
+import type { BulkOutcome, Robot, TimelineEntry } from "@roamfleet/protocol/routes";
 import { json, sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";

@@ -1,5 +1,5 @@
-import type { BodyOf, BulkOutcome, Routes } from "@robofleet/protocol/routes";
-import { roleAtLeast } from "@robofleet/protocol";
+import type { BodyOf, BulkOutcome, Routes } from "@roamfleet/protocol/routes";
+import { roleAtLeast } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import { type Caller, roleOn } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

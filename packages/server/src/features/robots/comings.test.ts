@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Robot, TimelineEntry } from "@robofleet/protocol/routes";
+import type { Robot, TimelineEntry } from "@roamfleet/protocol/routes";
 import { sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { fakeSession, helloOf } from "../testing/places.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { JsonValue } from "@robofleet/protocol";
-import { until } from "@robofleet/clock/testing";
+import type { JsonValue } from "@roamfleet/protocol";
+import { until } from "@roamfleet/clock/testing";
 import { sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";

@@ -1,5 +1,5 @@
 import { createPublicKey, hash, verify } from "node:crypto";
-import { type Hello, httpRequestText, linkChallengeText, type SignedRequest } from "@robofleet/protocol/link";
+import { type Hello, httpRequestText, linkChallengeText, type SignedRequest } from "@roamfleet/protocol/link";
 import { isOutage } from "../../engines/db/index.ts";
 import type { RobotCaller } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { httpRequestText, linkChallengeText, type SignedRequest } from "@robofleet/protocol/link";
+import { until } from "@roamfleet/clock/testing";
+import { httpRequestText, linkChallengeText, type SignedRequest } from "@roamfleet/protocol/link";
 import type { ExpectedChallenge } from "../../link/index.ts";
-import type { Robot, TimelineEntry } from "@robofleet/protocol/routes";
+import type { Robot, TimelineEntry } from "@roamfleet/protocol/routes";
 import { type Caller, SYSTEM } from "../../kernel/caller.ts";
 import { int, row, sql, text } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";

@@ -1,4 +1,4 @@
-import { CLOSE, type JsonValue } from "@robofleet/protocol";
+import { CLOSE, type JsonValue } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import { isText, readHint } from "../../engines/bus/index.ts";

@@ -1,4 +1,4 @@
-import { type Robot, routes } from "@robofleet/protocol/routes";
+import { type Robot, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, notFound } from "../../kernel/fault.ts";

@@ -1,4 +1,4 @@
-import type { Hello } from "@robofleet/protocol/link";
+import type { Hello } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
 import { jsonb, list, row, sql, text } from "../../kernel/sql.ts";
 

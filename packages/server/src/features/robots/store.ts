@@ -1,5 +1,5 @@
-import type { Platform } from "@robofleet/protocol/link";
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Platform } from "@roamfleet/protocol/link";
+import type { Robot } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import {
   bool,

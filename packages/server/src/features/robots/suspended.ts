@@ -1,4 +1,4 @@
-import { CLOSE } from "@robofleet/protocol";
+import { CLOSE } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
 import { ORG_SUSPENDED } from "./identity.ts";

@@ -1,4 +1,4 @@
-import type { BodyOf, Routes } from "@robofleet/protocol/routes";
+import type { BodyOf, Routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

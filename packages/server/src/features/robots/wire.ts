@@ -1,4 +1,4 @@
-import type { Robot } from "@robofleet/protocol/routes";
+import type { Robot } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import { fingerprint } from "./identity.ts";
 import type { AppColumn, ConfigColumn, RobotRow, RobotStatus, ShownRobotRow } from "./store.ts";

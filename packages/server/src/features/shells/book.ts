@@ -1,5 +1,5 @@
-import { ID_PREFIXES } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import { ID_PREFIXES } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { Endings } from "../../kernel/endings.ts";
 import { announce } from "../events/index.ts";

@@ -1,6 +1,6 @@
 import { test } from "node:test";
-import { SimulatedClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { SimulatedClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";

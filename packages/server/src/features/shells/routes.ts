@@ -1,7 +1,7 @@
 import { Readable } from "node:stream";
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
-import { routes, type ShellSession } from "@robofleet/protocol/routes";
+import { routes, type ShellSession } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { notFound } from "../../kernel/fault.ts";

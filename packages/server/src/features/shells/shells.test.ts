@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { ShellSession as Wire } from "@robofleet/protocol/routes";
+import { until } from "@roamfleet/clock/testing";
+import type { ShellSession as Wire } from "@roamfleet/protocol/routes";
 import type { Limits } from "../../config.ts";
 import { row, sql, text } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";

@@ -1,5 +1,5 @@
-import type { BodyOf, Routes, SigningKeys } from "@robofleet/protocol/routes";
-import { nextTrust, parseTrustStatement, type Trust } from "@robofleet/protocol/signatures";
+import type { BodyOf, Routes, SigningKeys } from "@roamfleet/protocol/routes";
+import { nextTrust, parseTrustStatement, type Trust } from "@roamfleet/protocol/signatures";
 import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
 import type { Caller } from "../../kernel/caller.ts";

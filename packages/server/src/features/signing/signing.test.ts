@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync, type KeyObject } from "node:crypto";
 import { test } from "node:test";
-import type { SigningKeys } from "@robofleet/protocol/routes";
+import type { SigningKeys } from "@roamfleet/protocol/routes";
 import {
   keyIdOf,
   publicKeyOf,
@@ -10,7 +10,7 @@ import {
   signRelease,
   signTrust,
   type TrustStatement,
-} from "@robofleet/protocol/signatures";
+} from "@roamfleet/protocol/signatures";
 import { deploymentRoutes } from "../deployments/index.ts";
 import { releaseRoutes } from "../releases/index.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";

@@ -1,5 +1,5 @@
-import type { SignedText } from "@robofleet/protocol/signatures";
-import type { Actor } from "@robofleet/protocol/routes";
+import type { SignedText } from "@roamfleet/protocol/signatures";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { int, json, jsonb, row, type RowOf, sql, timestamptz } from "../../kernel/sql.ts";
 

@@ -1,4 +1,4 @@
-import { checkSignedRelease, parseTrustStatement, type SignedRelease, type SignedText, type Trust } from "@robofleet/protocol/signatures";
+import { checkSignedRelease, parseTrustStatement, type SignedRelease, type SignedText, type Trust } from "@roamfleet/protocol/signatures";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict } from "../../kernel/fault.ts";

@@ -1,5 +1,5 @@
-import type { SigningKeys } from "@robofleet/protocol/routes";
-import { keyIdOf, parseTrustStatement } from "@robofleet/protocol/signatures";
+import type { SigningKeys } from "@roamfleet/protocol/routes";
+import { keyIdOf, parseTrustStatement } from "@roamfleet/protocol/signatures";
 import { wireTime } from "../../kernel/time.ts";
 import type { StatementRow } from "./store.ts";
 

@@ -1,5 +1,5 @@
-import { ID_PREFIXES } from "@robofleet/protocol";
-import { routes, type Site } from "@robofleet/protocol/routes";
+import { ID_PREFIXES } from "@roamfleet/protocol";
+import { routes, type Site } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
 import type { Caller } from "../../kernel/caller.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Fleet, Site } from "@robofleet/protocol/routes";
+import type { Fleet, Site } from "@roamfleet/protocol/routes";
 import { sql } from "../../kernel/sql.ts";
 import { fleetRoutes } from "../fleets/index.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";

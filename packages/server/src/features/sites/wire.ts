@@ -1,4 +1,4 @@
-import type { Site } from "@robofleet/protocol/routes";
+import type { Site } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import type { SiteRow } from "./store.ts";
 

@@ -3,9 +3,9 @@ import { once } from "node:events";
 import { test, type TestContext } from "node:test";
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
-import { until } from "@robofleet/clock/testing";
-import { CAMERA_FRAME_BYTES_MAX, type Channel, controlMessage, dataMessage, type StreamSource } from "@robofleet/protocol/link";
-import { channelPair } from "@robofleet/protocol/link/testing";
+import { until } from "@roamfleet/clock/testing";
+import { CAMERA_FRAME_BYTES_MAX, type Channel, controlMessage, dataMessage, type StreamSource } from "@roamfleet/protocol/link";
+import { channelPair } from "@roamfleet/protocol/link/testing";
 import { WebSocket } from "ws";
 import { startRig } from "./testing/rig.ts";
 

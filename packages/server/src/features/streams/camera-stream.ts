@@ -1,4 +1,4 @@
-import { CLOSE } from "@robofleet/protocol";
+import { CLOSE } from "@roamfleet/protocol";
 import {
   CAMERA_BOUNDS,
   CAMERA_FRAME_BYTES_MAX,
@@ -6,7 +6,7 @@ import {
   type CameraParams,
   CAMERAS_MAX,
   readMessage,
-} from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
 import { badRequest } from "../../kernel/fault.ts";
 import type { StartStream, StreamContext } from "./stream-kind.ts";
 import { LatestSlot } from "./latest-slot.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { type Channel, controlMessage, dataMessage, readMessage } from "@robofleet/protocol/link";
-import { channelPair } from "@robofleet/protocol/link/testing";
+import { until } from "@roamfleet/clock/testing";
+import { type Channel, controlMessage, dataMessage, readMessage } from "@roamfleet/protocol/link";
+import { channelPair } from "@roamfleet/protocol/link/testing";
 import { WebSocket } from "ws";
 import { row, sql, text } from "../../kernel/sql.ts";
 import { startRig } from "./testing/rig.ts";

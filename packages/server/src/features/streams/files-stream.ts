@@ -1,4 +1,4 @@
-import { type Channel, controlMessage, dataMessage, readMessage } from "@robofleet/protocol/link";
+import { type Channel, controlMessage, dataMessage, readMessage } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { printable } from "../../kernel/fault.ts";
 import type { StartStream } from "./stream-kind.ts";

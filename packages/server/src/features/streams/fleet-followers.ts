@@ -1,4 +1,4 @@
-import type { Timer } from "@robofleet/clock";
+import type { Timer } from "@roamfleet/clock";
 import type { Plane } from "../../context.ts";
 import { followLogs, type LogListener, robotsOfFleet } from "../logs/index.ts";
 

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { createLog } from "../../kernel/log.ts";
 import { sql } from "../../kernel/sql.ts";
 import { openNodes, type Session, writeNodeAddress } from "../../link/index.ts";

@@ -1,5 +1,5 @@
-import type { Timer } from "@robofleet/clock";
-import type { LogRecord } from "@robofleet/protocol/routes";
+import type { Timer } from "@roamfleet/clock";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { mayInWholeOrg } from "../../kernel/caller.ts";
 import { wireTime } from "../../kernel/time.ts";
@@ -127,7 +127,7 @@ const leftOut = (oldest: LogRecord, after: Date, now: string): LogRecord => ({
   at: now,
   received_at: now,
   level: "warn",
-  source: "robofleet",
+  source: "roamfleet",
   message: `records that came between ${wireTime(after)} and ${oldest.received_at} are left out: they are too many`,
   fields: { gap: { since: wireTime(after), until: oldest.received_at } },
 });

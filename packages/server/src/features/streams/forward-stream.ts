@@ -1,4 +1,4 @@
-import { type Channel, controlMessage, dataMessage, type ForwardParams, readMessage } from "@robofleet/protocol/link";
+import { type Channel, controlMessage, dataMessage, type ForwardParams, readMessage } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
 import type { StartStream, StreamContext } from "./stream-kind.ts";

@@ -1,5 +1,5 @@
-import { CLOSE } from "@robofleet/protocol";
-import { type Channel, ChannelRefused } from "@robofleet/protocol/link";
+import { CLOSE } from "@roamfleet/protocol";
+import { type Channel, ChannelRefused } from "@roamfleet/protocol/link";
 import { closeOf } from "./open-at-robot.ts";
 import type { Viewer } from "./viewer.ts";
 

@@ -1,4 +1,4 @@
-import { fleetStreamAccess, fleetStreamPaths, streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
+import { fleetStreamAccess, fleetStreamPaths, streamAccess, type StreamName, streamPaths } from "@roamfleet/protocol";
 import { startFiles } from "./files-stream.ts";
 import { CAMERA_QUERY, prepareCamera } from "./camera-stream.ts";
 import { prepareForward } from "./forward-stream.ts";

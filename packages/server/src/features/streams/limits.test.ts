@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { LIMIT_DEFAULTS } from "../../config.ts";
 import { ingestLogs } from "../logs/index.ts";
 import { seedRobot } from "../testing/seed-robot.ts";

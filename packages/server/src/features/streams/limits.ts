@@ -1,5 +1,5 @@
-import { CLOSE } from "@robofleet/protocol";
-import { ChannelRefused, type SendClass } from "@robofleet/protocol/link";
+import { CLOSE } from "@roamfleet/protocol";
+import { ChannelRefused, type SendClass } from "@roamfleet/protocol/link";
 import type { Limits } from "../../config.ts";
 import type { Session } from "../../link/index.ts";
 import type { Viewer } from "./viewer.ts";

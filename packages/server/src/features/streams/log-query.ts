@@ -1,4 +1,4 @@
-import { LOG_LEVELS } from "@robofleet/protocol/link";
+import { LOG_LEVELS } from "@roamfleet/protocol/link";
 import { badRequest } from "../../kernel/fault.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { LogMatch } from "../logs/index.ts";

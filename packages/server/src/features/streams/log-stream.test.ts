@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { ServerMessage } from "@robofleet/protocol/link";
+import { until } from "@roamfleet/clock/testing";
+import type { ServerMessage } from "@roamfleet/protocol/link";
 import { createCredential } from "../tokens/index.ts";
 import { sql } from "../../kernel/sql.ts";
 import { ingestLogs } from "../logs/index.ts";

@@ -1,5 +1,5 @@
-import { type Channel, type ChannelEnd, ChannelRefused, type SendClass } from "@robofleet/protocol/link";
-import { CLOSE } from "@robofleet/protocol";
+import { type Channel, type ChannelEnd, ChannelRefused, type SendClass } from "@roamfleet/protocol/link";
+import { CLOSE } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import { requireChannel } from "./limits.ts";
 import type { Viewer } from "./viewer.ts";

@@ -1,4 +1,4 @@
-import { CLOSE } from "@robofleet/protocol";
+import { CLOSE } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import type { OpenStream } from "./store.ts";
 import { endOf, type StreamBook } from "./tell.ts";

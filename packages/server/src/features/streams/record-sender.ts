@@ -1,4 +1,4 @@
-import type { LogRecord } from "@robofleet/protocol/routes";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { wireTime } from "../../kernel/time.ts";
 import type { Viewer } from "./viewer.ts";
@@ -39,7 +39,7 @@ export class Gaps {
       at: now,
       received_at: now,
       level: "warn",
-      source: "robofleet",
+      source: "roamfleet",
       message: `${gap.count} records dropped`,
       fields: { gap },
     }));

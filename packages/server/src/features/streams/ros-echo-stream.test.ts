@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test, type TestContext } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import { type Channel, controlMessage, dataMessage, LINK_FEATURES, type StreamSource } from "@robofleet/protocol/link";
-import { channelPair } from "@robofleet/protocol/link/testing";
+import { until } from "@roamfleet/clock/testing";
+import { type Channel, controlMessage, dataMessage, LINK_FEATURES, type StreamSource } from "@roamfleet/protocol/link";
+import { channelPair } from "@roamfleet/protocol/link/testing";
 import { WebSocket } from "ws";
 import { startRig } from "./testing/rig.ts";
 

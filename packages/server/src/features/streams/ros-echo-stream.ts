@@ -5,7 +5,7 @@ import {
   commonFeatures,
   readMessage,
   type TopicsParams,
-} from "@robofleet/protocol/link";
+} from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
 import type { StartStream, StreamContext } from "./stream-kind.ts";

@@ -1,5 +1,5 @@
-import { CLOSE } from "@robofleet/protocol";
-import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@robofleet/protocol/link";
+import { CLOSE } from "@roamfleet/protocol";
+import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@roamfleet/protocol/link";
 import { badRequest } from "../../kernel/fault.ts";
 import type { ShellSession } from "../shells/index.ts";
 import type { StartStream, StreamContext } from "./stream-kind.ts";
@@ -7,7 +7,7 @@ import { closeOf, openAtRobot } from "./open-at-robot.ts";
 import { readControl } from "./read-control.ts";
 import type { Viewer } from "./viewer.ts";
 
-export const SHELL_SUBPROTOCOL = "robofleet.shell.v1";
+export const SHELL_SUBPROTOCOL = "roamfleet.shell.v1";
 const CLOSE_FAILED = 1011;
 const SIZE_MAX = 1_000;
 const SAID_BY_VIEWER = new Set(["resize", "eof"]);

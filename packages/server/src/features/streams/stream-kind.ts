@@ -1,4 +1,4 @@
-import type { AccessRow, FleetStreamName, Role, StreamName } from "@robofleet/protocol";
+import type { AccessRow, FleetStreamName, Role, StreamName } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import type { Nodes } from "../../link/index.ts";
 import type { ShellBook } from "../shells/index.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { LogRecord } from "@robofleet/protocol/routes";
+import { until } from "@roamfleet/clock/testing";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import { sql } from "../../kernel/sql.ts";
 import { ingestLogs } from "../logs/index.ts";
 import { ROBOT_REMOVED } from "../robots/index.ts";
@@ -69,7 +69,7 @@ test("a viewer that does not read loses records, is told which, and holds nobody
     await until("the fast one to keep up", () => fast.seqs.at(-1) === seq);
   }
   slow.ws.resume();
-  const isGap = ({ source }: LogRecord): boolean => source === "robofleet";
+  const isGap = ({ source }: LogRecord): boolean => source === "roamfleet";
   // Told without a new record having to come.
   await until("the gap", () => slow.records.some(isGap));
   await ingestLogs(it.plane, it.session, flush(seq + 1, seq + 1));
@@ -207,8 +207,8 @@ test("shell, camera and topics are refused with 4410, the shell's subprotocol is
     const viewer = it.view(`/api/robots/${it.robot_id}/${rest}token=${it.token}`);
     assert.equal(await viewer.closed, "4410 not supported by this agent");
   }
-  const shell = it.view(`/api/robots/${it.robot_id}/shell/ws?token=${it.token}`, ["other", "robofleet.shell.v1"]);
-  assert.equal((await shell.headers)["sec-websocket-protocol"], "robofleet.shell.v1");
+  const shell = it.view(`/api/robots/${it.robot_id}/shell/ws?token=${it.token}`, ["other", "roamfleet.shell.v1"]);
+  assert.equal((await shell.headers)["sec-websocket-protocol"], "roamfleet.shell.v1");
   assert.equal(await shell.closed, "4410 not supported by this agent");
 });
 

@@ -1,6 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { CLOSE, fleetStreamPaths, streamPaths } from "@robofleet/protocol";
+import { CLOSE, fleetStreamPaths, streamPaths } from "@roamfleet/protocol";
 import { WebSocketServer } from "ws";
 import type { Plane } from "../../context.ts";
 import { httpError } from "../../kernel/fault.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { int, jsonb, nullable, row, sql, text } from "../../kernel/sql.ts";
 import { startRig, type TestViewer } from "./testing/rig.ts";
 

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from "node:http";
-import { CLOSE } from "@robofleet/protocol";
+import { CLOSE } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import { appendAudit, pathWithoutQuery, sessionOf, userAgentOf } from "../../kernel/audit.ts";
 import { Endings } from "../../kernel/endings.ts";

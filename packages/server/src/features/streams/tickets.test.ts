@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { streamAccess, type StreamName, streamPaths } from "@robofleet/protocol";
-import type { StreamTicket } from "@robofleet/protocol/routes";
+import { streamAccess, type StreamName, streamPaths } from "@roamfleet/protocol";
+import type { StreamTicket } from "@roamfleet/protocol/routes";
 import { int, row, sql } from "../../kernel/sql.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { startRig } from "./testing/rig.ts";

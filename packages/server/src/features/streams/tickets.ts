@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { fleetStreamAccess, SECRET_PREFIXES, streamAccess } from "@robofleet/protocol";
-import { type BodyOf, routes } from "@robofleet/protocol/routes";
+import { fleetStreamAccess, SECRET_PREFIXES, streamAccess } from "@roamfleet/protocol";
+import { type BodyOf, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isOutage } from "../../engines/db/index.ts";
 import { type Credentials, proofOf } from "../../kernel/authenticate.ts";

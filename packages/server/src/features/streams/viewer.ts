@@ -1,6 +1,6 @@
-import { CLOSE, type FleetStreamName, type Role, type StreamName } from "@robofleet/protocol";
+import { CLOSE, type FleetStreamName, type Role, type StreamName } from "@roamfleet/protocol";
 import type { Duplex } from "node:stream";
-import { ITEM_OVERHEAD_BYTES } from "@robofleet/protocol/link";
+import { ITEM_OVERHEAD_BYTES } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
 import type { Caller } from "../../kernel/caller.ts";
 import type { HeldProof } from "../../kernel/proof.ts";

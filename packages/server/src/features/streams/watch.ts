@@ -1,4 +1,4 @@
-import { CLOSE } from "@robofleet/protocol";
+import { CLOSE } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import { authenticateAgain } from "../../kernel/authenticate.ts";
 import { roleOnFound } from "../../kernel/authorize.ts";

@@ -1,8 +1,8 @@
-import type { SignedRequest } from "@robofleet/protocol/link";
+import type { SignedRequest } from "@roamfleet/protocol/link";
 import { Agent, request, type RequestOptions } from "node:http";
 import type { AddressInfo } from "node:net";
-import { idSource, SimulatedClock } from "@robofleet/clock";
-import type { Role } from "@robofleet/protocol";
+import { idSource, SimulatedClock } from "@roamfleet/clock";
+import type { Role } from "@roamfleet/protocol";
 import { LIMIT_DEFAULTS } from "../../config.ts";
 import type { Plane } from "../../context.ts";
 import { localBus } from "../../engines/bus/index.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { generateKeyPairSync, type KeyObject, sign } from "node:crypto";
-import type { Enrolled, Fleet, NewEnrollmentKey, Site } from "@robofleet/protocol/routes";
-import { ChannelRefused, CHANNELS_MAX, type Hello, LINK_PROTOCOLS, linkChallengeText } from "@robofleet/protocol/link";
+import type { Enrolled, Fleet, NewEnrollmentKey, Site } from "@roamfleet/protocol/routes";
+import { ChannelRefused, CHANNELS_MAX, type Hello, LINK_PROTOCOLS, linkChallengeText } from "@roamfleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { FeaturePlane } from "./feature-plane.ts";
 

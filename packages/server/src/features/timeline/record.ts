@@ -1,6 +1,6 @@
-import type { Clock, IdSource } from "@robofleet/clock";
-import { ID_PREFIXES } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import type { Clock, IdSource } from "@roamfleet/clock";
+import { ID_PREFIXES } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { announce } from "../events/index.ts";
 import { insertEntries } from "./store.ts";

@@ -1,4 +1,4 @@
-import { routes, type TimelineEntry } from "@robofleet/protocol/routes";
+import { routes, type TimelineEntry } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { notFound } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";

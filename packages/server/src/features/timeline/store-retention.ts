@@ -1,4 +1,4 @@
-import { ID_PREFIXES } from "@robofleet/protocol";
+import { ID_PREFIXES } from "@roamfleet/protocol";
 import type { Db } from "../../kernel/db.ts";
 import { madeBefore } from "../../kernel/id-time.ts";
 import { row, sql, text } from "../../kernel/sql.ts";

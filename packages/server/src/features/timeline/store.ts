@@ -1,5 +1,5 @@
-import { ID_PREFIXES } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import { ID_PREFIXES } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { madeBefore, madeSince } from "../../kernel/id-time.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { TimelineEntry } from "@robofleet/protocol/routes";
+import type { TimelineEntry } from "@roamfleet/protocol/routes";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Me } from "@robofleet/protocol/routes";
+import type { Me } from "@roamfleet/protocol/routes";
 import { nullable, row, sql, text, timestamptz } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { createCredential, tokenRoutes } from "./index.ts";

@@ -1,6 +1,6 @@
-import type { Clock } from "@robofleet/clock";
-import { ROLES } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import type { Clock } from "@roamfleet/clock";
+import { ROLES } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Limits } from "../../config.ts";
 import { isOutage } from "../../engines/db/index.ts";
 import { type Caller, type Grant, highestRole, lowerRole } from "../../kernel/caller.ts";

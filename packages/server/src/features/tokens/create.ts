@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
-import type { Clock, IdSource } from "@robofleet/clock";
-import { ID_PREFIXES, type Role, SECRET_PREFIXES } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import type { Clock, IdSource } from "@roamfleet/clock";
+import { ID_PREFIXES, type Role, SECRET_PREFIXES } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { secretHash } from "../../kernel/proof.ts";
 import { insertCredential, type Scopes } from "./store.ts";

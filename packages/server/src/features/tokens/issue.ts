@@ -1,5 +1,5 @@
-import { roleAtLeast } from "@robofleet/protocol";
-import type { BodyOf, NewToken, Routes } from "@robofleet/protocol/routes";
+import { roleAtLeast } from "@roamfleet/protocol";
+import type { BodyOf, NewToken, Routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { type Caller, highestRole } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { LRUCache } from "lru-cache";
 
 /** What is remembered is looked up again after this long: what is revoked is refused within 2 s, on every node. */

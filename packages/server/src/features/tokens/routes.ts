@@ -1,4 +1,4 @@
-import { routes, type Me } from "@robofleet/protocol/routes";
+import { routes, type Me } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

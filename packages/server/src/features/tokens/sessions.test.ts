@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AuditEntry, Me, Session } from "@robofleet/protocol/routes";
+import type { AuditEntry, Me, Session } from "@roamfleet/protocol/routes";
 import { Networks } from "../../kernel/networks.ts";
 import { holdProof } from "../../kernel/proof.ts";
 import { int, row, sql, text } from "../../kernel/sql.ts";
@@ -57,7 +57,7 @@ class Browser {
 
 const setCookieOf = (headers: Reply<unknown>["headers"]): string => (headers["set-cookie"] as string[] | undefined)?.[0] ?? "";
 const cookieOf = (headers: Reply<unknown>["headers"]): string => setCookieOf(headers).split(";")[0] ?? "";
-const isCleared = ({ headers }: Reply<unknown>): boolean => /^robofleet_session=; .*Max-Age=0;/.test(setCookieOf(headers));
+const isCleared = ({ headers }: Reply<unknown>): boolean => /^roamfleet_session=; .*Max-Age=0;/.test(setCookieOf(headers));
 
 /** A user of two orgs with a token for both, and an org of somebody else. */
 async function userOfTwo(it: FeaturePlane) {
@@ -85,7 +85,7 @@ test("a token becomes a cookie that no script reads, which stands in for it; onl
   assert.deepEqual([made.status, made.headers.location], [201, PATH]);
   assert.match(
     setCookieOf(made.headers),
-    /^robofleet_session=rf_session_[0-9a-f]{64}; Path=\/; Max-Age=604800; HttpOnly; SameSite=Strict$/,
+    /^roamfleet_session=rf_session_[0-9a-f]{64}; Path=\/; Max-Age=604800; HttpOnly; SameSite=Strict$/,
   );
   const secret = cookieOf(made.headers).split("=")[1] ?? "";
   assert.ok(!JSON.stringify(made.body).includes(secret.slice(0, 20)));
@@ -106,7 +106,7 @@ test("over TLS at a proxy the cookie is __Host- and Secure, and no other name is
   Object.assign(it.plane, { proxies: new Networks(["127.0.0.1"]) });
   const { token } = await it.org();
   const { headers, body } = await it.call<{ data: Session }>("POST", PATH, { token, headers: { host: HOST } });
-  assert.match(setCookieOf(headers), /^__Host-robofleet_session=rf_session_.*; HttpOnly; SameSite=Strict; Secure$/);
+  assert.match(setCookieOf(headers), /^__Host-roamfleet_session=rf_session_.*; HttpOnly; SameSite=Strict; Secure$/);
   const browser = new Browser(it, cookieOf(headers), body.data);
   assert.equal(await browser.status(), 200);
   assert.equal(await new Browser(it, browser.cookie.replace("__Host-", ""), body.data).status(), 401);
@@ -116,7 +116,7 @@ test("over TLS at a proxy the cookie is __Host- and Secure, and no other name is
   const forwarded = { "x-forwarded-host": "fleet.example.org", origin: "https://fleet.example.org" };
   assert.equal((await browser.change("POST", "/api/sites", { name: "B" }, forwarded)).status, 201);
   const plain = await it.call("POST", PATH, { token, headers: { host: HOST, "x-forwarded-proto": "http" } });
-  assert.match(setCookieOf(plain.headers), /^robofleet_session=.*SameSite=Strict$/);
+  assert.match(setCookieOf(plain.headers), /^roamfleet_session=.*SameSite=Strict$/);
 });
 
 test("403: what changes something by cookie needs the session's own token in a header, and an Origin of ours", TIMEOUT, async () => {
@@ -167,21 +167,21 @@ test("401: a cookie that is no session's is taken back, and a session's secret i
   const browser = await Browser.signIn(it, token);
   const secret = browser.cookie.split("=")[1] ?? "";
   for (const cookie of [
-    "robofleet_session=x",
-    `robofleet_session=rf_session_${"0".repeat(64)}`,
-    `robofleet_session=${token}`,
-    `a=b; robofleet_session=${secret}0`,
+    "roamfleet_session=x",
+    `roamfleet_session=rf_session_${"0".repeat(64)}`,
+    `roamfleet_session=${token}`,
+    `a=b; roamfleet_session=${secret}0`,
   ]) {
     const refused = await new Browser(it, cookie, browser.session).get("/api/me");
     assert.deepEqual([cookie, refused.status, isCleared(refused)], [cookie, 401, true]);
   }
-  assert.equal(await new Browser(it, `${browser.cookie}; robofleet_session=x`, browser.session).status(), 401);
+  assert.equal(await new Browser(it, `${browser.cookie}; roamfleet_session=x`, browser.session).status(), 401);
   assert.equal(await new Browser(it, `a=b; ${browser.cookie}; c`, browser.session).status(), 200);
   assert.equal((await it.call("GET", "/api/me", { token: secret })).status, 401);
   assert.equal((await it.call("GET", "/api/me", { headers: { cookie: "theme=dark" } })).status, 401);
   // Guesses are counted like those of tokens; the cookie is taken back then too.
   let last: Reply<unknown> | undefined;
-  for (let i = 0; i < 20; i += 1) last = await new Browser(it, `robofleet_session=guess${i}`, browser.session).get("/api/me");
+  for (let i = 0; i < 20; i += 1) last = await new Browser(it, `roamfleet_session=guess${i}`, browser.session).get("/api/me");
   assert.deepEqual([last?.status, last !== undefined && isCleared(last)], [429, true]);
   assert.equal(await browser.status(), 200);
 });

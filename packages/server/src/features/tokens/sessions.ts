@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
-import { ID_PREFIXES, SECRET_PREFIXES } from "@robofleet/protocol";
-import { routes, type Session } from "@robofleet/protocol/routes";
+import { ID_PREFIXES, SECRET_PREFIXES } from "@roamfleet/protocol";
+import { routes, type Session } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isOutage } from "../../engines/db/index.ts";
 import { bearerOf } from "../../kernel/authenticate.ts";

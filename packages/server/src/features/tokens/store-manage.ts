@@ -1,5 +1,5 @@
-import type { Role } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import type { Role } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { bool, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Me, NewToken, Token, User } from "@robofleet/protocol/routes";
+import type { Me, NewToken, Token, User } from "@roamfleet/protocol/routes";
 import { siteRoutes } from "../sites/index.ts";
 import { type Reply, startFeaturePlane } from "../testing/feature-plane.ts";
 import { userRoutes } from "../users/index.ts";

@@ -1,4 +1,4 @@
-import type { Token } from "@robofleet/protocol/routes";
+import type { Token } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import type { TokenRow, TokenStatus } from "./store-manage.ts";
 

@@ -1,5 +1,5 @@
-import { ID_PREFIXES } from "@robofleet/protocol";
-import type { BodyOf, RemovedUser, Routes, User } from "@robofleet/protocol/routes";
+import { ID_PREFIXES } from "@roamfleet/protocol";
+import type { BodyOf, RemovedUser, Routes, User } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Grant } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";

@@ -1,4 +1,4 @@
-import type { UserHolding } from "@robofleet/protocol/routes";
+import type { UserHolding } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { nullable, row, sql, text, textOf } from "../../kernel/sql.ts";
 

@@ -1,4 +1,4 @@
-import type { Role } from "@robofleet/protocol";
+import type { Role } from "@roamfleet/protocol";
 import type { Grant } from "../../kernel/caller.ts";
 import { containing } from "../../kernel/contains.ts";
 import type { Db } from "../../kernel/db.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Me, NewToken, RemovedUser, User, UserHolding } from "@robofleet/protocol/routes";
+import type { Me, NewToken, RemovedUser, User, UserHolding } from "@roamfleet/protocol/routes";
 import { fleetRoutes } from "../fleets/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import { type Reply, startFeaturePlane } from "../testing/feature-plane.ts";

@@ -1,5 +1,5 @@
-import { ROLES } from "@robofleet/protocol";
-import type { User } from "@robofleet/protocol/routes";
+import { ROLES } from "@roamfleet/protocol";
+import type { User } from "@roamfleet/protocol/routes";
 import { highestRole } from "../../kernel/caller.ts";
 import { wireTime } from "../../kernel/time.ts";
 import type { UserRow } from "./store.ts";

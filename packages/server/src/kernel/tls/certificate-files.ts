@@ -3,7 +3,7 @@ import { type FSWatcher, watch } from "node:fs";
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { createSecureContext } from "node:tls";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { type KeyPair, samePair, type Tls, TLS_OPTIONS } from "./contract.ts";
 

@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import { AddressShares } from "../address-shares.ts";
 import { networkOf } from "../networks.ts";
 

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { Settings } from "../../config.ts";
 import { certificateFiles } from "./certificate-files.ts";

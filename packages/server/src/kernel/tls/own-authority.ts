@@ -2,7 +2,7 @@ import { createPrivateKey, type KeyObject, webcrypto, X509Certificate } from "no
 import { mkdir, readFile } from "node:fs/promises";
 import { isIP } from "node:net";
 import path from "node:path";
-import { fingerprintOf } from "@robofleet/protocol/authority";
+import { fingerprintOf } from "@roamfleet/protocol/authority";
 import { plausibleTime } from "../released.ts";
 import { writeDurably } from "../write-durably.ts";
 import { type KeyPair, TlsError } from "./contract.ts";
@@ -83,7 +83,7 @@ async function selfSigned(key: KeyObject, now: Date): Promise<string> {
   const id = Buffer.from(webcrypto.getRandomValues(new Uint8Array(4))).toString("hex");
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
     // A name of its own: two authorities of the same name confuse a trust store that holds both.
-    name: [{ CN: [`Robofleet CA ${id}`] }],
+    name: [{ CN: [`Roamfleet CA ${id}`] }],
     serialNumber: serial(),
     notBefore: new Date(now.getTime() - BACKDATED_MS),
     notAfter: new Date(now.getTime() + CA_DAYS * DAY_MS),
@@ -110,7 +110,7 @@ async function issue(signer: Signer, names: readonly string[], now: Date): Promi
   const authority = new x509.X509Certificate(signer.pem);
   const ends = Math.min(now.getTime() + LEAF_DAYS * DAY_MS, signer.certificate.validToDate.getTime());
   const certificate = await x509.X509CertificateGenerator.create({
-    subject: [{ CN: ["Robofleet server"] }],
+    subject: [{ CN: ["Roamfleet server"] }],
     issuer: authority.subjectName,
     serialNumber: serial(),
     notBefore: new Date(now.getTime() - BACKDATED_MS),

@@ -1,7 +1,7 @@
 import { X509Certificate } from "node:crypto";
 import { isIP } from "node:net";
 import { hostname, networkInterfaces } from "node:os";
-import type { Clock, Timer } from "@robofleet/clock";
+import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { type KeyPair, type Tls, TLS_OPTIONS } from "./contract.ts";
 import { openAuthority, type OwnAuthority } from "./own-authority.ts";

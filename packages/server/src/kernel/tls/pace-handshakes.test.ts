@@ -7,8 +7,8 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { connect, type TLSSocket } from "node:tls";
-import { type Clock, SimulatedClock, systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
+import { type Clock, SimulatedClock, systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import { TLS_OPTIONS } from "./contract.ts";
 import { HandshakeLine, UNDER_WAY_MAX } from "./handshake-line.ts";
 import { openAuthority } from "./own-authority.ts";
@@ -31,7 +31,7 @@ async function listen(
   t: TestContext,
   { clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" }), silent_ms = NEVER_MS }: { clock?: Clock; silent_ms?: number } = {},
 ): Promise<Paced> {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-handshakes-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-handshakes-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const now = new Date();
   const pair = await (await openAuthority(directory, now)).issue(["localhost"], now);

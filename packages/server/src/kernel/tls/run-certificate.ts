@@ -1,5 +1,5 @@
 import { webcrypto } from "node:crypto";
-import { fingerprintOf } from "@robofleet/protocol/authority";
+import { fingerprintOf } from "@roamfleet/protocol/authority";
 import type { KeyPair } from "./contract.ts";
 import { BACKDATED_MS, loadX509, P256, pemOf, serial, SIGNED_BY } from "./x509.ts";
 
@@ -17,7 +17,7 @@ export async function runCertificate(now: Date): Promise<RunCertificate> {
   const x509 = await loadX509();
   const keys = await webcrypto.subtle.generateKey(P256, true, ["sign", "verify"]);
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
-    name: [{ CN: ["Robofleet node"] }],
+    name: [{ CN: ["Roamfleet node"] }],
     serialNumber: serial(),
     notBefore: new Date(now.getTime() - BACKDATED_MS),
     notAfter: new Date(now.getTime() + LIFE_MS),

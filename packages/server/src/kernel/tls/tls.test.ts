@@ -8,9 +8,9 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { connect, type SecureVersion, type TLSSocket } from "node:tls";
-import { SimulatedClock, systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { readPresented } from "@robofleet/protocol/authority";
+import { SimulatedClock, systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { readPresented } from "@roamfleet/protocol/authority";
 import packageJson from "../../../package.json" with { type: "json" };
 import { createLog } from "../log.ts";
 import { RELEASED } from "../released.ts";
@@ -24,7 +24,7 @@ const NOW = new Date();
 const DAY_MS = 86_400_000;
 
 async function temporary(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-tls-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-tls-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   return directory;
 }

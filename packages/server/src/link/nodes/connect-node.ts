@@ -1,5 +1,5 @@
 import { connect, type TLSSocket } from "node:tls";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { RunCertificate } from "../../kernel/tls/index.ts";
 import { parseAddress } from "./address.ts";
 import { nodeTls, peerFingerprint, steady } from "./node-tls.ts";

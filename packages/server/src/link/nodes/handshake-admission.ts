@@ -1,5 +1,5 @@
 import { LRUCache } from "lru-cache";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { networkOf } from "../../kernel/networks.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 

@@ -1,7 +1,7 @@
 import { createServer as createHttpServer, type IncomingMessage, type Server as HttpServer } from "node:http";
 import { type AddressInfo, createServer as createNetServer, isIP, type Server as NetServer, type Socket } from "node:net";
 import { createServer, type Server as TlsServer, type TLSSocket } from "node:tls";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { RunCertificate } from "../../kernel/tls/index.ts";
 import { type HostPort, parseAddress } from "./address.ts";

@@ -1,5 +1,5 @@
 import type { TLSSocket, TlsOptions } from "node:tls";
-import { parseFingerprint } from "@robofleet/protocol/authority";
+import { parseFingerprint } from "@roamfleet/protocol/authority";
 import type { RunCertificate } from "../../kernel/tls/index.ts";
 
 /** How soon the kernel asks whether a node that says nothing is still there; ten answers a second apart may fail to come. */

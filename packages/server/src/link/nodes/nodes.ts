@@ -1,5 +1,5 @@
 import type { TLSSocket } from "node:tls";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { Db } from "../../kernel/db.ts";
 import { runCertificate } from "../../kernel/tls/index.ts";

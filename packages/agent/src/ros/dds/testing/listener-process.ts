@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import { createSocket } from "node:dgram";
 import { createInterface } from "node:readline";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import { RosBridge } from "../../bridge.ts";
 import { rosSettings } from "../../settings.ts";

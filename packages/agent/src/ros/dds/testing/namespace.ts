@@ -64,7 +64,7 @@ export class Namespace {
 
 /** Builds the Cyclone DDS writer with Debian's idlc and gcc; answers its path. */
 export async function buildWriter(t: TestContext): Promise<string> {
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-dds-"));
+  const directory = await mkdtemp(join(tmpdir(), "roamfleet-dds-"));
   t.after(() => rm(directory, { recursive: true }));
   const run = promisify(execFile);
   const options = { cwd: directory, timeout: BUILD_TIMEOUT_MS };

@@ -2,11 +2,11 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage, request as send, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { buffer } from "node:stream/consumers";
-import { freePort } from "@robofleet/clock/testing/free-port";
+import { freePort } from "@roamfleet/clock/testing/free-port";
 import { startFauxqs } from "fauxqs";
 import type { S3Settings } from "../s3-store.ts";
 
-const BUCKET = "robofleet";
+const BUCKET = "roamfleet";
 
 export interface S3Request {
   method: string;

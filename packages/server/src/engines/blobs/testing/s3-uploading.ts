@@ -1,6 +1,6 @@
 import { Readable } from "node:stream";
 import { setTimeout as wait } from "node:timers/promises";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { s3Blobs } from "../s3-blobs.ts";
 import type { S3Settings } from "../s3-store.ts";
 import { patternAt } from "./s3-server.ts";

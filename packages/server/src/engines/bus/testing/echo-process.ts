@@ -1,5 +1,5 @@
 import process from "node:process";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { parseNatsUrl } from "../nats-address.ts";
 import { natsBus } from "../nats-bus.ts";
 

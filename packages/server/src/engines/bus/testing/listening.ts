@@ -1,6 +1,6 @@
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import type { JsonValue } from "@robofleet/protocol";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import type { JsonValue } from "@roamfleet/protocol";
 import type { Bus } from "../bus.ts";
 import { natsBus, type NatsBusOptions } from "../nats-bus.ts";
 

@@ -3,9 +3,9 @@ import { existsSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { systemClock } from "@robofleet/clock";
-import { until } from "@robofleet/clock/testing";
-import { freePort } from "@robofleet/clock/testing/free-port";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { freePort } from "@roamfleet/clock/testing/free-port";
 import { type NatsAddress, parseNatsUrl } from "../nats-address.ts";
 import { greets } from "../nats-greeting.ts";
 
@@ -35,15 +35,15 @@ export class NatsServer implements AsyncDisposable {
     host = "127.0.0.1",
     start = true,
   }: { config?: string; host?: string; start?: boolean } = {}): Promise<NatsServer> {
-    const directory = await mkdtemp(path.join(tmpdir(), "robofleet-nats-"));
+    const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-nats-"));
     const server = new NatsServer(host, await freePort(host), directory);
     await writeFile(path.join(directory, "nats.conf"), `listen: "${host}:${server.port}"\n${config}\n`);
     if (start) await server.restart();
     return server;
   }
 
-  /** As it stands in ROBOFLEET_BUS_URL; `user` with its password. */
-  url({ user, prefix = "robofleet", port = this.port }: { user?: string; prefix?: string; port?: number } = {}): string {
+  /** As it stands in ROAMFLEET_BUS_URL; `user` with its password. */
+  url({ user, prefix = "roamfleet", port = this.port }: { user?: string; prefix?: string; port?: number } = {}): string {
     return `nats://${user === undefined ? "" : `${user}@`}${this.host}:${port}/${prefix}`;
   }
 

@@ -1,6 +1,6 @@
 import { access, mkdir, mkdtemp, readdir, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { EngineLog } from "../../log.ts";
 import { backup, errorCode, Refusal, runningDatabase, startEmbedded, syncTree } from "../embedded/index.ts";
 import { syncDirectory } from "../../../kernel/sync-directory.ts";

@@ -38,7 +38,7 @@ export async function readManifest(from: string): Promise<Manifest> {
   const manifest = await readJson<Manifest>(from, MANIFEST_FILE);
   const { database, database_manifest, files } = manifest;
   if (manifest.format !== FORMAT || !["postgres", "tables"].includes(database) || !Array.isArray(files) || !isFile(database_manifest))
-    throw new Refusal(`${path.join(from, MANIFEST_FILE)} is not of a format that this version of Robofleet reads`);
+    throw new Refusal(`${path.join(from, MANIFEST_FILE)} is not of a format that this version of Roamfleet reads`);
   for (const file of files) {
     if (!isFile(file) || isOfDatabase(file.path))
       throw new Refusal(`the backup is damaged: ${MANIFEST_FILE} names no file where it should`);
@@ -76,7 +76,7 @@ export async function readJson<T>(from: string, relative: string): Promise<Parti
     throw new Refusal(`the backup is damaged: ${relative} is not JSON`, { cause: error });
   }
   if (typeof value !== "object" || value === null)
-    throw new Refusal(`${path.join(from, relative)} is not of a format that this version of Robofleet reads`);
+    throw new Refusal(`${path.join(from, relative)} is not of a format that this version of Roamfleet reads`);
   return value as T;
 }
 

@@ -1,6 +1,6 @@
 import { access, mkdir, readdir, rm } from "node:fs/promises";
 import path from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { EngineLog } from "../../log.ts";
 import type { DbAddress } from "../connections.ts";
 import { copyHashed, errorCode, lockDirectory, Refusal, restore, startEmbedded, syncTree } from "../embedded/index.ts";

@@ -45,7 +45,7 @@ export async function dumpRows(connection: DbAddress, to: string): Promise<void>
     const snapshot = (await holder.query<{ id: string }>("select pg_export_snapshot() as id")).rows[0]?.id ?? "";
     const tables: RowsManifest["tables"] = await listTables(holder, SCHEMA);
     if (!tables.some(({ name }) => name === `${SCHEMA}.${MIGRATION_TABLE}`))
-      throw new Refusal("the database holds no tables of Robofleet: is DATABASE_URL the right one?");
+      throw new Refusal("the database holds no tables of Roamfleet: is DATABASE_URL the right one?");
     const { rows } = await holder.query<{ name: string }>(`select name from ${SCHEMA}.${MIGRATION_TABLE} order by id`);
     for (const [index, table] of tables.entries()) {
       if (table.kind !== "r" || columnList(table) === "") continue;
@@ -123,7 +123,7 @@ async function readRows(from: string): Promise<RowsManifest> {
     !Array.isArray(manifest.migrations) ||
     !Array.isArray(manifest.sequences)
   )
-    throw new Refusal(`${path.join(from, ROWS_MANIFEST)} is not of a format that this version of Robofleet reads`);
+    throw new Refusal(`${path.join(from, ROWS_MANIFEST)} is not of a format that this version of Roamfleet reads`);
   // Names become part of SQL; bounds are built anew, and columns are compared with those that the migrations made.
   for (const name of [
     ...manifest.tables.flatMap(({ name, parent }) => [name, parent ?? name]),
@@ -135,12 +135,12 @@ async function readRows(from: string): Promise<RowsManifest> {
 }
 
 async function migrateAsThen(connection: DbAddress, names: readonly string[], log: EngineLog): Promise<void> {
-  const directory = await mkdtemp(path.join(tmpdir(), "robofleet-migrations-"));
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-migrations-"));
   try {
     for (const name of names) {
       const file = `${path.basename(name)}.sql`;
       await copyFile(path.join(MIGRATIONS_DIRECTORY, file), path.join(directory, file)).catch((error: unknown) => {
-        throw new Refusal(`the backup belongs to a newer version of Robofleet: it has migration ${name}. Restore with that version`, {
+        throw new Refusal(`the backup belongs to a newer version of Roamfleet: it has migration ${name}. Restore with that version`, {
           cause: error,
         });
       });
@@ -197,7 +197,7 @@ async function withClients<N extends 1 | 2>(connection: DbAddress, count: N, use
     const client = new pg.Client({
       ...(typeof connection === "string" ? { connectionString: connection } : connection),
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-      application_name: "robofleet backup",
+      application_name: "roamfleet backup",
     });
     // Without a listener a terminated connection ends the whole process; the query in flight rejects by itself.
     client.on("error", () => {});

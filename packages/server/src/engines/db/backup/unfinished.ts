@@ -14,7 +14,7 @@ export async function refuseUnfinished(data_directory: string): Promise<void> {
   );
   if (!found) return;
   throw new Refusal(
-    `a restore into ${data_directory} goes on, or was cut off: if none runs any more, remove the contents of this directory and run robofleet restore again`,
+    `a restore into ${data_directory} goes on, or was cut off: if none runs any more, remove the contents of this directory and run roamfleet restore again`,
   );
 }
 

@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { appendFile, copyFile, mkdir, open, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import type { BackupManifest } from "./backup-files.ts";
 import { backup, type Connection, type Embedded, restore } from "./index.ts";
 import { withClient } from "./connect.ts";

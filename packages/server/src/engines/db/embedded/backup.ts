@@ -59,10 +59,10 @@ async function copyRunning(client: pg.Client, dataDirectory: string, target: str
   const tablespaces = await readdir(path.join(dataDirectory, "pg_tblspc"));
   if (tablespaces.length > 0) throw new Refusal("the database uses tablespaces, which this backup does not copy: use pg_basebackup");
   // The slot keeps the log from our start on, however much is written while we copy.
-  await client.query("select pg_create_physical_replication_slot('robofleet_backup_' || pg_backend_pid(), true, true)");
+  await client.query("select pg_create_physical_replication_slot('roamfleet_backup_' || pg_backend_pid(), true, true)");
   const start = await one<{ lsn: string; wal: string }>(
     client,
-    "select lsn::text, pg_walfile_name(lsn) as wal from pg_backup_start('robofleet backup', true) as lsn",
+    "select lsn::text, pg_walfile_name(lsn) as wal from pg_backup_start('roamfleet backup', true) as lsn",
   );
 
   const listed = await listDatabaseFiles(dataDirectory);

@@ -74,7 +74,7 @@ export async function chooseBinaries(directory: string, sources: BinarySources =
   const matching = embedded ?? system.find(({ major }) => major === wanted);
   if (matching) return matching;
   throw new Refusal(
-    `the database in ${directory} was made by PostgreSQL ${wanted}, which is not installed: install it (apt-get install postgresql-${wanted}), then start again${wanted < EMBEDDED_MAJOR ? ", or move to a newer one with robofleet upgrade-database" : ""}. Nothing was changed`,
+    `the database in ${directory} was made by PostgreSQL ${wanted}, which is not installed: install it (apt-get install postgresql-${wanted}), then start again${wanted < EMBEDDED_MAJOR ? ", or move to a newer one with roamfleet upgrade-database" : ""}. Nothing was changed`,
   );
 }
 

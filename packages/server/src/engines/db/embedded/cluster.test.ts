@@ -3,7 +3,7 @@ import { existsSync } from "node:fs";
 import { chmod, lstat, mkdir, readdir, readlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { describe, test } from "node:test";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { withClient } from "./connect.ts";
 import { endServer, holdServer, scratch, spawnServer, startOn } from "./testing/scratch.ts";
 

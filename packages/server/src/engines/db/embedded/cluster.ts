@@ -1,6 +1,6 @@
 import { mkdir, mkdtemp, readdir, realpath, rename, rm } from "node:fs/promises";
 import path from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { type Binaries, type BinarySources, chooseBinaries, readMajor } from "./binaries.ts";
 import type { Log } from "./log.ts";
 import { errorCode, Refusal } from "./refusal.ts";
@@ -11,7 +11,7 @@ import { socketDirectoryFor } from "./socket-directory.ts";
 import { syncDirectory } from "../../../kernel/sync-directory.ts";
 
 /** The superuser that initdb makes; the only way in is the socket. */
-export const SUPERUSER = "robofleet";
+export const SUPERUSER = "roamfleet";
 
 /** One database directory with all that is needed to start PostgreSQL on it. The caller holds its lock. */
 export interface Cluster {

@@ -71,7 +71,7 @@ async function adopt(cluster: Cluster, signal?: AbortSignal): Promise<Running | 
     if (file.status === "ready") {
       if (file.socketDirectory === "") {
         throw new Refusal(
-          `a PostgreSQL that Robofleet did not start (process ${file.pid}) runs on ${directory} without a Unix socket: stop it first`,
+          `a PostgreSQL that Roamfleet did not start (process ${file.pid}) runs on ${directory} without a Unix socket: stop it first`,
         );
       }
       return adoptedRunning(cluster, identity, file.socketDirectory, file.port);

@@ -24,7 +24,7 @@ const NO_COMMANDS: Parameters = {
 
 /**
  * What we set against PostgreSQL's defaults. Given on the command line, so that a database made by an older
- * Robofleet, restored or upgraded, runs with the settings of the program that starts it.
+ * Roamfleet, restored or upgraded, runs with the settings of the program that starts it.
  */
 export function settingsFor(socketDirectory: string, parameters: Parameters): Record<string, string> {
   return {

@@ -1,4 +1,4 @@
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import type { Cluster } from "./cluster.ts";
 import type { Running } from "./launch.ts";
 import { findPostgresOn, sendSignal } from "./postmaster.ts";

@@ -27,8 +27,8 @@ export async function socketDirectoryFor(directory: string, runAs: RunAs): Promi
   }
   const recorded = await readlink(place).catch(() => undefined);
   if (recorded !== undefined && fits(recorded) && (await isPrivate(recorded, runAs))) return recorded;
-  const base = fits(path.join(os.tmpdir(), "robofleet-XXXXXX")) ? os.tmpdir() : "/tmp";
-  const made = await mkdtemp(path.join(base, "robofleet-"));
+  const base = fits(path.join(os.tmpdir(), "roamfleet-XXXXXX")) ? os.tmpdir() : "/tmp";
+  const made = await mkdtemp(path.join(base, "roamfleet-"));
   await giveTo(runAs, made);
   await rm(place, { recursive: true, force: true });
   await symlink(made, place);
@@ -50,7 +50,7 @@ export async function removeSocketDirectory(directory: string): Promise<void> {
     throw error;
   });
   // Only a name that we can have made: the link might have been changed by hand.
-  if (recorded !== undefined && path.basename(recorded).startsWith("robofleet-")) await rm(recorded, { recursive: true, force: true });
+  if (recorded !== undefined && path.basename(recorded).startsWith("roamfleet-")) await rm(recorded, { recursive: true, force: true });
   await rm(place, { recursive: true, force: true });
 }
 

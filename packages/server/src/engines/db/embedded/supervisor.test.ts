@@ -5,7 +5,7 @@ import { readdir, readFile, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
-import { until } from "@robofleet/clock/testing";
+import { until } from "@roamfleet/clock/testing";
 import { withClient } from "./connect.ts";
 import { findPostgresOn } from "./postmaster.ts";
 import { copyDatabase, endServer, holdServer, quietLog, scratch, startOn } from "./testing/scratch.ts";
@@ -34,7 +34,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     const embedded = await startOn(place.database, { parameters: {} });
     const { rows } = await withClient(embedded.connection, (client) =>
       client.query<Record<string, string>>(
-        "select pg_encoding_to_char(encoding) as encoding, datcollate, current_setting('listen_addresses') as listen, current_setting('fsync') as fsync, current_setting('data_checksums') as checksums from pg_database where datname = 'robofleet'",
+        "select pg_encoding_to_char(encoding) as encoding, datcollate, current_setting('listen_addresses') as listen, current_setting('fsync') as fsync, current_setting('data_checksums') as checksums from pg_database where datname = 'roamfleet'",
       ),
     );
     assert.deepEqual(rows, [{ encoding: "UTF8", datcollate: "C", listen: "", fsync: "on", checksums: "on" }]);

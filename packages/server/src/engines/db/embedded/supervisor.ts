@@ -9,7 +9,7 @@ import { childrenEnd, shutDown } from "./shutdown.ts";
 import { removeSocketDirectory } from "./socket-directory.ts";
 import { finishSwitch } from "./switch.ts";
 
-export const DATABASE = "robofleet";
+export const DATABASE = "roamfleet";
 
 export interface EmbeddedOptions extends ClusterOptions {
   /** The database's directory, made when absent: `<data>/postgres`. Files beside it start with its name. */

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import { mkdir, readdir, rename, symlink, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { EMBEDDED_MAJOR, findSources, readMajor, SYSTEM_MAJOR_MIN } from "./binaries.ts";
 import { type Connection, withClient } from "./connect.ts";
 import { upgradeDatabase, type UpgradeResult } from "./index.ts";

@@ -1,6 +1,6 @@
 import { access, rm } from "node:fs/promises";
 import path from "node:path";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 import { chooseBinaries, readMajor } from "./binaries.ts";
 import { type Cluster, type ClusterOptions, openCluster, placeDirectory } from "./cluster.ts";
 import { type Connection, withClient } from "./connect.ts";

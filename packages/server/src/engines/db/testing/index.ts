@@ -1,5 +1,5 @@
 import { after } from "node:test";
-import { type Activity, systemClock } from "@robofleet/clock";
+import { type Activity, systemClock } from "@roamfleet/clock";
 import { connect, type DbAddress, type DbEngine } from "../index.ts";
 import { command, silentLog, startTestServer, TEMPLATE, TEST_SERVER_VARIABLE, type TestServer } from "./test-server.ts";
 

@@ -3,16 +3,16 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import pg from "pg";
 import type { EngineLog } from "../../log.ts";
 import { startEmbedded } from "../embedded/index.ts";
 import { migrate, MIGRATIONS_DIRECTORY } from "../migrate.ts";
 
 /** Where the PostgreSQL of a test run listens, as JSON. */
-export const TEST_SERVER_VARIABLE = "ROBOFLEET_TEST_POSTGRES";
+export const TEST_SERVER_VARIABLE = "ROAMFLEET_TEST_POSTGRES";
 /** Databases are copied from it; it is migrated once a run. */
-export const TEMPLATE = "robofleet_template";
+export const TEMPLATE = "roamfleet_template";
 
 export interface TestServer {
   host: string;
@@ -24,7 +24,7 @@ export const silentLog: EngineLog = { info() {}, warn() {}, error() {} };
 
 /** Starts a PostgreSQL that keeps nothing, with a migrated template database in it. */
 export async function startTestServer(): Promise<{ server: TestServer; stop: () => Promise<void> }> {
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-test-postgres-"));
+  const directory = await mkdtemp(join(tmpdir(), "roamfleet-test-postgres-"));
   const data = join(directory, "postgres");
   const guard = startGuard(directory, data);
   try {

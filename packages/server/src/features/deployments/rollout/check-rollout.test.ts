@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Rollout } from "@robofleet/protocol/routes";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import { Fault } from "../../../kernel/fault.ts";
 import { checkRollout } from "./check-rollout.ts";
 

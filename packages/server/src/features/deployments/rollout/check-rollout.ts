@@ -1,4 +1,4 @@
-import { EXPIRES_DAYS_MAX, type Rollout } from "@robofleet/protocol/routes";
+import { EXPIRES_DAYS_MAX, type Rollout } from "@roamfleet/protocol/routes";
 import { badRequest } from "../../../kernel/fault.ts";
 import { parseTime } from "../../../kernel/time.ts";
 import { checkWindow } from "./window.ts";

@@ -1,4 +1,4 @@
-import type { WholeRollout } from "@robofleet/protocol/routes";
+import type { WholeRollout } from "@roamfleet/protocol/routes";
 
 /** How the robots of a rollout have fared so far. */
 export interface Tally {

@@ -1,4 +1,4 @@
-import type { WholeRollout } from "@robofleet/protocol/routes";
+import type { WholeRollout } from "@roamfleet/protocol/routes";
 
 /** Robots of a deployment that stand for each other, and how many of them cannot be counted on now. */
 export interface Group {

@@ -1,4 +1,4 @@
-import type { Rollout } from "@robofleet/protocol/routes";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import type { Counts } from "../state.ts";
 import type { WaveFacts } from "./next-step.ts";
 import { wholeRollout } from "./whole-rollout.ts";

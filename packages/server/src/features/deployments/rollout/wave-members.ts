@@ -1,4 +1,4 @@
-import type { WholeRollout } from "@robofleet/protocol/routes";
+import type { WholeRollout } from "@roamfleet/protocol/routes";
 
 export type Wave = NonNullable<WholeRollout["waves"]>[number];
 

@@ -1,4 +1,4 @@
-import type { Rollout, WholeRollout } from "@robofleet/protocol/routes";
+import type { Rollout, WholeRollout } from "@roamfleet/protocol/routes";
 
 export const MAX_ATTEMPTS_DEFAULT = 3;
 const VERIFY_SECONDS_DEFAULT = 30;

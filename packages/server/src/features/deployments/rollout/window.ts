@@ -1,4 +1,4 @@
-import type { WholeRollout } from "@robofleet/protocol/routes";
+import type { WholeRollout } from "@roamfleet/protocol/routes";
 import { Cron } from "croner";
 
 export type Window = NonNullable<WholeRollout["window"]>;

@@ -1,4 +1,4 @@
-import type { DeploymentStatus, Reason } from "@robofleet/protocol";
+import type { DeploymentStatus, Reason } from "@roamfleet/protocol";
 import type { Db } from "../../../kernel/db.ts";
 import { json, sql } from "../../../kernel/sql.ts";
 import { deploymentRow } from "./rows.ts";

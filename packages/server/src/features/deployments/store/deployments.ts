@@ -1,4 +1,4 @@
-import type { DeploymentStatus, Reason } from "@robofleet/protocol";
+import type { DeploymentStatus, Reason } from "@roamfleet/protocol";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";

@@ -1,4 +1,4 @@
-import type { Actor, Rollout } from "@robofleet/protocol/routes";
+import type { Actor, Rollout } from "@roamfleet/protocol/routes";
 import type { Db } from "../../../kernel/db.ts";
 import { bigint, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf } from "../../../kernel/sql.ts";
 import type { DeploymentKind } from "./rows.ts";

@@ -1,4 +1,4 @@
-import type { WaitingFor } from "@robofleet/protocol";
+import type { WaitingFor } from "@roamfleet/protocol";
 import type { Db } from "../../../kernel/db.ts";
 import { list, row, type RowOf, sql, type Statement, text } from "../../../kernel/sql.ts";
 

@@ -1,5 +1,5 @@
-import type { DeploymentStatus, Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
-import type { Actor, Rollout } from "@robofleet/protocol/routes";
+import type { DeploymentStatus, Reason, TargetStatus, WaitingFor } from "@roamfleet/protocol";
+import type { Actor, Rollout } from "@roamfleet/protocol/routes";
 import type { Authority } from "../../access/index.ts";
 import type { ReasonCounts } from "../reason-counts.ts";
 import { bigint, bool, int, jsonb, nullable, row, type RowOf, text, textOf, timestamptz } from "../../../kernel/sql.ts";

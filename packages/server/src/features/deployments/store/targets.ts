@@ -1,5 +1,5 @@
-import type { Reason, TargetStatus, WaitingFor } from "@robofleet/protocol";
-import type { Actor } from "@robofleet/protocol/routes";
+import type { Reason, TargetStatus, WaitingFor } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { containing } from "../../../kernel/contains.ts";

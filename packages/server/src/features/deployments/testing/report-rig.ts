@@ -1,5 +1,5 @@
 import { hash } from "node:crypto";
-import type { ReportBody } from "@robofleet/protocol/link";
+import type { ReportBody } from "@roamfleet/protocol/link";
 import type { Plane } from "../../../context.ts";
 import type { Caller } from "../../../kernel/caller.ts";
 import { jsonb, row, sql, text } from "../../../kernel/sql.ts";

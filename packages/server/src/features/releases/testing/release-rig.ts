@@ -4,7 +4,7 @@ import { mkdtemp, readdir, rm } from "node:fs/promises";
 import { type AddressInfo, connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import type { Release } from "@robofleet/protocol/routes";
+import type { Release } from "@roamfleet/protocol/routes";
 import { LIMIT_DEFAULTS, type Limits, type Settings } from "../../../config.ts";
 import { directoryBlobs } from "../../../engines/blobs/index.ts";
 import { silentLog } from "../../../engines/db/testing/index.ts";
@@ -31,7 +31,7 @@ export async function startReleaseRig(limits: Partial<Limits> = {}) {
         key_fingerprint: "",
       }),
   });
-  const directory = await mkdtemp(join(tmpdir(), "robofleet-releases-"));
+  const directory = await mkdtemp(join(tmpdir(), "roamfleet-releases-"));
   const blobs = await directoryBlobs(directory, { log: silentLog });
   Object.assign(rig.plane, { blobs, settings: { limits: { ...LIMIT_DEFAULTS, ...limits } } as Settings });
   if (http === undefined) throw new Error("the routes were not mounted");

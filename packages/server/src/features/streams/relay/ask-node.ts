@@ -1,7 +1,7 @@
 import { type IncomingMessage, request as httpRequest } from "node:http";
 import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
-import type { Clock } from "@robofleet/clock";
+import type { Clock } from "@roamfleet/clock";
 
 /** Beyond it the node that serves a viewer is taken to have failed. It writes to the database before it answers. */
 export const ANSWER_TIMEOUT_MS = 10_000;

@@ -3,8 +3,8 @@ import { once } from "node:events";
 import { createServer, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { until } from "@robofleet/clock/testing";
-import type { LogRecord } from "@robofleet/protocol/routes";
+import { until } from "@roamfleet/clock/testing";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import { WebSocket } from "ws";
 import { ingestLogs } from "../../logs/index.ts";
 import { flush, range, startRig } from "../testing/rig.ts";
@@ -67,7 +67,7 @@ test("a node that does not read costs a bound, and is told which records it miss
   // More than the kernel takes, and what may wait.
   for (; last < 4_000; last += 50) await ingestLogs(plane, session, flush(last + 1, last + 50, { message }));
   share.ws.resume();
-  await until("what was left out is told", () => share.records().some(({ source }) => source === "robofleet"), {
+  await until("what was left out is told", () => share.records().some(({ source }) => source === "roamfleet"), {
     progress: () => share.records().length,
   });
   await ingestLogs(plane, session, flush(last + 1, last + 1));
@@ -76,7 +76,7 @@ test("a node that does not read costs a bound, and is told which records it miss
     return records.at(-1)?.seq === last + 1 && records;
   });
   const heard = all.flatMap(({ seq, source, fields }) => {
-    if (source !== "robofleet") return [seq];
+    if (source !== "roamfleet") return [seq];
     const { gap } = fields as { gap: { from_seq: number; to_seq: number; count: number } };
     assert.equal(gap.count, gap.to_seq - gap.from_seq + 1);
     return range(gap.from_seq, gap.to_seq);

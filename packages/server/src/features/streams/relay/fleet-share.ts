@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
 import { type WebSocket, WebSocketServer } from "ws";
-import type { Timer } from "@robofleet/clock";
+import type { Timer } from "@roamfleet/clock";
 import type { Plane } from "../../../context.ts";
 import { badRequest } from "../../../kernel/fault.ts";
 import { wireTime } from "../../../kernel/time.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { seededRandom } from "@robofleet/clock";
+import { seededRandom } from "@roamfleet/clock";
 import { closeFrame, FrameWalk } from "./frame-walk.ts";
 
 const ROUNDS = 200;

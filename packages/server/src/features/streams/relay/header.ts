@@ -1,7 +1,7 @@
 import type { IncomingMessage } from "node:http";
 
 /** In a request of one node to another: what it has found out, as JSON in base64url. */
-export const NODE_HEADER = "robofleet-node";
+export const NODE_HEADER = "roamfleet-node";
 const CHARACTERS_MAX = 16 * 1024;
 
 export const encodeHeader = (said: object): string => Buffer.from(JSON.stringify(said)).toString("base64url");

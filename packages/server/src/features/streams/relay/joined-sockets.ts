@@ -1,7 +1,7 @@
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import type { Clock, Timer } from "@robofleet/clock";
-import { CLOSE } from "@robofleet/protocol";
+import type { Clock, Timer } from "@roamfleet/clock";
+import { CLOSE } from "@roamfleet/protocol";
 import { closeFrame, FrameWalk } from "./frame-walk.ts";
 
 /** Whoever does not answer an end in this time is cut. */

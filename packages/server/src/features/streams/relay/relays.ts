@@ -1,8 +1,8 @@
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import type { Timer } from "@robofleet/clock";
-import { CLOSE } from "@robofleet/protocol";
+import type { Timer } from "@roamfleet/clock";
+import { CLOSE } from "@roamfleet/protocol";
 import type { Plane } from "../../../context.ts";
 import { httpError } from "../../../kernel/fault.ts";
 import type { KnownNode, Nodes } from "../../../link/index.ts";

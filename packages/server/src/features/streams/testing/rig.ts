@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { type IncomingHttpHeaders, request as httpRequest } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { LogRecordBody, ServerMessage } from "@robofleet/protocol/link";
-import type { LogRecord } from "@robofleet/protocol/routes";
+import type { LogRecordBody, ServerMessage } from "@roamfleet/protocol/link";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 import { WebSocket } from "ws";
 import type { Plane } from "../../../context.ts";
 import type { Http } from "../../../kernel/http.ts";

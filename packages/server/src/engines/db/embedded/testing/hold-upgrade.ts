@@ -1,4 +1,4 @@
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { upgradeDatabase } from "../index.ts";
 import { quietLog } from "./scratch.ts";
 

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtemp, realpath, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
-import { systemClock } from "@robofleet/clock";
+import { systemClock } from "@roamfleet/clock";
 import { type Connection, type Embedded, type EmbeddedOptions, type Log, startEmbedded } from "../index.ts";
 import { run } from "../run.ts";
 import { killPostgresOn } from "../shutdown.ts";

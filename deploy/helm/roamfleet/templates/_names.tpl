@@ -1,4 +1,4 @@
-{{- define "robofleet.name" -}}
+{{- define "roamfleet.name" -}}
 {{- if contains .Chart.Name .Release.Name -}}
 {{- .Release.Name | trunc 63 | trimSuffix "-" -}}
 {{- else -}}
@@ -6,21 +6,21 @@
 {{- end -}}
 {{- end -}}
 
-{{- define "robofleet.selector" -}}
+{{- define "roamfleet.selector" -}}
 app.kubernetes.io/name: {{ .Chart.Name }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end -}}
 
-{{- define "robofleet.labels" -}}
-{{ include "robofleet.selector" . }}
+{{- define "roamfleet.labels" -}}
+{{ include "roamfleet.selector" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- end -}}
 
-{{- define "robofleet.serviceAccount" -}}
+{{- define "roamfleet.serviceAccount" -}}
 {{- if .Values.serviceAccount.create -}}
-{{- default (include "robofleet.name" .) .Values.serviceAccount.name -}}
+{{- default (include "roamfleet.name" .) .Values.serviceAccount.name -}}
 {{- else -}}
 {{- default "default" .Values.serviceAccount.name -}}
 {{- end -}}
