@@ -58,7 +58,7 @@ test("error http_error stands for 405, 413, 414 and 415", LIMIT, async () => {
   assert.match((await http.send("POST", "/api/sites", { raw: "x", headers: { "content-type": "text/plain" } })).refusal, /^415 http_error/);
 });
 
-test("internal_server_error is 500 without internal details, which are in the log with the request's id", LIMIT, async () => {
+test("error internal_server_error is 500 without internal details, which are in the log with the request's id", LIMIT, async () => {
   await using broken = await startPlane();
   await broken.db.run(sql`alter table site rename to lost_site`);
   const reply = await httpOf(broken).get("/api/sites", { "x-request-id": "what-happened" });

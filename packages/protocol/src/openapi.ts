@@ -17,7 +17,7 @@ Responses are \`{"data": …}\` for one object and \`{"items": […], "next_curs
 up to 10,000 rows; with either it comes in pages of at most 1,000.
 
 Errors are \`{"error": {"code", "message"}}\`. Codes: \`bad_request\` 400, \`unauthorized\` 401, \`forbidden\` 403, \`not_found\` 404 (also for objects
-belongs to another org), \`conflict\` 409, \`http_error\` (405, 408, 413, 414, 415, 416, 429, 431, 503), \`internal_server_error\` 500. 429 and 503
+of another org), \`conflict\` 409, \`http_error\` (405, 408, 413, 414, 415, 416, 429, 431, 503), \`internal_server_error\` 500. 429 and 503
 carry \`Retry-After\`. A method that a path does not support returns 405 with \`Allow\`.
 
 Ids are opaque. Times are RFC 3339. Unknown query parameters and body fields are refused; \`null\` in an optional field is the same as leaving it out.`;
