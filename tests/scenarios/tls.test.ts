@@ -116,7 +116,7 @@ test("another authority at the same address is refused by rf and robot until its
   const again = await home.run(["login", "--base-url", url], { stdin: token });
   assert.equal(again.code, 4, told(again));
   assert.ok(again.stderr.includes(second) && again.stderr.includes(first), told(again));
-  const complains = () => robot.program.output.includes("a different certificate authority than the pinned");
+  const complains = () => robot.program.output.includes("another certificate authority than the pinned");
   await robot.program.until("the robot to complain", complains, { deadline_ms: ROBOT_BACK_MS });
 
   assert.equal((await home.run(["login", "--base-url", url, "--fingerprint", second], { stdin: token })).code, 0);
