@@ -17,7 +17,7 @@ const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
 const FRAMES = promiseSize({ test: 10_000, full: 1_000_000 });
 /** Of the attacks on frames every so many; the others are all made. */
 const EVERY = promiseSize({ test: 500, full: 1 });
-const FRAMES_OF_ATTACK = promiseSize({ test: 8_192, full: 16_384 });
+const FRAMES_OF_ATTACK = promiseSize({ test: 8_192, full: 4_096 });
 const ATTACK_MS = promiseSize({ test: 100, full: 250 });
 /** Of the attacks on frames in the warm-up: enough that V8's young generation and the allocator have reached their working size. */
 const WARM_EVERY = promiseSize({ test: 1_000, full: 25 });

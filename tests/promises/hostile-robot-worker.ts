@@ -1,4 +1,5 @@
 import { createPrivateKey } from "node:crypto";
+import { setPriority } from "node:os";
 import { parentPort, workerData } from "node:worker_threads";
 import { type Attack, frameAttacks, messageAttacks, webSocketAttacks } from "../hostile/hostile-frames.ts";
 import { RawRobot } from "../hostile/raw-robot.ts";
@@ -25,6 +26,8 @@ export interface HostileReport {
 }
 
 const order = workerData as HostileOrder;
+// An attacker runs on another machine: on Linux this lowers the priority of this thread only, so that it takes no CPU time from the server.
+setPriority(0, 19);
 const robot = {
   id: order.id,
   identity: { public_key: order.public_key, private_key: createPrivateKey(order.private_key) },

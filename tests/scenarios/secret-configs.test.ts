@@ -232,7 +232,10 @@ test("a file changed by hand is shown as drift, stays as it is, and is put back 
   await until("the drift to be reported", async () => ((await state()) === "drifted" ? true : undefined));
   await using home = await RfHome.make();
   await home.run(["login", "--base-url", server.url, "--token", token]);
-  assert.match((await home.run(["configs", "effective", "--robot", robot_id])).stdout, /File default: drifted, changed or removed on the robot/);
+  assert.match(
+    (await home.run(["configs", "effective", "--robot", robot_id])).stdout,
+    /File default: drifted, changed or removed on the robot/,
+  );
   assert.match((await home.run(["robots", "list"])).stdout, /drifted/);
   assert.equal(readFileSync(file, "utf8"), '{"speed": 9}\n');
   const put_back = await home.run(["configs", "deploy", "--robot", robot_id, "--watch"]);
