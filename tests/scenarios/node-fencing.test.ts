@@ -53,7 +53,7 @@ test("a server that was frozen for longer than its lease: its robots count as of
   try {
     // Robots of a server that is silent do not come by themselves yet: they have missed a heartbeat or two.
     await until("the other server to take them for offline", it.allAre("offline"));
-    await second.program.until("it to say why", () => second.program.output.includes("a node fell silent"));
+    await second.program.until("it to say why", () => second.program.output.includes("lease of a node expired"));
     swarm.url = second.url;
   } finally {
     first.program.child.kill("SIGCONT");

@@ -8,7 +8,7 @@ const fill = (shares: AddressShares, address: (i: number) => string): (() => voi
   return held;
 };
 
-test("a network may hold as many places as are still free, so that others find one", () => {
+test("a network may take as many slots as are still free, so that other networks find one", () => {
   const shares = new AddressShares(1_000);
   const first = fill(shares, () => "192.0.2.1");
   assert.equal(first.length, 500);
@@ -20,7 +20,7 @@ test("a network may hold as many places as are still free, so that others find o
   assert.equal(shares.hasRoom("192.0.2.1"), true);
 });
 
-test("addresses of one IPv6 /64 hold places as one", () => {
+test("addresses of one IPv6 /64 share one quota", () => {
   const shares = new AddressShares(100);
   assert.equal(fill(shares, (i) => `2001:db8:1:2::${i.toString(16)}`).length, 50);
   assert.equal(shares.hasRoom("2001:db8:1:3::1"), true);

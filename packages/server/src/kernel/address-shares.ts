@@ -1,8 +1,8 @@
 import { networkOf } from "./networks.ts";
 
 /**
- * Divides places between networks by dynamic thresholds: each may hold as many as are still free. One network gets half of
- * them, two get a third each, and a newcomer always finds one.
+ * Divides a number of slots between networks with dynamic thresholds: each network may take as many slots as are still free. One network
+ * gets half of the slots, two get a third each, and a new network always finds one.
  */
 export class AddressShares {
   readonly #places: number;
@@ -17,12 +17,12 @@ export class AddressShares {
     return this.#taken;
   }
 
-  /** Whether an address may hold one more place. */
+  /** Returns whether an address may take one more slot. */
   hasRoom(address: string): boolean {
     return (this.#held.get(networkOf(address)) ?? 0) < this.#places - this.#taken;
   }
 
-  /** Takes a place; the returned function gives it back, once. */
+  /** Takes a slot. The returned function releases it; further calls have no effect. */
   take(address: string): () => void {
     const network = networkOf(address);
     this.#held.set(network, (this.#held.get(network) ?? 0) + 1);

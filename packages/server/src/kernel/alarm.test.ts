@@ -7,7 +7,7 @@ const AT = "2030-01-01T00:00:00.000Z";
 const MINUTE_MS = 60_000;
 const after = (ms: number): Date => new Date(Date.parse(AT) + ms);
 
-/** A machine whose wall clock is set while its timers go on. */
+/** A machine whose wall clock is changed while its timers continue. */
 class SetClock {
   readonly time = new SimulatedClock({ at: AT });
   offset_ms = 0;
@@ -25,7 +25,7 @@ function waiting(): { clock: SetClock; rung: string[]; set: (at: Date | null) =>
   return { clock, rung, set: alarm(clock, () => rung.push(clock.now().toISOString())).set };
 }
 
-test("rings once, at its moment, also one that is days away", async () => {
+test("fires once, at the set time, also when it is days ahead", async () => {
   const { clock, rung, set } = waiting();
   set(after(3 * 24 * 60 * MINUTE_MS + 250));
   await clock.time.advance({ days: 3 });
@@ -34,7 +34,7 @@ test("rings once, at its moment, also one that is days away", async () => {
   assert.deepEqual(rung, ["2030-01-04T00:00:00.250Z"]);
 });
 
-test("a clock that is set forward is noticed within a second; one that is set back rings no earlier", async () => {
+test("notices within a second that the clock was set forward, and fires no earlier when it was set back", async () => {
   const { clock, rung, set } = waiting();
   set(after(5 * MINUTE_MS));
   await clock.time.advance({ seconds: 1 });
@@ -51,7 +51,7 @@ test("a clock that is set forward is noticed within a second; one that is set ba
   assert.deepEqual(rung.slice(1), ["2030-01-01T00:01:00.000Z"]);
 });
 
-test("another moment takes its place, and none silences it; what is due already rings soon", async () => {
+test("set replaces the time, null cancels it, and a time in the past fires within 10 ms", async () => {
   const { clock, rung, set } = waiting();
   set(after(1_000));
   set(after(2_000));

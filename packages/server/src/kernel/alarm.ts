@@ -1,20 +1,25 @@
 import type { Clock, Timer } from "@roamfleet/clock";
 
-/** How often one who waits for a moment looks at the clock, which somebody may set meanwhile; less often while it is far. */
+/**
+ * How often the wall clock is read while an alarm is pending, because it may be changed meanwhile. Less often while the time is far ahead.
+ */
 const LOOK_EVERY_MS = 1_000;
 const LOOK_EVERY_MS_FAR = 30_000;
-/** Clocks of machines are off by minutes. */
+/** A time further ahead counts as far. Clocks of machines are wrong by minutes, not more. */
 const FAR_MS = 900_000;
-/** What is due and still there is somebody else's at this very moment. */
+/** Delay for a time that is already past. Usually another node is processing the due work at that moment. */
 const DUE_ALREADY_MS = 10;
 
 export interface Alarm {
-  /** Instead of the moment before; null: none. */
+  /** Replaces the time. Null cancels. */
   set: (at: Date | null) => void;
   cancel: () => void;
 }
 
-/** Rings once at a moment of the wall clock, not before, and at most a second late when the clock is set while it waits. */
+/**
+ * Calls `ring` once at a time of the wall clock: not before, and at most 1 s late (30 s if more than 15 minutes ahead) when the clock is
+ * changed.
+ */
 export function alarm(clock: Pick<Clock, "now" | "setTimer">, ring: () => void): Alarm {
   let timer: Timer | undefined;
   const wait = (at: Date): void => {

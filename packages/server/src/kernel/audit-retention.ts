@@ -6,7 +6,7 @@ import { row, sql, text } from "./sql.ts";
 
 const orgRow = row({ org_id: text });
 
-/** Every org that has entries, also one that no longer exists and the service itself (''): one index lookup for each. */
+/** Returns every org that has entries, including removed orgs and the service itself (''). One index lookup per org. */
 const listOrgsWithEntries = async (db: Db): Promise<string[]> =>
   (
     await db.many(sql(orgRow)`
@@ -23,7 +23,7 @@ const deleteEntries = (db: Db, org_id: string, before: Date, limit: number, offs
       select ctid from audit_entry where org_id = ${org_id} ${madeBefore(ID_PREFIXES.audit, before)} order by id limit ${limit} offset ${offset}
       for update skip locked))`);
 
-/** Deletes the entries from before that time. */
+/** Deletes the entries of each org that are older than its cutoff. */
 export async function dropAuditEntries(
   context: Pick<RetentionContext, "db" | "log"> & { db_errors: DbErrors },
   before: Date,

@@ -11,20 +11,20 @@ const PATH_CHARACTERS_MAX = 500;
 const ID_LIKE = /^[\w.~-]{1,200}$/;
 const USER_AGENT_CHARACTERS_MAX = 200;
 
-/** Who did what, from where, and how it ended. Written once and never changed. */
+/** Records who did what, from where, and with what result. Entries are never updated. */
 export interface AuditEntry {
-  /** Empty: an act on the service as a whole, by its administrator. */
+  /** Empty for an operation on the whole service, by its administrator. */
   org_id: string;
   actor: Actor;
   token_id: string | null;
   /** The route's operation id in the OpenAPI document, or `stream.opened` and `stream.closed`. */
   action: string;
   method: string;
-  /** Without the query, which may hold a token. */
+  /** Path without the query, which may contain a token. */
   path: string;
   object_id: string | null;
   status: number | null;
-  /** Code of the error that was answered. */
+  /** Code of the returned error. */
   error: string | null;
   ip: string;
   user_agent: string | null;
@@ -32,7 +32,7 @@ export interface AuditEntry {
   data: Record<string, unknown>;
 }
 
-/** What an entry takes from an HTTP request. */
+/** The fields of an HTTP request that its audit entry records. */
 export interface AuditedRequest {
   id: string;
   method: string;
@@ -42,14 +42,14 @@ export interface AuditedRequest {
   raw: { url?: string | undefined };
 }
 
-/** What a handler adds to the entry of its request. */
+/** What a handler adds to the audit entry of its request. */
 export interface AuditNote {
-  /** The org that it turned out to be about, where the request's credentials do not say. */
+  /** The org concerned, if the request's credentials do not determine it. */
   org_id?: string;
   actor?: Actor;
   object_id?: string;
   data?: Record<string, unknown>;
-  /** The request changed what others see: said where the route's audit asks for it. */
+  /** The request changed visible state. Only read for routes with `audit: "on_change_of_state"`. */
   changed?: boolean;
 }
 
@@ -58,7 +58,7 @@ export const pathWithoutQuery = (url: string): string => (url.split("?", 1)[0] ?
 export const userAgentOf = (headers: IncomingHttpHeaders): string | null =>
   headers["user-agent"]?.slice(0, USER_AGENT_CHARACTERS_MAX) ?? null;
 
-/** Where a request came from, as its entry tells. */
+/** Returns where a request came from, as recorded in its audit entry. */
 export const originOf = (request: AuditedRequest): Pick<AuditEntry, "method" | "path" | "ip" | "user_agent" | "request_id"> => ({
   method: request.method,
   path: pathWithoutQuery(request.raw.url ?? ""),
@@ -67,17 +67,17 @@ export const originOf = (request: AuditedRequest): Pick<AuditEntry, "method" | "
   request_id: request.id,
 });
 
-/** Appends an entry; in the transaction of what it tells of, so that neither is there without the other. */
+/** Appends an entry. Call it in the transaction of the change, so that neither is stored without the other. */
 export const appendAudit = (db: Db, { id, clock }: { id: IdSource; clock: Clock }, entry: AuditEntry): Promise<void> =>
   db.atCommit(sql`
     insert into audit_entry (org_id, id, at, actor, token_id, action, method, path, object_id, status, error, ip, user_agent, request_id, data)
     values (${entry.org_id}, ${id(ID_PREFIXES.audit)}, ${clock.now()}, ${json(entry.actor)}, ${entry.token_id}, ${entry.action}, ${entry.method},
       ${entry.path}, ${entry.object_id}, ${entry.status}, ${entry.error}, ${entry.ip}, ${entry.user_agent}, ${entry.request_id}, ${json(entry.data)})`);
 
-/** What a request names as its object. Not more than the path tells already, so what cannot be an id (a NUL, a kilobyte) is left out. */
+/** Returns an id from the request's path if it looks like an id. Anything else (a NUL, a kilobyte of text) is omitted. */
 const nameable = (id: string | undefined): string | undefined => (id !== undefined && ID_LIKE.test(id) ? id : undefined);
 
-/** Beside the token that it stands in for. */
+/** The session that the request's cookie belongs to, recorded beside the token that the session represents. */
 export const sessionOf = (caller: Caller | RobotCaller | undefined): { session_id?: string } =>
   caller !== undefined && "session" in caller && caller.session !== undefined ? { session_id: caller.session.id } : {};
 
@@ -85,12 +85,12 @@ const ADMIN: Actor = { type: "admin", id: null, name: null };
 
 const isReading = ({ method }: Pick<Route, "method">): boolean => method === "GET";
 
-/** Routes that change nothing leave no entry. */
+/** Returns whether a route writes audit entries. Routes that only read do not, unless they ask for it. */
 export const isAudited = (route: Pick<Route, "method" | "audit">): boolean => !isReading(route) || route.audit !== undefined;
 
-/** The entry of one request of a route that changes something, from its arrival to how it ended. */
+/** Writes the audit entry of one request to an audited route. */
 export class RequestAudit {
-  /** For the handler to fill in. */
+  /** Filled in by the handler. */
   readonly note: AuditNote = {};
   readonly #plane: { id: IdSource; clock: Clock; db: Db };
   readonly #route: Route;
@@ -109,16 +109,16 @@ export class RequestAudit {
     this.#caller = caller;
   }
 
-  /** The request did what it asked for. `db` is the transaction that did it, where there is one. */
+  /** Writes the entry of a successful request. `db` is the request's transaction, if it has one. */
   async done(db: Db, status: number, answer: unknown): Promise<void> {
     if (this.#route.audit === "on_change_of_state" && this.note.changed !== true) return;
     const made = (answer as { data?: { id?: unknown } } | undefined)?.data?.id;
     await this.#append(db, status, null, typeof made === "string" ? made : null);
   }
 
-  /** The request was refused or failed; what is told of it stands apart from what was rolled back. */
+  /** Writes the entry of a refused or failed request. It uses its own transaction, because the request's was rolled back. */
   async refused(error: unknown): Promise<void> {
-    // Nobody is told of what could not be read; only a reading that turned into a change and failed half-way is told.
+    // A failed read is not audited, unless it had already changed something.
     if (isReading(this.#route) && this.note.changed !== true) return;
     const fault = error instanceof Fault ? error : undefined;
     await this.#append(this.#plane.db, fault?.status ?? 500, fault?.code ?? "internal_server_error", null);
@@ -128,7 +128,7 @@ export class RequestAudit {
     const params = this.#request.params as { id?: string } | undefined;
     const object_id = this.note.object_id ?? nameable(params?.id) ?? made;
     const org_id = this.note.org_id ?? this.#orgOf(made ?? params?.id);
-    // Nobody's org: a public route that was refused.
+    // A refused request to a public route belongs to no org.
     if (org_id === undefined) return;
     await appendAudit(db, this.#plane, {
       ...originOf(this.#request),
@@ -143,7 +143,7 @@ export class RequestAudit {
     });
   }
 
-  /** What the service's administrator does to an org is told to that org. */
+  /** An operation of the service's administrator on an org is recorded in that org's audit log. */
   #orgOf(id: string | undefined): string | undefined {
     if (this.#caller !== undefined) return this.#caller.org_id;
     if (this.#route.access !== "service_admin") return undefined;

@@ -8,14 +8,14 @@ import { hostOf, type Site } from "./networks.ts";
 import type { HeldProof, Proof } from "./proof.ts";
 import { clearCookie, isSessionSecret, requireCsrfToken, requireOwnOrigin, sessionCookie } from "./web-session.ts";
 
-/** What authentication looks at; the same for HTTP requests and upgrades. */
+/** Input of authentication, the same for HTTP requests and upgrades. */
 export interface Credentials {
   headers: Record<string, string | string[] | undefined>;
-  /** Address that the request came from, the proxy's word counted where there is a trusted one. */
+  /** Address that the request came from, as reported by the trusted proxy if there is one. */
   ip: string;
-  /** Address of the socket's other end. */
+  /** Address of the socket's peer. */
   peer: string | undefined;
-  /** Where a browser that sent it believes to be. */
+  /** The site, as the browser that sent the request sees it. */
   site: () => Site;
 }
 
@@ -24,14 +24,14 @@ const header = ({ headers }: Pick<Credentials, "headers">, name: string): string
   return typeof value === "string" ? value : undefined;
 };
 
-/** The secret after `Bearer`, whose case does not matter. */
+/** Returns the secret after `Bearer`, which is matched in any case. */
 export function bearerOf(credentials: Pick<Credentials, "headers">): string | undefined {
   return /^bearer +(\S+) *$/i.exec(header(credentials, "authorization") ?? "")?.[1];
 }
 
 /**
- * What the request shows of its sender: a token, or without any header `Authorization` the cookie of a session. `token` is
- * that of the query on WebSocket routes.
+ * Returns the proof of identity in a request: a token or, without an `Authorization` header, a session cookie. On WebSocket routes, `token`
+ * comes from the query.
  */
 export function proofOf(credentials: Pick<Credentials, "headers" | "site">, token = bearerOf(credentials)): Proof | undefined {
   if (token !== undefined) return { by: "token", secret: token };
@@ -41,8 +41,8 @@ export function proofOf(credentials: Pick<Credentials, "headers" | "site">, toke
 }
 
 /**
- * Resolves a portal token or the cookie of a session; `proof` and `org_id` come from the query on WebSocket routes. Who came by
- * a cookie is not to be believed to have meant it: `requireMeant`.
+ * Resolves a portal token or a session cookie. On WebSocket routes, `proof` and `org_id` come from the query. A cookie does not prove that
+ * the user intended the request: see `requireMeant` for protection against CSRF.
  */
 export async function authenticatePortal(
   plane: KernelPlane,
@@ -55,7 +55,7 @@ export async function authenticatePortal(
   return found.caller;
 }
 
-/** Finds out who a request is of, and counts it: for its token, or as a guess for the address that it came from. */
+/** Authenticates a request and counts it against rate limits: of its token if valid, else of its address, as a failed attempt. */
 export async function countRequest<T extends { caller: Caller }>(
   plane: KernelPlane,
   credentials: Credentials,
@@ -70,17 +70,19 @@ export async function countRequest<T extends { caller: Caller }>(
   return found;
 }
 
-/** Asks for somebody who is not there at this moment whether the proof still holds, and what of. */
+/** Checks later, without a request, whether the proof is still valid, and returns its caller. */
 export const authenticateAgain = ({ authenticators }: KernelPlane, held: HeldProof, org_id: string): Promise<Caller> =>
   authenticators.held(held, org_id);
 
 async function authenticateProof({ authenticators }: KernelPlane, { by, secret }: Proof, org_id: string | undefined): Promise<Caller> {
-  // Neither is taken in the other's place: a cookie is sent without anybody meaning it, and a header lives in scripts.
+  // A cookie is not accepted as a token, nor a token as a cookie: browsers send cookies unasked, and scripts can read tokens.
   if ((by === "session") !== isSessionSecret(secret)) throw unauthorized(`the ${by} is not known`);
   return by === "session" ? authenticators.session(secret, org_id) : authenticators.portal(secret, org_id);
 }
 
-/** Guessing is slow; who knows a token is never held up by those who do not, and a known one that has ended is no guess. */
+/**
+ * Limits failed attempts by address. Valid tokens are not limited by them, and a token that was valid once does not count as an attempt.
+ */
 function refusalOf(plane: KernelPlane, credentials: Credentials, by: Proof["by"] | "ticket", error: unknown): unknown {
   if (!(error instanceof Fault) || error.code !== "unauthorized") return error;
   let fault = error;
@@ -90,26 +92,26 @@ function refusalOf(plane: KernelPlane, credentials: Credentials, by: Proof["by"]
     if (!(limited instanceof Fault)) return limited;
     fault = limited;
   }
-  // The browser would send it with every request.
+  // Otherwise the browser would send the invalid cookie with every request.
   if (by === "session") fault.headers["set-cookie"] = clearCookie(credentials.site());
   return fault;
 }
 
 /**
- * Browsers send a cookie with whatever any page asks for. 403 unless a page of this server did: it alone can read the
- * session's token against forgery, and for what opens a WebSocket, which no header can be put on, browsers name it in Origin.
+ * Protects against CSRF: browsers send the cookie with requests of any page. Throws 403 unless a page of this server made the request. Only
+ * such a page can read the session's CSRF token. A WebSocket upgrade cannot carry that header, so its Origin is checked.
  */
 export function requireMeant(credentials: Credentials, { session }: Caller, what: "reads" | "changes" | "opens" | "opens_by_ticket"): void {
   if (session === undefined || what === "reads") return;
-  // Programs name no origin, and whoever has the ticket was given it by a page of ours.
+  // Clients other than browsers send no Origin. A ticket is only given to pages of this server.
   if (what === "opens_by_ticket" && credentials.headers.origin === undefined) return;
   requireOwnOrigin(credentials.headers, credentials.site());
   if (what === "changes") requireCsrfToken(credentials.headers, session);
 }
 
 /**
- * Lets the holder of the service's admin token pass; without such a token, whoever sits at the machine itself. Wrong ones are limited per
- * address; the right one is not, since strangers may share its holder's address.
+ * Authenticates the service's administrator by the admin token or, if none is set, by a connection from this machine. Failed attempts are
+ * limited per address. A valid token is not limited, because other clients may share the address.
  */
 export function authenticateAdmin(
   { admin: policy, rate_limits }: Pick<KernelPlane, "admin" | "rate_limits">,
@@ -130,7 +132,7 @@ export function authenticateAdmin(
 const LOOPBACK = new Set(["127.0.0.1", "::1", "::ffff:127.0.0.1"]);
 const LOCAL_HOST = /^(localhost|127\.0\.0\.1|\[::1\])(:\d+)?$/i;
 
-/** Open mode: only a direct request from this machine, not through a proxy and not from a page of another site. */
+/** Open mode: accepts only a direct request from this machine, not through a proxy and not from a page of another site. */
 function requireLoopback(policy: AdminPolicy, credentials: Credentials): void {
   const refuse = (why: string): never => {
     throw forbidden(`admin routes are open to this machine only while SERVICE_ADMIN_TOKEN is not set (${why})`);
@@ -152,7 +154,7 @@ function equal(a: string, b: string): boolean {
 
 const NONCE = /^[\w-]{16,64}$/;
 
-/** A signed request, and the connection that it came by. */
+/** A signed request, and the connection that carried it. */
 interface RobotRequest {
   method: string;
   path: string;

@@ -5,16 +5,16 @@ import { badRequest, notFound } from "./fault.ts";
 
 export type PlacedKind = Exclude<ObjectKind, "target" | "config_scope">;
 
-/** Where an object is, and who sees it from outside of there. */
+/** The location of an object, and who may see it from elsewhere. */
 export interface Found {
   place: Place;
   /** Every member of the org may see it. */
   shared: boolean;
-  /** Of a site: those of the fleets asked for that are there. Who sees one of them sees the site's name. */
+  /** For a site: the requested fleets that are in it. A caller that sees one of them sees the site's name. */
   fleets: readonly string[];
 }
 
-/** Looks up where objects of an org are; what the org has not got is not in the answer. */
+/** Returns the locations of an org's objects. Objects that the org does not have are missing from the result. */
 export type FindPlaces = (
   db: Db,
   org_id: string,
@@ -30,8 +30,8 @@ export interface AskedObjects {
 }
 
 /**
- * Lets a call pass whose caller has the role that the row asks for on every object that the request names. Only those
- * whose role does not hold in the whole org cost a look-up; lists filter for themselves, by `visible`.
+ * Throws unless the caller has the role that `row` requires on every object that the request names. Callers with that role in the whole org
+ * need no query. Lists are not checked here: they filter with `visible`.
  */
 export async function authorize(find: FindPlaces, db: Db, caller: Caller, row: AccessRow, asked: AskedObjects): Promise<void> {
   const needed = row.access as Role;
@@ -46,14 +46,14 @@ export async function authorize(find: FindPlaces, db: Db, caller: Caller, row: A
     if (object === "org") requireInWholeOrg(caller, field.role);
     else await requireObject(find, db, caller, field.role, object);
   }
-  // What names nothing is not let through unseen: the route wants one of them.
+  // A request that names no object could not be checked.
   if (named === 0 && row.outside === "not_found")
     throw badRequest(`one of ${row.objects.map(({ field }) => field).join(", ")} is required`);
 }
 
 interface NamedObject {
   id: string;
-  /** What the id may be of. */
+  /** Kinds of object that the id may belong to. */
   kinds: readonly PlacedKind[];
 }
 
@@ -82,7 +82,7 @@ async function requireObject(find: FindPlaces, db: Db, caller: Caller, needed: R
   requireReached(role, needed, () => notFound(nounOf(kinds), id));
 }
 
-/** The role on an object: where it is, else a viewer's on what is seen from outside; undefined when it is not to be seen. */
+/** Returns the role on an object: the caller's role at its location, else viewer if it is visible from elsewhere, else undefined. */
 export function roleOnFound(caller: Caller, { place, shared, fleets }: Found): Role | undefined {
   const role = roleOn(caller, place);
   if (role !== undefined) return role;
@@ -90,7 +90,7 @@ export function roleOnFound(caller: Caller, { place, shared, fleets }: Found): R
   return seen ? "viewer" : undefined;
 }
 
-/** In the words of those who say that it does not exist: nobody is to tell the two apart. */
+/** The noun of the 404 for a missing object, so that a hidden object gets the same message. */
 const nounOf = (kinds: readonly PlacedKind[]): string => {
   const nouns = kinds.map((kind) => kind.replaceAll("_", " "));
   return nouns.length === 1 ? (nouns[0] ?? "") : `${nouns.slice(0, -1).join(", ")} or ${nouns.at(-1)}`;

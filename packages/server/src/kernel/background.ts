@@ -2,17 +2,17 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 
 export interface Background {
-  /** Runs the work soon: at once when idle, once more after the present run otherwise. */
+  /** Starts a run, or one more after the current run. */
   wake(): void;
   /** Resolves when the work has run for every wake so far. */
   settled(): Promise<void>;
-  /** No run starts after this; resolves when the present one has ended. */
+  /** Prevents further runs. Resolves when the current run has ended. */
   stop(): Promise<void>;
 }
 
 /**
- * Work that is due by the clock or by a hint, never twice at a time on this node. A hint may be lost, the timer is the
- * guarantee. `work` answers true when it left something undone and wants to run again at once.
+ * Runs work on a timer and when woken, never twice at a time on this node. Wakes may be lost, so the timer guarantees that work runs. If
+ * `work` returns true, some work is left and it runs again immediately.
  */
 export function background(
   context: { clock: Clock; log: Logger },

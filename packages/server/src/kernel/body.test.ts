@@ -5,7 +5,7 @@ import { BODY_BYTES_MAX, BODY_FIELDS_MAX, bodyBytesMax, BOUNDED_BODY_BYTES_MAX, 
 
 const parse = (text: string): unknown => parseBody(Buffer.from(text));
 
-test("a field that is there twice is refused, however it is written and wherever it stands", () => {
+test("refuses a duplicate field, in any spelling and at any depth", () => {
   for (const text of [
     '{"a":1,"a":2}',
     '{"a":1,"\\u0061":1}',
@@ -17,7 +17,7 @@ test("a field that is there twice is refused, however it is written and wherever
     assert.throws(() => parse(text), /the body names a field twice/, text);
 });
 
-test("colons, quotes and names within strings are text", () => {
+test("ignores colons, quotes and names inside strings", () => {
   for (const text of [
     '{"a:b":"c:d"}',
     '{"a\\"":":","b":"\\\\"}',
@@ -31,13 +31,13 @@ test("colons, quotes and names within strings are text", () => {
     assert.deepEqual(parse(text), JSON.parse(text));
 });
 
-test("a number that JavaScript does not know would be stored as null: refused", () => {
+test("refuses a number outside JavaScript's range, which would be stored as null", () => {
   for (const text of ["1e400", '{"value":-1e999}', `[${"9".repeat(400)}]`])
     assert.throws(() => parse(text), /a number that is too large/, text);
   assert.deepEqual(parse("[1e308,-0.5,1e-400]"), [1e308, -0.5, 0]);
 });
 
-test("only a route with a field for any JSON takes a mebibyte", () => {
+test("accepts a mebibyte only for a route with a field for any JSON", () => {
   assert.equal(bodyBytesMax(routes.setConfig.body), BODY_BYTES_MAX);
   assert.equal(bodyBytesMax(routes.createRelease.body), BODY_BYTES_MAX);
   for (const { body } of [routes.createSite, routes.enrollRobot, routes.createUser, routes.createDeployment])
@@ -45,7 +45,7 @@ test("only a route with a field for any JSON takes a mebibyte", () => {
   assert.equal(bodyBytesMax(undefined), BOUNDED_BODY_BYTES_MAX);
 });
 
-test("what would take much more memory than its text is refused before it is parsed", () => {
+test("refuses a body that needs much more memory than its text, before parsing it", () => {
   const fields = (count: number): string => `{${Array.from({ length: count }, (_, at) => `"k${at}":0`).join(",")}}`;
   assert.equal(Object.keys(parse(fields(BODY_FIELDS_MAX)) as object).length, BODY_FIELDS_MAX);
   assert.throws(() => parse(fields(BODY_FIELDS_MAX + 1)), /more than 20000 fields/);

@@ -2,16 +2,16 @@ import type { TSchema } from "typebox";
 import { badRequest, printable } from "./fault.ts";
 
 export const BODY_BYTES_MAX = 1024 * 1024;
-/** Of a route whose fields are all bounded: more can only be spaces, or refused when it is parsed. */
+/** Limit for routes whose fields are all bounded. A longer body contains only more whitespace, or would be refused after parsing. */
 export const BOUNDED_BODY_BYTES_MAX = 128 * 1024;
-/** Deeper JSON overflows the stack of JSON.stringify at about 5,000 levels; nobody needs more than this. */
+/** JSON.stringify overflows the stack at about 5,000 levels. No legitimate body needs more than this. */
 export const BODY_DEPTH_MAX = 64;
 
-/** A field takes some hundred bytes of memory, as long as its request lasts. */
+/** A field takes some hundred bytes of memory while its request is processed. */
 export const BODY_FIELDS_MAX = 20_000;
 const BODY_CONTAINERS_MAX = 100_000;
 
-/** How many bytes a body of this schema may have: a mebibyte only where a field takes any JSON. */
+/** Returns the size limit of a body with this schema: 1 MiB if a field takes any JSON, else `BOUNDED_BODY_BYTES_MAX`. */
 export function bodyBytesMax(schema: TSchema | undefined): number {
   return schema !== undefined && takesAnything(schema) ? BODY_BYTES_MAX : BOUNDED_BODY_BYTES_MAX;
 }
@@ -25,8 +25,8 @@ function takesAnything(schema: TSchema): boolean {
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /**
- * Parses a JSON body. Refuses what the database could not store (NUL, lone surrogates, numbers that are none), what is no
- * data (`__proto__`), and what two readers would understand as two things: a field that is there twice.
+ * Parses a JSON body. Refuses text and numbers that the database cannot store (NUL, lone surrogates, non-finite numbers), `__proto__`, and
+ * duplicate fields, which parsers interpret differently.
  */
 export function parseBody(bytes: Buffer): unknown {
   let text: string;
@@ -51,8 +51,8 @@ const [QUOTE, BACKSLASH, COLON] = [0x22, 0x5c, 0x3a];
 const [OPEN_LIST, OPEN_OBJECT, CLOSE_LIST, CLOSE_OBJECT] = [0x5b, 0x7b, 0x5d, 0x7d];
 
 /**
- * Looks at text that may be JSON, and refuses what would take much more memory as values than as text. Answers how many
- * fields it names, each as often as it does: a colon outside of strings stands behind every name.
+ * Scans JSON text and refuses text whose values would take much more memory. Returns the number of fields, duplicates included: every colon
+ * outside of strings follows a field name.
  */
 function countFields(text: string): number {
   let [fields, containers, depth, in_string] = [0, 0, 0, false];
@@ -74,11 +74,11 @@ function countFields(text: string): number {
 
 interface Part {
   value: object;
-  /** Name of the field of the body that it belongs to; undefined for the body itself. */
+  /** The top-level field of the body that contains the value; undefined for the body itself. */
   field: string | undefined;
 }
 
-/** Checks every value and name; answers how many fields there are in all objects. */
+/** Checks every value and field name. Returns the number of fields in all objects. */
 function checkValue(root: unknown): number {
   let fields = 0;
   const todo: Part[] = [];
@@ -107,7 +107,7 @@ function checkValue(root: unknown): number {
 const placeOf = (field: string | undefined): string => (field === undefined ? "the body" : `field ${printable(field)}`);
 const isStorable = (text: string): boolean => !text.includes("\0") && text.isWellFormed();
 
-/** PostgreSQL stores neither. */
+/** Refuses text that PostgreSQL cannot store. */
 export function checkText(text: string, where: string): void {
   if (text.includes("\0")) throw badRequest(`${where} contains a NUL character`);
   if (!text.isWellFormed()) throw badRequest(`${where} contains a lone surrogate`);

@@ -24,7 +24,7 @@ const place: fc.Arbitrary<Place> = fc.oneof(
   fc.constant(WHOLE_ORG),
 );
 
-/** Every place that scopes reach, written out: another way to say what `contains` says. */
+/** Lists every place that the scopes contain: an independent implementation of `contains`. */
 function reach(given: readonly Scope[]): (at: Place) => boolean {
   if (given.length === 0) return () => true;
   const fleets = new Set(
@@ -45,7 +45,7 @@ test("the role on an object is the highest of the grants that contain it, and no
   );
 });
 
-test("a grant elsewhere adds nothing here", () => {
+test("a grant on another place adds no rights", () => {
   fc.assert(
     fc.property(caller, place, grant, ({ grants, limit }, at, other) => {
       fc.pre(!reach(other.scopes)(at));
@@ -55,7 +55,7 @@ test("a grant elsewhere adds nothing here", () => {
   );
 });
 
-test("a limit never raises a role, and a further grant never lowers one", () => {
+test("a limit never raises a role, and an additional grant never lowers one", () => {
   fc.assert(
     fc.property(caller, place, grant, ({ grants, limit }, at, more) => {
       const limited = roleOn({ grants, limit }, at);
@@ -76,7 +76,7 @@ test("a scope that names a site and a fleet, or neither, contains nothing", () =
   }
 });
 
-test("what no grant contains does not exist; what one contains with too low a role is forbidden", () => {
+test("returns 404 for a place that no grant contains, and 403 for one where the role is too low", () => {
   const grants: Grant[] = [
     { role: "viewer", scopes: [] },
     { role: "operator", scopes: [{ site_id: "site_a" }] },
@@ -92,7 +92,7 @@ test("what no grant contains does not exist; what one contains with too low a ro
   assert.throws(check([{ fleet_id: "fleet_2" }], "fleet_1"), (error) => error instanceof Fault && error.code === "not_found");
 });
 
-test("what concerns the whole org needs the role in the whole org", () => {
+test("an operation on the whole org needs the role in the whole org", () => {
   const base = { org_id: "org_x", token_id: "tok_x", actor: { type: "user" as const, id: "usr_x", name: null }, orgs: [] };
   const everywhere = { ...base, role: "admin" as const, grants: [{ role: "admin" as const, scopes: [] }], limit: [] };
   assert.doesNotThrow(() => requireInWholeOrg(everywhere, "admin"));

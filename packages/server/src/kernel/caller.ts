@@ -4,13 +4,13 @@ import { type Fault, forbidden } from "./fault.ts";
 import type { WebSession } from "./web-session.ts";
 import { identifier, list, sql, type Statement } from "./sql.ts";
 
-/** A site with all that is in it, or one fleet. One that names both or neither holds nothing. */
+/** A site with everything in it, or one fleet. A scope with both or neither contains nothing. */
 export interface Scope {
   site_id?: string;
   fleet_id?: string;
 }
 
-/** Places that a role is limited to; empty is the whole org. */
+/** Places that a role is limited to. Empty means the whole org. */
 export type Scopes = readonly Scope[];
 
 export interface Grant {
@@ -18,20 +18,20 @@ export interface Grant {
   scopes: Scopes;
 }
 
-/** Who calls: a portal token, resolved to one org. */
+/** The authenticated caller: a portal token, resolved to one org. */
 export interface Caller {
   org_id: string;
-  /** The highest of the grants: what the caller may do somewhere, not everywhere. `roleOn` says where. */
+  /** The highest role of the grants. It may not apply everywhere: use `roleOn`. */
   role: Role;
-  /** What the user was given in the org, none above the token's own role. */
+  /** The user's grants in the org, none above the token's own role. */
   grants: readonly Grant[];
-  /** What the token was limited to when it was made; nothing outside is reached, whatever the grants say. */
+  /** Scopes that the token was limited to when it was created. The caller has no rights outside of them. */
   limit: Scopes;
   actor: Actor;
   token_id: string;
-  /** Of who came by the cookie of a session instead of the token that it stands in for. */
+  /** Set if the caller used a session cookie instead of a token. */
   session?: WebSession;
-  /** Every org that the token may speak for. */
+  /** Every org that the token may access. */
   orgs: readonly { org_id: string; role: Role; is_default: boolean }[];
 }
 
@@ -39,7 +39,7 @@ export interface Caller {
 export interface RobotCaller {
   org_id: string;
   robot_id: string;
-  /** Of the key that it signed with: a replacement gives the robot another one. */
+  /** Fingerprint of the signing key. Replacing the robot changes it. */
   key_fingerprint: string;
 }
 
@@ -51,7 +51,7 @@ export function requireRole(caller: Caller, needed: Role): void {
   if (!roleAtLeast(caller.role, needed)) throw forbidden(`this needs the role ${needed}; the token has ${caller.role}`);
 }
 
-/** Where something is. Without a fleet it belongs to the site as such, without both to the whole org. */
+/** The location of an object. Without a fleet it belongs to the site, without both to the whole org. */
 export interface Place {
   site_id: string | null;
   fleet_id: string | null;
@@ -61,12 +61,12 @@ export const WHOLE_ORG: Place = { site_id: null, fleet_id: null };
 
 type Grants = Pick<Caller, "grants" | "limit">;
 
-/** The highest of the roles; undefined of none. */
+/** Returns the highest of the roles; undefined if there is none. */
 export const highestRole = (roles: readonly Role[]): Role | undefined => ROLES.findLast((role) => roles.includes(role));
 
 export const lowerRole = (a: Role, b: Role): Role => (roleAtLeast(a, b) ? b : a);
 
-/** Whether one of the scopes contains the place; none at all contain everything. */
+/** Returns whether one of the scopes contains the place. An empty list contains everything. */
 export const contains = (scopes: Scopes, { site_id, fleet_id }: Place): boolean =>
   scopes.length === 0 ||
   scopes.some((scope) =>
@@ -75,13 +75,13 @@ export const contains = (scopes: Scopes, { site_id, fleet_id }: Place): boolean 
       : scope.fleet_id === undefined && scope.site_id === site_id,
   );
 
-/** The highest role among the grants that contain the place; undefined when none does. What is granted elsewhere adds nothing. */
+/** Returns the highest role among the grants that contain the place, or undefined. Other grants have no effect. */
 export function roleOn({ grants, limit }: Grants, place: Place): Role | undefined {
   if (!contains(limit, place)) return undefined;
   return highestRole(grants.filter(({ scopes }) => contains(scopes, place)).map(({ role }) => role));
 }
 
-/** Nothing contains it: `missing`, as if it did not exist. Contained, and the role there is too low: 403. */
+/** Throws `missing` if no grant contains the place, and 403 if the role there is too low. */
 export function requireOn(caller: Grants, needed: Role, place: Place, missing: () => Fault): void {
   requireReached(roleOn(caller, place), needed, missing);
 }
@@ -96,7 +96,7 @@ export const mayInWholeOrg = (caller: Grants, needed: Role): boolean => {
   return role !== undefined && roleAtLeast(role, needed);
 };
 
-/** 403 unless the role holds in the whole org. */
+/** Throws 403 unless the role applies to the whole org. */
 export function requireInWholeOrg(caller: Caller, needed: Role): void {
   requireRole(caller, needed);
   if (!mayInWholeOrg(caller, needed)) throw forbidden(`this needs the role ${needed} in the whole org; the token has it in a part only`);
@@ -105,8 +105,8 @@ export function requireInWholeOrg(caller: Caller, needed: Role): void {
 const EVERYTHING = sql``;
 
 /**
- * ` and …`: of rows whose site and fleet stand in these columns, only those that the caller may see, for the end of a
- * where clause; nothing to check for who sees the whole org. `fleet_column` null: the rows are in no fleet.
+ * Returns ` and …` for the end of a where clause: it selects the rows that the caller may see, by these columns of site and fleet. Empty if
+ * the caller sees the whole org. A null `fleet_column` means that the rows belong to no fleet.
  */
 export function visible({ grants, limit }: Grants, site_column: string, fleet_column: string | null): Statement<unknown> {
   const granted = grants.some(({ scopes }) => scopes.length === 0)
@@ -120,7 +120,7 @@ export function visible({ grants, limit }: Grants, site_column: string, fleet_co
   return granted === EVERYTHING ? limited : limited === EVERYTHING ? granted : sql`${granted}${limited}`;
 }
 
-/** Whether the caller sees all of the org, so that `visible` says nothing. */
+/** Returns whether the caller sees the whole org. `visible` is then empty. */
 export const seesWholeOrg = (caller: Grants): boolean => mayInWholeOrg(caller, "viewer");
 
 function within(scopes: Scopes, site_column: string, fleet_column: string | null): Statement<unknown> {
@@ -137,5 +137,5 @@ function placesOf(scopes: Scopes): { sites: string[]; fleets: string[] } {
   return { sites, fleets };
 }
 
-/** Fleets that a grant or the limit names: through one of them a site is seen by its name. */
+/** Returns the fleets that the grants and the limit name. A caller that sees one of them sees the name of its site. */
 export const namedFleets = ({ grants, limit }: Grants): string[] => placesOf([...grants.flatMap(({ scopes }) => scopes), ...limit]).fleets;

@@ -3,11 +3,11 @@ import { TLSSocket } from "node:tls";
 import { channelBinding } from "@roamfleet/protocol/link";
 import { clientAddress, hostOf, type Networks, siteOf } from "./networks.ts";
 
-/** What a signature must have been made for, as the server sees the connection. */
+/** The connection that a signature must match, as the server sees it. */
 export interface BoundChannel {
-  /** "" without TLS and below TLS 1.3; undefined behind a proxy, which ends TLS: the robot's word is taken. */
+  /** "" without TLS and below TLS 1.3. Undefined behind a proxy that terminates TLS: then the robot's channel is accepted. */
   channel: string | undefined;
-  /** The connection reached this server by TLS, so there must be a channel. */
+  /** The connection uses TLS up to this server, so a channel is required. */
   is_tls?: boolean;
 }
 
@@ -16,7 +16,7 @@ export const channelOf = ({ socket }: Pick<IncomingMessage, "socket">, proxies: 
   is_tls: socket instanceof TLSSocket,
 });
 
-/** Where a robot's link comes from, and to which server it is addressed. */
+/** Returns the address that a robot's link comes from, and the host that it is addressed to. */
 export const linkSource = (
   request: Pick<IncomingMessage, "headers" | "socket">,
   proxies: Networks,
@@ -26,7 +26,7 @@ export const linkSource = (
   ...channelOf(request, proxies),
 });
 
-/** Why a signature for the channel `signed` does not count on this connection; undefined when it does. */
+/** Returns why a signature for the channel `signed` is invalid on this connection; undefined if it is valid. */
 export function channelRefusal({ channel, is_tls }: BoundChannel, signed: string): string | undefined {
   if (channel === undefined) return undefined;
   if (channel === "" && is_tls === true) return "this connection has no channel to sign for: TLS 1.3 is needed";

@@ -9,26 +9,26 @@ const AT = Date.parse("2030-01-01T00:00:00Z");
 const known = (at = AT): ClockHistory => ({ seen_at: new Date(at), jumps: [] });
 const after = (history: ClockHistory, now_ms: number, elapsed_ms = 0): ClockHistory => observe(history, new Date(now_ms), elapsed_ms);
 
-/** Lets time pass, read once an hour as a running server does. */
+/** Advances the time with a reading every hour, as a running server does. */
 function run(history: ClockHistory, hours: number): ClockHistory {
   let now = history;
   for (let hour = 0; hour < hours; hour += 1) now = after(now, now.seen_at.getTime() + HOUR_MS, HOUR_MS);
   return now;
 }
 
-test("a clock that keeps pace is trusted to the millisecond", () => {
+test("trusts a steady clock to the millisecond", () => {
   const history = run(known(), 1_000);
   assert.equal(trustedTime(history).getTime(), AT + 1_000 * HOUR_MS);
 });
 
-test("a start ten years ahead counts after a day of running, and not before", () => {
+test("trusts a start ten years ahead after a day of running, and not before", () => {
   const started = after(known(), AT + 10 * YEAR_MS);
   assert.equal(trustedTime(started).getTime(), AT);
   assert.equal(trustedTime(run(started, 23)).getTime(), AT + 23 * HOUR_MS, "retention goes on by the time from before");
   assert.equal(trustedTime(run(started, 24)).getTime(), AT + 10 * YEAR_MS + 24 * HOUR_MS);
 });
 
-test("a start ten years behind lowers the trusted time, and the way back holds for a day", () => {
+test("a start ten years behind lowers the trusted time, and its correction is trusted after a day", () => {
   const behind = run(after(known(), AT - 10 * YEAR_MS), 100);
   assert.equal(trustedTime(behind).getTime(), AT - 10 * YEAR_MS + 100 * HOUR_MS);
   const back = after(behind, AT + HOUR_MS);
@@ -36,7 +36,7 @@ test("a start ten years behind lowers the trusted time, and the way back holds f
   assert.equal(trustedTime(run(back, 24)).getTime(), AT + 25 * HOUR_MS);
 });
 
-test("a jump ahead that is taken back leaves nothing behind", () => {
+test("a jump ahead that is reverted has no effect", () => {
   const ahead = run(after(run(known(), 5), AT + 5 * HOUR_MS + 15 * 24 * HOUR_MS), 7);
   const back = after(ahead, AT + 12 * HOUR_MS);
   assert.equal(untrustedMs(back), 0);
@@ -48,7 +48,7 @@ test("a server that was off for a month trusts the time a day later", () => {
   assert.equal(untrustedMs(run(after(known(), AT + month_ms), 24)), 0);
 });
 
-test("a machine that is switched off each night, or suspended, is at most two days behind", () => {
+test("on a machine that is switched off or suspended each night the trusted time is at most two days behind", () => {
   let history = known();
   for (let day = 0; day < 100; day += 1) {
     history = run(history, 8);
@@ -57,7 +57,7 @@ test("a machine that is switched off each night, or suspended, is at most two da
   }
 });
 
-test("a restart loop keeps a bounded history and still trusts the time in the end", () => {
+test("a restart loop keeps a bounded history and trusts the time eventually", () => {
   let history = known();
   for (let start = 0; start < 1_000; start += 1) history = after(history, history.seen_at.getTime() + 60_000);
   assert.ok(history.jumps.length <= 32);
@@ -74,7 +74,7 @@ test("for any jumps, the trusted time is never later than any reading of the las
     fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
       let history = known();
       let monotonic = 0;
-      // What the clock was ahead of the monotonic one, and until when: the reading before the hold is over bounds the trusted time.
+      // Offsets of the wall clock from the monotonic clock, and when each ended. A reading within HOLD_MS bounds the trusted time.
       const offsets = [{ until: 0, offset: AT }];
       for (const { jump_ms, elapsed_ms } of steps) {
         monotonic += elapsed_ms;

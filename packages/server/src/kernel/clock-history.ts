@@ -1,18 +1,18 @@
-/** A new time counts for deletions after the process has run this long with it, on the monotonic clock. */
+/** A clock change takes effect on deletions after the process has run this long with it, on the monotonic clock. */
 export const HOLD_MS = 86_400_000;
-/** Two clocks that are read one after the other differ by milliseconds. */
+/** Reading two clocks one after the other takes up to some milliseconds. */
 const NOISE_MS = 1_000;
-/** A server that restarts in a loop adds a jump at each start. */
+/** Bounds the history: a server in a restart loop adds a jump at each start. */
 const JUMPS_MAX = 32;
 
-/** A step of the wall clock ahead of the monotonic clock that has not held for HOLD_MS. */
+/** A step of the wall clock ahead of the monotonic clock that is younger than HOLD_MS. */
 export interface ForwardJump {
   ahead_ms: number;
   /** Running time since the step, over all runs of the server. */
   held_ms: number;
 }
 
-/** What is known of the wall clock: the last reading, and the forward jumps in it that are not trusted yet, oldest first. */
+/** History of the wall clock: the last reading, and the forward jumps that are not trusted yet, oldest first. */
 export interface ClockHistory {
   readonly seen_at: Date;
   readonly jumps: readonly ForwardJump[];
@@ -33,13 +33,13 @@ export function observe({ seen_at, jumps }: ClockHistory, now: Date, elapsed_ms:
   return { seen_at: now, jumps: pending };
 }
 
-/** The time before which rows are old: the last reading without the jumps that have not held. Never ahead of the reading. */
+/** Returns the time for deletions by age: the last reading minus the jumps that are not trusted yet. Never later than the reading. */
 export const trustedTime = (history: ClockHistory): Date => new Date(history.seen_at.getTime() - untrustedMs(history));
 
 /** How far the wall clock is ahead of the trusted time. */
 export const untrustedMs = ({ jumps }: ClockHistory): number => jumps.reduce((sum, { ahead_ms }) => sum + ahead_ms, 0);
 
-/** A step back cancels the newest forward jumps. What remains of it lowers the trusted time, which deletes less. */
+/** A step back cancels the newest forward jumps. The rest of it lowers the trusted time, so that fewer rows are deleted. */
 function takeBack(pending: ForwardJump[], back_ms: number): void {
   for (let left = back_ms; left > 0;) {
     const newest = pending.at(-1);

@@ -1,6 +1,6 @@
 /**
- * A regular expression of PostgreSQL that finds `text` in any case: `name ~ ${containing(q)}`. The database runs with
- * the C locale, whose lower() and ~* know the case of ASCII letters only, so each letter is spelt in both cases here.
+ * Returns a PostgreSQL regular expression that matches `text` in any case: `name ~ ${containing(q)}`. The database uses the C locale, whose
+ * lower() and ~* only convert ASCII letters, so each letter is given in both cases.
  */
 export const containing = (text: string): string => Array.from(text, either).join("");
 

@@ -6,18 +6,18 @@ import { dayLiteral, identifier, row, sql, text } from "./sql.ts";
 const DAY_MS = 86_400_000;
 const DAYS_AHEAD = 7;
 
-/** A table in partitions by day, `NAME_YYYYMMDD`, with one, `NAME_default`, for what no day takes. */
+/** A table partitioned by day, `NAME_YYYYMMDD`, with a default partition `NAME_default` for all other rows. */
 export interface DailyTable {
   name: string;
-  /** The time that says into which day a row belongs. */
+  /** Column whose time decides the partition of a row. */
   column: string;
-  /** Whoever makes or drops partitions holds this lock: any number that nothing else locks. */
+  /** Advisory lock that is taken to create or drop partitions: any number that no other code locks. */
   lock: number;
 }
 
 /**
- * Makes the partitions of the coming days, by the wall clock, and drops those of days before the last `days`, by the retention clock.
- * Two nodes may do it at the same time.
+ * Creates the partitions of the next days, by the wall clock. Drops those older than `days`, by the retention clock. Two nodes may call it
+ * at the same time.
  */
 export async function keepPartitions(
   { db, clock, retention_clock, log }: { db: Db; clock: Pick<Clock, "now">; retention_clock: Pick<Clock, "now">; log: Logger },
@@ -47,7 +47,7 @@ const startOfDay = (at: Date): number => Math.floor(at.getTime() / DAY_MS) * DAY
 
 const defaultOf = ({ name }: DailyTable): string => `${name}_default`;
 
-/** Names of all partitions, the default one among them, in order. */
+/** Returns the names of all partitions in order, the default partition included. */
 async function listPartitions(db: Db, { name }: DailyTable): Promise<string[]> {
   const rows = await db.many(sql(row({ relname: text }))`
     select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid
@@ -55,7 +55,7 @@ async function listPartitions(db: Db, { name }: DailyTable): Promise<string[]> {
   return rows.map(({ relname }) => relname);
 }
 
-/** One node at a time, and not waiting long for a lock: everyone who writes into the table would wait behind it. */
+/** Serializes nodes. The lock timeout is short, because every writer to the table queues behind a waiting lock. */
 const exclusively = <T>(db: Db, { lock }: DailyTable, work: (tx: Db) => Promise<T>): Promise<T> =>
   db.transaction(async (tx) => {
     await tx.run(sql`set local lock_timeout = '5s'`);
@@ -66,11 +66,11 @@ const exclusively = <T>(db: Db, { lock }: DailyTable, work: (tx: Db) => Promise<
 const makePartition = (db: Db, table: DailyTable, day: Date): Promise<void> =>
   exclusively(db, table, async (tx) => {
     const name = nameOf(table, day);
-    // Another node may have been faster.
+    // Another node may have created it first.
     if (!(await listPartitions(tx, table)).includes(name)) await createPartition(tx, table, name, day);
   });
 
-/** And moves there what the default partition took of the day. */
+/** Creates the partition of a day and moves the day's rows from the default partition into it. */
 async function createPartition(tx: Db, table: DailyTable, name: string, from: Date): Promise<void> {
   const to = new Date(from.getTime() + DAY_MS);
   const [parent, rest, made, column] = [table.name, defaultOf(table), name, table.column].map(identifier) as [
@@ -80,13 +80,13 @@ async function createPartition(tx: Db, table: DailyTable, name: string, from: Da
     ReturnType<typeof identifier>,
   ];
   await tx.run(sql`create table ${made} (like ${parent} including all)`);
-  // It must not take more of this day meanwhile.
+  // Prevents further rows of this day in the default partition.
   await tx.run(sql`lock table ${rest} in share row exclusive mode`);
   await tx.run(sql`
     -- across orgs: a partition holds a day of everybody
     with moved as (delete from ${rest} where ${column} >= ${from} and ${column} < ${to} returning *)
     insert into ${made} select * from moved`);
-  // Attached, not made in place: that would lock out everyone who reads or writes.
+  // Created separately and then attached: `create table … partition of` would block all readers and writers.
   await tx.run(sql`alter table ${parent} attach partition ${made} for values from (${dayLiteral(from)}) to (${dayLiteral(to)})`);
 }
 

@@ -6,10 +6,10 @@ import { createLog } from "./log.ts";
 
 const PAGES = 3;
 const PAGE = 500;
-/** Failures of one sweep, and ends that the log names. */
+/** Limits: failures per sweep, and ids that the log names. */
 const [FAILURES_MAX, LOGGED_MAX] = [50, 100];
 
-/** Things that are open at a server that is gone, by org and id; `refused` are those whose end cannot be written. */
+/** Creates open things of a lost server, by org and id. The ends of those in `refused` cannot be written. */
 function startBook(count: number, refused: (id: string) => boolean) {
   const logged: { id: string; of: string }[] = [];
   const log = createLog({
@@ -45,7 +45,7 @@ function startBook(count: number, refused: (id: string) => boolean) {
   return book;
 }
 
-test("all pages of what a lost server had open are told, those apart that cannot be written", async () => {
+test("writes the ends of all pages that a lost server left open, except those that fail", async () => {
   const book = startBook(PAGES * PAGE, (id) => id.endsWith("00"));
   await book.sweep();
   assert.equal(book.open.size, (PAGES * PAGE) / 100);
@@ -57,7 +57,7 @@ test("all pages of what a lost server had open are told, those apart that cannot
   assert.equal(book.open.size, 0);
 });
 
-test("where nothing can be written a sweep gives up soon, the next goes on behind it, and the log names so many", async () => {
+test("when every write fails, a sweep stops early, the next one continues behind it, and the log is bounded", async () => {
   const book = startBook(PAGES * PAGE, () => true);
   for (let sweep = 1; sweep <= 4; sweep += 1) {
     await book.sweep();
@@ -75,7 +75,7 @@ test("where nothing can be written a sweep gives up soon, the next goes on behin
   assert.equal(book.logged.at(-1)?.id, "req_new");
 });
 
-test("of ends that were told here those that can be written are, however many before them cannot", async () => {
+test("writes the local ends that can be written, regardless of how many before them fail", async () => {
   const book = startBook(0, () => true);
   const all = Array.from({ length: 3 * FAILURES_MAX }, (_, n): Orphan => ({ org_id: "org_0", id: `req_${n}` }));
   for (const one of all) await book.endings.tell(one.id, () => book.write(one));
@@ -90,7 +90,7 @@ test("of ends that were told here those that can be written are, however many be
   assert.equal(book.logged.length, LOGGED_MAX);
 });
 
-test("a database that is away ends a sweep at once, and nothing is forgotten", async () => {
+test("a sweep stops immediately when the database is unreachable, and loses no end", async () => {
   const book = startBook(3, () => false);
   book.is_away = true;
   const told = { org_id: "org_0", id: "req_told" };

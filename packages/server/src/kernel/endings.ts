@@ -1,14 +1,17 @@
 import type { KernelPlane } from "./kernel-plane.ts";
 
 const SWEEP_ROWS_MAX = 500;
-/** Ends that wait for the database to come back; beyond, they are told as lost when the server starts again. */
+/** Ends that wait for the database. Ends beyond this limit are written as lost when the server starts again. */
 const UNTOLD_MAX = 10_000;
-/** Of either kind, in one sweep: the others wait for the next one, and what is swept beside them waits for no thousands of failures. */
+/**
+ * Failures of either kind per sweep. The rest waits for the next sweep, so that thousands of failures do not delay the caller's other
+ * sweeps.
+ */
 const FAILURES_PER_SWEEP_MAX = 50;
-/** Ends that the log names, each once, until they are written; no more are named meanwhile. */
+/** Ids in the log, each once until its end is written. At this limit no further ids are logged. */
 const LOGGED_MAX = 100;
 
-/** What is open at a server that is gone. */
+/** A thing left open by a server that is gone. */
 export interface Orphan {
   org_id: string;
   id: string;
@@ -19,17 +22,17 @@ const BEFORE_ALL: Orphan = { org_id: "", id: "" };
 type EndingsPlane = Pick<KernelPlane, "log" | "db_errors">;
 
 /**
- * Tells of things that were opened that they have ended, once for each: also when the database was away at that moment, and
- * when the server that held them is gone. `tell` must do nothing for what is known to have ended.
+ * Writes the end of each opened thing exactly once, even if the database was unreachable when it ended, or its server is gone. `tell` must
+ * do nothing if the end is already written.
  */
 export class Endings {
   readonly #plane: EndingsPlane;
-  /** Of what, in a word for the log. */
+  /** The kind of thing, a word for the log. */
   readonly #of: string;
-  /** Ends that could not be written, those tried last behind the others. */
+  /** Ends that could not be written. The ones tried last come last. */
   readonly #untold = new Map<string, () => Promise<void>>();
   readonly #logged = new Set<string>();
-  /** The orphan behind which the next sweep goes on. */
+  /** The orphan after which the next sweep continues. */
   #swept = BEFORE_ALL;
 
   constructor(plane: EndingsPlane, of: string) {
@@ -37,7 +40,7 @@ export class Endings {
     this.#of = of;
   }
 
-  /** Never throws: what cannot be written now, the sweep tries again. */
+  /** Writes an end. Never throws: a failed write is retried by the sweep. */
   async tell(id: string, tell: () => Promise<void>): Promise<void> {
     try {
       await tell();
@@ -48,9 +51,8 @@ export class Endings {
   }
 
   /**
-   * Tells of the ends that could not be written, then of what is open at a server that is gone, each by itself: one that cannot be
-   * written is tried again by a later sweep. Throws only when nothing can be written now. `listOrphans` answers those behind `after`,
-   * in the order of org and id.
+   * Retries the ends that could not be written, then writes the ends of orphans, each in its own write: a later sweep retries failed ones.
+   * Throws only if the database is unavailable. `listOrphans` returns orphans after `after`, ordered by org and id.
    */
   async sweep<T extends Orphan>(
     listOrphans: (page: { after: Orphan; limit: number }) => Promise<readonly T[]>,
@@ -68,7 +70,7 @@ export class Endings {
       found = orphans.length;
     }
     this.#swept = BEFORE_ALL;
-    // Another server may have written what is named here.
+    // Another server may have written the ends of the logged ids.
     if (failures === 0 && this.#untold.size === 0) this.#logged.clear();
   }
 
@@ -84,7 +86,7 @@ export class Endings {
     }
   }
 
-  /** False when this end cannot be written. Throws when none can. */
+  /** Returns false if this end cannot be written. Throws if none can (an outage). */
   async #write(id: string, tell: () => Promise<void>): Promise<boolean> {
     const { db_errors } = this.#plane;
     try {
@@ -101,6 +103,6 @@ export class Endings {
   #log(id: string, error: unknown): void {
     if (this.#logged.has(id) || this.#logged.size >= LOGGED_MAX) return;
     this.#logged.add(id);
-    this.#plane.log.error({ err: error, of: this.#of, id }, "an end could not be written: it is tried again");
+    this.#plane.log.error({ err: error, of: this.#of, id }, "end could not be written, will retry");
   }
 }

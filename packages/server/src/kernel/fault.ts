@@ -8,7 +8,7 @@ export interface FaultOptions {
   detail?: Record<string, unknown>;
 }
 
-/** An error that a client is told about. `message` is public: it names the kind and the id or field, never a secret, a stack or SQL. */
+/** An error returned to the client. `message` is public: it names the kind and the id or field, never a secret, a stack or SQL. */
 export class Fault extends Error {
   readonly code: ErrorCode;
   readonly status: number;
@@ -35,19 +35,19 @@ export const forbidden = (message: string): Fault => new Fault("forbidden", mess
 export const unauthorized = (message: string): Fault =>
   new Fault("unauthorized", message, { headers: { "www-authenticate": 'Bearer realm="roamfleet"' } });
 
-/** 401 for a secret that is known and opens nothing any more: whoever sends it did not guess, and is not counted among who does. */
+/** 401 for a known secret that is no longer valid. It is not a guess, so it does not count as a failed attempt. */
 export const unauthorizedKnown = (message: string): Fault =>
   new Fault("unauthorized", message, { headers: unauthorized(message).headers, detail: { known: true } });
 
-/** Also for what belongs to another org: that it exists is secret. The id comes from the client and is cut to a sane length. */
+/** Also used for objects of other orgs, whose existence is secret. The id comes from the client and is truncated. */
 export const notFound = (kind: string, id: string): Fault => new Fault("not_found", `${kind} ${printable(id)} does not exist`);
 
 export const httpError = (status: HttpErrorStatus, message: string, headers: Record<string, string> = {}): Fault =>
   new Fault("http_error", message, { status, headers });
 
-/** Long enough that somebody has made room, or that it is known that nobody does. */
+/** Long enough for an administrator to free disk space. */
 const DISK_FULL_RETRY_SECONDS = "10";
-/** `outcome` says what became of the request. */
+/** `outcome` states the effect on the request, such as "nothing was written". */
 export const diskFull = (outcome: string): Fault =>
   httpError(503, `the server's disk is full, ${outcome}; try again when its administrator has made room`, {
     "retry-after": DISK_FULL_RETRY_SECONDS,
@@ -55,7 +55,7 @@ export const diskFull = (outcome: string): Fault =>
 
 const SHOWN_CHARACTERS_MAX = 80;
 
-/** What a client sent, fit for a one-line message: quoted where it could be mistaken, cut, without control characters and secrets. */
+/** Formats client input for a one-line message: quoted if ambiguous, truncated, without control characters and secrets. */
 export function printable(sent: string): string {
   const text = sent.replace(SECRET_PATTERN, "[secret]");
   const cut = text.length > SHOWN_CHARACTERS_MAX ? `${text.slice(0, SHOWN_CHARACTERS_MAX)}…` : text;

@@ -11,9 +11,9 @@ interface Window {
 }
 
 /**
- * Bounds the log of a storm. Writes the first line of a message immediately and counts its repeats at the same level: one line
- * a second with `repeated`, without fields. Errors count as repeats only when their type and code are the same. Lines below
- * `info` are never counted: who asks for them needs every one.
+ * Rate-limits repeated log lines. Writes the first line of a message immediately and counts its repeats at the same level: one line a
+ * second with `repeated`, without other fields. Errors count as repeats only if their type and code are equal. Lines below `info` are
+ * always written.
  */
 export function foldRepeats(clock: Clock): { hooks: NonNullable<LoggerOptions["hooks"]>; flush: () => void } {
   const windows = new Map<string, Window>();
@@ -53,7 +53,7 @@ export function foldRepeats(clock: Clock): { hooks: NonNullable<LoggerOptions["h
   };
 }
 
-/** Type and code of a line's error; empty for a line without one. */
+/** Returns the type and code of a line's error; empty for a line without one. */
 function kindOf(fields: unknown): string {
   const error = typeof fields === "object" && fields !== null ? (fields as { err?: unknown }).err : undefined;
   if (!(error instanceof Error)) return "";

@@ -9,7 +9,7 @@ const LOOPBACK_NAMES = ["localhost", "127.0.0.1", "::1"];
 const WILDCARDS = ["0.0.0.0", "::"];
 const NOTE_EVERY_MS = 60_000;
 const HOST_CHARACTERS_MAX = 100;
-/** Of a certificate, in a message. */
+/** Names of a certificate in a message. */
 const NAMES_SHOWN_MAX = 20;
 
 export interface HostNamesOptions {
@@ -17,13 +17,13 @@ export interface HostNamesOptions {
   /** PEM of the certificate that the server presents now. */
   certificate: () => string | undefined;
   clock: Pick<Clock, "monotonic">;
-  /** Called at most once a minute with a host that a robot signed for and that is not this server's. */
+  /** Called at most once a minute with a host that a robot signed for and that is not a name of this server. */
   onForeign: (host: string) => void;
 }
 
-/** The host names of this server: a robot's signature that was made for another host was made for another server, which relays it. */
+/** The host names of this server. A robot's signature for another host was made for another server, which may be relaying it. */
 export class HostNames {
-  /** False behind a proxy while no name is set: which names lead to the proxy is not known, so every host is accepted. */
+  /** False behind a proxy if no name is configured: the proxy's names are unknown, so every host is accepted. */
   readonly is_known: boolean;
   readonly #options: HostNamesOptions;
   readonly #names: ReadonlySet<string>;
@@ -36,7 +36,10 @@ export class HostNames {
     this.#names = new Set(namesOf(options.settings).map(canonical));
   }
 
-  /** Whether `host` (a name or an address, with or without a port) is this server. Ports are not compared: they differ behind a port mapping. */
+  /**
+   * Returns whether `host` (a name or address, with or without a port) is this server. Ports are ignored, because port mappings change
+   * them.
+   */
   has(host: string): boolean {
     if (!this.is_known) return true;
     const name = canonical(host);
@@ -46,7 +49,7 @@ export class HostNames {
     return (isIP(name) === 0 ? certificate?.checkHost(name) : certificate?.checkIP(name)) !== undefined;
   }
 
-  /** Why a signature for `host` is refused, for people; undefined when it is accepted. */
+  /** Returns the error message for a signature for `host`; undefined if it is accepted. */
   refusal(host: string): string | undefined {
     if (this.has(host)) return undefined;
     const shown = host.slice(0, HOST_CHARACTERS_MAX);
@@ -61,7 +64,7 @@ export class HostNames {
     );
   }
 
-  /** The names for people: those of the settings and of the certificate. */
+  /** Returns the names of the settings and of the certificate, for messages. */
   list(): string[] {
     const named = (this.#certificate()?.subjectAltName ?? "").split(", ").map((one) => one.replace(/^[^:]*:/, "").toLowerCase());
     return [...new Set([...this.#names, ...named.filter((name) => name !== "")])].slice(0, NAMES_SHOWN_MAX);
@@ -75,7 +78,7 @@ export class HostNames {
   }
 }
 
-/** Whether the server can tell its own names from others'. */
+/** Returns whether the server can distinguish its own host names from others. */
 export const areHostsKnown = ({ host_names = [], behind_proxy }: Pick<Settings, "host_names" | "behind_proxy">): boolean =>
   host_names.length > 0 || behind_proxy.length === 0;
 
@@ -89,7 +92,7 @@ function namesOf({ host_names = [], listen, nodes }: HostNamesOptions["settings"
   ];
 }
 
-/** A name or an address in the one form that URLs give it, without port, brackets and the dot at the end; "" for what is no host. */
+/** Returns a name or address as URLs contain it, without port, brackets and trailing dot; "" if it is not a host. */
 function canonical(host: string): string {
   const text = isIP(host) === 6 ? `[${host}]` : host;
   return (URL.parse(`http://${text}`)?.hostname ?? "").replace(/^\[(.*)\]$/, "$1").replace(/\.$/, "");

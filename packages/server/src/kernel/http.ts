@@ -22,33 +22,33 @@ export interface HttpOptions {
 
 export interface Http {
   app: FastifyInstance;
-  /** Where routes with JSON bodies live. */
+  /** Routes with JSON bodies. */
   json: FastifyInstance;
-  /** Where routes live that read their body as a stream. */
+  /** Routes that read their body as a stream. */
   streams: FastifyInstance;
   server: Server;
   idempotency: Idempotency;
   methods: Methods;
-  /** What is answered to browsers at paths that are no route; servePages says it. */
+  /** Answers browsers at paths that are not API routes; set by servePages. */
   pages: { answer: Pages | undefined };
 }
 
 const SERVER_OPTIONS = {
-  // Headers must arrive within this time: a slow-loris holds a socket no longer. Bodies: ReceivingBodies.
+  // Headers must arrive within this time, which bounds slow-loris attacks. For bodies, see ReceivingBodies.
   headersTimeout: 8_000,
-  // Often, so that a flood of them is ended in small lots: 500 at once would be 25 ms in which nobody else is served.
+  // Checked often, so that many slow connections end in small batches: 500 at a time would block the event loop for 25 ms.
   connectionsCheckingInterval: 50,
   requestTimeout: 0,
-  // Anything else than a WebSocket (curl offers h2c) is served as if the client had not asked.
+  // Requests for other protocols (curl offers h2c) are served as plain HTTP.
   shouldUpgradeCallback: (request: IncomingMessage): boolean => request.headers.upgrade?.toLowerCase() === "websocket",
 };
-/** Longer than balancers keep a connection to a server that nobody uses: a call that comes over one just as the server ends it is lost. */
+/** Longer than load balancers keep an idle connection: a request sent while the server closes the connection would be lost. */
 export const KEEP_ALIVE_TIMEOUT_MS = 125_000;
-/** Nothing moves on a socket that long: whoever asked does not read its answer, which takes memory meanwhile. */
+/** A socket without traffic for this long is closed: its client does not read the response, which occupies memory. */
 const IDLE_TIMEOUT_MS = 120_000;
-/** For a client's first byte, and again for the handshake: who falls silent holds a socket no longer than 15 s in all. */
+/** For a client's first byte, and again for the handshake, so that a silent client occupies a socket for at most 15 s. */
 const TLS_HANDSHAKE_TIMEOUT_MS = 7_000;
-/** Browsers then come back by HTTPS only, for half a year. */
+/** Browsers then use only HTTPS for half a year. */
 const HSTS = "max-age=15768000";
 export const NO_PROXY = "this server is reached through its proxy only";
 const REQUEST_ID = /^[\w.:-]{1,100}$/;
@@ -57,11 +57,11 @@ const URL_CHARACTERS_MAX = 8_192;
 const APP_OPTIONS = {
   bodyLimit: BODY_BYTES_MAX,
   routerOptions: { maxParamLength: URL_CHARACTERS_MAX },
-  // A call that comes over a connection in use while the server stops is one that its client could not know to send elsewhere.
+  // While the server stops, requests on open connections are still served, because their clients cannot redirect them.
   return503OnClosing: false,
 };
 
-/** Which methods each path knows, to tell 405 from 404. */
+/** The methods of each path, to distinguish 405 from 404. */
 export class Methods {
   readonly #paths: { pattern: RegExp; method: string }[] = [];
 
@@ -83,27 +83,29 @@ function listener(tls: Tls | undefined, handshakes: HandshakeLine, handler: Requ
   return server;
 }
 
-/** One for all addresses that are listened at: a name may have several. */
+/** One queue for all listen addresses, because a name may resolve to several of them. */
 function measuredHandshakes({ clock }: Pick<KernelPlane, "clock">, metrics: Metrics): HandshakeLine {
   const line = new HandshakeLine({ clock, nextTurn: setImmediate });
   measureHandshakes(metrics, line);
   return line;
 }
 
-/** Behind a proxy, whoever comes around it is refused: what it says of itself would be believed. */
+/**
+ * Returns whether a peer may connect. Behind a proxy, direct connections are refused, because their forwarding headers would be trusted.
+ */
 export const mayConnect = ({ proxies }: Pick<KernelPlane, "proxies">, { socket }: IncomingMessage): boolean =>
   proxies.size === 0 || proxies.has(socket.remoteAddress);
 
 export const HOST_TWICE = "the request has two Host headers";
 
-/** Node takes the first one, and what stands in front of the server may have taken the other (RFC 9112, 3.2). */
+/** Detects requests with two Host headers: Node uses the first one, and a proxy may have used the other (RFC 9112, 3.2). */
 export function namesHostTwice({ rawHeaders }: Pick<IncomingMessage, "rawHeaders">): boolean {
   let hosts = 0;
   for (let i = 0; i < rawHeaders.length; i += 2) if (rawHeaders[i]?.length === 4 && rawHeaders[i]?.toLowerCase() === "host") hosts += 1;
   return hosts > 1;
 }
 
-/** Why a request is refused whatever it asks for. */
+/** Returns the error for a request that is refused regardless of its route. */
 function refusalOf(plane: KernelPlane, request: IncomingMessage): Fault | undefined {
   if (!mayConnect(plane, request)) return forbidden(NO_PROXY);
   if (namesHostTwice(request)) return badRequest(HOST_TWICE);
@@ -111,12 +113,12 @@ function refusalOf(plane: KernelPlane, request: IncomingMessage): Fault | undefi
   return undefined;
 }
 
-/** A path that cannot be decoded knows no method. */
+/** For a path that cannot be decoded. */
 const NO_METHODS = new Methods();
 
-/** The HTTP server with everything that is the same for all routes: limits, errors, headers, 404 and 405. */
+/** Creates the HTTP server with the behavior that all routes share: limits, errors, headers, 404 and 405. */
 export async function createHttp(plane: KernelPlane, options: HttpOptions): Promise<Http> {
-  // One random part for the process and a count: an id of its own for each request would cost more than routing it.
+  // Request ids are one random part per process and a counter: a random id per request would cost more than routing it.
   const run = plane.id("req");
   let count = 0;
   const nextRequestId = (): string => `${run}-${(count += 1).toString(36)}`;
@@ -125,7 +127,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   const app: FastifyInstance = Fastify({
     serverFactory: (handler) => {
       const server = listener(options.tls, handshakes, handler);
-      // Without a listener Node says "100 Continue" to everyone, before anybody has looked at the request.
+      // Without a listener Node answers "100 Continue" before the request is checked.
       server.on("checkContinue", handler);
       server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT_MS;
       server.timeout = IDLE_TIMEOUT_MS;
@@ -134,7 +136,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
     trustProxy: plane.proxies.size > 0 && ((address: string) => plane.proxies.has(address)),
     ...APP_OPTIONS,
     genReqId: (request: IncomingMessage) => requestId(request) ?? nextRequestId(),
-    // No hook runs for these: a URL that cannot be decoded (or is too long) is met before there is a route.
+    // Hooks do not run for these errors: a URL that is too long or cannot be decoded fails before routing.
     frameworkErrors: (error, request, reply) => {
       if (hasBody(request.raw)) receiving.watch(request.raw, reply.raw, "json");
       addCommonHeaders(request, reply);
@@ -148,11 +150,11 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
   app.addHook("onClose", async () => receiving.close());
   app.addHook("onRequest", (request, reply, next) => {
     addCommonHeaders(request, reply);
-    // Not with an authority of our own: a browser that remembered it could not be let past a changed certificate any more.
+    // Not with the server's own CA: browsers would then offer no way to accept a changed certificate.
     if (options.tls !== undefined && options.tls.authority === undefined) reply.header("strict-transport-security", HSTS);
     const refusal = refusalOf(plane, request.raw);
     if (refusal !== undefined) return next(refusal as never);
-    // A request without a body has no content type to object to.
+    // A request without a body cannot have a wrong content type.
     if (!hasBody(request.raw)) delete request.raw.headers["content-type"];
     else
       receiving.watch(request.raw, reply.raw, (request.routeOptions.config as { streams?: boolean }).streams === true ? "stream" : "json");
@@ -188,7 +190,7 @@ export async function createHttp(plane: KernelPlane, options: HttpOptions): Prom
 const addCommonHeaders = (request: FastifyRequest, reply: FastifyReply): void =>
   void reply.headers({ "x-request-id": request.id, "cache-control": "no-store", "x-content-type-options": "nosniff" });
 
-/** Routes are before pages, and who may connect is decided before both. */
+/** Pages are served only where no route matches. `mayConnect` is checked before both. */
 function askPage(answer: Pages | undefined, { method, raw, headers }: FastifyRequest): PageAnswer | undefined {
   if (method !== "GET" && method !== "HEAD") return undefined;
   const path = (raw.url ?? "").split("?", 1)[0] ?? "";
@@ -223,7 +225,7 @@ function parseJsonBodies(app: FastifyInstance): void {
   });
 }
 
-/** Nothing is told about paths under /api/ to those who have no token. */
+/** Without a token, the response for a path below /api/ does not reveal whether the path exists. */
 async function answerUnknown(plane: KernelPlane, methods: Methods, request: FastifyRequest, reply: FastifyReply): Promise<void> {
   const path = (request.raw.url ?? "").split("?", 1)[0] ?? "";
   if (path.startsWith("/api/admin/")) authenticateAdmin(plane, credentialsOf(request, plane.proxies));
@@ -236,7 +238,7 @@ async function answerUnknown(plane: KernelPlane, methods: Methods, request: Fast
   throw notFound("path", path);
 }
 
-/** The body did not come: the answer, then the end of the connection, since what may still come is not worth reading. */
+/** The body did not arrive in time: sends the error and closes the connection, because reading the rest is useless. */
 function refuseLate(response: ServerResponse): void {
   const body = JSON.stringify(httpError(408, "the request took too long to arrive").body);
   response
@@ -244,7 +246,7 @@ function refuseLate(response: ServerResponse): void {
     .end(body);
 }
 
-/** Any error as the envelope; what is not meant for the client stays in the log. */
+/** Sends any error as the error envelope. Internal details are only logged. */
 function sendError(plane: KernelPlane, error: unknown, request: FastifyRequest, reply: FastifyReply): void {
   const fault = toFault(plane, error, request.routeOptions.bodyLimit);
   if (fault.status >= 500)
@@ -253,7 +255,7 @@ function sendError(plane: KernelPlane, error: unknown, request: FastifyRequest, 
     reply.raw.destroy();
     return;
   }
-  // The framework would cut whoever still sends, before it has read why; what comes is read for a while instead (ReceivingBodies).
+  // The framework would close the connection before the client has read the error. ReceivingBodies reads the rest for a limited time.
   if (fault.status === 413) reply.removeHeader("connection");
   void reply
     .code(fault.status)
@@ -262,7 +264,7 @@ function sendError(plane: KernelPlane, error: unknown, request: FastifyRequest, 
     .send(JSON.stringify(fault.body));
 }
 
-/** Statuses of the framework that have a meaning for clients; any other 4xx of it is a bad request. */
+/** Framework errors with a specific message. Any other 4xx becomes bad_request. */
 const FRAMEWORK_FAULTS: Record<number, () => Fault> = {
   414: () => httpError(414, "the URL is too long"),
   415: () => httpError(415, "the body must be application/json"),
@@ -287,17 +289,17 @@ export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, b
   return new Fault("internal_server_error", "something went wrong on the server; the request id helps to find it in the log");
 }
 
-/** A request that is not HTTP: answered by hand, because no request object exists. */
+/** Answers data that is not HTTP. There is no request object, so the response is written to the socket. */
 function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
-  // It is being answered, and goes on sending what is wrong.
+  // A response was already written, and the client continues to send invalid data.
   if (socket.writableEnded && !socket.destroyed) return;
-  // Nothing can be said to whoever never finished the handshake of TLS.
+  // A client that did not complete the TLS handshake cannot receive a response.
   const can_hear = socket.writable && !(socket instanceof TLSSocket && socket.getProtocol() === null);
   if (error.code === "ECONNRESET" || !can_hear || /^ERR_(SSL|TLS)_/.test(error.code ?? "")) {
     socket.destroy();
     return;
   }
-  // A client that keeps its end open would keep the socket.
+  // A client that keeps its side open would otherwise keep the socket open.
   socket.once("finish", () => socket.destroy());
   const [status, text, code, message] =
     error.code === "HPE_HEADER_OVERFLOW"

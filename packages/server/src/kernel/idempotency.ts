@@ -7,7 +7,7 @@ import { badRequest, conflict, httpError } from "./fault.ts";
 export const IDEMPOTENCY_KEY_CHARACTERS_MAX = 255;
 const HOUR_MS = 3_600_000;
 const KEY_LIFE_MS = 24 * HOUR_MS;
-/** How long a repeat waits for the first request that has the same key. */
+/** How long a repeated request waits for the first request with the same key. */
 const WAIT_MS = 30_000;
 
 export interface StoredAnswer {
@@ -22,9 +22,9 @@ export interface IdempotentRequest {
   method: string;
   route: string;
   key: string;
-  /** Same parsed content, same hash. */
+  /** Equal for equal parsed content. */
   body_hash: Buffer;
-  /** The key lives as long as what it made, instead of a day. */
+  /** The key is kept as long as the object that it created, instead of a day. */
   forever: boolean;
 }
 
@@ -36,7 +36,7 @@ const storedRow = row({
   expires_at: nullable(timestamptz),
 });
 
-/** A hash of JSON values that does not depend on the order of fields. */
+/** Returns a hash of a JSON value that does not depend on the order of fields. */
 export const contentHash = (value: unknown): Buffer => hash("sha256", canonical(value), "buffer");
 
 function canonical(value: unknown): string {
@@ -61,13 +61,13 @@ export function readIdempotencyKey(header: string | string[] | undefined, requir
 }
 
 /**
- * Runs `work` once per key. Its transaction also holds the key's row with the answer, so either both are there after a
- * crash or neither is. A refusal (a throw) rolls both back: only successes are replayed.
+ * Runs `work` once per key. Its transaction also writes the key's row with the response, so that a crash leaves both or neither. If `work`
+ * throws, both are rolled back: only successes are replayed.
  */
 export class Idempotency {
   readonly #db: SystemDb;
   readonly #clock: Clock;
-  /** Requests under way on this node: a repeat waits here rather than on a database lock. */
+  /** Running requests on this node. A repeated request waits here rather than on a database lock. */
   readonly #running = new Map<string, Promise<unknown>>();
 
   constructor(db: SystemDb, clock: Clock) {
@@ -113,7 +113,7 @@ export class Idempotency {
     const { org_id, method, route, key, body_hash } = request;
     const now = this.#clock.now();
     const expires_at = request.forever ? null : new Date(now.getTime() + KEY_LIFE_MS);
-    // An expired row is as good as none. Another node's row under way makes this statement wait for its end.
+    // An expired row is overwritten. If another node's transaction has inserted the row, this statement waits for it.
     const mine = await tx.run(sql`
       insert into idempotency (org_id, method, route, key, body_hash, expires_at, created_at)
       values (${org_id}, ${method}, ${route}, ${key}, ${body_hash}, ${expires_at}, ${now})
@@ -138,10 +138,10 @@ export class Idempotency {
   }
 }
 
-/** The id of what the request created. */
+/** Returns the id of the created object. */
 const createdId = (body: string): string | null => (JSON.parse(body) as { data?: { id?: string } }).data?.id ?? null;
 
-/** Deletes keys whose day is over, `limit` of them behind the first `offset`. */
+/** Deletes expired keys: `limit` of them after the first `offset`. */
 export const deleteExpiredKeys = (db: Db, now: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     -- across orgs: a sweep by time
@@ -149,6 +149,6 @@ export const deleteExpiredKeys = (db: Db, now: Date, limit: number, offset: numb
       select ctid from idempotency where expires_at is not null and expires_at <= ${now} order by expires_at, org_id, method, route, key limit ${limit} offset ${offset}
       for update skip locked))`);
 
-/** Deletes the keys of the request that created a deployment: they live as long as its row. */
+/** Deletes the keys of the request that created a deployment. They are kept as long as its row. */
 export const deleteKeysOfDeployment = (tx: Db, org_id: string, deployment_id: string): Promise<number> =>
   tx.run(sql`delete from idempotency where org_id = ${org_id} and deployment_id = ${deployment_id}`);

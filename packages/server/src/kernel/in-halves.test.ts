@@ -4,7 +4,7 @@ import { inHalves, isolateFailures } from "./in-halves.ts";
 
 class Lost extends Error {}
 
-/** What was done, what failed, and how often it was tried, when the work fails for pieces that hold one of `bad`. */
+/** Returns what was processed, what failed, and the number of calls, when the work fails for every piece with one of `bad`. */
 async function run(items: number[], bad: ReadonlyMap<number, Error>) {
   const [done, failed]: [number[], string[]] = [[], []];
   let tries = 0;
@@ -23,11 +23,11 @@ async function run(items: number[], bad: ReadonlyMap<number, Error>) {
 
 const numbers = Array.from({ length: 16 }, (_, n) => n);
 
-test("what can be done together is done at once", async () => {
+test("processes all items in one call", async () => {
   assert.deepEqual(await run(numbers, new Map()), { done: numbers, failed: [], tries: 1 });
 });
 
-test("those to blame fail alone, and the others are done", async () => {
+test("fails only the items that cause the error, and processes the others", async () => {
   const bad = new Map([3, 12].map((n) => [n, new Error(`not ${n}`)]));
   const { done, failed } = await run(numbers, bad);
   assert.deepEqual(failed, ["3: not 3", "12: not 12"]);
@@ -37,7 +37,7 @@ test("those to blame fail alone, and the others are done", async () => {
   );
 });
 
-test("an error that is nobody's fault fails the piece, without a look for who is to blame", async () => {
+test("fails the whole piece, without dividing it, if no item causes the error", async () => {
   assert.deepEqual(await run([1, 2, 3, 4], new Map([[2, new Lost("lost")]])), { done: [], failed: ["1,2,3,4: lost"], tries: 1 });
 });
 
@@ -54,7 +54,7 @@ test("items that cannot be processed are returned with the first error, and all 
   assert.deepEqual([failures?.failed, done.length], [[0, 5, 10, 15], 12]);
 });
 
-test("where every item fails, the pieces are not divided without end", async () => {
+test("stops dividing when every item fails", async () => {
   let tries = 0;
   const failures = await isolateFailures(
     Array.from({ length: 1_000 }, (_, n) => n),
@@ -66,7 +66,7 @@ test("where every item fails, the pieces are not divided without end", async () 
   assert.ok(tries < 60, `${tries} tries`);
 });
 
-test("an outage rejects, and nothing more is tried", async () => {
+test("rejects on an outage, without further attempts", async () => {
   let tries = 0;
   const lost = new Lost("lost");
   const work = async (some: readonly number[]): Promise<void> => {

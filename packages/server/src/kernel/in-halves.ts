@@ -1,6 +1,6 @@
 /**
- * Does the work for all items together; where that fails, for either half apart, down to the item that is to blame and no
- * other. An error that is nobody's fault (`concernsAll`) is not looked for: the whole piece failed. Never rejects.
+ * Processes all items in one call. If that fails, retries both halves recursively until the items that cause the error are isolated. An
+ * error that no item causes (`concernsAll`) fails the whole piece. Never rejects.
  */
 export async function inHalves<T>(
   items: readonly T[],
@@ -17,18 +17,18 @@ export async function inHalves<T>(
   }
 }
 
-/** After this many failures the remaining pieces are not divided any more: each counts as failed in whole. */
+/** After this many failures the remaining pieces are no longer divided: each fails as a whole. */
 const FAILURES_MAX = 20;
 
-/** What `isolateFailures` could not process, and the first error. */
+/** The items that `isolateFailures` could not process, and the first error. */
 export interface Failures<T> {
   failed: T[];
   error: unknown;
 }
 
 /**
- * Does the work in one piece and, where that fails, in halves, so that an item that cannot be processed does not stop the others.
- * Returns undefined when all succeeded. Rejects with an error that `isOutage` accepts: then no item is to blame.
+ * Processes all items in one call and, if that fails, in halves, so that an item that cannot be processed does not block the others.
+ * Returns undefined if all succeeded. Rejects with an error that `isOutage` accepts, because then no item is the cause.
  */
 export async function isolateFailures<T>(
   items: readonly T[],
@@ -58,7 +58,7 @@ export async function isolateFailures<T>(
   return failed.length === 0 ? undefined : { failed, error: errors[0] };
 }
 
-/** The same for work that is one piece for each item. */
+/** Like `isolateFailures`, for work that processes one item per call. */
 export async function isolateEach<T>(
   items: Iterable<T>,
   isOutage: (error: unknown) => boolean,

@@ -68,7 +68,7 @@ test("writes every debug line", () => {
   assert.equal(lines.length, 10);
 });
 
-test("writes the number of counted lines when the process ends", () => {
+test("writes the number of counted lines when the process exits", () => {
   const { lines, log, flush } = foldedLog();
   for (let index = 0; index < 3; index += 1) log.warn({ index }, "a warning");
   flush();

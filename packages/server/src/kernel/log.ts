@@ -2,7 +2,7 @@ import { systemClock } from "@roamfleet/clock";
 import { pino, type DestinationStream, type Logger } from "pino";
 import { foldRepeats } from "./fold-repeats.ts";
 
-/** Headers and fields that carry secrets; they are cut out wherever an object with them is logged. */
+/** Headers and fields with secrets. They are removed from every logged object. */
 const SECRET_PATHS = [
   "authorization",
   "cookie",
@@ -24,7 +24,7 @@ const SECRET_PATHS = [
   "*.password",
 ];
 
-/** Of an error only what helps: drivers hang whole connections, with their passwords, on theirs. */
+/** Selects the useful fields of an error. Drivers attach whole connections, with passwords, to theirs. */
 function errorFields(error: unknown): unknown {
   if (!(error instanceof Error)) return { message: String(error) };
   const { name, message, stack, code, cause } = error as Error & { code?: unknown };
@@ -33,13 +33,13 @@ function errorFields(error: unknown): unknown {
 
 export interface LogOptions {
   level: string;
-  /** Instead of stdout. */
+  /** Used instead of stdout. */
   stream?: DestinationStream;
-  /** False writes every line of a storm: for tests that count lines. */
+  /** False writes every line, for tests that count lines. */
   fold?: boolean;
 }
 
-/** JSON lines on stdout (or the stream given). Messages are constant strings, values are fields. */
+/** Creates a logger that writes JSON lines to stdout or `stream`. Messages are constant strings, values are fields. */
 export function createLog({ level, stream, fold = true }: LogOptions): Logger {
   const repeats = foldRepeats(systemClock);
   if (stream === undefined && fold && level !== "silent") process.once("exit", repeats.flush);

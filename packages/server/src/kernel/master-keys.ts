@@ -5,29 +5,29 @@ import { LRUCache } from "lru-cache";
 import { type Bound, KEY_BYTES, seal, unseal } from "./sealing.ts";
 import { writeDurably } from "./write-durably.ts";
 
-/** Data keys that are kept opened: one an org, and those before it. */
+/** Decrypted data keys in the cache: the current one and the earlier ones of each org. */
 const OPENED_KEYS_MAX = 10_000;
 const KEYS_MAX = 16;
 
 export interface MasterKeySettings {
   data_directory: string;
-  /** Keys themselves, as ROAMFLEET_SECRETS_KEY holds them. */
+  /** The keys themselves, in the format of ROAMFLEET_SECRETS_KEY. */
   secrets_key?: string | undefined;
-  /** A file that holds them. */
+  /** A file with the keys. */
   secrets_key_file?: string | undefined;
 }
 
 export class MasterKeyError extends Error {}
 
-/** A data key as the database holds it. */
+/** A data key as the database stores it. */
 export interface WrappedKey {
   master_key_id: string;
   wrapped: string;
 }
 
 /**
- * The keys that encrypt each org's data keys. The first is used for what is new; those behind it still open what they
- * once encrypted, until it is encrypted anew.
+ * The master keys, which encrypt each org's data keys. The first encrypts new data keys. The others decrypt the data keys that they
+ * encrypted, until those are encrypted again with the first.
  */
 export class MasterKeys {
   readonly current_id: string;
@@ -49,7 +49,7 @@ export class MasterKeys {
     return { master_key_id: this.current_id, wrapped: seal(this.#current, data_key, ["data key", ...bound]) };
   }
 
-  /** Undefined: encrypted with a master key that this server has not got. Throws when the database was tampered with. */
+  /** Returns undefined if this server does not have the master key. Throws if the stored data was tampered with. */
   unwrap({ master_key_id, wrapped }: WrappedKey, bound: Bound): Buffer | undefined {
     const key = this.#keys.get(master_key_id);
     if (key === undefined) return undefined;
@@ -62,18 +62,18 @@ export class MasterKeys {
     return data_key;
   }
 
-  /** A digest that tells nothing of a guessable text to whoever has not got the key. */
+  /** Returns a keyed digest: without the key, even a guessable text cannot be recovered from it. */
   digest(bytes: Uint8Array): Buffer {
     return createHmac("sha256", this.#digest_key).update(bytes).digest();
   }
 }
 
-/** Tells keys apart, and tells nothing of them. */
+/** Returns an id that distinguishes keys and reveals nothing about them. */
 const masterKeyId = (key: Buffer): string => hash("sha256", Buffer.concat([Buffer.from("roamfleet master key "), key])).slice(0, 16);
 
 export const masterKeyFile = (data_directory: string): string => path.join(data_directory, "secrets.key");
 
-/** Reads the keys of the settings, else those of the data directory, where one is made when there is none. */
+/** Reads the keys of the settings, else those of the data directory, where it creates a key if there is none. */
 export async function openMasterKeys({ data_directory, secrets_key, secrets_key_file }: MasterKeySettings): Promise<MasterKeys> {
   if (secrets_key !== undefined) return parseMasterKeys(secrets_key, "ROAMFLEET_SECRETS_KEY");
   if (secrets_key_file !== undefined) {
@@ -90,11 +90,11 @@ export async function openMasterKeys({ data_directory, secrets_key, secrets_key_
   return parseMasterKeys(text ?? (await makeKeyFile(file)), file);
 }
 
-/** 32 bytes each, as 64 hexadecimal digits or as base64, with spaces, commas or line ends between them. */
+/** Parses keys of 32 bytes, each as 64 hexadecimal digits or as base64, separated by spaces, commas or newlines. */
 export function parseMasterKeys(text: string, where: string): MasterKeys {
   const words = text.split(/[\s,]+/).filter((word) => word !== "");
   const keys = words.map((word) => Buffer.from(word, /^[0-9a-f]{64}$/i.test(word) ? "hex" : "base64"));
-  // The words themselves are not in the message: they may be keys.
+  // The message does not contain the words: they may be keys.
   if (keys.length === 0 || keys.length > KEYS_MAX || keys.some(({ length }) => length !== KEY_BYTES))
     throw new MasterKeyError(
       `${where} must hold 1 to ${KEYS_MAX} keys of ${KEY_BYTES} bytes, each as 64 hexadecimal digits or as base64, such as \`openssl rand -hex 32\` makes`,
@@ -102,7 +102,7 @@ export function parseMasterKeys(text: string, where: string): MasterKeys {
   return new MasterKeys(keys);
 }
 
-/** Whole and durable before anything is encrypted with it. */
+/** Writes the file atomically and durably before any data is encrypted with the key. */
 async function makeKeyFile(file: string): Promise<string> {
   const text = `${randomBytes(KEY_BYTES).toString("hex")}\n`;
   await mkdir(path.dirname(file), { recursive: true, mode: 0o711 });

@@ -1,12 +1,15 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from "prom-client";
 
-/** Seconds; requests are a few milliseconds, a long list a few hundred. */
+/** Seconds. A request takes some milliseconds, a long list some hundred. */
 const BUCKETS_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5];
 
-/** Each list is made anew twice when it is read: with 15,000 links the event loop would stand still for 25 ms. The open files say the same. */
+/**
+ * Default metrics that build two lists per scrape, which blocks the event loop for 25 ms with 15,000 links. The number of open files has
+ * the same information.
+ */
 const COUNTED_BY_LISTING = ["handles", "requests", "resources"].flatMap((what) => [`nodejs_active_${what}`, `nodejs_active_${what}_total`]);
 
-/** Every metric of the server, on a registry of its own so that several planes fit in one process. */
+/** Creates every metric of the server on a separate registry, so that several planes fit in one process. */
 export function createMetrics() {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
@@ -98,7 +101,7 @@ const logMetrics = (registers: Registry[]) => ({
   }),
 });
 
-/** Sampled once a minute; NaN until the first sample and for what cannot be read. */
+/** Sampled once a minute. NaN until the first sample and for values that cannot be read. */
 const operationMetrics = (registers: Registry[]) => {
   const sampled = (name: string, help: string): Gauge => {
     const gauge = new Gauge({ name, help, registers });
@@ -121,13 +124,13 @@ const operationMetrics = (registers: Registry[]) => {
 
 export type Metrics = ReturnType<typeof createMetrics>;
 
-/** How the links of a node are getting on. */
+/** Load of a node's links. */
 interface LinkLoad {
   slots: { in_line: number; booked: number; rate: number };
   work: { bytes: number; held: number };
 }
 
-/** Gauges of the links, read whenever somebody asks for the metrics. */
+/** Gauges of the links, read at each scrape. */
 export function measureLinks(metrics: Metrics, read: () => LinkLoad): void {
   const gauge = (name: string, help: string, value: (load: LinkLoad) => number): void => measure(metrics, name, help, () => value(read()));
   gauge("roamfleet_links_in_line", "Robots that connect and wait for their turn", ({ slots }) => slots.in_line);
@@ -137,13 +140,13 @@ export function measureLinks(metrics: Metrics, read: () => LinkLoad): void {
   gauge("roamfleet_links_held", "Robots that are not read meanwhile, because too much waits", ({ work }) => work.held);
 }
 
-/** Gauges of the handshakes of TLS: 0 where there is none. */
+/** Gauges of TLS handshakes; 0 without TLS. */
 export function measureHandshakes(metrics: Metrics, load: { under_way: number; in_line: number }): void {
   measure(metrics, "roamfleet_tls_handshakes_under_way", "Handshakes of TLS that have begun", () => load.under_way);
   measure(metrics, "roamfleet_tls_handshakes_in_line", "Connections whose handshake waits for its turn", () => load.in_line);
 }
 
-/** Gauges of the connections to the database, read at each scrape. */
+/** Gauges of the database connections, read at each scrape. */
 export function measureConnections(metrics: Metrics, db: { readonly load: { in_use: number; waiting: number } }): void {
   measure(metrics, "roamfleet_database_connections_in_use", "Database connections that run something", () => db.load.in_use);
   measure(metrics, "roamfleet_database_connections_waiting", "Queries and transactions that wait for one", () => db.load.waiting);

@@ -5,7 +5,7 @@ import { SimulatedClock } from "@roamfleet/clock";
 import { clientAddress, networkOf, Networks, parseNetworks, siteOf } from "./networks.ts";
 import { AddressRateLimit } from "./rate-limit.ts";
 
-test("addresses and ranges of both families are read; what is none of them is refused as a whole", () => {
+test("reads addresses and ranges of both families, and refuses a list with an invalid entry", () => {
   assert.deepEqual(parseNetworks("10.0.0.0/8, 127.0.0.1,fd00::/8,::1"), ["10.0.0.0/8", "127.0.0.1", "fd00::/8", "::1"]);
   for (const text of [
     "",
@@ -23,7 +23,7 @@ test("addresses and ranges of both families are read; what is none of them is re
     assert.equal(parseNetworks(text), undefined, text);
 });
 
-test("an address is in its ranges only, also when a socket of both families shows it as IPv6", () => {
+test("an address is only in its own ranges, also when a dual-stack socket shows it as IPv6", () => {
   const networks = new Networks(["10.0.0.0/8", "127.0.0.1", "fd00::/8"]);
   for (const address of ["10.1.2.3", "::ffff:10.1.2.3", "127.0.0.1", "::ffff:127.0.0.1", "fd12::1"])
     assert.ok(networks.has(address), address);
@@ -38,20 +38,20 @@ const from = (remoteAddress: string, forwarded?: string | string[]): string =>
     new Networks(["10.0.0.0/8"]),
   );
 
-test("a proxy names the client; what the client itself wrote in front of that is not believed", () => {
+test("uses the client address that a proxy reports, and ignores what the client itself wrote before it", () => {
   assert.equal(from("10.0.0.1", "198.51.100.7"), "198.51.100.7");
   assert.equal(from("10.0.0.1", "127.0.0.1, 198.51.100.7"), "198.51.100.7");
   assert.equal(from("10.0.0.1", ["1.1.1.1", "198.51.100.7, 10.9.9.9"]), "198.51.100.7");
   assert.equal(from("::ffff:10.0.0.1", "2001:db8::7"), "2001:db8::7");
 });
 
-test("whoever is no proxy names nobody, and a word that is no address counts for nothing", () => {
+test("ignores X-Forwarded-For from peers that are not proxies, and invalid addresses", () => {
   assert.equal(from("198.51.100.7", "127.0.0.1"), "198.51.100.7");
   assert.equal(from("10.0.0.1"), "10.0.0.1");
   assert.equal(from("10.0.0.1", "198.51.100.7, unknown"), "10.0.0.1");
 });
 
-test("the origin of our pages is Host with how the request came; X-Forwarded-* count from a proxy of ours only", () => {
+test("the origin is the scheme and Host of the request; X-Forwarded-* are used from a trusted proxy only", () => {
   const proxies = new Networks(["10.0.0.1"]);
   const site = (remoteAddress: string, headers: Record<string, string>, encrypted = false) =>
     siteOf({ socket: { remoteAddress, encrypted }, headers } as unknown as IncomingMessage, proxies);
@@ -63,13 +63,13 @@ test("the origin of our pages is Host with how the request came; X-Forwarded-* c
   assert.deepEqual(site("10.0.0.1", { host: "inner:7600" }), { secure: true, origin: "https://inner:7600" });
   const told = { host: "inner:7600", "x-forwarded-host": "fleet.test", "x-forwarded-proto": "http" };
   assert.deepEqual(site("10.0.0.1", told), { secure: false, origin: "http://fleet.test" });
-  // Of several the proxy wrote the last.
+  // The proxy appends its value last.
   assert.equal(site("10.0.0.1", { host: "x", "x-forwarded-host": "evil.test, fleet.test" }).origin, "https://fleet.test");
   for (const host of [undefined, "", "a/b", "a b", "user@evil.test", "a:b:c"])
     assert.equal(site("192.0.2.1", host === undefined ? {} : { host }).origin, undefined, host);
 });
 
-test("limits count an IPv4 address as itself and an IPv6 address by its /64, however it is written", () => {
+test("limits count an IPv4 address as itself and an IPv6 address by its /64, in any notation", () => {
   const cases: [address: string, network: string][] = [
     ["192.0.2.7", "192.0.2.7"],
     ["::ffff:192.0.2.7", "192.0.2.7"],
@@ -87,7 +87,7 @@ test("limits count an IPv4 address as itself and an IPv6 address by its /64, how
   for (const [address, network] of cases) assert.equal(networkOf(address), network, address);
 });
 
-test("a rate by address is shared by the addresses of one IPv6 /64", () => {
+test("the addresses of one IPv6 /64 share one rate limit", () => {
   const limit = new AddressRateLimit(new SimulatedClock({ at: "2030-01-01T00:00:00Z" }), "guesses", { per_minute: 1, burst: 2 });
   limit.take("2001:db8::1");
   assert.equal(limit.tryTake("2001:db8::2", 1), true);

@@ -2,12 +2,12 @@ import type { IncomingMessage } from "node:http";
 import { BlockList, isIP } from "node:net";
 import type { TLSSocket } from "node:tls";
 
-/** Address ranges from which a proxy may speak for others. */
+/** Address ranges of the trusted proxies, whose forwarding headers are used. */
 export class Networks {
   readonly #list = new BlockList();
   readonly size: number;
 
-  /** Takes what `parseNetworks` answered. */
+  /** Takes the result of `parseNetworks`. */
   constructor(ranges: readonly string[]) {
     this.size = ranges.length;
     for (const range of ranges) {
@@ -25,14 +25,14 @@ export class Networks {
   }
 }
 
-/** An IPv4 address in its own form also where a socket of both families shows it as IPv6. */
+/** Returns the IPv4 address of an address that a dual-stack socket shows as IPv6. */
 const plainAddress = (address: string): string => address.replace(/^::ffff:(?=\d+\.)/i, "");
 
 const IPV6_GROUPS = 8;
-/** Of an IPv6 address: a provider gives each customer at least this network, so that one machine has 2^64 addresses. */
+/** The /64 of an IPv6 address: providers assign at least this network to each customer, so one machine can have 2^64 addresses. */
 const IPV6_NETWORK_GROUPS = 4;
 
-/** What limits count an address as: IPv4 as it is, IPv6 by its /64. Anything else is returned unchanged. */
+/** Returns what limits count for an address: IPv4 unchanged, the /64 for IPv6. Other text is returned unchanged. */
 export function networkOf(address: string): string {
   const plain = plainAddress(address.split("%", 1)[0] ?? "");
   if (isIP(plain) !== 6) return plain;
@@ -46,7 +46,7 @@ export function networkOf(address: string): string {
   return `${groups.slice(0, IPV6_NETWORK_GROUPS).join(":")}::/64`;
 }
 
-/** Reads `10.0.0.0/8,127.0.0.1`; undefined when a part is no address and no range in CIDR form. */
+/** Parses `10.0.0.0/8,127.0.0.1`. Returns undefined if a part is neither an address nor a CIDR range. */
 export function parseNetworks(text: string): string[] | undefined {
   const parts = text.split(",").map((part) => part.trim());
   return parts.every(isRange) ? parts : undefined;
@@ -59,15 +59,15 @@ function isRange(text: string): boolean {
   return bits === undefined || (/^\d{1,3}$/.test(bits) && Number(bits) <= (family === 6 ? 128 : 32));
 }
 
-/** Where the browser that sent a request believes to be. */
+/** The site, as the browser that sent a request sees it. */
 export interface Site {
-  /** It came over TLS, here or at the proxy. */
+  /** The request used TLS, to this server or to the proxy. */
   secure: boolean;
-  /** Of the pages that are served here, as browsers write it into `Origin`; undefined when the request names no host. */
+  /** Origin of the pages of this server, as in the `Origin` header; undefined if the request has no host. */
   origin: string | undefined;
 }
 
-/** A proxy of ours that does not say by X-Forwarded-Proto how it was asked speaks TLS: that is what it is there for. */
+/** Returns the site of a request. A trusted proxy without X-Forwarded-Proto is assumed to use TLS, its usual purpose. */
 export function siteOf({ headers, socket }: Pick<IncomingMessage, "headers" | "socket">, proxies: Networks): Site {
   const by_proxy = proxies.has(socket.remoteAddress);
   const forwarded = (name: string): string | undefined => (by_proxy ? lastOf(headers[name]) : undefined);
@@ -77,16 +77,16 @@ export function siteOf({ headers, socket }: Pick<IncomingMessage, "headers" | "s
   return { secure, origin };
 }
 
-/** Host and port of the server as a request names it, without the port that its scheme has by default; "" when it names none. */
+/** Returns the host and port of the server as the request names it, without the scheme's default port; "" if it names none. */
 export const hostOf = (site: Site): string => (site.origin === undefined ? "" : new URL(site.origin).host);
 
-/** The last of several values with commas between: the one that the nearest proxy wrote. */
+/** Returns the last of several comma-separated values, which the nearest proxy wrote. */
 const lastOf = (value: string | string[] | undefined): string | undefined =>
   (Array.isArray(value) ? value.join(",") : value)?.split(",").at(-1)?.trim() || undefined;
 
 /**
- * The address that a request came from: the socket's, or the last one in X-Forwarded-For that is no proxy of ours. What stands
- * before that one was written by the client itself.
+ * Returns the client address: the socket's, or the last one in X-Forwarded-For that is not a trusted proxy. The client itself may have
+ * written all addresses before that one.
  */
 export function clientAddress(request: Pick<IncomingMessage, "headers" | "socket">, proxies: Networks): string {
   let address = request.socket.remoteAddress ?? "";

@@ -1,7 +1,7 @@
 import { hash } from "node:crypto";
 import { badRequest } from "./fault.ts";
 
-/** A list without `limit` and `cursor` is whole up to this many rows. */
+/** Maximum rows of a list without `limit` and `cursor`. */
 export const LIST_ROWS_MAX = 10_000;
 export const PAGE_ROWS_MAX = 1_000;
 
@@ -15,32 +15,34 @@ export interface Page<T> {
   next_cursor: string | null;
 }
 
-/** What a list reads: rows behind `after` (the key of the last row of the page before), at most `limit`. */
+/** The rows that a list reads: those after `after` (the key of the previous page's last row), at most `limit`. */
 export interface Window {
   after: string | null;
   limit: number;
 }
 
 /**
- * Sorts behind every id, in the C locale and in any other: `id < ${after ?? BEHIND_ALL_IDS}` reads an index from where
- * the page starts, which `after is null or id < after` does not once the statement is planned for all parameters.
+ * Sorts after every id in every locale. `id < ${after ?? BEHIND_ALL_IDS}` lets PostgreSQL start reading the index at the page. `after is
+ * null or id < after` does not, once a generic plan is used.
  */
 export const BEHIND_ALL_IDS = "zzzz";
 
-/** Where a request's page starts, and the cursor that leads on from a key. */
+/** The start of a request's page, and the cursors for the following ones. */
 export interface OpenedCursor {
-  /** The key that the cursor was made of; null on the first page. */
+  /** The key in the cursor; null on the first page. */
   after: string | null;
   encode: (key: string) => string;
 }
 
-/** Opens the cursor of a list, bound to the list and its filters: `scope` is whatever must stay the same from page to page (route, org). */
+/**
+ * Decodes the cursor of a list. It is bound to the list's filters and `scope`: the values that must not change between pages (route, org).
+ */
 export function openCursor({ limit: _, cursor, ...filters }: PageQuery & Record<string, unknown>, scope: readonly unknown[]): OpenedCursor {
   const bound = hash("sha256", JSON.stringify([scope, Object.entries(filters).toSorted()]), "base64url").slice(0, 16);
   return { after: cursor === undefined ? null : decodeCursor(cursor, bound), encode: (key) => encodeCursor(key, bound) };
 }
 
-/** Reads one page by keyset. Rows inserted meanwhile neither repeat nor hide others. */
+/** Reads one page by keyset. Rows inserted between pages do not repeat or hide other rows. */
 export async function readPage<T, W>(
   query: PageQuery & Record<string, unknown>,
   scope: readonly unknown[],

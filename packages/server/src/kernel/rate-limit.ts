@@ -8,10 +8,10 @@ export interface Rate {
   burst: number;
 }
 
-/** Keys whose buckets are remembered; beyond, the least recently used are forgotten (and start full again). */
+/** Number of buckets kept. Beyond it the least recently used ones are evicted, and start full again. */
 const BUCKETS_MAX = 50_000;
 
-/** Token buckets by key. `take` throws 429 with the headers that say when to come back. */
+/** Token buckets by key. `take` throws 429 with the headers that state when to retry. */
 export class RateLimit {
   readonly #clock: Clock;
   readonly #rate: Rate;
@@ -24,14 +24,14 @@ export class RateLimit {
     this.#rate = rate;
   }
 
-  /** Takes one from the bucket, or throws 429. */
+  /** Takes one token, or throws 429. */
   take(key: string): void {
     const bucket = this.#filled(key);
     if (bucket.tokens < 1) throw this.#refusal(bucket.tokens);
     bucket.tokens -= 1;
   }
 
-  /** Takes `cost` from the bucket when so much is in it; false, and nothing is taken, otherwise. */
+  /** Takes `cost` tokens if the bucket has that many. Otherwise takes none and returns false. */
   tryTake(key: string, cost: number): boolean {
     const bucket = this.#filled(key);
     if (bucket.tokens < cost) return false;
@@ -39,7 +39,7 @@ export class RateLimit {
     return true;
   }
 
-  /** Takes `cost` in any case; returns the milliseconds until the bucket is no longer in debt. */
+  /** Takes `cost` tokens in any case. Returns the milliseconds until the bucket is no longer negative. */
   owe(key: string, cost: number): number {
     const bucket = this.#filled(key);
     bucket.tokens -= cost;
@@ -69,7 +69,7 @@ export class RateLimit {
   }
 }
 
-/** The same by the network that an address is in: see networkOf. */
+/** A rate limit by the network of an address: see `networkOf`. */
 export class AddressRateLimit extends RateLimit {
   override take(address: string): void {
     super.take(networkOf(address));
@@ -80,7 +80,7 @@ export class AddressRateLimit extends RateLimit {
   }
 }
 
-/** In whole numbers: what is less than one a minute is told by the hour. */
+/** The header takes whole numbers, so rates below one a minute are given per hour. */
 const policyOf = ({ per_minute }: Rate): string => (per_minute < 1 ? `q=${Math.round(per_minute * 60)};w=3600` : `q=${per_minute};w=60`);
 
 export interface RateLimits {
@@ -88,8 +88,8 @@ export interface RateLimits {
   token: RateLimit;
   /** Requests of all portal tokens and sessions in one org. */
   org: RateLimit;
-  /** Unknown tokens, unknown enrolment keys and wrong signatures of robots from one network. */
+  /** Unknown tokens, unknown enrollment keys and invalid robot signatures, by network. */
   unknown: AddressRateLimit;
-  /** Wrong admin tokens from one network. */
+  /** Wrong admin tokens, by network. */
   admin: AddressRateLimit;
 }

@@ -9,7 +9,7 @@ import type { Http } from "./http.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** A server on a port, with a route that reads a stream and one that answers at once. */
+/** Starts a server with a route that reads a stream and one that answers immediately. */
 async function listen() {
   let http: Http | undefined;
   const rig = await startFeaturePlane([
@@ -46,7 +46,7 @@ async function listen() {
   };
 }
 
-test("408: a JSON body that dribbles in is cut after its time, whatever keeps coming", TIMEOUT, async () => {
+test("returns 408 for a JSON body that is not complete in time, even if it continues to arrive", TIMEOUT, async () => {
   await using server = await listen();
   const { send, all } = await server.open(
     "POST /json HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{",
@@ -59,7 +59,7 @@ test("408: a JSON body that dribbles in is cut after its time, whatever keeps co
   assert.match(await all, /^HTTP\/1\.1 408 [\s\S]*"http_error"/);
 });
 
-test("a JSON body gets more time for what has come of it", TIMEOUT, async () => {
+test("a JSON body gets more time for the bytes that have arrived", TIMEOUT, async () => {
   await using server = await listen();
   const text = JSON.stringify("x".repeat(90_000));
   const { send, all } = await server.open(
@@ -72,7 +72,7 @@ test("a JSON body gets more time for what has come of it", TIMEOUT, async () => 
   assert.match(await all, /^HTTP\/1\.1 200 /);
 });
 
-test("an upload may take hours over a slow line, and ends when it gets slower than any line, or stops", TIMEOUT, async () => {
+test("an upload over a slow line may take hours, and is cut when it falls below the minimum rate or stops", TIMEOUT, async () => {
   for (const ending of ["drips", "stops"]) {
     await using server = await listen();
     const { send, all, received } = await server.open("PUT /stream HTTP/1.1\r\nhost: x\r\ncontent-length: 1000000\r\n\r\n");
@@ -91,7 +91,7 @@ test("an upload may take hours over a slow line, and ends when it gets slower th
   }
 });
 
-test("an upgrade to something else than a WebSocket is served as if it had not been asked for", TIMEOUT, async () => {
+test("serves an upgrade to a protocol other than WebSocket as a plain request", TIMEOUT, async () => {
   await using server = await listen();
   const { all } = await server.open("GET /plain HTTP/1.1\r\nhost: x\r\nconnection: Upgrade, close\r\nupgrade: h2c\r\n\r\n");
   assert.match(await all, /^HTTP\/1\.1 200 [\s\S]*"ok":true/);

@@ -1,35 +1,35 @@
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Clock, Timer } from "@roamfleet/clock";
 
-/** A JSON body has arrived whole within this time, and a second more for each so many bytes that have come. */
+/** A JSON body must be complete within this time, plus a second for each JSON_BYTES_PER_SECOND_MIN bytes that have arrived. */
 export const JSON_BODY_TIMEOUT_MS = 8_000;
 const JSON_BYTES_PER_SECOND_MIN = 16 * 1024;
-/** A streamed body may take days, but never so long with less than so many bytes: slower than the slowest modem is no upload. */
+/** A streamed body may take days, but must deliver STREAM_WINDOW_BYTES_MIN in each such window, which is slower than any modem. */
 export const STREAM_WINDOW_MS = 10_000;
 export const STREAM_WINDOW_BYTES_MIN = 8 * 1024;
-/** What a refused client still sends is read for this long, so that it sees the answer rather than a reset. */
+/** After a refusal, the rest of the body is read for this long, so that the client receives the response rather than a reset. */
 const REFUSED_DRAIN_MS = 10_000;
-/** Often, for the same reason as in http.ts: what has had its time is ended in small lots. */
+/** Checked often, so that expired bodies end in small batches, as in http.ts. */
 const CHECK_MS = 100;
 
-/** `json`: bounded as a whole; `stream`: as slow as the slowest line, and no slower. */
+/** `json`: the whole body has a deadline. `stream`: the body has a minimum rate. */
 export type BodyKind = "json" | "stream";
 
 interface Receiving {
   response: ServerResponse;
   kind: BodyKind;
   started: number;
-  /** What the socket had read when the request came. */
+  /** Bytes that the socket had read when the request arrived. */
   bytes_before: number;
-  /** Since when, and from how many bytes on, the rate of a stream is measured. */
+  /** Start of the window in which a stream's rate is measured: its time, and the bytes received until then. */
   window_at: number;
   window_bytes: number;
   answered: number | undefined;
 }
 
 /**
- * Request bodies on their way in, with a bound for each: Node's own `requestTimeout` is one number for all, and would cut
- * a large upload over a slow line. Only while bodies are on their way does a timer run.
+ * Sets deadlines for request bodies in transit. Node's `requestTimeout` is one number for all requests and would cut a large upload over a
+ * slow line. The timer runs only while a body is in transit.
  */
 export class ReceivingBodies {
   readonly #clock: Clock;
@@ -37,7 +37,7 @@ export class ReceivingBodies {
   readonly #bodies = new Map<IncomingMessage, Receiving>();
   #timer: Timer | undefined;
 
-  /** `refuse` answers 408 on a response that has not begun. */
+  /** `refuse` sends 408 if the response has not started. */
   constructor(clock: Clock, refuse: (response: ServerResponse) => void) {
     this.#clock = clock;
     this.#refuse = refuse;
@@ -58,10 +58,13 @@ export class ReceivingBodies {
     this.#timer ??= this.#clock.every(CHECK_MS, () => this.#check());
   }
 
-  /** The answer is out; what is left of the body is read to its end, or until its time is over, so that the client sees the answer. */
+  /**
+   * Call it when the response is sent. The rest of the body is read until it ends or its deadline, so that the client receives the
+   * response.
+   */
   forget(request: IncomingMessage): void {
     if (request.complete) this.#bodies.delete(request);
-    // Node does so by itself only when nobody has begun to read.
+    // Node only does this automatically if the body was never read.
     else request.resume();
   }
 
@@ -94,7 +97,7 @@ export class ReceivingBodies {
       const earned_ms = ((bytesRead - body.bytes_before) * 1_000) / JSON_BYTES_PER_SECOND_MIN;
       return now - body.started >= JSON_BODY_TIMEOUT_MS + earned_ms;
     }
-    // What waits here to be read is no fault of the client's.
+    // Bytes that this server has not read yet are not the client's delay.
     if (request.readableLength > 0 || bytesRead - body.window_bytes >= STREAM_WINDOW_BYTES_MIN) {
       body.window_at = now;
       body.window_bytes = bytesRead;
@@ -103,7 +106,7 @@ export class ReceivingBodies {
   }
 }
 
-/** Tells a client that asked first (`Expect: 100-continue`) to send its body. Before this it can still be refused for nothing. */
+/** Lets a client that sent `Expect: 100-continue` send its body. Before that, a request can be refused without transferring the body. */
 export function allowBody(request: IncomingMessage, response: ServerResponse): void {
   if (request.headers.expect !== undefined && !response.headersSent) response.writeContinue();
 }

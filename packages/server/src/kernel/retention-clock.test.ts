@@ -18,7 +18,7 @@ async function start() {
   return {
     db,
     logged,
-    /** A process on a machine whose clock shows `at`; `stop` saves what it knows. */
+    /** Starts a process on a machine whose clock shows `at`. `stop` saves its history. */
     open: async (at: string | number, has_remote_database = false) => {
       const clock = new SimulatedClock({ at: new Date(at).toISOString() });
       const retention = await RetentionClock.open({ db, clock, log: log as never, has_remote_database });
@@ -45,7 +45,7 @@ test("a start with a clock that is years off keeps the time of the run before, a
   assert.equal(it.logged.length, 2);
 });
 
-test("a day is counted over restarts: a server that never runs for a day deletes by age all the same", TIMEOUT, async () => {
+test("a day of running time is counted across restarts, so a server that never runs for a day deletes by age too", TIMEOUT, async () => {
   await using it = await start();
   await (await it.open(AT)).stop();
   let now = Date.parse(AT) + 30 * DAY_MS;
@@ -59,7 +59,7 @@ test("a day is counted over restarts: a server that never runs for a day deletes
   assert.equal((await it.open(now)).retention.behind_ms, 0);
 });
 
-test("a jump while the server runs is held, and one that is taken back is forgotten", TIMEOUT, async () => {
+test("holds back a jump while the server runs, and forgets one that is reverted", TIMEOUT, async () => {
   await using it = await start();
   const { clock, retention } = await it.open(AT);
   clock.jump(15 * DAY_MS);
@@ -70,7 +70,7 @@ test("a jump while the server runs is held, and one that is taken back is forgot
   assert.equal(retention.behind_ms, 0);
 });
 
-test("a new database trusts the clock as it is", TIMEOUT, async () => {
+test("a new database trusts the clock immediately", TIMEOUT, async () => {
   await using it = await start();
   assert.equal((await it.open(AT)).retention.behind_ms, 0);
 });

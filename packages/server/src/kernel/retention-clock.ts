@@ -14,7 +14,7 @@ interface RetentionClockOptions {
   db: Db;
   clock: Clock;
   log: Logger;
-  /** The database runs on a machine of its own, whose clock is a second opinion. */
+  /** The database runs on another machine, whose clock is compared with the server's. */
   has_remote_database: boolean;
 }
 
@@ -26,7 +26,7 @@ export class RetentionClock {
   readonly #options: RetentionClockOptions;
   #history: ClockHistory;
   #read_at: number;
-  /** The clock of the database minus ours, at the last comparison. */
+  /** The database's clock minus the server's, at the last comparison. */
   #database_ahead_ms = 0;
   #disagrees = false;
 
@@ -36,7 +36,7 @@ export class RetentionClock {
     this.#read_at = options.clock.monotonic();
   }
 
-  /** Reads the last known time; of a database of an earlier version, its migration took that of the newest row. */
+  /** Reads the last known time. In a database of an earlier version, the migration set it to the time of the newest row. */
   static async open(options: RetentionClockOptions): Promise<RetentionClock> {
     const known = await options.db.maybe(sql(historyRow)`select ${historyRow} from retention_clock`);
     const opened = new RetentionClock(options);
@@ -78,7 +78,7 @@ export class RetentionClock {
     return { ...work, stop };
   }
 
-  /** The earlier of our clock and the one of the database. */
+  /** Returns the earlier of the server's and the database's clock. */
   #read(): Date {
     return new Date(this.#options.clock.now().getTime() + Math.min(0, this.#database_ahead_ms));
   }

@@ -34,9 +34,9 @@ export async function deleteInBatches(batch: (limit: number) => Promise<number>)
 const FAILURES_MAX = 200;
 
 /**
- * The same, where one row that cannot be deleted must not keep the others: a batch that fails is made smaller, down to that row, which
- * is left out. `batch` deletes, in a transaction of its own, `limit` rows behind the first `offset` in a fixed order. Rejects with the
- * first error when the others are deleted, and immediately with one that `isOutage` accepts.
+ * Like `deleteInBatches`, but isolates rows that cannot be deleted: a batch that fails is divided until that row is found and skipped.
+ * `batch` deletes, in its own transaction, `limit` rows after the first `offset` in a fixed order. Rejects with the first error after the
+ * other rows are deleted, and immediately with one that `isOutage` accepts.
  */
 export async function deleteIsolated(
   isOutage: (error: unknown) => boolean,
@@ -64,7 +64,7 @@ export async function deleteIsolated(
   return deleted;
 }
 
-/** Calls `work` for each org. A failure is logged and does not keep the other orgs from their turn. */
+/** Calls `work` for each org. A failure is logged and the next org follows. */
 export async function forEachOrg(
   { log }: Pick<RetentionContext, "log">,
   name: string,

@@ -9,7 +9,7 @@ import { seal, unseal } from "./sealing.ts";
 
 const key = randomBytes(32);
 
-test("what is sealed opens with its key and what it is bound to, and with nothing else", () => {
+test("a sealed text opens only with its key and its bound parts", () => {
   const sealed = seal(key, Buffer.from("hunter2"), ["org_1", "cfg_1", 3]);
   assert.equal(unseal(key, sealed, ["org_1", "cfg_1", 3]).toString(), "hunter2");
   for (const bound of [["org_2", "cfg_1", 3], ["org_1", "cfg_1", 4], ["org_1", "cfg_1", "3"], ["org_1cfg_1", 3], []])
@@ -23,7 +23,7 @@ test("what is sealed opens with its key and what it is bound to, and with nothin
   assert.notEqual(seal(key, Buffer.from("x"), []), seal(key, Buffer.from("x"), []));
 });
 
-test("keys come in hex and base64, the newest first, and a wrong one is refused without being shown", () => {
+test("reads keys in hex and base64, the newest first, and refuses an invalid one without printing it", () => {
   const [old, now] = [randomBytes(32), randomBytes(32)];
   const before = parseMasterKeys(old.toString("hex"), "the variable");
   const wrapped = before.wrap(key, ["org_1"]);
@@ -40,7 +40,7 @@ test("keys come in hex and base64, the newest first, and a wrong one is refused 
   }
 });
 
-test("a data directory makes a key of its own, for its user alone, and keeps it", async () => {
+test("creates a key in the data directory, readable by its user only, and keeps it", async () => {
   const data_directory = await mkdtemp(path.join(tmpdir(), "roamfleet-keys-"));
   try {
     const first = await openMasterKeys({ data_directory });

@@ -1,6 +1,6 @@
-/** A request for something that is no route of the API. */
+/** A request for a path that is not an API route. */
 export interface AskedPage {
-  /** As it came, not decoded, without the query. */
+  /** The raw path, not decoded, without the query. */
   path: string;
   accept: string | undefined;
   accept_encoding: string | undefined;
@@ -13,17 +13,17 @@ export interface PageAnswer {
   body: Buffer | string;
 }
 
-/** Answers what browsers navigate to, or undefined: then it is a 404 like any other. */
+/** Answers a browser's page request. Undefined results in the usual 404. */
 export type Pages = (asked: AskedPage) => PageAnswer | undefined;
 
-/** What serving pages needs of the HTTP server; http.ts makes it. */
+/** The part of the HTTP server that serves pages; http.ts creates it. */
 export interface PageHost {
   pages: { answer: Pages | undefined };
 }
 
 /**
- * Has `GET` and `HEAD` of paths that are no route answered by `pages`. It is no route of its own: one that matches every path
- * would take 404 and 405 from all the others.
+ * Answers `GET` and `HEAD` of paths without a route by `pages`. It is not a catch-all route, which would replace the 404 and 405 of all
+ * paths.
  */
 export function servePages(http: PageHost, pages: Pages): void {
   http.pages.answer = pages;

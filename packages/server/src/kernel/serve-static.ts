@@ -7,7 +7,7 @@ export interface StaticFile {
   headers?: Record<string, string>;
 }
 
-/** Serves a file of our own to anybody. It is no route of the API, and in no document. */
+/** Serves one static file without authentication. It is not an API route and not in the OpenAPI document. */
 export function serveStatic(http: RouteHost, { path, body, content_type, headers = {} }: StaticFile): void {
   http.json.get(path, { config: { route: "static" } }, (_request, reply) => reply.headers(headers).type(content_type).send(body));
   http.methods.add("GET", path);

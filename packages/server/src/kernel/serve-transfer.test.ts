@@ -10,7 +10,7 @@ import { watchTransfer } from "./serve-transfer.ts";
 
 const TIMEOUT = { timeout: 30_000 };
 
-/** One request of a client that the test ends, as the server sees it, and a watch of it whose checks `answer` decides. */
+/** Starts one request, whose client the test controls, and watches it with checks that `answer` decides. */
 async function start(answer: () => Promise<never>) {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");

@@ -7,14 +7,14 @@ import { Fault } from "./fault.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
 import { holdProof } from "./proof.ts";
 
-/** A token is remembered for a second, so that a revocation is seen within one and a half. */
+/** Tokens are cached for a second, so a revocation takes effect within 1.5 s. */
 const CHECK_EVERY_MS = 500;
-/** One query for all robots that download. */
+/** One query checks all downloading robots. */
 const CHECK_ROBOTS_EVERY_MS = 1_000;
 
 /**
- * Cuts a long transfer (a download, an export, an upload) when its caller may not make it any more: the token or session ended, or
- * the role or scope no longer suffices. `check` throws then. The connection is closed, because the status was sent already.
+ * Aborts a long transfer (a download, an export, an upload) when its caller loses access: the token or session ended, or the role or scope
+ * no longer suffices. `check` throws then. The connection is closed, because the status was already sent.
  */
 export function watchTransfer(
   plane: KernelPlane,
@@ -23,16 +23,16 @@ export function watchTransfer(
   reply: FastifyReply,
 ): void {
   const proof = proofOf(credentials);
-  // A response that has closed already, of a client that left meanwhile, emits no further close.
+  // If the client has already left, the response emits no further close event.
   if (proof === undefined || reply.raw.destroyed) return;
   const held = holdProof(proof);
   const timer = plane.clock.every(CHECK_EVERY_MS, async () => {
     try {
       await check(await authenticateAgain(plane, held, org_id));
     } catch (error) {
-      // Without an answer of the database nothing is known of the token: the transfer continues.
+      // When the database is unreachable, the token's state is unknown: the transfer continues.
       if (!(error instanceof Fault) || error.status >= 500) return;
-      // The transfer may have ended during the check: a connection that is kept alive serves the next request by now.
+      // The transfer may have ended during the check. Its keep-alive connection may already serve the next request.
       if (reply.raw.destroyed) return;
       timer.cancel();
       request.raw.socket.destroy();
@@ -41,7 +41,7 @@ export function watchTransfer(
   reply.raw.once("close", () => timer.cancel());
 }
 
-/** Downloads of robots that are under way. */
+/** Running downloads of robots. */
 class RobotTransfers {
   readonly #plane: KernelPlane;
   readonly #open = new Map<FastifyReply, RobotCaller & { socket: Socket }>();
@@ -66,7 +66,7 @@ class RobotTransfers {
     try {
       for (const { socket } of await this.#plane.authenticators.refusedRobots([...this.#open.values()])) socket.destroy();
     } catch (error) {
-      // Without an answer of the database nothing is known of the robots: their downloads continue.
+      // When the database is unreachable, the robots' state is unknown: their downloads continue.
       this.#plane.log.warn({ err: error }, "could not check which downloading robots are refused");
     }
   }
@@ -74,7 +74,7 @@ class RobotTransfers {
 
 const transfers_by_plane = new WeakMap<KernelPlane, RobotTransfers>();
 
-/** Cuts the download of a robot soon after the robot is removed, replaced, held, or its org suspended. */
+/** Aborts a robot's download soon after the robot is removed, replaced or quarantined, or its org suspended. */
 export function watchRobotTransfer(plane: KernelPlane, robot: RobotCaller, request: FastifyRequest, reply: FastifyReply): void {
   if (reply.raw.destroyed) return;
   let transfers = transfers_by_plane.get(plane);

@@ -18,18 +18,18 @@ import { allowBody } from "./receiving.ts";
 import { watchRobotTransfer, watchTransfer } from "./serve-transfer.ts";
 import { validator } from "./validate.ts";
 
-/** What serving a route needs of the HTTP server; http.ts makes it. */
+/** The part of the HTTP server that routes need; http.ts creates it. */
 export interface RouteHost {
-  /** Where routes with JSON bodies live. */
+  /** Routes with JSON bodies. */
   json: FastifyInstance;
-  /** Where routes live that read their body as a stream. */
+  /** Routes that read their body as a stream. */
   streams: FastifyInstance;
   idempotency: Idempotency;
-  /** Which methods each path knows, to tell 405 from 404. */
+  /** The methods of each path, to distinguish 405 from 404. */
   methods: { add(method: string, path: string): void };
 }
 
-/** Who is behind a call, by the route's access: nobody known, a portal token, the service's admin, a robot. */
+/** The caller's type by the route's access: undefined if public or the service's administrator, a portal token, or a robot. */
 export type CallerFor<A> = A extends Role ? Caller : A extends "robot" ? RobotCaller : undefined;
 
 export interface Call<R extends RouteSpec> {
@@ -37,22 +37,22 @@ export interface Call<R extends RouteSpec> {
   query: QueryOf<R>;
   body: BodyOf<R>;
   caller: CallerFor<R["access"]>;
-  /** Inside the transaction of the Idempotency-Key when there is one; use it for everything that must happen once. */
+  /** Inside the Idempotency-Key's transaction, if there is one. Use it for every write that must happen once. */
   db: Db;
   headers: Record<string, string | string[] | undefined>;
   ip: string;
-  /** Where a browser that sent it believes to be. */
+  /** The site, as the browser that sent the request sees it. */
   site: () => Site;
-  /** The raw body of a route that `consumes` something else than JSON; call `allowBody` before reading it. */
+  /** The raw body of a route with a content type other than JSON. Call `allowBody` before reading it. */
   stream: Readable;
-  /** Lets a client send its body that asked first; until then it can be refused before the first byte. */
+  /** Lets a client that sent `Expect: 100-continue` send its body. Until then it can be refused without transferring the body. */
   allowBody: () => void;
   signal: AbortSignal;
-  /** What the request's entry in the audit tells beside what its credentials and path say. */
+  /** Additions to the request's audit entry. */
   audit: AuditNote;
 }
 
-/** An answer that says more than its body. */
+/** A response with a status or headers beside its body. */
 export class Answer<B> {
   readonly status: number;
   readonly body: B | Readable | string;
@@ -69,7 +69,7 @@ export const created = <B extends { data: { id: string } }>(path: string, body: 
 
 export type Handler<P, R extends RouteSpec> = (plane: P, call: Call<R>) => Promise<AnswerOf<R> | Answer<AnswerOf<R> | DryRunOf<R>>>;
 
-/** Puts a route of the protocol on the server: authenticates, checks, runs the handler (once per Idempotency-Key), answers. */
+/** Registers a route of the protocol: authenticates, validates, runs the handler (once per Idempotency-Key) and sends the response. */
 export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, plane: P, route: R, handler: Handler<P, R>): void {
   const check = validator(route);
   const state = new WeakMap<FastifyRequest, Caller | RobotCaller | undefined>();
@@ -100,7 +100,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
   const answer = async (request: FastifyRequest, reply: FastifyReply, audit: RequestAudit | undefined): Promise<FastifyReply> => {
     const caller = state.get(request) as CallerFor<R["access"]>;
     refuseNul(route, request.params as Record<string, string>);
-    // Behind the second wall: this handle sees the rows of the caller's org and no others.
+    // Second line of defense: row-level security hides the rows of other orgs from this handle.
     const db = caller !== undefined && "org_id" in caller ? plane.db.forOrg(caller.org_id) : plane.db;
     const call: Call<R> = {
       params: request.params as ParamsOf<R>,
@@ -122,18 +122,18 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       await audit?.done(db, result instanceof Answer ? result.status : default_status, result instanceof Answer ? result.body : result);
       return result;
     };
-    // Before a replay too: whoever knows the key of another's request is told nothing by it.
+    // Checked before a replay too, so that knowing the key of another caller's request reveals nothing.
     if (caller !== undefined && "token_id" in caller) await authorize(plane.findPlaces, db, caller, row, call);
     const key = route.idempotency && readIdempotencyKey(request.headers["idempotency-key"], route.idempotency === "required");
     if (dry) return send(reply, default_status, await handler(plane, call));
     if (key === undefined) {
-      // What a request changes and the entry that tells of it are one. An upload, and what anybody may ask, has transactions of its own.
+      // Writes the change and its audit entry in one transaction. Uploads and public routes manage their own transactions.
       const together = route.method !== "GET" && route.consumes === undefined && route.access !== "public";
       return send(reply, default_status, await (together ? db.transaction(run) : run(db)));
     }
     return await answerOnce(http, route, { caller, key, body_hash: bodyHash(plane, route, call) }, reply, async (tx) => {
       const result = await run(tx);
-      // A cookie goes out with the first answer; it is not kept for a replay.
+      // Cookies are sent with the first response only. Replays do not contain them.
       if (result instanceof Answer) reply.headers(result.headers);
       return storable(route, default_status, result);
     });
@@ -141,7 +141,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
   mount(http, route, onRequest, handle);
 }
 
-/** Runs the handler of a request, and cuts its upload or download soon after its caller may not make it any more. */
+/** Runs the handler of a request. Aborts its upload or download when its caller loses access. */
 async function watched<T>(
   plane: KernelPlane,
   route: Route,
@@ -157,7 +157,7 @@ async function watched<T>(
   return result;
 }
 
-/** Streams of events check their readers on their own. */
+/** Event streams check their readers themselves. */
 function watchCaller(
   plane: KernelPlane,
   route: Route,
@@ -198,7 +198,7 @@ function mount(http: RouteHost, route: Route, onRequest: Step<void>, handler: St
   http.methods.add(route.method, route.path);
 }
 
-/** Runs the work unless its key was used before, and answers what it answered then. */
+/** Runs the work unless its key was used before. In that case sends the stored response. */
 async function answerOnce(
   { idempotency }: RouteHost,
   route: Route,
@@ -222,7 +222,7 @@ async function answerOnce(
   return reply.code(answer.status).header("content-type", JSON_TYPE).send(answer.body);
 }
 
-/** Runs the work; an error of it is told in the audit before it is answered. */
+/** Runs the work. If it fails, writes the audit entry before the error is sent. */
 async function refusedIsTold<T>({ log }: KernelPlane, audit: RequestAudit | undefined, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
@@ -240,14 +240,14 @@ function send(reply: FastifyReply, default_status: number, answer: unknown): Fas
   if (!(answer instanceof Answer)) return reply.code(default_status).header("content-type", JSON_TYPE).send(JSON.stringify(answer));
   reply.code(answer.status).headers(answer.headers);
   if (answer.body instanceof Readable && reply.request.method === "HEAD") {
-    // Its headers are all that is wanted: fastify would read gigabytes to throw them away.
+    // Only the headers are needed: fastify would read the whole body, possibly gigabytes, and discard it.
     answer.body.destroy();
   }
   if (answer.body instanceof Readable || typeof answer.body === "string") return reply.send(answer.body);
   return reply.header("content-type", JSON_TYPE).send(JSON.stringify(answer.body));
 }
 
-/** The answer as it goes out, and as it is kept for replays: without its secrets. */
+/** Returns the response, and the form without secrets that is stored for replays. */
 function storable(route: Route, default_status: number, result: unknown): { answer: StoredAnswer; stored_body: string } {
   const answer = result instanceof Answer ? result : new Answer(default_status, result);
   const body = JSON.stringify(answer.body);
@@ -267,10 +267,10 @@ export const credentialsOf = (request: FastifyRequest, proxies: Networks): Crede
   site: () => siteOf(request.raw, proxies),
 });
 
-/** Before anything is read of what the caller wants: that it is meant, comes the right way, and with the role. */
+/** Checks, before anything else is read, the protection against CSRF, the way of authentication and the role. */
 function requireRight({ access, by, method }: Route, caller: Caller, credentials: Credentials): void {
   requireMeant(credentials, caller, method === "GET" ? "reads" : "changes");
-  // Some routes are about the session itself, and one makes it.
+  // Some routes only concern the session itself, and one creates it.
   if (by === "token" && caller.session !== undefined) throw forbidden("this needs a token: a session makes no sessions");
   if (by === "session" && caller.session === undefined)
     throw badRequest("this is about the session of a cookie, and the request came with a token");

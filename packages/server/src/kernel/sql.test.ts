@@ -30,7 +30,7 @@ test("values become numbered parameters", () => {
   assert.deepEqual(statement.values, ["org_1", 3]);
 });
 
-test("a row stands for its column list, with an alias too", () => {
+test("a row expands to its column list, with an alias too", () => {
   const statement = sql(siteRow)`select ${siteRow.of("s")} from site s where s.id = ${"x"} returning ${siteRow}`;
   assert.equal(statement.text, "select s.id, s.org_id, s.status, s.note from site s where s.id = $1 returning id, org_id, status, note");
   assert.deepEqual(statement.values, ["x"]);
@@ -69,7 +69,7 @@ test("nested statements are merged and their parameters renumbered", () => {
   assert.notEqual(both.name, none.name);
 });
 
-test("a template whose value turns into a fragment later, or back, is still right", () => {
+test("a template is correct when its value becomes a fragment later, or a parameter again", () => {
   const where = (value: SqlValue) => sql`select ${value} as x`;
   assert.equal(where(1).text, "select $1 as x");
   assert.equal(where(sql`now(${2})`).text, "select now($1) as x");
@@ -82,7 +82,7 @@ test("a template whose value turns into a fragment later, or back, is still righ
   assert.equal(columns("id").text, "select $1 from site");
 });
 
-test("the same text has the same short name, other texts have others", () => {
+test("the same text always has the same short name, and other texts have other names", () => {
   const find = (id: string) => sql`select 1 where ${id} = 'a'`;
   assert.equal(find("a").name, find("b").name);
   assert.ok((find("a").name ?? "").length > 20);
@@ -90,11 +90,11 @@ test("the same text has the same short name, other texts have others", () => {
   assert.notEqual(find("a").name, sql`select 2 where ${"a"} = 'a'`.name);
 });
 
-test("nothing that comes from outside becomes text", () => {
+test("no external value becomes statement text", () => {
   const hostile = "x'; drop table site; --";
   const statement = sql`select ${hostile}`;
   assert.equal(statement.text, "select $1");
-  // A look-alike of a statement or a row, as JSON from a client could be.
+  // Looks like a statement or a row, as JSON from a client could.
   const forged = {
     text: "drop table site",
     sql: "drop table site",
@@ -109,7 +109,7 @@ test("nothing that comes from outside becomes text", () => {
   assert.throws(() => siteRow.of("s s"), /not a plain SQL name/);
 });
 
-test("undefined, invalid dates and bare objects are refused and say where", () => {
+test("refuses undefined, invalid dates and bare objects, and reports where they are", () => {
   assert.throws(() => sql`select 1 where id = ${undefined as unknown as string}`, /after "select 1 where id =" is undefined/);
   assert.throws(() => sql`select ${new Date(Number.NaN)}`, /invalid date/);
   assert.throws(() => sql`select ${{ a: 1 } as unknown as string}`, /json\(\)/);
@@ -131,7 +131,7 @@ test("list binds one array", () => {
   assert.deepEqual(statement.values, [["a", "b"]]);
 });
 
-test("composed texts without end do not fill the database with prepared statements", () => {
+test("the number of prepared composed texts is bounded", () => {
   const names = new Set<string | undefined>();
   for (let width = 1; width <= COMPOSED_TEXTS_MAX + 50; width += 1) {
     const wide = Array.from({ length: width }, (_, i) => i).reduce<Statement<unknown>>(

@@ -1,6 +1,6 @@
 import { hash } from "node:crypto";
 
-/** What PostgreSQL type a column has, as far as a reader of rows cares. */
+/** PostgreSQL type of a column, as far as reading rows needs it. */
 export type ColumnKind = "text" | "int" | "bigint" | "float" | "bool" | "timestamptz" | "bytea" | "jsonb";
 
 export interface Column<T> {
@@ -18,7 +18,7 @@ export const text: Column<string> = column("text");
 /** A text column whose CHECK constraint allows a closed set: `textOf<"queued" | "done">()`. */
 export const textOf = <T extends string>(): Column<T> => column("text");
 export const int: Column<number> = column("int");
-/** An int8 read as a JS number; a value beyond 2^53 makes the query fail rather than lie. */
+/** An int8 read as a JS number. A value beyond 2^53 fails the query rather than being rounded. */
 export const bigint: Column<number> = column("bigint");
 export const float: Column<number> = column("float");
 export const bool: Column<boolean> = column("bool");
@@ -27,7 +27,7 @@ export const bytea: Column<Buffer> = column("bytea");
 export const jsonb = <T>(): Column<T> => column("jsonb");
 export const nullable = <T>(of: Column<T>): Column<T | null> => ({ kind: of.kind, nullable: true });
 
-/** Text that is part of the statement, not a parameter. Only this module makes it. */
+/** Text that is part of the statement, not a parameter. Only this module creates it. */
 class Verbatim {
   readonly #sql: string;
   constructor(sql: string) {
@@ -39,11 +39,11 @@ class Verbatim {
   }
 }
 
-/** The columns of a row; in a `sql` template it stands for its column list. */
+/** The columns of a row. In a `sql` template it expands to its column list. */
 export class RowShape<C extends Columns = Columns> extends Verbatim {
   readonly columns: C;
   readonly #aliased = new Map<string, Verbatim>();
-  /** The tag `sql(row)` answers, made once. */
+  /** The tag that `sql(row)` returns, created once. */
   readonly tag: Tag<RowOf<RowShape<C>>>;
 
   constructor(columns: C) {
@@ -55,7 +55,7 @@ export class RowShape<C extends Columns = Columns> extends Verbatim {
     this.tag = (strings, ...values) => build(strings, values, this);
   }
 
-  /** The column list for an alias: `row.of("s")` is `s.id, s.org_id, …`. */
+  /** Returns the column list for an alias: `row.of("s")` is `s.id, s.org_id, …`. */
   of(alias: string): Verbatim {
     let aliased = this.#aliased.get(alias);
     if (aliased === undefined) {
@@ -76,16 +76,16 @@ export type RowOf<S extends { readonly columns: Columns }> = {
   -readonly [K in keyof S["columns"]]: S["columns"][K] extends Column<infer T> ? T : never;
 };
 
-/** Declares a row: the columns a query answers, with their types. Names are not quoted, so no reserved words. */
+/** Declares a row: the columns that a query returns, with their types. Names are not quoted, so they must not be reserved words. */
 export const row = <C extends Columns>(columns: C): RowShape<C> => new RowShape(columns);
 
-/** A statement with its parameters bound; `R` is the type of its rows. Interpolated in another one it is merged into it. */
+/** A statement with its parameters bound; `R` is the type of its rows. Interpolated into another statement, it is merged into it. */
 export interface Statement<out R> {
   readonly text: string;
-  /** Name to prepare it under, a hash of the text; undefined when it is not worth keeping prepared. */
+  /** Name of the prepared statement, a hash of the text; undefined if it should not be prepared. */
   readonly name: string | undefined;
   readonly values: readonly unknown[];
-  /** What its rows must look like; undefined for commands and fragments. */
+  /** Expected columns of the rows; undefined for commands and fragments. */
   readonly row: RowShape | undefined;
   /** Never set: carries the row type. */
   readonly row_type?: R;
@@ -112,7 +112,7 @@ export const json = (value: unknown): JsonParameter => new JsonParameter(value =
 /** Binds an array as one array parameter: `= any(${list(ids)}::text[])`. */
 export const list = (values: Iterable<Scalar>): readonly Scalar[] => Array.from(values);
 
-/** A constant name written into the statement, `name` or `alias.name`; never for anything that came from outside. */
+/** Writes a constant name into the statement, `name` or `alias.name`. Never use it for external input. */
 export const identifier = (name: string): Verbatim => new Verbatim(name.split(".", 2).map(requireName).join("."));
 
 /** The start of a day in UTC as a literal, for DDL, which takes no parameters. */
@@ -126,9 +126,8 @@ function requireName(name: string): string {
 }
 
 /**
- * `sql(row)\`select …\`` is a statement that answers rows; `sql\`…\`` is a command or a fragment of
- * another statement. Everything interpolated is a bound parameter, except rows, identifiers and
- * statements, which become text.
+ * Builds a statement. `sql(row)\`select …\`` returns rows. `sql\`…\`` is a command or a fragment of another statement. Every interpolated
+ * value becomes a bound parameter, except rows, identifiers and statements, which become text.
  */
 export function sql<C extends Columns>(shape: RowShape<C>): Tag<RowOf<RowShape<C>>>;
 export function sql(strings: TemplateStringsArray, ...values: SqlValue[]): Statement<unknown>;
@@ -136,10 +135,10 @@ export function sql(first: RowShape | TemplateStringsArray, ...values: SqlValue[
   return first instanceof RowShape ? first.tag : build(first, values, undefined);
 }
 
-/** Statement text in pieces: a parameter stands between each two of them. */
+/** Statement text in chunks, with a parameter between each two of them. */
 class Template {
   readonly chunks: readonly string[];
-  /** Only texts that are written in the source: their number is bounded by the program. */
+  /** True for text from the source only, whose number is bounded by the program. */
   readonly #written: boolean;
   #text: string | undefined;
   #name: string | undefined;
@@ -165,8 +164,8 @@ class Template {
 }
 
 /**
- * Composed texts that may be prepared. Each costs every connection some 20 KB in the database for
- * as long as it lives, so past this number they are sent unnamed (parsed each time) instead.
+ * Number of composed texts that may be prepared. Each takes some 20 KB in the database per connection, for the connection's lifetime.
+ * Beyond this number they are sent unnamed, and parsed each time.
  */
 export const COMPOSED_TEXTS_MAX = 500;
 const composed_names = new Map<string, string>();
@@ -182,7 +181,7 @@ function nameOf(statement: string, written: boolean): string | undefined {
   return name;
 }
 
-/** 43 characters; PostgreSQL cuts names at 63 bytes. */
+/** 43 characters; PostgreSQL truncates names at 63 bytes. */
 const digest = (statement: string): string => hash("sha256", statement, "base64url");
 
 class BoundStatement implements Statement<never> {
@@ -205,7 +204,7 @@ class BoundStatement implements Statement<never> {
   }
 }
 
-/** How a template in the source was used the first time. `slots` holds the verbatim parts; undefined is a parameter. */
+/** The first use of a template in the source. `slots` contains the verbatim parts; undefined is a parameter. */
 interface Written {
   readonly template: Template;
   readonly slots: readonly (Verbatim | undefined)[];
@@ -213,7 +212,7 @@ interface Written {
 
 const written_templates = new WeakMap<TemplateStringsArray, Written | Composed>();
 
-/** What a template was composed to, by the parts that stand in it one after another: joining and hashing a list's text costs 5 µs. */
+/** Cache of a composed template, by its verbatim parts in order: joining and hashing a list's text costs 5 µs. */
 class Composed {
   template: Template | undefined;
   readonly #next = new WeakMap<object, Composed>();
@@ -225,7 +224,7 @@ class Composed {
   }
 }
 
-/** Stands for every parameter, whatever its value. */
+/** The map key of every parameter, regardless of its value. */
 const PARAMETER = {};
 
 function build(strings: TemplateStringsArray, values: readonly SqlValue[], shape: RowShape | undefined): BoundStatement {

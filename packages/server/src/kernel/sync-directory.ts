@@ -1,6 +1,6 @@
 import { open } from "node:fs/promises";
 
-/** Makes the names in a directory survive a power cut: a file made or renamed there is durable only when its directory is. */
+/** Makes the names in a directory durable. A new or renamed file survives a power failure only after its directory was synced. */
 export async function syncDirectory(directory: string): Promise<void> {
   const handle = await open(directory, "r");
   try {

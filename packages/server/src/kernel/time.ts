@@ -1,4 +1,4 @@
-/** A time that passed the schema's `date-time`, as a Date; a leap second counts as the second after. */
+/** Parses a time that the schema's `date-time` accepted. A leap second becomes the following second. */
 export function parseTime(text: string): Date {
   const upper = text.toUpperCase().replace(" ", "T");
   const leap = upper.includes(":60", 16);
@@ -6,7 +6,7 @@ export function parseTime(text: string): Date {
   return leap ? new Date(at.getTime() + 1_000) : at;
 }
 
-/** RFC 3339 in UTC with milliseconds, or null. */
+/** Formats a time as RFC 3339 in UTC with milliseconds; null stays null. */
 export function wireTime(at: Date): string;
 export function wireTime(at: Date | null): string | null;
 export function wireTime(at: Date | null): string | null {

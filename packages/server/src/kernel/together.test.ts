@@ -5,7 +5,7 @@ import { PIECES_EVERY_MS, Together, type TogetherOptions } from "./together.ts";
 
 const LIMIT = { timeout: 60_000 };
 
-/** Work that is done when it is told to be; each answer is the item with its place. */
+/** A batcher whose work the test completes. Each result is the item with its position. */
 function slow(options: Partial<TogetherOptions<string, string>> = {}) {
   const pieces: { key: string; items: readonly string[]; done: () => void; fail: (error: Error) => void }[] = [];
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
@@ -19,14 +19,14 @@ function slow(options: Partial<TogetherOptions<string, string>> = {}) {
       }),
     ...options,
   });
-  /** Until nothing more begins by itself. */
+  /** Waits until nothing more starts automatically. */
   const settle = (): Promise<void> => turn().then(() => clock.advance({ milliseconds: PIECES_EVERY_MS }));
   return { clock, together, pieces, settle };
 }
 
 const turn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-test("what comes alone is done at once, and what comes meanwhile together, so many at a time", LIMIT, async () => {
+test("processes a single item immediately, and those that arrive meanwhile in batches of limited size", LIMIT, async () => {
   const { together, pieces, settle } = slow();
   const asked = ["a", "b", "c", "d", "e"].map((item) => together.ask("org", item));
   assert.deepEqual(
@@ -41,7 +41,7 @@ test("what comes alone is done at once, and what comes meanwhile together, so ma
   assert.deepEqual(await Promise.all(asked), ["a:0", "b:0", "c:1", "d:2", "e:0"]);
 });
 
-test("keys take turns, as many at the same time as may be", LIMIT, async () => {
+test("keys alternate, and a limited number of them runs concurrently", LIMIT, async () => {
   const { together, pieces, settle } = slow();
   for (const key of ["x", "x", "y", "z", "x", "z"]) void together.ask(key, key);
   assert.deepEqual(
@@ -61,7 +61,7 @@ test("keys take turns, as many at the same time as may be", LIMIT, async () => {
   );
 });
 
-test("two of one name are never done together, and keep their order", LIMIT, async () => {
+test("items of one name are never in one batch, and keep their order", LIMIT, async () => {
   const { together, pieces, settle } = slow({ items_max: 10, nameOf: (item) => item.slice(0, 1) });
   void together.ask("org", "first");
   for (const item of ["a1", "b1", "a2", "a3", "b2"]) void together.ask("org", item);
@@ -75,7 +75,7 @@ test("two of one name are never done together, and keep their order", LIMIT, asy
   );
 });
 
-test("an error that is one item's fault is only that item's; one that concerns all is everybody's, at once", LIMIT, async () => {
+test("rejects only the item that causes an error; an error that concerns all rejects the whole batch immediately", LIMIT, async () => {
   let calls = 0;
   const together = new Together<string, string>({
     items_max: 8,
@@ -104,7 +104,7 @@ test("an error that is one item's fault is only that item's; one that concerns a
   assert.equal(calls, 2);
 });
 
-test("while more is asked pieces of a key begin so far apart, and another key does not wait for that", LIMIT, async () => {
+test("batches of a key start at the minimum interval under load, without delaying other keys", LIMIT, async () => {
   const { clock, together, pieces } = slow();
   const begun = (): string[] => pieces.map(({ items }) => items.join(""));
   for (const item of ["a", "b"]) void together.ask("org", item);
@@ -122,7 +122,7 @@ test("while more is asked pieces of a key begin so far apart, and another key do
   assert.deepEqual(begun(), ["a", "x", "bc", "d"], "nothing waited when the piece before ended");
 });
 
-test("a whole piece does not wait for its time", LIMIT, async () => {
+test("a full batch does not wait for the interval", LIMIT, async () => {
   const { together, pieces } = slow();
   for (const item of ["a", "b", "c"]) void together.ask("org", item);
   pieces[0]!.done();
@@ -132,7 +132,7 @@ test("a whole piece does not wait for its time", LIMIT, async () => {
   assert.deepEqual(pieces[1]?.items, ["b", "c", "d"]);
 });
 
-test("a whole piece that did not wait for its time is the one from which the next keeps its distance", LIMIT, async () => {
+test("the interval counts from a full batch that did not wait", LIMIT, async () => {
   const { clock, together, pieces } = slow();
   for (const item of ["a", "b", "c"]) void together.ask("org", item);
   pieces[0]!.done();
@@ -146,7 +146,7 @@ test("a whole piece that did not wait for its time is the one from which the nex
   assert.deepEqual(pieces[2]?.items, ["e"]);
 });
 
-test("what cannot be done in one piece does not wait for more", LIMIT, async () => {
+test("skips the delay when items cannot share a batch", LIMIT, async () => {
   const { clock, together, pieces } = slow({ nameOf: (item) => item.slice(0, 1) });
   for (const item of ["a1", "b1"]) void together.ask("org", item);
   pieces[0]!.done();
@@ -163,7 +163,7 @@ test("what cannot be done in one piece does not wait for more", LIMIT, async () 
   assert.deepEqual(pieces[3]?.items, ["b3"]);
 });
 
-test("work that does not rest goes on as soon as the piece before has ended", LIMIT, async () => {
+test("without a minimum interval, the next batch starts as soon as the previous one ends", LIMIT, async () => {
   const { together, pieces } = slow({ rests: false });
   for (const item of ["a", "b"]) void together.ask("org", item);
   pieces[0]!.done();

@@ -1,23 +1,29 @@
 import { type Clock, systemClock, type Timer } from "@roamfleet/clock";
 import { inHalves } from "./in-halves.ts";
 
-/** From the beginning of one piece of work of a key to that of the next, while some waits: each costs a transaction or more, and nobody notices so long. */
+/**
+ * Minimum interval between the starts of two batches of a key under load. Each costs a transaction or more, and the delay is not
+ * noticeable.
+ */
 export const PIECES_EVERY_MS = 50;
 
 export interface TogetherOptions<T, R> {
-  /** Absent: real time, whatever time the server's is. It is this machine's work that is saved, as if the database took a little longer. */
+  /**
+   * Default: the real clock, even if the server's is simulated. The interval saves this machine's work, as if the database took a little
+   * longer.
+   */
   clock?: Pick<Clock, "monotonic" | "setTimer">;
-  /** False: the next piece of work of a key begins as soon as the one before has ended, whatever each costs. */
+  /** False disables the interval: the next batch of a key starts as soon as the previous one ends. */
   rests?: boolean;
-  /** Items of one piece of work. */
+  /** Maximum items of a batch. */
   items_max: number;
-  /** Pieces of work under way, each of another key: all else finds a connection to the database, too. */
+  /** Maximum concurrent batches, each of another key, so that other work finds a database connection, too. */
   at_once: number;
-  /** Does it for all items, in one go, and answers for each, in their order. It may be asked for fewer of them again when it failed. */
+  /** Processes all items of a batch and returns a result for each, in order. After a failure it may be called again with fewer of them. */
   work: (key: string, items: readonly T[]) => Promise<readonly R[]>;
-  /** Two items of the same name are never in one piece of work; absent: any may be. */
+  /** Two items of the same name are never in one batch. Default: any items may share a batch. */
   nameOf?: (item: T) => string;
-  /** Whether an error is no item's fault, so that it is not looked for; absent: no error is an item's fault, as with what only reads. */
+  /** Returns whether an error concerns the whole batch, so that it is not bisected. Default: always, which suits work that only reads. */
   concernsAll?: (error: unknown) => boolean;
 }
 
@@ -27,20 +33,20 @@ interface Waiting<T, R> {
   reject: (error: unknown) => void;
 }
 
-/** What waits of a key of which a piece of work began a moment ago: more comes together meanwhile. */
+/** Items of a key that wait for the interval to end, so that more can join their batch. */
 interface Resting<T, R> {
   queue: Waiting<T, R>[];
   timer: Timer;
 }
 
 /**
- * Does what is asked at once when nothing else of its key is under way or waits, and together whatever is asked meanwhile. Thousands
- * that come at the same moment are a few pieces of work, and one that comes alone waits for nothing.
+ * Batches work by key. An item is processed immediately if its key is idle. Items that arrive while a batch of their key runs form the next
+ * batch. So thousands of concurrent items need few batches, and a single item has no delay.
  */
 export class Together<T, R> {
   readonly #options: TogetherOptions<T, R>;
   readonly #clock: Pick<Clock, "monotonic" | "setTimer">;
-  /** By key; the one that has waited longest comes first. */
+  /** By key. The one that has waited longest comes first. */
   readonly #waiting = new Map<string, Waiting<T, R>[]>();
   readonly #resting = new Map<string, Resting<T, R>>();
   readonly #busy = new Set<string>();
@@ -50,7 +56,7 @@ export class Together<T, R> {
     this.#clock = options.clock ?? systemClock;
   }
 
-  /** Rejects with what the work threw for this item, or for all. How many may wait is whoever asks to bound. */
+  /** Adds an item to a batch. Rejects with the error of the work. The queue is unbounded: callers must limit their items. */
   ask(key: string, item: T): Promise<R> {
     const { promise, resolve, reject } = Promise.withResolvers<R>();
     const rest = this.#resting.get(key);
@@ -67,7 +73,7 @@ export class Together<T, R> {
       if (this.#busy.size === this.#options.at_once) return;
       if (this.#busy.has(key)) continue;
       const [some, left] = this.#take(queue);
-      // What is left comes after the keys that wait already.
+      // The rest waits behind the other keys.
       this.#waiting.delete(key);
       if (left.length > 0) this.#waiting.set(key, left);
       this.#busy.add(key);
@@ -98,7 +104,7 @@ export class Together<T, R> {
     this.#begin();
   }
 
-  /** Whether one piece of work would take all of it, and more. */
+  /** Returns whether one batch can take the whole queue and more. */
   #hasRoom(queue: readonly Waiting<T, R>[]): boolean {
     const { items_max, nameOf } = this.#options;
     if (queue.length >= items_max) return false;
@@ -126,7 +132,7 @@ export class Together<T, R> {
         key,
         some.map(({ item }) => item),
       );
-      if (answers.length !== some.length) throw new Error("work that was done together has not an answer for each");
+      if (answers.length !== some.length) throw new Error("the batch did not return a result for each item");
       for (const [i, { resolve }] of some.entries()) resolve(answers[i] as R);
     };
     return inHalves(waiting, answer, { concernsAll, failed: (some, error) => some.forEach(({ reject }) => reject(error)) });

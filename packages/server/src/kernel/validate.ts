@@ -7,7 +7,7 @@ import { checkText } from "./body.ts";
 import { badRequest, printable } from "./fault.ts";
 
 const options = { strict: false, useDefaults: true, verbose: true } as const;
-// A body says what it means; a query string is text and has to be read as the type wanted.
+// JSON bodies have types. Query values are text and are converted to the type in the schema.
 const body_ajv = new Ajv(options);
 const query_ajv = new Ajv({ ...options, coerceTypes: true });
 (addFormats as unknown as (ajv: Ajv) => void)(body_ajv);
@@ -15,7 +15,7 @@ const query_ajv = new Ajv({ ...options, coerceTypes: true });
 
 type Record_ = Record<string, unknown>;
 
-/** Checks the query and the body of one route, and answers them as the handler gets them. */
+/** Validates the query and the body of one route, and returns them in the form that the handler gets. */
 export interface Validator {
   query(raw: unknown): Record_;
   body(raw: unknown): Record_;
@@ -51,7 +51,7 @@ function rename(value: Record_, alias: string, field: string): void {
   delete value[alias];
 }
 
-/** `null` in an optional field is the same as leaving it out. */
+/** Removes nulls: `null` in an optional field is the same as omitting it. */
 function dropNulls(value: Record_, schema: TObject | undefined): Record_ {
   const required = new Set<string>(schema?.required ?? []);
   for (const [key, property] of Object.entries(schema?.properties ?? {})) {
@@ -74,8 +74,8 @@ function check(ajv: Ajv, schema: TObject | undefined, what: string): (value: Rec
 }
 
 /**
- * Checks an object that the body has in a field and that has a shape of its own. Answers it without the `null`s that stand
- * for nothing; throws 400 that names the path from the field on.
+ * Validates an object in a field of the body by its own schema. Returns it without nulls in optional fields. Throws 400 with the path
+ * starting at the field.
  */
 export function fieldValidator(field: string, schema: TObject): (value: Record_) => Record_ {
   const around = { type: "object", properties: { [field]: schema } } as unknown as TObject;
@@ -83,7 +83,7 @@ export function fieldValidator(field: string, schema: TObject): (value: Record_)
   return (value) => checked({ [field]: dropNulls({ ...value }, schema) })[field] as Record_;
 }
 
-/** One sentence that names the field and what it must be. */
+/** Returns one sentence that names the field and the expected value. */
 function explain(error: ErrorObject | undefined, what: string, known: readonly string[]): string {
   if (error === undefined) return "the request is not valid";
   const at = error.instancePath.slice(1).replaceAll("/", ".");

@@ -2,7 +2,7 @@ import { open, rename } from "node:fs/promises";
 import path from "node:path";
 import { syncDirectory } from "./sync-directory.ts";
 
-/** Writes a file so that it is whole and stays, or is not there at all, whatever crashes when; with this mode whatever the umask is. */
+/** Writes a file atomically and durably: after a crash it is complete or missing. It has this mode regardless of the umask. */
 export async function writeDurably(file: string, text: string, mode: number): Promise<void> {
   const draft = `${file}.new`;
   const handle = await open(draft, "w", mode);

@@ -8,8 +8,8 @@ const ANYWHERE = { network: "192.0.2.1", hasRoom: () => true };
 const clockAt = (): SimulatedClock => new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
 
 /**
- * Robots that come at once to a node that does one thing after the other: `handshake_ms` for each attempt, `admit_ms` for who
- * is let in. They obey what they are told.
+ * Simulates robots that connect to a node at the same time. The node works sequentially: `handshake_ms` for each attempt, `admit_ms` for
+ * each admission. The robots follow its answers.
  */
 function storm({
   robots,
@@ -72,7 +72,7 @@ function storm({
   return { slots, seen, last };
 }
 
-test("robots that come at once are in after what the node takes for them, each at its first or second attempt", async () => {
+test("admits a storm of robots in the time that the node needs, each at its first or second attempt", async () => {
   const { slots, seen, last } = storm({ robots: 15_000, per_second: 500, admit_ms: 3.5, handshake_ms: 1 });
   const took_ms = await last();
   assert.ok(took_ms <= 15_000 * 4.5 * 1.15, `${took_ms} ms`);
@@ -81,23 +81,23 @@ test("robots that come at once are in after what the node takes for them, each a
   assert.deepEqual([slots.booked, slots.in_line], [0, 0]);
 });
 
-test("a node that is quicker than the limit lets in so many a second, and sends nobody away for half a minute", async () => {
+test("a node that is faster than the limit admits at the limit, and sends no robot away for more than half a minute", async () => {
   const { seen, last } = storm({ robots: 6_000, per_second: 200, admit_ms: 1, handshake_ms: 0.5 });
   const took_ms = await last();
   assert.ok(took_ms <= 30_000 * 1.1, `${took_ms} ms`);
   assert.equal(seen.asked, 6_000);
 });
 
-test("a node that manages fewer than the limit lets in so many, and has few admissions under way at a time", async () => {
+test("a node that is slower than the limit admits at its own rate, with few admissions at a time", async () => {
   const { seen, last } = storm({ robots: 2_000, per_second: 500, admit_ms: 25, handshake_ms: 2 });
   const took_ms = await last();
-  // 37 a second, all of the time but for a tenth of it.
+  // 37 a second, for at least 90% of the time.
   assert.ok(took_ms <= 2_000 * 27 * 1.1, `${took_ms} ms`);
-  // Each is done within what a robot waits for its welcome.
+  // Each admission ends within a robot's timeout for its welcome.
   assert.ok(seen.under_way_most * 25 < 10_000, `${seen.under_way_most} under way`);
 });
 
-test("who comes at its slot waits in line although others ask all the time; who comes too early is told the same slot", async () => {
+test("a robot that returns at its slot waits in line despite other requests; one that is too early gets the same slot again", async () => {
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 10);
   let entered = 0;
@@ -112,7 +112,7 @@ test("who comes at its slot waits in line although others ask all the time; who 
   assert.ok(early.to === "later" && early.booking.slot === booking.slot);
   assert.ok(Math.abs(early.booking.retry_after_ms - booking.retry_after_ms) <= 101);
   assert.equal(ask("made up").to, "later");
-  // The line moves on, and others ask all the time.
+  // The queue moves while other robots connect.
   for (let ms = 0; ms < booking.retry_after_ms; ms += 100) {
     ask();
     await clock.advance({ milliseconds: 100 });
@@ -121,7 +121,7 @@ test("who comes at its slot waits in line although others ask all the time; who 
   assert.equal(ask(booking.slot).to, "later", "a slot lets in once");
 });
 
-test("who leaves the line has no turn, and when it closes those in it are sent away", async () => {
+test("a robot that leaves the line is not admitted, and closing sends away those in line", async () => {
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 1);
   const seen: string[] = [];
@@ -144,7 +144,7 @@ test("who leaves the line has no turn, and when it closes those in it are sent a
   assert.deepEqual(seen, ["first in", "third in", "fourth away string"]);
 });
 
-test("an admission that hangs keeps others in line until they are sent away in time, and slots are bounded and expire", async () => {
+test("a hanging admission delays the others until they are sent away; slots are bounded and expire", async () => {
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 10);
   let away = 0;
@@ -157,13 +157,13 @@ test("an admission that hangs keeps others in line until they are sent away in t
   assert.ok(slots.rate < 10, `a rate of ${slots.rate}`);
 });
 
-test("without a rate everybody is let in", () => {
+test("without a rate limit, every robot is admitted", () => {
   const slots = new AcceptSlots(clockAt(), 0);
   for (let i = 0; i < 10_000; i += 1)
     assert.equal(slots.ask({ ...ANYWHERE, slot: undefined, enter: () => true, sendAway: () => {} }).to, "entered");
 });
 
-test("links that are let in and say nothing do not slow the node's admissions down", async () => {
+test("links that are admitted and stay silent do not slow down the admissions", async () => {
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 500);
   let robots = 0;
@@ -173,7 +173,7 @@ test("links that are let in and say nothing do not slow the node's admissions do
     return (robots += 1) > 0;
   };
   for (let tick = 0; tick < 1_000; tick += 1) {
-    // 1,000 silent ones a second beside 100 robots.
+    // 1,000 silent links a second beside 100 robots.
     for (let i = 0; i < 20; i += 1) slots.ask({ ...ANYWHERE, slot: undefined, enter: () => true, sendAway: () => {} });
     for (let i = 0; i < 2; i += 1) slots.ask({ ...ANYWHERE, slot: undefined, enter: robot, sendAway: () => {} });
     await clock.advance({ milliseconds: 20 });
@@ -181,7 +181,7 @@ test("links that are let in and say nothing do not slow the node's admissions do
   assert.equal(slots.rate, 500);
 });
 
-test("who does not take its turn leaves it to the next in line", async () => {
+test("a robot that rejects its turn leaves it to the next in line", async () => {
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 10);
   const seen: number[] = [];
@@ -192,7 +192,7 @@ test("who does not take its turn leaves it to the next in line", async () => {
   assert.ok(!seen.includes(10));
 });
 
-test("those for whose network there is no room keep their places in line, and others pass them", async () => {
+test("robots whose network has no room keep their place in line while others pass them", async () => {
   const clock = clockAt();
   const slots = new AcceptSlots(clock, 10);
   const seen: string[] = [];
@@ -210,7 +210,7 @@ test("those for whose network there is no room keep their places in line, and ot
   await clock.advance({ seconds: 1 });
   assert.deepEqual(seen.slice(5), ["other", "full", "full"]);
   assert.equal(slots.in_line, 13);
-  // Whoever waits for longer than an agent does is told a slot of its own.
+  // A robot that waits longer than an agent's timeout gets its own slot.
   await clock.advance({ seconds: 40 });
   assert.deepEqual([seen.filter((what) => what === "sent away").length, slots.in_line], [13, 0]);
 });

@@ -1,59 +1,70 @@
 import { randomBytes } from "node:crypto";
 import type { Clock, Timer } from "@roamfleet/clock";
 
-/** So much of a second's worth may come in at once after a quiet time. */
+/** Admissions allowed in one burst after a quiet time, as a duration at the current rate. */
 const BURST_MS = 250;
-/** Whoever's turn comes this soon waits where it is: to send it away costs another handshake, and it takes no more memory than when it is in. */
+/**
+ * A robot that would be admitted within this time waits in line. Sending it away would cost another handshake, and waiting takes no more
+ * memory than a link.
+ */
 const LINE_MS = 30_000;
 const LINE_MIN = 20;
-/** A turn that did not come by then will not come in time: an agent waits a minute for its answer, as many balancers do. */
+/** A robot that has waited this long is sent away: agents and many load balancers time out after a minute. */
 const PATIENCE_MS = 45_000;
-/** Slots are booked no further ahead than this; whoever is beyond is told to ask again before then. */
+/** Slots are booked no further ahead than this. Later robots are asked to retry before then. */
 const BOOKED_AHEAD_MS = 60_000;
-/** Slots are booked so much faster than the node manages: who comes too soon waits in line, but nothing brings those forward who come too late. */
+/**
+ * Slots are booked faster than the node admits by this factor. Robots that come too early wait in line, but a late robot would leave the
+ * node idle.
+ */
 const BOOKED_FASTER = 1.15;
-/** Whoever comes a little early is taken: clocks run differently. */
+/** A robot may come this much before its slot, because clocks run at different rates. */
 const EARLY_MS = 1_000;
-/** A slot is kept for so long after its time. */
+/** A slot expires this long after its time. */
 const LATE_MS = 30_000;
-/** Added at random to what a robot is told, so that those with neighbouring slots do not come in step. */
+/** Random delay added to a robot's slot, so that robots with neighboring slots do not come at the same time. */
 const JITTER_MS = 100;
 const SLOT_BYTES = 9;
-/** As many are let in ahead of those whose admission has ended as end in this time. */
+/** Limits started admissions to about as many as end in this time. */
 const AHEAD_MS = 2_000;
 const UNDER_WAY_MIN = 50;
-/** What a node manages is measured over so long, and believed to be at least this. */
+/** The node's rate is measured over this interval. */
 const MEASURE_MS = 1_000;
-/** The handshake's part of what an admission costs; a node that is busy with handshakes of those in line admits fewer, and is not slow. */
+/**
+ * Share of a handshake in the cost of an admission. A node that is busy with handshakes of waiting robots admits fewer, without being slow.
+ */
 const HANDSHAKE_SHARE = 0.25;
-/** The rate grows so much each time that it is measured while booked robots come and nobody has to wait. */
+/** The rate grows by this factor per measurement while booked robots come and the line is empty. */
 const RATE_GROWTH = 1.25;
 const RATE_MIN = 5;
-/** Before it is measured slots are booked at the limit, but no more are let in at once than a slow node has served before they give up. */
+/**
+ * Before the first measurement, slots are booked at the limit. But only this many robots are admitted at the same time, which a slow node
+ * can serve before they time out.
+ */
 const RATE_UNPROVEN = 100;
-/** Faster than measured by so much at most: it may be more by now. */
+/** Admissions start at most this much faster than measured, because the real rate may be higher by now. */
 const RATE_AHEAD = 2;
 
 export interface Booking {
   retry_after_ms: number;
-  /** Names the slot; absent when too many are booked. */
+  /** Identifies the slot; absent if too many are booked. */
   slot?: string;
 }
 
-/** `entered`: it was let in. `in_line`: it is told when its turn comes. `later`: it is to go, and to come back. */
+/** `entered`: it was admitted. `in_line`: it waits, and `enter` or `sendAway` is called later. `later`: it must disconnect and retry. */
 type Answer = { to: "entered" } | { to: "in_line"; leave: () => void } | { to: "later"; booking: Booking };
 
-/** Somebody who wants in. */
+/** A robot that asks to be admitted. */
 interface Asking {
-  /** What an earlier answer booked, if it names one. */
+  /** The slot that an earlier answer booked, if it presents one. */
   slot: string | undefined;
-  /** Those of one network come in one after the other, and networks in turn. */
+  /** Networks alternate, and robots of one network are admitted in order of arrival. */
   network: string;
-  /** Whether there is room for it at this moment; without, it keeps its place in the line. */
+  /** Returns whether there is room for it now. Otherwise it keeps its place in line. */
   hasRoom: () => boolean;
-  /** Called once when it is let in, at once or later; false when it does not take its turn. */
+  /** Called once when it is admitted, immediately or later. Returns false if it does not use its turn. */
   enter: () => boolean;
-  /** Called once instead, when its turn in the line does not come in time. */
+  /** Called once instead, if it was not admitted in time. */
   sendAway: (booking: Booking) => void;
 }
 
@@ -62,20 +73,19 @@ interface InLine extends Asking {
 }
 
 /**
- * Spreads a storm of connecting robots over what this node manages. Whoever comes is let in while the rate is not exceeded
- * and few admissions are under way; then a line forms, and whoever is beyond the line is booked a slot and told when that is.
- * The rate follows what the node gets done, up to the limit: a server that is starved lets in fewer instead of having all of
- * them give up.
+ * Limits the rate at which connecting robots are admitted (admission control). A robot is admitted immediately while the rate allows it and
+ * few admissions are running. Otherwise it waits in line and, beyond the line's length, gets a slot: a time to retry. The rate follows the
+ * node's measured throughput, up to the limit, so that an overloaded server admits fewer robots instead of letting all of them time out.
  */
 export class AcceptSlots {
   readonly #clock: Pick<Clock, "monotonic" | "random" | "setTimer">;
   readonly #per_second: number;
   readonly #booked_max: number;
-  /** Monotonic milliseconds by slot; about in the order of their times. */
+  /** Monotonic milliseconds by slot, roughly in order of time. */
   readonly #booked = new Map<string, number>();
-  /** In the order in which they came. */
+  /** In order of arrival. */
   readonly #line = new Set<InLine>();
-  /** The same by network; the one whose turn is next stands first. */
+  /** The same robots by network. The network that is served next comes first. */
   readonly #networks = new Map<string, Set<InLine>>();
   #booked_until = -Infinity;
   #next_at = -Infinity;
@@ -86,10 +96,10 @@ export class AcceptSlots {
   #asked = 0;
   #ended = 0;
   #measured_from = -Infinity;
-  /** Admissions that have begun were waited for: the node, and not those who say nothing, decides how many are let in. */
+  /** Running admissions delayed others, so the node is the bottleneck and not silent robots. */
   #is_behind = false;
 
-  /** `per_second` 0: no limit. */
+  /** `per_second` 0 means no limit. */
   constructor(clock: Pick<Clock, "monotonic" | "random" | "setTimer">, per_second: number) {
     this.#clock = clock;
     this.#per_second = per_second;
@@ -98,17 +108,17 @@ export class AcceptSlots {
     this.#proven = Math.min(per_second, RATE_UNPROVEN);
   }
 
-  /** Slots that are booked and not yet used. */
+  /** Number of slots that are booked and not yet used. */
   get booked(): number {
     return this.#booked.size;
   }
 
-  /** Who waits for its turn without having been sent away. */
+  /** Number of robots that wait in line. */
   get in_line(): number {
     return this.#line.size;
   }
 
-  /** Admissions a second that this node is believed to manage. */
+  /** Estimated admissions a second that this node can process. */
   get rate(): number {
     return this.#rate;
   }
@@ -130,22 +140,22 @@ export class AcceptSlots {
     return this.#queue(asking, now);
   }
 
-  /** The admission of somebody who was let in has begun, as it has said who it is. */
+  /** Reports that the admission of a robot has started, when its hello has arrived. */
   begun(): void {
     this.#under_way += 1;
   }
 
-  /** Room has come free for somebody in line. */
+  /** Reports that room became free for a robot in line. */
   roomCame(): void {
     if (this.#line.size > 0) this.#advance();
   }
 
-  /** Whether a slot is booked and has not expired. */
+  /** Returns whether a slot is booked and has not expired. */
   isBooked(slot: string): boolean {
     return this.#booked.has(slot);
   }
 
-  /** It has ended, whichever way. */
+  /** Reports that an admission ended, with or without success. */
   ended(): void {
     this.#under_way -= 1;
     this.#ended += 1;
@@ -153,7 +163,7 @@ export class AcceptSlots {
     this.#advance();
   }
 
-  /** Nobody is let in any more; those in line are sent away. */
+  /** Stops admitting robots and sends away those in line. */
   close(): void {
     this.#timer?.cancel();
     for (const waiting of this.#line) waiting.sendAway(this.#book(this.#clock.monotonic()));
@@ -199,13 +209,13 @@ export class AcceptSlots {
     if (of_network?.size === 0) this.#networks.delete(waiting.network);
   }
 
-  /** Whose turn it is in the line: the first of a network that has room. */
+  /** Returns the next robot to admit: the first of a network that has room. */
   #next(): InLine | undefined {
     for (const [first] of this.#networks.values()) if (first?.hasRoom() === true) return first;
     return undefined;
   }
 
-  /** Lets in from the line whom it may, and sends away whom it cannot serve in time. */
+  /** Admits robots from the line as far as allowed, and sends away those that have waited too long. */
   #advance(): void {
     const now = this.#clock.monotonic();
     for (let next = this.#next(); next !== undefined && this.#mayEnter(now); next = this.#next()) {
@@ -219,7 +229,7 @@ export class AcceptSlots {
     for (const waiting of this.#line) {
       if (now - waiting.since < PATIENCE_MS) break;
       this.#leave(waiting);
-      // Nobody in line is before it.
+      // No robot in line is before it.
       waiting.sendAway(this.#book(now, 0));
     }
     this.#wake(now);
@@ -228,7 +238,7 @@ export class AcceptSlots {
   #wake(now: number): void {
     const [first] = this.#line;
     if (first === undefined || this.#timer !== undefined) return;
-    // An admission that ends wakes it, too.
+    // The end of an admission calls `#advance` too.
     const turn_ms = Math.max(1, this.#next_at - now);
     const in_ms = turn_ms > 1 ? turn_ms : Math.max(1, Math.min(MEASURE_MS, first.since + PATIENCE_MS - now));
     this.#timer = this.#clock.setTimer(in_ms, () => {
@@ -246,8 +256,8 @@ export class AcceptSlots {
   }
 
   /**
-   * What is done while others wait is what the node manages. When nobody has to wait it may manage more, which is tried
-   * while those who were booked at that rate still come.
+   * Measures the rate. While robots wait, the node's throughput is its capacity. While none waits, the capacity may be higher: the rate
+   * grows as long as booked robots come.
    */
   #measure(now: number): void {
     const took_ms = now - this.#measured_from;
@@ -273,7 +283,7 @@ export class AcceptSlots {
     return this.#bookingAt(at, now, slot);
   }
 
-  /** It came at its time and the node manages less than was thought: it comes again among those who are booked already. */
+  /** The robot came at its slot, but the node is slower than estimated. It gets a random time among the robots that are already booked. */
   #bookAgain(slot: string, now: number): Booking {
     const all_in_ms = (this.#booked.size * 1_000) / this.#rate;
     const at = now + LINE_MS + this.#clock.random() * Math.min(BOOKED_AHEAD_MS, Math.max(LINE_MS, all_in_ms));

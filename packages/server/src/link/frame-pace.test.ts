@@ -7,7 +7,7 @@ import { Hold, ReadValve } from "./read-valve.ts";
 const linkOf = (org_id: string): Paced => ({ org_id, valve: new ReadValve({ pause: () => {}, resume: () => {} }), units: undefined });
 const rests = (link: Paced): boolean => link.valve.holds(Hold.pace);
 
-test("a link that sends faster than its pace is not read until what it owes is paid off, and other links are", async () => {
+test("pauses reading of a link that exceeds its rate until its debt is paid, and no other link", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const pace = new FramePace(clock);
   const [flood, calm] = [linkOf("org_1"), linkOf("org_1")];
@@ -22,7 +22,7 @@ test("a link that sends faster than its pace is not read until what it owes is p
   assert.equal(rests(flood), false);
 });
 
-test("links of an org that sends faster than its pace are not read, and those of other orgs are", async () => {
+test("pauses reading of the links of an org that exceeds its rate, and of no other org", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const pace = new FramePace(clock);
   const links = Array.from({ length: 20 }, () => linkOf("org_1"));

@@ -2,14 +2,14 @@ import type { Clock } from "@roamfleet/clock";
 import { Hold, type ReadValve } from "./read-valve.ts";
 
 /**
- * Units a second and units that may come at once: a frame costs one unit, and JSON one more for each KiB. A link may thus
- * send 10 MiB of messages or 10,000 frames a second, an org five times as much; measured, 10,000 units take 2–5 % of a core.
+ * Rates in units per second, and bursts. A frame costs one unit, and JSON one more per KiB. So a link may send 10 MiB of messages or 10,000
+ * frames a second, an org five times as much. Measured, 10,000 units take 2–5% of a core.
  */
 export const LINK_UNITS = { per_second: 10_000, burst: 32_768 } as const;
 export const ORG_UNITS = { per_second: 50_000, burst: 131_072 } as const;
-/** Longest time for which a link is not read; the next frame then finds what is still owed. */
+/** Longest pause of a link. If it still has debt then, the next frame pauses it again. */
 const REST_MS_MAX = 1_000;
-/** Orgs whose allowance is remembered; the others have a full one. */
+/** Orgs with a bucket. The others have a full one. */
 const ORGS_MAX = 10_000;
 
 interface Units {
@@ -17,7 +17,7 @@ interface Units {
   at: number;
 }
 
-/** What the pace of one link, or of one viewer's socket, is counted in. */
+/** A link or a viewer's socket, with its token bucket. */
 export interface Paced {
   readonly org_id: string;
   readonly valve: ReadValve;
@@ -25,8 +25,8 @@ export interface Paced {
 }
 
 /**
- * Divides the processing of frames between links and between orgs by token buckets: a link that sends more, or whose org
- * does, is not read until its bucket is no longer empty. Frames that were read with the last chunk are processed, and owed.
+ * Limits the frame rate of each link and each org with token buckets. A link is not read while its bucket or its org's is in debt. Frames
+ * that arrived with the last chunk are still processed and added to the debt.
  */
 export class FramePace {
   readonly #clock: Pick<Clock, "monotonic" | "setTimer">;
@@ -48,14 +48,14 @@ export class FramePace {
   #orgUnits(org_id: string, now: number): Units {
     let units = this.#orgs.get(org_id);
     if (units !== undefined) return units;
-    // Full ones need not be remembered.
+    // Most buckets are full by then and need not be kept.
     if (this.#orgs.size >= ORGS_MAX) this.#orgs.clear();
     this.#orgs.set(org_id, (units = { left: ORG_UNITS.burst, at: now }));
     return units;
   }
 }
 
-/** Takes units from a bucket; returns the milliseconds until it is no longer empty. */
+/** Takes units from a bucket. Returns the milliseconds until it is no longer negative. */
 function spend(bucket: Units, rate: { per_second: number; burst: number }, units: number, now: number): number {
   bucket.left = Math.min(rate.burst, bucket.left + ((now - bucket.at) * rate.per_second) / 1_000) - units;
   bucket.at = now;

@@ -2,19 +2,19 @@ import type { Duplex } from "node:stream";
 import { CONTROL_CHANNEL, encodeFrame, FLAG_REPLY, FRAME_HEADER_BYTES, type FrameSocket, FrameType } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
 
-/** A WebSocket message of binary content that is whole in one frame (RFC 6455, 5.2). */
+/** First byte of an unfragmented binary WebSocket message (RFC 6455, 5.2). */
 const BINARY_WHOLE = 0x82;
 const LENGTH_16 = 126;
 const LENGTH_64 = 127;
 const LENGTH_7_MAX = 125;
 const LENGTH_16_MAX = 0xffff;
 
-/** What every heartbeat is answered with. */
+/** The answer to every heartbeat. */
 const PONG = webSocketFrame(FrameType.PING, CONTROL_CHANNEL, new Uint8Array(0), FLAG_REPLY);
 
 /**
- * The server's end of the wire. It writes whole WebSocket messages to the socket itself: one buffer and one write for each
- * frame, where ws makes several of both. Nothing of ws stands in between, as links are not compressed.
+ * The server's end of a link. It writes complete WebSocket messages to the socket: one buffer and one write per frame, where ws needs
+ * several of both. This bypass of ws is possible because links are not compressed.
  */
 export class ServerFrameSocket implements FrameSocket {
   readonly #ws: WebSocket;
@@ -30,7 +30,7 @@ export class ServerFrameSocket implements FrameSocket {
   }
 
   sendFrame(type: FrameType, channel: number, payload: Uint8Array, flags: number, sent?: (error?: Error) => void): void {
-    // After our close frame nothing may follow.
+    // No data may follow the close frame.
     if (this.#ws.readyState !== this.#ws.OPEN) return sent?.(new Error("the link is closing"));
     const is_pong = type === FrameType.PING && flags === FLAG_REPLY && payload.length === 0 && channel === CONTROL_CHANNEL;
     const bytes = is_pong ? PONG : webSocketFrame(type, channel, payload, flags);

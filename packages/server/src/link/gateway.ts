@@ -33,27 +33,29 @@ import { WorkBudget } from "./work-budget.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
 const NONCE_BYTES = 32;
-/** All places are taken, or nearly all of them by robots that say nothing; give or take a half. */
+/** Retry delay, ±50%, when the node is full of robots or of silent links. */
 const FULL_RETRY_MS = 10_000;
-/** Whoever does not answer a close is cut after this time. A spread, because the types do not know of it yet. */
+/**
+ * A peer that does not answer a close frame is disconnected after this time. Spread into the options, because the types lack this field.
+ */
 const CLOSING = { closeTimeout: 5_000 };
-/** Heartbeats that may fail to come before a link counts as half open. */
+/** A link is half open after this many missed heartbeats. */
 const MISSED_HEARTBEATS_MAX = 3;
 const FRAME_BYTES_MAX = 64 * 1024 + 8;
-/** WebSocket frames of one message, and pieces in which one may arrive. */
+/** Maximum WebSocket fragments of a message, and chunks in which one may arrive. */
 const FRAGMENTS_MAX = 16;
 const CHUNKS_MAX = 4_096;
 const CONTROL_BUFFER_TIMEOUT_MS = 5_000;
-/** Robots that are sent away come back spread evenly over what accepting them takes, within these bounds. */
+/** Robots that are sent away reconnect evenly over the time that accepting them takes, within these bounds. */
 const DRAIN_SPREAD_MS = { min: 1_000, max: 60_000 };
-/** So many of the accepts that the rate allows: some robots come that were not sent away. */
+/** Share of the admission rate that is planned for them. The rest is for other robots. */
 const DRAIN_SHARE = 0.8;
 
 /** Where an upgrade request came from, and to which server it was addressed. */
 export interface LinkSource extends BoundChannel {
   /** The client's address. */
   ip: string;
-  /** Host and port as the request names the server. */
+  /** Host and port of the server, from the request. */
   host: string;
 }
 
@@ -64,22 +66,23 @@ export interface GatewayContext {
   activity: Activity;
   settings: LinkSettings;
   handlers: () => LinkHandlers;
-  /** False while the other nodes may take this one for dead: what it held of a robot would count for nothing. */
+  /** False while other nodes may have declared this node dead. Its records about robots would then be ignored. */
   is_held: () => boolean;
 }
 
-/** Takes the robots' sockets: challenge, hello, welcome, then frames in and messages out. Knows nothing of what they mean. */
+/** Accepts the robots' connections: challenge, hello, welcome, then frames and messages in both directions. Does not interpret messages. */
 export class Gateway implements Link {
   readonly #context: GatewayContext;
   readonly #server = new WebSocketServer({
     noServer: true,
-    // Sessions are known here; a second list costs each link a listener and a closure.
+    // Sessions are tracked here. A second list would cost a listener and a closure per link.
     clientTracking: false,
     perMessageDeflate: false,
-    // One frame of a link for each turn of the event loop: a chunk of 64 KiB may carry 4,000 frames, which would delay all others by 20 ms.
+    // One frame per link and turn of the event loop: a chunk of 64 KiB may contain 4,000 frames, which would delay all other links by 20
+    // ms.
     allowSynchronousEvents: false,
     maxPayload: FRAME_BYTES_MAX,
-    // A frame is one WebSocket message; intermediaries may cut it, but not into crumbs.
+    // A frame is one WebSocket message. Intermediaries may fragment it, within this bound.
     maxFragments: FRAGMENTS_MAX,
     maxBufferedChunks: CHUNKS_MAX,
     ...CLOSING,
@@ -90,7 +93,7 @@ export class Gateway implements Link {
   readonly #slots: AcceptSlots;
   readonly #send_options: SendQueueOptions;
   readonly #events: SessionEvents;
-  /** Upgraded links that have not said hello yet. */
+  /** Upgraded links that have not sent a hello yet. */
   readonly #silent: AddressShares;
   /** Sockets between the upgrade and the welcome. */
   readonly #greeted = new Set<WebSocket>();
@@ -111,7 +114,7 @@ export class Gateway implements Link {
     return this.#sessions.size;
   }
 
-  /** How robots that connect are getting on, and what messages wait. */
+  /** Load of the admission queue and of pending messages. */
   get load(): { slots: Pick<AcceptSlots, "in_line" | "booked" | "rate">; work: Pick<WorkBudget, "bytes" | "held"> } {
     return { slots: this.#slots, work: this.#events.budget };
   }
@@ -146,7 +149,7 @@ export class Gateway implements Link {
     this.#slots.close();
     for (const ws of this.#greeted) ws.terminate();
     this.sendAway([...this.#sessions.values()], reason);
-    // The other end answers a close in a round trip; one that does not is cut.
+    // The peer answers a close within a round trip. If it does not, the link is terminated.
     const cut = this.#context.clock.setTimer(CONTROL_BUFFER_TIMEOUT_MS, () => {
       for (const session of this.#sessions.values()) session.terminate(reason);
     });
@@ -165,13 +168,13 @@ export class Gateway implements Link {
     for (const session of going) session.goAway(Math.floor(this.#context.clock.random() * spread_ms), reason);
   }
 
-  /** Takes over an upgrade request for the link's path. */
+  /** Handles an upgrade request for the link's path. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, from: LinkSource): void {
     const { settings } = this.#context;
     if (this.#draining) return refuseUpgrade(socket, 503, "http_error", "the server is stopping", { "retry-after": "5" });
     if (!this.#context.is_held()) return refuseUpgrade(socket, 503, "http_error", "this server is cut off", { "retry-after": "5" });
     const slot = slotOf(request);
-    // Who was told a slot waits in line until others of its network have spoken.
+    // A robot with a booked slot waits in line even if its network has too many silent links.
     const is_expected = slot !== undefined && this.#slots.isBooked(slot);
     if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || !(is_expected || this.#silent.hasRoom(from.ip)))
       return this.#refuseForLong(socket);
@@ -206,7 +209,7 @@ export class Gateway implements Link {
     refuseForNow(socket, { retry_after_ms: FULL_RETRY_MS * (0.5 + this.#context.clock.random()) });
   }
 
-  /** It is the robot's turn: the upgrade, and then the challenge. */
+  /** Admits a robot: completes the upgrade, then sends the challenge. */
   #open(request: IncomingMessage, socket: Duplex, head: Buffer, { ip, ...expected }: LinkSource): void {
     const release = this.#silent.take(ip);
     const uncount = (): void => {
@@ -214,7 +217,7 @@ export class Gateway implements Link {
       this.#slots.roomCame();
     };
     socket.once("close", uncount);
-    // The answer to the upgrade and the challenge leave in one write.
+    // Sends the response to the upgrade and the challenge in one write.
     socket.cork();
     this.#server.handleUpgrade(request, socket, head, (ws) => {
       ws.on("error", () => {}); // a close event follows
@@ -227,7 +230,7 @@ export class Gateway implements Link {
     socket.uncork();
   }
 
-  /** Challenge → hello → welcome; anything else within the timeout ends the link. */
+  /** Runs challenge → hello → welcome. Anything else, or a timeout, ends the link. */
   async #greet(ws: WebSocket, queue: SendQueue, ip: string, expected: ExpectedChallenge, heard: () => void): Promise<void> {
     const { clock } = this.#context;
     const timeout = clock.setTimer(HELLO_TIMEOUT_MS, () => ws.terminate());
@@ -258,7 +261,7 @@ export class Gateway implements Link {
     const admission = await this.#context.handlers().admit(hello, expected, ip);
     if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message, admission.retry_after_ms);
     if (ws.readyState !== ws.OPEN) return;
-    // It may have been frozen since: the robot is another node's by now.
+    // The process may have been suspended since, so that the robot belongs to another node now.
     if (!this.#context.is_held()) return ws.close(1012, "the server is cut off");
     const session = new LiveSession(ws, queue, { session_id: id("sess"), org_id: admission.org_id, hello, ip, clock }, this.#events);
     sendMessage(queue, {
@@ -278,7 +281,7 @@ export class Gateway implements Link {
     await this.#context.handlers().connected(session);
   }
 
-  /** The newer link of a robot wins: the older one may be half open, and nobody could tell. */
+  /** Registers the newer link of a robot and closes the older one, which may be half open without either side noticing. */
   #adopt(ws: WebSocket, session: LiveSession): void {
     const { clock } = this.#context;
     const older = this.#sessions.get(session.robot_id);
@@ -322,7 +325,8 @@ export class Gateway implements Link {
           end();
         }
       },
-      // Not acknowledged, so it comes again on the next link. Of a server that stops nothing else is expected.
+      // The message is not acknowledged, so the robot sends it again on its next link. Expected while the server stops, so only logged as
+      // info then.
       failed: (session: LiveSession, error: unknown): void => {
         this.#context.log[this.#draining ? "info" : "error"](
           { err: error, robot_id: session.robot_id },
@@ -356,10 +360,10 @@ function slotOf({ headers }: IncomingMessage): string | undefined {
   return typeof slot === "string" ? slot : undefined;
 }
 
-/** A link has messages of its own for this: WebSocket's are answered by ws, and only counted. */
+/** The link has its own ping messages. WebSocket's are answered by ws and only counted here. */
 const CONTROL_EVENTS = ["ping", "pong"] as const;
 
-/** Before the welcome a robot says hello and nothing else. */
+/** Ends the connection: a robot may only send a hello before the welcome. */
 function cut(this: WebSocket): void {
   this.terminate();
 }
@@ -369,7 +373,7 @@ function refuse(ws: WebSocket, queue: SendQueue, code: Refused["code"], message:
   ws.close(4001, code);
 }
 
-/** The first control message, or undefined when the link closes before or breaks the protocol. */
+/** Resolves with the first control message, or undefined if the link closes or violates the protocol before. */
 function firstMessage(ws: WebSocket): Promise<RobotMessage | undefined> {
   return new Promise((resolve) => {
     const onMessage = (data: unknown, binary: boolean): void => {
@@ -377,7 +381,7 @@ function firstMessage(ws: WebSocket): Promise<RobotMessage | undefined> {
         if (!binary) throw new Error("text frames are not part of the link");
         const frame = decodeFrame(data as Buffer);
         if (frame.type !== FrameType.DATA || frame.channel !== CONTROL_CHANNEL) throw new Error("hello must come first");
-        // Whoever has not said who it is gets no memory to put parts of a message into.
+        // Fragmented messages are refused before authentication, because buffering them takes memory.
         if (frame.flags !== 0) throw new Error("hello must be one frame");
         done(parseMessage(frame.payload));
       } catch (error) {

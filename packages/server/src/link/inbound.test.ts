@@ -22,7 +22,7 @@ const hello = (changes: Record<string, unknown>): Buffer =>
     }),
   );
 
-test("numbers that could not be counted on exactly are refused: one robot's would break what is done for many at once", () => {
+test("refuses numbers outside the exact range: one robot's could break a batch with other robots' data", () => {
   assert.equal(parseMessage(hello({ generation: 2 ** 52 })).type, "hello");
   for (const generation of [Number.MAX_SAFE_INTEGER, 1e300, -1, 0.5])
     assert.throws(() => parseMessage(hello({ generation })), MessageError);
@@ -35,7 +35,7 @@ test("numbers that could not be counted on exactly are refused: one robot's woul
 const record = (message: string): string =>
   `{"seq":1,"at":"2030-01-01T00:00:00.000Z","level":"info","source":"s","message":"${message}","fields":{}}`;
 
-test("the records of a flush are kept as the robot wrote them, and only when they are all of it and can be stored", () => {
+test("keeps the original JSON of a flush's records if the message has nothing else and can be stored", () => {
   const read = (text: string) => {
     const parsed = parseMessage(Buffer.from(text));
     assert.equal(parsed.type, "logs");
@@ -65,7 +65,7 @@ test("the records of a flush are kept as the robot wrote them, and only when the
     assert.throws(() => parseMessage(Buffer.from(text)), MessageError, text);
 });
 
-test("what stands in the texts of a message does not count as values, what stands behind them does", () => {
+test("separators inside texts do not count as values, those after texts do", () => {
   const logs = (text: string, fields: string): Buffer =>
     Buffer.from(
       `{"type":"logs","records":[${Array.from({ length: 16 }, () => record(text)).join()},${record("").replace('"fields":{}', `"fields":${fields}`)}]}`,

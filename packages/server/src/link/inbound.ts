@@ -1,21 +1,21 @@
 import { type Hello, Hello as HelloSchema, type RobotMessage, robotMessages } from "@roamfleet/protocol/link/messages";
 import { Ajv, type ValidateFunction } from "ajv";
 
-/** A message that breaks the protocol; the link is closed with 1008 and this reason. */
+/** A message that violates the protocol. The link is closed with code 1008 and this message. */
 export class MessageError extends Error {}
 
 const ajv = new Ajv({ strict: false });
 const validators = new Map<string, ValidateFunction>(Object.entries(robotMessages).map(([type, schema]) => [type, ajv.compile(schema)]));
 
-/** How agents begin a flush of their log; after it stands the array of records, and then the end. */
+/** How an agent's log flush starts. The array of records follows, then END. */
 const LOGS_START = '{"type":"logs","records":';
 const END = "}".charCodeAt(0);
 const json_of_records = new WeakMap<object, Uint8Array>();
 
-/** The JSON that the records of a flush were read from; undefined when they were read from something else. */
+/** Returns the JSON that the records of a flush were parsed from; undefined if the message had another form. */
 export const jsonOfRecords = (records: object): Uint8Array | undefined => json_of_records.get(records);
 
-/** The message when it is a flush as agents write it; the bytes of its records are kept, as to write them again costs as much as to read them. */
+/** Parses a log flush in the form that agents write. Keeps the records' JSON, because serializing them again costs as much as parsing. */
 function parseLogs(message: Buffer): unknown {
   const { length } = LOGS_START;
   if (message.toString("latin1", 0, length) !== LOGS_START || message.at(-1) !== END) return undefined;
@@ -26,7 +26,7 @@ function parseLogs(message: Buffer): unknown {
   try {
     records = JSON.parse(text);
   } catch {
-    // Something stands behind the array, or it is no JSON at all.
+    // There is data after the array, or the message is not JSON.
     return undefined;
   }
   if (!Array.isArray(records)) return undefined;
@@ -40,13 +40,13 @@ function parseJson(message: Buffer): unknown {
   return text.includes("\\u") ? storable(value, STORABLE_DEPTH_MAX) : value;
 }
 
-/** Values of one message: parsed they take 16 to 256 bytes each, however short they are as text. A flush of 256 KiB has fewer. */
+/** Maximum JSON values in a message. Parsed, each takes 16 to 256 bytes, even if its text is short. A flush of 256 KiB has fewer. */
 export const MESSAGE_VALUES_MAX = 100_000;
-/** A shorter message has fewer values in any case. */
+/** Shorter messages always have fewer values. */
 const WEIGHED_BYTES_MIN = 64 * 1024;
 const [OBJECT, ARRAY, COMMA, QUOTE, BACKSLASH] = ["{", "[", ",", '"', "\\"].map((text) => text.charCodeAt(0));
 
-/** Counts what begins or separates values, and skips texts: a bound that costs 2 ms a MiB. */
+/** Counts the characters that start or separate values, outside of texts. Costs 2 ms per MiB. */
 function hasTooManyValues(message: Buffer): boolean {
   if (message.length < WEIGHED_BYTES_MIN) return false;
   let values = 0;
@@ -60,13 +60,13 @@ function hasTooManyValues(message: Buffer): boolean {
   return values > MESSAGE_VALUES_MAX;
 }
 
-/** A newer robot may say more than this server knows: that is not kept. */
+/** Removes fields of a newer robot's hello that this server does not know. */
 function knownOf(hello: Hello): Hello {
   const known = Object.entries(hello).filter(([name]) => name in HelloSchema.properties);
   return Object.fromEntries(known) as Hello;
 }
 
-/** Parses and checks one message of a robot. */
+/** Parses and validates one message of a robot. */
 export function parseMessage(bytes: Uint8Array): RobotMessage {
   let value: unknown;
   const message = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);
@@ -87,18 +87,18 @@ export function parseMessage(bytes: Uint8Array): RobotMessage {
   return checked.type === "hello" ? knownOf(checked) : checked;
 }
 
-/** What a program on a robot prints or names may hold what PostgreSQL refuses to store: NUL and lone surrogates become U+FFFD. */
+/** Replaces NUL and lone surrogates, which PostgreSQL refuses, by U+FFFD. Output and names of a robot's programs may contain them. */
 export const storableText = (text: string): string => text.toWellFormed().replaceAll("\0", "\ufffd");
 
-/** Deeper levels are in fields of log records alone, which are replaced when they are so deep. A reviver would overflow the stack. */
+/** Only the fields of log records can be deeper, and those are replaced anyway. A JSON.parse reviver would overflow the stack. */
 const STORABLE_DEPTH_MAX = 70;
 
-/** The same for every text in a message. */
+/** Applies `storableText` to every text in a message. */
 function storable(value: unknown, levels: number): unknown {
   if (typeof value === "string") return storableText(value);
   if (typeof value !== "object" || value === null || levels === 0) return value;
   if (Array.isArray(value)) return value.map((item: unknown) => storable(item, levels - 1));
-  // Not assigned one by one: `__proto__` is a name like others here.
+  // Built with fromEntries: assigning a field `__proto__` would set the prototype.
   return Object.fromEntries(
     Object.entries(value).map(([name, field]: [string, unknown]) => [storableText(name), storable(field, levels - 1)]),
   );

@@ -11,7 +11,7 @@ import { deleteLongOver, Lease, LEASE_MS, listLivingNodes } from "./lease.ts";
 const TIMEOUT = { timeout: 60_000 };
 const MINUTES_MS = 60_000;
 
-/** Nodes on one database and one bus, with one time that passes and wall clocks of their own. */
+/** Starts nodes on one database and one bus, with one monotonic time and separate wall clocks. */
 async function startNodes() {
   const database = await createTestDatabase();
   const activity = trackActivity();
@@ -65,7 +65,7 @@ async function startNodes() {
 interface Node {
   lease: Lease;
   told: { changed: number; cut_off: number; superseded: string[] };
-  /** Of its way to the database: `line` holds up the next statement, and no other. */
+  /** State of the connection to the database. `line` delays the next statement only. */
   state: { lost: boolean; line?: Promise<void> };
   stop(): Promise<void>;
 }
@@ -80,7 +80,7 @@ const skewed = (time: SimulatedClock, skew_ms: number): Clock => ({
   randomBytes: (count) => time.randomBytes(count),
 });
 
-test("clocks that differ by ten minutes: nobody takes a living node for dead, and a dead one is found in time", TIMEOUT, async () => {
+test("with clocks ten minutes apart, no living node is declared dead and a dead one is detected in time", TIMEOUT, async () => {
   await using it = await startNodes();
   const ahead = await it.start("node_ahead", { skew_ms: 5 * MINUTES_MS });
   const behind = await it.start("node_behind", { skew_ms: -5 * MINUTES_MS });
@@ -96,12 +96,12 @@ test("clocks that differ by ten minutes: nobody takes a living node for dead, an
   assert.ok((await it.living()).includes("node_third"));
   await it.time.advance({ milliseconds: 15_000 - (LEASE_MS - 3_000) });
   assert.deepEqual(await it.living(), ["node_ahead", "node_behind"]);
-  // One of them was first, and each looks at presence every few seconds besides.
+  // One of them detected it first. Besides, both check presence every few seconds.
   assert.equal(ahead.told.changed + behind.told.changed, 1);
   assert.equal(third.lease.is_held, false);
 });
 
-test("a node that stopped in good order is over at once; its next run is another one", TIMEOUT, async () => {
+test("a node that was shut down is over immediately, and its next run has a new epoch", TIMEOUT, async () => {
   await using it = await startNodes();
   const first = await it.start("node_a");
   await first.stop();
@@ -113,7 +113,7 @@ test("a node that stopped in good order is over at once; its next run is another
   assert.deepEqual(await listLivingNodes(it.db), [second.lease.node]);
 });
 
-test("a node that has been over for a day is forgotten, and no other; its next run is newer than any before", TIMEOUT, async () => {
+test("only a node that has been over for a day is deleted, and its next run has a higher epoch than any before", TIMEOUT, async () => {
   await using it = await startNodes();
   const frozen = await it.start("node_frozen");
   const living = await it.start("node_living");
@@ -137,7 +137,7 @@ test("a node that has been over for a day is forgotten, and no other; its next r
   assert.ok(next.lease.node.epoch > frozen.lease.node.epoch);
 });
 
-test("a renewal whose answer does not come holds up no other: the node stays alive, and notices that it is one", TIMEOUT, async () => {
+test("a renewal that gets no response blocks no other: the node stays alive and knows it", TIMEOUT, async () => {
   await using it = await startNodes();
   const node = await it.start("node_a");
   const other = await it.start("node_b");
@@ -150,7 +150,7 @@ test("a renewal whose answer does not come holds up no other: the node stays ali
     if (!node.lease.is_held) not_held_at.push(second);
   }
   const living = await it.living();
-  // What it says so late takes nothing back.
+  // Its late response has no effect.
   resolve();
   assert.deepEqual(not_held_at, []);
   assert.deepEqual(living, ["node_a", "node_b"]);
@@ -159,7 +159,7 @@ test("a renewal whose answer does not come holds up no other: the node stays ali
   assert.deepEqual([node.told, other.told.changed], [{ changed: 0, cut_off: 0, superseded: [] }, 0]);
 });
 
-test("a node that cannot renew knows it before the others, and is told to send its robots away when they say so", TIMEOUT, async () => {
+test("a node that cannot renew its lease notices before the others, and sends its robots away when they declare it dead", TIMEOUT, async () => {
   await using it = await startNodes();
   const cut = await it.start("node_cut");
   const other = await it.start("node_other");
@@ -183,7 +183,7 @@ test("a node that cannot renew knows it before the others, and is told to send i
 });
 
 test(
-  "a node that hears neither the database nor the bus sends its robots away by itself; without the database alone it waits",
+  "a node that reaches neither database nor bus sends its robots away; without the database alone it waits",
   TIMEOUT,
   async () => {
     await using it = await startNodes();
@@ -199,13 +199,13 @@ test(
   },
 );
 
-test("a database that was away for all of them makes nobody dead", TIMEOUT, async () => {
+test("a database outage for all nodes makes no node dead", TIMEOUT, async () => {
   await using it = await startNodes();
   const nodes = [await it.start("node_a"), await it.start("node_b")];
   await it.time.advance({ seconds: 10 });
   for (const { state } of nodes) state.lost = true;
   await it.time.advance({ minutes: 5 });
-  // One has it back sooner than the other.
+  // One reconnects earlier than the other.
   nodes[0]!.state.lost = false;
   await it.time.advance({ seconds: 6 });
   nodes[1]!.state.lost = false;
@@ -218,7 +218,7 @@ test("a database that was away for all of them makes nobody dead", TIMEOUT, asyn
 });
 
 test(
-  "of two processes under one node's id the older one ends, and so does one that nobody knows any more; each is told once",
+  "the older of two processes with one node id is superseded once, and so is a node whose row was deleted",
   TIMEOUT,
   async () => {
     await using it = await startNodes();
@@ -231,6 +231,6 @@ test(
     await it.db.run(sql`delete from node`);
     await it.time.advance({ seconds: 4 });
     await it.time.advance({ seconds: 20 });
-    assert.deepEqual(newer.told.superseded, ["the others have forgotten this node"]);
+    assert.deepEqual(newer.told.superseded, ["the row of this node was deleted"]);
   },
 );

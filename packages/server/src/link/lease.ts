@@ -8,21 +8,21 @@ import type { Db } from "../kernel/db.ts";
 import { bigint, bool, int, list, nullable, row, type RowOf, sql, text, timestamptz } from "../kernel/sql.ts";
 
 /**
- * A node that has not renewed for so long, as whoever watches it measures by a clock that cannot be set, is dead: its robots
- * count as offline. It holds itself to the same time, from before the renewal was asked for, and so knows it first.
+ * A node that has not renewed its lease for this long is dead: its robots count as offline. The observers measure it on their monotonic
+ * clocks. The node itself measures from before it sent the renewal, so it notices first.
  */
 export const LEASE_MS = 9_000;
-/** Seen dead after LEASE_MS and two of these at most. */
+/** A dead node is detected after LEASE_MS plus at most two of these. */
 const RENEW_EVERY_MS = 3_000;
-/** Whoever could not look for so long knows nothing of the others: they may have had the same trouble. */
+/** A node that could not check the others for this long starts observing again: they may have had the same outage. */
 const BLIND_MS = 2 * RENEW_EVERY_MS;
-/** Renewals that may wait for their answers: one more than the connection that is gone may hold up. */
+/** Concurrent renewals: one more than a lost connection can block. */
 const RENEWALS_MAX = 2;
-/** Told to every node when one was found dead, as {id, epoch}. */
+/** Published to all nodes when one was found dead, as {id, epoch}. */
 const NODE_OVER = "rf.nodes.over";
 
 const runRow = row({ id: text, epoch: bigint });
-/** One run of a server process: a node keeps its id over restarts, and each has a higher epoch. */
+/** One run of a server process. A node keeps its id across restarts, and each run has a higher epoch. */
 export type NodeRun = RowOf<typeof runRow>;
 
 const nodeRow = row({ ...runRow.columns, beat: bigint, is_over: bool });
@@ -38,50 +38,50 @@ export interface LeaseContext {
 
 export interface LeaseDuties {
   bus: Pick<Bus, "publish" | "subscribe" | "connected">;
-  /** A node died, or this one may have been taken for dead: robots' presence is to be looked at. */
+  /** A node died, or this one may have been declared dead: check the presence of robots. */
   changed: () => void;
-  /** The others take this node for dead and it cannot renew: its robots are to go elsewhere. Called again while that lasts. */
+  /** The others consider this node dead and it cannot renew: send its robots away. Called repeatedly while that lasts. */
   cutOff: () => void;
-  /** Another process runs under this node's id, or nobody knows this one any more: it must end. Called once. */
+  /** Another process uses this node's id, or its row was deleted: the process must exit. Called once. */
   superseded: (why: string) => void;
 }
 
-/** Runs of nodes that live, as far as anybody knows. */
+/** Returns the runs that no node has found dead. */
 export const listLivingNodes = (db: Db): Promise<NodeRun[]> =>
   // reads: node
   db.many(sql(runRow)`select ${runRow} from node where not is_over order by id`);
 
 const beatRow = row({ ...runRow.columns, beat: bigint, address: nullable(text) });
-/** One run with how often it has said that it lives, and where others connect to it (null: nowhere). */
+/** A run with its heartbeat counter and the address for other nodes (null: it has none). */
 export type NodeBeat = RowOf<typeof beatRow>;
 
-/** Runs that nobody has found over: whose beat stays the same is silent, and was perhaps the only one to watch. */
+/** Returns the runs not yet found dead. A run whose beat does not change may be dead and the only one to observe itself. */
 export const listBeats = (db: Db): Promise<NodeBeat[]> => db.many(sql(beatRow)`select ${beatRow} from node where not is_over order by id`);
 
 const nodeStateRow = row({ ...runRow.columns, version: nullable(text), address: nullable(text), started_at: timestamptz, robots: int });
-/** One run with what people want to know of it; `robots` are those whose link it holds. */
+/** A run with details for people. `robots` is the number of links that it has. */
 export type NodeState = RowOf<typeof nodeStateRow>;
 
-/** The same runs as `listBeats`. */
+/** Returns the same runs as `listBeats`. */
 export const listNodeStates = (db: Db): Promise<NodeState[]> =>
   // reads: robot
   db.many(sql(nodeStateRow)`
-    -- across orgs: a node holds everybody's robots
+    -- across orgs: a node has robots of all orgs
     select n.id, n.epoch, n.version, n.address, n.started_at,
       (select count(*)::int from robot r where r.node_id = n.id and r.node_epoch = n.epoch) as robots
     from node n where not n.is_over order by n.id`);
 
-/** Deletes the rows of nodes that have been over for a day: one whose data directory is gone never comes back. */
+/** Deletes nodes that have been over for a day. A node whose data directory was deleted never returns. */
 export const deleteLongOver = (db: Db): Promise<number> =>
   db.run(sql`delete from node where is_over and renewed_at < now() - interval '1 day'`);
 
-/** This run's word that it lives, and its eye on the others'. */
+/** Renews the lease of this run, and observes the leases of the others. */
 export class Lease {
   readonly node: NodeRun;
   readonly #context: LeaseContext;
-  /** Others' beats, with the monotonic time at which each was first seen. */
+  /** Beats of the others, with the monotonic time at which each was first seen. */
   readonly #watched = new Map<string, NodeRow & { since: number }>();
-  /** Monotonic, of before the last renewal that succeeded was sent. */
+  /** Monotonic time from before the last successful renewal was sent. */
   #renewed_at: number;
   #looked_at: number;
   #is_superseded = false;
@@ -94,7 +94,7 @@ export class Lease {
     this.#looked_at = renewed_at;
   }
 
-  /** Registers this run of the node: the epoch is higher than that of every run before, also of one whose row was deleted. */
+  /** Registers this run of the node. Its epoch is higher than that of every earlier run, including deleted ones. */
   static async take(context: LeaseContext, id: string): Promise<Lease> {
     const { db, clock } = context;
     const asked_at = clock.monotonic();
@@ -107,12 +107,12 @@ export class Lease {
     return new Lease(context, { id, epoch }, asked_at);
   }
 
-  /** Whether nobody can have taken this node for dead. While it is false the node accepts no robots. */
+  /** Returns whether no other node can have declared this one dead. While false, the node accepts no robots. */
   get is_held(): boolean {
     return !this.#is_superseded && this.#context.clock.monotonic() - this.#renewed_at <= LEASE_MS;
   }
 
-  /** Renews, and takes note of nodes that died. */
+  /** Renews the lease regularly and detects dead nodes. */
   keep(duties: LeaseDuties): Background {
     const { clock } = this.#context;
     const renewing = background(this.#context, "lease", RENEW_EVERY_MS, () => this.#renewInTime(duties));
@@ -123,7 +123,7 @@ export class Lease {
       const { id, epoch } = readHint<{ id: string; epoch: number }>(message, { id: isText, epoch: isInteger });
       if (id === this.node.id && epoch === this.node.epoch) sendAway();
     });
-    // Apart from the renewal, which may be waiting for an answer. One that hears nobody at all must take it that the others go on.
+    // Independent of the renewal, which may be blocked. A node without any connection must assume that the others are running.
     const watch: Timer = clock.every(RENEW_EVERY_MS, () => {
       if (!duties.bus.connected) sendAway();
     });
@@ -133,27 +133,27 @@ export class Lease {
         watch.cancel();
         unsubscribe();
         await renewing.stop();
-        // One that was late would say that this run lives when it has given up.
+        // A late renewal would mark this run as alive after it has released its lease.
         await Promise.all(this.#under_way);
       },
     };
   }
 
-  /** The node stopped in good order: nobody needs to wait for its silence. */
+  /** Releases the lease at shutdown, so that the other nodes need not wait for it to expire. */
   async giveUp(): Promise<void> {
     const { id, epoch } = this.node;
     await this.#context.db.run(sql`update node set is_over = true where id = ${id} and epoch = ${epoch}`);
   }
 
   /**
-   * True when it has to be asked again at once: a lost connection to the database is noticed later than the lease ends, and
-   * another connection may do. An answer that comes late counts as much.
+   * Returns true to retry immediately: losing a database connection is noticed only after the lease expires, and another connection may
+   * work. A late response counts too.
    */
   async #renewInTime(duties: LeaseDuties): Promise<boolean> {
     const { clock, log } = this.#context;
     if (this.#under_way.size < RENEWALS_MAX) {
       const renewal = this.#renew(duties)
-        .catch((error: unknown) => log.error({ err: error }, "the lease could not be renewed"))
+        .catch((error: unknown) => log.error({ err: error }, "could not renew the lease"))
         .finally(() => this.#under_way.delete(renewal));
       this.#under_way.add(renewal);
     }
@@ -171,7 +171,7 @@ export class Lease {
     const { db, clock, log } = this.#context;
     const { id, epoch } = this.node;
     const asked_at = clock.monotonic();
-    // Answers what was before.
+    // The select sees the rows from before the update.
     const nodes = await db.many(sql(nodeRow)`
       with renewed as (update node set beat = beat + 1, is_over = false, renewed_at = now() where id = ${id} and epoch = ${epoch})
       select ${nodeRow} from node where id = ${id} or not is_over`);
@@ -179,8 +179,8 @@ export class Lease {
     if (this.#is_superseded) return;
     if (own?.epoch !== epoch) {
       this.#is_superseded = true;
-      const why = own === undefined ? "the others have forgotten this node" : "another process runs under this node's id";
-      log.fatal({ node_id: id, epoch, newer: own?.epoch ?? null, why }, "this process is no node any more: it ends");
+      const why = own === undefined ? "the row of this node was deleted" : "another process runs under this node's id";
+      log.fatal({ node_id: id, epoch, newer: own?.epoch ?? null, why }, "this process lost its node id, shutting down");
       return duties.superseded(why);
     }
     const silent_ms = Math.round(asked_at - this.#renewed_at);
@@ -189,13 +189,13 @@ export class Lease {
     if (was_late || own.is_over) log.warn({ silent_ms, was_taken_for_dead: own.is_over }, "the lease was renewed late");
     const dead = await this.#markDead(this.#look(nodes, asked_at));
     for (const node of dead) {
-      log.warn({ node_id: node.id, epoch: node.epoch }, "a node fell silent: its robots count as offline");
+      log.warn({ node_id: node.id, epoch: node.epoch }, "lease of a node expired: its robots count as offline");
       duties.bus.publish(NODE_OVER, { id: node.id, epoch: node.epoch });
     }
     if (was_late || own.is_over || dead.length > 0) duties.changed();
   }
 
-  /** Answers those whose beat has been the same for the time of a lease. */
+  /** Returns the nodes whose beat has not changed for LEASE_MS. */
   #look(nodes: readonly NodeRow[], asked_at: number): NodeRow[] {
     const now = this.#context.clock.monotonic();
     const was_blind = now - this.#looked_at > BLIND_MS;
@@ -212,7 +212,7 @@ export class Lease {
     return silent;
   }
 
-  /** Unless they have renewed since, or somebody else was first. */
+  /** Marks nodes as over, unless they have renewed since or another node was first. */
   async #markDead(silent: readonly NodeRow[]): Promise<NodeRun[]> {
     if (silent.length === 0) return [];
     return await this.#context.db.many(sql(runRow)`

@@ -39,24 +39,24 @@ import type { Holder, ReceiveBudget } from "./receive-budget.ts";
 import type { WorkBudget } from "./work-budget.ts";
 import { WorkQueue } from "./work-queue.ts";
 
-/** A robot that does not read what it is sent is cut when this much waits for it. */
+/** A link is closed when this much data waits to be sent. */
 export const SEND_BYTES_MAX = 8 * 1024 * 1024;
 
-/** Longest control message of a robot: a snapshot of its health with every list full takes about half of it. */
+/** Longest control message of a robot. A health snapshot with full lists takes about half of it. */
 export const ROBOT_MESSAGE_BYTES_MAX = 2 * 1024 * 1024;
-/** Longest message on the log channel: agents flush about 256 KiB. */
+/** Longest message on the log channel. Agents flush about 256 KiB. */
 export const ROBOT_LOG_BYTES_MAX = 1024 * 1024;
-/** Its heartbeats are not read meanwhile, either. */
+/** The longest pause. Heartbeats are not read meanwhile. */
 const PAUSE_MS_MAX = 5_000;
-/** JSON costs one unit of the pace for each. */
+/** JSON costs one rate unit per this many bytes. */
 const JSON_UNIT_BYTES = 1024;
-/** What is passed on unread costs less. */
+/** Streams are forwarded without parsing, so they cost less. */
 const STREAM_UNIT_BYTES = 16 * 1024;
 
-/** What all links of a node share of their queues. */
+/** Options of the send queues of a node's links. */
 export const sendOptions = (clock: Clock): SendQueueOptions => ({ now: () => clock.monotonic(), control_bytes_max: SEND_BYTES_MAX });
 
-/** The way to a robot from its upgrade on: every frame to it goes through this queue. */
+/** Creates the queue of all frames to a robot, from the upgrade on. */
 export const sendQueueTo = (ws: WebSocket, socket: Duplex, options: SendQueueOptions): SendQueue =>
   new SendQueue(new ServerFrameSocket(ws, socket), options);
 
@@ -64,26 +64,26 @@ export const sendMessage = (queue: SendQueue, message: ServerMessage): boolean =
   queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
 
 export interface SessionEvents {
-  /** What the messages of all links may take while they wait. */
+  /** Memory of pending messages of all links. */
   readonly budget: WorkBudget;
-  /** What all links may keep of messages that are incomplete or unread. */
+  /** Memory of incomplete or unread messages of all links. */
   readonly memory: ReceiveBudget;
   readonly pace: FramePace;
-  /** A message arrived; resolves when it has been dealt with. */
+  /** Called when a message arrives. Resolves when it has been processed. */
   message(session: LiveSession, message: Exclude<RobotMessage, { type: "hello" }>): Promise<void>;
   failed(session: LiveSession, error: unknown): void;
 }
 
-/** A robot's link after the welcome. One object per robot, without timers or closures of its own: thousands are idle. */
+/** A robot's link after the welcome. One object per robot, without its own timers or closures, because thousands are idle. */
 export class LiveSession implements Session, Paced, Holder {
   readonly session_id: string;
   readonly org_id: string;
   readonly robot_id: string;
   readonly hello: Hello;
   readonly ip: string;
-  /** Monotonic milliseconds at which a frame last arrived. */
+  /** Monotonic milliseconds at which the last frame arrived. */
   heard_at: number;
-  /** Heard since it was last asked for by takeSeen. */
+  /** A frame arrived since the last takeSeen. */
   seen = true;
   end_reason: string | undefined;
   readonly valve: ReadValve;
@@ -120,7 +120,7 @@ export class LiveSession implements Session, Paced, Holder {
     queue.paced = this.knows("credit");
   }
 
-  /** What both this robot's agent and this server know. */
+  /** The features that both the robot's agent and this server support. */
   get features(): LinkFeature[] {
     return commonFeatures(this.hello.features);
   }
@@ -129,13 +129,13 @@ export class LiveSession implements Session, Paced, Holder {
     return this.features.includes(feature);
   }
 
-  /** Whether it is not read at the moment, so that it cannot be heard. */
+  /** Returns whether reading is paused, so that no heartbeat can arrive. */
   get paused(): boolean {
     return this.valve.closed;
   }
 
   get channel_room(): number {
-    // An agent that is too old is refused by openChannel, which says why.
+    // openChannel refuses an outdated agent and gives the reason.
     return this.knows("channels") ? this.#table().room : CHANNELS_MAX;
   }
 
@@ -147,7 +147,7 @@ export class LiveSession implements Session, Paced, Holder {
     return this.#table().open(kind, send_class, params);
   }
 
-  /** The socket is closed: whoever used a channel learns it. */
+  /** Closes the channels after the socket has closed. */
   ended(reason: string): void {
     this.#queue.close();
     this.#channels?.endAll(reason);
@@ -179,7 +179,7 @@ export class LiveSession implements Session, Paced, Holder {
     this.#clock.setTimer(Math.min(PAUSE_MS_MAX, ms), () => this.valve.release(Hold.log_rate));
   }
 
-  /** Ends the link without waiting for the other end. */
+  /** Ends the link without waiting for the peer. */
   terminate(reason: string): void {
     this.end_reason ??= reason;
     this.#socket.terminate();
@@ -191,10 +191,10 @@ export class LiveSession implements Session, Paced, Holder {
     this.close(1012, reason);
   }
 
-  /** Takes one WebSocket message. A frame that breaks the protocol ends the link. */
+  /** Processes one WebSocket message. An invalid frame ends the link. */
   receive(bytes: Buffer, binary: boolean, now: number): void {
     this.#events.pace.take(this, 1);
-    // A link that is being closed has been read to where it broke: what comes after that comes again on the next one.
+    // A closing link does not process further frames. The robot sends them again on its next link.
     if (this.end_reason !== undefined) return;
     this.heard_at = now;
     this.seen = true;
@@ -232,12 +232,12 @@ export class LiveSession implements Session, Paced, Holder {
     if (!this.knows("credit")) return this.#message(message, 0);
     this.#log_credit ??= new CreditGiver();
     this.#log_credit.arrived(length);
-    // Parts are dealt with as they come, the last one with the message.
+    // Credit for a part is returned as it arrives, for the last one with the message.
     if ((frame.flags & FLAG_MORE) !== 0) this.#credit(LOG_CHANNEL, this.#log_credit.consumed(length));
     this.#message(message, length);
   }
 
-  /** `credit`: bytes to give back on the log channel once the message has been dealt with. */
+  /** `credit`: bytes to return on the log channel after the message was processed. */
   #message(message: Uint8Array | undefined, credit: number): void {
     if (message === undefined) return;
     const parsed = parseMessage(message);

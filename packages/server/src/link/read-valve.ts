@@ -1,4 +1,4 @@
-/** Why a socket is not read at the moment. */
+/** Reasons to pause reading of a socket. */
 export const Hold = { queue: 1, budget: 2, pace: 4, log_rate: 8 } as const;
 export type Hold = (typeof Hold)[keyof typeof Hold];
 
@@ -7,7 +7,7 @@ interface Pausable {
   resume(): void;
 }
 
-/** Pauses a socket while any reason holds, and resumes it when the last one is released. */
+/** Pauses a socket while at least one reason applies, and resumes it when the last one is released. */
 export class ReadValve {
   readonly #socket: Pausable;
   #held = 0;

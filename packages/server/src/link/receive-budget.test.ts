@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Holder, ReceiveBudget } from "./receive-budget.ts";
 
-test("beyond the budget the largest link of the org that takes most is ended, and what it took is free", () => {
+test("above the limit, ends the largest link of the org with the most memory and frees it", () => {
   const budget = new ReceiveBudget(100);
   const evicted: string[] = [];
   const holder = (name: string, org_id: string): Holder => ({ org_id, evict: () => evicted.push(name) });
@@ -13,7 +13,7 @@ test("beyond the budget the largest link of the org that takes most is ended, an
   assert.deepEqual([budget.bytes, evicted], [100, []]);
   budget.change(alone, 5);
   assert.deepEqual([budget.bytes, evicted], [65, ["large"]]);
-  // Its channels end later, and release what was counted off already.
+  // Its channels end later, and release bytes that are no longer counted.
   budget.change(large, -40);
   assert.equal(budget.bytes, 65);
   budget.forget(alone);

@@ -1,7 +1,7 @@
-/** Cost of what all links of a node have received and not yet read: parts of messages, and messages of streams. */
+/** Limit for all links of a node: bytes of incomplete messages and of unread stream messages. */
 export const RECEIVE_BYTES_MAX = 256 * 1024 * 1024;
 
-/** A link that can be ended for the memory that it takes. */
+/** A link that can be ended to free its memory. */
 export interface Holder {
   readonly org_id: string;
   evict(): void;
@@ -12,7 +12,7 @@ interface OrgMemory {
   links: Map<Holder, number>;
 }
 
-/** Bounds what all links keep of incomplete messages: beyond it the largest link of the org that takes most is ended. */
+/** Bounds the memory of incomplete messages of all links. Above the limit, ends the largest link of the org that takes most. */
 export class ReceiveBudget {
   readonly #bytes_max: number;
   readonly #orgs = new Map<string, OrgMemory>();
@@ -30,7 +30,7 @@ export class ReceiveBudget {
     let org = this.#orgs.get(holder.org_id);
     if (org === undefined) this.#orgs.set(holder.org_id, (org = { bytes: 0, links: new Map() }));
     const before = org.links.get(holder) ?? 0;
-    // A link that was forgotten may still release what it took before.
+    // A forgotten link may still release what it took before.
     const after = Math.max(0, before + bytes);
     if (after > 0) org.links.set(holder, after);
     else org.links.delete(holder);
@@ -40,7 +40,7 @@ export class ReceiveBudget {
     if (bytes > 0 && this.#bytes > this.#bytes_max) this.#evictLargest();
   }
 
-  /** Forgets what a link has taken; it is gone. */
+  /** Removes a closed link from the accounting. */
   forget(holder: Holder): void {
     const held = this.#orgs.get(holder.org_id)?.links.get(holder);
     if (held !== undefined) this.change(holder, -held);

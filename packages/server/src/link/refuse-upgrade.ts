@@ -20,14 +20,14 @@ export function refuseUpgrade(
     ...headers,
   });
   socket.on("error", () => socket.destroy());
-  // A client that keeps its end open would keep the socket.
+  // A client that keeps its side open would otherwise keep the socket open.
   socket.once("finish", () => socket.destroy());
   socket.end(
     `HTTP/1.1 ${status} ${STATUS_CODES[status] ?? "Error"}\r\n${lines.map(([name, value]) => `${name}: ${value}\r\n`).join("")}\r\n${body}`,
   );
 }
 
-/** Sends a robot away until its time, to the millisecond, with its slot if it has one. */
+/** Sends a robot away until its retry time, in milliseconds, with its slot if it has one. */
 export function refuseForNow(socket: Duplex, { retry_after_ms, slot }: Booking): void {
   refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; come back at your time", {
     "retry-after": String(Math.ceil(retry_after_ms / 1_000)),

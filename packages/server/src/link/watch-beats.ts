@@ -3,7 +3,7 @@ import type { NodeBeat } from "./lease.ts";
 
 const LOOK_EVERY_MS = 250;
 
-/** The runs that `look` finds, and whether each said that it lives: looks until all have, for `within_ms` at most. */
+/** Polls the runs that `look` returns until all of them have renewed, for `within_ms` at most. Returns whether each did. */
 export async function watchBeats(
   look: () => Promise<NodeBeat[]>,
   { clock, within_ms, signal }: { clock: Pick<Clock, "monotonic" | "sleep">; within_ms: number; signal?: AbortSignal },

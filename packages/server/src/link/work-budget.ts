@@ -1,18 +1,20 @@
 import { Hold, type ReadValve } from "./read-valve.ts";
 
-/** Bytes of messages of all links of a node that may wait for the database; read and parsed they take about five times as much. */
+/**
+ * Bytes of messages of all links of a node that may wait for the database. Received and parsed they take about five times as much memory.
+ */
 export const WORK_BYTES_MAX = 32 * 1024 * 1024;
 
 interface OrgWork {
   bytes: number;
-  /** Links that are not read meanwhile. */
+  /** Links whose reading is paused. */
   held: Set<ReadValve>;
 }
 
 /**
- * Bounds what the messages of all links of a node take while they wait, and divides it between orgs by dynamic thresholds:
- * an org may take as much as is still free. One org gets half of the budget, two a third each, and a newcomer always finds
- * room. The links of an org beyond its share are not read; what is not read stays on the robots' disks.
+ * Bounds the memory of pending messages of all links, and divides it between orgs with dynamic thresholds: an org may take as much as is
+ * still free. One org gets half of the budget, two get a third each, and a new org always finds room. Links of an org above its share are
+ * not read: their data stays on the robots' disks.
  */
 export class WorkBudget {
   readonly #bytes_max: number;
@@ -23,12 +25,12 @@ export class WorkBudget {
     this.#bytes_max = bytes_max;
   }
 
-  /** Bytes that wait, or are being processed. */
+  /** Bytes that wait or are being processed. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** Links that are not read meanwhile. */
+  /** Number of links whose reading is paused. */
   get held(): number {
     let held = 0;
     for (const org of this.#orgs.values()) held += org.held.size;
@@ -52,7 +54,7 @@ export class WorkBudget {
     this.#bytes -= bytes;
     if (org.bytes <= 0) this.#orgs.delete(org_id);
     if (org.bytes <= this.#free / 2) releaseAll(org);
-    // What one org gives back is free for all.
+    // Bytes that one org releases are free for all.
     for (const other of this.#orgs.values()) if (other.held.size > 0 && other.bytes <= this.#free / 2) releaseAll(other);
   }
 

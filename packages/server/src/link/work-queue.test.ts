@@ -15,7 +15,7 @@ const socket = () => ({
   },
 });
 
-test("after a message that could not be taken none is taken: an acknowledgement counts for all before it", async () => {
+test("processes no message after a failed one, because an acknowledgement covers all earlier messages", async () => {
   const queue = new WorkQueue(new ReadValve(socket()), new WorkBudget(), "org_1");
   const taken: number[] = [];
   const failures: unknown[] = [];
@@ -29,7 +29,7 @@ test("after a message that could not be taken none is taken: an acknowledgement 
       },
       (error) => {
         failures.push(error);
-        // What was queued behind it has had its turn by then.
+        // By then the messages queued behind it would have run.
         setImmediate(resolve);
       },
     );
@@ -38,7 +38,7 @@ test("after a message that could not be taken none is taken: an acknowledgement 
   assert.equal(failures.length, 1);
 });
 
-test("a socket with too many messages waiting is not read until most are dealt with, also after one failed", async () => {
+test("pauses a socket with too many pending messages until most are processed, also after one failed", async () => {
   const robot = socket();
   const queue = new WorkQueue(new ReadValve(robot), new WorkBudget(), "org_1");
   const gate = Promise.withResolvers<void>();
@@ -49,7 +49,7 @@ test("a socket with too many messages waiting is not read until most are dealt w
   assert.deepEqual([robot.paused, robot.resumed], [1, 1]);
 });
 
-test("a socket with too many bytes waiting is not read, however few messages they are", async () => {
+test("pauses a socket with too many pending bytes, even if they are few messages", async () => {
   const robot = socket();
   const queue = new WorkQueue(new ReadValve(robot), new WorkBudget(), "org_1");
   const gate = Promise.withResolvers<void>();
@@ -64,7 +64,7 @@ test("a socket with too many bytes waiting is not read, however few messages the
   assert.deepEqual([robot.paused, robot.resumed], [1, 1]);
 });
 
-test("an org may take as much of the budget as is left free, so that another org still finds room", async () => {
+test("an org may take as much of the budget as is free, so that another org still finds room", async () => {
   const budget = new WorkBudget(100);
   const orgs = ["org_a", "org_a", "org_b"];
   const robots = orgs.map(() => socket());

@@ -1,15 +1,14 @@
 import { Hold, type ReadValve } from "./read-valve.ts";
 import type { WorkBudget } from "./work-budget.ts";
 
-/** Messages of one robot that may wait for the database before its socket is not read any further. */
+/** Pending messages of one robot, above which its socket is not read. */
 export const WAITING_MAX = 32;
-/** The same in bytes: one flush of the log is about 256 KiB. */
+/** The same limit in bytes: one log flush is about 256 KiB. */
 export const WAITING_BYTES_MAX = 1024 * 1024;
 
 /**
- * Processes one robot's messages one after another, and stops reading from it while too many wait, of its own or of its
- * org: it keeps them on its disk. After one that failed none is processed: to acknowledge a later report is to
- * acknowledge those before it.
+ * Processes one robot's messages in order, and pauses reading while too many are pending, of the robot or its org: the robot keeps them on
+ * its disk. After a failed message no other is processed, because acknowledging a later report would acknowledge the failed one.
  */
 export class WorkQueue {
   readonly #valve: ReadValve;
@@ -26,7 +25,7 @@ export class WorkQueue {
     this.#org_id = org_id;
   }
 
-  /** `cost`: bytes that the message takes while it waits. */
+  /** `cost`: bytes that the message takes while pending. */
   add(cost: number, work: () => Promise<void>, failed: (error: unknown) => void): void {
     this.#waiting += 1;
     this.#bytes += cost;

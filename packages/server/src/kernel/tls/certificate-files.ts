@@ -7,9 +7,9 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { type KeyPair, samePair, type Tls, TLS_OPTIONS } from "./contract.ts";
 
-/** Where a file system announces nothing (NFS, some container mounts), a change is seen this late. */
+/** On file systems without change events (NFS, some container mounts), a change is noticed within this time. */
 const POLL_MS = 10_000;
-/** Certificate and key are written one after the other: look once both had the time. */
+/** Certificate and key are written one after the other: waits until both are likely complete. */
 const SETTLE_MS = 200;
 
 interface Context {
@@ -17,13 +17,13 @@ interface Context {
   log: Logger;
 }
 
-/** A certificate and its key from files that somebody else renews; throws when they do not fit at the start. */
+/** Follows a certificate and key in files that another program renews. Throws if they do not match at the start. */
 export async function certificateFiles(files: { cert_file: string; key_file: string }, context: Context): Promise<Tls> {
   const followed = new CertificateFiles(files, await readPair(files), context);
   return followed;
 }
 
-/** Reads both files. Throws an Error that names the file when they are no pair. */
+/** Reads both files. Throws an Error with the file's name if they are not a valid pair. */
 export async function readPair({ cert_file, key_file }: { cert_file: string; key_file: string }): Promise<KeyPair> {
   const [cert, key] = await Promise.all([readFile(cert_file, "utf8"), readFile(key_file, "utf8")]);
   const certificate = parsed(cert_file, "certificate in PEM form", () => new X509Certificate(cert));
@@ -37,7 +37,7 @@ function parsed<T>(file: string, what: string, parse: () => T): T {
   try {
     return parse();
   } catch (error) {
-    // OpenSSL's words name neither the file nor what was expected; the key itself is in none of them.
+    // OpenSSL's message contains neither the file nor the expected content. It never contains the key.
     throw new Error(`${file} holds no ${what}`, { cause: error });
   }
 }
@@ -51,7 +51,7 @@ class CertificateFiles implements Tls {
   readonly #watchers: FSWatcher[];
   #soon: Timer | undefined;
   #servers: Parameters<Tls["follow"]>[0][] = [];
-  /** Why the present files are not used, to say it once. */
+  /** Why the current files are not used. Each reason is logged once. */
   #complaint: string | undefined;
 
   constructor(files: { cert_file: string; key_file: string }, pair: KeyPair, context: Context) {
@@ -59,7 +59,7 @@ class CertificateFiles implements Tls {
     this.pair = pair;
     this.#context = context;
     this.#timer = context.clock.every(POLL_MS, () => this.#look());
-    // The directory, not the file: a renewal replaces the file, and Kubernetes a link above it.
+    // Watches the directory, not the file: a renewal replaces the file, and Kubernetes a symlink above it.
     const directories = new Set([path.dirname(path.resolve(files.cert_file)), path.dirname(path.resolve(files.key_file))]);
     this.#watchers = [...directories].flatMap((directory) => this.#watch(directory));
   }
@@ -81,7 +81,7 @@ class CertificateFiles implements Tls {
         this.#soon?.cancel();
         this.#soon = this.#context.clock.setTimer(SETTLE_MS, () => this.#look());
       });
-      // The timer looks anyway.
+      // The timer still polls.
       watcher.on("error", () => watcher.close());
       return [watcher];
     } catch {

@@ -2,22 +2,22 @@ import type { Server } from "node:https";
 import { isDeepStrictEqual } from "node:util";
 import type { SecureContextOptions, TlsOptions } from "node:tls";
 
-/** What the files of a data directory cannot be used for, in words for people. */
+/** Files of a data directory cannot be used for TLS. The message is for people. */
 export class TlsError extends Error {}
 
-/** What a server proves itself with; PEM. */
+/** A certificate and its private key, in PEM. */
 export interface KeyPair {
   cert: string;
   key: string;
 }
 
-/** The TLS side of a listening server. */
+/** The certificate of a listening server. */
 export interface Tls {
-  /** The pair of this moment. */
+  /** The current pair. */
   readonly pair: KeyPair;
-  /** Certificate and fingerprint of the authority that this server made itself. */
+  /** Certificate and fingerprint of the CA that this server created; undefined if it uses other files. */
   readonly authority: { pem: string; fingerprint: string; file: string } | undefined;
-  /** Keeps a server's pair up to date until `stop`. */
+  /** Updates a server's pair until `stop`. */
   follow(server: Pick<Server, "setSecureContext">): void;
   stop(): void;
 }
@@ -25,10 +25,10 @@ export interface Tls {
 const HTTP_1_1 = "http/1.1";
 
 /**
- * TLS 1.2 and 1.3, forward secrecy and authenticated encryption only; the order of Mozilla's intermediate profile.
+ * TLS 1.2 and 1.3 with forward secrecy and authenticated encryption only, in the order of Mozilla's intermediate profile.
  *
- * The protocol is chosen as Node does by itself. But that copies the list into each socket, into Node's pool of small buffers, whose
- * 64 KiB stay as long as any of them: up to so much for each robot that is connected.
+ * The ALPN callback selects HTTP/1.1, as Node does by default. Node's default copies its protocol list into each socket, from its pool of
+ * small buffers. Each copy keeps a 64 KiB slab of the pool in memory, in the worst case one per connected robot.
  */
 export const TLS_OPTIONS = {
   minVersion: "TLSv1.2",

@@ -12,7 +12,7 @@ import {
   UNDER_WAY_MAX,
 } from "./handshake-line.ts";
 
-/** A line whose loop turns when it is told to, and what became of those who came, by their numbers. */
+/** A queue with a simulated event loop. Records what happened to each client, by number. */
 function rig({ gone = new Set() }: { gone?: ReadonlySet<number> } = {}) {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const awaited: (() => void)[] = [];
@@ -32,7 +32,7 @@ function rig({ gone = new Set() }: { gone?: ReadonlySet<number> } = {}) {
   const turn = (): void => {
     for (const work of awaited.splice(0)) work();
   };
-  /** Until nothing more happens without anybody's doing. */
+  /** Runs turns of the loop until nothing more happens. */
   const settle = (): void => {
     while (awaited.length > 0) turn();
   };
@@ -41,7 +41,7 @@ function rig({ gone = new Set() }: { gone?: ReadonlySet<number> } = {}) {
 
 const upTo = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
 
-test("only so many are under way; the others begin in the order in which they came, one for each that ends", () => {
+test("limits running handshakes; each one that ends starts the next in order of arrival", () => {
   const { line, begun, come, settle } = rig();
   come(UNDER_WAY_MAX + 3);
   settle();
@@ -58,7 +58,7 @@ test("only so many are under way; the others begin in the order in which they ca
   assert.deepEqual(begun, upTo(UNDER_WAY_MAX + 4));
 });
 
-test("a turn of the loop begins a few, and while clients connect one at most, of which there are so many a second", async () => {
+test("starts a few per turn of the loop; while clients connect, at most one per turn and a limited number per second", async () => {
   const { clock, line, begun, come, turn } = rig();
   const connectedTurn = (): void => {
     line.connected();
@@ -78,7 +78,7 @@ test("a turn of the loop begins a few, and while clients connect one at most, of
   assert.equal(begun.length, 3 + BEGUN_PER_TURN_MAX);
 });
 
-test("while clients connect none begins beside as many as may be under way", async () => {
+test("while clients connect, starts none beyond the limit of running handshakes", async () => {
   const { clock, line, begun, come, turn, settle } = rig();
   come(UNDER_WAY_MAX + 2);
   settle();
@@ -92,14 +92,14 @@ test("while clients connect none begins beside as many as may be under way", asy
   assert.equal(begun.length, UNDER_WAY_MAX + 1);
 });
 
-test("when none ends, and while clients connect all the time, they still begin at the least rate", async () => {
+test("starts handshakes at the minimum rate even if none ends and clients connect all the time", async () => {
   const { clock, line, begun, come, turn, settle } = rig();
   come(UNDER_WAY_MAX + 200);
   settle();
   await clock.advance({ seconds: 1 });
   const expected = UNDER_WAY_MAX + 1_000 / BEGUN_EVERY_MS;
   assert.deepEqual([begun.length, line.under_way], [expected, expected]);
-  // Those that are too many end before more begin than that.
+  // The excess ones must end before more than the minimum rate start.
   line.ended();
   settle();
   assert.equal(begun.length, expected);
@@ -110,7 +110,7 @@ test("when none ends, and while clients connect all the time, they still begin a
   assert.equal(begun.length, expected + 1);
 });
 
-test("who leaves and who is gone when its turn comes take no place", () => {
+test("clients that leave, and those that are gone at their turn, take no slot", () => {
   const { line, begun, come, leave, settle } = rig({ gone: new Set([UNDER_WAY_MAX + 1]) });
   come(UNDER_WAY_MAX + 4);
   settle();
@@ -123,7 +123,7 @@ test("who leaves and who is gone when its turn comes take no place", () => {
   assert.deepEqual([line.under_way, line.in_line], [UNDER_WAY_MAX, 1]);
 });
 
-test("a network gets as many places as are free, whoever finds none is sent away, and so is who waited too long", async () => {
+test("a network may queue as many clients as slots are free; excess clients and those that waited too long are turned away", async () => {
   const { clock, line, begun, sent_away, come } = rig();
   come(PLACES_MAX / 2 + 1);
   assert.deepEqual(sent_away, [PLACES_MAX / 2]);
@@ -139,7 +139,7 @@ test("a network gets as many places as are free, whoever finds none is sent away
   assert.deepEqual(sent_away, []);
 });
 
-test("networks begin in turn: one that has thousands in line, none of which ends, keeps nobody else waiting", async () => {
+test("networks alternate: a network with thousands of queued clients does not delay the others", async () => {
   const { clock, line, begun, come, settle } = rig();
   const strangers = 10_000;
   come(strangers, "192.0.2.1");
@@ -153,7 +153,7 @@ test("networks begin in turn: one that has thousands in line, none of which ends
   );
 });
 
-test("a line that closes sends everybody away, and whoever comes after", async () => {
+test("closing the queue turns away all waiting clients and all later ones", async () => {
   const { clock, line, begun, sent_away, come, settle } = rig();
   come(UNDER_WAY_MAX + 2);
   settle();

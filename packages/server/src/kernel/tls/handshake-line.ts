@@ -2,33 +2,45 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import { AddressShares } from "../address-shares.ts";
 import { networkOf } from "../networks.ts";
 
-/** So many are under way at a time as end within a second: each takes some 1 ms of CPU here and more at the other end, and a few round trips. */
+/**
+ * Handshakes running at the same time: about as many as end within a second. Each takes some 1 ms of CPU here, more at the client, and a
+ * few round trips.
+ */
 export const UNDER_WAY_MAX = 256;
-/** Of one turn of the event loop, some 8 ms: whoever else wants something waits no longer for them. */
+/** Handshakes started per turn of the event loop. They take some 8 ms, which bounds the delay of other work. */
 export const BEGUN_PER_TURN_MAX = 8;
-/** At least as often one begins, whoever comes and whatever becomes of those under way: who begins handshakes and stops in the middle keeps nobody out. */
+/**
+ * A handshake starts at least this often, regardless of load and of the running ones. So clients that stop in mid-handshake cannot block
+ * others.
+ */
 export const BEGUN_EVERY_MS = 10;
-/** While clients come, none begins sooner after the one before: as many a second as a node lets robots in, and half of the loop's time is theirs who connect. */
+/**
+ * Minimum interval between handshakes while clients connect. It matches the rate at which a node admits robots, and leaves half of the
+ * loop's time for accepting connections.
+ */
 export const BEGUN_BESIDE_EVERY_MS = 2;
-/** Of the line. One network alone gets half, as each gets as many as are free: about as many as a node has robots, all behind one address. */
+/**
+ * Length of the queue. A network gets as many slots as are free, so one alone gets half: about as many as a node has robots, all behind one
+ * address.
+ */
 export const PLACES_MAX = 32_000;
-/** An agent gives up after a minute, as most balancers do; whoever still waits then comes sooner by asking anew. */
+/** An agent gives up after a minute, as most load balancers do. A client that waited this long is served sooner if it retries. */
 export const PATIENCE_MS = 45_000;
 
-/** Somebody who wants to shake hands. One of the two is called, once, unless it leaves before. */
+/** A client that wants a handshake. One of the two callbacks is called, once, unless it leaves before. */
 export interface Arrival {
-  /** Where it comes from. */
+  /** The client's address. */
   address: string;
-  /** Its turn has come. False: it is gone, and takes no place. */
+  /** Starts the handshake. Returns false if the client is gone, which takes no slot. */
   begin: () => boolean;
-  /** Its network has no place in the line, its turn did not come in time, or no hands are shaken any more. */
+  /** Turns it away: its network has no free slot in the queue, it waited too long, or the queue is closed. */
   sendAway: () => void;
 }
 
-/** When to look: the line decides what happens then. */
+/** Timers of the queue, replaced in tests. */
 export interface Turns {
   clock: Pick<Clock, "monotonic" | "setTimer">;
-  /** Does the work once when the event loop has turned, as `setImmediate` does. */
+  /** Runs the work in the next turn of the event loop, as `setImmediate` does. */
   nextTurn: (work: () => void) => unknown;
 }
 
@@ -40,23 +52,23 @@ interface InLine {
 }
 
 /**
- * Handshakes of TLS, one of each network in turn, and of a network in the order in which its clients came. Thousands at once would all end late, many of them after
- * their clients' patience; so only some are under way, and the others wait, at the cost of a socket each.
+ * Queues TLS handshakes: networks alternate, and each network's clients are served in order of arrival. If thousands ran concurrently, all
+ * would end late, many after their client's timeout. So only some run, and the others wait at the cost of a socket each.
  *
- * The event loop takes one connection each time that it turns. So while clients come few begin, and one in a turn at most: handshakes
- * make its turns long, the system's own queue of connections is full, and whoever finds it so comes seconds later, up to half a minute.
+ * The event loop accepts one connection per turn. Handshakes make turns long, and the kernel's backlog overflows: clients that find it full
+ * retry seconds later, up to half a minute. So while clients connect, few handshakes start, and at most one per turn.
  */
 export class HandshakeLine {
   readonly #turns: Turns;
-  /** In the order in which they came. */
+  /** In order of arrival. */
   readonly #line = new Map<Arrival, InLine>();
-  /** The same by network; the one whose turn is next stands first. */
+  /** The same clients by network. The network that is served next comes first. */
   readonly #networks = new Map<string, Set<Arrival>>();
   readonly #places = new AddressShares(PLACES_MAX);
   #under_way = 0;
   #begun_at = -Infinity;
   #timer: Timer | undefined;
-  /** Somebody has connected in this turn of the loop. */
+  /** A client connected in this turn of the loop. */
   #connected = false;
   #turn_awaited = false;
   #closed = false;
@@ -73,13 +85,13 @@ export class HandshakeLine {
     return this.#line.size;
   }
 
-  /** A client has connected: others may be behind it. */
+  /** Reports that a client connected: more may be in the backlog. */
   connected(): void {
     this.#connected = true;
     this.#awaitTurn();
   }
 
-  /** Its handshake begins when its turn comes. */
+  /** Queues a client for its handshake. */
   join(arrival: Arrival): void {
     const { address } = arrival;
     if (this.#closed || !this.#places.hasRoom(address)) return arrival.sendAway();
@@ -92,7 +104,7 @@ export class HandshakeLine {
     this.#wake();
   }
 
-  /** It does not wait any more; nothing if it is not in the line. */
+  /** Removes a client from the queue; no effect if it is not queued. */
   leave(arrival: Arrival): void {
     const place = this.#line.get(arrival);
     if (place === undefined) return;
@@ -103,13 +115,13 @@ export class HandshakeLine {
     if (of_network?.size === 0) this.#networks.delete(place.network);
   }
 
-  /** A handshake that began has ended, whichever way. */
+  /** Reports that a started handshake ended, with or without success. */
   ended(): void {
     this.#under_way -= 1;
     this.#awaitTurn();
   }
 
-  /** No handshake begins any more; whoever waits is sent away. */
+  /** Stops starting handshakes and turns away all queued clients. */
   close(): void {
     this.#closed = true;
     this.#timer?.cancel();
@@ -153,7 +165,7 @@ export class HandshakeLine {
     }
   }
 
-  /** The first of the network whose turn it is, which is then the last to have another. */
+  /** Removes and returns the first client of the next network, which then moves to the end. */
   #takeFirst(): Arrival | undefined {
     for (const [network, of_network] of this.#networks) {
       const [arrival] = of_network;
@@ -165,7 +177,7 @@ export class HandshakeLine {
     return undefined;
   }
 
-  /** While somebody waits: begins one when none has begun for long, and sends away those who have waited too long. */
+  /** While clients wait: starts a handshake if none has started for BEGUN_EVERY_MS, and turns away those that waited too long. */
   #wake(): void {
     if (this.#line.size === 0 || this.#timer !== undefined) return;
     const now = this.#turns.clock.monotonic();

@@ -12,7 +12,7 @@ export { readPair } from "./certificate-files.ts";
 export { authorityFile } from "./own-authority.ts";
 export { type RunCertificate, runCertificate } from "./run-certificate.ts";
 
-/** What the settings ask for; undefined without TLS. Throws when there is nothing to begin with. */
+/** Opens the certificate that the settings select; undefined without TLS. Throws if there is no usable certificate. */
 export async function openTls(
   { tls, listen, data_directory }: Pick<Settings, "tls" | "listen" | "data_directory">,
   context: { clock: Clock; log: Logger },

@@ -10,28 +10,25 @@ import { BACKDATED_MS, loadX509, P256, pemOf, serial, SIGNED_BY } from "./x509.t
 
 const DAY_MS = 86_400_000;
 const CA_DAYS = 10 * 365 + 2;
-/** Short, because it is made anew by itself: browsers and phones refuse one that lives over 398 days. */
+/** Short, because it is renewed automatically. Browsers and phones refuse certificates with a lifetime over 398 days. */
 const LEAF_DAYS = 90;
 
-/** A certificate authority of this server alone. Its key is in the data directory and leaves it never. */
+/** A certificate authority (CA) of this server alone. Its key never leaves the data directory. */
 export interface OwnAuthority {
   pem: string;
   fingerprint: string;
   file: string;
-  /** No certificate of it is valid longer. */
+  /** No issued certificate is valid longer. */
   ends_at: Date;
-  /** The time to make a certificate for: that of the clock, but not before this program or the authority existed. */
+  /** Returns the issue time of a certificate: the clock's time, but not before this program or the CA existed. */
   timeOf(now: Date): Date;
-  /** Makes a key, and a certificate of it for these names and addresses. */
+  /** Creates a key, and a certificate of it for these names and addresses. */
   issue(names: readonly string[], now: Date): Promise<KeyPair>;
 }
 
 export const authorityFile = (data_directory: string): string => path.join(data_directory, "tls", "ca.pem");
 
-/**
- * Opens the authority of a data directory; makes one if there is none. A crash in between loses nothing. Throws a TlsError when it
- * cannot be used.
- */
+/** Opens the CA of a data directory, or creates one. A crash in between loses nothing. Throws a TlsError if it cannot be used. */
 export async function openAuthority(data_directory: string, now: Date): Promise<OwnAuthority> {
   const file = authorityFile(data_directory);
   const key_file = path.join(path.dirname(file), "ca-key.pem");
@@ -40,7 +37,7 @@ export async function openAuthority(data_directory: string, now: Date): Promise<
   let key_pem = await readIfThere(key_file);
   if (key_pem === undefined) {
     if (known !== undefined) throw new TlsError(`${file} has lost its key ${key_file}: restore it from a backup, or remove both`);
-    // The key first: a certificate without one would be of no use.
+    // The key is written first: a certificate without it would be useless.
     key_pem = await newKeyPem();
     await writeDurably(key_file, key_pem, 0o600);
   }
@@ -67,7 +64,7 @@ async function newKeyPem(): Promise<string> {
   return pemOf(privateKey);
 }
 
-/** Both halves in the form that the library takes. */
+/** Converts both halves to the form that the library takes. */
 async function cryptoKeys(key: KeyObject): Promise<webcrypto.CryptoKeyPair> {
   const jwk = key.export({ format: "jwk" });
   const { d: _secret, ...public_jwk } = jwk;
@@ -82,7 +79,7 @@ async function selfSigned(key: KeyObject, now: Date): Promise<string> {
   const keys = await cryptoKeys(key);
   const id = Buffer.from(webcrypto.getRandomValues(new Uint8Array(4))).toString("hex");
   const certificate = await x509.X509CertificateGenerator.createSelfSigned({
-    // A name of its own: two authorities of the same name confuse a trust store that holds both.
+    // The name is unique: two CAs of the same name confuse a trust store with both.
     name: [{ CN: [`Roamfleet CA ${id}`] }],
     serialNumber: serial(),
     notBefore: new Date(now.getTime() - BACKDATED_MS),
@@ -127,7 +124,7 @@ async function issue(signer: Signer, names: readonly string[], now: Date): Promi
       await x509.AuthorityKeyIdentifierExtension.create(authority.publicKey),
     ],
   });
-  // The authority goes along, so that a client that does not know it yet can show its fingerprint.
+  // The CA's certificate is included, so that a client that does not know it can show its fingerprint.
   return { cert: `${certificate.toString("pem")}\n${signer.pem}`, key: await pemOf(keys.privateKey) };
 }
 

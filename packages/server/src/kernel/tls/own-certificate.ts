@@ -7,28 +7,28 @@ import { type KeyPair, type Tls, TLS_OPTIONS } from "./contract.ts";
 import { openAuthority, type OwnAuthority } from "./own-authority.ts";
 import { BACKDATED_MS } from "./x509.ts";
 
-/** How soon a new address of this machine is in the certificate. */
+/** A new address of this machine is in the certificate within this time. */
 const LOOK_MS = 10_000;
-/** Names that one certificate holds; beyond, those that the machine no longer has are dropped. */
+/** Names per certificate. Beyond it, names that the machine no longer has are dropped. */
 const NAMES_MAX = 64;
-/** Made anew when so much of its life is left. */
+/** The certificate is renewed when this much of its lifetime is left. */
 const RENEW_BEFORE_MS = 30 * 86_400_000;
 const DNS_NAME = /^(?=.{1,253}$)(?!-)[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*$/;
 
 export interface OwnCertificateOptions {
   data_directory: string;
   listen_host: string;
-  /** Further names and addresses under which the server is reached. */
+  /** Additional names and addresses of the server. */
   names: readonly string[];
   clock: Clock;
   log: Logger;
-  /** The names of the machine; tests give others. */
+  /** Replaces the machine's names in tests. */
   machine_names?: () => string[];
-  /** How often to look at names and time; tests that let months pass look less often. */
+  /** How often names and time are checked. Tests that simulate months set it higher. */
   look_every_ms?: number;
 }
 
-/** A certificate of the server's own authority, made anew before it ends and when the machine's names change. */
+/** A certificate of the server's own CA, renewed before it expires and when the machine's names change. */
 export async function ownCertificate(options: OwnCertificateOptions): Promise<Tls> {
   const authority = await openAuthority(options.data_directory, options.clock.now());
   const made_for = authority.timeOf(options.clock.now());
@@ -42,7 +42,9 @@ export async function ownCertificate(options: OwnCertificateOptions): Promise<Tl
   return new OwnCertificate(options, authority, pair, names);
 }
 
-/** Host name and addresses of this machine; link-local ones need a zone, which no certificate can name. */
+/**
+ * Returns host name and addresses of this machine. Link-local addresses are left out: they need a zone, which certificates cannot contain.
+ */
 export function machineNames(): string[] {
   const addresses = Object.values(networkInterfaces())
     .flat()
@@ -57,8 +59,8 @@ function namesOf({ listen_host, names, machine_names = machineNames }: OwnCertif
 }
 
 /**
- * Keeps the names that the certificate already has: an interface that is down for a moment loses its address, and robots that come
- * back with it would meet a certificate without that address until the next look.
+ * Adds the names of the current certificate. An interface that is down for a moment loses its address: robots that reconnect through it
+ * would otherwise get a certificate without that address until the next check.
  */
 function withEarlier(present: string[], earlier: readonly string[]): string[] {
   const all = [...new Set([...present, ...earlier])].toSorted();
@@ -95,7 +97,7 @@ class OwnCertificate implements Tls {
   async #look(): Promise<void> {
     const { clock, log } = this.#options;
     try {
-      // Out of descriptors the machine does not even tell its addresses.
+      // When file descriptors run out, the machine's addresses cannot be read.
       const names = withEarlier(namesOf(this.#options), this.#names);
       const renamed = names.join() !== this.#names.join();
       if (!renamed && !this.#isDue(clock.now())) return;
@@ -110,7 +112,10 @@ class OwnCertificate implements Tls {
     }
   }
 
-  /** It ends soon, or the clock was set back to before it begins. One that ends with its authority cannot be made longer. */
+  /**
+   * Returns whether to renew: the certificate expires soon, or the clock was set back to before its start. One that expires with its CA
+   * cannot be extended.
+   */
   #isDue(now: Date): boolean {
     const { ends_at } = this.authority;
     const at = this.authority.timeOf(now);

@@ -16,17 +16,17 @@ import { paceHandshakes } from "./pace-handshakes.ts";
 import { clientHello } from "./testing/client-hello.ts";
 
 const LIMIT = { timeout: 120_000 };
-/** Longer than any test: nothing ends by itself. */
+/** Longer than any test: nothing times out. */
 const NEVER_MS = 600_000;
 
 interface Paced {
   port: number;
   line: HandshakeLine;
-  /** Connections that the server holds, whatever became of their handshakes. */
+  /** Open connections of the server, regardless of their handshakes. */
   held: () => Promise<number>;
 }
 
-/** An HTTPS server whose handshakes are paced. On a clock that stands still none begins but in place of one that has ended. */
+/** Starts an HTTPS server with queued handshakes. If its clock is stopped, a handshake starts only when another ends. */
 async function listen(
   t: TestContext,
   { clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" }), silent_ms = NEVER_MS }: { clock?: Clock; silent_ms?: number } = {},
@@ -53,7 +53,7 @@ async function listen(
   return { port: (server.address() as AddressInfo).port, line, held };
 }
 
-/** A connection that sends these bytes and nothing after them. */
+/** Opens a connection that sends these bytes and nothing else. */
 function open(t: TestContext, port: number, bytes: Buffer | string = ""): Socket {
   const socket = connectPlain(port, "127.0.0.1");
   t.after(() => socket.destroy());
@@ -63,10 +63,10 @@ function open(t: TestContext, port: number, bytes: Buffer | string = ""): Socket
   return socket;
 }
 
-/** By a reset, too. */
+/** Resolves when the socket is closed, also by a reset. */
 const closed = (socket: Socket): Promise<void> => new Promise((resolve) => socket.once("close", () => resolve()));
 
-/** Clients that say hello and no more, as many as may be under way. */
+/** Fills all handshake slots with clients that send a ClientHello and nothing more. */
 async function takeAllPlaces(t: TestContext, { port, line }: Paced): Promise<Socket[]> {
   const hello = await clientHello();
   const stuck = Array.from({ length: UNDER_WAY_MAX }, () => open(t, port, hello));
@@ -80,14 +80,14 @@ function shakeHands(t: TestContext, port: number): TLSSocket {
   return socket.on("error", () => {});
 }
 
-/** The body that is answered, which is the path. What is written before the handshake waits for it. */
+/** Returns the response body, which is the path. The request is sent after the handshake. */
 async function ask(socket: TLSSocket, url: string): Promise<string | undefined> {
   socket.write(`GET ${url} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
   const answer = Buffer.concat(await socket.toArray()).toString("latin1");
   return answer.split("\r\n\r\n")[1];
 }
 
-test("a client is served as ever, and its place is free again", LIMIT, async (t) => {
+test("serves a client and frees its slot", LIMIT, async (t) => {
   const { port, line, held } = await listen(t);
   const answers = await Promise.all(["/a", "/b", "/c"].map((url) => ask(shakeHands(t, port), url)));
   assert.deepEqual(answers, ["/a", "/b", "/c"]);
@@ -95,7 +95,7 @@ test("a client is served as ever, and its place is free again", LIMIT, async (t)
   await until("the server to hold none", async () => (await held()) === 0);
 });
 
-test("beyond those under way clients wait, begin in their order, and leave the line when they go", LIMIT, async (t) => {
+test("clients beyond the limit wait, start in order, and leave the queue when they disconnect", LIMIT, async (t) => {
   const paced = await listen(t);
   const { port, line, held } = paced;
   const stuck = await takeAllPlaces(t, paced);
@@ -114,19 +114,19 @@ test("beyond those under way clients wait, begin in their order, and leave the l
   await until("the server to have let go of it", async () => (await held()) === UNDER_WAY_MAX + 2);
   assert.deepEqual(shaken, []);
   stuck[0]!.destroy();
-  // When the first one's handshake has ended its place is the third's.
+  // The third client gets the slot of the first when its handshake ends.
   assert.deepEqual(await Promise.all([ask(first, "/first"), ask(third, "/third")]), ["/first", "/third"]);
   assert.deepEqual(shaken, ["first", "third"]);
 });
 
-test("those who begin handshakes and stop in the middle keep nobody out", LIMIT, async (t) => {
+test("clients that stop in mid-handshake do not block others", LIMIT, async (t) => {
   const paced = await listen(t, { clock: systemClock });
   await takeAllPlaces(t, paced);
   assert.equal(await ask(shakeHands(t, paced.port), "/in"), "/in");
   assert.equal(paced.line.under_way, UNDER_WAY_MAX);
 });
 
-test("who says nothing takes no place and is closed, and so is who says too much before its turn", LIMIT, async (t) => {
+test("closes a client that sends nothing, or too much before its turn, without using a slot", LIMIT, async (t) => {
   const quiet = await listen(t, { silent_ms: 200 });
   const silent = open(t, quiet.port);
   await closed(silent);
@@ -144,7 +144,7 @@ test("who says nothing takes no place and is closed, and so is who says too much
   await until("the server to have let go of it", async () => (await held()) === UNDER_WAY_MAX);
 });
 
-test("plain HTTP ends that connection and frees its place", LIMIT, async (t) => {
+test("plain HTTP closes that connection and frees its slot", LIMIT, async (t) => {
   const { port, line, held } = await listen(t);
   await closed(open(t, port, "GET / HTTP/1.1\r\nhost: x\r\n\r\n"));
   await until("its place to be free", () => line.under_way === 0);

@@ -2,15 +2,15 @@ import type { Server } from "node:https";
 import type { Socket } from "node:net";
 import type { Arrival, HandshakeLine } from "./handshake-line.ts";
 
-/** One record of TLS with its header. A client says hello in less, and waits for the answer before it sends more. */
+/** One TLS record with its header. A ClientHello is smaller, and the client sends nothing more until it is answered. */
 const HELLO_BYTES_MAX = 16 * 1024 + 5;
 
 /**
- * From now on the server's handshakes begin when the line says so. A client comes into the line with its first byte, which it
- * has `silent_ms` for: those that say nothing take no place. What it sends is kept until its turn.
+ * Lets a queue decide when the server's handshakes start. A client enters the queue with its first byte, which must arrive within
+ * `silent_ms`, so that silent clients take no slot. Data that it sends is buffered until its handshake starts.
  */
 export function paceHandshakes(server: Server, line: HandshakeLine, silent_ms: number): void {
-  // What Node does when a TCP connection comes: it begins the handshake.
+  // Node's own handler of TCP connections: it starts the handshake.
   const begin = server.listeners("connection");
   server.removeAllListeners("connection");
   const shakeHands = (socket: Socket): void => {
@@ -18,11 +18,11 @@ export function paceHandshakes(server: Server, line: HandshakeLine, silent_ms: n
   };
   server.on("connection", (stream) => {
     line.connected();
-    // Anything else would have to be put in by hand.
+    // Streams other than sockets do not occur here.
     const socket = stream as Socket;
     waitForTurn(socket, { line, silent_ms, shakeHands });
   });
-  // Each handshake ends in one of these: a timeout and a client that goes are errors, too.
+  // Each handshake ends with one of these events. Timeouts and disconnects are errors, too.
   server.on("secureConnection", () => line.ended());
   server.on("tlsClientError", () => line.ended());
 }
@@ -41,7 +41,7 @@ function waitForTurn(socket: Socket, { line, silent_ms, shakeHands }: Waiting): 
     socket.destroy();
   };
   const leave = (): void => line.leave(arrival);
-  // It is read all the time, since nothing else tells that a client has gone.
+  // Read while waiting, because otherwise a disconnect would not be noticed.
   const receive = (): void => {
     const chunk = socket.read() as Buffer | null;
     if (chunk === null) return;

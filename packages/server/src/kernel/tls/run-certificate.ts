@@ -3,16 +3,16 @@ import { fingerprintOf } from "@roamfleet/protocol/authority";
 import type { KeyPair } from "./contract.ts";
 import { BACKDATED_MS, loadX509, P256, pemOf, serial, SIGNED_BY } from "./x509.ts";
 
-/** Longer than any run: it is known by its fingerprint and thrown away with the process. */
+/** Longer than any run. The certificate is identified by its fingerprint and discarded with the process. */
 const LIFE_MS = 10 * 365 * 86_400_000;
 
-/** A pair of this run alone: its key is in memory only. */
+/** A pair that is valid for this run only: its key is in memory. */
 export interface RunCertificate extends KeyPair {
   /** `sha256:` and 64 hex digits. */
   fingerprint: string;
 }
 
-/** Makes a key and a certificate signed by itself, for two servers that know each other by fingerprint. */
+/** Creates a key and a self-signed certificate, for two servers that identify each other by fingerprint. */
 export async function runCertificate(now: Date): Promise<RunCertificate> {
   const x509 = await loadX509();
   const keys = await webcrypto.subtle.generateKey(P256, true, ["sign", "verify"]);

@@ -35,7 +35,7 @@ function logged(): { log: ReturnType<typeof createLog>; reasons: () => string[] 
   return { log, reasons: () => lines.flatMap((line) => (JSON.parse(line) as { reason?: string }).reason ?? []) };
 }
 
-/** An HTTPS server as the plane has it. */
+/** Starts an HTTPS server with the plane's options. */
 async function listen(t: TestContext, tls: Tls): Promise<number> {
   const server: Server = createServer({ ...TLS_OPTIONS, ...tls.pair }, (_request, response) => void response.end("ok"));
   tls.follow(server);
@@ -58,7 +58,7 @@ async function shakeHands(
   return socket;
 }
 
-/** Serial and names of the certificate that a new connection is shown. */
+/** Returns serial number and names of the certificate that a new connection gets. */
 async function shown(port: number): Promise<{ serial: string; names: string }> {
   const socket = await shakeHands(port);
   const { serialNumber, subjectaltname = "" } = socket.getPeerCertificate();
@@ -67,7 +67,7 @@ async function shown(port: number): Promise<{ serial: string; names: string }> {
 }
 
 test(
-  "an authority is made once, its key is for the server's user only, and it vouches for the names that were asked for",
+  "creates a CA once, with a key readable by the server's user only, and issues certificates for the requested names",
   LIMIT,
   async (t) => {
     const directory = await temporary(t);
@@ -88,7 +88,7 @@ test(
   },
 );
 
-test("a crash after the key and before the certificate loses nothing; a lost key or another one is said", LIMIT, async (t) => {
+test("a crash between key and certificate loses nothing; a missing or wrong key is reported", LIMIT, async (t) => {
   const directory = await temporary(t);
   const file = path.join(directory, "tls", "ca.pem");
   const key_file = path.join(directory, "tls", "ca-key.pem");
@@ -107,7 +107,7 @@ test("a crash after the key and before the certificate loses nothing; a lost key
   await assert.rejects(openAuthority(directory, NOW), /is not the key of/);
 });
 
-test("a client that trusts the authority connects by any name of the machine, and by no other; TLS 1.1 is refused", LIMIT, async (t) => {
+test("a client that trusts the CA connects by any name of the machine, and by no other; TLS 1.1 is refused", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const machine_names = (): string[] => ["vm", "127.0.0.1", "NOT A NAME"];
   const tls = await ownCertificate({
@@ -129,7 +129,7 @@ test("a client that trusts the authority connects by any name of the machine, an
   assert.deepEqual([presented.trusted, presented.authority?.fingerprint], [false, tls.authority!.fingerprint]);
 });
 
-test("HTTP/1.1 is chosen among what is offered; whoever offers only something else is refused", LIMIT, async (t) => {
+test("selects HTTP/1.1 among the offered protocols; refuses clients that only offer others", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const tls = await ownCertificate({ data_directory, listen_host: "127.0.0.1", names: [], clock: systemClock, ...logged() });
   const port = await listen(t, tls);
@@ -145,7 +145,7 @@ test("HTTP/1.1 is chosen among what is offered; whoever offers only something el
   await assert.rejects(shakeHands(port, { ca, servername: "localhost", ALPNProtocols: ["h2"] }), /no.application.protocol/i);
 });
 
-test("plain HTTP on the TLS port ends that connection and nothing else", LIMIT, async (t) => {
+test("plain HTTP on the TLS port closes that connection only", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const tls = await ownCertificate({ data_directory, listen_host: "127.0.0.1", names: [], clock: systemClock, ...logged() });
   const port = await listen(t, tls);
@@ -159,7 +159,7 @@ test("plain HTTP on the TLS port ends that connection and nothing else", LIMIT, 
   (await shakeHands(port, { ca: tls.authority!.pem, servername: "localhost" })).destroy();
 });
 
-test("a new name is in the certificate without a restart, and one that nears its end is made anew", LIMIT, async (t) => {
+test("adds a new name to the certificate without a restart, and renews one that is about to expire", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const names = ["first"];
@@ -180,7 +180,7 @@ test("a new name is in the certificate without a restart, and one that nears its
   await until("the renewal", async () => (await shown(port)).serial !== second.serial);
 });
 
-test("the certificate keeps an address while its interface is down", LIMIT, async (t) => {
+test("keeps an address in the certificate while its interface is down", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const names = ["10.0.0.7", "first"];
@@ -198,7 +198,7 @@ test("the certificate keeps an address while its interface is down", LIMIT, asyn
 });
 
 test(
-  "a certificate is made anew when the clock was set back to before it begins, and when it has expired by a clock set forward",
+  "renews a certificate when the clock was set back to before its start, or set forward beyond its end",
   LIMIT,
   async (t) => {
     const data_directory = await temporary(t);
@@ -223,7 +223,7 @@ test(
   },
 );
 
-test("a clock before this program existed makes an authority and a certificate of a time at which it did", LIMIT, async (t) => {
+test("with a clock before the release date, the CA and certificate start at the release date", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const clock = new SimulatedClock({ at: "1970-01-01T00:05:00Z" });
   const options = { data_directory, listen_host: "127.0.0.1", names: [], clock, ...logged(), machine_names: () => [] };
@@ -239,7 +239,7 @@ test("a clock before this program existed makes an authority and a certificate o
   assert.deepEqual(await shown(port), first, "and not made again and again");
 });
 
-test("an authority that has expired by the clock names the clock before it asks for a new one", LIMIT, async (t) => {
+test("for an expired CA, the error mentions the clock before it suggests a new CA", LIMIT, async (t) => {
   const directory = await temporary(t);
   await openAuthority(directory, NOW);
   const later = new Date(NOW.getTime() + 4_000 * DAY_MS);
@@ -249,12 +249,12 @@ test("an authority that has expired by the clock names the clock before it asks 
   );
 });
 
-test("the time before which this program did not exist moves with its version", () => {
+test("the release date in the program belongs to its version", () => {
   assert.equal(RELEASED.version, packageJson.version, "raise not_before to the date of the release, with the version");
   assert.ok(RELEASED.not_before < new Date());
 });
 
-test("a machine that does not tell its names for a while keeps its certificate", LIMIT, async (t) => {
+test("keeps the certificate while the machine's addresses cannot be read", LIMIT, async (t) => {
   const data_directory = await temporary(t);
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   let failure: Error | undefined;
@@ -287,7 +287,7 @@ async function writePair(files: Files, { cert, key }: { cert: string; key: strin
   await rename(`${files.key_file}.new`, files.key_file);
 }
 
-test("new files are served to new connections while old ones go on; a pair that does not fit leaves the old one", LIMIT, async (t) => {
+test("new connections get new files while old ones continue; an invalid pair leaves the old one in use", LIMIT, async (t) => {
   const directory = await temporary(t);
   const authority = await openAuthority(directory, NOW);
   const files = { cert_file: path.join(directory, "server.pem"), key_file: path.join(directory, "server-key.pem") };
@@ -304,7 +304,7 @@ test("new files are served to new connections while old ones go on; a pair that 
   assert.match(String((await once(open, "data"))[0]), /^HTTP\/1.1 200/);
   open.destroy();
 
-  // Whoever looks while a file is being written may have other reasons first.
+  // A read during the write may fail for other reasons first.
   await writeFile(files.key_file, (await authority.issue(["localhost"], NOW)).key);
   await until("the complaint", () => reasons().at(-1)?.includes("is not the private key of"));
   assert.deepEqual(await shown(port), second);
@@ -315,7 +315,7 @@ test("new files are served to new connections while old ones go on; a pair that 
   await until("the third certificate", async () => (await shown(port)).serial !== second.serial);
 });
 
-test("without any notice of the file system a change is found by looking", LIMIT, async (t) => {
+test("polling finds a change without file system events", LIMIT, async (t) => {
   const directory = await temporary(t);
   const authority = await openAuthority(directory, NOW);
   const real = path.join(directory, "real");
@@ -323,7 +323,7 @@ test("without any notice of the file system a change is found by looking", LIMIT
   await mkdir(real);
   const held = { cert_file: path.join(real, "c.pem"), key_file: path.join(real, "k.pem") };
   await writePair(held, await authority.issue(["localhost"], NOW));
-  // A link: the directory that is watched does not change when its target does.
+  // Through a symlink: the watched directory does not change when the link's target does.
   await mkdir(path.join(directory, "links"));
   const files = { cert_file: path.join(directory, "links", "c.pem"), key_file: path.join(directory, "links", "k.pem") };
   await symlink(held.cert_file, files.cert_file);
@@ -337,7 +337,7 @@ test("without any notice of the file system a change is found by looking", LIMIT
   await until("the new certificate", async () => (await shown(port)).serial !== first.serial);
 });
 
-test("files that are no pair, hold something else or are not there name the file", LIMIT, async (t) => {
+test("names the file that is missing, has other content or does not match", LIMIT, async (t) => {
   const directory = await temporary(t);
   const authority = await openAuthority(directory, NOW);
   const files = { cert_file: path.join(directory, "c.pem"), key_file: path.join(directory, "k.pem") };

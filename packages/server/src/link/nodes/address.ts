@@ -7,10 +7,10 @@ export interface HostPort {
 
 const WILDCARDS = new Set(["0.0.0.0", "::"]);
 
-/** `host:port`, an IPv6 address in brackets. */
+/** Formats `host:port`, with an IPv6 address in brackets. */
 export const addressText = ({ host, port }: HostPort): string => `${host.includes(":") ? `[${host}]` : host}:${port}`;
 
-/** Reads what `addressText` writes, and what people do; undefined when it is none. */
+/** Parses the format of `addressText`; undefined if invalid. */
 export function parseAddress(text: string): HostPort | undefined {
   const match = /^(?:\[([0-9a-fA-F:.]+)\]|([^\s:[\]]+)):(\d{1,5})$/.exec(text);
   const host = match?.[1] ?? match?.[2];
@@ -18,7 +18,7 @@ export function parseAddress(text: string): HostPort | undefined {
   return host === undefined || port > 65_535 ? undefined : { host, port };
 }
 
-/** Where other machines find a listener, as far as this machine can tell: its first IPv4 address that is not its own alone. */
+/** Returns the host by which other machines likely reach a listener: for a wildcard, the first IPv4 address that is not loopback. */
 export function reachableHost(listens_on: string, interfaces = networkInterfaces()): string {
   if (!WILDCARDS.has(listens_on)) return listens_on;
   const found = Object.values(interfaces)

@@ -5,10 +5,10 @@ import { parseAddress } from "./address.ts";
 import { nodeTls, peerFingerprint, steady } from "./node-tls.ts";
 import type { KnownNode } from "./store-nodes.ts";
 
-/** A node on the same network answers in milliseconds; one that does not in this time is not waited for. */
+/** A node on the same network answers in milliseconds. This bounds the wait for one that does not. */
 export const CONNECT_TIMEOUT_MS = 3_000;
 
-/** Connects to a node and makes sure that it is that one. Rejects with a reason for the log; nothing has been sent then. */
+/** Connects to a node and verifies its certificate. Rejects with a reason for the log, before any data was sent. */
 export function connectNode(node: KnownNode, pair: RunCertificate, clock: Pick<Clock, "setTimer">): Promise<TLSSocket> {
   const address = parseAddress(node.address);
   if (address === undefined) return Promise.reject(new Error("its address cannot be read"));

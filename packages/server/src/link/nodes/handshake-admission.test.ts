@@ -11,18 +11,18 @@ import {
 
 const admission = (): HandshakeAdmission => new HandshakeAdmission(new SimulatedClock({ at: "2030-01-01T00:00:00Z" }));
 
-test("a network has few handshakes at the same time, an IPv6 /64 counts as one", () => {
+test("a network has few concurrent handshakes, and an IPv6 /64 counts as one", () => {
   const it = admission();
   const entered = Array.from({ length: UNKNOWN_HANDSHAKES_PER_NETWORK_MAX + 2 }, (_, i) => it.enter(`2001:db8::${i + 1}`));
   assert.equal(entered.filter((release) => release !== undefined).length, UNKNOWN_HANDSHAKES_PER_NETWORK_MAX);
-  assert.ok(it.enter("2001:db8:0:1::1"), "another network has places of its own");
+  assert.ok(it.enter("2001:db8:0:1::1"), "another network has its own slots");
   entered[0]?.();
   entered[0]?.();
   assert.ok(it.enter("2001:db8::99"), "a released place is free again, once");
   assert.equal(it.enter("2001:db8::98"), undefined);
 });
 
-test("strangers from everywhere leave the places of known nodes free", () => {
+test("handshakes of unknown networks leave the slots of known nodes free", () => {
   const it = admission();
   it.remember("10.0.0.7");
   const strangers = Array.from({ length: 1_000 }, (_, i) => it.enter(`192.0.${i >> 8}.${i & 255}`));

@@ -3,19 +3,19 @@ import type { Clock } from "@roamfleet/clock";
 import { networkOf } from "../../kernel/networks.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 
-/** Handshakes at the same time: of networks that no node has connected from, in all and of each; and of networks of nodes. */
+/** Concurrent handshakes: of all networks from which no node has connected, of each of them, and of known networks. */
 export const UNKNOWN_HANDSHAKES_MAX = 128;
 export const UNKNOWN_HANDSHAKES_PER_NETWORK_MAX = 64;
 const KNOWN_HANDSHAKES_MAX = 512;
 export const KNOWN_HANDSHAKES_PER_NETWORK_MAX = 256;
-/** Handshakes of one unknown network. A handshake costs about 1 ms of a core. */
+/** Handshake rate of one unknown network. A handshake costs about 1 ms of a core. */
 export const UNKNOWN_RATE = { per_minute: 1_200, burst: 200 };
-/** Networks of nodes that are remembered, the most recent ones. */
+/** Known networks that are remembered, the most recent ones. */
 const KNOWN_NETWORKS_MAX = 1_000;
 
 /**
- * Decides which connections to the listener for other nodes may begin a TLS handshake. Anyone who reaches the port can connect, so
- * networks from which a node has proved itself have places of their own, and the others few, at a limited rate.
+ * Decides which connections to the listener for other nodes may start a TLS handshake. Any machine that reaches the port can connect, so
+ * networks with a verified node have separate slots, and the others have few, at a limited rate.
  */
 export class HandshakeAdmission {
   readonly #known = new LRUCache<string, true>({ max: KNOWN_NETWORKS_MAX });
@@ -28,12 +28,12 @@ export class HandshakeAdmission {
     this.#rate = new RateLimit(clock, "node handshakes", UNKNOWN_RATE);
   }
 
-  /** A node has proved itself from this address. */
+  /** Records that a node proved its identity from this address. */
   remember(address: string): void {
     this.#known.set(networkOf(address), true);
   }
 
-  /** Takes a place for a handshake. Returns the function that releases it, or undefined when there is none. */
+  /** Takes a handshake slot. Returns the function that releases it, or undefined if there is none. */
   enter(address: string): (() => void) | undefined {
     const network = networkOf(address);
     const of_network = this.#by_network.get(network) ?? 0;

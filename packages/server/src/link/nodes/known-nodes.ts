@@ -2,10 +2,10 @@ import type { Clock } from "@roamfleet/clock";
 import type { Db } from "../../kernel/db.ts";
 import { type KnownNode, listNodes } from "./store-nodes.ts";
 
-/** Who connects with a certificate that nobody knows makes us ask the database no more often than this, however many they are. */
+/** Minimum interval of database queries caused by unknown certificates, regardless of their number. */
 export const ASK_EVERY_MS = 1_000;
 
-/** The nodes of this installation as the database has them, which is all that they trust each other by. */
+/** The nodes of this installation, from the database. Nodes trust only each other's certificates listed there. */
 export class KnownNodes {
   readonly #db: Db;
   readonly #clock: Clock;
@@ -17,16 +17,16 @@ export class KnownNodes {
     this.#clock = clock;
   }
 
-  /** Those that live at this moment, this one among them. */
+  /** Returns the living nodes, including this one. */
   list(): Promise<KnownNode[]> {
     return listNodes(this.#db);
   }
 
-  /** The living node with this certificate. Rejects when the database does not answer. */
+  /** Returns the living node with this certificate. Rejects if the database does not respond. */
   async byFingerprint(fingerprint: string): Promise<KnownNode | undefined> {
     const of = (nodes: readonly KnownNode[]): KnownNode | undefined => nodes.find(({ tls_fingerprint }) => tls_fingerprint === fingerprint);
     const read = this.#read;
-    // Read a moment ago: one that has started since then is looked up anew.
+    // The list is recent, but the node may have started since: wait for the next query.
     if (read !== undefined && this.#age(read.at) < ASK_EVERY_MS) return of(await read.nodes) ?? of(await this.#readNext());
     return of(await this.#readNow());
   }
@@ -41,7 +41,7 @@ export class KnownNodes {
     return nodes;
   }
 
-  /** Once for all who wait for it. */
+  /** All waiting calls share one query. */
   #readNext(): Promise<KnownNode[]> {
     this.#next ??= this.#clock.sleep(ASK_EVERY_MS - this.#age(this.#read?.at ?? 0)).then(() => {
       this.#next = undefined;

@@ -10,11 +10,11 @@ import { nodeTls, peerFingerprint, steady } from "./node-tls.ts";
 
 /** For the handshake, and again for the first request. */
 const SILENT_TIMEOUT_MS = 5_000;
-/** Connections whose certificate is being looked up; more are cut. */
+/** Concurrent lookups of certificates. Further connections are closed. */
 const UNKNOWN_MAX = 256;
 /** Refused connections are logged at most this often, with their number: anyone who reaches the port can cause them. */
 const WARN_EVERY_MS = 60_000;
-/** What a viewer asks for, and who it is. */
+/** Enough for a viewer's request and its identity. */
 const HEADER_BYTES_MAX = 64 * 1024;
 
 export type NodeUpgrade = (request: IncomingMessage, socket: TLSSocket, head: Buffer) => void;
@@ -22,14 +22,14 @@ export type NodeUpgrade = (request: IncomingMessage, socket: TLSSocket, head: Bu
 export interface NodeListenerOptions {
   listen: HostPort;
   pair: RunCertificate;
-  /** Whether a certificate is that of a node that lives. */
+  /** Returns whether a certificate belongs to a living node. */
   knows: (fingerprint: string) => Promise<boolean>;
   clock: Clock;
   log: Logger;
   onRefused: () => void;
 }
 
-/** Where other nodes connect, and nobody else: who is none is cut before anything that it says is looked at. */
+/** Accepts connections of other nodes only. Other connections are closed before any of their data is processed. */
 export class NodeListener {
   readonly #options: NodeListenerOptions;
   readonly #net: NetServer;
@@ -37,7 +37,7 @@ export class NodeListener {
   readonly #admission: HandshakeAdmission;
   readonly #http: HttpServer;
   readonly #sockets = new Set<Socket>();
-  /** By peer: releases the place of a handshake. */
+  /** By peer: releases the handshake's slot. */
   readonly #places = new Map<string, () => void>();
   #unknown = 0;
   #refused = 0;
@@ -54,7 +54,7 @@ export class NodeListener {
     this.#http.on("upgrade", (request, socket, head) => {
       const tls = socket as TLSSocket;
       tls.on("error", () => tls.destroy());
-      // Whoever takes it answers it.
+      // The upgrade handler sets its own timeouts.
       tls.setTimeout(0);
       if (this.#upgrade === undefined) tls.destroy();
       else this.#upgrade(request, tls, head);
@@ -67,7 +67,7 @@ export class NodeListener {
     this.#net = createNetServer((socket) => this.#admit(socket));
   }
 
-  /** Rejects when it cannot listen there. */
+  /** Rejects if it cannot listen on the address. */
   static async open(options: NodeListenerOptions): Promise<NodeListener> {
     const listener = new NodeListener(options);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -82,18 +82,18 @@ export class NodeListener {
     return (this.#net.address() as AddressInfo).port;
   }
 
-  /** Who takes the upgrade requests of other nodes. */
+  /** Sets the handler of upgrade requests from other nodes. */
   onUpgrade(take: NodeUpgrade): void {
     this.#upgrade = take;
   }
 
-  /** A node says that it is reached at this address: connections from there get the places of known networks. */
+  /** Records the address that a node advertises: connections from there get the slots of known networks. */
   expect(address: string): void {
     const host = parseAddress(address)?.host;
     if (host !== undefined && isIP(host) !== 0) this.#admission.remember(host);
   }
 
-  /** Listens no more, and cuts what is still open. */
+  /** Stops listening and closes open connections. */
   async close(): Promise<void> {
     const closed = new Promise<void>((resolve) => this.#net.close(() => resolve()));
     for (const socket of this.#sockets) socket.destroy();
@@ -101,7 +101,7 @@ export class NodeListener {
     this.#http.close();
   }
 
-  /** Before the handshake, which costs more than anything else that a stranger can cause here. */
+  /** Runs before the TLS handshake, the most expensive operation that a stranger can cause here. */
   #admit(socket: Socket): void {
     const address = socket.remoteAddress;
     const leave = address === undefined ? undefined : this.#admission.enter(address);
@@ -128,7 +128,7 @@ export class NodeListener {
     const fingerprint = peerFingerprint(socket);
     const answer = fingerprint === undefined ? "unknown" : await this.#lookUp(fingerprint);
     if (answer !== "known") {
-      const reason = answer === "unknown" ? "it is no server of this installation" : "who connects could not be looked up";
+      const reason = answer === "unknown" ? "not a server of this installation" : "could not look up the certificate";
       this.#refuse(reason, socket.remoteAddress);
       socket.destroy();
       return;
@@ -139,7 +139,7 @@ export class NodeListener {
     if (!socket.destroyed) this.#http.emit("connection", socket);
   }
 
-  /** Counts a refused connection, and logs once a minute how many there were. */
+  /** Counts a refused connection, and logs the number once a minute. */
   #refuse(reason: string, peer: string | undefined): void {
     const { clock, log, onRefused } = this.#options;
     onRefused();
@@ -157,7 +157,7 @@ export class NodeListener {
     try {
       return (await this.#options.knows(fingerprint)) ? "known" : "unknown";
     } catch (error) {
-      this.#options.log.debug({ err: error }, "could not look up who connects");
+      this.#options.log.debug({ err: error }, "could not look up the certificate of a connection");
       return "no answer";
     } finally {
       this.#unknown -= 1;
@@ -165,5 +165,5 @@ export class NodeListener {
   }
 }
 
-/** Of a TCP socket, and of the TLS socket on top of it. */
+/** Key of a TCP socket and of the TLS socket on top of it. */
 const peerOf = ({ remoteAddress, remotePort }: Socket): string => `${remoteAddress} ${remotePort}`;

@@ -19,7 +19,7 @@ import { writeNodeAddress } from "./store-nodes.ts";
 const LIMIT = { timeout: 60_000 };
 const ANY = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
 
-/** A database with rows of nodes, and those that listen. */
+/** Starts a database with rows of nodes, and nodes that listen. */
 async function startRig() {
   const own = new AsyncDisposableStack();
   const database = own.use(await createTestDatabase());
@@ -40,7 +40,7 @@ async function startRig() {
   return { db: db as Db, add, open, refused: () => refused, lines, [Symbol.asyncDispose]: () => own.disposeAsync() };
 }
 
-/** Status of what the other end answers to a request; undefined: it was cut. */
+/** Returns the status of the response to a request; undefined if the connection was closed. */
 function ask(socket: TLSSocket): Promise<number | undefined> {
   return new Promise((resolve) => {
     const outgoing = httpRequest({ path: "/", createConnection: () => socket });
@@ -53,7 +53,7 @@ function ask(socket: TLSSocket): Promise<number | undefined> {
   });
 }
 
-/** Connects as somebody who may have no certificate, or one that nobody knows. */
+/** Connects without a certificate or with an unknown one. */
 async function strangerAsks(address: string, pair: Partial<KeyPair>): Promise<number | undefined> {
   const socket = connect({ ...parseAddress(address)!, ...pair, rejectUnauthorized: false });
   socket.on("error", () => {});
@@ -68,7 +68,7 @@ async function strangerAsks(address: string, pair: Partial<KeyPair>): Promise<nu
 }
 
 test(
-  "two nodes that find each other in the database connect, both ends proved, and one hands the other an upgrade request",
+  "two nodes in the database connect with mutual authentication, and one passes an upgrade request to the other",
   LIMIT,
   async () => {
     await using rig = await startRig();
@@ -99,7 +99,7 @@ test(
   },
 );
 
-test("who shows no certificate, one that no node has, or that of a node which is over is cut without an answer", LIMIT, async () => {
+test("closes connections without a certificate, with an unknown one, or with that of a dead node, without a response", LIMIT, async () => {
   await using rig = await startRig();
   const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
   const [to_b] = await a.others();
@@ -107,7 +107,7 @@ test("who shows no certificate, one that no node has, or that of a node which is
   const stranger = await runCertificate(systemClock.now());
   assert.equal(await strangerAsks(to_b!.address, stranger), undefined);
   assert.equal(rig.refused(), 2);
-  // The same one, once the database has it.
+  // The same certificate, after it was added to the database.
   await rig.add("node_c");
   await writeNodeAddress(rig.db, { id: "node_c", epoch: 1 }, { address: "127.0.0.1:1", tls_fingerprint: stranger.fingerprint });
   assert.equal(await strangerAsks(to_b!.address, stranger), 404);
@@ -121,12 +121,12 @@ test("who shows no certificate, one that no node has, or that of a node which is
   );
 });
 
-test("connections of one address beyond its bound are cut before their handshake", LIMIT, async (t) => {
+test("closes connections of one address beyond its limit before their handshake", LIMIT, async (t) => {
   await using rig = await startRig();
   const [a] = [await rig.open("node_a"), await rig.open("node_b")];
   const [to_b] = await a.others();
   const sockets = Array.from({ length: UNKNOWN_HANDSHAKES_PER_NETWORK_MAX + 10 }, () =>
-    // An address that no node has.
+    // An address that no node uses.
     createConnection({ ...parseAddress(to_b!.address)!, localAddress: "127.0.0.9" }).on("error", () => {}),
   );
   t.after(() => sockets.forEach((socket) => socket.destroy()));
@@ -137,7 +137,7 @@ test("connections of one address beyond its bound are cut before their handshake
   assert.equal(await ask(socket), 404, "another node still connects");
 });
 
-test("TLS before 1.3 and what is no TLS are refused", LIMIT, async () => {
+test("refuses TLS before 1.3 and data that is not TLS", LIMIT, async () => {
   await using rig = await startRig();
   const a = await rig.open("node_a");
   await rig.open("node_b");
@@ -155,7 +155,7 @@ test("TLS before 1.3 and what is no TLS are refused", LIMIT, async () => {
   await until("both are counted", () => rig.refused() === 2);
 });
 
-test("a node that has another certificate than the database says, or does not listen, is not spoken to", LIMIT, async () => {
+test("does not use a node with an unexpected certificate or without a listener", LIMIT, async () => {
   await using rig = await startRig();
   const a = await rig.open("node_a");
   await rig.open("node_b");
@@ -171,7 +171,7 @@ test("a node that has another certificate than the database says, or does not li
   frozen.close();
 });
 
-test("a node that closes is told to nobody else, and its port is free", LIMIT, async () => {
+test("a node that closes is no longer listed, and its port is free", LIMIT, async () => {
   await using rig = await startRig();
   const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
   const [to_b] = await a.others();

@@ -15,28 +15,28 @@ export interface NodesContext {
   clock: Clock;
   log: Logger;
   node: NodeRun;
-  /** Called for each connection that is refused. */
+  /** Called for each refused connection. */
   onRefused: () => void;
 }
 
 export interface NodesSettings {
   listen: HostPort;
-  /** Where others reach it; undefined: found out. A port of 0 is the one that is listened on. */
+  /** Address that other nodes use; undefined: detected. Port 0 means the port that is listened on. */
   address: HostPort | undefined;
 }
 
-/** The other nodes of this installation: who lives, a way to connect to them, and where they connect to us. */
+/** The other nodes of this installation: a list, a way to connect to them, and a listener for them. */
 export interface Nodes {
-  /** Those that live at this moment, without this one. Rejects when the database does not answer. */
+  /** Returns the living nodes without this one. Rejects if the database does not respond. */
   others(): Promise<KnownNode[]>;
-  /** Connects to a node, both ends proved. Rejects with a reason for the log. */
+  /** Connects to a node with mutual authentication. Rejects with a reason for the log. */
   connect(node: KnownNode): Promise<TLSSocket>;
-  /** Who takes the upgrade requests of other nodes. */
+  /** Sets the handler of upgrade requests from other nodes. */
   onUpgrade(take: NodeUpgrade): void;
   close(): Promise<void>;
 }
 
-/** Listens for the other nodes, and tells them where. Rejects when it cannot listen there. */
+/** Listens for the other nodes and publishes the address. Rejects if it cannot listen there. */
 export async function openNodes(context: NodesContext, { listen, address }: NodesSettings): Promise<Nodes> {
   const { db, clock, log, node, onRefused } = context;
   const known = new KnownNodes({ db, clock });
@@ -50,7 +50,7 @@ export async function openNodes(context: NodesContext, { listen, address }: Node
     return nodes;
   };
   try {
-    // After a restart no node has connected yet: strangers would fill the places of unknown networks.
+    // After a restart no node has connected yet. Without this, strangers could fill the slots of unknown networks.
     await list();
     await writeNodeAddress(db, node, { address: reached, tls_fingerprint: pair.fingerprint });
   } catch (error) {

@@ -6,12 +6,12 @@ const nodeRow = row({ id: text, epoch: bigint, address: text, tls_fingerprint: t
 /** One run of a node that others can connect to. */
 export type KnownNode = RowOf<typeof nodeRow>;
 
-/** Those that live and listen for others. */
+/** Returns the living nodes that listen for others. */
 export const listNodes = (db: Db): Promise<KnownNode[]> =>
   db.many(sql(nodeRow)`
     select ${nodeRow} from node where not is_over and address is not null and tls_fingerprint is not null order by id`);
 
-/** Says where this run of the node listens and by which certificate it is known; undefined: nowhere. */
+/** Stores the address and certificate fingerprint of this run of the node; undefined: it does not listen. */
 export const writeNodeAddress = (
   db: Db,
   { id, epoch }: NodeRun,
@@ -23,11 +23,11 @@ export const writeNodeAddress = (
 
 const refusedRow = row({ refused_host: text, refused_host_at: timestamptz });
 
-/** Stores the host that a robot signed for and this node refused; the latest one alone. */
+/** Stores the latest host that a robot signed for and this node refused. */
 export const writeRefusedHost = (db: Db, { id, epoch }: NodeRun, { host, at }: { host: string; at: Date }): Promise<number> =>
   db.run(sql`update node set refused_host = ${host}, refused_host_at = ${at} where id = ${id} and epoch = ${epoch}`);
 
-/** What nodes refused since then, each once, the latest first. */
+/** Returns the hosts that nodes refused since then, without duplicates, the latest first. */
 export const listRefusedHosts = async (db: Db, since: Date): Promise<string[]> =>
   (
     await db.many(sql(refusedRow)`

@@ -2,7 +2,7 @@ import { once } from "node:events";
 import { type AddressInfo, createServer, type Socket } from "node:net";
 import { connect } from "node:tls";
 
-/** For tests: the first message of a handshake, as this machine would send it. */
+/** For tests: returns a ClientHello as Node sends it. */
 export async function clientHello(): Promise<Buffer> {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
