@@ -1,4 +1,4 @@
-/** What an engine needs of a log; pino's logger is one. Messages are constant, values are fields. */
+/** The part of a logger that engines need, such as pino's. Messages are constant, values are fields. */
 export interface EngineLog {
   /** Loggers of tests may lack it. */
   debug?(fields: object, message: string): void;

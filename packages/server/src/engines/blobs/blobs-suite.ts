@@ -7,7 +7,7 @@ import { BlobError, type BlobErrorCode, type Blobs } from "./blobs.ts";
 
 export interface BlobsUnderTest {
   blobs: Blobs;
-  /** Uploads that are staged and neither committed nor discarded. */
+  /** Returns the number of staged uploads that are neither committed nor discarded. */
   stagedCount: () => Promise<number>;
   close(): Promise<void>;
 }
@@ -20,7 +20,7 @@ const refusal =
   (error: unknown): boolean =>
     error instanceof BlobError && error.code === code;
 
-/** What every blob store must do; each implementation runs it. */
+/** Tests of the contract of a blob store. Each implementation runs them. */
 export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): void {
   const check = (behaviour: string, body: (under_test: BlobsUnderTest) => Promise<void>): void => {
     test(`${name}: ${behaviour}`, TIMEOUT, async () => {
@@ -36,7 +36,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     await (await blobs.receive(Readable.from([bytes]), MAX)).commit(key);
   };
 
-  check("what was committed is read back, whole and in ranges", async ({ blobs }) => {
+  check("reads a committed blob, whole and in ranges", async ({ blobs }) => {
     const bytes = Buffer.alloc(3_000_000, "0123456789abcdef-");
     const staged = await blobs.receive(Readable.from([bytes.subarray(0, 100), bytes.subarray(100)]), {
       ...MAX,
@@ -64,13 +64,13 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     }
   });
 
-  check("an empty blob is a blob", async ({ blobs }) => {
+  check("stores an empty blob", async ({ blobs }) => {
     await put(blobs, "org_1/empty", Buffer.alloc(0));
     assert.equal((await blobs.stat("org_1/empty"))?.size, 0);
     assert.equal((await buffer((await blobs.read("org_1/empty")).stream)).length, 0);
   });
 
-  check("nothing is readable before commit; discard forgets it", async ({ blobs, stagedCount }) => {
+  check("nothing is readable before commit; discard removes it", async ({ blobs, stagedCount }) => {
     const staged = await blobs.receive(Readable.from([Buffer.from("x")]), MAX);
     assert.equal(await stagedCount(), 1);
     assert.equal(await blobs.stat(`org_1/${staged.sha256}`), undefined);
@@ -92,7 +92,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal((await buffer((await blobs.read("org_1/same")).stream)).toString(), "new");
   });
 
-  check("too many bytes, other bytes and broken streams are refused and nothing is kept", async ({ blobs, stagedCount }) => {
+  check("refuses too many bytes, wrong bytes and broken streams, and keeps nothing", async ({ blobs, stagedCount }) => {
     const bytes = Buffer.from("0123456789");
     const receive = (options: Parameters<Blobs["receive"]>[1]) => blobs.receive(Readable.from([bytes]), options);
     await assert.rejects(receive({ max_bytes: 9 }), refusal("too_large"));
@@ -128,7 +128,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal(await stagedCount(), 0);
   });
 
-  check("what is not there is said so", async ({ blobs }) => {
+  check("reports a missing blob", async ({ blobs }) => {
     await assert.rejects(blobs.read("org_1/none"), refusal("not_found"));
     assert.equal(await blobs.stat("org_1/none"), undefined);
     await blobs.delete("org_1/none");
@@ -137,7 +137,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal(await blobs.stat("org_1/some"), undefined);
   });
 
-  check("keys that are not keys are refused everywhere", async ({ blobs, stagedCount }) => {
+  check("every method refuses invalid keys", async ({ blobs, stagedCount }) => {
     for (const key of [
       "",
       "a",
@@ -167,7 +167,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal(await stagedCount(), 0);
   });
 
-  check("list finds an owner's blobs, or everybody's", async ({ blobs }) => {
+  check("list returns an owner's blobs, or all", async ({ blobs }) => {
     for (const key of ["org_1/aa1", "org_1/aa2", "org_1/b", "org_2/aa1", "org_10/x"]) await put(blobs, key, Buffer.from(key));
     const keys = async (prefix: string): Promise<string[]> =>
       (await Array.fromAsync(blobs.list(prefix))).map(({ key, size }) => `${key} ${size}`).toSorted();
@@ -176,7 +176,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.deepEqual(await keys("org_3/"), []);
   });
 
-  check("many uploads at once, some of the same bytes, do not mix", async ({ blobs, stagedCount }) => {
+  check("concurrent uploads, some with equal bytes, do not mix", async ({ blobs, stagedCount }) => {
     const contents = Array.from({ length: 30 }, (_, i) => Buffer.alloc(50_000, `${i % 10}`));
     await Promise.all(
       contents.map(async (bytes) => {
@@ -193,7 +193,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal(await stagedCount(), 0);
   });
 
-  check("an upload grows by what comes, in streams that break off too, and is a blob when it is whole and right", async ({ blobs }) => {
+  check("a resumable upload keeps what arrives, also from broken streams, and becomes a blob when complete and correct", async ({ blobs }) => {
     const bytes = Buffer.alloc(2_000_000, "0123456789abcdef-");
     const key = "org_1/rel_1";
     const append = (offset: number, stream: Readable, max_bytes = bytes.length) => blobs.append(key, stream, { offset, max_bytes });
@@ -219,7 +219,7 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.deepEqual([await blobs.uploaded(key), await Array.fromAsync(blobs.listUploads())], [0, []]);
   });
 
-  check("an upload that is abandoned begins anew", async ({ blobs }) => {
+  check("an abandoned upload starts from zero", async ({ blobs }) => {
     await blobs.append("org_1/rel_1", Readable.from(["some"]), { offset: 0, max_bytes: 10 });
     await blobs.abandon("org_1/rel_1");
     await blobs.abandon("org_1/rel_1");

@@ -1,6 +1,6 @@
 import type { Readable } from "node:stream";
 
-/** A stretch of a blob: bytes `start` to `end`, both included, as in an HTTP Range. */
+/** A range of a blob: bytes `start` to `end`, both included, as in an HTTP Range. */
 export interface BlobRange {
   start: number;
   end: number;
@@ -8,101 +8,104 @@ export interface BlobRange {
 
 export interface BlobStat {
   key: string;
-  /** bytes */
+  /** Bytes. */
   size: number;
   stored_at: Date;
 }
 
-/** Bytes that arrived whole but belong to nobody yet. Ends with `commit` or `discard`, exactly once. */
+/** A complete upload that is not yet a blob. Ends with `commit` or `discard`, exactly once. */
 export interface Staged {
-  /** bytes */
+  /** Bytes. */
   readonly size: number;
-  /** lower-case hex */
+  /** Lower-case hex. */
   readonly sha256: string;
-  /** What arrived, before it is committed. Read the stream to its end or destroy it. */
+  /** Returns the uploaded bytes before the commit. Read the stream to its end or destroy it. */
   read(range?: BlobRange): Readable;
-  /** Does ahead what takes long of `commit(key)`: of whoever commits in a transaction. Nothing is readable yet. */
+  /** Does the slow part of `commit(key)` in advance, for callers that commit in a transaction. Nothing is readable yet. */
   prepare(key: string): Promise<void>;
-  /** Makes the bytes readable under `key`, durably; replaces what was there in one step. */
+  /** Makes the bytes readable under `key`, durably. Replaces an existing blob atomically. */
   commit(key: string): Promise<void>;
-  /** Forgets the bytes. After `commit` it does nothing, so that it can stand in a `finally`. */
+  /** Removes the bytes. After `commit` it has no effect, so that it can be called in a `finally`. */
   discard(): Promise<void>;
 }
 
 export interface ReceiveOptions {
-  /** Refuses with `too_large` as soon as more bytes came. */
+  /** Rejects with `too_large` as soon as more bytes have arrived. */
   max_bytes: number;
-  /** Refuses with `mismatch` when the bytes turn out to be others. */
+  /** Rejects with `mismatch` if the bytes differ from this. */
   expect?: { sha256?: string | undefined; size?: number | undefined };
   signal?: AbortSignal;
-  /** Called with the bytes that came, as they come. */
+  /** Called with the number of bytes as they arrive. */
   on_bytes?: (bytes: number) => void;
 }
 
 export interface AppendOptions {
-  /** How many bytes the upload has; refuses with `bad_range` when it has another number. */
+  /** Current size of the upload in bytes. Rejects with `bad_range` if it has another size. */
   offset: number;
-  /** Refuses with `too_large` what would make the upload longer; what came before is kept. */
+  /** Rejects with `too_large` if the upload would become longer. Earlier bytes are kept. */
   max_bytes: number;
-  /** Ends the reading; what came before is kept. */
+  /** Aborts the reading. Earlier bytes are kept. */
   signal?: AbortSignal;
-  /** Told the bytes written with this call, as they come. */
+  /** Called with the number of bytes written by this call, as they arrive. */
   on_bytes?: (bytes: number) => void;
 }
 
 export interface Appended {
-  /** Bytes of the upload that no crash takes away any more. */
+  /** Bytes of the upload that are stored durably. */
   size: number;
-  /** False when the stream broke off. */
+  /** False if the stream broke. */
   whole: boolean;
 }
 
-/** An upload whose bytes are all there and right. */
+/** An upload whose bytes are complete and verified. */
 export interface Completed {
-  /** What came, before it is committed. Read the stream to its end or destroy it. */
+  /** Returns the uploaded bytes before the commit. Read the stream to its end or destroy it. */
   read(range?: BlobRange): Readable;
-  /** As `Staged.prepare`. */
+  /** See `Staged.prepare`. */
   prepare(key: string): Promise<void>;
-  /** Makes the bytes readable under `key`, as `Staged.commit` does; the upload is gone then. Called again it does nothing. */
+  /** Makes the bytes readable under `key`, like `Staged.commit`, and ends the upload. Further calls have no effect. */
   commit(key: string): Promise<void>;
 }
 
 /**
- * Where artifacts lie. Keys are `<org_id>/<sha256>`, in general two parts of letters, digits, `.`, `_` and `-`.
- * Every method rejects with a BlobError or with what the file system or the store said.
+ * A store of artifacts. Keys are `<org_id>/<sha256>`, in general two parts of letters, digits, `.`, `_` and `-`. Every method rejects with
+ * a BlobError or an error of the file system or the store.
  */
 export interface Blobs {
-  /** Reads the stream to its end. When it rejects nothing is kept, and the stream is left as it was, so that an answer can still be sent. */
+  /** Reads the stream to its end. If it rejects, nothing is kept and the stream is not destroyed, so that a response can still be sent. */
   receive(stream: Readable, options: ReceiveOptions): Promise<Staged>;
   /**
-   * Adds the stream to the resumable upload `key` and answers how much of it is kept, also when the stream broke off; the
-   * stream is left as it was. One call for an upload at a time: the caller sees to that.
+   * Appends the stream to the resumable upload `key` and returns how much of it is kept, also if the stream broke. Does not destroy the
+   * stream. The caller must serialize the calls for one upload.
    */
   append(key: string, stream: Readable, options: AppendOptions): Promise<Appended>;
-  /** Bytes of a resumable upload that no crash takes away any more; 0 when there is none. */
+  /** Returns the durable bytes of a resumable upload; 0 if there is none. */
   uploaded(key: string): Promise<number>;
-  /** Checks a resumable upload; rejects with `mismatch` when it is not what is expected, and leaves it as it was. */
+  /** Verifies a resumable upload. If it differs from `expect`, rejects with `mismatch` and leaves it unchanged. */
   complete(key: string, expect: { size: number; sha256: string }): Promise<Completed>;
-  /** Forgets a resumable upload; one that does not exist is no error. */
+  /** Removes a resumable upload. It is no error if there is none. */
   abandon(key: string): Promise<void>;
-  /** Every resumable upload that has bytes, in no order. */
+  /** Lists all resumable uploads that have bytes, in no order. */
   listUploads(): AsyncIterable<BlobStat>;
-  /** `size` is the whole blob's, also for a range. Read the stream to its end or destroy it. Rejects with `not_found`, or `bad_range` past the end. */
+  /**
+   * Reads a blob or a range of it. `size` is always the whole blob's. Read the stream to its end or destroy it. Rejects with `not_found`,
+   * or `bad_range` past the end.
+   */
   read(key: string, range?: BlobRange): Promise<{ stream: Readable; size: number }>;
-  /** undefined when there is no such blob. */
+  /** Returns undefined if there is no such blob. */
   stat(key: string): Promise<BlobStat | undefined>;
-  /** Deleting what is not there is no error. */
+  /** Deletes a blob. It is no error if there is none. */
   delete(key: string): Promise<void>;
-  /** Every blob whose key starts with `prefix`, in no order: `org_1/` for those of one owner, "" for all. */
+  /** Lists blobs whose key starts with `prefix`, in no order: `org_1/` for one owner, "" for all. */
   list(prefix: string): AsyncIterable<BlobStat>;
-  /** Bytes that can still be stored; Infinity where nobody can say. */
+  /** Returns the bytes that can still be stored; Infinity if unknown. */
   freeBytes(): Promise<number>;
   close(): Promise<void>;
 }
 
 export type BlobErrorCode = "bad_key" | "not_found" | "bad_range" | "too_large" | "mismatch" | "no_space" | "interrupted";
 
-/** What a caller can act on; `code` says which. Nothing is kept of a refused upload. */
+/** An error that callers can handle by its `code`. Nothing is kept of a refused upload. */
 export class BlobError extends Error {
   readonly code: BlobErrorCode;
   constructor(code: BlobErrorCode, message: string, options?: ErrorOptions) {

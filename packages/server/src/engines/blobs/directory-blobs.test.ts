@@ -22,7 +22,7 @@ blobsSuite("directory", async () => {
   return { blobs, stagedCount: async () => (await readdir(join(directory, "staging"))).length, close };
 });
 
-test("files fan out by the first two characters and are private", async () => {
+test("stores files in folders by their first two characters, and makes them private", async () => {
   const { directory, blobs, close } = await makeBlobs();
   try {
     await (await blobs.receive(Readable.from([Buffer.from("x")]), MAX)).commit("org_1/abcdef");
@@ -33,7 +33,7 @@ test("files fan out by the first two characters and are private", async () => {
   }
 });
 
-test("what a crash left half uploaded is removed at start, blobs stay", async () => {
+test("removes unfinished uploads of a crash at the start, and keeps blobs", async () => {
   const { directory, blobs, close } = await makeBlobs();
   try {
     await (await blobs.receive(Readable.from([Buffer.from("kept")]), MAX)).commit("org_1/kept");
@@ -49,7 +49,7 @@ test("what a crash left half uploaded is removed at start, blobs stay", async ()
 });
 
 test(
-  "a full disk is no_space, nothing is kept, and it works again with space",
+  "a full disk results in no_space and keeps nothing; uploads work again when there is space",
   { skip: canMount() ? false : "needs root to mount a small tmpfs" },
   async () => {
     const directory = await mkdtemp(join(tmpdir(), "roamfleet-full-"));

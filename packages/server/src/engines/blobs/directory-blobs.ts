@@ -12,10 +12,9 @@ import { measure } from "./measure.ts";
 import { BlobsWithUploads } from "./uploads.ts";
 
 /**
- * Blobs as files: `<directory>/blobs/<owner>/<first two characters of the name>/<name>`. Uploads in one request lie in
- * `<directory>/staging`, resumable ones in `<directory>/uploads`, on the same file system, so that a rename makes them
- * blobs. One process at a time uses a directory: what is staged at start was left by a crash and is removed; what is
- * uploaded in parts stays.
+ * Stores blobs as files: `<directory>/blobs/<owner>/<first two characters of the name>/<name>`. Uploads in one request are in
+ * `<directory>/staging`, resumable ones in `<directory>/uploads`, on the same file system, so that a rename makes them blobs. Only one
+ * process at a time may use a directory. At the start it removes staged files, which a crash has left, and keeps resumable uploads.
  */
 export async function directoryBlobs(directory: string, options: { log: EngineLog }): Promise<Blobs> {
   const staging = join(directory, "staging");
@@ -111,7 +110,7 @@ class DirectoryBlobs extends BlobsWithUploads implements Blobs {
     return join(this.#root, owner, name.slice(0, 2), name);
   }
 
-  /** The bytes are on the disk already; after this their name is too. */
+  /** Renames a file whose bytes are already durable, and makes its name durable. */
   async #place(staged: string, key: string): Promise<void> {
     const path = this.#path(key);
     const fan = dirname(path);
@@ -147,7 +146,7 @@ class StagedFile implements Staged {
     return createReadStream(this.#path, range);
   }
 
-  /** A rename takes no time. */
+  /** Nothing to prepare: a rename is fast. */
   async prepare(): Promise<void> {}
 
   async commit(key: string): Promise<void> {

@@ -8,10 +8,10 @@ import { syncDirectory } from "../../kernel/sync-directory.ts";
 import { chunksOf, entriesOf, heard, isCode, refuse, statOf, writeFully } from "./files.ts";
 import { splitKey } from "./keys.ts";
 
-/** A power cut takes at most this much of what a request brought: so often it is forced to the disk. */
+/** Data is synced to disk after this many bytes, so a power failure loses at most this much of a request. */
 const SYNC_BYTES = 16 * 1024 * 1024;
 const READ_CHUNK_BYTES = 1024 * 1024;
-/** Digests kept ready. An upload whose digest was dropped is read once more at its end. */
+/** Digests kept in memory. If an upload's digest was evicted, the file is read once more at the end. */
 const DIGESTS_MAX = 1_000;
 
 interface Digest {
@@ -20,16 +20,16 @@ interface Digest {
 }
 
 /**
- * Resumable uploads as files `<directory>/<owner>/<name>`. The file's length is all there is to know of an upload: it is
- * forced to the disk before anybody is told, so that it never shrinks, whatever crashes. The digest of what came is kept in
- * memory; after a restart it is made of the file, at the end.
+ * Stores resumable uploads as files `<directory>/<owner>/<name>`. The file's length is the only state of an upload. It is synced to disk
+ * before it is reported, so that it never shrinks after a crash. The digest of the bytes is kept in memory. After a restart it is computed
+ * from the file at the end.
  */
 export class DirectoryUploads {
   readonly #directory: string;
   readonly #place: (file: string, key: string) => Promise<void>;
   readonly #digests = new Map<string, Digest>();
 
-  /** `place` gives a file the name of a blob. */
+  /** `place` renames a file to its final place as a blob. */
   constructor(directory: string, place: (file: string, key: string) => Promise<void>) {
     this.#directory = directory;
     this.#place = place;
@@ -50,7 +50,7 @@ export class DirectoryUploads {
   async uploaded(key: string): Promise<number> {
     try {
       await using handle = await open(this.#path(key), "r");
-      // A process that was killed has left bytes that are in memory only.
+      // A killed process may have left bytes that are not synced yet.
       await handle.sync();
       return (await handle.stat()).size;
     } catch (error) {
@@ -142,7 +142,7 @@ export class DirectoryUploads {
     return { size, whole };
   }
 
-  /** The digest of the first `offset` bytes, to go on with; undefined when it is not known any more. */
+  /** Returns the digest of the first `offset` bytes, to continue with; undefined if it was evicted. */
   #digestAt(key: string, offset: number): Digest | undefined {
     const known = this.#digests.get(key);
     if (known?.bytes === offset) return known;

@@ -5,20 +5,20 @@ import { BlobError, type BlobStat } from "./blobs.ts";
 
 export const ignore = (): void => {};
 
-/** A stream may break before anybody comes to read it; without a listener that would end the process. Reading it then reports the error. */
+/** Prevents that an error of a stream before it is read ends the process. The next read still reports the error. */
 export function heard(stream: Readable): Disposable {
   stream.on("error", ignore);
   return { [Symbol.dispose]: () => void stream.off("error", ignore) };
 }
 
-/** Writes all of the chunk at `position`. */
+/** Writes the whole chunk at `position`. */
 export async function writeFully(handle: FileHandle, chunk: Uint8Array, position: number): Promise<void> {
   for (let written = 0; written < chunk.byteLength;) {
     written += (await handle.write(chunk, written, chunk.byteLength - written, position + written)).bytesWritten;
   }
 }
 
-/** The stream's chunks, with every way of breaking off as `interrupted`. Does not destroy the stream when the reader stops, only when told to abort. */
+/** Yields the stream's chunks and throws `interrupted` if it breaks. Destroys the stream only on `signal`, not when the reader stops. */
 export async function* chunksOf(stream: Readable, signal: AbortSignal | undefined): AsyncGenerator<Buffer> {
   const abort = (): void => void stream.destroy(new Error("the upload was aborted"));
   if (signal?.aborted === true) abort();
@@ -43,7 +43,7 @@ export async function statOf(path: string, key: string): Promise<BlobStat | unde
   }
 }
 
-/** Nothing when the directory is not there (any more). */
+/** Returns no entries if the directory does not exist. */
 export async function entriesOf(directory: string): Promise<Dirent[]> {
   try {
     return await readdir(directory, { withFileTypes: true });
@@ -53,7 +53,7 @@ export async function entriesOf(directory: string): Promise<Dirent[]> {
   }
 }
 
-/** Throws the error, as `no_space` when that is what it says: full disk, quota, or no inodes left. */
+/** Throws the error, as `no_space` if the disk, quota or inodes are exhausted. */
 export function refuse(error: unknown): never {
   if (isCode(error, "ENOSPC") || isCode(error, "EDQUOT"))
     throw new BlobError("no_space", "there is no space left for blobs", { cause: error });

@@ -1,9 +1,9 @@
 import { BlobError } from "./blobs.ts";
 
-/** Never starts with a dot, so it is not `.`, `..` or hidden. */
+/** Does not start with a dot, so that it cannot be `.`, `..` or a hidden file. */
 const PART = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/;
 
-/** Owner and name of a key `<owner>/<name>`. Throws `bad_key` for anything else, paths out of a directory included. */
+/** Splits a key `<owner>/<name>`. Throws `bad_key` for anything else, including paths that leave a directory. */
 export function splitKey(key: string): { owner: string; name: string } {
   const [owner = "", name = "", ...rest] = key.split("/");
   if (rest.length > 0 || !PART.test(owner) || !PART.test(name))
@@ -11,7 +11,7 @@ export function splitKey(key: string): { owner: string; name: string } {
   return { owner, name };
 }
 
-/** The owner of a prefix `<owner>/`; undefined for "", which is everybody. Throws `bad_key`. */
+/** Returns the owner of a prefix `<owner>/`; undefined for "", which means all owners. Throws `bad_key`. */
 export function splitPrefix(prefix: string): string | undefined {
   if (prefix === "") return undefined;
   const owner = prefix.slice(0, -1);

@@ -3,7 +3,7 @@ import type { Readable } from "node:stream";
 import { BlobError, type ReceiveOptions } from "./blobs.ts";
 import { chunksOf } from "./files.ts";
 
-/** Stores all of a stream by `write`, which is told where each chunk begins. Rejects as Measure does, and with `interrupted`. */
+/** Stores a stream by `write`, which gets the position of each chunk. Rejects with the errors of Measure, and with `interrupted`. */
 export async function measure(
   stream: Readable,
   options: ReceiveOptions,
@@ -17,7 +17,7 @@ export async function measure(
   return all.finish();
 }
 
-/** Counts and digests what comes in one request, and refuses it as soon as it cannot be what was announced. */
+/** Counts and hashes the bytes of one request, and rejects as soon as they cannot match what was announced. */
 class Measure {
   readonly #options: Pick<ReceiveOptions, "max_bytes" | "expect">;
   readonly #hash = createHash("sha256");
@@ -27,7 +27,7 @@ class Measure {
     this.#options = options;
   }
 
-  /** Rejects with `too_large` or `mismatch`; answers the position at which the chunk begins. */
+  /** Returns the position of the chunk. Rejects with `too_large` or `mismatch`. */
   add(chunk: Uint8Array): number {
     const { max_bytes, expect } = this.#options;
     const position = this.#size;
@@ -39,7 +39,7 @@ class Measure {
     return position;
   }
 
-  /** Bytes and digest in lower-case hex. Rejects with `mismatch` when they are not what was announced. */
+  /** Returns the number of bytes and their digest in lower-case hex. Rejects with `mismatch` if they differ from what was announced. */
   finish(): { size: number; sha256: string } {
     const { expect } = this.#options;
     const size = this.#size;

@@ -4,7 +4,7 @@ import type { Clock } from "@roamfleet/clock";
 import { type S3Error, toS3Error } from "./s3-error.ts";
 import { openS3, type S3Part, type S3Settings, type S3Store } from "./s3-store.ts";
 
-/** What artifacts need of a store. */
+/** The operations that storing artifacts requires. */
 export type S3Step =
   | "list"
   | "write"
@@ -16,15 +16,15 @@ export type S3Step =
   | "list uploads"
   | "delete";
 
-/** What one look at an S3 store found. */
+/** Result of checking an S3 store. */
 export interface S3Seen {
-  /** What does not work, and why. */
+  /** The operations that failed, and why. */
   failed: readonly { step: S3Step; error: S3Error }[];
-  /** Keys of objects that we made and could not remove, below the prefix. */
+  /** Keys of test objects that could not be removed, below the prefix. */
   left: readonly string[];
-  /** The store's clock minus ours, to the second; undefined when it told no time. */
+  /** The store's clock minus the local one, to the second; undefined if the store sent no time. */
   clock_ahead_ms: number | undefined;
-  /** Of writing a few bytes; undefined when that failed. */
+  /** Time to write a few bytes; undefined if it failed. */
   write_ms: number | undefined;
 }
 
@@ -32,8 +32,8 @@ const CONTENT = Buffer.from("roamfleet doctor");
 const silent = { info() {}, warn() {}, error() {} };
 
 /**
- * Does everything that artifacts need to objects of its own below `doctor/` in the place, and removes them again. Never rejects. What
- * needs something that failed is not tried; after `signal` nothing new is begun.
+ * Tests every operation that artifacts require, with objects below `doctor/` that it removes again. Never rejects. Operations that depend
+ * on a failed one are skipped. After `signal` it starts no further operation.
  */
 export async function probeS3(
   settings: S3Settings,
@@ -65,7 +65,7 @@ class Probe {
     let write_ms: number | undefined;
     let clock_ahead_ms: number | undefined;
     await this.#try("list", () => store.check());
-    // A place or a store that is not there fails every step in the same way, and once is enough.
+    // If the bucket or the store does not exist, every operation fails alike: one failure is enough.
     if (this.#failed.every(({ error }) => error.reason === "AccessDenied" || error.reason === "Forbidden")) {
       const since = clock.monotonic();
       if (await this.#make("write", key, () => store.put(key, CONTENT))) {
@@ -86,7 +86,7 @@ class Probe {
     return found && found.stored_at.getTime() - this.#options.clock.now().getTime();
   }
 
-  /** As the requests of one upload become an object. */
+  /** Creates an object from parts, as uploads in several requests do. */
   async #assemble(to: string): Promise<void> {
     const store = this.#store;
     let id = "";
@@ -105,7 +105,7 @@ class Probe {
     });
   }
 
-  /** An object that may be there although no answer came is removed as well. */
+  /** An object whose creation got no response may exist, so it is removed too. */
   async #make(step: S3Step, key: string, work: () => Promise<void>): Promise<boolean> {
     const done = await this.#try(step, work);
     const last = this.#failed.at(-1);

@@ -32,7 +32,7 @@ before(async () => void (s3 = await S3ForTests.start()));
 after(() => s3[Symbol.asyncDispose]());
 beforeEach(() => s3.reset());
 
-/** Every object in a place. */
+/** Lists every object in a place. */
 async function objectsIn(place: S3Settings): Promise<string[]> {
   const store = await openS3(place, log);
   try {
@@ -45,7 +45,7 @@ async function objectsIn(place: S3Settings): Promise<string[]> {
 const staged = async (place: S3Settings): Promise<number> =>
   new Set((await objectsIn(place)).filter((key) => key.startsWith("staging/")).map((key) => key.split("/")[1])).size + s3.begun.size;
 
-/** Blobs in a place of their own. */
+/** Runs `body` with blobs in a new place. */
 async function withBlobs(body: (blobs: Blobs, place: S3Settings) => Promise<void>, place = s3.place()): Promise<void> {
   const blobs = await s3Blobs(place, options);
   try {
@@ -79,7 +79,7 @@ blobsSuite("S3", async () => {
   return { blobs, stagedCount: () => staged(place), close: () => blobs.close() };
 });
 
-test("an upload in stretches around 5 and 8 MiB becomes one blob, whatever its parts were", TIMEOUT, () =>
+test("chunks around 5 and 8 MiB become one blob, regardless of its parts", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const bytes = patternAt(0, 45 * MIB);
     await appendAll(blobs, bytes, [5 * MIB - 1, 1, 1, 5 * MIB, 3 * MIB, SEGMENT, 2 * SEGMENT + 1, 7, 5 * MIB - 1, 0]);
@@ -95,14 +95,14 @@ test("an upload in stretches around 5 and 8 MiB becomes one blob, whatever its p
     assert.equal(await blobs.stat("org_1/done"), undefined);
     s3.requests.splice(0);
     await completed.commit("org_1/done");
-    assert.deepEqual(s3.requests[0]?.method, "POST", "one request makes the prepared blob appear");
+    assert.deepEqual(s3.requests[0]?.method, "POST", "one request makes the prepared blob visible");
     assert.ok((await buffer((await blobs.read("org_1/done")).stream)).equals(bytes));
     await blobs.close();
     assert.deepEqual([await objectsIn(place), s3.begun.size], [["blobs/org_1/done"], 0]);
   }),
 );
 
-test("what was received in many parts is prepared, committed or discarded, and nothing else stays", TIMEOUT, () =>
+test("prepares, commits or discards an upload of many parts, and leaves nothing else", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const bytes = patternAt(0, 2 * SEGMENT + 8);
     const receive = () => blobs.receive(Readable.from([bytes]), { max_bytes: bytes.length, expect: { sha256: sha256(bytes) } });
@@ -119,7 +119,7 @@ test("what was received in many parts is prepared, committed or discarded, and n
   }),
 );
 
-test("a slow store holds the sender back: four segments of memory, three on their way", TIMEOUT, () =>
+test("a slow store slows the sender down: at most four segments in memory and three in flight", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     let [read, flying, most] = [0, 0, 0];
     const go = Promise.withResolvers<void>();
@@ -139,7 +139,7 @@ test("a slow store holds the sender back: four segments of memory, three on thei
     };
     const received = blobs.receive(Readable.from(source(), { highWaterMark: 1 }), { max_bytes: 12 * SEGMENT });
     await full.promise;
-    // Whatever could still be read is read by now.
+    // After these turns all readable data has been read.
     for (let turn = 0; turn < 100; turn += 1) await new Promise((resolve) => setImmediate(resolve));
     assert.ok(read <= 4 * SEGMENT + 2 * MIB, `${read} bytes were read`);
     go.resolve();
@@ -148,7 +148,7 @@ test("a slow store holds the sender back: four segments of memory, three on thei
   }),
 );
 
-/** Starts a process that uploads, and kills it when so many of its objects are there. */
+/** Starts an uploading process, and kills it when the store has this many of its objects. */
 async function killUploading(mode: "receive" | "append", place: S3Settings, objects: number): Promise<void> {
   const file = path.join(import.meta.dirname, "testing/s3-uploading.ts");
   const child: ChildProcess = spawn(process.execPath, [file, mode, JSON.stringify(place)], { stdio: ["ignore", "ignore", "inherit"] });
@@ -165,7 +165,7 @@ async function killUploading(mode: "receive" | "append", place: S3Settings, obje
   }
 }
 
-test("killed while it receives, again and again: no blob, no upload, and what is left goes after a day", TIMEOUT, async () => {
+test("repeated kills while receiving leave no blob and no upload, and the leftovers are removed after a day", TIMEOUT, async () => {
   const place = s3.place();
   for (let round = 1; round <= 2; round += 1) await killUploading("receive", place, round * 2);
   await withBlobs(async (blobs) => {
@@ -178,7 +178,7 @@ test("killed while it receives, again and again: no blob, no upload, and what is
   }, place);
 });
 
-test("killed while it appends, again and again: what was said to be kept is kept, and is the bytes that came", TIMEOUT, async () => {
+test("repeated kills while appending keep all acknowledged bytes, unchanged", TIMEOUT, async () => {
   const place = s3.place();
   let kept = 0;
   for (let round = 1; round <= 3; round += 1) {
@@ -199,7 +199,7 @@ test("killed while it appends, again and again: what was said to be kept is kept
   assert.deepEqual(await objectsIn(place), ["blobs/org_1/done"]);
 });
 
-test("an upload that another server began anew is not taken for the one whose digest is known here", TIMEOUT, () =>
+test("ignores a cached digest if another server restarted the upload", TIMEOUT, () =>
   withBlobs(async (here, place) => {
     await here.append(KEY, Readable.from(["right"]), { offset: 0, max_bytes: 10 });
     await withBlobs(async (there) => {
@@ -213,7 +213,7 @@ test("an upload that another server began anew is not taken for the one whose di
   }),
 );
 
-test("a store that fails now and then is asked again: all goes well, and nothing twice", TIMEOUT, () =>
+test("retries when the store fails occasionally, and does nothing twice", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const bytes = patternAt(0, 20 * MIB);
     const faults = [s3Fault(503, "SlowDown"), "close", s3Fault(500, "InternalError"), "lost"] as const;
@@ -237,7 +237,7 @@ test("a store that fails now and then is asked again: all goes well, and nothing
   }),
 );
 
-test("the answer that a blob is whole gets lost: it is whole", TIMEOUT, () =>
+test("a blob is complete even if the response to its completion is lost", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     const bytes = patternAt(0, 2 * SEGMENT);
     let lost = 0;
@@ -248,7 +248,7 @@ test("the answer that a blob is whole gets lost: it is whole", TIMEOUT, () =>
   }),
 );
 
-test("a download goes on where the store cut it, but not with another blob's bytes", TIMEOUT, () =>
+test("a download that the store cuts continues where it stopped, but not with another blob's bytes", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     const bytes = patternAt(0, 4 * MIB);
     const put = async (content: Buffer) =>
@@ -265,7 +265,7 @@ test("a download goes on where the store cut it, but not with another blob's byt
   }),
 );
 
-test("a reader that goes away leaves no connection to the store", TIMEOUT, () =>
+test("a reader that disconnects leaves no connection to the store", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     const bytes = patternAt(0, 9 * MIB);
     await (await blobs.receive(Readable.from([bytes]), { max_bytes: bytes.length })).commit("org_1/big");
@@ -277,7 +277,7 @@ test("a reader that goes away leaves no connection to the store", TIMEOUT, () =>
   }),
 );
 
-test("a store that is gone: a clear error, nothing kept that anybody sees, and all is well when it is back", TIMEOUT, () =>
+test("when the store is unreachable, the error is clear, nothing visible is kept, and all works when it returns", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     await blobs.append(KEY, Readable.from(["some"]), { offset: 0, max_bytes: 100 });
     s3.fault = ({ method }) => (method === "PUT" ? s3Fault(500, "InternalError") : undefined);
@@ -297,7 +297,7 @@ test("a store that is gone: a clear error, nothing kept that anybody sees, and a
   }),
 );
 
-test("a full store is no_space", TIMEOUT, () =>
+test("a full store results in no_space", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     s3.fault = ({ method }) => (method === "PUT" ? s3Fault(400, "QuotaExceeded") : undefined);
     await assert.rejects(blobs.receive(Readable.from(["x"]), { max_bytes: 1 }), { code: "no_space" });
@@ -305,7 +305,7 @@ test("a full store is no_space", TIMEOUT, () =>
   }),
 );
 
-test("a store that refuses us is said at the start, without a secret; one that is away is only warned of", TIMEOUT, async () => {
+test("at the start, a refusal by the store is an error without secrets, and an unreachable store is a warning", TIMEOUT, async () => {
   const echoed = "<AWSAccessKeyId>AKIATESTKEYID</AWSAccessKeyId><StringToSign>the-secret-of-the-test</StringToSign>";
   for (const [status, code, said] of [
     [403, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID"],
@@ -334,7 +334,7 @@ test("a store that refuses us is said at the start, without a secret; one that i
   assert.match(inspect(warnings), /ECONNREFUSED/);
 });
 
-test("what a crash left of copies, and of uploads without a beginning, goes after a day; uploads stay", TIMEOUT, () =>
+test("leftover copies, and uploads without a beginning, are removed after a day; uploads stay", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const bytes = patternAt(0, 2 * SEGMENT);
     await blobs.append(KEY, Readable.from([bytes]), { offset: 0, max_bytes: bytes.length });
@@ -352,7 +352,7 @@ test("what a crash left of copies, and of uploads without a beginning, goes afte
   }),
 );
 
-test("a stretch that lost its beginning never becomes part of an upload that begins anew", TIMEOUT, () =>
+test("a segment that lost its beginning never becomes part of a restarted upload", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const old = patternAt(0, 2 * SEGMENT);
     await blobs.append(KEY, Readable.from([old]), { offset: 0, max_bytes: old.length });
@@ -366,7 +366,7 @@ test("a stretch that lost its beginning never becomes part of an upload that beg
   }),
 );
 
-test("more blobs than a page of the store's list holds are all listed", TIMEOUT, () =>
+test("lists more blobs than one page of the store's list has", TIMEOUT, () =>
   withBlobs(async (blobs, place) => {
     const store = await openS3(place, log);
     const names = Array.from({ length: 1_005 }, (_, index) => `b${index}`);

@@ -19,9 +19,9 @@ import { BlobsWithUploads } from "./uploads.ts";
 const SWEEP_EVERY_MS = 6 * 3_600_000;
 
 /**
- * Blobs in an S3-compatible store: `blobs/<owner>/<name>` each, below the prefix of the settings. Several servers may use one
- * place. Rejects with an S3Error when the store refuses us; one that does not answer is only warned of, since it may come
- * back before anybody needs it.
+ * Stores blobs in an S3-compatible store, each as `blobs/<owner>/<name>` below the prefix in the settings. Several servers may share one
+ * place. Rejects with an S3Error if the store refuses access. If the store does not respond, only logs a warning, because it may return
+ * before it is needed.
  */
 export async function s3Blobs(
   settings: S3Settings,
@@ -35,7 +35,7 @@ export async function s3Blobs(
       store.close();
       throw error;
     }
-    options.log.warn({ err: error }, "the S3 store does not answer; artifacts can be neither stored nor fetched until it does");
+    options.log.warn({ err: error }, "the S3 store does not respond; artifacts can be neither stored nor downloaded until it does");
   }
   return new S3Blobs(new S3Context(store, options));
 }
@@ -77,7 +77,7 @@ class S3Blobs extends BlobsWithUploads implements Blobs {
       if (error instanceof S3Error && error.reason === "NoSuchKey") throw new BlobError("not_found", `no blob ${key}`);
       throw error instanceof S3Error && error.status === 416 ? outside() : error;
     });
-    // S3 cuts a range at the end of the object.
+    // S3 truncates a range at the end of the object.
     if (range !== undefined && range.end >= size) {
       body.destroy();
       throw outside();
@@ -107,9 +107,9 @@ class S3Blobs extends BlobsWithUploads implements Blobs {
     }
   }
 
-  /** Infinity, when the store answers; rejects when it does not, so that whoever asks whether we are ready is told. */
+  /** Returns Infinity if the store responds. Rejects if it does not, so that readiness checks fail. */
   async freeBytes(): Promise<number> {
-    // Balancers ask every second, and a store that is gone keeps each of them waiting.
+    // Shares one check between calls: load balancers call every second, and each would wait for an unreachable store.
     await (this.#checking ??= this.#context.store.check().finally(() => (this.#checking = undefined)));
     return Infinity;
   }
@@ -128,7 +128,7 @@ class S3Blobs extends BlobsWithUploads implements Blobs {
   }
 }
 
-/** What came in one request, as segments of its own. */
+/** The bytes of one request, as segments. */
 class StagedSegments implements Staged {
   readonly size: number;
   readonly sha256: string;

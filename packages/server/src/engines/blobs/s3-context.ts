@@ -6,17 +6,17 @@ import type { S3Store } from "./s3-store.ts";
 
 export const BLOBS = "blobs";
 
-/** Where the blob of a key lies. Rejects with `bad_key`. */
+/** Returns the object's key for a blob. Rejects with `bad_key`. */
 export function blobObject(key: string): string {
   const { owner, name } = splitKey(key);
   return `${BLOBS}/${owner}/${name}`;
 }
 
-/** What the parts of the S3 store share. */
+/** State that the parts of the S3 store share. */
 export class S3Context {
   readonly store: S3Store;
   readonly clock: Clock;
-  /** The time by which leftovers are old. */
+  /** The clock that decides which leftovers are old. */
   readonly retention_clock: Pick<Clock, "now">;
   readonly log: EngineLog;
   readonly #removals = new Set<Promise<void>>();
@@ -29,8 +29,8 @@ export class S3Context {
   }
 
   /**
-   * Removes what nobody needs any more. Resolves with the first removed, the others go meanwhile: whoever commits holds a
-   * transaction. What fails is swept later, so it is no error.
+   * Removes objects in the background. Resolves when the first one is removed, because callers may be inside a transaction. Failed removals
+   * are no error: the sweep removes the objects later.
    */
   async forget(keys: readonly string[]): Promise<void> {
     const [first = "", ...rest] = keys;
@@ -42,7 +42,7 @@ export class S3Context {
     void removal.finally(() => this.#removals.delete(removal));
   }
 
-  /** Resolves when nothing is being removed. */
+  /** Resolves when no removal is running. */
   async settled(): Promise<void> {
     while (this.#removals.size > 0) await Promise.all(this.#removals);
   }

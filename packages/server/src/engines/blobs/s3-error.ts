@@ -1,4 +1,4 @@
-/** What a person can do about it, by the name that stores give the error. */
+/** What a person can do about an error, by the name that the store gives it. */
 const HINTS: Readonly<Record<string, string>> = {
   AccessDenied: "the credentials may not do this: they need to list, read, write and delete there",
   Forbidden: "the credentials may not do this: they need to list, read, write and delete there",
@@ -13,18 +13,18 @@ const HINTS: Readonly<Record<string, string>> = {
   RequestTimeTooSkewed: "the clock of this machine is wrong",
 };
 
-/** Passes by itself, although it is 4xx. */
+/** Statuses of temporary errors, although they are 4xx. */
 const PASSING: ReadonlySet<number> = new Set([408, 425, 429]);
 const MESSAGE_CHARACTERS_MAX = 200;
 
 /**
- * What an S3 store refused or did not answer. Made of name and status alone: the SDK's own errors carry requests and what
- * the store says of keys and signatures, and errors get logged with all that they carry.
+ * An error or timeout of an S3 store. Contains only name and status: the SDK's errors contain requests and the store's statements about
+ * keys and signatures, which would be logged.
  */
 export class S3Error extends Error {
-  /** As the store named it, for example `NoSuchKey`; `ECONNREFUSED` and the like for what the network said. */
+  /** The store's name of the error, such as `NoSuchKey`, or the network's, such as `ECONNREFUSED`. */
   readonly reason: string;
-  /** Of HTTP; undefined when no answer came. */
+  /** HTTP status; undefined without a response. */
   readonly status: number | undefined;
   readonly #said: string;
 
@@ -37,29 +37,29 @@ export class S3Error extends Error {
     this.#said = status === undefined ? said : "";
   }
 
-  /** The same for another call that would meet it. */
+  /** Returns the same error for another call. */
   during(call: string): S3Error {
     return new S3Error(call, this.reason, this.status, this.#said);
   }
 
-  /** Whether the store gave no answer at all. */
+  /** Returns whether the store did not respond. */
   get is_silence(): boolean {
     return this.status === undefined && !this.stays;
   }
 
-  /** Whether it stays so until somebody changes a setting of the server or of the store. */
+  /** Returns whether the error persists until a setting of the server or the store is changed. */
   get stays(): boolean {
     if (this.reason === "CredentialsProviderError") return true;
     return this.status !== undefined && this.status >= 300 && this.status < 500 && !PASSING.has(this.status);
   }
 
-  /** Whether the store is full, by the names that stores have for it. */
+  /** Returns whether the store is full, by the error names of common stores. */
   get is_full(): boolean {
     return this.status === 507 || /QuotaExceeded|StorageFull|InsufficientStorage|InsufficientCapacity/i.test(this.reason);
   }
 }
 
-/** The error of a call to the SDK as one that may be shown. */
+/** Converts an error of the SDK to one that may be shown. */
 export function toS3Error(call: string, error: unknown): S3Error {
   if (error instanceof S3Error) return error;
   const {
@@ -70,7 +70,7 @@ export function toS3Error(call: string, error: unknown): S3Error {
   } = error as Partial<Error> & { code?: unknown; $metadata?: { httpStatusCode?: number } };
   const status = $metadata?.httpStatusCode;
   const reason = typeof code === "string" && status === undefined ? code : name;
-  // A store's answer may repeat what was sent; of what the network says only the beginning of the first line is of use.
+  // A store's response may repeat the request. Of network errors the start of the first line is useful.
   const said = (message.split("\n", 1)[0] ?? "").slice(0, MESSAGE_CHARACTERS_MAX);
   return new S3Error(call, /^[\w.-]{1,64}$/.test(reason) ? reason : "Unknown", status, said);
 }

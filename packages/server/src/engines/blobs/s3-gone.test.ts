@@ -14,7 +14,7 @@ const MIB = 1024 * 1024;
 const SEGMENT = 8 * MIB;
 const KEY = "org_1/rel_1";
 const TIMEOUT = { timeout: 90_000 };
-/** Ten seconds of life. */
+/** Replaces the default of ten seconds. */
 const QUIET_MS = 1_500;
 const log = { info() {}, warn() {}, error() {} };
 
@@ -23,7 +23,7 @@ before(async () => void (s3 = await S3ForTests.start()));
 after(() => s3[Symbol.asyncDispose]());
 beforeEach(() => s3.reset());
 
-/** Blobs in a place of their own. */
+/** Runs `body` with blobs in a new place. */
 async function withBlobs(body: (blobs: Blobs) => Promise<void>): Promise<void> {
   const blobs = await s3Blobs(s3.place(), { clock: systemClock, log, quiet_ms: QUIET_MS });
   try {
@@ -36,13 +36,13 @@ async function withBlobs(body: (blobs: Blobs) => Promise<void>): Promise<void> {
 
 const isPut = ({ method }: S3Request): boolean => method === "PUT";
 
-test("an upload whose segment cannot be written ends with its next byte, not with its next segment", TIMEOUT, () =>
+test("an upload whose segment cannot be written fails with its next byte, not with its next segment", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     let tries = 0;
     s3.fault = (request) => (isPut(request) && (tries += 1) > 0 ? "reset" : undefined);
     async function* trickle(): AsyncGenerator<Buffer> {
       yield patternAt(0, SEGMENT);
-      // By itself it never fills another one.
+      // Less than another full segment.
       for (let at = SEGMENT; at < 2 * SEGMENT; at += 1_024) {
         yield patternAt(at, 1_024);
         await new Promise((resolve) => setImmediate(resolve));
@@ -57,7 +57,7 @@ test("an upload whose segment cannot be written ends with its next byte, not wit
   }),
 );
 
-test("a store that says nothing any more is given up, and nobody else waits for it; it is found when it is back", TIMEOUT, () =>
+test("gives up on a silent store without delaying other calls, and detects its return", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     await blobs.append(KEY, Readable.from([patternAt(0, SEGMENT)]), { offset: 0, max_bytes: 4 * SEGMENT });
     s3.fault = () => "silent";
@@ -79,7 +79,7 @@ test("a store that says nothing any more is given up, and nobody else waits for 
   }),
 );
 
-test("a download whose store falls silent is taken up again, and ends with an error", TIMEOUT, () =>
+test("resumes a download when the store becomes silent, and fails eventually", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     const bytes = patternAt(0, 4 * MIB);
     await (await blobs.receive(Readable.from([bytes]), { max_bytes: bytes.length })).commit("org_1/big");
@@ -90,7 +90,7 @@ test("a download whose store falls silent is taken up again, and ends with an er
   }),
 );
 
-test("who asks whether the store is there is answered with those who asked before", TIMEOUT, () =>
+test("concurrent checks of the store share one request", TIMEOUT, () =>
   withBlobs(async (blobs) => {
     await until("the sweep of the start to end", async () => {
       const before = s3.requests.length;
@@ -108,7 +108,7 @@ test("who asks whether the store is there is answered with those who asked befor
   }),
 );
 
-test("what the doctor wrote without an answer is removed all the same", TIMEOUT, async () => {
+test("the doctor removes an object whose creation got no response", TIMEOUT, async () => {
   s3.fault = ({ method }) => (method === "PUT" ? "lost" : undefined);
   const { left, failed } = await probeS3(s3.place(), { clock: systemClock, signal: new AbortController().signal });
   assert.deepEqual(left, []);

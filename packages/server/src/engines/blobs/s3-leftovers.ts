@@ -3,10 +3,13 @@ import { chainOf, removeAll } from "./s3-segments.ts";
 import { groupsOf, newestOf, UPLOADS } from "./s3-uploads.ts";
 
 export const STAGING = "staging";
-/** Younger ones may belong to another server that is at work. */
+/** Younger objects may belong to a running upload of another server. */
 const LEFTOVER_MS = 24 * 3_600_000;
 
-/** Removes what crashes left behind a day ago: what was received and not committed, uploads without a beginning, copies that never became an object. */
+/**
+ * Removes leftovers of crashes that are older than a day: bytes never committed, uploads without a beginning, multipart uploads never
+ * completed.
+ */
 export async function sweepLeftovers({ store, retention_clock, log }: S3Context): Promise<void> {
   const before = new Date(retention_clock.now().getTime() - LEFTOVER_MS);
   let objects_removed = 0;

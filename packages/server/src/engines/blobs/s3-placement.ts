@@ -4,7 +4,7 @@ import { forEachOf, type Segment } from "./s3-segments.ts";
 import type { S3Part, S3Store } from "./s3-store.ts";
 
 const COPIES_IN_FLIGHT = 8;
-/** In the metadata of an object of parts: which of the attempts to make it this one is. */
+/** Metadata key of a multipart object: identifies the attempt that created it. */
 const ATTEMPT = "roamfleet-attempt";
 
 interface Prepared {
@@ -15,8 +15,8 @@ interface Prepared {
 }
 
 /**
- * Makes segments one object under a key. The store copies them; nothing comes through this process. What takes long is done
- * by `prepare`, and the object appears with the one request of `commit`.
+ * Combines segments into one object under a key. The store copies them, without transfer through this process. `prepare` does the slow
+ * part, and one request of `commit` makes the object visible.
  */
 export class Placement {
   readonly #store: S3Store;
@@ -28,14 +28,14 @@ export class Placement {
     this.#segments = segments;
   }
 
-  /** Copies everything to where `commit` makes it appear. */
+  /** Copies all segments into a multipart upload, which `commit` completes. */
   async prepare(key: string): Promise<void> {
     if (this.#segments.length < 2 || this.#prepared?.key === key) return;
     await this.cancel();
     this.#prepared = await this.#copyAll(key);
   }
 
-  /** Prepares if nobody has, and makes the object appear in place of what was under the key. */
+  /** Prepares if necessary, and makes the object visible, replacing an earlier one under the key. */
   async commit(key: string): Promise<void> {
     const [first] = this.#segments;
     if (first === undefined) return await this.#store.put(key, Buffer.alloc(0));
@@ -45,14 +45,14 @@ export class Placement {
     try {
       await this.#store.completeParts(key, id, parts);
     } catch (error) {
-      // The answer to the first try may have been lost; the second one then finds nothing to complete.
+      // If the response to the first attempt was lost, the second one finds no multipart upload.
       if (toS3Error("CompleteMultipartUpload", error).reason !== "NoSuchUpload") throw error;
       if ((await this.#store.head(key))?.metadata[ATTEMPT] !== attempt) throw error;
     }
     this.#prepared = undefined;
   }
 
-  /** Forgets what was prepared. */
+  /** Aborts the prepared multipart upload. */
   async cancel(): Promise<void> {
     if (this.#prepared === undefined) return;
     const { key, id } = this.#prepared;

@@ -4,22 +4,22 @@ import type { Clock } from "@roamfleet/clock";
 import { toS3Error } from "./s3-error.ts";
 import type { S3Store } from "./s3-store.ts";
 
-/** A stretch of an object, both ends included. */
+/** A range of an object, both ends included. */
 export interface Piece {
   key: string;
   start: number;
   end: number;
-  /** Of the object that is meant; another one under the same key is not read in its place. */
+  /** ETag of the expected object. Another object under the same key is not read. */
   etag?: string | undefined;
 }
 
-/** Cuts in a row, without a byte between them, that reading survives. A call that fails was tried often enough. */
+/** Consecutive disconnects without a byte between them that a read tolerates. Failed calls have been retried already. */
 const CUTS_MAX = 3;
 const PAUSE_MS = 200;
 
 /**
- * The pieces one after the other. A connection that is cut in the middle is opened again where it stopped, so that a robot's
- * download of an hour does not hang on one connection to the store. `opened` is the first piece's body, where it is there already.
+ * Streams the pieces in order. Reconnects after a disconnect and continues at the same byte, so that a robot's download of an hour survives
+ * it. `opened` is the body of the first piece, if it is open already.
  */
 export function readPieces(store: S3Store, clock: Clock, pieces: readonly Piece[], opened?: Readable): Readable {
   const out = new PassThrough();
@@ -68,11 +68,11 @@ async function pump(context: Pump, pieces: readonly Piece[], opened: Readable | 
   }
 }
 
-/** The body's chunks; throws when the next one does not come. */
+/** Yields the body's chunks. Throws if the next one does not arrive in time. */
 async function* awaited({ store: { quiet_ms }, clock }: Pump, body: Readable): AsyncGenerator<Buffer> {
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
-    // Only while we wait: a slow reader of ours is no fault of the store.
+    // The timer runs only while waiting for the store: a slow reader is not the store's fault.
     const late = clock.setTimer(quiet_ms, () => body.destroy(new Error(`nothing came for ${quiet_ms} ms`)));
     const { done, value } = await chunks.next().finally(() => late.cancel());
     if (done === true) return;

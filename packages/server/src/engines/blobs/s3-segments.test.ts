@@ -12,7 +12,7 @@ const object = (start: number, end: number, size = end - start) => ({
 const stretches = (objects: Parameters<typeof chainOf>[0]): (readonly [number, number])[] =>
   chainOf(objects).chain.map(({ start, end }) => [start, end] as const);
 
-test("an upload is what follows from its first byte on, of what begins together the longest", () => {
+test("an upload is the chain of segments from its first byte, with the longest one where several start", () => {
   const objects = [object(0, 100), object(100, 150), object(100, 200), object(200, 300), object(400, 500), object(150, 170)];
   assert.deepEqual(stretches(objects), [
     [0, 100],
@@ -23,19 +23,19 @@ test("an upload is what follows from its first byte on, of what begins together 
   assert.deepEqual([bytesOf(chainOf(objects).chain), bytesOf([])], [300, 0]);
 });
 
-test("without its first byte nothing is an upload, and an object of another length or name is none of ours", () => {
+test("ignores an upload without its first byte, and objects with another length or name", () => {
   assert.deepEqual(stretches([object(100, 200)]), []);
   assert.deepEqual(stretches([object(0, 100, 99)]), []);
   const strange = { key: "uploads/org_1/rel_1/notes.txt", size: 5, stored_at };
   assert.deepEqual(chainOf([strange, object(0, 8)]).strays, [strange.key]);
 });
 
-test("segments are 8 MiB, and longer where 10,000 parts would not do", () => {
+test("segments are 8 MiB, and longer if 10,000 parts would not suffice", () => {
   assert.deepEqual([segmentBytes(0), segmentBytes(50 * 1024 * MIB), segmentBytes(Infinity)], [8 * MIB, 8 * MIB, 512 * MIB]);
   for (const bytes of [70_000 * MIB, 72_001 * MIB, 4_000_000 * MIB]) assert.ok(bytes / segmentBytes(bytes) <= 9_000);
 });
 
-test("a few at a time, and the first error when those under way have ended", async () => {
+test("runs a few at a time, and rejects with the first error when the running ones have ended", async () => {
   let [running, most, ended] = [0, 0, 0];
   const work = async (item: number): Promise<void> => {
     running += 1;

@@ -2,17 +2,17 @@ import { randomBytes } from "node:crypto";
 import type { S3Object, S3Store } from "./s3-store.ts";
 
 const MIB = 1024 * 1024;
-/** Every segment but the last is at least so long: S3 wants parts of 5 MiB or more, and each costs a request or three. */
+/** Minimum length of every segment but the last: S3 requires parts of 5 MiB or more, and each costs one to three requests. */
 const SEGMENT_BYTES = 8 * MIB;
-/** S3 takes 10,000 parts; what is longer than so many segments has longer ones. */
+/** S3 accepts 10,000 parts. Longer uploads have longer segments. */
 const SEGMENTS_MAX = 9_000;
 const SEGMENT_BYTES_MAX = 512 * MIB;
-/** Segments of one upload that are on their way to the store. With the one that is being filled: 32 MiB of memory an upload. */
+/** Segments of one upload that are being sent. With the one that is being filled, an upload takes 32 MiB of memory. */
 const SEGMENTS_IN_FLIGHT = 3;
 const REMOVALS_IN_FLIGHT = 8;
 const NAME = /^(\d{16})-(\d{1,16})-[0-9a-f]{16}$/;
 
-/** A stretch of an upload, an object of its own that is never written twice. */
+/** A range of an upload, stored as a separate object that is never overwritten. */
 export interface Segment {
   key: string;
   /** Position of its first byte in the upload. */
@@ -21,16 +21,16 @@ export interface Segment {
   end: number;
 }
 
-/** How long the segments of an upload are that may have so many bytes. */
+/** Returns the segment length for an upload of up to this many bytes. */
 export function segmentBytes(bytes: number): number {
   const needed = Math.ceil(bytes / SEGMENTS_MAX / MIB) * MIB;
   return Math.min(SEGMENT_BYTES_MAX, Math.max(SEGMENT_BYTES, needed));
 }
 
 /**
- * The upload that lies in objects of one directory: the segments that follow each other from its first byte on, of those
- * that begin at the same byte the longest. `strays` is everything else: what a longer one has replaced, and what lost its
- * beginning. Objects appear whole or not at all, so this is right after every crash.
+ * Returns the upload in the objects of one directory: the contiguous segments from its first byte. If several start at the same byte, the
+ * longest one counts. `strays` are all others: replaced by a longer one, or not connected to the first byte. Because objects appear
+ * atomically, this is correct after every crash.
  */
 export function chainOf(objects: readonly S3Object[]): { chain: Segment[]; strays: string[] } {
   const longest = new Map<number, Segment>();
@@ -48,7 +48,7 @@ export function chainOf(objects: readonly S3Object[]): { chain: Segment[]; stray
 
 export const bytesOf = (chain: readonly Segment[]): number => chain.at(-1)?.end ?? 0;
 
-/** Runs the work for each, a few at a time; rejects with the first error when those under way have ended. */
+/** Runs the work for each item, a few at a time. Rejects with the first error after the running ones have ended. */
 export async function forEachOf<T>(items: readonly T[], at_once: number, work: (item: T) => Promise<void>): Promise<void> {
   const left = items.values();
   const failed: unknown[] = [];
@@ -62,7 +62,7 @@ export async function forEachOf<T>(items: readonly T[], at_once: number, work: (
   if (failed.length > 0) throw failed[0];
 }
 
-/** Removes objects; of an upload's, the first one first, so that it is gone with that. */
+/** Removes objects. Removes the first object of an upload first, which makes the upload invisible. */
 export async function removeAll(store: S3Store, keys: readonly string[]): Promise<void> {
   const [first, ...rest] = keys;
   if (first === undefined) return;
@@ -70,7 +70,7 @@ export async function removeAll(store: S3Store, keys: readonly string[]): Promis
   await forEachOf(rest, REMOVALS_IN_FLIGHT, (key) => store.remove(key));
 }
 
-/** Bytes on their way into segments of one directory, in bounded memory. */
+/** Writes a stream as segments to one directory, in bounded memory. */
 export class SegmentWriter {
   readonly #store: S3Store;
   readonly #directory: string;
@@ -82,14 +82,14 @@ export class SegmentWriter {
   /** The segment that is being filled. */
   #start: number;
   #buffer: Buffer | undefined;
-  /** What the store has: memory to use again, which otherwise waits for the garbage collector (86 MB instead of 32 were seen). */
+  /** Buffers to reuse. Otherwise they wait for the garbage collector (86 MB instead of 32 MB were seen). */
   readonly #spare: Buffer[] = [];
   #filled = 0;
   #has_news = false;
 
   /**
-   * Goes on at the byte `at` of an upload that may have `bytes_max`. `tail` is the content of its last segment when that is
-   * shorter than a segment should be: it is written anew, with what follows.
+   * Continues at byte `at` of an upload of up to `bytes_max`. If the last segment is shorter than a full one, `tail` is its content, which
+   * is written again together with what follows.
    */
   constructor(store: S3Store, directory: string, options: { at: number; bytes_max: number; tail?: Buffer | undefined }) {
     this.#store = store;
@@ -101,9 +101,9 @@ export class SegmentWriter {
     this.#has_news = false;
   }
 
-  /** Resolves when there is room for more. Rejects when a segment could not be written. */
+  /** Resolves when there is room for more. Rejects if a segment could not be written. */
   async write(chunk: Uint8Array): Promise<void> {
-    // With the next byte, not with the next full segment, which may be minutes away.
+    // Fails with the next byte rather than the next full segment, which may be minutes away.
     this.#requireWorking();
     for (let taken = 0; taken < chunk.byteLength;) {
       taken += this.#fill(chunk.subarray(taken));
@@ -114,7 +114,7 @@ export class SegmentWriter {
     }
   }
 
-  /** Writes what is left. Resolves with what was written when the store has all of it; rejects when it has not, with nothing on its way any more. */
+  /** Writes the rest. Resolves with the segments when the store has all of them. Rejects if one failed, after all requests have ended. */
   async finish(): Promise<Segment[]> {
     if (this.#has_news && this.#failed === undefined) this.#send();
     await Promise.all(this.#flying);
@@ -122,7 +122,7 @@ export class SegmentWriter {
     return this.#written;
   }
 
-  /** Writes nothing more. Resolves, when nothing is on its way any more, with what was written. */
+  /** Stops writing. Resolves with the written segments when no request is running. */
   async cease(): Promise<Segment[]> {
     await Promise.all(this.#flying);
     return this.#written;

@@ -2,17 +2,17 @@ import { systemClock } from "@roamfleet/clock";
 import { type S3Error, toS3Error } from "./s3-error.ts";
 
 /**
- * Whether the store is silent: a call got no answer, and none has got one since. Then one call at a time finds out whether it still is,
- * and the others are told so at once, since they may hold what others need: a connection to the database, a lock, the memory of an upload.
+ * A circuit breaker for the store. It opens when a call gets no response. Then one call at a time probes the store, and all others fail
+ * immediately, because they may occupy a database connection, a lock or an upload's memory.
  */
 export class S3Silence {
   #reason: S3Error | undefined;
   #asked_again = false;
-  /** Not the plane's time: the network's is real also where a test holds time still. */
+  /** Real time, not the plane's: network timeouts are real even if a test stops the clock. */
   #next_at = 0;
   readonly #pause_ms: number;
 
-  /** After a call without an answer nobody asks for `pause_ms`. */
+  /** After a call without a response, no call is sent for `pause_ms`. */
   constructor(pause_ms: number) {
     this.#pause_ms = pause_ms;
   }

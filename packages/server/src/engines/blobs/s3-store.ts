@@ -9,32 +9,32 @@ import type { S3Place } from "./s3-url.ts";
 
 const CONNECT_MS = 5_000;
 /**
- * Nothing moved to or from the store for so long: it is gone, or the network in between. Not the length of a request, which is that of
- * a segment over a slow line.
+ * A request without any traffic for this long is aborted: the store or the network is down. It does not limit a whole request, such as
+ * sending a segment over a slow line.
  */
 const QUIET_MS = 10_000;
-/** So many times as long while a store copies or joins: some say nothing, MinIO a blank every ten seconds. */
+/** Factor of the timeout while a store copies or joins objects: some send nothing meanwhile, MinIO a blank every ten seconds. */
 const WORK_QUIET_FACTOR = 2;
-/** Of that in all, with its tries: whoever commits waits for it in a transaction, which the database ends after 60 s. */
+/** Limit of such a call with its retries: callers wait in a transaction, which the database aborts after 60 s. */
 const WORK_MS = 45_000;
-/** Until the headers of an answer, however slowly the body of the request moves: 16 MiB at 2 Mbit/s. */
+/** Timeout until the response headers, however slowly the request body is sent: 16 MiB at 2 Mbit/s. */
 const SEND_MS = 70_000;
 const PAUSE_MS = 1_000;
-/** The first try and two more, at most seconds apart, by the SDK's own policy: for 5xx, 429, silence and lost connections. */
+/** The first attempt and two retries, at most seconds apart, by the SDK's policy: for 5xx, 429, timeouts and lost connections. */
 const TRIES = 3;
-/** One for each download under way; more wait for one to end. */
+/** One for each running download. More downloads wait for one to end. */
 const SOCKETS_MAX = 512;
 
 export interface S3Settings extends S3Place {
   region: string;
-  /** undefined: the machine's own (a role of the instance, of the container, of the pod), as the SDK finds them. */
+  /** Undefined: the SDK finds the credentials of the instance, container or pod. */
   credentials: { access_key_id: string; secret_access_key: string; session_token: string | undefined } | undefined;
 }
 
-/** An object; `key` without the prefix of the place. */
+/** An object; `key` is relative to the place's prefix. */
 export interface S3Object {
   key: string;
-  /** bytes */
+  /** Bytes. */
   size: number;
   stored_at: Date;
 }
@@ -45,15 +45,15 @@ export interface S3Part {
 }
 
 export interface S3Patience {
-  /** Of each call. */
+  /** Attempts of each call. */
   tries?: number | undefined;
-  /** A store from which nothing comes for so long has forgotten us; 10 s unless told. */
+  /** A request without traffic for this long is aborted. Default: 10 s. */
   quiet_ms?: number | undefined;
-  /** Nobody asks a store that was silent for so long; 1 s unless told. */
+  /** After a timeout, no call is sent for this long. Default: 1 s. */
   pause_ms?: number | undefined;
 }
 
-/** Loads the SDK, which a server without S3 never does: 0.3 s and 12 MB. */
+/** Opens a store. Loads the SDK on demand, because it takes 0.3 s and 12 MB. */
 export async function openS3(settings: S3Settings, log: EngineLog, options: S3Patience = {}): Promise<S3Store> {
   const { tries = TRIES, quiet_ms = QUIET_MS, pause_ms = PAUSE_MS } = options;
   const sdk = await import("@aws-sdk/client-s3");
@@ -73,12 +73,12 @@ export async function openS3(settings: S3Settings, log: EngineLog, options: S3Pa
           },
         }),
     maxAttempts: tries,
-    // The signature covers a SHA-256 of every body already; the newer checksums are unknown to many stores.
+    // The signature already covers a SHA-256 of every body, and many stores do not support the newer checksums.
     requestChecksumCalculation: "WHEN_REQUIRED",
     responseChecksumValidation: "WHEN_REQUIRED",
-    // Asking before it sends, the SDK opens a connection for each segment and waits for the word as long as for an answer.
+    // With `Expect: 100-continue` the SDK would open a connection per segment and wait as long as for a response.
     expectContinueHeader: false,
-    // Its errors hold requests; ours are said by whoever catches them.
+    // The SDK's errors contain requests. They are logged by the callers in a safe form.
     logger: { trace: quiet, debug: quiet, info: quiet, error: quiet, warn: () => log.warn({}, "the S3 client warns of something") },
   };
   const sockets = { keepAlive: true, maxSockets: SOCKETS_MAX };
@@ -90,23 +90,23 @@ export async function openS3(settings: S3Settings, log: EngineLog, options: S3Pa
     credentials: known,
     requestHandler: { ...bounds, socketTimeout: quiet_ms * WORK_QUIET_FACTOR },
   });
-  // The body is watched by whoever reads it: a robot that takes its time is no silence of the store.
+  // The reader of a body has its own timeout: a slow robot is not a silent store.
   const reading = new sdk.S3Client({ ...config, credentials: known, requestHandler: { ...bounds, requestTimeout: quiet_ms } });
   return new S3Store(sdk, { talking, working, reading }, { ...settings, quiet_ms, pause_ms });
 }
 
-/** One for each way to wait. */
+/** One client for each kind of timeout. */
 interface Clients {
   talking: Sdk.S3Client;
-  /** While the store does something long by itself. */
+  /** For calls during which the store copies data for a long time. */
   working: Sdk.S3Client;
-  /** For as long as somebody reads. */
+  /** For reading bodies, which may take any time. */
   reading: Sdk.S3Client;
 }
 
 /**
- * The few calls of S3 that blobs need, below the prefix of a place. Everything rejects with an S3Error, or with `no_space`; when the
- * store is gone, within TRIES times QUIET_MS and a few seconds, or WORK_MS of what it does by itself.
+ * The S3 calls that blobs need, below the prefix of a place. All reject with an S3Error or with `no_space`. If the store is unreachable,
+ * they reject within TRIES × QUIET_MS and a few seconds, or within WORK_MS for long operations of the store.
  */
 export class S3Store {
   readonly #sdk: typeof Sdk;
@@ -114,7 +114,7 @@ export class S3Store {
   readonly #silence: S3Silence;
   readonly #bucket: string;
   readonly #prefix: string;
-  /** For whoever reads a body. */
+  /** Timeout for readers of a body. */
   readonly quiet_ms: number;
 
   constructor(sdk: typeof Sdk, clients: Clients, options: Pick<S3Place, "bucket" | "prefix"> & Record<"quiet_ms" | "pause_ms", number>) {
@@ -127,7 +127,7 @@ export class S3Store {
     this.#prefix = prefix === "" ? "" : `${prefix}/`;
   }
 
-  /** Resolves when the store lets us look into the place. */
+  /** Resolves if the store allows listing the place. */
   async check(): Promise<void> {
     const page = new this.#sdk.ListObjectsV2Command({ Bucket: this.#bucket, Prefix: this.#prefix, MaxKeys: 1 });
     await this.#call("ListObjectsV2", () => this.#clients.talking.send(page));
@@ -138,7 +138,10 @@ export class S3Store {
     await this.#call("PutObject", () => this.#clients.talking.send(put));
   }
 
-  /** `size` is the whole object's, also for a range; the range may end past the object's end. Rejects with reason `NoSuchKey` or `InvalidRange`. */
+  /**
+   * Reads an object. `size` is the whole object's, also for a range, which may end past the object's end. Rejects with reason `NoSuchKey`
+   * or `InvalidRange`.
+   */
   async get(key: string, range?: BlobRange, etag?: string): Promise<{ body: Readable; size: number; etag: string | undefined }> {
     const get = new this.#sdk.GetObjectCommand({
       ...this.#at(key),
@@ -153,7 +156,7 @@ export class S3Store {
     throw toS3Error("GetObject", { name: "AnswerWithoutSize" });
   }
 
-  /** undefined when there is no such object. */
+  /** Returns undefined if there is no such object. */
   async head(key: string): Promise<(S3Object & { metadata: Readonly<Record<string, string>> }) | undefined> {
     try {
       const head = new this.#sdk.HeadObjectCommand(this.#at(key));
@@ -165,7 +168,7 @@ export class S3Store {
     }
   }
 
-  /** Deleting what is not there is no error. */
+  /** Removes an object. It is no error if there is none. */
   async remove(key: string): Promise<void> {
     try {
       await this.#call("DeleteObject", () => this.#clients.talking.send(new this.#sdk.DeleteObjectCommand(this.#at(key))));
@@ -174,13 +177,13 @@ export class S3Store {
     }
   }
 
-  /** In the store, at once, for objects up to 5 GiB. */
+  /** Copies an object inside the store, in one call, up to 5 GiB. */
   async copy(from: string, to: string): Promise<void> {
     const copy = new this.#sdk.CopyObjectCommand({ ...this.#at(to), CopySource: this.#source(from) });
     await this.#work("CopyObject", (abortSignal) => this.#clients.working.send(copy, { abortSignal }));
   }
 
-  /** Every object whose key begins with `prefix`, in the order of keys, as S3 has it. */
+  /** Lists objects whose key starts with `prefix`, ordered by key as in S3. */
   async *list(prefix: string): AsyncGenerator<S3Object> {
     for (let token: string | undefined, more = true; more;) {
       const page = new this.#sdk.ListObjectsV2Command({
@@ -200,7 +203,7 @@ export class S3Store {
     }
   }
 
-  /** Begins an object of parts, with a word in its metadata; answers the id of the beginning. */
+  /** Starts a multipart upload with metadata. Returns its id. */
   async beginParts(key: string, metadata: Record<string, string>): Promise<string> {
     const begin = new this.#sdk.CreateMultipartUploadCommand({ ...this.#at(key), Metadata: metadata });
     const { UploadId } = await this.#call("CreateMultipartUpload", () => this.#clients.talking.send(begin));
@@ -208,7 +211,7 @@ export class S3Store {
     return UploadId;
   }
 
-  /** Makes a whole object a part; all but the last have at least 5 MiB. */
+  /** Copies a whole object as a part. All parts but the last must have at least 5 MiB. */
   async copyPart(key: string, id: string, number: number, from: string): Promise<S3Part> {
     const copy = new this.#sdk.UploadPartCopyCommand({
       ...this.#at(key),
@@ -221,7 +224,7 @@ export class S3Store {
     return { number, etag: CopyPartResult.ETag };
   }
 
-  /** The object is there with this, whole. */
+  /** Completes a multipart upload: the object appears atomically. */
   async completeParts(key: string, id: string, parts: readonly S3Part[]): Promise<void> {
     const complete = new this.#sdk.CompleteMultipartUploadCommand({
       ...this.#at(key),
@@ -231,7 +234,7 @@ export class S3Store {
     await this.#work("CompleteMultipartUpload", (abortSignal) => this.#clients.working.send(complete, { abortSignal }));
   }
 
-  /** Aborting what is not there is no error. */
+  /** Aborts a multipart upload. It is no error if there is none. */
   async abortParts(key: string, id: string): Promise<void> {
     try {
       const abort = new this.#sdk.AbortMultipartUploadCommand({ ...this.#at(key), UploadId: id });
@@ -241,7 +244,7 @@ export class S3Store {
     }
   }
 
-  /** Objects of parts that were begun and neither completed nor aborted. */
+  /** Lists multipart uploads that were neither completed nor aborted. */
   async *listParts(prefix: string): AsyncGenerator<{ key: string; id: string; begun_at: Date }> {
     for (let after: { KeyMarker: string; UploadIdMarker: string } | undefined, more = true; more;) {
       const page = new this.#sdk.ListMultipartUploadsCommand({ Bucket: this.#bucket, Prefix: this.#prefix + prefix, ...after });
@@ -261,12 +264,12 @@ export class S3Store {
     return { Bucket: this.#bucket, Key: this.#prefix + key };
   }
 
-  /** Keys hold nothing that would have to be encoded. */
+  /** Keys contain no characters that need encoding. */
   #source(key: string): string {
     return `${this.#bucket}/${this.#prefix}${key}`;
   }
 
-  /** A call with which the store does something long by itself. */
+  /** Runs a call during which the store copies data for a long time. */
   async #work<T>(name: string, send: (signal: AbortSignal) => Promise<T>): Promise<T> {
     const late = new AbortController();
     const timer = systemClock.setTimer(WORK_MS, () => late.abort());

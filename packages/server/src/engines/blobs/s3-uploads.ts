@@ -11,12 +11,12 @@ import { bytesOf, chainOf, removeAll, type Segment, segmentBytes, SegmentWriter 
 import type { S3Object } from "./s3-store.ts";
 
 export const UPLOADS = "uploads";
-/** Digests kept ready. An upload whose digest was dropped is read once more at its end. */
+/** Digests kept in memory. If an upload's digest was evicted, its segments are read once more at the end. */
 const DIGESTS_MAX = 1_000;
 
 interface Digest {
   hash: Hash;
-  /** Which segments it is the digest of: another server may have gone on with the upload, or begun it anew. */
+  /** Identifies the segments of the digest: another server may have continued or restarted the upload. */
   chain: string;
 }
 
@@ -26,7 +26,7 @@ const nameOf = (chain: readonly Segment[]): string => {
   return hash.digest("hex");
 };
 
-/** The bytes of segments that follow each other, or a range of them. */
+/** Streams the bytes of contiguous segments, or a range of them. */
 export function readSegments({ store, clock }: S3Context, chain: readonly Segment[], range?: BlobRange): Readable {
   const { start: from, end: to } = range ?? { start: 0, end: bytesOf(chain) - 1 };
   const pieces = chain
@@ -36,9 +36,9 @@ export function readSegments({ store, clock }: S3Context, chain: readonly Segmen
 }
 
 /**
- * Resumable uploads as objects `uploads/<owner>/<name>/<first byte>-<byte after the last>-<chance>`, since S3 cannot append.
- * What the store has acknowledged is all there is to know of an upload, and no object is written twice: whatever crashes
- * between two calls, the segments that follow each other are bytes that came.
+ * Stores resumable uploads as objects `uploads/<owner>/<name>/<first byte>-<byte after the last>-<random>`, because S3 cannot append. The
+ * acknowledged objects are the only state, and none is overwritten. So after a crash between any two calls, the contiguous segments are
+ * bytes that were received.
  */
 export class S3Uploads {
   readonly #context: S3Context;
@@ -54,7 +54,7 @@ export class S3Uploads {
     const size = bytesOf(chain);
     if (size !== options.offset) throw new BlobError("bad_range", `the upload has ${size} bytes, not ${options.offset}`);
     if (size > options.max_bytes) throw new BlobError("too_large", `more than ${options.max_bytes} bytes`);
-    // Before anything is added: what was without a beginning must not get one.
+    // Removed before appending: a stray segment must not become connected to the first byte.
     await removeAll(this.#context.store, strays);
     return await this.#write(key, chain, stream, options);
   }
@@ -139,7 +139,7 @@ export class S3Uploads {
     return { size, whole: true };
   }
 
-  /** The digest of the upload so far, to go on with; it is not known any more until what follows is kept. */
+  /** Returns the digest of the upload so far, to continue with. It is removed from the cache until the following bytes are stored. */
   #takeDigest(key: string, chain: readonly Segment[]): Hash | undefined {
     const known = this.#digests.get(key);
     this.#digests.delete(key);
@@ -160,7 +160,7 @@ export class S3Uploads {
   }
 }
 
-/** What lies there when `written` has come: it may begin with a longer form of the last segment. */
+/** Returns the chain after `written` is stored. `written` may start with a longer version of the last segment. */
 function chainAfter(chain: readonly Segment[], written: readonly Segment[]): Segment[] {
   const in_order = written.toSorted((a, b) => a.start - b.start);
   const from = in_order[0]?.start ?? Infinity;
@@ -172,7 +172,7 @@ function directoryOf(key: string): string {
   return `${UPLOADS}/${owner}/${name}`;
 }
 
-/** Objects by the directory that they lie in; S3 lists those of one directory together. */
+/** Groups objects by directory. S3 lists the objects of one directory consecutively. */
 export async function* groupsOf(objects: AsyncIterable<S3Object>): AsyncGenerator<{ directory: string; objects: S3Object[] }> {
   let group: { directory: string; objects: S3Object[] } | undefined;
   for await (const object of objects) {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readS3Url } from "./s3-url.ts";
 
-test("a place in an S3 store is read from its URL", () => {
+test("parses the URL of a place in an S3 store", () => {
   assert.deepEqual(readS3Url("s3://robots/fleet/prod/?endpoint=http://10.0.0.1:9000&region=eu-central-1&path_style=1"), {
     bucket: "robots",
     prefix: "fleet/prod",
@@ -19,7 +19,7 @@ test("a place in an S3 store is read from its URL", () => {
   });
 });
 
-test("what is no such URL is refused in one sentence that does not repeat it", () => {
+test("refuses an invalid URL in one sentence that does not repeat it", () => {
   for (const [text, why] of [
     ["/var/secret-word", /^expected s3:\/\/bucket/],
     ["https://bucket/secret-word", /^expected s3:\/\/bucket/],
@@ -31,7 +31,7 @@ test("what is no such URL is refused in one sentence that does not repeat it", (
     ["s3://bucket/a//secret-word", /^the prefix/],
     ["s3://bucket/secret%20word", /^the prefix/],
     ["s3://bucket#secret-word", /nothing after #/],
-    ["s3://bucket?secret-word=1", /has a parameter that there is not/],
+    ["s3://bucket?secret-word=1", /has an unknown parameter/],
     ["s3://bucket?region=a&region=secret-word", /region twice/],
     ["s3://bucket?endpoint=secret-word", /^endpoint: expected/],
     ["s3://bucket?endpoint=https://key:secret-word@host", /^endpoint: expected/],

@@ -1,26 +1,26 @@
 /** A place in an S3-compatible store. */
 export interface S3Place {
   bucket: string;
-  /** Before every key, without slashes at its ends; "" for the whole bucket. */
+  /** Prefix of every key, without slashes at its ends; "" for the whole bucket. */
   prefix: string;
   /** http(s) URL of the store; undefined for Amazon's own. */
   endpoint: string | undefined;
-  /** undefined: the environment says it. */
+  /** Undefined: taken from the environment. */
   region: string | undefined;
-  /** The bucket in the path of URLs instead of in the host name. */
+  /** Path-style URLs: the bucket is in the path instead of the host name. */
   path_style: boolean;
 }
 
 const EXAMPLE = "s3://bucket/prefix?endpoint=https://s3.example.com&region=eu-central-1&path_style=1";
 const BUCKET = /^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$/;
-/** No dots at the start, so no `..`; nothing that URLs or headers write in another way. */
+/** Does not start with a dot, so it cannot be `..`. Contains no characters that URLs or headers encode. */
 const PREFIX_PART = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/;
 const REGION = /^[a-z0-9-]{1,63}$/i;
 const PARAMETERS: ReadonlySet<string> = new Set(["endpoint", "region", "path_style"]);
 
 /**
- * Reads `s3://bucket/prefix?endpoint=…&region=…&path_style=1`. Throws an Error for the person at the terminal; what it says
- * never holds the URL, in which somebody may have put a secret.
+ * Parses `s3://bucket/prefix?endpoint=…&region=…&path_style=1`. Throws an Error for the person at the terminal. Its message never contains
+ * the URL, which may contain a secret.
  */
 export function readS3Url(text: string): S3Place {
   const url = URL.canParse(text) ? new URL(text) : undefined;
@@ -35,7 +35,7 @@ export function readS3Url(text: string): S3Place {
     throw new Error(`the prefix, after the bucket, has parts of letters, digits, ".", "_" and "-"; expected ${EXAMPLE}`);
   const seen = new Set<string>();
   for (const name of url.searchParams.keys()) {
-    if (!PARAMETERS.has(name)) throw new Error(`has a parameter that there is not; known are ${[...PARAMETERS].join(", ")}`);
+    if (!PARAMETERS.has(name)) throw new Error(`has an unknown parameter; known are ${[...PARAMETERS].join(", ")}`);
     if (seen.has(name)) throw new Error(`has ${name} twice`);
     seen.add(name);
   }

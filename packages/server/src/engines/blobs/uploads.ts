@@ -1,12 +1,12 @@
 import type { Readable } from "node:stream";
 import type { AppendOptions, Appended, Blobs, BlobStat, Completed } from "./blobs.ts";
 
-/** Keeps the resumable uploads of a place of blobs. */
+/** Manages the resumable uploads of a blob store. */
 export interface Uploads extends Pick<Blobs, "append" | "uploaded" | "complete" | "abandon"> {
   list(): AsyncIterable<BlobStat>;
 }
 
-/** Blobs whose resumable uploads are somebody else's work. */
+/** Base of blob stores that delegates resumable uploads. */
 export abstract class BlobsWithUploads {
   readonly #uploads: Uploads;
 

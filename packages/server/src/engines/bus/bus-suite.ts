@@ -5,10 +5,10 @@ import type { JsonValue } from "@roamfleet/protocol";
 import type { Bus } from "./bus.ts";
 
 export interface BusUnderTest {
-  /** Two ends of one bus; the same object where the bus lives in one process. */
+  /** Two ends of one bus; the same object if the bus is local to a process. */
   publisher: Bus;
   subscriber: Bus;
-  /** Errors logged so far. */
+  /** Returns the number of logged errors. */
   errors: () => number;
   /** Makes the subscriber lose messages. */
   loseMessages: () => Promise<void>;
@@ -17,7 +17,7 @@ export interface BusUnderTest {
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** What every bus must do; each implementation runs it, or says why it cannot. */
+/** Tests of the contract of a bus. Each implementation runs them, or states why it cannot. */
 export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip = false }: { skip?: string | false } = {}): void {
   const check = (behaviour: string, body: (bus: BusUnderTest) => Promise<void>): void => {
     test(`${name}: ${behaviour}`, { ...TIMEOUT, skip }, async () => {
@@ -30,7 +30,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     });
   };
 
-  check("a message reaches every subscriber of its subject, in order, and nobody else", async ({ publisher, subscriber }) => {
+  check("a message reaches every subscriber of its subject in order, and no others", async ({ publisher, subscriber }) => {
     const seen: Array<[string, JsonValue, string]> = [];
     for (const listener of ["a", "b"])
       subscriber.subscribe("rf.node.1", (message, subject) => void seen.push([listener, message, subject]));
@@ -48,7 +48,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     ]);
   });
 
-  check("what is published once the subscriptions are in force is heard", async ({ publisher, subscriber }) => {
+  check("messages published after `subscribed` are delivered", async ({ publisher, subscriber }) => {
     await settle(publisher, subscriber);
     for (let n = 0; n < 100; n += 1) {
       const heard = nextMessage(subscriber, `subject.${n}`);
@@ -58,7 +58,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     }
   });
 
-  check("publish returns before anybody has heard", async ({ publisher, subscriber }) => {
+  check("publish returns before delivery", async ({ publisher, subscriber }) => {
     let heard = false;
     const done = nextMessage(subscriber, "s").then(() => (heard = true));
     await settle(publisher, subscriber);
@@ -76,7 +76,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     assert.deepEqual(await done, { list: [1] });
   });
 
-  check("the same listener twice hears twice; an ended subscription hears nothing", async ({ publisher, subscriber }) => {
+  check("a listener subscribed twice gets each message twice; an ended subscription gets none", async ({ publisher, subscriber }) => {
     let count = 0;
     const listener = (): void => void (count += 1);
     const end = subscriber.subscribe("twice", listener);
@@ -92,7 +92,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     assert.equal(count, 3);
   });
 
-  check("a listener that fails is logged and harms nobody", async ({ publisher, subscriber, errors }) => {
+  check("an error of a listener is logged and does not affect other listeners", async ({ publisher, subscriber, errors }) => {
     subscriber.subscribe("fail", () => {
       throw new Error("planned: thrown");
     });
@@ -117,7 +117,7 @@ export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip
     await barrier(publisher, subscriber);
   });
 
-  check("a closed bus delivers nothing more and takes what is published without complaint", async ({ publisher, subscriber }) => {
+  check("a closed bus delivers nothing and ignores publish", async ({ publisher, subscriber }) => {
     let heard = 0;
     subscriber.subscribe("closed", () => void (heard += 1));
     await settle(publisher, subscriber);
@@ -143,13 +143,13 @@ function nextMessage(bus: Bus, subject: string): Promise<JsonValue> {
 
 let barriers = 0;
 
-/** Returns when all that was published before has been delivered. */
+/** Resolves when all earlier messages have been delivered. */
 async function barrier(publisher: Bus, subscriber: Bus): Promise<void> {
   barriers += 1;
   const subject = `barrier.${barriers}`;
   let passed = false;
   const end = subscriber.subscribe(subject, () => void (passed = true));
-  // Again and again: on a bus between processes the subscription itself takes a moment.
+  // Published repeatedly: on a bus between processes the subscription itself takes a moment.
   await until(
     "what was published to arrive",
     () => {
@@ -161,7 +161,7 @@ async function barrier(publisher: Bus, subscriber: Bus): Promise<void> {
   end();
 }
 
-/** Returns when the subscriptions made so far are in force. */
+/** Resolves when the subscriptions made so far are active. */
 const settle = barrier;
 
 function withDeadline<T>(promise: Promise<T>, problem: string): Promise<T> {

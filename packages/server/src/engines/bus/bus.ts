@@ -1,31 +1,31 @@
 import type { JsonValue } from "@roamfleet/protocol";
 
 /**
- * Hints between parts of the plane and between nodes: at most once, in order per publisher, never the
- * truth. Whoever acts on a message reads the database; whoever may have missed one gets `onGap`.
+ * Pub/sub for hints between parts of the plane and between nodes. Delivery is at most once, in order per publisher. Messages are only
+ * hints: subscribers read the database, and `onGap` is called when messages may be missing.
  */
 export interface Bus {
-  /** Tells every subscriber of exactly this subject, on every node. Never throws, never waits. */
+  /** Publishes to every subscriber of exactly this subject, on every node. Never throws and never waits. */
   publish(subject: string, message: JsonValue): void;
-  /** The answer ends the subscription. A listener that throws is logged; nobody else notices. */
+  /** Returns a function that ends the subscription. Errors of a listener are logged and do not affect others. */
   subscribe(subject: string, listener: BusListener): () => void;
   /**
-   * Resolves when what is subscribed to so far is in force, so that whatever any node publishes from then on is heard. Never throws, and
-   * waits neither long nor for a connection that is not there: `onGap` is called then, once it is in force.
+   * Resolves when the subscriptions made so far are active: messages that any node publishes afterwards are delivered. Never throws. Does
+   * not wait long, nor for a missing connection: in that case `onGap` is called once they are active.
    */
   subscribed(): Promise<void>;
-  /** Called when messages may have been lost (a broken connection): read the database again. The answer ends it. */
+  /** Called when messages may have been lost (a broken connection): read the database again. Returns a function that ends it. */
   onGap(listener: () => void): () => void;
-  /** Whether other nodes are heard; always, where there are none. */
+  /** Whether messages of other nodes arrive. Always true if there are none. */
   readonly connected: boolean;
-  /** Delivers nothing more once it resolved. */
+  /** After it resolves, no message is delivered. */
   close(): Promise<void>;
 }
 
-/** Thrown by a listener for a message that it cannot read. The bus logs it on the level debug: anyone who may publish can cause it. */
+/** Thrown by a listener for an invalid message. The bus logs it at level debug, because any publisher can cause it. */
 export class MalformedHint extends Error {}
 
-/** Whether a value of a message is of this kind. */
+/** Returns whether a value of a message has the expected type. */
 type Check = (value: unknown) => boolean;
 export const isText: Check = (value) => typeof value === "string";
 export const isInteger: Check = (value) => Number.isSafeInteger(value);
@@ -35,7 +35,7 @@ export const isListOf =
     Array.isArray(value) && value.every(check);
 
 /**
- * Checks that a message has these fields. Anyone who may publish on the bus decides what a message holds.
+ * Validates the fields of a message, which any publisher on the bus can choose.
  *
  * @throws MalformedHint
  */

@@ -45,7 +45,7 @@ test("activity counts messages until their listeners have ended", async () => {
   assert.equal(activity.pending, 0);
 });
 
-test("a malformed message is one debug line, and a listener that fails for another reason is an error", async () => {
+test("a malformed message is logged at debug, and any other error of a listener as an error", async () => {
   const lines: string[] = [];
   const at = (level: string) => (_: object, message: string) => void lines.push(`${level}: ${message}`);
   const activity = trackActivity();
@@ -65,7 +65,7 @@ test("a malformed message is one debug line, and a listener that fails for anoth
   ]);
 });
 
-test("messages that nobody subscribed to cost nothing", async () => {
+test("messages without subscribers cost nothing", async () => {
   const { bus, activity } = makeBus();
   bus.publish("nobody", 1);
   assert.equal(activity.pending, 0);

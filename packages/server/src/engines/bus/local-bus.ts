@@ -3,11 +3,11 @@ import type { JsonValue } from "@roamfleet/protocol";
 import type { EngineLog } from "../log.ts";
 import { type Bus, type BusListener, MalformedHint } from "./bus.ts";
 
-/** Messages published and not yet delivered; more means that the event loop is stuck, and then a gap is announced instead. */
+/** Pending messages. If there are more, the event loop is stuck, and `onGap` is called instead of delivering them. */
 const QUEUE_MESSAGES_MAX = 100_000;
 
 export interface LocalBus extends Bus {
-  /** Announces a gap, for whoever brings messages of other nodes and knows that some are missing. */
+  /** Calls the `onGap` listeners. Used if messages of other nodes were lost. */
   lose(): void;
 }
 
@@ -17,7 +17,7 @@ interface Listened {
   activity?: Activity | undefined;
 }
 
-/** The bus of a plane that is one process. Loses nothing but what exceeds its queue, so `onGap` listeners hear of that only. */
+/** Creates the bus of a plane that is a single process. Messages are lost only if its queue overflows, which calls `onGap`. */
 export function localBus(options: Listened & { queue_messages_max?: number }): LocalBus {
   const { activity, queue_messages_max = QUEUE_MESSAGES_MAX } = options;
   const listeners = new Map<string, Set<BusListener>>();
@@ -59,7 +59,7 @@ export function localBus(options: Listened & { queue_messages_max?: number }): L
       schedule();
     },
     subscribe(subject, listener) {
-      // Wrapped: the same function subscribed twice is two subscriptions.
+      // Wrapped, so that the same function subscribed twice makes two subscriptions.
       const own: BusListener = (message, of) => listener(message, of);
       const of_subject = listeners.get(subject) ?? new Set();
       listeners.set(subject, of_subject.add(own));
@@ -78,7 +78,7 @@ export function localBus(options: Listened & { queue_messages_max?: number }): L
       closed = true;
       listeners.clear();
       gap_listeners.clear();
-      // Those scheduled already end their activity before we answer.
+      // Lets scheduled deliveries end their activity first.
       await new Promise((resolve) => setImmediate(resolve));
     },
   };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { exposureOf, natsSubject, parseNatsUrl } from "./nats-address.ts";
 
-test("an address is read with its servers, its credentials and its prefix", () => {
+test("parses an address with its servers, credentials and prefix", () => {
   assert.deepEqual(parseNatsUrl("nats://nats.example.com"), {
     servers: [{ host: "nats.example.com", port: 4222 }],
     tls: false,
@@ -22,7 +22,7 @@ test("an address is read with its servers, its credentials and its prefix", () =
   assert.deepEqual(parseNatsUrl("nats://s3cret@a/")?.credentials, { token: "s3cret" });
 });
 
-test("what is no address is none, and never an exception", () => {
+test("returns undefined for an invalid address, and never throws", () => {
   for (const url of [
     "",
     "http://a",
@@ -37,7 +37,7 @@ test("what is no address is none, and never an exception", () => {
     assert.equal(parseNatsUrl(url), undefined, url);
 });
 
-test("the subjects that exist stay as they are, and no two become one", () => {
+test("keeps ordinary subjects unchanged, and never maps two to one", () => {
   for (const subject of ["rf.node.1", "rf.deployments.fan_out", "rf.changes.org_0198-A"])
     assert.equal(natsSubject("p", subject), `p.hint.${subject}`);
   const odd = ["", ".", "..", "a.", ".a", "a..b", "a.b", "a b", "a=20b", "a*", "a.>", "ä", "a\r\nb", "=", "=3d", "a=2eb"];

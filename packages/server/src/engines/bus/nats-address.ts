@@ -1,11 +1,11 @@
-/** Where a NATS is, who we are there, and under which name our subjects stand. */
+/** Address of a NATS: its servers, our credentials and the prefix of our subjects. */
 export interface NatsAddress {
   /** Each is tried in turn. */
   servers: readonly { host: string; port: number }[];
-  /** Refuse a server that speaks plain. */
+  /** Refuse servers without TLS. */
   tls: boolean;
   credentials: { user: string; pass: string } | { token: string } | undefined;
-  /** First word of every subject: installations that share a NATS have different ones. */
+  /** First word of every subject. Installations that share a NATS use different ones. */
   prefix: string;
 }
 
@@ -14,11 +14,11 @@ const DEFAULT_PREFIX = "roamfleet";
 const SERVERS_MAX = 16;
 
 /**
- * Reads `nats://[user:password@|token@]host[:port][,host[:port]]…[/prefix]`, or the same with `tls://`. Undefined when it is
- * something else: whoever says so must not repeat it, there may be a password in it.
+ * Parses `nats://[user:password@|token@]host[:port][,host[:port]]…[/prefix]`, or the same with `tls://`. Returns undefined if it is
+ * invalid. Error messages must not repeat the URL, because it may contain a password.
  */
 export function parseNatsUrl(url: string): NatsAddress | undefined {
-  // Greedy: a password may hold what separates the rest.
+  // Greedy, because a password may contain the separators.
   const match = /^(nats|tls):\/\/(?:(.*)@)?([^@/?#]+)(?:\/([A-Za-z0-9_-]{0,64}))?$/.exec(url);
   const servers = match?.[3]?.split(",").map(parseServer) ?? [];
   const known = servers.filter((server) => server !== undefined);
@@ -34,8 +34,8 @@ export function parseNatsUrl(url: string): NatsAddress | undefined {
 const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/i;
 
 /**
- * What protects the bus too little: `credentials`, `tls`, or both as one text; undefined when both are given or NATS is on this
- * machine. Without credentials anyone on the network may publish hints, and without TLS the password crosses it in the clear.
+ * Returns which protection of the bus is missing: `credentials`, `tls`, or both in one text. Returns undefined if both are set or NATS is
+ * on this machine. Without credentials anyone on the network may publish hints, and without TLS the password is sent in the clear.
  */
 export function exposureOf({ servers, credentials, tls }: NatsAddress): string | undefined {
   if (servers.every(({ host }) => LOOPBACK.test(host))) return undefined;
@@ -58,8 +58,8 @@ function parseCredentials(text: string | undefined): NatsAddress["credentials"] 
 }
 
 /**
- * One of our subjects as NATS knows it, one to one: letters, digits, `_`, `-` and single dots stay, everything else is `=` and
- * its bytes in hex. NATS has wildcards, and refuses spaces and empty words.
+ * Encodes a subject for NATS, one to one: letters, digits, `_`, `-` and single dots stay, every other byte becomes `=` and its hex value.
+ * NATS has wildcards, and refuses spaces and empty words.
  */
 export function natsSubject(prefix: string, subject: string): string {
   const legal = subject.replace(/[^A-Za-z0-9_.-]|^\.|\.$|\.(?=\.)/gu, (one) => Buffer.from(one).toString("hex").replace(/../g, "=$&"));

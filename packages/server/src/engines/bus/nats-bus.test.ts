@@ -35,7 +35,7 @@ busSuite(
   { skip: SKIP_NATS },
 );
 
-test("a message reaches the listeners of its own node once, in order, and those of other nodes too", OPTIONS, async () => {
+test("a message reaches the local listeners once and in order, and those of other nodes too", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address() });
   await using there = await listenConnected({ address: nats.address() });
@@ -48,7 +48,7 @@ test("a message reaches the listeners of its own node once, in order, and those 
   assert.deepEqual(there.heard, sent);
 });
 
-test("a NATS that dies and comes back: a gap on every node, each state said once, and later messages arrive", OPTIONS, async () => {
+test("after a NATS restart every node gets a gap, each state is logged once, and later messages arrive", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address() });
   await using there = await listenConnected({ address: nats.address() });
@@ -62,12 +62,12 @@ test("a NATS that dies and comes back: a gap on every node, each state said once
   here.bus.publish("rf.test", "afterwards");
   await passed(here.bus, there.bus);
   assert.deepEqual(there.heard.slice(-1), ["afterwards"]);
-  const [connected, away] = ["the bus is connected", "the bus cannot be reached: what other servers tell arrives late until it can"];
+  const [connected, away] = ["the bus is connected", "the bus is unreachable: updates from other servers are delayed"];
   assert.deepEqual(messages(here), [connected, away, connected]);
   assert.deepEqual(messages(there), [connected, away, connected]);
 });
 
-test("without a NATS at the start a node works alone, and joins the others when it comes", OPTIONS, async () => {
+test("without NATS at the start a node works alone, and connects when NATS is available", OPTIONS, async () => {
   await using nats = await NatsServer.start({ start: false });
   const states: boolean[] = [];
   await using here = await listen({ address: nats.address(), onConnected: (connected) => void states.push(connected) });
@@ -87,7 +87,7 @@ test("without a NATS at the start a node works alone, and joins the others when 
   assert.equal(here.logged.length, 2);
 });
 
-test("a subscription that NATS does not confirm holds nobody up for long, and is a gap once it is in force", OPTIONS, async () => {
+test("an unconfirmed subscription does not wait long, and causes a gap once it is active", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   await using here = await listenConnected({ address: nats.address(), clock });
@@ -107,7 +107,7 @@ test("a subscription that NATS does not confirm holds nobody up for long, and is
   await until("what is published after it is heard", () => heard.length === 1);
 });
 
-test("a NATS that is frozen is given up after its pings, and nobody hears anything twice", OPTIONS, async () => {
+test("drops the connection to a frozen NATS after missed pings, and delivers no message twice", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address(), ping_every_ms: 100 });
   await using there = await listenConnected({ address: nats.address(), ping_every_ms: 100 });
@@ -115,7 +115,7 @@ test("a NATS that is frozen is given up after its pings, and nobody hears anythi
   const before = [here.gaps(), there.gaps()] as const;
   nats.freeze();
   let sent = 0;
-  // Far more than the buffers of the connection take: it has to be given up although it is not written out.
+  // Far more than the connection's buffers hold: the connection must be dropped although this is not flushed.
   const filler = "x".repeat(50_000);
   await until("both gave it up", () => {
     for (let i = 0; i < 10 && sent < 600; i += 1) here.bus.publish("rf.test", { n: (sent += 1), filler });
@@ -133,7 +133,7 @@ test("a NATS that is frozen is given up after its pings, and nobody hears anythi
   assert.equal(new Set(there_heard).size, there_heard.length);
 });
 
-test("two processes hear each other", OPTIONS, async () => {
+test("two processes exchange messages", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address() });
   const child = spawn(process.execPath, [new URL("testing/echo-process.ts", import.meta.url).pathname, nats.url()], {
@@ -149,7 +149,7 @@ test("two processes hear each other", OPTIONS, async () => {
   assert.deepEqual(await ended, [0, null]);
 });
 
-test("wrong credentials are said once, without them; right ones are let in", OPTIONS, async () => {
+test("wrong credentials are logged once, without their values; correct ones connect", OPTIONS, async () => {
   await using nats = await NatsServer.start({ config: 'authorization { user: fleet, password: "s3cret-p@ss", timeout: 2 }' });
   await using wrong = await listen({ address: nats.address({ user: "fleet:wr0ng-p%40ss" }) });
   await using right = await listenConnected({ address: nats.address({ user: "fleet:s3cret-p%40ss" }) });
@@ -164,7 +164,7 @@ test("wrong credentials are said once, without them; right ones are let in", OPT
   assert.doesNotMatch(JSON.stringify([wrong.logged, right.logged]), /wr0ng|s3cret/);
 });
 
-test("installations with different prefixes share a NATS and hear nothing of each other", OPTIONS, async () => {
+test("installations with different prefixes share a NATS without receiving each other's messages", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using ours = await listenConnected({ address: nats.address({ prefix: "one" }) });
   await using theirs = await listenConnected({ address: nats.address({ prefix: "two" }) });
@@ -178,7 +178,7 @@ test("installations with different prefixes share a NATS and hear nothing of eac
   assert.equal(theirs.gaps(), before);
 });
 
-test("a message larger than NATS takes is heard here, and the others read again", OPTIONS, async () => {
+test("a message above NATS' size limit is delivered locally, and causes a gap on other nodes", OPTIONS, async () => {
   await using nats = await NatsServer.start({ config: "max_payload: 20000" });
   await using here = await listenConnected({ address: nats.address(), message_bytes_max: 50_000 });
   await using there = await listenConnected({ address: nats.address() });
@@ -199,7 +199,7 @@ test("a message larger than NATS takes is heard here, and the others read again"
   assert.equal(here.gaps(), 1);
 });
 
-test("what nobody can read is a gap and no end", OPTIONS, async () => {
+test("an undecodable message causes a gap, and the bus continues", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address() });
   const stranger = await connect({ servers: `127.0.0.1:${nats.port}` });
@@ -212,7 +212,7 @@ test("what nobody can read is a gap and no end", OPTIONS, async () => {
   assert.equal(here.bus.connected, true);
 });
 
-test("a NATS that refuses a subject says so in the log once, and the others go on", OPTIONS, async () => {
+test("a subject that NATS refuses is logged once, and the others continue", OPTIONS, async () => {
   await using nats = await NatsServer.start({
     config:
       'authorization { users: [{ user: u, password: p, permissions: { publish: "roamfleet.>", subscribe: { deny: "roamfleet.hint.rf.no" } } }] }',
@@ -228,7 +228,7 @@ test("a NATS that refuses a subject says so in the log once, and the others go o
   assert.equal(there.logged.filter(({ message }) => message === "the bus refused something").length, 1);
 });
 
-test("what was published last still leaves when the bus is closed, and a closed bus is quiet", OPTIONS, async () => {
+test("flushes the last messages when the bus is closed, and a closed bus logs nothing", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   const here = await listenConnected({ address: nats.address() });
   await using there = await listenConnected({ address: nats.address() });
@@ -244,10 +244,10 @@ test("what was published last still leaves when the bus is closed, and a closed 
   assert.equal(here.gaps(), gaps);
 });
 
-test("a bus that is closed while its connection is being made leaves none behind, however late", OPTIONS, async () => {
+test("a bus that is closed while connecting leaves no connection open", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   const log = { info() {}, warn() {}, error() {} };
-  // So many turns of the queue after it was made: before, while and after the bus takes it.
+  // Closes after this many turns of the event loop: before, while and after the bus takes over the connection.
   for (let turns = 0; turns < 6; turns += 1) {
     let made: NatsConnection | undefined;
     const bus = new NatsBus(

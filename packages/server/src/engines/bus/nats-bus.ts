@@ -14,35 +14,35 @@ export interface NatsBusOptions {
   clock: Clock;
   log: EngineLog;
   activity?: Activity | undefined;
-  /** Told at the start and with every change. */
+  /** Called at the start and after every change. */
   onConnected?: (connected: boolean) => void;
-  /** Of one message in bytes; NATS' own limit, 1 MiB unless configured, counts beside it. */
+  /** Maximum message size in bytes. NATS' own limit, 1 MiB by default, applies too. */
   message_bytes_max?: number;
-  /** Messages on their way out, kept or not confirmed yet. */
+  /** Limit of outgoing messages, buffered or unconfirmed. */
   outgoing_messages_max?: number;
   ping_every_ms?: number;
 }
 
-/** What one transaction changes is some 800 KB at most. */
+/** One transaction changes 800 KB at most. */
 const MESSAGE_BYTES_MAX = 1_000_000;
 const OUTGOING_MESSAGES_MAX = 10_000;
 const OUTGOING_BYTES_MAX = 16 * 1024 ** 2;
-/** The third ping in a row that finds no answer ends the connection: a frozen server is known after 10 to 15 seconds. */
+/** The third unanswered ping in a row ends the connection, so a frozen server is detected after 10 to 15 seconds. */
 const PING_EVERY_MS = 5_000;
 const PINGS_MISSED_MAX = 2;
 const CONNECT_TIMEOUT_MS = 5_000;
-/** Between attempts: twice as long each time, and less by up to a half so that nodes do not come together. */
+/** Delay between attempts: doubles each time, minus up to half at random, so that nodes do not reconnect at the same time. */
 const RETRY_MIN_MS = 100;
 const RETRY_MAX_MS = 5_000;
-/** A connection that stood for so long was a good one: the next attempts begin with the short wait. */
+/** After a connection that lasted this long, retries start with the short delay again. */
 const STABLE_MS = 10_000;
-/** However often something is lost, readers read again once in this time. */
+/** Gaps are reported at most this often, so that readers do not reload all the time. */
 const GAP_EVERY_MS = 1_000;
-/** How long a subscription may take to be confirmed before those who wait for it go on, and are told of a gap afterwards. */
+/** Timeout of the confirmation of a subscription. Waiting callers then continue, and a gap is reported later. */
 const SUBSCRIBE_TIMEOUT_MS = 2_000;
-/** How long what was published last may take on its way out when we close. */
+/** Time to flush the last messages when the bus is closed. */
 const CLOSE_FLUSH_MS = 1_000;
-/** Different complaints of the server that one connection logs. */
+/** Distinct server errors that one connection logs. */
 const COMPLAINTS_MAX = 20;
 
 type State = "connected" | "unreachable" | "refused";
@@ -54,18 +54,18 @@ interface Heard {
 }
 
 /**
- * The bus of several nodes, on NATS core. Hints inside of this process go the short way of the local bus, whether NATS is there or not;
- * the others hear them through NATS, which does not send us our own. So the order is that of each publisher, and none between two.
- * Answers at once: the connection is made in the background, for as long as it takes, each time that it is lost.
+ * The bus of several nodes, on NATS core. Messages inside this process use the local bus, with or without NATS. Other nodes get them
+ * through NATS, which does not echo our own. So messages are ordered per publisher only. Returns immediately: the connection is made in the
+ * background, and again each time that it is lost.
  */
 export async function natsBus(options: NatsBusOptions): Promise<Bus> {
-  // Loaded here: a server that is alone does without, 70 ms and 2 MB of heap.
+  // Loaded on demand: it takes 70 ms and 2 MB of heap, which a single server does not need.
   const { connect: dial } = await import("@nats-io/transport-node");
   return new NatsBus(dial, options);
 }
 
 export class NatsBus implements Bus {
-  /** Of this run, in all that it sends: NATS forgets whose a message was when its connection is gone. */
+  /** Identifies this run in all its messages: NATS does not remember the sender after a disconnect. */
   readonly #id = randomBytes(9).toString("base64url");
   readonly #dial: Dial;
   readonly #options: NatsBusOptions;
@@ -106,7 +106,7 @@ export class NatsBus implements Bus {
     const payload = encode({ from: this.#id, message });
     if (payload.length <= (this.#options.message_bytes_max ?? MESSAGE_BYTES_MAX))
       return this.#outbox.send(natsSubject(this.#options.address.prefix, subject), payload);
-    this.#log.warn({ subject, bytes: payload.length }, "a message is too large for the bus: other servers are told to read again");
+    this.#log.warn({ subject, bytes: payload.length }, "a message is too large for the bus: other servers read from the database instead");
     this.#outbox.owe();
   }
 
@@ -130,7 +130,7 @@ export class NatsBus implements Bus {
 
   async subscribed(): Promise<void> {
     const connection = this.#connection;
-    // With each connection that is made comes a gap, when what is subscribed to by then is in force.
+    // Each new connection causes a gap, once the current subscriptions are active.
     if (connection === undefined || !this.connected) return;
     let late = false;
     const confirmed = connection.flush().then(
@@ -166,7 +166,7 @@ export class NatsBus implements Bus {
     await connection.close();
   }
 
-  /** Not by the client's own reconnecting: it waits for a frozen server to take what is written before it gives a connection up. */
+  /** Does not use the client's own reconnect, which waits for a frozen server to accept pending writes before it drops a connection. */
   async #run(): Promise<void> {
     const { clock, address } = this.#options;
     const { signal } = this.#ending;
@@ -205,13 +205,13 @@ export class NatsBus implements Bus {
     }
   }
 
-  /** Until the connection is gone. */
+  /** Resolves when the connection is closed. */
   async #serve(connection: NatsConnection): Promise<void> {
-    // It was being made when we were closed, and nobody but us knows of it.
+    // The bus was closed while this connection was being made.
     if (this.#ending.signal.aborted) return connection.close();
     this.#connection = connection;
     void this.#watch(connection);
-    // All before anything is awaited: what is kept goes out first, and we miss nothing from here on.
+    // Done before the first await: buffered messages are sent first, and none is missed from here on.
     this.#subscribe(this.#gap_subject, () => this.#gap());
     for (const [subject, heard] of this.#heard) this.#listen(subject, heard);
     this.#outbox.attach(connection);
@@ -229,7 +229,7 @@ export class NatsBus implements Bus {
   #arrived(connection: NatsConnection): void {
     if (this.#connection !== connection || this.#ending.signal.aborted) return;
     this.#become("connected", () => this.#log.info({ server: connection.getServer() }, "the bus is connected"));
-    // What was told before this moment we did not hear.
+    // Messages from before this moment were missed.
     this.#gap();
   }
 
@@ -239,7 +239,7 @@ export class NatsBus implements Bus {
     if (refused) this.#become("refused", () => this.#log.error({ reason }, "the bus refuses the credentials in ROAMFLEET_BUS_URL"));
     else
       this.#become("unreachable", () =>
-        this.#log.warn({ reason }, "the bus cannot be reached: what other servers tell arrives late until it can"),
+        this.#log.warn({ reason }, "the bus is unreachable: updates from other servers are delayed"),
       );
   }
 
@@ -273,13 +273,13 @@ export class NatsBus implements Bus {
     try {
       return this.#connection?.subscribe(nats_subject, { callback: (error, message) => this.#hear(error, message, take) });
     } catch {
-      // The connection has just closed: the next one subscribes.
+      // The connection has just closed. The next one subscribes.
       return undefined;
     }
   }
 
   #hear(error: Error | null, message: Msg, take: (told: Envelope) => void): void {
-    // The server refused the subscription, and #watch has heard of it.
+    // The server refused the subscription, which #watch reports.
     if (error !== null) return;
     const told = decode(message);
     if (told === undefined) {
@@ -288,7 +288,7 @@ export class NatsBus implements Bus {
     } else if (told.from !== this.#id) take(told);
   }
 
-  /** Tells at once, and once more for all that is lost in the time after. */
+  /** Reports a gap immediately, and once more for all losses within GAP_EVERY_MS. */
   #gap(): void {
     this.#gap_due = true;
     if (this.#gap_wait !== undefined || this.#ending.signal.aborted) return;
@@ -302,9 +302,9 @@ export class NatsBus implements Bus {
 }
 
 interface Envelope {
-  /** The bus that sent it. */
+  /** Id of the sending bus. */
   from: string;
-  /** None: others missed something. */
+  /** Absent: other nodes missed a message. */
   message?: JsonValue;
 }
 

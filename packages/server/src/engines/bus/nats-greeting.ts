@@ -2,8 +2,8 @@ import { createConnection } from "node:net";
 import type { Clock } from "@roamfleet/clock";
 
 /**
- * Resolves when a server greets who connects, before it wants to know anything of them. Rejects with a message for people when it
- * does not in time. Asked before the client connects, because that never closes its connection to a server that is frozen.
+ * Resolves when a server sends its greeting, which NATS does before authentication. Rejects with a message for people after the timeout.
+ * Used before the client connects, because the client never closes its connection to a frozen server.
  */
 export function greets(
   { host, port }: { host: string; port: number },

@@ -1,7 +1,7 @@
-/** As much of a connection to NATS as sending takes. */
+/** The part of a NATS connection that sending needs. */
 export interface Sender {
   publish(subject: string, payload: Uint8Array): void;
-  /** Resolves when the server has taken all that was published before. */
+  /** Resolves when the server has received all earlier messages. */
   flush(): Promise<void>;
   info?: { max_payload: number };
 }
@@ -12,9 +12,9 @@ interface Outgoing {
 }
 
 /**
- * Messages on their way out: sent while there is a connection, kept while there is none. Kept and not yet confirmed ones together are
- * bounded, since a server that is frozen takes nothing for as long as its pings are waited for. What the others missed by that, by a
- * connection that broke or because it was too large is owed to them: one announcement, as soon as it can be sent.
+ * Queue of outgoing messages: sent while connected, buffered otherwise. Buffered and unconfirmed messages share one bound, because a frozen
+ * server accepts nothing until its pings time out. If a message is lost (bound exceeded, broken connection, too large), the other nodes get
+ * one gap announcement as soon as it can be sent.
  */
 export class Outbox {
   readonly #messages_max: number;
@@ -22,7 +22,7 @@ export class Outbox {
   readonly #announcement: Outgoing;
   #kept: Outgoing[] = [];
   #unconfirmed = { messages: 0, bytes: 0 };
-  /** Kept and unconfirmed. */
+  /** Buffered and unconfirmed messages. */
   #messages = 0;
   #bytes = 0;
   #to: Sender | undefined;
@@ -35,12 +35,12 @@ export class Outbox {
     this.#announcement = options.announcement;
   }
 
-  /** Messages that are kept or unconfirmed. */
+  /** Number of messages that are buffered or unconfirmed. */
   get size(): number {
     return this.#messages;
   }
 
-  /** Never throws; what finds no room is owed. */
+  /** Never throws. A message without room is dropped, and a gap is announced. */
   send(subject: string, payload: Uint8Array): void {
     if (this.#messages >= this.#messages_max || this.#bytes + payload.length > this.#bytes_max) return this.owe();
     const message = { subject, payload };
@@ -51,13 +51,13 @@ export class Outbox {
     this.#confirm();
   }
 
-  /** The others missed something: they are to read again. */
+  /** Announces a gap: the other nodes must read the database again. */
   owe(): void {
     this.#owed = true;
     this.#pay();
   }
 
-  /** From now on messages go there, those kept first. */
+  /** Sends messages over this connection from now on, the buffered ones first. */
   attach(to: Sender): void {
     this.#to = to;
     this.#kept = this.#kept.filter((message) => !this.#transmit(message));
@@ -65,7 +65,7 @@ export class Outbox {
     this.#confirm();
   }
 
-  /** The connection is gone, and with it perhaps what was not confirmed. */
+  /** Ends the use of a closed connection. Unconfirmed messages may be lost. */
   detach(): void {
     this.#to = undefined;
     this.#confirming = false;
@@ -74,7 +74,7 @@ export class Outbox {
     this.#unconfirmed = { messages: 0, bytes: 0 };
   }
 
-  /** Whether it is out of our hands: sent, or too large for this server. */
+  /** Returns true if the message is done: sent, or too large for this server. */
   #transmit({ subject, payload }: Outgoing): boolean {
     if (this.#to === undefined) return false;
     if (payload.length > (this.#to.info?.max_payload ?? Number.POSITIVE_INFINITY)) {
@@ -85,7 +85,7 @@ export class Outbox {
     try {
       this.#to.publish(subject, payload);
     } catch {
-      // Closed, and soon detached.
+      // The connection is closed and will be detached.
       return false;
     }
     this.#unconfirmed.messages += 1;
@@ -93,7 +93,7 @@ export class Outbox {
     return true;
   }
 
-  /** At most once a round trip, so that a thousand lost messages are a few announcements; and behind what was sent before. */
+  /** Announces gaps at most once a round trip, so that a thousand lost messages cause a few announcements, after earlier messages. */
   #pay(): void {
     if (!this.#owed || this.#to === undefined || this.#confirming) return;
     this.#owed = false;
@@ -120,7 +120,7 @@ export class Outbox {
       this.#confirm();
     };
     this.#confirming = true;
-    // Refused when the connection is closed: it is soon detached.
+    // Rejects if the connection is closed; it will be detached.
     to.flush().then(confirmed, () => {});
   }
 

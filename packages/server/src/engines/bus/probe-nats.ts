@@ -3,20 +3,20 @@ import type { Clock } from "@roamfleet/clock";
 import type { NatsAddress } from "./nats-address.ts";
 import { greets } from "./nats-greeting.ts";
 
-/** What one look at one server of a NATS address found. */
+/** Result of checking one server of a NATS address. */
 export interface NatsSeen {
   /** `host:port` */
   server: string;
-  /** Why there is no connection, in a few words; the rest is then of no use. */
+  /** Why connecting failed, in a few words. The other fields are then meaningless. */
   failure?: { refused: boolean; reason: string };
   version: string;
-  /** bytes */
+  /** Bytes. */
   max_payload: number;
   wants_credentials: boolean;
   is_encrypted: boolean;
-  /** What it forbids us to do on our own subjects, in its words. */
+  /** Permissions on our own subjects that the server denied, in its words. */
   forbidden: readonly string[];
-  /** Of a message that we published until we heard it; undefined: it never came. */
+  /** From publishing a message to receiving it; undefined if it did not arrive. */
   round_trip_ms: number | undefined;
 }
 
@@ -26,7 +26,7 @@ interface ProbeOptions {
   signal: AbortSignal;
 }
 
-/** Looks at every server of the address: connects to it, and says a word on a subject of its own to itself. Never rejects. */
+/** Checks every server of the address: connects, and sends itself a message on a separate subject. Never rejects. */
 export async function probeNats(address: NatsAddress, options: ProbeOptions): Promise<NatsSeen[]> {
   return await Promise.all(address.servers.map((server) => probeServer(address, server, options)));
 }
@@ -84,7 +84,7 @@ async function converse(
     connection.publish(subject, "");
     const waited = new AbortController();
     await Promise.race([heard.promise, clock.sleep(timeout_ms, AbortSignal.any([signal, waited.signal]))]);
-    // What it refuses it says before it answers this, also when we heard ourselves.
+    // The server reports denied permissions before it answers this, even if our message arrived.
     await connection.flush().catch(() => {});
     waited.abort();
     const { info } = connection;

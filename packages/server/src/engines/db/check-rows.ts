@@ -14,8 +14,8 @@ const OIDS: Record<ColumnKind, readonly number[]> = {
 };
 
 /**
- * Compares what the database answered with what the store declared: names, types, and nulls where
- * none may be. Throws on the first difference. Runs in tests only, on every statement they reach.
+ * Compares a result with the store's declaration: names, types and nulls. Throws on the first difference. Runs in tests only, for every
+ * statement.
  */
 export function checkRows(shape: RowShape, fields: readonly FieldDef[], rows: readonly unknown[], text: string): void {
   const problem = findProblem(shape, fields, rows);

@@ -11,13 +11,13 @@ const SWEEP_MS = 1_000;
 
 interface PoolOptions {
   config: ClientConfig;
-  /** Connections at most. */
+  /** Maximum connections. */
   max: number;
-  /** Connections that one org uses at most, so that another org's request finds a free one. */
+  /** Maximum connections of one org, so that another org's request finds a free one. */
   max_per_org: number;
-  /** A statement that has no answer after this long takes its connection with it. */
+  /** A statement without a response for this long fails, and its connection is closed. */
   answer_timeout_ms: number;
-  /** Makes a new connection ready. */
+  /** Prepares a new connection. */
   prepare: (connection: Connection) => Promise<unknown>;
   log: EngineLog;
 }
@@ -28,19 +28,19 @@ interface Waiting {
   since: number;
 }
 
-/** Callers of one org that may wait for a connection; more of them would not be served in time anyway. */
+/** Waiting callers per org. Further ones would time out anyway. */
 const WAITING_PER_ORG_MAX = 2_000;
-/** The key of work that belongs to no single org; it has no share of its own. */
+/** Key of work that belongs to no single org. It has no limit per org. */
 const NO_ORG = "";
 
 /**
- * Connections that are opened on demand and lent to one borrower at a time. When all are lent, orgs take turns: a caller waits
- * for at most one caller of each other org, whatever one org asks for. One timer bounds all waiting.
+ * A pool of connections, opened on demand and lent to one borrower at a time. When all are lent, orgs are served round robin: a caller
+ * waits for at most one caller of each other org. One timer enforces all timeouts.
  */
 export class ConnectionPool {
   readonly #options: PoolOptions;
   readonly #open = new Set<Connection>();
-  /** The one that was used last stands last. */
+  /** The most recently used one is last. */
   readonly #idle: Connection[] = [];
   readonly #waiting = new FairQueue<Waiting>();
   /** Connections lent or being opened, by org. */
@@ -51,21 +51,21 @@ export class ConnectionPool {
 
   constructor(options: PoolOptions) {
     this.#options = options;
-    // Not the plane's clock: the database's time is real also where a test holds time still.
+    // Not the plane's clock: database timeouts are real even if a test stops the time.
     this.#sweeper = systemClock.every(SWEEP_MS, () => this.#sweep());
   }
 
-  /** Borrowers that wait for a connection. */
+  /** Number of borrowers that wait for a connection. */
   get waiting(): number {
     return this.#waiting.size;
   }
 
-  /** Connections that are lent or being opened. */
+  /** Number of connections that are lent or being opened. */
   get in_use(): number {
     return this.#open.size - this.#idle.length + this.#opening;
   }
 
-  /** Lends a free connection, preferably one that serves `org_id` already; else opens one, else waits for the next to be returned. */
+  /** Lends a free connection, preferably one set to `org_id`. Otherwise opens one, or waits for a return. */
   borrow(org_id: string | undefined): Connection | Promise<Connection> {
     if (this.#ended) throw new ConnectionLost("the database connections are closed");
     const key = org_id ?? NO_ORG;
@@ -119,13 +119,13 @@ export class ConnectionPool {
     else this.#in_use.delete(key);
   }
 
-  /** Opens a connection for a caller of `key`, which has it in use from now on. */
+  /** Opens a connection for a caller of `key`, counted as in use from now on. */
   async #add(key: string): Promise<Connection> {
     this.#count(key);
     let connection: Connection | undefined;
     try {
       connection = await this.#connect();
-      // From here on the sweeper bounds what it is asked.
+      // From here on the sweeper enforces the timeout of its statements.
       this.#open.add(connection);
       await this.#options.prepare(connection);
       if (this.#ended) throw new ConnectionLost("the database connections are closed");
@@ -161,7 +161,7 @@ export class ConnectionPool {
     this.#openNext();
   }
 
-  /** Opens a connection in place of one that is gone, for the caller that is next. */
+  /** Replaces a closed connection, for the next waiting caller. */
   #openNext(): void {
     const next = this.#ended ? undefined : this.#nextWaiting();
     if (next !== undefined) this.#add(next.key).then(next.item.resolve, next.item.reject);

@@ -3,26 +3,26 @@ import { Client, type ClientConfig, Query, type QueryResult } from "pg";
 import type { Statement } from "../../kernel/sql.ts";
 import { ConnectionLost } from "./errors.ts";
 
-/** What goes over a connection; without a name it is not kept prepared. */
+/** A statement to send. Without a name it is not prepared. */
 export type Sent = Pick<Statement<unknown>, "text" | "name" | "values">;
 
 /**
- * A connection on which a statement does not wait for the answer to the one before. By hand around the driver's own query
- * object: its pool, its timers and its copies of what it is handed cost 9 of 28 µs of CPU a query.
+ * A connection with pipelining: statements do not wait for earlier responses. It uses the driver's query object directly, because the
+ * driver's pool, timers and copies cost 9 of 28 µs of CPU per query.
  */
 export class Connection {
   readonly #client: Client;
-  /** The org that it was told to serve last; undefined: nobody knows. */
+  /** The org that the session is set to; undefined: unknown. */
   serves: string | undefined;
-  /** It broke or was ended. */
+  /** The connection broke or was closed. */
   dead = false;
-  /** Since when it owes an answer, or since when it has been idle: monotonic milliseconds. */
+  /** Monotonic milliseconds since when it waits for a response, or has been idle. */
   since = systemClock.monotonic();
   owes = false;
 
   private constructor(config: ClientConfig, lost: (connection: Connection, error: Error) => void) {
     this.#client = new Client({ ...config, pipeline: true });
-    // Without a listener the server's "terminating connection" ends the whole process.
+    // Without a listener, a connection that the server terminates ends the whole process.
     this.#client.on("error", (error) => {
       this.dead = true;
       lost(this, error);
@@ -30,7 +30,7 @@ export class Connection {
     this.#client.on("end", () => (this.dead = true));
   }
 
-  /** Connects. `lost` is told when the connection breaks, in use or idle. */
+  /** Connects. `lost` is called when the connection breaks, in use or idle. */
   static async open(config: ClientConfig, lost: (connection: Connection, error: Error) => void): Promise<Connection> {
     const connection = new Connection(config, lost);
     await connection.#client.connect();
@@ -38,9 +38,9 @@ export class Connection {
   }
 
   /**
-   * Sends statements in one write and answers the result of the last; rejects with the error of the first that failed, when
-   * all have been answered. Each stands for itself: what follows one that failed has been sent already. After a failure of
-   * `preface` (whom the connection serves, a transaction's beginning) nobody can say what the statements did: ConnectionLost.
+   * Sends statements in one write and returns the result of the last one. If any fails, rejects with the first error after all have
+   * completed. Later statements were already sent, and run independently of it. If a statement of `preface` fails (setting the org,
+   * beginning a transaction), the effect of the others is unknown: rejects with ConnectionLost.
    */
   async ask(statements: readonly Sent[], preface: readonly Sent[] = []): Promise<QueryResult> {
     this.since = systemClock.monotonic();
@@ -48,7 +48,7 @@ export class Connection {
     try {
       return await this.#send(preface.length === 0 ? statements : [...preface, ...statements], preface.length);
     } catch (error) {
-      // From where it was thrown, the socket, no way leads back to who asked.
+      // The error comes from the socket, so its stack does not contain the caller.
       if (error instanceof Error) Error.captureStackTrace(error);
       throw error;
     } finally {
@@ -81,13 +81,13 @@ export class Connection {
     });
   }
 
-  /** Cuts it: whatever it owes fails. */
+  /** Closes the socket. Running statements fail. */
   destroy(): void {
     this.dead = true;
     this.#client.connection.stream.destroy();
   }
 
-  /** Says goodbye, without waiting for the socket's end. */
+  /** Closes the connection gracefully, without waiting for the socket. */
   end(): void {
     this.dead = true;
     this.#client.end(() => {});

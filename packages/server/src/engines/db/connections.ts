@@ -6,28 +6,28 @@ import { ConnectionPool } from "./connection-pool.ts";
 import { classify, isConnectionLost } from "./errors.ts";
 import { valueParsers } from "./values.ts";
 
-/** A PostgreSQL URL, or where it listens; `host` may be the directory of a unix socket. */
+/** A PostgreSQL URL, or a host and port. `host` may be the directory of a Unix socket. */
 export type DbAddress = string | { host: string; port: number; user: string; database: string };
 
 const POOL_SIZE = 10;
 const SYSTEM_SHARE = 0.3;
-/** Of the connections that serve orgs, what a single org uses at most. */
+/** Share of the org connections that a single org may use. */
 const ORG_SHARE = 0.6;
 const STATEMENT_TIMEOUT_MS = 30_000;
-/** We give up on a silent server a little after the server would have given up on the statement. */
+/** Longer than the server's statement timeout, so that it applies first unless the server is silent. */
 const ANSWER_TIMEOUT_MS = STATEMENT_TIMEOUT_MS + 5_000;
 const IDLE_TRANSACTION_TIMEOUT_MS = 60_000;
 const SERVER_VERSION_MIN = 150_000;
 
-/** Sent by query instead of as start-up parameters, which connection poolers refuse. */
+/** Sent as a query, because connection poolers refuse startup parameters. */
 const SESSION_SETTINGS = `
   set timezone to 'UTC';
   set statement_timeout to ${STATEMENT_TIMEOUT_MS};
   set idle_in_transaction_session_timeout to ${IDLE_TRANSACTION_TIMEOUT_MS}`;
 
 /**
- * What connections that serve one org run as: row-level security lets it see the rows of `app.org`, while the owner of the
- * tables sees all. It is there in every database, and whoever owns the database may become it: nobody has to make a role.
+ * Role of connections that serve one org. Row-level security restricts it to the rows of `app.org`, while the owner of the tables sees all.
+ * This role exists in every database, and the owner of the database is a member, so no role needs to be created.
  */
 const TENANT_ROLE = "pg_database_owner";
 const serveOrg = (org_id: string): Sent => ({ name: "serve_org", text: "select set_config('app.org', $1, false)", values: [org_id] });
@@ -40,7 +40,7 @@ interface OpenOptions {
   log: EngineLog;
 }
 
-/** The connections of an engine: some see everybody's rows, the others those of the org that they serve. */
+/** The connections of an engine: system connections see all rows, org connections those of one org. */
 export class Connections {
   readonly #system: ConnectionPool;
   readonly #tenants: ConnectionPool;
@@ -73,19 +73,19 @@ export class Connections {
     return connections;
   }
 
-  /** A connection for work of `org_id`, or for everybody's; before its first statement goes what `readyFor` says. */
+  /** Borrows a connection for `org_id`, or a system connection. Before its first statement, send `readyFor`. */
   borrow(org_id: string | undefined): Connection | Promise<Connection> {
     return (org_id === undefined ? this.#system : this.#tenants).borrow(org_id);
   }
 
-  /** After an error nobody knows what the connection was last told: whoever gets it next tells it again. */
+  /** After an error, the org that the session is set to is unknown, so it is set again at the next use. */
   giveBack(connection: Connection, org_id: string | undefined, after: { failed: boolean; broken: boolean }): void {
     if (after.failed) connection.serves = undefined;
     if (after.broken) connection.destroy();
     (org_id === undefined ? this.#system : this.#tenants).giveBack(connection, org_id);
   }
 
-  /** One statement outside a transaction. */
+  /** Runs one statement outside a transaction. */
   async query(org_id: string | undefined, statement: Statement<unknown>): Promise<QueryResult> {
     const borrowed = this.borrow(org_id);
     const connection = borrowed instanceof Promise ? await borrowed : borrowed;
@@ -106,8 +106,8 @@ export class Connections {
 }
 
 /**
- * What a connection is told before the first statement, in the same write: nothing while it serves the org already. Were it
- * refused, the statement would see what the org before may see: its answer is thrown away, and it names its own org besides.
+ * Returns the statements that set a connection's org; none if it is set already. They are sent in one write with the first statement. If
+ * they fail, that statement runs with the previous org's access, but its result is discarded, and it names its org besides.
  */
 export function readyFor(connection: Connection, org_id: string | undefined): readonly Sent[] {
   if (org_id === undefined || connection.serves === org_id) return NOTHING;

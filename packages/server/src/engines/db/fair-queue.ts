@@ -1,6 +1,6 @@
-/** A queue with one line for each key, served round robin: a long line delays its own key only. */
+/** A queue per key, served round robin: a long queue only delays its own key. */
 export class FairQueue<T> {
-  /** In the order in which the keys are served next; no line is empty. */
+  /** In the order in which the keys are served next. No queue is empty. */
   readonly #lines = new Map<string, T[]>();
   #size = 0;
 
@@ -19,7 +19,7 @@ export class FairQueue<T> {
     this.#size += 1;
   }
 
-  /** Takes the oldest item of the first key that is allowed; that key then comes after all others. */
+  /** Takes the oldest item of the first allowed key. That key then moves to the end. */
   take(isAllowed: (key: string) => boolean): { key: string; item: T } | undefined {
     for (const [key, line] of this.#lines) {
       if (!isAllowed(key)) continue;
@@ -32,7 +32,7 @@ export class FairQueue<T> {
     return undefined;
   }
 
-  /** Takes the oldest items of each key for as long as `isTaken` holds. */
+  /** Takes the oldest items of each key while `isTaken` returns true. */
   takeWhile(isTaken: (item: T) => boolean): T[] {
     const taken: T[] = [];
     for (const [key, line] of this.#lines) {

@@ -22,7 +22,7 @@ async function directoryWith(files: Record<string, string>) {
   return { directory, log: silentLog, [Symbol.asyncDispose]: () => rm(directory, { recursive: true }) };
 }
 
-test("schema.sql is what the migrations make", TIMEOUT, async () => {
+test("schema.sql equals the schema of the migrations", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   const run = await migrate(database.connection, { directory: MIGRATIONS_DIRECTORY, log: silentLog });
   assert.deepEqual(run, (await readdir(MIGRATIONS_DIRECTORY)).map((file) => file.replace(/\.sql$/, "")).toSorted());
@@ -32,7 +32,7 @@ test("schema.sql is what the migrations make", TIMEOUT, async () => {
   assert.equal(schema, await readFile(SCHEMA_FILE, "utf8"), "run this test with UPDATE_SCHEMA=1 to rewrite schema.sql");
 });
 
-test("the dump tells every kind of difference, and nothing of partitions", TIMEOUT, async () => {
+test("the dump shows every kind of difference, and no partitions", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   const db = await database.connect();
   await db.run(sql`create table a (id text primary key, n int default 3 check (n > 0))`);
@@ -56,7 +56,7 @@ test("the dump tells every kind of difference, and nothing of partitions", TIMEO
   assert.equal(await dumpSchema(db), dumps.at(-1));
 });
 
-test("a second start runs only what is new", TIMEOUT, async () => {
+test("a second start runs only new migrations", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using files = await directoryWith({ "0001_first.sql": "create table first (id int); insert into first values (1);" });
   assert.deepEqual(await migrate(database.connection, files), ["0001_first"]);
@@ -65,7 +65,7 @@ test("a second start runs only what is new", TIMEOUT, async () => {
   assert.deepEqual(await migrate(database.connection, files), ["0002_second"]);
 });
 
-test("a migration that was changed after it ran is refused by its name, with nothing changed", TIMEOUT, async () => {
+test("refuses a migration that was changed after it ran, by its name, with nothing changed", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using first = await directoryWith({ "0001_first.sql": "create table first (id int);" });
   await migrate(database.connection, first);
@@ -79,18 +79,18 @@ test("a migration that was changed after it ran is refused by its name, with not
   );
   const db = await database.connect();
   assert.equal((await db.one(sql(countRow)`select count(*)::int as n from schema_migration`)).n, 1);
-  // One that ran before checksums were stored gets its checksum now.
+  // A migration that ran before checksums were stored gets its checksum now.
   await db.run(sql`update schema_migration set checksum = null`);
   assert.deepEqual(await migrate(database.connection, changed), ["0002_expand_second"]);
   assert.equal((await db.one(sql(countRow)`select count(*)::int as n from schema_migration where checksum is not null`)).n, 2);
 });
 
-test("the first migration is the one that databases have", async () => {
+test("the first migration is the one that existing databases ran", async () => {
   const bytes = await readFile(join(MIGRATIONS_DIRECTORY, "0001_initial.sql"));
   assert.equal(createHash("sha256").update(bytes).digest("hex"), FIRST_MIGRATION, "migrations never change: add a new one");
 });
 
-test("nodes that start at once migrate once", TIMEOUT, async () => {
+test("nodes that start concurrently migrate once", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using files = await directoryWith({
     "0001_slow.sql": "create table slow (id int); select pg_sleep(0.3); insert into slow values (1);",
@@ -104,7 +104,7 @@ test("nodes that start at once migrate once", TIMEOUT, async () => {
   assert.equal((await db.one(sql(countRow)`select count(*)::int as n from slow`)).n, 1);
 });
 
-test("a database of a newer version is refused and left alone", TIMEOUT, async () => {
+test("refuses a database of a newer version without changing it", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using newer = await directoryWith({
     "0001_first.sql": "create table first (id int);",
@@ -116,7 +116,7 @@ test("a database of a newer version is refused and left alone", TIMEOUT, async (
 });
 
 test(
-  "a database that is one version ahead, by a migration that says that it suits, is left as it is; two are refused",
+  "accepts a database one version ahead if its migration is compatible; refuses two versions ahead",
   TIMEOUT,
   async () => {
     await using database = await createTestDatabase({ empty: true });
@@ -134,7 +134,7 @@ test(
   },
 );
 
-test("each migration after the first says that the version before it can run on it", async () => {
+test("each migration after the first is marked as compatible with the previous version", async () => {
   const names = [...(await migrationsIn(MIGRATIONS_DIRECTORY))].toSorted().slice(1);
   assert.deepEqual(
     names.filter((name) => !/^\d{4}_(expand|contract)_/.test(name)),
@@ -142,7 +142,7 @@ test("each migration after the first says that the version before it can run on 
   );
 });
 
-test("a migration that fails leaves nothing of any that ran with it", TIMEOUT, async () => {
+test("a failed migration rolls back all that ran with it", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using files = await directoryWith({
     "0001_good.sql": "create table good (id int);",
@@ -155,7 +155,7 @@ test("a migration that fails leaves nothing of any that ran with it", TIMEOUT, a
   assert.deepEqual(await migrate(database.connection, files), ["0001_good", "0002_bad"]);
 });
 
-test("a directory with anything but migrations, or none, is refused", TIMEOUT, async () => {
+test("refuses a directory without migrations or with other files", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using stray = await directoryWith({ "0001_a.sql": "select 1;", "0002_a.sql.orig": "select 1;" });
   await assert.rejects(migrate(database.connection, stray), /0002_a\.sql\.orig/);

@@ -8,24 +8,24 @@ import { Refusal } from "./embedded/index.ts";
 import type { DbAddress } from "./connections.ts";
 import { classify } from "./errors.ts";
 
-/** Where this program's own migrations lie. */
+/** Directory of this program's migrations. */
 export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL("../../../migrations", import.meta.url));
 
-/** Holds the names of the migrations that were run. */
+/** Table with the names of the migrations that ran. */
 export const MIGRATION_TABLE = "schema_migration";
 const FILE_NAME = /^(\d{4}_[a-z0-9_]+)\.sql$/;
-/** Of the next version, which this one can run on: it adds what the next one needs, or takes away what this one does without. */
+/** A migration of the next version with which this version works: it only adds, or removes what this version does not use. */
 const NEXT_VERSION = /^\d{4}_(expand|contract)_/;
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Another node may be migrating a large database; past this something is wrong there. */
+/** Another node may be migrating a large database, but not for longer than this. */
 const LOCK_TIMEOUT_MS = 10 * 60_000;
 
 /**
- * Brings a database to this program's schema: runs the files of `directory` (`0001_name.sql`, up
- * only, in order) that it has not seen, all in one transaction. Nodes that start at once wait for
- * each other. Answers the names that were run. A database of the next version, which other nodes run already, is left as it
- * is; of one later than that, or when it does not say that it suits this one, it rejects with nothing changed. So it does when a file
- * differs from what ran: the checksum of each is stored with its name. `on_schema` gets the names of all that the database has.
+ * Migrates a database to this program's schema: runs the new files of `directory` (`0001_name.sql`, up only, in order), all in one
+ * transaction. Nodes that start concurrently wait for each other. Returns the names of the migrations that ran. A database of the next
+ * version, which other nodes may already run, is accepted unchanged. Rejects with nothing changed if the database is newer than that, is
+ * not marked as compatible, or a file differs from the stored checksum of what ran. `on_schema` gets the names of all migrations in the
+ * database.
  */
 export async function migrate(
   connection: DbAddress,
@@ -59,12 +59,12 @@ export async function migrate(
   } catch (error) {
     throw classify(error);
   } finally {
-    // Ends the session, and with it the lock. Nothing to add when the connection is gone already.
+    // Ends the session, which releases the lock. Errors of a lost connection do not matter.
     await client.end().catch(() => {});
   }
 }
 
-/** Names of the migrations of a directory. */
+/** Returns the names of the migrations in a directory. */
 export async function migrationsIn(directory: string): Promise<Set<string>> {
   const known = new Set<string>();
   for (const file of await readdir(directory)) {
@@ -76,13 +76,13 @@ export async function migrationsIn(directory: string): Promise<Set<string>> {
   return known;
 }
 
-/** The one migration of the next version that was run besides all that are known; undefined: there is none, or more, or another one. */
+/** Returns the single migration of the next version if all others are known; undefined if there are none, more, or an incompatible one. */
 export function oneAhead(run: readonly string[], known: ReadonlySet<string>): string | undefined {
   const [next, ...later] = run.filter((name) => !known.has(name));
   return next !== undefined && later.length === 0 && NEXT_VERSION.test(next) && run.length === known.size + 1 ? next : undefined;
 }
 
-/** As oneAhead; throws when the database is of a version that this one cannot run on. */
+/** Like oneAhead, but throws if this program cannot run on the database's version. */
 async function newerOne(client: pg.Client, known: ReadonlySet<string>): Promise<string | undefined> {
   const run = await listRun(client);
   const next = oneAhead(run, known);
@@ -95,7 +95,7 @@ async function newerOne(client: pg.Client, known: ReadonlySet<string>): Promise<
   return next;
 }
 
-/** Names of the migrations that the database has, in the order in which they ran. */
+/** Returns the names of the database's migrations in the order in which they ran. */
 async function listRun(client: pg.Client): Promise<string[]> {
   const table = await client.query<{ present: boolean }>(`select to_regclass('public.${MIGRATION_TABLE}') is not null as present`);
   if (table.rows[0]?.present !== true) return [];
@@ -108,7 +108,7 @@ const checksumOf = async (directory: string, name: string): Promise<string> =>
     .update(await readFile(path.join(directory, `${name}.sql`)))
     .digest("hex");
 
-/** Throws a Refusal when a migration that ran has another checksum than its file. One without a checksum ran before they were stored. */
+/** Throws a Refusal if a migration's file differs from the checksum of what ran. Migrations from before checksums were stored have none. */
 async function refuseChanged(client: pg.Client, directory: string): Promise<void> {
   const known = await migrationsIn(directory);
   const column = await client.query(
@@ -135,7 +135,7 @@ async function storeChecksums(client: pg.Client, directory: string): Promise<voi
 }
 
 async function runPending(client: pg.Client, directory: string, log: EngineLog): Promise<string[]> {
-  // Loaded when needed: it pulls in a TypeScript loader and costs 150 ms that a client command need not pay.
+  // Loaded on demand: it imports a TypeScript loader, 150 ms that client commands do not need.
   const { runner } = await import("node-pg-migrate");
   const quiet = {
     info() {},
@@ -150,7 +150,7 @@ async function runPending(client: pg.Client, directory: string, log: EngineLog):
     schema: "public",
     checkOrder: true,
     singleTransaction: true,
-    // Ours is held by this session already; theirs is shared by every program that uses the library.
+    // This session already has our lock. The library's lock is shared by all programs that use it.
     noLock: true,
     logger: quiet,
   });

@@ -11,17 +11,17 @@ import { TransactionPoints } from "./transaction-points.ts";
 
 export interface ConnectOptions {
   connection: DbAddress;
-  /** Connections at most; 10 unless told. Three of ten are for work across orgs, so that neither waits for the other. */
+  /** Maximum connections; default 10. Three of ten are for work across orgs, so that neither kind blocks the other. */
   pool_size?: number | undefined;
   clock: Clock;
   log: EngineLog;
-  /** Compare every result with the row its statement declares: for tests. */
+  /** Compare every result with the row that its statement declares, for tests. */
   check_rows?: boolean | undefined;
-  /** Told of every query and transaction under way. */
+  /** Counts every running query and transaction. */
   activity?: Activity | undefined;
 }
 
-/** Queries that may wait for a connection; more than this will not be served in time anyway. */
+/** Queries that may wait for a connection. Further ones would time out anyway. */
 const POOL_WAITING_MAX = 10_000;
 const TRANSACTION_RETRIES_MAX = 5;
 
@@ -29,7 +29,7 @@ const ALIVE = sql`select 1`;
 
 type Send = (statement: Statement<unknown>) => Promise<QueryResult>;
 
-/** The four ways to read a result, over one way to send. */
+/** Returns the four ways to read a result, based on one way to send. */
 function reading(send: Send, check_rows: boolean): Pick<Db, "many" | "one" | "maybe" | "run"> {
   async function rows<R>(statement: Statement<R>): Promise<R[]> {
     const result = await send(statement);
@@ -60,8 +60,8 @@ const command = (text: string): Sent => ({ text, name: undefined, values: [] });
 const [BEGIN, COMMIT, ROLLBACK] = [command("begin"), command("commit"), command("rollback")];
 
 /**
- * One attempt at a transaction on one connection. It begins with its first statement and in the same write; what belongs to
- * its end goes out with COMMIT.
+ * One attempt of a transaction on one connection. BEGIN is sent in one write with the first statement, and the atCommit statements in one
+ * write with COMMIT.
  */
 class Transaction {
   readonly db: Db;
@@ -69,12 +69,12 @@ class Transaction {
   readonly #effects: Array<() => void> = [];
   readonly #last: Statement<unknown>[] = [];
   readonly #points = TransactionPoints.ofCaller();
-  /** What goes before the first statement; undefined: it was sent. */
+  /** Statements to send before the first one; undefined: already sent. */
   #preface: readonly Sent[] | undefined;
   #open = true;
-  /** The connection cannot be used again. */
+  /** The connection cannot be reused. */
   broken = false;
-  /** The first error inside: PostgreSQL refuses everything after it, so nothing may pretend to go on. */
+  /** The first error. PostgreSQL refuses all later statements, so they fail here too. */
   #failure: { error: unknown } | undefined;
 
   constructor(connection: Connection, org_id: string | undefined, check_rows: boolean) {
@@ -129,7 +129,7 @@ class Transaction {
     return preface;
   }
 
-  /** Runs and commits; answers the effects that are due. */
+  /** Runs the work and commits. Returns the effects to run. */
   async perform<T>(work: (tx: Db) => Promise<T>): Promise<{ value: T; effects: ReadonlyArray<() => void> }> {
     try {
       const value = await work(this.db);
@@ -139,7 +139,7 @@ class Transaction {
       return { value, effects: this.#effects };
     } catch (error) {
       this.#open = false;
-      // What went wrong first is the answer, also when the rollback fails: without its connection nothing is committed.
+      // The original error is thrown even if the rollback fails: without its connection nothing is committed.
       if (this.#preface === undefined) await this.#connection.ask([ROLLBACK]).catch(() => (this.broken = true));
       throw error;
     }
@@ -147,11 +147,11 @@ class Transaction {
 
   async #commit(): Promise<void> {
     this.#points?.beforeCommit();
-    // After a statement that failed, COMMIT rolls back: sent together they are both or neither.
+    // After a failed statement, COMMIT rolls back. So sending them in one write is atomic.
     const { command } = await this.#connection.ask([...this.#last, COMMIT], this.#begin()).catch((error: unknown) => {
       throw classify(error);
     });
-    // PostgreSQL answers COMMIT of a failed transaction with success and the word ROLLBACK.
+    // For a failed transaction, PostgreSQL answers COMMIT with success and the command tag ROLLBACK.
     if (command !== "COMMIT") throw new Error("the database rolled the transaction back");
     this.#points?.afterCommit();
   }
@@ -257,7 +257,7 @@ class PgEngine implements DbEngine {
   }
 
   async #close(): Promise<void> {
-    // The pool would leave those waiting for a connection waiting.
+    // Otherwise callers that wait for a connection would never be served.
     if (this.#under_way > 0) await new Promise<void>((resolve) => (this.#drained = resolve));
     this.#connections.end();
   }
@@ -276,7 +276,7 @@ class PgEngine implements DbEngine {
     }
   }
 
-  /** An effect is a hint: its failure concerns the log, not the transaction that is already durable. */
+  /** An effect is only a hint: its failure is logged, and the durable transaction still succeeds. */
   #perform(effect: () => void): void {
     try {
       effect();
@@ -302,14 +302,14 @@ class PgEngine implements DbEngine {
   }
 }
 
-/** Waits some turns of the event loop. Not the clock: contention is real also where a test holds time still. */
+/** Waits some turns of the event loop. It does not use the clock, because contention is real even if a test stops the time. */
 async function pause(weight: number): Promise<void> {
   for (let turns = 1 + Math.floor(weight * 8); turns > 0; turns -= 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
 /**
- * Opens the connections. Rejects when the database cannot be reached, refuses us, is older than PostgreSQL 15, or is not
- * owned by the user that we are.
+ * Opens the connections. Rejects if the database is unreachable, refuses the login, is older than PostgreSQL 15, or does not belong to the
+ * login's user.
  */
 export async function connect(options: ConnectOptions): Promise<DbEngine> {
   return new PgEngine(await Connections.open(options), options);

@@ -3,44 +3,44 @@ import pg from "pg";
 import type { DbAddress } from "./connections.ts";
 import { MIGRATION_TABLE, MIGRATIONS_DIRECTORY, migrationsIn, oneAhead } from "./migrate.ts";
 
-/** What one look at a database found. */
+/** Result of checking a database. */
 export interface DatabaseSeen {
   user: string;
   database: string;
-  /** As numbers compare: 150004 for 15.4. */
+  /** As a comparable number: 150004 for 15.4. */
   version: number;
   version_name: string;
   encoding: string;
-  /** fsync, synchronous_commit and full_page_writes, as PostgreSQL spells them. */
+  /** fsync, synchronous_commit and full_page_writes, with PostgreSQL's values. */
   durability: Readonly<Record<string, string>>;
   /** A standby, or a session that may not write. */
   read_only: "replica" | "settings" | undefined;
-  /** What is left for plain roles of max_connections, or of the narrower limit of role or database. */
+  /** Connections for plain roles: max_connections, or the lower limit of role or database. */
   connections_max: number;
-  /** Of them, those that others than Roamfleet hold now. */
+  /** Connections in use by programs other than Roamfleet. */
   connections_of_others: number;
-  /** May make tables in the schema public. */
+  /** May create tables in the schema public. */
   may_create: boolean;
-  /** May become the role that row-level security is for. */
+  /** May switch to the role that row-level security applies to. */
   may_serve_orgs: boolean;
   is_encrypted: boolean;
-  /** Quickest of a few. */
+  /** The fastest of several. */
   round_trip_ms: number;
-  /** The database's clock minus ours; exact to half a round trip. */
+  /** The database's clock minus the local one; accurate to half a round trip. */
   clock_ahead_ms: number;
-  /** Undefined: we may not read them. */
+  /** Undefined: not readable. */
   migrations: MigrationsSeen | undefined;
 }
 
 export interface MigrationsSeen {
-  /** Names that this program has and the database has not; those of a database without any: all. */
+  /** Migrations of this program that the database lacks; all of them for a new database. */
   pending: readonly string[];
-  /** Names that the database has and this program does not know. */
+  /** Migrations of the database that this program does not have. */
   unknown: readonly string[];
   is_new: boolean;
 }
 
-/** The quickest counts: this process loads and asks other things meanwhile. */
+/** The fastest is used, because this process is busy with other checks meanwhile. */
 const ROUND_TRIPS = 20;
 
 const SEEN = `
@@ -64,8 +64,8 @@ type SeenRow = Omit<DatabaseSeen, "read_only" | "may_serve_orgs" | "round_trip_m
 };
 
 /**
- * Looks at a database over one connection of its own, and changes nothing in it. Rejects with the driver's error when it cannot be
- * reached or refuses us; the caller bounds the whole by `signal`.
+ * Checks a database over a separate connection, without changing it. Rejects with the driver's error if it is unreachable or refuses the
+ * login. The caller limits the time by `signal`.
  */
 export async function probeDatabase(
   connection: DbAddress,
@@ -77,7 +77,7 @@ export async function probeDatabase(
     query_timeout: timeout_ms,
     application_name: "roamfleet doctor",
   });
-  // What broke is told by the query under way.
+  // The running query reports the error.
   client.on("error", () => {});
   const cut = (): void => void client.end().catch(() => {});
   signal.addEventListener("abort", cut, { once: true });
@@ -98,7 +98,7 @@ export async function probeDatabase(
   }
 }
 
-/** By doing it: since PostgreSQL 16 a member of a role need not be allowed to become it. */
+/** Tests it by switching: since PostgreSQL 16 a member of a role may lack the right to switch to it. */
 async function mayServeOrgs(client: pg.Client): Promise<boolean> {
   await client.query("begin read only");
   const may = await client.query("set local role pg_database_owner").then(
@@ -118,7 +118,7 @@ async function measure(
     const [at, since] = [clock.now().getTime(), clock.monotonic()];
     const { rows } = await client.query<{ ms: number }>("select (extract(epoch from clock_timestamp()) * 1000)::float8 as ms");
     const round_trip_ms = clock.monotonic() - since;
-    // Its answer was made half a round trip after we asked, as well as anybody can tell.
+    // Assumes that the server read its clock in the middle of the round trip.
     const clock_ahead_ms = (rows[0]?.ms ?? at) - at - round_trip_ms / 2;
     if (round_trip_ms < best.round_trip_ms) best = { round_trip_ms, clock_ahead_ms };
   }
@@ -139,7 +139,7 @@ async function readMigrations(client: pg.Client): Promise<MigrationsSeen | undef
   const run = new Set(rows.map(({ name }) => name));
   return {
     pending: [...known].filter((name) => !run.has(name)).toSorted(),
-    // One that the next version brought suits this one too.
+    // A compatible migration of the next version is not unknown.
     unknown: oneAhead([...run], known) === undefined ? [...run].filter((name) => !known.has(name)) : [],
     is_new: run.size === 0,
   };

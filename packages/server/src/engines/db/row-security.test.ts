@@ -8,7 +8,7 @@ import { createTestDatabase, silentLog, type TestDatabase } from "./testing/inde
 const LIMIT = { timeout: 120_000 };
 const nameRow = row({ name: text });
 const now = new Date("2030-01-01T00:00:00Z");
-/** Tables of the service as a whole; a browser's session is its user's, who may go from org to org. */
+/** Tables of the whole service. A browser's session belongs to a user, who may have several orgs. */
 const OF_EVERYBODY = ["retention_clock", "node", "user_account", "web_session"];
 
 let database: TestDatabase;
@@ -28,7 +28,7 @@ async function makeTwoOrgs(db: DbEngine): Promise<void> {
   }
 }
 
-test("every table that has an org_id is behind row-level security", LIMIT, async () => {
+test("every table with an org_id has row-level security", LIMIT, async () => {
   const tableRow = row({ name: text, has_org: bool, guarded: bool, policies: int, open: bool });
   const db = await database.connect();
   const tables = await db.many(sql(tableRow)`
@@ -46,7 +46,7 @@ test("every table that has an org_id is behind row-level security", LIMIT, async
   }
 });
 
-test("an org's handle reads, changes and writes that org's rows alone, and the system's all", LIMIT, async () => {
+test("an org's handle reads, changes and writes only that org's rows, and the system's handle all", LIMIT, async () => {
   const db = await database.connect();
   await makeTwoOrgs(db);
   const a = db.forOrg("org_a");
@@ -67,7 +67,7 @@ test("an org's handle reads, changes and writes that org's rows alone, and the s
   assert.throws(() => db.forOrg(""), /empty/);
 });
 
-test("a connection that goes from org to org, over errors and lost transactions, never answers for the last one", LIMIT, async () => {
+test("a connection that switches between orgs, despite errors and lost transactions, never returns the previous org's rows", LIMIT, async () => {
   await using own = await createTestDatabase();
   const db = await own.connect({ pool_size: 2 });
   await makeTwoOrgs(db);
@@ -95,7 +95,7 @@ test("a connection that goes from org to org, over errors and lost transactions,
   );
 });
 
-test("it holds for a database user that only owns the database, and one that does not own it is told so", LIMIT, async () => {
+test("works for a user who only owns the database, and reports one who does not own it", LIMIT, async () => {
   const admin = await database.connect();
   const names = ["managed", "stranger"].map((name) => `${name}_${process.pid}`) as [string, string];
   const [owner, stranger] = names;

@@ -4,9 +4,9 @@ import { writeDurably } from "../../kernel/write-durably.ts";
 
 const FILE = "postgres.schema";
 
-/** What the last server wrote about its embedded database, for when that does not run. */
+/** What the last server recorded about its embedded database, for use while that is not running. */
 export interface SchemaRecord {
-  /** Of the program. */
+  /** Version of the program. */
   version: string;
   /** Names, in the order in which they ran. */
   migrations: string[];
@@ -15,7 +15,7 @@ export interface SchemaRecord {
 export const writeSchemaRecord = (data_directory: string, record: SchemaRecord): Promise<void> =>
   writeDurably(path.join(data_directory, FILE), `${JSON.stringify(record)}\n`, 0o644);
 
-/** Undefined when there is none, or none that can be read: the database itself decides. */
+/** Returns undefined if it is missing or unreadable. Then the database itself is checked. */
 export async function readSchemaRecord(data_directory: string): Promise<SchemaRecord | undefined> {
   try {
     const { version, migrations } = JSON.parse(await readFile(path.join(data_directory, FILE), "utf8")) as Partial<SchemaRecord>;

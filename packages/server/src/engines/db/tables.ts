@@ -1,15 +1,15 @@
 import type pg from "pg";
 
-/** A table as the catalogue tells of it. */
+/** A table as in the catalog. */
 export interface Table {
   /** Schema and name, quoted. */
   name: string;
-  /** "p" for a partitioned table, which holds no rows itself. */
+  /** "p" for a partitioned table, which contains no rows itself. */
   kind: "r" | "p";
   /** Parent and bound, for a partition. */
   parent: string | null;
   bound: string | null;
-  /** How deep below its root partitioned table. */
+  /** Number of levels below its root partitioned table. */
   depth: number;
   /** Names, types and generation of the columns, in order. */
   columns: { name: string; type: string; generated: boolean }[];
@@ -35,11 +35,11 @@ const TABLES = `
 const SEQUENCES =
   "select format('%I.%I', schemaname, sequencename) as name, last_value::text as value from pg_sequences where last_value is not null";
 
-/** The same value has the same text on both sides. */
+/** Session settings with which equal values have equal text in both databases. */
 export const SAME_TEXT =
   "set datestyle = 'ISO, YMD'; set intervalstyle = 'postgres'; set timezone = 'UTC'; set extra_float_digits = 1; set bytea_output = 'hex'";
 
-/** Every table that is not PostgreSQL's own, or those of a schema, partitioned ones before their partitions. */
+/** Returns every table except PostgreSQL's own, or those of one schema, with partitioned tables before their partitions. */
 export const listTables = async (client: pg.Client, schema: string | null = null): Promise<Table[]> =>
   (await client.query<Table>(TABLES, [schema])).rows;
 
@@ -49,26 +49,26 @@ export interface Sequence {
   value: string;
 }
 
-/** Sequences that have been used, with the last value of each. */
+/** Returns the sequences that have been used, with their last values. */
 export const listSequences = async (client: pg.Client): Promise<Sequence[]> => (await client.query<Sequence>(SEQUENCES)).rows;
 
 export async function setSequences(client: pg.Client, sequences: readonly Sequence[]): Promise<void> {
   for (const { name, value } of sequences) await client.query("select setval($1::regclass, $2)", [name, value]);
 }
 
-/** The columns that hold data of their own, quoted and with commas; empty for a table without any. */
+/** Returns the columns that are not generated, quoted and separated by commas; empty if there are none. */
 export const columnList = ({ columns }: Table): string =>
   columns
     .filter(({ generated }) => !generated)
     .map((column) => column.name)
     .join(", ");
 
-/** Of dates, or of times at midnight. */
+/** A bound of dates, or of times at midnight. */
 const DATE_BOUND = /^FOR VALUES FROM \('(\d{4}-\d\d-\d\d)( 00:00:00\+00)?'\) TO \('(\d{4}-\d\d-\d\d)( 00:00:00\+00)?'\)$/;
 
 /**
- * The bound of a partition as SQL, built of the dates that it names. A bound is an expression that PostgreSQL evaluates, so the text
- * of a file is never executed.
+ * Returns the bound of a partition as SQL, rebuilt from its dates. PostgreSQL evaluates a bound as an expression, so text from a file must
+ * not be executed.
  *
  * @throws Error for a bound of another form
  */
@@ -79,7 +79,7 @@ function boundOf({ name, bound }: Table): string {
   return `for values from ('${from}${from_midnight}') to ('${to}${to_midnight}')`;
 }
 
-/** Gives the target the partitions of `wanted` and proves that it has those tables, each with the same columns, and no others. */
+/** Creates the partitions of `wanted` in the target, and checks that it has exactly those tables with the same columns. */
 export async function alignTables(wanted: readonly Table[], target: pg.Client, schema: string | null = null): Promise<void> {
   const names = new Set(wanted.map(({ name }) => name));
   for (const { name, parent } of await listTables(target, schema)) {

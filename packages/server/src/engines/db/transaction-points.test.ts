@@ -21,7 +21,7 @@ test("a point is named after the nearest feature on the stack, else after the ke
   assert.equal(nameFromStack(["Error", pool]), "elsewhere");
 });
 
-test("a transaction passes its points in order; a lone read passes none, a lone write two", { timeout: 120_000 }, async () => {
+test("a transaction passes its points in order; a single read passes none, a single write two", { timeout: 120_000 }, async () => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-points-"));
   const log_file = path.join(directory, "points.log");
   await using database = await createTestDatabase();
@@ -55,7 +55,7 @@ test("a transaction passes its points in order; a lone read passes none, a lone 
   rmSync(directory, { recursive: true, force: true });
 });
 
-test("nothing is armed: no points of a transaction, no name, no look at the stack", { timeout: 120_000 }, async () => {
+test("without armed failpoints there are no points, no names and no stack traces", { timeout: 120_000 }, async () => {
   const before = Object.getOwnPropertyDescriptor(Error, "prepareStackTrace");
   const read: string[] = [];
   Error.prepareStackTrace = (error) => {
@@ -64,7 +64,7 @@ test("nothing is armed: no points of a transaction, no name, no look at the stac
   };
   try {
     assert.equal(TransactionPoints.ofCaller(), undefined);
-    // A text whose reading would be seen: it is not even looked at.
+    // Reading this text would be detected: it is not even read.
     const text = { [Symbol.toPrimitive]: () => assert.fail("the statement was read") } as unknown as string;
     assert.equal(TransactionPoints.lone(text), undefined);
   } finally {

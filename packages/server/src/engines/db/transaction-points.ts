@@ -5,8 +5,8 @@ const OUR_FRAME =
   /^\s*at (?:async )?(?:(?<name>[^(]+?) )?\(?(?:file:\/\/)?[^\s()]*\/server\/src\/(?<file>(?:features|link|kernel)\/[^\s():]+)\.ts:/;
 
 /**
- * The failpoints of one transaction, named after the function that asked for it: `features/sites/store.insertSite:commit`.
- * Names come from the stack, so that no transaction can be forgotten; they are made only when failpoints are armed.
+ * The failpoints of one transaction, named after the function that started it: `features/sites/store.insertSite:commit`. Names come from
+ * the stack, so that every transaction has one. They are only computed when failpoints are armed.
  */
 export class TransactionPoints {
   #name: string;
@@ -25,10 +25,10 @@ export class TransactionPoints {
     failpoint(`${this.#name}:begin`, "transaction");
   }
 
-  /** To be called before a statement is sent; what it answers, after its result. */
+  /** Call it before a statement is sent, and the returned function after its result. */
   statement(): () => void {
     const caller = callerName();
-    // The kernel's transaction around a request is named after the feature whose work is in it.
+    // The kernel's transaction around a request is named after the feature that runs in it.
     if (this.#name.startsWith("kernel/") && !caller.startsWith("kernel/")) this.#name = caller;
     this.#statements += 1;
     const point = `${this.#name}:statement-${this.#statements}`;
@@ -39,12 +39,14 @@ export class TransactionPoints {
     failpoint(`${this.#name}:before-commit`, "transaction");
   }
 
-  /** Durable, and nobody has been told. */
+  /** Reached when the transaction is durable and no client has been notified. */
   afterCommit(): void {
     failpoint(`${this.#name}:after-commit`, "transaction");
   }
 
-  /** A write outside a transaction is one of its own: reached before it is sent, and by what this answers, after it. */
+  /**
+   * A write outside of a transaction is its own transaction: the point is reached before it is sent, and the returned function after it.
+   */
   static lone(text: string): (() => void) | undefined {
     if (!failpointsArmed() || /^\s*(--[^\n]*\n\s*)*select\b/i.test(text)) return undefined;
     const name = callerName();
@@ -53,7 +55,7 @@ export class TransactionPoints {
   }
 }
 
-/** The nearest feature on the stack, else the nearest part of the link or the kernel. */
+/** Returns the nearest feature on the stack, else the nearest part of the link or the kernel. */
 function callerName(): string {
   const before = Error.stackTraceLimit;
   Error.stackTraceLimit = FRAMES_MAX;

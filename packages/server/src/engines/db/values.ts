@@ -1,6 +1,6 @@
 import { types } from "pg";
 
-/** PostgreSQL type numbers that we read; fixed since decades, listed in pg_type.dat. */
+/** OIDs of the PostgreSQL types that are read. They never change; see pg_type.dat. */
 export const OID = {
   bool: 16,
   bytea: 17,
@@ -29,7 +29,7 @@ function parseBigint(value: string): number {
 
 const parseAnyTimestamp = types.getTypeParser(OID.timestamptz);
 
-/** Our sessions are in UTC, so the usual form is `2030-01-01 00:00:00.123456+00`, which Date.parse takes almost as it is. */
+/** Sessions use UTC, so the usual form is `2030-01-01 00:00:00.123456+00`, which Date.parse accepts almost unchanged. */
 function parseTimestamp(value: string): unknown {
   if (value.length >= 22 && value.charCodeAt(10) === 32 && value.endsWith("+00")) {
     const ms = Date.parse(`${value.slice(0, 10)}T${value.slice(11, -3)}Z`);
@@ -41,8 +41,8 @@ function parseTimestamp(value: string): unknown {
 const asIs: Parse = (value) => value;
 
 /**
- * How values of each type are read. Own table instead of the driver's global one: int8 is a number,
- * a date stays text (a JS Date of it depends on the machine's time zone).
+ * How values of each type are parsed. A separate table instead of the driver's global one: int8 becomes a number, and a date stays text (a
+ * JS Date would depend on the machine's time zone).
  */
 export const valueParsers = {
   getTypeParser(oid: number, format?: string): Parse {

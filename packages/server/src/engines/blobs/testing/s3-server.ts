@@ -15,24 +15,24 @@ export interface S3Request {
 }
 
 /**
- * What goes wrong with a request: the connection is closed without an answer (`close`) or torn down (`reset`), after the request was
- * carried out (`lost`), or in the middle of the answer's body (`cut`); nothing is said any more (`silent`), or so after the head of the
- * answer and half of its body (`stuck`); or the store answers with an error.
+ * A fault of a request. The connection is closed without a response (`close`), reset (`reset`), closed after the request was processed
+ * (`lost`), or closed in the middle of the response body (`cut`). Or the store sends nothing (`silent`), stops after the headers and half
+ * of the body (`stuck`), or returns an error.
  */
 export type Fault = "close" | "reset" | "lost" | "cut" | "silent" | "stuck" | { status: number; body: string };
 
-/** An answer as S3 gives it. */
+/** Returns an error response in S3's format. */
 export const s3Fault = (status: number, code: string, more = ""): Fault => ({
   status,
   body: `<?xml version="1.0" encoding="UTF-8"?><Error><Code>${code}</Code><Message>planned</Message>${more}</Error>`,
 });
 
-/** A store that speaks S3, with faults when the test asks for them. It knows what was begun of parts and not ended. */
+/** An S3 store with injected faults. It tracks unfinished multipart uploads. */
 export class S3ForTests implements AsyncDisposable {
-  /** Asked for every request. */
+  /** Called for every request. */
   fault: (request: S3Request) => Fault | undefined | Promise<Fault | undefined> = () => undefined;
   readonly requests: S3Request[] = [];
-  /** Ids of objects of parts that were begun, with their keys. */
+  /** Keys of unfinished multipart uploads, by id. */
   readonly begun = new Map<string, { key: string; at: Date }>();
   readonly #proxy = createServer((request, response) => void this.#serve(request, response).catch(() => response.destroy()));
   readonly #store: Awaited<ReturnType<typeof startFauxqs>>;
@@ -57,7 +57,7 @@ export class S3ForTests implements AsyncDisposable {
     this.#at = { host: address, port };
   }
 
-  /** Nobody listens any more, and the connections that there are are torn down. */
+  /** Stops listening and resets the open connections. */
   async down(): Promise<void> {
     const closed = once(this.#proxy, "close");
     this.#proxy.close();
@@ -65,12 +65,12 @@ export class S3ForTests implements AsyncDisposable {
     await closed;
   }
 
-  /** Listens where it did before. */
+  /** Listens again on the same address. */
   async up(): Promise<void> {
     await this.#listen(this.#at);
   }
 
-  /** Settings of a place that nothing lies in yet. */
+  /** Returns the settings of a new, empty place. */
   place(): S3Settings {
     this.#places += 1;
     const { host, port } = this.#at;
@@ -84,7 +84,7 @@ export class S3ForTests implements AsyncDisposable {
     };
   }
 
-  /** No faults, and nothing remembered. */
+  /** Removes faults and recorded requests. */
   reset(): void {
     this.fault = () => undefined;
     this.requests.splice(0);
@@ -134,7 +134,7 @@ export class S3ForTests implements AsyncDisposable {
     } else if (id !== null && (method === "POST" || method === "DELETE")) this.begun.delete(id);
   }
 
-  /** The store of the tests does not list them; others do. */
+  /** The store used in tests cannot list them, but others can. */
   #listBegun(response: ServerResponse, prefix: string): void {
     const uploads = [...this.begun].filter(([, { key }]) => key.startsWith(prefix));
     const rows = uploads.map(
@@ -145,7 +145,7 @@ export class S3ForTests implements AsyncDisposable {
   }
 }
 
-/** Bytes that say where they stand: those from `start` on, of one endless upload. Both are multiples of 8. */
+/** Returns bytes of an endless upload from `start` on that encode their position. Both arguments are multiples of 8. */
 export function patternAt(start: number, length: number): Buffer {
   const bytes = Buffer.alloc(length);
   for (let at = 0; at < length; at += 8) bytes.writeDoubleBE(start + at, at);

@@ -4,7 +4,7 @@ import type { JsonValue } from "@roamfleet/protocol";
 import type { Bus } from "../bus.ts";
 import { natsBus, type NatsBusOptions } from "../nats-bus.ts";
 
-/** One end of a bus on NATS, with what it heard on one subject, its gaps and its log. */
+/** One end of a bus on NATS, with the messages of one subject, its gaps and its log. */
 export interface Listening extends AsyncDisposable {
   bus: Bus;
   heard: JsonValue[];
@@ -12,7 +12,7 @@ export interface Listening extends AsyncDisposable {
   logged: { level: string; message: string; fields: object }[];
 }
 
-/** Of `natsBus`, listening to `subject`. */
+/** Creates a `natsBus` that listens to `subject`. */
 export async function listen(options: Partial<NatsBusOptions> & Pick<NatsBusOptions, "address">, subject = "rf.test"): Promise<Listening> {
   const logged: Listening["logged"] = [];
   const at = (level: string) => (fields: object, message: string) => void logged.push({ level, message, fields });
@@ -25,14 +25,14 @@ export async function listen(options: Partial<NatsBusOptions> & Pick<NatsBusOpti
   return { bus, heard, gaps: () => gaps, logged, [Symbol.asyncDispose]: () => bus.close() };
 }
 
-/** The same, once it is connected and has been told that it may have missed something until then. */
+/** Like `listen`, but resolves when the bus is connected and has reported its first gap. */
 export async function listenConnected(...args: Parameters<typeof listen>): Promise<Listening> {
   const end = await listen(...args);
   await until("the bus is connected", () => end.bus.connected && end.gaps() > 0);
   return end;
 }
 
-/** Returns when all that `from` published before has reached `to`. */
+/** Resolves when all earlier messages of `from` have reached `to`. */
 export async function passed(from: Bus, to: Bus): Promise<void> {
   barriers += 1;
   const subject = `rf.passed.${process.pid}.${barriers}`;

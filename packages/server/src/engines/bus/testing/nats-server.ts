@@ -13,10 +13,10 @@ const program = [...(process.env.PATH ?? "").split(":"), "/usr/sbin"]
   .map((directory) => path.join(directory, "nats-server"))
   .find((file) => existsSync(file));
 
-/** For tests: why those with a real NATS do not run; false when they do. */
+/** For tests: why tests with a real NATS are skipped; false if they run. */
 export const SKIP_NATS: string | false = program === undefined && "nats-server is not installed (apt-get install nats-server)";
 
-/** A real NATS on this machine, with its address and its directory for itself. */
+/** A real NATS on this machine, with a separate address and directory. */
 export class NatsServer implements AsyncDisposable {
   readonly host: string;
   readonly port: number;
@@ -29,7 +29,7 @@ export class NatsServer implements AsyncDisposable {
     this.#directory = directory;
   }
 
-  /** `config` in NATS' own words. With `start: false` it is first started by `restart`. */
+  /** `config` is in NATS' format. With `start: false` it is first started by `restart`. */
   static async start({
     config = "",
     host = "127.0.0.1",
@@ -42,7 +42,7 @@ export class NatsServer implements AsyncDisposable {
     return server;
   }
 
-  /** As it stands in ROAMFLEET_BUS_URL; `user` with its password. */
+  /** Returns the URL for ROAMFLEET_BUS_URL; `user` includes the password. */
   url({ user, prefix = "roamfleet", port = this.port }: { user?: string; prefix?: string; port?: number } = {}): string {
     return `nats://${user === undefined ? "" : `${user}@`}${this.host}:${port}/${prefix}`;
   }
@@ -53,7 +53,7 @@ export class NatsServer implements AsyncDisposable {
     return address;
   }
 
-  /** Kills it, if it runs, and starts it again on the same port. */
+  /** Kills it if it is running, and starts it again on the same port. */
   async restart(): Promise<void> {
     await this.kill();
     if (program === undefined) throw new Error("nats-server is not installed");
@@ -71,7 +71,7 @@ export class NatsServer implements AsyncDisposable {
     });
   }
 
-  /** kill -9. */
+  /** Sends SIGKILL. */
   async kill(): Promise<void> {
     const running = this.#process;
     this.#process = undefined;
@@ -81,7 +81,7 @@ export class NatsServer implements AsyncDisposable {
     await ended;
   }
 
-  /** SIGSTOP: it keeps its connections and answers nothing. */
+  /** Sends SIGSTOP: it keeps its connections and answers nothing. */
   freeze(): void {
     this.#process?.kill("SIGSTOP");
   }

@@ -2,16 +2,16 @@ import { mkdir, readdir } from "node:fs/promises";
 import path from "node:path";
 import { type BackupFile, copyHashed, errorCode } from "../embedded/index.ts";
 
-/** Where artifacts lie in a data directory, each named by its checksum. */
+/** Artifacts in a data directory, each named by its checksum. */
 const ARTIFACTS = path.join("blobs", "blobs");
 const FILES = ["node-id", "secrets.key"];
 const DIRECTORIES = [ARTIFACTS, "tls"];
-/** Half of a file that its writer did not come to rename. */
+/** Temporary files whose writer was interrupted before the rename. */
 const HALF_WRITTEN = /\.(tmp|new)$/;
-/** What a start makes anew, or the database's own backup holds: `postgres`, `postgres.lock`, `postgres.log.1`, … */
+/** Files that a start creates again, or that the database's own backup contains: `postgres`, `postgres.lock`, `postgres.log.1`, … */
 const KNOWN = /^(postgres(\..*)?|blobs|tls|node-id(\.tmp)?|secrets\.key(\.new)?|last-backup(\.new)?|restore-unfinished)$/;
 
-/** What of a data directory a restore needs beside the database, by relative path. */
+/** Lists the files that a restore needs beside the database, by relative path. */
 async function* listFiles(data_directory: string): AsyncGenerator<string> {
   for (const name of FILES) yield name;
   for (const directory of DIRECTORIES) yield* walk(data_directory, directory);
@@ -25,15 +25,15 @@ async function* walk(root: string, relative: string): AsyncGenerator<string> {
   }
 }
 
-/** Names at the top of a data directory that are none of ours: a backup does not hold them. */
+/** Returns the names at the top of a data directory that are not Roamfleet's. A backup does not contain them. */
 export async function listStrange(data_directory: string): Promise<string[]> {
   return (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => !KNOWN.test(name));
 }
 
-/** What file systems, people and `npm start` put into a directory before the first start. */
+/** Names that file systems, people and `npm start` may create in a directory before the first start. */
 const BESIDE = /^(lost\+found|demo|\..*)$/;
 
-/** Whether a directory has files and none of them is of a data directory. */
+/** Returns whether a directory has files but none of a data directory. */
 export async function isForeign(data_directory: string): Promise<boolean> {
   const names = (await entriesOf(data_directory)).map(({ name }) => name).filter((name) => !BESIDE.test(name));
   return names.length > 0 && !names.some((name) => KNOWN.test(name));
@@ -41,13 +41,13 @@ export async function isForeign(data_directory: string): Promise<boolean> {
 
 export interface CopiedData {
   files: BackupFile[];
-  /** Artifacts whose bytes are not those that their name promises. */
+  /** Artifacts whose bytes do not match the checksum in their name. */
   damaged: string[];
 }
 
 /**
- * Copies a data directory's files, without the database. Called after the database's copy: a stored release's artifact is
- * on the disk before its row says so, and stays for a day after the last release that names it.
+ * Copies a data directory's files, without the database. Call it after copying the database: an artifact is on disk before its release's
+ * row, and stays for a day after the last release that refers to it.
  */
 export async function copyDataFiles(data_directory: string, to: string): Promise<CopiedData> {
   const files: BackupFile[] = [];
@@ -57,7 +57,7 @@ export async function copyDataFiles(data_directory: string, to: string): Promise
     const target = path.join(to, name);
     await mkdir(path.dirname(target), { recursive: true, mode: 0o700 });
     const copied = await copyHashed(path.join(data_directory, name), target).catch((error: unknown) => {
-      // Removed meanwhile: an artifact that nobody had named for a day.
+      // Removed meanwhile: an artifact without a release for a day.
       if (errorCode(error) === "ENOENT") return undefined;
       throw error;
     });

@@ -2,7 +2,7 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { writeDurably } from "../../../kernel/write-durably.ts";
 
-/** In a data directory: when its last complete backup was made. */
+/** File in a data directory with the time of its last complete backup. */
 const FILE = "last-backup";
 
 export const writeLastBackup = (data_directory: string, made_at: string): Promise<void> =>

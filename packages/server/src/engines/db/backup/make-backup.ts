@@ -12,9 +12,9 @@ import { refuseUnfinished } from "./unfinished.ts";
 
 export interface BackupOptions {
   data_directory: string;
-  /** A database of the operator's own; without it the embedded one. */
+  /** An external database; without it the embedded one. */
   database_url: string | undefined;
-  /** Directory to make; it must not exist, or be empty. */
+  /** Directory to create; it must not exist, or be empty. */
   to: string;
   clock: Clock;
   log: EngineLog;
@@ -23,20 +23,21 @@ export interface BackupOptions {
 export interface BackupMade {
   /** Absolute path. */
   directory: string;
-  /** Of the data directory, beside the database. */
+  /** Files of the data directory, without the database. */
   files: number;
   bytes: number;
-  /** Artifacts on the disk whose bytes are not those that were uploaded. */
+  /** Artifacts on disk whose bytes differ from those that were uploaded. */
   damaged: string[];
-  /** What in the data directory is not ours, and not in the backup. */
+  /** Names in the data directory that are not Roamfleet's and not in the backup. */
   left_out: string[];
 }
 
 /**
- * Copies a server's database and files while it runs, or while it does not. The backup holds all that was acknowledged
- * before the call, at one moment; of what is written during it all or nothing. It gets its name when it is whole.
+ * Copies a server's database and files, whether the server runs or not. The backup is consistent and contains everything that was
+ * acknowledged before the call. Each write during the call is contained completely or not at all. The directory gets its final name when it
+ * is complete.
  *
- * @throws Refusal when `to` has contents or there is nothing to back up; any error leaves nothing at `to`.
+ * @throws Refusal when `to` has contents or there is nothing to back up. After any error nothing is left at `to`.
  */
 export async function makeBackup(options: BackupOptions): Promise<BackupMade> {
   const { data_directory, clock, log } = options;
@@ -62,7 +63,7 @@ export async function makeBackup(options: BackupOptions): Promise<BackupMade> {
     await requireFree(target);
     await rename(partial, target);
     await syncDirectory(path.dirname(target));
-    // The backup is complete without it: a server reports a backup that is older than this one.
+    // The backup is complete without this file. The server then reports an older backup.
     await writeLastBackup(data_directory, made_at).catch((error: unknown) =>
       log.warn({ err: error, data_directory }, "the time of the backup could not be written to the data directory"),
     );

@@ -4,8 +4,8 @@ import path from "node:path";
 import { type BackupFile, Refusal } from "../embedded/index.ts";
 
 /**
- * What a whole backup holds, as its `manifest.json`, which is written last: without it a backup is not whole. The
- * directory beside it that holds the database has a manifest of its own, which this one vouches for.
+ * The contents of a complete backup, as its `manifest.json`. It is written last: without it a backup is incomplete. The database's
+ * directory has a separate manifest, whose checksum is in this one.
  */
 export interface Manifest {
   format: typeof FORMAT;
@@ -14,25 +14,25 @@ export interface Manifest {
   database: "postgres" | "tables";
   /** Checksum of the database's own manifest. */
   database_manifest: BackupFile;
-  /** The data directory's other files, as they lie below `data/`. */
+  /** The data directory's other files, with their paths below `data/`. */
   files: BackupFile[];
 }
 
 export const FORMAT = 2;
 export const MANIFEST_FILE = "manifest.json";
-/** Directory of a backup that holds what is not the database. */
+/** Directory of a backup with everything except the database. */
 export const DATA = "data";
 
-/** Size and checksum of a small file; `relative` to `directory`. */
+/** Returns size and checksum of a small file; `relative` to `directory`. */
 export async function describeFile(directory: string, relative: string): Promise<BackupFile> {
   const bytes = await readFile(path.join(directory, relative));
   return { path: relative, bytes: bytes.length, sha256: createHash("sha256").update(bytes).digest("hex") };
 }
 
 /**
- * Reads a backup's manifest. The files that it names lie within the backup; they may be missing or damaged.
+ * Reads a backup's manifest. The paths in it are inside the backup, but the files may be missing or damaged.
  *
- * @throws Refusal when this is no whole backup.
+ * @throws Refusal when the backup is not complete.
  */
 export async function readManifest(from: string): Promise<Manifest> {
   const manifest = await readJson<Manifest>(from, MANIFEST_FILE);
@@ -47,9 +47,9 @@ export async function readManifest(from: string): Promise<Manifest> {
 }
 
 /**
- * Reads a backup's manifest and checks that every file that it names exists with its size.
+ * Reads a backup's manifest and checks that each of its files exists with its size.
  *
- * @throws Refusal when this is no whole backup.
+ * @throws Refusal when the backup is not complete.
  */
 export async function readWholeManifest(from: string): Promise<Manifest> {
   const manifest = await readManifest(from);
@@ -61,7 +61,7 @@ export async function readWholeManifest(from: string): Promise<Manifest> {
   return manifest;
 }
 
-/** A JSON file of a backup. Throws Refusal when it is not there or not JSON. */
+/** Reads a JSON file of a backup. Throws Refusal if it is missing or not JSON. */
 export async function readJson<T>(from: string, relative: string): Promise<Partial<T> & T> {
   const text = await readFile(path.join(from, relative), "utf8").catch((error: unknown) => {
     throw new Refusal(
@@ -83,7 +83,7 @@ export async function readJson<T>(from: string, relative: string): Promise<Parti
 export const damaged = (name: string): Refusal =>
   new Refusal(`the backup is damaged: ${name} does not have the contents that were backed up. Use another backup`);
 
-/** A manifest is input like any other: no path of it leaves the directory. */
+/** A manifest is untrusted input: its paths must not leave the directory. */
 function isFile(file: BackupFile | undefined): file is BackupFile {
   return (
     typeof file?.path === "string" &&
@@ -94,7 +94,7 @@ function isFile(file: BackupFile | undefined): file is BackupFile {
   );
 }
 
-/** The database has a directory of its own in a backup; a file beside it must not be restored into the database's. */
+/** The database has a separate directory in a backup. Other files must not be restored into it. */
 const isOfDatabase = (name: string): boolean => /^postgres($|[./])/.test(path.normalize(name));
 
 async function requireSize(directory: string, { path: name, bytes }: BackupFile): Promise<void> {

@@ -9,23 +9,23 @@ import { loadRows } from "./table-rows.ts";
 import { markFinished, markUnfinished, refuseUnfinished } from "./unfinished.ts";
 
 export interface RestoreOptions {
-  /** A directory that `makeBackup` made. */
+  /** A directory created by `makeBackup`. */
   from: string;
   /** The new data directory: absent or empty. */
   data_directory: string;
-  /** An empty database of the operator's own; without it an embedded one is made. */
+  /** An empty external database; without it an embedded one is created. */
   database_url: string | undefined;
   clock: Clock;
   log: EngineLog;
-  /** Changes the restored database before any server may start on it. A rejection undoes the whole restore. */
+  /** Changes the restored database before a server may start on it. If it rejects, the whole restore is undone. */
   prepare?: (connection: DbAddress) => Promise<void>;
 }
 
 /**
- * Makes a data directory, and its database, of a backup. A server refuses the directory until all is there.
+ * Creates a data directory and its database from a backup. Servers refuse the directory until it is complete.
  *
- * @returns when the backup was made, and of how many files beside the database
- * @throws Refusal when `from` is no whole backup, or there is something at the target already; then nothing was changed.
+ * @returns the time of the backup, and the number of files beside the database
+ * @throws Refusal when `from` is not a complete backup, or the target is not empty. Then nothing was changed.
  */
 export async function restoreBackup(options: RestoreOptions): Promise<{ made_at: string; files: number }> {
   const { from, data_directory } = options;
@@ -40,7 +40,7 @@ export async function restoreBackup(options: RestoreOptions): Promise<{ made_at:
     await restoreDatabase(manifest, options);
     await syncTree(data_directory);
   } catch (error) {
-    // It was empty before, and no server comes near it while it is marked: all of it is ours.
+    // It was empty before, and servers refuse it while it is marked. So everything in it is from this restore.
     await clear(data_directory);
     if (errorCode(error) === "ENOSPC") throw new Refusal(`no space is left in ${data_directory}: nothing was restored`);
     throw error;
@@ -57,7 +57,7 @@ async function requireEmpty(data_directory: string): Promise<void> {
     () => true,
     () => false,
   );
-  // Says which process uses it, when one does.
+  // Throws with the process that uses it, if there is one.
   if (locked) await (await lockDirectory(database)).release();
   throw new Refusal(`${data_directory} is not empty: restore into a new --data directory`);
 }
@@ -92,7 +92,7 @@ async function restoreDatabase({ database }: Manifest, options: RestoreOptions):
   }
 }
 
-/** The mark goes last. */
+/** Removes the contents, the mark last. */
 async function clear(data_directory: string): Promise<void> {
   for (const name of await readdir(data_directory)) {
     if (name !== "restore-unfinished") await rm(path.join(data_directory, name), { recursive: true, force: true });

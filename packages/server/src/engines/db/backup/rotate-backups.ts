@@ -4,15 +4,15 @@ import { syncDirectory } from "../../../kernel/sync-directory.ts";
 import { Refusal } from "../embedded/index.ts";
 import { type BackupMade, type BackupOptions, makeBackup } from "./make-backup.ts";
 
-/** `2030-01-31T023000Z`, in UTC; a name without colons, which some file systems refuse. */
+/** `2030-01-31T023000Z`, in UTC, without colons, which some file systems refuse. */
 const DATED = /^\d{4}-\d\d-\d\dT\d{6}Z$/;
 const KEPT_MAX = 10_000;
 
 /**
- * Makes a dated backup in the directory `to`, then removes the oldest dated backups there beyond `keep`. The new one is never
- * removed, even when the clock went back. Other files in the directory stay.
+ * Creates a dated backup in the directory `to`, then removes the oldest dated backups there beyond `keep`. The new one is never removed,
+ * even if the clock was set back. Other files in the directory stay.
  *
- * @throws Refusal when `keep` is not a number of backups; any error of the new backup leaves all others.
+ * @throws Refusal when `keep` is not a number of backups. If the new backup fails, all others stay.
  */
 export async function makeRotatedBackup(options: BackupOptions & { keep: number }): Promise<BackupMade & { removed: string[] }> {
   const { keep, clock } = options;
@@ -28,7 +28,7 @@ export async function makeRotatedBackup(options: BackupOptions & { keep: number 
   return { ...made, removed };
 }
 
-/** Renames it first: a removal that is cut off leaves no half of a backup under a backup's name. */
+/** Renames it first, so that an interrupted removal leaves no partial backup under a backup's name. */
 async function remove(directory: string): Promise<void> {
   const partial = `${directory}.partial-removed`;
   await rm(partial, { recursive: true, force: true });

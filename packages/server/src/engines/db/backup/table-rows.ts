@@ -14,10 +14,10 @@ import { MIGRATION_TABLE, migrate, MIGRATIONS_DIRECTORY } from "../migrate.ts";
 import { alignTables, columnList, listSequences, listTables, SAME_TEXT, type Sequence, setSequences, type Table } from "../tables.ts";
 import { damaged, readJson } from "./manifest.ts";
 
-/** The rows of every table at one moment, as `rows.json`, with a file of PostgreSQL's COPY format for each table. */
+/** A snapshot of the rows of every table: `rows.json`, and a file in PostgreSQL's COPY format for each table. */
 interface RowsManifest {
   format: typeof FORMAT;
-  /** Names of the migrations that made the tables, in order. */
+  /** Names of the migrations that created the tables, in order. */
   migrations: string[];
   tables: (Table & { file?: BackupFile; rows?: number })[];
   sequences: Sequence[];
@@ -27,20 +27,20 @@ const FORMAT = 1;
 export const ROWS_MANIFEST = "rows.json";
 const SCHEMA = "public";
 const CONNECT_TIMEOUT_MS = 10_000;
-/** A name that needs no care in SQL: all of ours. */
+/** A name that needs no quoting in SQL, as all of Roamfleet's. */
 const NAME = /^public\.[a-z][a-z0-9_]*$/;
 const UNDEFINED_TABLE = "42P01";
 
 /**
- * Writes the rows of every table to a new directory, as they were at one moment: no pg_dump is needed, and writes go on. A
- * table is held against being dropped only while it is read.
+ * Writes the rows of every table to a new directory, from one snapshot. Needs no pg_dump and does not block writes. A table is locked
+ * against being dropped only while it is read.
  *
- * @throws Refusal when the database is not one of ours.
+ * @throws Refusal when the database is not Roamfleet's.
  */
 export async function dumpRows(connection: DbAddress, to: string): Promise<void> {
   await mkdir(to, { mode: 0o700 });
   await withClients(connection, 2, async ([holder, reader]) => {
-    // This transaction keeps the moment; each table is read in one of its own that sees the same.
+    // This transaction keeps the snapshot open. Each table is read in a separate transaction with the same snapshot.
     await holder.query("begin isolation level repeatable read read only");
     const snapshot = (await holder.query<{ id: string }>("select pg_export_snapshot() as id")).rows[0]?.id ?? "";
     const tables: RowsManifest["tables"] = await listTables(holder, SCHEMA);
@@ -71,7 +71,7 @@ async function dumpTable(reader: pg.Client, table: Table, to: string, file: stri
   try {
     await pipeline(reading, hashing, createWriteStream(path.join(to, file), { flags: "wx", mode: 0o600 }));
   } catch (error) {
-    // A day of logs that became too old while we read the others.
+    // A daily log partition that retention dropped while the other tables were read.
     if (!(error instanceof pg.DatabaseError) || error.code !== UNDEFINED_TABLE || table.parent === null) throw error;
     await reader.query("rollback");
     return { file: { path: file, ...hashing.result() }, rows: 0 };
@@ -80,8 +80,8 @@ async function dumpTable(reader: pg.Client, table: Table, to: string, file: stri
 }
 
 /**
- * Makes an empty database hold what was dumped: the schema by the migrations of then, the rows in one transaction, so that a
- * kill in between leaves no row. Migrations that are newer run at the first start.
+ * Loads a dump into an empty database: creates the schema with the dump's migrations and inserts the rows in one transaction, so that an
+ * interruption leaves no row. Newer migrations run at the first start.
  *
  * @throws Refusal when the database has rows already, or the dump is damaged or of a newer version.
  */
@@ -106,10 +106,10 @@ export async function loadRows(connection: DbAddress, from: string, log: EngineL
   });
 }
 
-/** A table as the catalogue has it, in the catalogue's order of fields: they are compared as text. */
+/** Returns a table with its fields in the catalog's order, because they are compared as text. */
 const plainTable = ({ name, kind, depth, parent, bound, columns }: Table): Table => ({ name, kind, depth, parent, bound, columns });
 
-/** The files of a backup of rows, as its own manifest lists them. Throws Refusal for a manifest of another format. */
+/** Returns the files of a backup of rows, from its manifest. Throws Refusal for a manifest of another format. */
 export async function listRowFiles(from: string): Promise<BackupFile[]> {
   const { tables } = await readRows(from);
   return tables.flatMap(({ file }) => (file === undefined ? [] : [{ ...file, path: path.basename(file.path) }]));
@@ -124,7 +124,7 @@ async function readRows(from: string): Promise<RowsManifest> {
     !Array.isArray(manifest.sequences)
   )
     throw new Refusal(`${path.join(from, ROWS_MANIFEST)} is not of a format that this version of Roamfleet reads`);
-  // Names become part of SQL; bounds are built anew, and columns are compared with those that the migrations made.
+  // Names become part of SQL. Bounds are rebuilt, and columns are compared with those of the migrations.
   for (const name of [
     ...manifest.tables.flatMap(({ name, parent }) => [name, parent ?? name]),
     ...manifest.sequences.map(({ name }) => name),
@@ -151,7 +151,7 @@ async function migrateAsThen(connection: DbAddress, names: readonly string[], lo
   }
 }
 
-/** Foreign keys may form circles. Answers the statements that make them anew, which also checks every row. */
+/** Drops all foreign keys, which may form cycles. Returns the statements that create them again, which also checks every row. */
 async function dropForeignKeys(client: pg.Client): Promise<string[]> {
   const { rows } = await client.query<{ name: string; table: string; definition: string }>(
     `select quote_ident(conname) as name, conrelid::regclass::text as table, pg_get_constraintdef(oid) as definition
@@ -174,7 +174,7 @@ async function loadTable(client: pg.Client, table: Table, file: BackupFile, from
   if (bytes !== file.bytes || sha256 !== file.sha256) throw damaged(file.path);
 }
 
-/** Passes bytes on and remembers how many and which they were. */
+/** Passes bytes through and records their number and hash. */
 class Hashing extends Transform {
   readonly #hash = createHash("sha256");
   #bytes = 0;
@@ -199,7 +199,7 @@ async function withClients<N extends 1 | 2>(connection: DbAddress, count: N, use
       connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
       application_name: "roamfleet backup",
     });
-    // Without a listener a terminated connection ends the whole process; the query in flight rejects by itself.
+    // Without a listener a terminated connection ends the whole process. The running query rejects in any case.
     client.on("error", () => {});
     return client;
   });

@@ -20,7 +20,7 @@ export async function verifyBackup(from: string): Promise<Verified> {
   const manifest = await readManifest(from);
   const verified: Verified = { made_at: manifest.made_at, files: 0, bytes: 0, damaged: [] };
   await compare(from, [manifest.database_manifest], verified);
-  // A damaged manifest of the database names files that nothing vouches for.
+  // If the database's manifest is damaged, its file names cannot be trusted.
   if (verified.damaged.length === 0) await compare(from, await listDatabaseFiles(from, manifest), verified);
   await compare(from, within(DATA, manifest.files), verified);
   return verified;

@@ -4,12 +4,12 @@ import { open, readdir } from "node:fs/promises";
 import path from "node:path";
 import { errorCode } from "./refusal.ts";
 
-/** What a backup holds beside the files, as `manifest.json`. */
+/** Contents of a backup beside the files, as `manifest.json`. */
 export interface BackupManifest {
   format: 1;
   /** Major version that can start the restored database. */
   postgresql: number;
-  /** PostgreSQL's identifier of the database it was taken from. */
+  /** PostgreSQL's identifier of the source database. */
   system_identifier: string;
   made_at: string;
   start_lsn: string;
@@ -32,7 +32,7 @@ export const DATABASE_NAME = "database";
 
 const COPY_BUFFER_BYTES = 1024 * 1024;
 
-/** Copies a file in bounded memory and tells what was written. The source may grow or shrink meanwhile: we stop at its end. */
+/** Copies a file in bounded memory and returns what was written. The source may change meanwhile: copying stops at its end. */
 export async function copyHashed(from: string, to: string): Promise<{ bytes: number; sha256: string }> {
   const source = await open(from, "r");
   try {
@@ -59,7 +59,7 @@ export async function copyHashed(from: string, to: string): Promise<{ bytes: num
   }
 }
 
-/** Size and checksum of a file, read in bounded memory. */
+/** Returns size and checksum of a file, read in bounded memory. */
 export async function hashFile(file: string): Promise<{ bytes: number; sha256: string }> {
   const hash = createHash("sha256");
   let bytes = 0;
@@ -70,7 +70,7 @@ export async function hashFile(file: string): Promise<{ bytes: number; sha256: s
   return { bytes, sha256: hash.digest("hex") };
 }
 
-/** Directories whose contents PostgreSQL makes anew at each start; the directories themselves must exist. */
+/** Directories whose contents PostgreSQL creates at each start. The directories themselves must exist. */
 const CONTENTS_LEFT_OUT = new Set([
   "pg_dynshmem",
   "pg_notify",
@@ -95,8 +95,8 @@ const isLeftOut = (name: string): boolean =>
   FILES_LEFT_OUT.has(name) || name.startsWith("pgsql_tmp") || name.startsWith("pg_internal.init");
 
 /**
- * Walks a live data directory as a base backup must (PostgreSQL manual, "Making a Base Backup Using the Low Level API").
- * What vanishes while we look was dropped after the backup began; replaying the log drops it again.
+ * Lists a live data directory by the rules of a base backup (PostgreSQL manual, "Making a Base Backup Using the Low Level API"). Files that
+ * vanish meanwhile were dropped after the backup began. Replaying the log drops them again.
  */
 export async function listDatabaseFiles(directory: string): Promise<{ directories: string[]; files: string[] }> {
   const directories: string[] = [];

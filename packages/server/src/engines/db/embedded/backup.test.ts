@@ -10,10 +10,10 @@ import { withClient } from "./connect.ts";
 import { run } from "./run.ts";
 import { copyDatabase, scratch, startOn } from "./testing/scratch.ts";
 
-/** Ten times what the longest of them takes beside other tests, and more. */
+/** More than ten times the longest of them beside other tests. */
 const TIMEOUT = 300_000;
 
-/** Moves money between two tables for as long as it may; answers how many moves were acknowledged so far. */
+/** Moves money between two tables until stopped. Returns the number of acknowledged moves. */
 function startWriting(connection: Connection): { acknowledged: () => number; stop: () => Promise<void> } {
   let acknowledged = 0;
   let going = true;
@@ -39,7 +39,7 @@ function startWriting(connection: Connection): { acknowledged: () => number; sto
   };
 }
 
-/** Replaces a file of a backup and its checksum, as an attacker who can write to the backup does. */
+/** Replaces a file of a backup and its checksum, as an attacker with write access could. */
 async function tamper(copy: string, name: string, content: string): Promise<void> {
   const file = path.join(copy, "manifest.json");
   const manifest = JSON.parse(await readFile(file, "utf8")) as BackupManifest;
@@ -73,13 +73,13 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     await place[Symbol.asyncDispose]();
   });
 
-  test("the source keeps no trace: no slot, no backup in progress", { timeout: TIMEOUT }, async () => {
+  test("leaves no replication slot and no running backup at the source", { timeout: TIMEOUT }, async () => {
     const { rows } = await withClient(embedded.connection, (client) => client.query("select slot_name from pg_replication_slots"));
     assert.deepEqual(rows, []);
     assert.ok(!(await readdir(place.database)).includes("backup_label"));
   });
 
-  test("a damaged, incomplete or foreign backup is refused and nothing is left at the target", { timeout: TIMEOUT }, async () => {
+  test("refuses a damaged, incomplete or foreign backup and leaves nothing at the target", { timeout: TIMEOUT }, async () => {
     await using other = await scratch();
     const copy = path.join(other.root, "copy");
     await copyDatabase(good, copy);
@@ -101,7 +101,7 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     await restore({ from: copy, directory: other.database });
   });
 
-  test("a tampered backup makes PostgreSQL run no command and let nobody else in", { timeout: TIMEOUT }, async () => {
+  test("a tampered backup cannot make PostgreSQL run a command or admit other users", { timeout: TIMEOUT }, async () => {
     await using other = await scratch();
     const copy = path.join(other.root, "copy");
     await copyDatabase(good, copy);
@@ -129,7 +129,7 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     await assert.rejects(restore({ from: copy, directory: third.database }), { name: "Refusal", message: /holds recovery\.signal/ });
   });
 
-  test("settings in the database's directory name no command that runs", { timeout: TIMEOUT }, async () => {
+  test("settings in the database's directory cannot run commands", { timeout: TIMEOUT }, async () => {
     await using other = await scratch();
     await restore({ from: good, directory: other.database });
     await appendFile(path.join(other.database, "postgresql.auto.conf"), "archive_mode = 'on'\narchive_command = '/bin/false'\n");
@@ -139,7 +139,7 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     await started.stop();
   });
 
-  test("a restore into a database, and a backup into a directory with contents, are refused", { timeout: TIMEOUT }, async () => {
+  test("refuses to restore into a database, and to back up into a directory with contents", { timeout: TIMEOUT }, async () => {
     await assert.rejects(backup({ connection: embedded.connection, dataDirectory: place.database, to: good }), {
       name: "Refusal",
       message: /is not empty/,
@@ -152,7 +152,7 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     assert.equal(await readFile(path.join(other.database, "PG_VERSION"), "utf8"), "18\n");
   });
 
-  test("a backup that cannot be written leaves nothing at its target", { timeout: TIMEOUT }, async () => {
+  test("a failed backup leaves nothing at its target", { timeout: TIMEOUT }, async () => {
     await using other = await scratch();
     const to = path.join(other.root, "failed");
     await assert.rejects(
@@ -162,14 +162,14 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     assert.deepEqual(await readdir(other.root), []);
   });
 
-  test("a backup is closed to other users", { timeout: TIMEOUT }, async () => {
+  test("other users cannot read a backup", { timeout: TIMEOUT }, async () => {
     assert.equal((await stat(good)).mode & 0o077, 0);
     const { output } = await run("find", [good, "-perm", "/077"]);
     assert.equal(output, "");
   });
 
   test(
-    "a backup taken while writes go on restores to a consistent database with all that was committed before",
+    "a backup during writes restores to a consistent database with everything committed before",
     { timeout: TIMEOUT },
     async () => {
       const writing = startWriting(embedded.connection);

@@ -21,7 +21,7 @@ export interface BackupOptions {
   connection: Connection;
   /** Its directory on this machine. */
   dataDirectory: string;
-  /** Directory to make; it must not exist, or be empty. */
+  /** Directory to create; it must not exist, or be empty. */
   to: string;
 }
 
@@ -29,11 +29,11 @@ const PG_CONTROL = path.join("global", "pg_control");
 const PG_CONTROL_READS_MAX = 100;
 
 /**
- * Copies a running database, while writes go on, to a new directory that `restore` makes a database of. It holds all
- * that was committed before the call, and some state of what was written during it.
+ * Copies a running database, without blocking writes, to a new directory for `restore`. The copy is consistent and contains everything
+ * committed before the call, and some of the writes during it.
  *
  * @returns what was written, with a checksum per file
- * @throws Refusal when `to` has contents; Error when the copy is not whole, and then nothing is left at `to`.
+ * @throws Refusal when `to` has contents; Error when the copy is incomplete. Then nothing is left at `to`.
  */
 export async function backup({ connection, dataDirectory, to }: BackupOptions): Promise<BackupManifest> {
   const target = path.resolve(to);
@@ -54,11 +54,11 @@ export async function backup({ connection, dataDirectory, to }: BackupOptions): 
   }
 }
 
-/** One session from start to stop: PostgreSQL forgets a backup whose session ends, and with it the temporary slot. */
+/** Uses one session from start to stop: PostgreSQL aborts a backup whose session ends, and drops its temporary slot. */
 async function copyRunning(client: pg.Client, dataDirectory: string, target: string): Promise<BackupManifest> {
   const tablespaces = await readdir(path.join(dataDirectory, "pg_tblspc"));
   if (tablespaces.length > 0) throw new Refusal("the database uses tablespaces, which this backup does not copy: use pg_basebackup");
-  // The slot keeps the log from our start on, however much is written while we copy.
+  // The slot keeps the write-ahead log from the start on, however much is written meanwhile.
   await client.query("select pg_create_physical_replication_slot('roamfleet_backup_' || pg_backend_pid(), true, true)");
   const start = await one<{ lsn: string; wal: string }>(
     client,
@@ -83,7 +83,7 @@ async function copyRunning(client: pg.Client, dataDirectory: string, target: str
     const relative = path.join("pg_wal", name);
     files.push({ path: relative, ...(await copyHashed(path.join(dataDirectory, relative), path.join(target, relative))) });
   }
-  // The label, not pg_control, tells recovery where to begin; without it the copy would start and be silently corrupt.
+  // Recovery starts from the label, not from pg_control. Without the label the copy would start but be silently corrupt.
   const label = path.join(target, "backup_label");
   await writeFile(`${label}.new`, stop.label, { mode: 0o600 });
   files.push({ path: "backup_label", ...(await copyHashed(`${label}.new`, label)) });
@@ -112,7 +112,7 @@ async function copyUnlessDropped(from: string, to: string, name: string): Promis
   }
 }
 
-/** pg_control is rewritten in place at each checkpoint, and a read may see half of it: two equal reads are whole. */
+/** pg_control is rewritten in place at each checkpoint, so a read may be torn. Two equal reads are consistent. */
 async function copyControlFile(from: string, to: string): Promise<{ bytes: number; sha256: string }> {
   const place = path.join(to, PG_CONTROL);
   for (let reads = 0; reads < PG_CONTROL_READS_MAX; reads += 1) {
@@ -124,7 +124,7 @@ async function copyControlFile(from: string, to: string): Promise<{ bytes: numbe
   throw new Error("pg_control did not stand still");
 }
 
-/** Names of the log's segments from the backup's first to its last, and of timeline histories. */
+/** Returns the log segments from the backup's first to its last, and the timeline histories. */
 async function listLog(dataDirectory: string, first: string, last: string): Promise<string[]> {
   const names = await readdir(path.join(dataDirectory, "pg_wal"));
   const segments = names.filter((name) => /^[0-9A-F]{24}$/.test(name) && name >= first && name <= last).toSorted();

@@ -14,7 +14,7 @@ const withoutPackage = embedded === undefined ? "the embedded PostgreSQL package
 const withoutSystem15 =
   (await run(path.join(sources.systemRoot, "15", "bin", "postgres"), ["--version"])).code === 0 ? false : "PostgreSQL 15 is not installed";
 
-/** A package directory whose files are links to the installed one's, without the library links of its install script. */
+/** Creates a package directory with links to the installed one's files, but without the library links of its install script. */
 async function bareCopy(root: string): Promise<string> {
   const native = path.join(root, "package", "native");
   await mkdir(path.join(native, "lib"), { recursive: true });
@@ -32,14 +32,14 @@ async function bareCopy(root: string): Promise<string> {
 }
 
 describe("the choice of binaries", () => {
-  test("a new directory takes the embedded package", { skip: withoutPackage }, async () => {
+  test("a new directory uses the embedded package", { skip: withoutPackage }, async () => {
     await using place = await scratch();
     const chosen = await chooseBinaries(place.database);
     assert.deepEqual({ major: chosen.major, bin: chosen.bin }, { major: 18, bin: path.join(embedded ?? "", "bin") });
   });
 
   test(
-    "without the package a new directory takes the newest system PostgreSQL of at least 15, and runs on it",
+    "without the package a new directory uses the newest system PostgreSQL from 15 on",
     { skip: withoutSystem15, timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -53,7 +53,7 @@ describe("the choice of binaries", () => {
     },
   );
 
-  test("the newest of several is taken, one older than 15 never", async () => {
+  test("selects the newest of several versions, and never one older than 15", async () => {
     await using place = await scratch();
     const install = async (major: string): Promise<void> => {
       await mkdir(path.join(place.root, "system", major, "bin"), { recursive: true });
@@ -70,7 +70,7 @@ describe("the choice of binaries", () => {
   });
 
   test(
-    "an existing database gets the binary that made it although a newer one is there",
+    "an existing database uses the major version that created it, even if a newer one is installed",
     { skip: withoutPackage || withoutSystem15, timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -82,7 +82,7 @@ describe("the choice of binaries", () => {
     },
   );
 
-  test("no matching binary: refused with what to install, and nothing is touched", async () => {
+  test("without a matching binary, the error says what to install, and nothing is changed", async () => {
     await using place = await scratch();
     await mkdir(place.database, { mode: 0o700 });
     await writeFile(path.join(place.database, "PG_VERSION"), "13\n");
@@ -94,7 +94,7 @@ describe("the choice of binaries", () => {
     assert.deepEqual(await readdir(place.database), ["PG_VERSION"]);
   });
 
-  test("a directory with other files is refused and nothing is touched", async () => {
+  test("refuses a directory with other files and changes nothing", async () => {
     await using place = await scratch();
     await mkdir(place.database);
     await writeFile(path.join(place.database, "thesis.tex"), "");
@@ -102,7 +102,7 @@ describe("the choice of binaries", () => {
     assert.deepEqual(await readdir(place.root), ["postgres"]);
   });
 
-  test("an empty directory is a new one", { timeout: TIMEOUT }, async () => {
+  test("treats an empty directory as new", { timeout: TIMEOUT }, async () => {
     await using place = await scratch();
     await mkdir(place.database);
     await (await startOn(place.database)).stop();
@@ -110,7 +110,7 @@ describe("the choice of binaries", () => {
   });
 
   test(
-    "library links that the install script did not make are made in the package",
+    "creates missing library links in the package",
     { skip: withoutPackage, timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -124,7 +124,7 @@ describe("the choice of binaries", () => {
   );
 
   test(
-    "in a read-only package the links are made beside the database, and it starts",
+    "with a read-only package, creates the links beside the database, and starts",
     { skip: withoutPackage || (process.getuid?.() === 0 ? "root writes to read-only directories" : false), timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -138,7 +138,7 @@ describe("the choice of binaries", () => {
     },
   );
 
-  test("a package whose binaries do not run here is passed over", async () => {
+  test("skips a package whose binaries do not run on this machine", async () => {
     await using place = await scratch();
     const native = path.join(place.root, "native");
     await mkdir(path.join(native, "bin"), { recursive: true });

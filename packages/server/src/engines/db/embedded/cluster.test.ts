@@ -13,7 +13,7 @@ const ATTEMPTS_MAX = 10;
 const halfMade = async (root: string): Promise<string | undefined> =>
   (await readdir(root)).find((name) => name.startsWith("postgres.init-"));
 
-/** A place whose server was killed while initdb wrote: what was whole before anybody had looked is no such place. */
+/** Returns a place whose server was killed while initdb was writing. Retries if initdb finished before the kill. */
 async function killedInInitdb(): Promise<Awaited<ReturnType<typeof scratch>>> {
   for (let attempt = 1; attempt <= ATTEMPTS_MAX; attempt += 1) {
     const place = await scratch();
@@ -31,7 +31,7 @@ async function killedInInitdb(): Promise<Awaited<ReturnType<typeof scratch>>> {
 }
 
 describe("the database's directory", () => {
-  test("a kill in the middle of initdb leaves no half database, and the next start makes a whole one", { timeout: TIMEOUT }, async () => {
+  test("a kill during initdb leaves no partial database, and the next start creates a complete one", { timeout: TIMEOUT }, async () => {
     await using place = await killedInInitdb();
     assert.ok(!(await readdir(place.root)).includes("postgres"));
     const embedded = await startOn(place.database);
@@ -45,7 +45,7 @@ describe("the database's directory", () => {
   });
 
   test(
-    "a path too long for a socket, with spaces, commas and quotes: the socket moves to a private directory until stop",
+    "with a path too long for a socket, the socket is in a private directory until stop",
     { timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -64,7 +64,7 @@ describe("the database's directory", () => {
     },
   );
 
-  test("a path with a comma and a quote that is short enough holds its socket itself", { timeout: TIMEOUT }, async () => {
+  test("a short path with a comma and a quote contains its socket itself", { timeout: TIMEOUT }, async () => {
     await using place = await scratch();
     const directory = path.join(place.root, `a,"b" c`, "postgres");
     const embedded = await startOn(directory);
@@ -72,7 +72,7 @@ describe("the database's directory", () => {
     await embedded.stop();
   });
 
-  test("a socket directory that others may enter is replaced", { timeout: TIMEOUT }, async () => {
+  test("replaces a socket directory that other users may enter", { timeout: TIMEOUT }, async () => {
     await using place = await scratch();
     await mkdir(`${place.database}.run`);
     await chmod(`${place.database}.run`, 0o777);

@@ -10,12 +10,12 @@ import type { Parameters } from "./settings.ts";
 import { socketDirectoryFor } from "./socket-directory.ts";
 import { syncDirectory } from "../../../kernel/sync-directory.ts";
 
-/** The superuser that initdb makes; the only way in is the socket. */
+/** The superuser that initdb creates. The socket is the only access. */
 export const SUPERUSER = "roamfleet";
 
-/** One database directory with all that is needed to start PostgreSQL on it. The caller holds its lock. */
+/** A database directory with everything needed to start PostgreSQL on it. The caller has locked it. */
 export interface Cluster {
-  /** Absolute; its parent's links are resolved. */
+  /** Absolute, with the links of its parent resolved. */
   directory: string;
   socketDirectory: string;
   binaries: Binaries;
@@ -30,17 +30,17 @@ export interface ClusterOptions {
   clock: Clock;
   /** Overrides of settings.ts, for tests: `{ fsync: "off" }`. */
   parameters?: Parameters;
-  /** False: never use user namespaces, as if the kernel had none. */
+  /** False: do not use user namespaces, as if the kernel had none. */
   userNamespaces?: boolean;
-  /** Where PostgreSQL's binaries are looked for; the machine's own places by default. */
+  /** Where to find PostgreSQL's binaries. Default: the machine's usual places. */
   sources?: BinarySources;
 }
 
 /**
- * Makes the parent directory if need be and answers the absolute path that everything else uses: /proc names the
- * directory a process stands in without links.
+ * Creates the parent directory if necessary and returns the absolute path, without links: /proc reports the working directory of a process
+ * in this form.
  *
- * Mode 0711: when PostgreSQL has to run as another account it must pass through; all that is inside is closed to others.
+ * Mode 0711: if PostgreSQL runs under another account, it must be able to pass. Everything inside is closed to other users.
  */
 export async function placeDirectory(directory: string): Promise<string> {
   const absolute = path.resolve(directory);
@@ -52,7 +52,7 @@ export async function placeDirectory(directory: string): Promise<string> {
 }
 
 /**
- * Prepares a locked directory: binaries, account, socket directory, and initdb when it is new.
+ * Prepares a locked directory: binaries, account, socket directory, and initdb if it is new.
  *
  * @throws Refusal when it cannot be started here.
  */
@@ -74,7 +74,7 @@ export async function openCluster(directory: string, options: ClusterOptions): P
 
 const halfMadePrefix = (directory: string): string => `${path.basename(directory)}.init-`;
 
-/** initdb in a directory beside the final one, then one rename: a kill in the middle leaves no half database. */
+/** Runs initdb in a temporary directory, then renames it, so that a kill leaves no partial database. */
 async function makeCluster(directory: string, binaries: Binaries, runAs: RunAs, parameters: Parameters): Promise<void> {
   const parent = path.dirname(directory);
   const half = await mkdtemp(path.join(parent, halfMadePrefix(directory)));
@@ -103,8 +103,8 @@ async function makeCluster(directory: string, binaries: Binaries, runAs: RunAs, 
 }
 
 /**
- * Removes what killed initdb runs left. One may still be writing (it outlives a killed server); the directory's
- * random name keeps it away from ours, and what cannot be removed now is removed at the next start.
+ * Removes the remains of killed initdb runs. One may still be writing, because it outlives a killed server. Its random directory name
+ * avoids conflicts, and what cannot be removed now is removed at the next start.
  */
 async function sweepHalfMade(directory: string, log: Log): Promise<void> {
   const parent = path.dirname(directory);

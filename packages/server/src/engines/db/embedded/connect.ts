@@ -1,6 +1,6 @@
 import pg from "pg";
 
-/** Where the database listens; accepted by pg's Client and Pool as it is. */
+/** Where the database listens, in the form that pg's Client and Pool accept. */
 export interface Connection {
   /** Directory of the Unix socket. */
   host: string;
@@ -11,10 +11,10 @@ export interface Connection {
 
 const CONNECT_TIMEOUT_MS = 10_000;
 
-/** Runs `use` on a connection of its own and closes it whatever happens. */
+/** Runs `use` with a new connection and closes it in any case. */
 export async function withClient<T>(connection: Connection, use: (client: pg.Client) => Promise<T>): Promise<T> {
   const client = new pg.Client({ ...connection, ssl: false, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
-  // Without a listener a terminated connection (57P01) ends the whole process; the query in flight rejects by itself.
+  // Without a listener a terminated connection (57P01) ends the whole process. The running query rejects in any case.
   client.on("error", () => {});
   try {
     await client.connect();

@@ -1,12 +1,12 @@
 import { readFile } from "node:fs/promises";
 import path from "node:path";
 
-/** The checksum lies behind the fields, whose size differs between majors of PostgreSQL. */
+/** The checksum follows the fields, whose size differs between major versions of PostgreSQL. */
 const CHECKSUM_AT_MIN = 200;
 const CHECKSUM_AT_MAX = 500;
 const POLYNOMIAL = 0x82f63b78;
 
-/** Whether `global/pg_control` of a database is whole, by its own CRC-32C: without it PostgreSQL does not start. */
+/** Returns whether a database's `global/pg_control` is intact, by its CRC-32C. PostgreSQL does not start without it. */
 export async function isControlFileWhole(directory: string): Promise<boolean> {
   const bytes = await readFile(path.join(directory, "global", "pg_control")).catch(() => Buffer.alloc(0));
   if (bytes.length < CHECKSUM_AT_MAX + 4) return false;

@@ -5,8 +5,8 @@ import { alignTables, columnList, listSequences, listTables, SAME_TEXT, setSeque
 import type { Log } from "./log.ts";
 
 /**
- * Makes every table of `target` hold exactly what it holds in `source`, then compares count and checksum of each.
- * Both have the same schema; partitions, which come and go, are made as in the source. Nobody else is connected.
+ * Replaces the contents of every table of `target` by those of `source`, then compares count and checksum of each. Both must have the same
+ * schema; partitions are created as in the source. There must be no other connections.
  *
  * @returns how many tables and rows were copied
  * @throws Error that names the first table that differs
@@ -14,7 +14,7 @@ import type { Log } from "./log.ts";
 export async function copyTables(source: pg.Client, target: pg.Client, log: Log): Promise<{ tables: number; rows: number }> {
   for (const client of [source, target]) await client.query(SAME_TEXT);
   await source.query("begin isolation level repeatable read read only");
-  // Foreign keys may form circles: they hold in the source, and the comparison proves the copy equal.
+  // Foreign keys may form cycles. They are valid in the source, and the comparison proves that the copy is equal.
   await target.query("set session_replication_role = replica");
   const tables = await listTables(source);
   await alignTables(tables, target);
@@ -44,7 +44,7 @@ async function copyRows(source: pg.Client, target: pg.Client, table: Table): Pro
   await pipeline(reading, writing);
 }
 
-/** Count and an order-free checksum of a table's rows, as text. */
+/** Returns the row count and an order-independent checksum of a table's rows, as text. */
 async function digest(client: pg.Client, name: string): Promise<{ count: string; sum: string }> {
   const { rows } = await client.query<{ count: string; sum: string }>(
     `select count(*)::text as count, coalesce(sum(hashtextextended(t::text, 0)::numeric), 0)::text as sum from only ${name} t`,

@@ -14,34 +14,34 @@ import { removeStaleSocket, SOCKET_PORT } from "./socket-directory.ts";
 /** A PostgreSQL that accepts connections. */
 export interface Running {
   pid: number;
-  /** True: it was running before this server did. */
+  /** It was running before this server. */
   adopted: boolean;
   socketDirectory: string;
   port: number;
-  /** Resolves when it is gone. */
+  /** Resolves when the process has ended. */
   exited: Promise<Ending>;
-  /** Sends a signal to exactly this process; false when it is gone. */
+  /** Sends a signal to exactly this process. Returns false if it has ended. */
   signal(name: NodeJS.Signals): Promise<boolean>;
 }
 
-/** How it ended; both null when it was adopted: only a parent learns them. */
+/** How the process ended. Both are null if it was adopted, because only a parent gets the status. */
 export interface Ending {
   code: number | null;
   signal: NodeJS.Signals | null;
 }
 
-/** Crash recovery replays at most max_wal_size (1 GB); a start that takes longer than this is stuck. */
+/** Crash recovery replays at most max_wal_size (1 GB). A start that takes longer than this is stuck. */
 const READY_TIMEOUT_MS = 180_000;
 const READY_POLL_MS = 20;
 const ADOPTED_POLL_MS = 250;
 const PROGRESS_INTERVAL_MS = 4_000;
-/** A killed PostgreSQL's children hold its shared memory until they have noticed; they do within seconds. */
+/** Children of a killed PostgreSQL keep its shared memory until they notice, which takes seconds. */
 const HELD_RETRY_MS = 10_000;
 const HELD_RETRY_POLL_MS = 200;
 const HELD = /lock file ".*" already exists|pre-existing shared memory block|is still in use/;
 
 /**
- * Adopts the PostgreSQL that runs on the cluster's directory, or starts one and waits until it accepts connections.
+ * Adopts the PostgreSQL that runs on the cluster's directory, or starts one, and waits until it accepts connections.
  *
  * @throws Error with the last lines of PostgreSQL's log when it does not start.
  */
@@ -60,7 +60,7 @@ export async function bringUp(cluster: Cluster, signal?: AbortSignal): Promise<R
   }
 }
 
-/** A live postmaster on this directory outlived a killed server: take it over, once it is ready. */
+/** Adopts a postmaster on this directory that outlived a killed server, once it is ready. */
 async function adopt(cluster: Cluster, signal?: AbortSignal): Promise<Running | undefined> {
   const { clock, directory } = cluster;
   const deadline = clock.monotonic() + READY_TIMEOUT_MS;
@@ -108,9 +108,9 @@ function adoptedRunning(cluster: Cluster, identity: ProcessIdentity, socketDirec
 }
 
 /**
- * Starts PostgreSQL with `<directory>.live` locked on its descriptor 3, which all its children inherit: while any of
- * them lives, in whatever container, the lock is held and no second PostgreSQL is started. Two on one directory
- * destroy it, and PostgreSQL's own check sees only its own container.
+ * Starts PostgreSQL with `<directory>.live` locked on its descriptor 3, which its children inherit. While any of them lives, in any
+ * container, the lock prevents starting a second PostgreSQL, which would destroy the database. PostgreSQL's own check only works inside one
+ * container.
  */
 async function start(cluster: Cluster, signal?: AbortSignal): Promise<{ running: Running } | { failure: string; held?: boolean }> {
   const { directory } = cluster;
@@ -158,12 +158,12 @@ async function spawnPostgres(cluster: Cluster, output: number, live: number): Pr
   const child = spawn(command.file, command.args, {
     env: binaries.environment,
     cwd: "/",
-    // A session of its own: Ctrl-C in the terminal is for the server, which then stops PostgreSQL in order.
+    // A separate session: Ctrl-C in the terminal reaches only the server, which then stops PostgreSQL in order.
     detached: true,
     stdio: ["ignore", output, output, live],
     ...command.account,
   });
-  // From the first moment: one that refuses its settings is gone before anything else is awaited.
+  // Registered before any await: a process that refuses its settings exits immediately.
   const exited = new Promise<Ending>((resolve) => child.once("exit", (code, signal) => resolve({ code, signal })));
   await once(child, "spawn");
   child.on("error", () => {}); // a signal that could not be sent: whoever sent it waits for the end anyway
@@ -171,9 +171,9 @@ async function spawnPostgres(cluster: Cluster, output: number, live: number): Pr
 }
 
 /**
- * PostgreSQL refuses to start while the process id in its pid file exists, whatever that process is: a zombie, or a
- * stranger after a reboot. When no PostgreSQL process at all stands in the directory the files are provably stale.
- * Otherwise they stay: they are what keeps a new PostgreSQL away from a killed one's surviving children.
+ * PostgreSQL refuses to start if the process id in its pid file exists, even if it is a zombie, or an unrelated process after a reboot. If
+ * no PostgreSQL process runs in the directory, the files are stale and are removed. Otherwise they stay, because they protect against a
+ * killed postmaster's surviving children.
  */
 async function clearStaleFiles(cluster: Cluster): Promise<void> {
   if ((await findPostgresOn(cluster.directory)).length > 0) return;

@@ -7,15 +7,14 @@ export interface Lock {
   release(): Promise<void>;
 }
 
-/** Exit code that we ask flock(1) for when somebody else holds the lock; its own errors use 64 and above. */
+/** Exit code requested from flock(1) if the lock is taken. Its own errors use 64 and above. */
 const HELD_ELSEWHERE = 9;
 
 /**
- * Locks a file, made when absent; undefined when somebody else holds it.
+ * Locks a file, which is created if absent. Returns undefined if another process has the lock.
  *
- * The lock is the kernel's (flock on the open file), taken by flock(1) on a descriptor that it inherits from us. It
- * lasts while any process has that descriptor open: SIGKILL frees it, a reused process id cannot fake it, and it holds
- * between containers that share the directory.
+ * It is a kernel lock (flock on the open file), taken by flock(1) on an inherited descriptor. It lasts while any process has that
+ * descriptor open: SIGKILL releases it, a reused process id cannot fake it, and it works between containers that share the directory.
  */
 export async function tryLock(file: string): Promise<FileHandle | undefined> {
   const handle = await open(file, constants.O_RDWR | constants.O_CREAT, 0o600).catch((error: unknown) => {
@@ -33,28 +32,28 @@ export async function tryLock(file: string): Promise<FileHandle | undefined> {
 }
 
 /**
- * Takes `<directory>.lock` for the lifetime of this process: one server per database.
+ * Locks `<directory>.lock` for the lifetime of this process: one server per database.
  *
- * @throws Refusal when another process holds it, or when locking is impossible here.
+ * @throws Refusal when another process has it, or when locking is impossible here.
  */
 export async function lockDirectory(directory: string): Promise<Lock> {
   const file = `${directory}.lock`;
   const handle = await tryLock(file);
   if (!handle) throw new Refusal(await describeHolder(directory));
-  // For the message to the next one only; nobody trusts it.
+  // Only used in the error message of another process.
   await handle.truncate(0);
   await handle.write(`${process.pid}\n`, 0);
   return { release: () => handle.close() };
 }
 
-/** Who holds the lock of a database's directory, in words; undefined when nobody does, or when it was never locked. */
+/** Describes the process that locks a database's directory; undefined if it is not locked. */
 export async function lockHolder(directory: string): Promise<string | undefined> {
   const file = `${directory}.lock`;
   const there = await access(file).then(
     () => true,
     () => false,
   );
-  // Held by us for the moment in which we look: the kernel tells it in no other way that works in containers too.
+  // Takes the lock for a moment: the only way to test it that also works across containers.
   const handle = there ? await tryLock(file) : undefined;
   await handle?.close();
   return there && handle === undefined ? await readHolder(file) : undefined;

@@ -1,15 +1,15 @@
 import { copyFile, open, stat, truncate } from "node:fs/promises";
 import { constants } from "node:fs";
 
-/** PostgreSQL's own log holds at most about this much, and its predecessor `.1` the same. */
+/** Approximate maximum size of PostgreSQL's log, and of its predecessor `.1`. */
 const LOG_FILE_BYTES_MAX = 4 * 1024 * 1024;
 const TAIL_BYTES = 4 * 1024;
 
 export const logFileOf = (directory: string): string => `${directory}.log`;
 
 /**
- * PostgreSQL writes to a file and not to a pipe of ours, because it outlives a killed server. Append mode: the file
- * can be cut while PostgreSQL holds it open.
+ * Opens PostgreSQL's log. It is a file and not a pipe, because PostgreSQL outlives a killed server. Append mode allows truncating the file
+ * while PostgreSQL has it open.
  */
 export async function openLogFile(directory: string): Promise<{ fd: number; size: number; close(): Promise<void> }> {
   await boundLogFile(directory);
@@ -17,7 +17,7 @@ export async function openLogFile(directory: string): Promise<{ fd: number; size
   return { fd: handle.fd, size: (await handle.stat()).size, close: () => handle.close() };
 }
 
-/** Moves a full log aside. Lines written in between are lost; they are for people, not records. */
+/** Rotates a full log. Lines written meanwhile are lost; they are only diagnostics. */
 export async function boundLogFile(directory: string): Promise<void> {
   const file = logFileOf(directory);
   const info = await stat(file).catch(() => undefined);
@@ -26,7 +26,7 @@ export async function boundLogFile(directory: string): Promise<void> {
   await truncate(file, 0);
 }
 
-/** What was written after `offset`, its last 4 KiB. */
+/** Returns the last 4 KiB of the log written after `offset`. */
 export async function readLogTail(directory: string, offset: number): Promise<string> {
   const handle = await open(logFileOf(directory), "r").catch(() => undefined);
   if (!handle) return "";

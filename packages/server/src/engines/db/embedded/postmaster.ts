@@ -7,18 +7,18 @@ export interface PostmasterFile {
   pid: number;
   port: number;
   socketDirectory: string;
-  /** "starting", "ready", "stopping", "standby"; empty while PostgreSQL has not come that far. */
+  /** "starting", "ready", "stopping", "standby"; empty in the early phase of a start. */
   status: string;
 }
 
-/** A process that cannot be confused with a later one under the same id: ids are reused, (id, start) is not. */
+/** Identifies a process. Process ids are reused, but (id, start time) is unique. */
 export interface ProcessIdentity {
   pid: number;
   /** Field 22 of /proc/<pid>/stat: clock ticks since boot. */
   startTicks: string;
 }
 
-/** Reads `<directory>/postmaster.pid`; undefined when it is absent or not yet complete. */
+/** Reads `<directory>/postmaster.pid`. Returns undefined if it is absent or incomplete. */
 export async function readPostmasterFile(directory: string): Promise<PostmasterFile | undefined> {
   const text = await readFile(path.join(directory, "postmaster.pid"), "utf8").catch(() => undefined);
   if (text === undefined) return undefined;
@@ -42,15 +42,15 @@ async function readStat(pid: number): Promise<ProcessStat | undefined> {
 }
 
 /**
- * Is this process PostgreSQL at work on this directory? Asks the kernel what it executes and where it stands
- * (PostgreSQL changes into its data directory); a process id from a file proves nothing by itself.
- * A zombie is not at work: where nobody reaps orphans (many containers) it stays visible for ever.
+ * Returns the identity of a process if it is a PostgreSQL running on this directory. A process id from a file is no proof, so it checks the
+ * executable and the working directory in /proc: PostgreSQL changes into its data directory. Zombies are excluded: many containers never
+ * reap orphans.
  */
 export async function identifyPostgres(pid: number, directory: string): Promise<ProcessIdentity | undefined> {
   const stat = await readStat(pid);
   if (!stat || stat.command !== "postgres" || stat.state === "Z" || stat.state === "X") return undefined;
   if (!(await standsIn(pid, directory))) return undefined;
-  // The id may have passed to another process between the two reads.
+  // The process id may have been reused between the two reads.
   const again = await readStat(pid);
   if (again?.startTicks !== stat.startTicks) return undefined;
   return { pid, startTicks: stat.startTicks };
@@ -60,31 +60,31 @@ async function standsIn(pid: number, directory: string): Promise<boolean> {
   const real = await realpath(directory).catch(() => directory);
   try {
     const [program, cwd] = await Promise.all([readlink(`/proc/${pid}/exe`), readlink(`/proc/${pid}/cwd`)]);
-    // " (deleted)" is appended when the package was reinstalled while PostgreSQL ran on.
+    // The kernel appends " (deleted)" when the package was reinstalled while PostgreSQL was running.
     return cwd === real && path.basename(program.replace(/ \(deleted\)$/, "")) === "postgres";
   } catch (error) {
     if (errorCode(error) !== "EACCES" && errorCode(error) !== "EPERM") return false;
-    // Another user's process, and we may not look at its links: its arguments are world-readable.
+    // Another user's process, whose links are not readable. Its arguments are world-readable.
     const args = await readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => "");
     const position = args.split("\0").indexOf("-D");
     return position >= 0 && args.split("\0")[position + 1] === real;
   }
 }
 
-/** Is exactly this process still running (and not a zombie)? */
+/** Returns whether exactly this process is still running, and is not a zombie. */
 export async function isRunning(identity: ProcessIdentity): Promise<boolean> {
   const stat = await readStat(identity.pid);
   return stat !== undefined && stat.startTicks === identity.startTicks && stat.state !== "Z" && stat.state !== "X";
 }
 
-/** Every PostgreSQL process on this directory: the postmaster, its children, and children that outlive a killed one. */
+/** Returns every PostgreSQL process on this directory: the postmaster, its children, and children of a killed one. */
 export async function findPostgresOn(directory: string): Promise<ProcessIdentity[]> {
   const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
   const found = await Promise.all(pids.map((pid) => identifyPostgres(Number(pid), directory)));
   return found.filter((identity) => identity !== undefined);
 }
 
-/** False when the process is gone. The caller has just identified it. */
+/** Sends a signal to a process that the caller has just identified. Returns false if it has ended. */
 export function sendSignal(pid: number, name: NodeJS.Signals): boolean {
   try {
     return process.kill(pid, name);

@@ -9,15 +9,15 @@ import { syncDirectory } from "../../../kernel/sync-directory.ts";
 import { syncTree } from "./sync.ts";
 
 export interface RestoreOptions {
-  /** A directory that `backup` made. */
+  /** A directory created by `backup`. */
   from: string;
   /** The database's new directory, `<data>/postgres`: absent or empty. */
   directory: string;
 }
 
 /**
- * PostgreSQL's own settings, written by us instead of copied: those of a backup could name commands to run and who may connect. The
- * settings that matter are on the command line. The socket lies in a directory that only we can enter, hence `trust`, as after initdb.
+ * PostgreSQL's settings files are generated instead of copied: those of a backup could contain commands and access rules. The settings that
+ * matter are on the command line. The socket is in a directory that only its user can enter, hence `trust`, as after initdb.
  */
 const SETTINGS_FILES: Readonly<Record<string, string>> = {
   "postgresql.conf": "# Roamfleet sets everything on the command line.\n",
@@ -25,13 +25,13 @@ const SETTINGS_FILES: Readonly<Record<string, string>> = {
   "pg_hba.conf": "local all all trust\nlocal replication all trust\n",
   "pg_ident.conf": "",
 };
-/** Files that start a recovery from an archive or link directories elsewhere. A backup of ours holds none of them. */
+/** Files that start recovery from an archive or link directories elsewhere. Roamfleet's backups never contain them. */
 const NEVER_RESTORED: ReadonlySet<string> = new Set(["recovery.signal", "standby.signal", "tablespace_map"]);
 
 /**
- * Makes a database of a backup. PostgreSQL brings it to its consistent state at the first start.
+ * Creates a database from a backup. PostgreSQL recovers it to its consistent state at the first start.
  *
- * @throws Refusal when `from` is no whole backup or `directory` has contents; then nothing is left at `directory`.
+ * @throws Refusal when `from` is not a complete backup or `directory` has contents. Then nothing is left at `directory`.
  */
 export async function restore({ from, directory: given }: RestoreOptions): Promise<BackupManifest> {
   const manifest = await readManifest(from);
@@ -40,7 +40,7 @@ export async function restore({ from, directory: given }: RestoreOptions): Promi
   try {
     if ((await readMajor(directory)) !== undefined)
       throw new Refusal(`${directory} already holds a database: restore into a new --data directory`);
-    // The name of half-made databases: a start sweeps what a killed restore left.
+    // The name of partial databases, so that the next start removes the remains of a killed restore.
     const half = await mkdtemp(`${directory}.init-`);
     try {
       await copyVerified(path.join(from, DATABASE_NAME), half, manifest);
@@ -60,7 +60,7 @@ export async function restore({ from, directory: given }: RestoreOptions): Promi
 async function copyVerified(from: string, to: string, manifest: BackupManifest): Promise<void> {
   for (const name of manifest.directories) await mkdir(path.join(to, inside(name)), { recursive: true, mode: 0o700 });
   for (const { path: name, bytes, sha256 } of manifest.files) {
-    if (NEVER_RESTORED.has(name)) throw new Refusal(`the backup holds ${name}, which no backup of Roamfleet does`);
+    if (NEVER_RESTORED.has(name)) throw new Refusal(`the backup contains ${name}, which no backup of Roamfleet contains`);
     if (name in SETTINGS_FILES) continue;
     const copied = await copyHashed(path.join(from, inside(name)), path.join(to, name)).catch((error: unknown) => {
       throw new Refusal(`the backup lacks ${name}`, { cause: error });
@@ -71,13 +71,13 @@ async function copyVerified(from: string, to: string, manifest: BackupManifest):
   for (const [name, content] of Object.entries(SETTINGS_FILES)) await writeFile(path.join(to, name), content, { mode: 0o600, flag: "wx" });
 }
 
-/** The files of a backup, as its own manifest lists them, relative to `from`. Throws Refusal for one outside of it. */
+/** Returns the files of a backup from its manifest, relative to `from`. Throws Refusal for a path outside of it. */
 export async function listDatabaseBackup(from: string): Promise<BackupFile[]> {
   const { files } = await readManifest(from);
   return files.map((file) => ({ ...file, path: path.join(DATABASE_NAME, inside(file.path)) }));
 }
 
-/** A manifest is input like any other: no path of it leaves the directory. */
+/** A manifest is untrusted input: its paths must not leave the directory. */
 function inside(name: string): string {
   if (path.isAbsolute(name) || path.normalize(name) !== name || name.split("/").includes(".."))
     throw new Refusal(`the backup names a file outside of itself: ${name}`);

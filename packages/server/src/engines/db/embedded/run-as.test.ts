@@ -19,7 +19,7 @@ const needsReach =
     : "no other user reaches this checkout";
 
 describe("the account that PostgreSQL runs as", () => {
-  test("a database below a 0700 home starts, and its files are the starter's", { skip: needsNamespaces, timeout: TIMEOUT }, async () => {
+  test("a database below a 0700 home starts, and its files belong to the user who starts it", { skip: needsNamespaces, timeout: TIMEOUT }, async () => {
     await using place = await scratch();
     const home = path.join(place.root, "home");
     await mkdir(home, { mode: 0o700 });
@@ -48,7 +48,7 @@ describe("the account that PostgreSQL runs as", () => {
   );
 
   test(
-    "without user namespaces a place that no account reaches is refused with what to do",
+    "without user namespaces, refuses a place that no account reaches, with advice",
     { skip: needsRoot, timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -60,7 +60,7 @@ describe("the account that PostgreSQL runs as", () => {
   );
 
   test(
-    "root's database is handed over when user namespaces are gone",
+    "changes the owner of root's database when user namespaces become unavailable",
     { skip: needsRoot || needsReach || needsNamespaces, timeout: TIMEOUT },
     async () => {
       await using place = await scratch();
@@ -85,7 +85,7 @@ describe("the account that PostgreSQL runs as", () => {
     assert.equal((await stat(path.join(theirs, "global", "pg_control"))).uid, NOBODY);
   });
 
-  test("a plain user is refused another user's database", { skip: isRoot ? "root may use every directory" : false }, async () => {
+  test("refuses to start another user's database as a plain user", { skip: isRoot ? "root may use every directory" : false }, async () => {
     await assert.rejects(chooseRunAs("/etc", "/bin", true), {
       name: "Refusal",
       message: /belongs to user 0 and this server runs as user \d+/,

@@ -4,13 +4,13 @@ import { Refusal } from "./refusal.ts";
 import { run } from "./run.ts";
 
 /**
- * How PostgreSQL is started. It refuses to run as root, so root starts it either in a user namespace, where root's
- * files look like a plain user's (they stay root's, a 0700 home is no obstacle), or as another account.
+ * How PostgreSQL is started. It refuses to run as root. So root starts it in a user namespace, where root's files appear as a plain user's
+ * (they stay root's, so a 0700 home works), or under another account.
  */
 export interface RunAs {
-  /** Words to put before the program. */
+  /** Command prefix. */
   prefix: readonly string[];
-  /** Account to switch to; absent when the process keeps ours. */
+  /** Account to switch to; absent to keep the current one. */
   account?: { uid: number; gid: number };
 }
 
@@ -21,7 +21,7 @@ const UNSHARE = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--
  *
  * @param directory the database's directory
  * @param bin directory of PostgreSQL's binaries
- * @param userNamespaces false: as if the kernel had them switched off (some containers do)
+ * @param userNamespaces false: as if the kernel had disabled them, as in some containers
  * @throws Refusal when the directory is another user's, or no account can reach it.
  */
 export async function chooseRunAs(directory: string, bin: string, userNamespaces: boolean): Promise<RunAs> {
@@ -50,7 +50,7 @@ export async function chooseRunAs(directory: string, bin: string, userNamespaces
   return { prefix: [], account };
 }
 
-/** The account of the system's own PostgreSQL if there is one, else nobody. */
+/** Returns the account of the system's PostgreSQL if it exists, else the account `nobody`. */
 async function plainAccount(): Promise<{ uid: number; gid: number }> {
   const passwd = await readFile("/etc/passwd", "utf8").catch(() => "");
   for (const name of ["postgres", "nobody"]) {
@@ -63,7 +63,7 @@ async function plainAccount(): Promise<{ uid: number; gid: number }> {
   return { uid: 65534, gid: 65534 };
 }
 
-/** Program and arguments with the prefix applied, and the spawn options that switch the account. */
+/** Returns program and arguments with the prefix applied, and the spawn options that switch the account. */
 export function commandFor(
   runAs: RunAs,
   program: string,
@@ -73,7 +73,7 @@ export function commandFor(
   return { file, args: rest, account: runAs.account ?? {} };
 }
 
-/** Hands a file or a whole tree to the account that PostgreSQL will run as; nothing to do when it keeps ours. */
+/** Changes the owner of a file or tree to the account that PostgreSQL runs under, if it is another one. */
 export async function giveTo(runAs: RunAs, target: string): Promise<void> {
   if (!runAs.account) return;
   const { uid, gid } = runAs.account;

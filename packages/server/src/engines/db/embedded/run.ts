@@ -1,9 +1,9 @@
 import { spawn, type SpawnOptions } from "node:child_process";
 
 export interface Outcome {
-  /** Exit code; null when a signal ended it; undefined when it could not be started at all. */
+  /** Exit code; null if a signal ended it; undefined if it could not be started. */
   code: number | null | undefined;
-  /** The last OUTPUT_BYTES_MAX of stdout and stderr together. */
+  /** The last OUTPUT_BYTES_MAX of stdout and stderr, interleaved. */
   output: string;
 }
 
@@ -11,8 +11,8 @@ const OUTPUT_BYTES_MAX = 16 * 1024;
 const RUN_TIMEOUT_MS = 120_000;
 
 /**
- * A fixed environment for everything we start: nothing of the server's own environment (DATABASE_URL, tokens)
- * becomes readable in the child's /proc/<pid>/environ, and no PG* variable of the caller's shell changes what happens.
+ * A fixed environment for all child processes. So the server's variables (DATABASE_URL, tokens) are not readable in a child's
+ * /proc/<pid>/environ, and PG* variables of the caller's shell have no effect.
  */
 export const CHILD_ENVIRONMENT: Readonly<Record<string, string>> = {
   PATH: "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -20,7 +20,7 @@ export const CHILD_ENVIRONMENT: Readonly<Record<string, string>> = {
   TZ: "UTC",
 };
 
-/** Runs a short program to its end, killed after two minutes. Never rejects: the outcome says what happened. */
+/** Runs a short program to its end, killed after two minutes. Never rejects: the outcome contains the result. */
 export function run(file: string, args: readonly string[], options: SpawnOptions = {}): Promise<Outcome> {
   return new Promise((resolve) => {
     const child = spawn(file, [...args], {

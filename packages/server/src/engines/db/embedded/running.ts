@@ -4,7 +4,7 @@ import type { Connection } from "./connect.ts";
 import { identifyPostgres, readPostmasterFile } from "./postmaster.ts";
 import { DATABASE } from "./supervisor.ts";
 
-/** The database that some process runs on this directory right now; undefined when none does. */
+/** Returns the connection of the database that is running on this directory; undefined if there is none. */
 export async function runningDatabase(given: string): Promise<Connection | undefined> {
   const directory = await realpath(given).catch(() => given);
   const file = await readPostmasterFile(directory);

@@ -1,11 +1,11 @@
 import { SOCKET_PORT } from "./socket-directory.ts";
 
-/** PostgreSQL settings, name to value, as on its command line. */
+/** PostgreSQL settings by name, as on its command line. */
 export type Parameters = Readonly<Record<string, string>>;
 
 /**
- * Settings by which a file in the database's directory could make PostgreSQL run a command or load a library. The command line
- * overrides every such file, so a directory that was restored from a tampered backup runs neither.
+ * Settings with which a file in the database's directory could make PostgreSQL run a command or load a library. The command line overrides
+ * all files, so a directory restored from a tampered backup cannot do that.
  */
 const NO_COMMANDS: Parameters = {
   archive_mode: "off",
@@ -23,21 +23,21 @@ const NO_COMMANDS: Parameters = {
 };
 
 /**
- * What we set against PostgreSQL's defaults. Given on the command line, so that a database made by an older
- * Roamfleet, restored or upgraded, runs with the settings of the program that starts it.
+ * Returns our settings that differ from PostgreSQL's defaults. They are on the command line, so that a database of an older Roamfleet,
+ * restored or upgraded, uses the settings of the running program.
  */
 export function settingsFor(socketDirectory: string, parameters: Parameters): Record<string, string> {
   return {
-    // The only way in is a socket inside a 0700 directory: no port, no password to keep.
+    // The only access is a socket inside a 0700 directory: no port and no password.
     listen_addresses: "",
-    // A list: quoted, because a path may contain a comma.
+    // The setting is a list. It is quoted, because a path may contain a comma.
     unix_socket_directories: `"${socketDirectory.replaceAll('"', '""')}"`,
     unix_socket_permissions: "0700",
     port: String(SOCKET_PORT),
-    // A small machine that also runs the server: a quarter of 512 MiB, and connections for a few pools.
+    // For a small machine that also runs the server: a quarter of 512 MiB, and connections for a few pools.
     shared_buffers: "128MB",
     max_connections: "100",
-    // An acknowledged write survives a power cut.
+    // An acknowledged write survives a power failure.
     fsync: "on",
     synchronous_commit: "on",
     full_page_writes: "on",
@@ -47,7 +47,7 @@ export function settingsFor(socketDirectory: string, parameters: Parameters): Re
     log_timezone: "UTC",
     log_destination: "stderr",
     logging_collector: "off",
-    // Errors of statements go to the client that sent them. What they quote (rows, parameters) must not be kept in a file.
+    // Clients get the errors of their statements. Errors quote rows and parameters, which must not be written to a file.
     log_min_messages: "log",
     log_min_error_statement: "panic",
     log_error_verbosity: "terse",

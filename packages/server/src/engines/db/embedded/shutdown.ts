@@ -10,7 +10,7 @@ const IMMEDIATE_TIMEOUT_MS = 10_000;
 const KILLED_TIMEOUT_MS = 10_000;
 const LEFTOVER_POLL_MS = 50;
 
-/** Stops PostgreSQL: fast, then immediate, then by force; when this resolves no process of it is left. */
+/** Stops PostgreSQL: fast, then immediate, then by SIGKILL. When it resolves, no process is left. */
 export async function shutDown(cluster: Cluster, running: Running): Promise<void> {
   const { log } = cluster;
   const steps = [
@@ -26,7 +26,7 @@ export async function shutDown(cluster: Cluster, running: Running): Promise<void
   await childrenEnd(cluster);
 }
 
-/** Children of a killed postmaster leave a moment after it. Rejects when they do not. */
+/** Waits for the children of a killed postmaster, which end shortly after it. Rejects if they do not. */
 export async function childrenEnd({ clock, directory }: Cluster): Promise<void> {
   const deadline = clock.monotonic() + KILLED_TIMEOUT_MS;
   while ((await findPostgresOn(directory)).length > 0) {
@@ -44,7 +44,7 @@ async function endsWithin(cluster: Cluster, running: Running, timeout: number): 
   return result;
 }
 
-/** Ends whatever PostgreSQL runs on a directory whose contents are worth nothing. */
+/** Kills any PostgreSQL on a directory whose contents are disposable. */
 export async function killPostgresOn(directory: string, clock: Clock): Promise<void> {
   const deadline = clock.monotonic() + KILLED_TIMEOUT_MS;
   for (;;) {

@@ -5,16 +5,16 @@ import { errorCode } from "./refusal.ts";
 import { giveTo, type RunAs } from "./run-as.ts";
 
 export const SOCKET_PORT = 5432;
-/** A Unix socket's path, without its closing zero byte, may have 107 bytes on Linux (sockaddr_un). */
+/** Maximum length of a Unix socket's path on Linux, without the final zero byte (sockaddr_un). */
 const SOCKET_PATH_BYTES_MAX = 107;
 const SOCKET_NAME = `.s.PGSQL.${SOCKET_PORT}`;
 
 const fits = (directory: string): boolean => Buffer.byteLength(path.join(directory, SOCKET_NAME)) <= SOCKET_PATH_BYTES_MAX;
 
 /**
- * The directory that holds PostgreSQL's socket, made if absent, mode 0700: whoever can enter it is the database's
- * superuser, so nobody else can. The rule: `<directory>.run`; where that makes the socket's path too long it is a link to a
- * private directory below the system's temporary one, which stays the same until the server stops gracefully.
+ * Returns the directory of PostgreSQL's socket, created with mode 0700 if absent. Every user that can enter it is the database's superuser.
+ * It is `<directory>.run`. If the socket's path would be too long, that is a link to a private directory below the system's temporary one,
+ * which stays the same until a graceful stop.
  */
 export async function socketDirectoryFor(directory: string, runAs: RunAs): Promise<string> {
   const place = `${directory}.run`;
@@ -35,26 +35,26 @@ export async function socketDirectoryFor(directory: string, runAs: RunAs): Promi
   return made;
 }
 
-/** A real directory, ours (or of the account PostgreSQL runs as), closed to everybody else: /tmp is open to all. */
+/** Returns whether it is a real directory, owned by us or PostgreSQL's account, and closed to other users: any user can write to /tmp. */
 async function isPrivate(directory: string, runAs: RunAs): Promise<boolean> {
   const info = await lstat(directory).catch(() => undefined);
   const owner = runAs.account?.uid ?? process.getuid?.();
   return info !== undefined && info.isDirectory() && info.uid === owner && (info.mode & 0o077) === 0;
 }
 
-/** Removes what socketDirectoryFor made, once PostgreSQL has stopped. */
+/** Removes the directory of socketDirectoryFor after PostgreSQL has stopped. */
 export async function removeSocketDirectory(directory: string): Promise<void> {
   const place = `${directory}.run`;
   const recorded = await readlink(place).catch((error: unknown) => {
     if (errorCode(error) === "EINVAL" || errorCode(error) === "ENOENT") return undefined;
     throw error;
   });
-  // Only a name that we can have made: the link might have been changed by hand.
+  // Checks the name before removal, because the link may have been changed by hand.
   if (recorded !== undefined && path.basename(recorded).startsWith("roamfleet-")) await rm(recorded, { recursive: true, force: true });
   await rm(place, { recursive: true, force: true });
 }
 
-/** Socket and lock file that a killed PostgreSQL leaves: its successor would take their process id for a live one. */
+/** Removes socket and lock file of a killed PostgreSQL. A new one would consider the process id in them as running. */
 export async function removeStaleSocket(socketDirectory: string): Promise<void> {
   await rm(path.join(socketDirectory, SOCKET_NAME), { force: true });
   await rm(path.join(socketDirectory, `${SOCKET_NAME}.lock`), { force: true });

@@ -43,7 +43,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     await embedded.stop();
   });
 
-  test("after stop no process and no socket is left", { timeout: TIMEOUT }, async () => {
+  test("after stop no process and no socket remains", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const embedded = await startOn(place.database);
     assert.notDeepEqual(await findPostgresOn(place.database), []);
@@ -52,7 +52,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.deepEqual((await readdir(place.root)).toSorted(), ["postgres", "postgres.live", "postgres.lock", "postgres.log"]);
   });
 
-  test("a connected client does not hold up stop and does not crash the process", { timeout: TIMEOUT }, async () => {
+  test("a connected client does not delay stop and does not crash the process", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const embedded = await startOn(place.database);
     const error = await withClient(embedded.connection, async (client) => {
@@ -63,7 +63,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.ok(error instanceof Error);
   });
 
-  test("PostgreSQL outlives a killed server and the next one adopts it with what was written", { timeout: TIMEOUT }, async () => {
+  test("PostgreSQL outlives a killed server, and the next server adopts it with its data", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const first = await holdServer(place.database);
     await withClient(first.connection, (client) => client.query("insert into kept values (42)"));
@@ -82,7 +82,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
   });
 
   test(
-    "a second server on the directory is refused with the first one's process id, and the first is unharmed",
+    "refuses a second server on the directory, with the first one's process id, without affecting the first",
     { timeout: TIMEOUT },
     async () => {
       await using place = await fresh();
@@ -98,7 +98,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     },
   );
 
-  test("two starts in one process: one is refused", { timeout: TIMEOUT }, async () => {
+  test("refuses one of two starts in the same process", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const results = await Promise.allSettled([startOn(place.database), startOn(place.database)]);
     assert.deepEqual(results.map(({ status }) => status).toSorted(), ["fulfilled", "rejected"]);
@@ -106,7 +106,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
   });
 
   test(
-    "killed PostgreSQL is restarted on the same connection, listeners are told, committed rows are there",
+    "restarts a killed PostgreSQL on the same connection, calls listeners and keeps committed rows",
     { timeout: TIMEOUT },
     async () => {
       await using place = await fresh();
@@ -124,7 +124,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     },
   );
 
-  test("an adopted PostgreSQL that ends is restarted as well", { timeout: TIMEOUT }, async () => {
+  test("restarts an adopted PostgreSQL when it ends", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const first = await holdServer(place.database);
     await endServer(first, "SIGKILL");
@@ -135,7 +135,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     await second.stop();
   });
 
-  test("stop while PostgreSQL is being restarted leaves nothing behind", { timeout: TIMEOUT }, async () => {
+  test("stop during a restart of PostgreSQL leaves no process", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const embedded = await startOn(place.database);
     const told = new Promise<void>((resolve) => embedded.onExit(() => resolve()));
@@ -146,7 +146,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
   });
 
   test(
-    "server and postmaster killed at once, a child still at work: the next start waits for the child's end",
+    "after server and postmaster are killed, the next start waits for a surviving child to end",
     { timeout: TIMEOUT },
     async () => {
       await using place = await fresh();
@@ -154,7 +154,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
       await withClient(first.connection, async (client) => {
         const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
         const backend = rows[0]?.pid ?? 0;
-        // A stopped child cannot notice that its postmaster is gone: it holds the database as a dying one does, only longer.
+        // A stopped child cannot notice that its postmaster is gone, so it keeps the database busy longer than a dying one.
         process.kill(backend, "SIGSTOP");
         await endServer(first, "SIGKILL");
         process.kill(first.pid, "SIGKILL");
@@ -162,7 +162,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
         const log = { ...quietLog, info: (_: object, message: string) => message.includes("still holds") && waiting.resolve() };
         const second = startOn(place.database, { log });
         await waiting.promise;
-        // The postmaster's other children are on their way out.
+        // The postmaster's other children are about to end.
         await until("the stopped child to be all that is left", async () => {
           const left = await findPostgresOn(place.database);
           assert.ok(left.some(({ pid }) => pid === backend));
@@ -177,7 +177,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
   );
 
   test(
-    "a pid file that names a stranger's process does not keep PostgreSQL from starting, and the stranger lives",
+    "a pid file with an unrelated process does not prevent a start, and that process survives",
     { timeout: TIMEOUT },
     async (t) => {
       await using place = await fresh();
@@ -196,7 +196,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
   );
 
   test(
-    "a pid file that names the PostgreSQL of another directory: that one is neither adopted nor harmed",
+    "a pid file with the PostgreSQL of another directory neither adopts nor stops that one",
     { timeout: TIMEOUT },
     async () => {
       await using place = await fresh();
@@ -212,7 +212,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     },
   );
 
-  test("when PostgreSQL cannot start, the error carries its own words and nothing runs", { timeout: TIMEOUT }, async () => {
+  test("when PostgreSQL cannot start, the error contains its message and no process is left", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     await assert.rejects(
       startOn(place.database, { parameters: { shared_buffers: "nonsense" } }),
@@ -222,14 +222,14 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     await (await startOn(place.database)).stop();
   });
 
-  test("a PostgreSQL that is gone before its files are closed is not waited for", { timeout: TIMEOUT }, async () => {
+  test("does not wait for a PostgreSQL that ends before its files are closed", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     await using busy = busyThreads();
     await assert.rejects(startOn(place.database, { parameters: { shared_buffers: "nonsense" } }), /invalid value for parameter/);
     assert.ok(busy.rounds > 0);
   });
 
-  test("statements that fail leave no row contents in PostgreSQL's log", { timeout: TIMEOUT }, async () => {
+  test("failing statements leave no row contents in PostgreSQL's log", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const embedded = await startOn(place.database);
     await withClient(embedded.connection, async (client) => {
@@ -241,7 +241,7 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.doesNotMatch(await readLog(place.database), /hunter2/);
   });
 
-  /** Keeps every thread of libuv's pool at work, so that each file operation stands in line. */
+  /** Keeps every thread of libuv's pool busy, so that each file operation is queued. */
   function busyThreads(): { rounds: number } & AsyncDisposable {
     const state = { rounds: 0, over: false };
     const threads = Array.from({ length: 8 }, async () => {

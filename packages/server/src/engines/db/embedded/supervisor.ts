@@ -12,7 +12,7 @@ import { finishSwitch } from "./switch.ts";
 export const DATABASE = "roamfleet";
 
 export interface EmbeddedOptions extends ClusterOptions {
-  /** The database's directory, made when absent: `<data>/postgres`. Files beside it start with its name. */
+  /** The database's directory, created if absent: `<data>/postgres`. Names of files beside it start with its name. */
   directory: string;
 }
 
@@ -20,23 +20,23 @@ export type ExitListener = (exit: Ending & { pid: number }) => void;
 
 /** A PostgreSQL child process that is kept running until `stop`. */
 export interface Embedded {
-  /** Stays the same when PostgreSQL is restarted: pools simply connect again. */
+  /** Stays the same when PostgreSQL is restarted, so that pools can simply reconnect. */
   readonly connection: Connection;
   readonly major: number;
-  /** Process id of the postmaster; another one after a restart. */
+  /** Process id of the postmaster. It changes with a restart. */
   readonly pid: number;
-  /** True when PostgreSQL had outlived a killed server and was taken over. */
+  /** PostgreSQL had outlived a killed server and was adopted. */
   readonly adopted: boolean;
-  /** Calls the listener each time PostgreSQL ends unexpectedly (it is then restarted). Answers how to stop listening. */
+  /** Calls the listener each time PostgreSQL ends unexpectedly and is restarted. Returns a function that removes the listener. */
   onExit(listener: ExitListener): () => void;
-  /** Stops PostgreSQL and leaves no process behind. Calling it again waits for the same end. */
+  /** Stops PostgreSQL and all its processes. Concurrent calls wait for the same stop. */
   stop(): Promise<void>;
 }
 
 const RESTART_DELAY_MS_MIN = 100;
-/** Whatever kept ending it may be over by now: everybody waits for the database. */
+/** Short, because the cause of the failure may be over, and all requests wait for the database. */
 const RESTART_DELAY_MS_MAX = 2_000;
-/** A PostgreSQL that ran this long was healthy: its next restart is immediate again. */
+/** After running this long, PostgreSQL was healthy and its next restart is immediate again. */
 const HEALTHY_AFTER_MS = 60_000;
 const LOG_CHECK_INTERVAL_MS = 600_000;
 
@@ -46,7 +46,7 @@ const LOG_CHECK_INTERVAL_MS = 600_000;
  * @throws Refusal with a sentence for people when the directory is in use, another user's, or no binary fits.
  */
 export async function startEmbedded({ directory: given, ...options }: EmbeddedOptions): Promise<Embedded> {
-  // Before anything is written: without a fitting binary the directory stays as it is.
+  // Checked before anything is written, so that the directory stays unchanged without a suitable binary.
   await chooseBinaries(path.resolve(given), options.sources);
   const directory = await placeDirectory(given);
   const lock = await lockDirectory(directory);
@@ -139,7 +139,7 @@ class Supervisor implements Embedded {
     bound.cancel();
   }
 
-  /** How PostgreSQL ended; undefined when `stop` was called first. */
+  /** Returns how PostgreSQL ended; undefined if `stop` was called first. */
   async #endOf(running: Running): Promise<Ending | undefined> {
     const { signal } = this.#stopping;
     const stopped = new Promise<undefined>((resolve) => {

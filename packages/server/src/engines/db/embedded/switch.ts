@@ -3,11 +3,11 @@ import path from "node:path";
 import type { Log } from "./log.ts";
 import { syncDirectory } from "../../../kernel/sync-directory.ts";
 
-/** Names of directories beside the database's own, for replacing it by another one. */
+/** Names of directories beside the database's, for replacing it by another one. */
 interface Switch {
-  /** Becomes the database. */
+  /** The new database. */
   upgraded: string;
-  /** What the present one is kept as. */
+  /** New name of the current database. */
   kept: string;
 }
 
@@ -19,9 +19,8 @@ const exists = (file: string): Promise<boolean> =>
   );
 
 /**
- * Replaces the database at `directory` by the one at `upgraded` and keeps the present one as `kept`. Two renames cannot
- * be one, so the intention is on disk first: a start after a kill in between finishes the switch instead of finding
- * no database and making an empty one.
+ * Replaces the database at `directory` by the one at `upgraded` and renames the current one to `kept`. Two renames are not atomic, so the
+ * intention is written to disk first. After a kill between them, the next start finishes the switch instead of creating an empty database.
  */
 export async function switchDirectories(directory: string, next: Switch, log: Log): Promise<void> {
   const file = switchFileOf(directory);
@@ -31,7 +30,7 @@ export async function switchDirectories(directory: string, next: Switch, log: Lo
   await finishSwitch(directory, log);
 }
 
-/** Finishes a switch that was announced on disk; nothing to do when there is none. */
+/** Finishes a switch that is recorded on disk. No effect if there is none. */
 export async function finishSwitch(directory: string, log: Log): Promise<void> {
   const file = switchFileOf(directory);
   const text = await readFile(file, "utf8").catch(() => undefined);

@@ -90,7 +90,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
   }
 
   test(
-    "every row of every kind is in the new database, keys go on counting, and the old one is kept and still starts",
+    "the new database has all rows and continues the sequences; the old one is kept and still starts",
     { timeout: TIMEOUT },
     async () => {
       await using place = await fresh();
@@ -108,7 +108,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     },
   );
 
-  test("a schema that migrations do not make stops the upgrade, and the old database is as before", { timeout: TIMEOUT }, async () => {
+  test("a schema that does not match the migrations stops the upgrade, and the old database stays", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     let calls = 0;
     const uneven = async (connection: Connection): Promise<void> => {
@@ -125,7 +125,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     assert.deepEqual(await findPostgresOn(place.database), []);
   });
 
-  test("a copy that does not come out equal is noticed, and the old database stays", { timeout: TIMEOUT }, async () => {
+  test("detects a copy that differs, and keeps the old database", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     let calls = 0;
     const tampering = async (connection: Connection): Promise<void> => {
@@ -142,7 +142,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     assert.equal(await readMajor(place.database), OLD);
   });
 
-  test("an upgrade killed while both run is done again from the beginning", { timeout: TIMEOUT }, async () => {
+  test("an upgrade that was killed while copying starts again from the beginning", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const child = spawn(process.execPath, [path.join(import.meta.dirname, "testing", "hold-upgrade.ts"), place.database], {
       stdio: ["ignore", "pipe", "inherit"],
@@ -156,7 +156,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
   });
 
   test(
-    "a kill between the two renames: the next start finishes the switch instead of making an empty database",
+    "after a kill between the two renames, the next start finishes the switch",
     { timeout: TIMEOUT },
     async () => {
       await using place = await fresh();
@@ -169,7 +169,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     },
   );
 
-  test("a database kept by an earlier upgrade is not overwritten", { timeout: TIMEOUT }, async () => {
+  test("does not overwrite the database kept by an earlier upgrade", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     await mkdir(`${place.database}.${OLD}.old`);
     await assert.rejects(upgrade(place.database), {
@@ -185,7 +185,7 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
   });
 });
 
-/** A system root that holds the old major only, so that the test does not depend on what else is installed. */
+/** Returns a system root with only the old major version, so that the test does not depend on other installations. */
 async function onlyOld(root: string): Promise<string> {
   const system = path.join(root, "system");
   await mkdir(system);

@@ -15,25 +15,25 @@ import { finishSwitch, switchDirectories } from "./switch.ts";
 import { syncTree } from "./sync.ts";
 
 export interface UpgradeOptions extends ClusterOptions {
-  /** The database's directory; no server may be running on it. */
+  /** The database's directory. No server may be running on it. */
   directory: string;
-  /** Brings the database behind the connection to the present schema. Called for the old one, then for the new one. */
+  /** Migrates the database of the connection to the current schema. Called for the old one, then for the new one. */
   migrate: (connection: Connection) => Promise<unknown>;
 }
 
 export interface UpgradeResult {
   from: number;
   to: number;
-  /** Where the old database is kept; undefined when there was nothing to upgrade. */
+  /** Where the old database is kept; undefined if there was nothing to upgrade. */
   kept: string | undefined;
   tables: number;
   rows: number;
 }
 
 /**
- * Moves the database to the newest PostgreSQL here: a new database beside the old one, every table copied and
- * compared, then a switch by rename. The old one stays as `<directory>.<major>.old`. When anything fails, or the process
- * is killed, the old database is in place as before (its schema up to date).
+ * Moves the database to the newest installed PostgreSQL: creates a new database beside the old one, copies and compares every table, then
+ * switches by rename. The old one stays as `<directory>.<major>.old`. After a failure or kill, the old database is in place as before, with
+ * its schema migrated.
  *
  * @throws Refusal when there is nothing to upgrade from or to; Error when the copy is not equal.
  */
@@ -65,7 +65,7 @@ export async function upgradeDatabase({ directory: given, migrate, ...options }:
   }
 }
 
-/** Both databases run while this copies; both are stopped when it ends, whichever way. */
+/** Runs both databases while copying, and stops both at the end in any case. */
 async function copyInto(
   directory: string,
   next: string,
@@ -104,7 +104,7 @@ async function refuseOtherDatabases(connection: Connection): Promise<void> {
     );
 }
 
-/** Removes a half-made upgrade and all that stands beside it, ending the PostgreSQL that a killed one left running. */
+/** Removes a partial upgrade with all its files, and ends a PostgreSQL that a killed upgrade left running. */
 async function clear(next: string, clock: Clock): Promise<void> {
   await killPostgresOn(next, clock);
   await removeSocketDirectory(next);

@@ -5,22 +5,22 @@ import { command, silentLog, startTestServer, TEMPLATE, TEST_SERVER_VARIABLE, ty
 
 export { silentLog } from "./test-server.ts";
 
-/** A database that one test file or test has for itself. */
+/** A database that one test file or test uses alone. */
 export interface TestDatabase extends AsyncDisposable {
   readonly connection: Exclude<DbAddress, string>;
-  /** A pool on it that checks every row against its declaration. Closed with the database. */
+  /** Opens a pool that checks every row against its declaration. Closed with the database. */
   connect(options?: { pool_size?: number; activity?: Activity }): Promise<DbEngine>;
   drop(): Promise<void>;
 }
 
 const given = process.env[TEST_SERVER_VARIABLE];
-/** The run's server, or this process's own when the file is run by itself. */
+/** The test run's server, or this process's own if the file runs alone. */
 let own: ReturnType<typeof startTestServer> | undefined;
 let databases = 0;
 let open_databases = 0;
 let finished = false;
 
-// Registered before the file's own hooks, so it runs before them: whoever drops the last database stops the server.
+// Registered before the file's own hooks, so it runs before them: dropping the last database then stops the server.
 if (given === undefined) {
   after(async () => {
     finished = true;
@@ -39,7 +39,7 @@ async function server(): Promise<TestServer> {
   return (await own).server;
 }
 
-/** Makes a database: migrated, or `empty`. Drop it, or hold it by `await using`. */
+/** Creates a database: migrated, or `empty`. Drop it, or use `await using`. */
 export async function createTestDatabase(options: { empty?: boolean } = {}): Promise<TestDatabase> {
   const at = await server();
   databases += 1;

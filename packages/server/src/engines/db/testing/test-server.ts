@@ -9,9 +9,9 @@ import type { EngineLog } from "../../log.ts";
 import { startEmbedded } from "../embedded/index.ts";
 import { migrate, MIGRATIONS_DIRECTORY } from "../migrate.ts";
 
-/** Where the PostgreSQL of a test run listens, as JSON. */
+/** Variable with the address of a test run's PostgreSQL, as JSON. */
 export const TEST_SERVER_VARIABLE = "ROAMFLEET_TEST_POSTGRES";
-/** Databases are copied from it; it is migrated once a run. */
+/** Template of the databases, migrated once per run. */
 export const TEMPLATE = "roamfleet_template";
 
 export interface TestServer {
@@ -22,7 +22,7 @@ export interface TestServer {
 
 export const silentLog: EngineLog = { info() {}, warn() {}, error() {} };
 
-/** Starts a PostgreSQL that keeps nothing, with a migrated template database in it. */
+/** Starts a PostgreSQL without durability, with a migrated template database. */
 export async function startTestServer(): Promise<{ server: TestServer; stop: () => Promise<void> }> {
   const directory = await mkdtemp(join(tmpdir(), "roamfleet-test-postgres-"));
   const data = join(directory, "postgres");
@@ -64,9 +64,8 @@ export async function startTestServer(): Promise<{ server: TestServer; stop: () 
 }
 
 /**
- * PostgreSQL outlives a killed parent by design. This child ends it and removes its files when its
- * own standard input closes, which a kill -9 of the test run does too; a session of its own keeps
- * Ctrl-C away from it.
+ * PostgreSQL outlives a killed parent by design. This child process stops it and removes its files when its standard input closes, which
+ * also happens when the test run is killed. It runs in a separate session, so that Ctrl-C does not reach it.
  */
 function startGuard(directory: string, data: string): { end(): void } {
   const script =
@@ -77,7 +76,7 @@ function startGuard(directory: string, data: string): { end(): void } {
   return { end: () => void child.stdin.end() };
 }
 
-/** Runs one command, on the server's maintenance database unless told another. */
+/** Runs one command, by default on the server's maintenance database. */
 export async function command(server: TestServer, statement: string, database = "postgres"): Promise<void> {
   const client = new pg.Client({ ...server, database });
   client.on("error", () => {});

@@ -2,7 +2,7 @@ import { systemClock } from "@roamfleet/clock";
 import { startEmbedded } from "../index.ts";
 import { quietLog } from "./scratch.ts";
 
-/** A server process for tests to kill: starts the database on argv[2] and says so in one line of JSON. */
+/** A server process for tests to kill: starts the database on argv[2] and prints one line of JSON. */
 try {
   const embedded = await startEmbedded({
     directory: process.argv[2] ?? "",

@@ -10,7 +10,7 @@ import { killPostgresOn } from "../shutdown.ts";
 const ignore = (): void => {};
 export const quietLog: Log = { info: ignore, warn: ignore, error: ignore };
 
-/** A temporary directory; disposing kills any PostgreSQL that is left on `databases` inside it and removes it. */
+/** Creates a temporary directory. Disposing kills any PostgreSQL on `databases` inside it and removes it. */
 export async function scratch(): Promise<{ root: string; database: string; [Symbol.asyncDispose](): Promise<void> }> {
   const root = await realpath(await mkdtemp(path.join(os.tmpdir(), "rf-pg-")));
   const database = path.join(root, "postgres");
@@ -48,7 +48,7 @@ export function spawnServer(directory: string): { child: ChildProcess & { stdout
   };
 }
 
-/** Starts the server process of hold.ts and waits for its line; rejects with its refusal. */
+/** Starts the server process of hold.ts and waits for its line. Rejects with its refusal. */
 export async function holdServer(directory: string): Promise<HeldServer> {
   const { child } = spawnServer(directory);
   const line = await new Promise<string>((resolve, reject) => {
@@ -64,7 +64,7 @@ export async function holdServer(directory: string): Promise<HeldServer> {
   return { ...answer, child };
 }
 
-/** SIGKILLs (or SIGTERMs) a server process and waits for its end. */
+/** Kills a server process with a signal and waits for its end. */
 export async function endServer(server: { child: ChildProcess }, signal: NodeJS.Signals): Promise<void> {
   const closed = new Promise((resolve) => server.child.once("close", resolve));
   server.child.kill(signal);
