@@ -131,7 +131,7 @@ test("a report that could not be taken is taken on the next link, although later
   for (const app of ["first", "second"]) robot.report({ kind: "app", app, release_id: null, previous_release_id: null, status: "stopped" });
   await plane.settle();
   assert.ok(
-    plane.logged.some(({ msg }) => msg === "a robot's message could not be taken"),
+    plane.logged.some(({ msg }) => msg === "could not process a robot's message"),
     "it did fail",
   );
   await plane.db.run(sql`drop trigger test_fault on robot_app`);

@@ -225,7 +225,7 @@ test("in a connection storm some robots are queued, and others get a slot, recon
   await plane.until("all to be answered, and the robot to be let in", () => answered === STORM && agent.connected, passing);
   await Promise.all(storm);
   assert.ok(away.length < STORM, `${away.length} of ${STORM} were sent away`);
-  const refusals = lines.filter((line) => line.includes("come back at your time"));
+  const refusals = lines.filter((line) => line.includes("retry at the given time"));
   assert.ok(refusals.length <= 1, lines.join("\n"));
   let is_in: boolean | undefined;
   void ask(plane, slot).then((headers) => (is_in = headers === undefined));

@@ -25,7 +25,7 @@ async function refused(data: string, expected: RegExp): Promise<void> {
   assert.match(lines[0] ?? "", expected);
   assert.deepEqual(
     [code, lines.length, lines[1]],
-    [2, 2, "roamfleet: roamfleet doctor, with the same flags and environment, says more"],
+    [2, 2, "roamfleet: roamfleet doctor, with the same flags and environment, shows details"],
     serve.output,
   );
   const doctor = new Program("packages/server/src/main.ts", ["doctor", "--json", "--data", data, "--listen", "127.0.0.1:0"]);
@@ -51,7 +51,7 @@ test(
     const photos = path.join(directory, "photos");
     mkdirSync(photos);
     writeFileSync(path.join(photos, "robot.jpg"), "");
-    await refused(photos, /photos has files, and none of them is Roamfleet's: choose a new or empty directory with --data$/);
+    await refused(photos, /photos contains files that are not Roamfleet's: choose a new or empty directory with --data$/);
   },
 );
 

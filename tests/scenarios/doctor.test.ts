@@ -82,7 +82,7 @@ test("a server that cannot start names doctor", LIMIT, async (t) => {
   const data = await temporary(t);
   const refused = await runCommand(["serve", "--data", data, "--listen", "0.0.0.0:0"]);
   assert.equal(refused.code, 2);
-  assert.match(refused.output, /\nroamfleet: roamfleet doctor, with the same flags and environment, says more\n$/);
+  assert.match(refused.output, /\nroamfleet: roamfleet doctor, with the same flags and environment, shows details\n$/);
   const away = await runCommand(["serve", "--data", data, "--listen", "127.0.0.1:0"], {
     DATABASE_URL: "postgres://fleet:geheim@127.0.0.1:1/x",
   });

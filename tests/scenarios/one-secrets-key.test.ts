@@ -18,7 +18,7 @@ test(
     const fleet = await first.fleet();
     await first.api.setConfig({ body: { key: "password", secret: true, scope: "fleet", scope_id: fleet, value: "one" } });
     await assert.rejects(secondNode(first, { secrets_key: OTHER_KEY }), {
-      message: /^the secrets key of this server opens none of the secrets in the database.*ROAMFLEET_SECRETS_KEY/,
+      message: /^the secrets key of this server decrypts none of the secrets in the database.*ROAMFLEET_SECRETS_KEY/,
     });
     // An operator that has lost the key continues without it and sets the secrets again.
     for (const settings of [{ secrets_key: OTHER_KEY, bus: undefined }, { secrets_key: KEY }, { secrets_key: `${OTHER_KEY},${KEY}` }])

@@ -34,7 +34,7 @@ test("a restore with all --revoke flags lets no earlier token or enrollment key 
     const data = path.join(place, "restored");
     const { code, output } = await runCommand(["restore", "--from", to, "--data", data, ...REVOKE]);
     assert.equal(code, 0, output);
-    assert.match(output, /revoked 1 tokens\n[^]*revoked 1 enrollment keys\n1 robots wait for an admin's approval/);
+    assert.match(output, /revoked 1 tokens\n[^]*revoked 1 enrollment keys\n1 robots need an admin's approval/);
     const admin = /new admin token of "Acme", not shown again: (rf_org_[0-9a-f]{64})/.exec(output)?.[1];
     assert.ok(admin !== undefined, output);
 

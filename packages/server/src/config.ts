@@ -8,37 +8,37 @@ import type { S3Settings } from "./engines/blobs/s3-store.ts";
 import { parseNetworks } from "./kernel/networks.ts";
 import { type HostPort, parseAddress } from "./link/nodes/address.ts";
 
-/** The only reader of the environment: flags and variables in, typed settings out. */
+/** Settings of the server. This file is the only reader of the environment. */
 export interface Settings {
   data_directory: string;
   listen: { host: string; port: number };
   tls: TlsSettings | undefined;
-  /** Addresses and ranges of proxies, which alone may connect and speak for others; empty without a proxy. */
+  /** Addresses and ranges of trusted proxies. If there are any, only they may connect. Empty without a proxy. */
   behind_proxy: readonly string[];
-  /** Host names and addresses that robots reach this server by, besides those that it finds out. */
+  /** Additional host names and addresses of this server, besides those that it detects. */
   host_names?: readonly string[];
   database_url: string | undefined;
-  /** Where artifacts lie instead of in the data directory. */
+  /** Store of artifacts; undefined: the data directory. */
   blobs?: S3Settings | undefined;
   admin_token: string | undefined;
-  /** Keys that secrets are encrypted with, or a file of them; neither: the data directory keeps one. */
+  /** Keys for encrypting secrets, or a file with them. Without either, the data directory contains one. */
   secrets_key?: string | undefined;
   secrets_key_file?: string | undefined;
-  /** The NATS that several servers on one database share; unset: this is the only one. */
+  /** The NATS shared by several servers on one database; undefined: there is only this server. */
   bus?: NatsAddress | undefined;
-  /** Where the other servers of the bus connect to this one, and what they are told to connect to (undefined: found out); unset: nowhere. */
+  /** Where other servers connect to this one, and the address that they use (undefined: detected). Undefined: nowhere. */
   nodes?: { listen: HostPort; address: HostPort | undefined } | undefined;
   log_level: string;
   limits: Limits;
-  /** Serve the dashboard at `/`, and build it before when it is missing or old; unset: no. */
+  /** Serves the dashboard at `/`, and builds it at the start if it is missing or outdated. Default: no. */
   dashboard?: boolean;
-  /** Where to crash, and the log that proves it: for tests of crashes only, and only with the flag that says so. */
+  /** Where to crash, and the log that proves it. For crash tests only, and only with the flag that allows it. */
   failpoint?: FailpointOptions | undefined;
-  /** The environment names a failpoint and no flag allows it: not obeyed, but said. */
+  /** The environment has a failpoint but no flag allows it: it is ignored with a warning. */
   failpoint_ignored?: boolean;
 }
 
-/** Files that somebody renews, or an authority of the server's own with the names that it cannot find out. */
+/** Certificate files that are renewed externally, or the server's own CA with additional names. */
 export type TlsSettings = { mode: "files"; cert_file: string; key_file: string } | { mode: "auto"; names: readonly string[] };
 
 /** Every limit with its default; `roamfleet serve --help` shows them as `--limit NAME=VALUE`. */
@@ -88,7 +88,7 @@ export const LIMIT_DEFAULTS = {
 export type LimitName = keyof typeof LIMIT_DEFAULTS;
 export type Limits = Record<LimitName, number>;
 
-/** Limits for which 0 has a meaning: off, or none. 0 in any other one would stop the server from working or make a timer spin. */
+/** Limits for which 0 means off or none. Any other limit of 0 would stop the server from working or make a timer spin. */
 const MAY_BE_ZERO: ReadonlySet<LimitName> = new Set([
   "free_disk_bytes_min",
   "timeline_retention_days",
@@ -105,7 +105,7 @@ const MAY_BE_ZERO: ReadonlySet<LimitName> = new Set([
   "drain_seconds",
 ]);
 
-/** Limits that are timers, with their smallest and largest useful value. Node turns a timer of more than 2^31 ms into one of 1 ms. */
+/** Limits that are timers, with their useful range. Node turns a timer of more than 2^31 ms into one of 1 ms. */
 const TIMER_RANGES: Partial<Record<LimitName, readonly [min: number, max: number]>> = {
   heartbeat_seconds: [1, 3_600],
   health_seconds: [1, 24 * 3_600],
@@ -130,7 +130,7 @@ export interface ServeFlags {
   hostName?: string[];
   logLevel?: string;
   limit?: string[];
-  /** False by --no-dashboard. */
+  /** False with --no-dashboard. */
   dashboard?: boolean;
   crashAtFailpoint?: boolean;
 }
@@ -138,7 +138,7 @@ export interface ServeFlags {
 const LOG_LEVELS: readonly string[] = ["trace", "debug", "info", "warn", "error", "fatal", "silent"];
 const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\]|::1)$/;
 
-/** Puts flags and environment together; throws SettingsError with a message for the person at the terminal. */
+/** Combines flags and environment. Throws SettingsError with a message for the person at the terminal. */
 export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process.env): Settings {
   const listen = readListen(flags.listen ?? env.ROAMFLEET_LISTEN ?? "127.0.0.1:7600");
   const tls = readTls(flags, env);
@@ -146,7 +146,7 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
   if (!LOOPBACK.test(listen.host) && tls === undefined && behind_proxy.length === 0) {
     throw new SettingsError(
       `refusing to listen on ${listen.host} without TLS: tokens and shells would cross the network in the clear.\n` +
-        "Give --tls auto (a certificate authority of its own), --tls-cert FILE and --tls-key FILE, " +
+        "Give --tls auto (a certificate authority of this server), --tls-cert FILE and --tls-key FILE, " +
         "or --behind-proxy ADDRESS,… when a proxy in front of this server speaks TLS.",
     );
   }
@@ -171,16 +171,16 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
   };
 }
 
-/** All variables, for `roamfleet doctor`, which reads settings piece by piece. */
+/** Returns all variables, for `roamfleet doctor`, which reads settings one by one. */
 export const environment = (): NodeJS.ProcessEnv => process.env;
 
-/** The enrolment key of `roamfleet swarm`. */
+/** The enrollment key of `roamfleet swarm`. */
 export const readEnrollKey = (env: NodeJS.ProcessEnv = process.env): string | undefined => env.ROAMFLEET_ENROLL_KEY || undefined;
 
 export const readDataDirectory = (data: string | undefined, env: NodeJS.ProcessEnv = process.env): string =>
   data ?? env.ROAMFLEET_DATA ?? ".roamfleet";
 
-/** Where a server keeps its things: all that the commands beside `serve` mind. */
+/** Reads where a server stores its data: the settings that commands other than `serve` need. */
 export function readStore(
   data: string | undefined,
   env: NodeJS.ProcessEnv = process.env,
@@ -189,8 +189,8 @@ export function readStore(
 }
 
 /**
- * A variable, or without white space at both ends what the file holds that `NAME_FILE` names, as containers are given secrets.
- * A file that is missing or empty is never taken for no secret: without an admin token, say, its routes would be open.
+ * Returns a variable, or the content of the file in `NAME_FILE` without surrounding whitespace, the usual way to pass secrets to
+ * containers. A missing or empty file is an error, not an absent secret: without an admin token, for example, its routes would be open.
  */
 function readSecret(name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "SERVICE_ADMIN_TOKEN", env: NodeJS.ProcessEnv): string | undefined {
   const value = env[name] || undefined;
@@ -202,7 +202,7 @@ function readSecret(name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "SERVICE_ADMIN_
   return secret;
 }
 
-/** The routes behind it reach every org, so a token that can be guessed is refused rather than warned of. */
+/** Admin routes reach every org, so a token that could be guessed is refused, not just warned about. */
 function readAdminToken(env: NodeJS.ProcessEnv): string | undefined {
   const token = readSecret("SERVICE_ADMIN_TOKEN", env);
   if (token === undefined) return undefined;
@@ -222,13 +222,13 @@ function readSecretFile(variable: string, file: string): string {
   }
 }
 
-/** The S3 store of artifacts; undefined: they lie in the data directory. What is wrong with the URL is said without the URL. */
+/** Reads the S3 store of artifacts; undefined: the data directory. Errors do not repeat the URL. */
 export function readBlobs(env: NodeJS.ProcessEnv = process.env): S3Settings | undefined {
   const url = env.ROAMFLEET_BLOBS_URL;
   if (!url) return undefined;
   const { AWS_ACCESS_KEY_ID: access_key_id, AWS_SECRET_ACCESS_KEY: secret_access_key, AWS_SESSION_TOKEN: session_token } = env;
   if (Boolean(access_key_id) !== Boolean(secret_access_key))
-    throw new SettingsError("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY belong together; one of them is missing");
+    throw new SettingsError("AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY must both be set; one of them is missing");
   try {
     const place = readS3Url(url);
     const region = place.region ?? (env.AWS_REGION || env.AWS_DEFAULT_REGION || "us-east-1");
@@ -245,14 +245,14 @@ function readLogLevel(level: string): string {
   return level;
 }
 
-/** On unless it is off. */
+/** Returns true unless the variable is "off". */
 function readSwitch(name: string, env: NodeJS.ProcessEnv): boolean {
   const value = env[name] || "on";
   if (value !== "on" && value !== "off") throw new SettingsError(`${name}=${value}: expected on or off`);
   return value === "on";
 }
 
-/** What is wrong is not repeated: there may be a password in it. */
+/** Errors do not repeat the URL, because it may contain a password. */
 function readBus(url: string | undefined): NatsAddress | undefined {
   if (!url) return undefined;
   const address = parseNatsUrl(url);
@@ -282,7 +282,7 @@ function readNodes(flags: ServeFlags, env: NodeJS.ProcessEnv, has_bus: boolean):
 function readFailpoint({ ROAMFLEET_FAILPOINT: spec, ROAMFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): Settings["failpoint"] {
   if (!spec || !log_file)
     throw new SettingsError(
-      "--crash-at-failpoint is for tests: it needs ROAMFLEET_FAILPOINT=NAME, and ROAMFLEET_FAILPOINT_LOG=FILE, since a crash that is not written down proves nothing",
+      "--crash-at-failpoint is for tests: it needs ROAMFLEET_FAILPOINT=NAME, and ROAMFLEET_FAILPOINT_LOG=FILE, since an unrecorded crash proves nothing",
     );
   return { spec, log_file };
 }
@@ -295,7 +295,7 @@ function readListen(text: string): { host: string; port: number } {
   return { host: match[1].replace(/^\[(.*)\]$/, "$1"), port };
 }
 
-/** An empty variable is an unset one. */
+/** An empty variable counts as unset. */
 const commaList = (text: string | undefined): string[] => (text || undefined)?.split(",").map((one) => one.trim()) ?? [];
 
 function readHostNames(flag: string, names: readonly string[]): readonly string[] {
@@ -310,7 +310,7 @@ function readTls(flags: ServeFlags, env: NodeJS.ProcessEnv): TlsSettings | undef
   const key_file = flags.tlsKey ?? (env.ROAMFLEET_TLS_KEY || undefined);
   const names = flags.tlsName ?? commaList(env.ROAMFLEET_TLS_NAMES);
   if (mode !== undefined && mode !== "auto")
-    throw new SettingsError(`--tls ${mode}: the only value is auto; for files of your own give --tls-cert FILE and --tls-key FILE`);
+    throw new SettingsError(`--tls ${mode}: the only value is auto; for your own files use --tls-cert FILE and --tls-key FILE`);
   if (mode === "auto" && (cert_file ?? key_file) !== undefined)
     throw new SettingsError("--tls auto makes its own certificate: leave out --tls-cert and --tls-key, or --tls auto");
   if (mode === undefined && names.length > 0) throw new SettingsError("--tls-name belongs to --tls auto");
@@ -318,7 +318,7 @@ function readTls(flags: ServeFlags, env: NodeJS.ProcessEnv): TlsSettings | undef
   if (mode === "auto") return { mode, names };
   if (cert_file === undefined && key_file === undefined) return undefined;
   if (cert_file === undefined || key_file === undefined)
-    throw new SettingsError("--tls-cert and --tls-key belong together; one of them is missing");
+    throw new SettingsError("--tls-cert and --tls-key must both be given; one of them is missing");
   return { mode: "files", cert_file, key_file };
 }
 
@@ -332,7 +332,7 @@ function readProxies(text: string | undefined): readonly string[] {
   }
   const anyone = networks.find((network) => network.endsWith("/0"));
   if (anyone !== undefined)
-    throw new SettingsError(`--behind-proxy ${anyone} is every address there is: name those from which the proxy connects`);
+    throw new SettingsError(`--behind-proxy ${anyone} contains every address: give only those of the proxy`);
   return networks;
 }
 
@@ -347,7 +347,7 @@ function readLimits(given: readonly string[]): Limits {
   return limits;
 }
 
-/** `given` is the option as it was typed, for the message. */
+/** `given` is the option as typed, for the error message. */
 function readLimit(name: LimitName, text: string, given: string): number {
   const value = Number(text);
   if (text.trim() === "" || !Number.isFinite(value) || value < 0) throw new SettingsError(`--limit ${given}: expected ${name}=NUMBER`);

@@ -9,23 +9,23 @@ import type { Tls } from "./kernel/tls/index.ts";
 import type { Link } from "./link/index.ts";
 import type { Settings } from "./config.ts";
 
-/** Everything that a handler or a background loop may use. Made once, in plane.ts, and passed as an argument. */
+/** Everything that handlers and background loops may use. Created once, in plane.ts, and passed as an argument. */
 export interface Plane extends KernelPlane {
   db: DbEngine;
   bus: Bus;
   blobs: Blobs;
-  /** The robots whose link this node holds. */
+  /** The robots that are connected to this node. */
   link: Link;
-  /** The time by which rows and files are old enough to delete; everything else uses `clock`. */
+  /** The clock for deletions by age. Everything else uses `clock`. */
   retention_clock: RetentionClock;
   metrics: Metrics;
   settings: Settings;
-  /** Aborted once the server was told to stop; it serves on for a while. */
+  /** Aborted when the server starts to shut down. It continues to serve for a while. */
   stopping: AbortSignal;
-  /** Undefined when the server speaks plain, on loopback or behind a proxy. */
+  /** Undefined if the server uses plain HTTP, on loopback or behind a proxy. */
   tls: Tls | undefined;
-  /** What robots may sign for. */
+  /** The host names that robots' signatures may contain. */
   hosts: HostNames;
-  /** This run of this process: presence rows carry both, so that those of a dead run are told apart. */
+  /** This run of this process. Presence rows have both values, to distinguish those of dead runs. */
   node: { id: string; epoch: number };
 }

@@ -5,18 +5,18 @@ import { errorCode, findBinaries, isControlFileWhole } from "./engines/db/embedd
 import { MIGRATIONS_DIRECTORY, migrationsIn, oneAhead, readSchemaRecord } from "./engines/db/index.ts";
 
 const MIB = 1024 ** 2;
-/** A new database takes 50 MiB, and its log grows before its first checkpoint. */
+/** A new database takes 50 MiB, and its write-ahead log grows before the first checkpoint. */
 const NEW_DATABASE_BYTES = 128 * MIB;
-/** PostgreSQL writes its lock file, and recovery what it replays. */
+/** PostgreSQL writes its lock file and the changes of a recovery. */
 const STARTED_DATABASE_BYTES = 2 * MIB;
 
-/** Why a server does not start on a data directory, and what to do. */
+/** Why a server does not start on a data directory, and how to fix it. */
 export interface Obstacle {
   seen: string;
   hint: string;
 }
 
-/** The first thing that keeps a server from starting on this directory; undefined: nothing. Changes nothing that stays. */
+/** Returns the first problem that prevents a server from starting on this directory; undefined if there is none. Leaves nothing changed. */
 export async function findObstacle(data_directory: string, { is_embedded }: { is_embedded: boolean }): Promise<Obstacle | undefined> {
   const directory = path.resolve(data_directory);
   const { place, is_directory } = await nearest(directory);
@@ -30,10 +30,10 @@ export async function findObstacle(data_directory: string, { is_embedded }: { is
   if (!is_new && (mode & 0o002) !== 0)
     return {
       seen: `${directory} can be written by every user of this machine`,
-      hint: `chmod o-w ${directory}, and check who wrote into it`,
+      hint: `chmod o-w ${directory}, and check its contents for changes by others`,
     };
   if (!is_new && (await isForeign(directory)))
-    return { seen: `${directory} has files, and none of them is Roamfleet's`, hint: "choose a new or empty directory with --data" };
+    return { seen: `${directory} contains files that are not Roamfleet's`, hint: "choose a new or empty directory with --data" };
   return is_embedded ? await databaseObstacle(directory, place) : undefined;
 }
 
@@ -41,7 +41,7 @@ function deniedObstacle(directory: string, place: string, code: string): Obstacl
   const seen =
     place === directory
       ? `${directory} cannot be written (${code})`
-      : `${directory} is not there, and cannot be made in ${place} (${code})`;
+      : `${directory} does not exist and cannot be created in ${place} (${code})`;
   if (code === "ENOSPC" || code === "EDQUOT") return { seen, hint: "make room on this disk, or choose another with --data" };
   if (code === "EROFS") return { seen, hint: "mount it writable, or choose another with --data" };
   return {
@@ -50,7 +50,7 @@ function deniedObstacle(directory: string, place: string, code: string): Obstacl
   };
 }
 
-/** What keeps the embedded database from starting. */
+/** Returns what prevents the embedded database from starting. */
 async function databaseObstacle(directory: string, place: string): Promise<Obstacle | undefined> {
   const database = path.join(directory, "postgres");
   const found = await stat(database).catch(() => undefined);
@@ -68,7 +68,7 @@ async function databaseObstacle(directory: string, place: string): Promise<Obsta
     return { seen: `${database} is open to other users (mode ${(found.mode & 0o777).toString(8)})`, hint: `chmod 700 ${database}` };
   const can_start = await findBinaries(database).then(
     () => true,
-    // A database of another major or none at all: the choice of the binaries refuses it with what to do.
+    // Any other or missing major version is refused, with advice, when the binaries are chosen.
     () => false,
   );
   if (can_start && !(await isControlFileWhole(database)))
@@ -91,11 +91,11 @@ async function versionObstacle(directory: string): Promise<Obstacle | undefined>
   };
 }
 
-/** The directory, or what there is of its path. */
+/** Returns the directory, or its nearest existing parent. */
 export async function nearest(directory: string): Promise<{ place: string; is_directory: boolean }> {
   const found = await stat(directory).catch((error: unknown) => {
     if (errorCode(error) === "ENOENT" || errorCode(error) === "ENOTDIR") return undefined;
-    // What cannot be looked at is not made anew either.
+    // A path that cannot be read must not be created either.
     return { isDirectory: () => true };
   });
   const parent = path.dirname(directory);
@@ -103,7 +103,10 @@ export async function nearest(directory: string): Promise<{ place: string; is_di
   return await nearest(parent);
 }
 
-/** Why nothing can be made there: by trying, because access(2) does not know of read-only mounts of containers, quotas and the like. */
+/**
+ * Returns why nothing can be created there. Tests it by writing, because access(2) does not consider read-only mounts of containers, quotas
+ * and the like.
+ */
 export async function writeDenied(directory: string): Promise<string | undefined> {
   try {
     await access(directory, constants.R_OK | constants.W_OK | constants.X_OK);

@@ -1,140 +1,140 @@
 import { LIMIT_DEFAULTS, type LimitName } from "./config.ts";
 
-/** What `roamfleet serve --help` says of each setting; docs/reference/settings.md is made of the same words. */
+/** Descriptions of each setting for `roamfleet serve --help` and docs/reference/settings.md. */
 
 export interface Flag {
-  /** As commander takes it. */
+  /** In commander's format. */
   flags: string;
   meaning: string;
   repeatable?: true;
 }
 
 export const SERVE_FLAGS: readonly Flag[] = [
-  { flags: "--data <dir>", meaning: "where everything is kept (default: ./.roamfleet)" },
-  { flags: "--listen <host:port>", meaning: "where the API answers (default: 127.0.0.1:7600)" },
-  { flags: "--tls <auto>", meaning: "auto: speak TLS with a certificate authority of this server's own, kept in the data directory" },
+  { flags: "--data <dir>", meaning: "directory of all data (default: ./.roamfleet)" },
+  { flags: "--listen <host:port>", meaning: "address of the API and the dashboard (default: 127.0.0.1:7600)" },
+  { flags: "--tls <auto>", meaning: "auto: use TLS with this server's own certificate authority, stored in the data directory" },
   {
     flags: "--tls-name <name>",
-    meaning: "further host name or address in the certificate of --tls auto; may be repeated",
+    meaning: "additional host name or address in the certificate of --tls auto; may be repeated",
     repeatable: true,
   },
-  { flags: "--tls-cert <file>", meaning: "certificate chain in PEM form; read anew when the file changes" },
-  { flags: "--tls-key <file>", meaning: "private key of the certificate; read anew when the file changes" },
+  { flags: "--tls-cert <file>", meaning: "certificate chain in PEM format; reloaded when the file changes" },
+  { flags: "--tls-key <file>", meaning: "private key of the certificate; reloaded when the file changes" },
   {
     flags: "--node-listen <host:port>",
-    meaning: "where the other servers of ROAMFLEET_BUS_URL connect to this one, for nobody else (default: 0.0.0.0:7601)",
+    meaning: "address for connections from the other servers of ROAMFLEET_BUS_URL only (default: 0.0.0.0:7601)",
   },
   {
     flags: "--node-address <host:port>",
-    meaning: "what they are told to connect to; port 0: the one of --node-listen (default: this machine's first IPv4 address)",
+    meaning: "address that the other servers use; port 0: the one of --node-listen (default: this machine's first IPv4 address)",
   },
   {
     flags: "--behind-proxy <networks>",
-    meaning: "a proxy at these addresses (10.0.0.0/8,127.0.0.1) speaks TLS: nobody else may connect, and its X-Forwarded-For is believed",
+    meaning: "a proxy at these addresses (10.0.0.0/8,127.0.0.1) provides TLS: only it may connect, and its X-Forwarded-For is trusted",
   },
   {
     flags: "--host-name <name>",
     meaning:
-      "host name or address that robots reach this server by, besides those of its certificate and of --listen; what robots signed for another host is refused. Behind a proxy every host is accepted until one is named. May be repeated",
+      "host name or address of this server for robots, besides those of its certificate and of --listen. Requests that a robot signed for another host are refused. Behind a proxy every host is accepted unless this is set. May be repeated",
     repeatable: true,
   },
-  { flags: "--no-dashboard", meaning: "serve the API only: no dashboard at /, and none is built at the start" },
+  { flags: "--no-dashboard", meaning: "serve the API only: without the dashboard, and without building it" },
   { flags: "--log-level <level>", meaning: "trace, debug, info, warn or error (default: info)" },
   { flags: "--limit <name=number>", meaning: "change a limit; may be repeated", repeatable: true },
   {
     flags: "--crash-at-failpoint",
     meaning:
-      "for tests of crashes only: the server kills itself where ROAMFLEET_FAILPOINT says; without this flag that variable does nothing",
+      "for crash tests only: the server kills itself at ROAMFLEET_FAILPOINT, which has no effect without this flag",
   },
 ];
 
 export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
   ["DATABASE_URL", "use this PostgreSQL (15 or newer) instead of the embedded one"],
-  ["DATABASE_URL_FILE", "a file that holds it"],
+  ["DATABASE_URL_FILE", "a file with this value"],
   [
     "ROAMFLEET_BLOBS_URL",
-    "s3://bucket/prefix?endpoint=https://s3.example.com&region=…&path_style=1: keep artifacts in this S3-compatible store instead of in the data directory",
+    "s3://bucket/prefix?endpoint=https://s3.example.com&region=…&path_style=1: store artifacts in this S3-compatible store instead of the data directory",
   ],
-  ["AWS_ACCESS_KEY_ID", "who we are to that store (default: the role of the machine, container or pod)"],
-  ["AWS_SECRET_ACCESS_KEY", "the secret that belongs to it"],
-  ["AWS_SESSION_TOKEN", "the token that belongs to both, when they are temporary"],
-  ["AWS_REGION", "its region, unless the URL says it (default: us-east-1)"],
+  ["AWS_ACCESS_KEY_ID", "access key of that store (default: the role of the machine, container or pod)"],
+  ["AWS_SECRET_ACCESS_KEY", "secret of the access key"],
+  ["AWS_SESSION_TOKEN", "session token, for temporary credentials"],
+  ["AWS_REGION", "region, unless it is in the URL (default: us-east-1)"],
   [
     "ROAMFLEET_BUS_URL",
-    "nats://[user:password@]host[:4222][,host…][/prefix] or tls://…: the NATS through which several servers on one database tell each other what changed",
+    "nats://[user:password@]host[:4222][,host…][/prefix] or tls://…: the NATS through which several servers on one database notify each other of changes",
   ],
-  ["ROAMFLEET_BUS_URL_FILE", "a file that holds it"],
+  ["ROAMFLEET_BUS_URL_FILE", "a file with this value"],
   ["SERVICE_ADMIN_TOKEN", "token of the admin routes, at least 16 characters; unset, they are open to this machine only"],
-  ["SERVICE_ADMIN_TOKEN_FILE", "a file that holds it"],
+  ["SERVICE_ADMIN_TOKEN_FILE", "a file with this value"],
   [
     "ROAMFLEET_SECRETS_KEY",
-    "what secret configs are encrypted with, 32 bytes in hex or base64; those of before behind it (default: secrets.key in the data directory)",
+    "key that encrypts secret configs, 32 bytes in hex or base64, followed by earlier keys (default: secrets.key in the data directory)",
   ],
-  ["ROAMFLEET_SECRETS_KEY_FILE", "a file that holds it"],
+  ["ROAMFLEET_SECRETS_KEY_FILE", "a file with this value"],
   ["ROAMFLEET_DATA", "like --data"],
   ["ROAMFLEET_LISTEN", "like --listen"],
   ["ROAMFLEET_TLS", "like --tls"],
-  ["ROAMFLEET_TLS_NAMES", "like --tls-name, with commas between the names"],
+  ["ROAMFLEET_TLS_NAMES", "like --tls-name, separated by commas"],
   ["ROAMFLEET_TLS_CERT", "like --tls-cert"],
   ["ROAMFLEET_TLS_KEY", "like --tls-key"],
   ["ROAMFLEET_NODE_LISTEN", "like --node-listen"],
   ["ROAMFLEET_NODE_ADDRESS", "like --node-address"],
   ["ROAMFLEET_BEHIND_PROXY", "like --behind-proxy"],
-  ["ROAMFLEET_HOST_NAMES", "like --host-name, with commas between the names"],
+  ["ROAMFLEET_HOST_NAMES", "like --host-name, separated by commas"],
   ["ROAMFLEET_DASHBOARD", "off: like --no-dashboard"],
   ["ROAMFLEET_LOG_LEVEL", "like --log-level"],
 ];
 
-/** A limit without a meaning does not compile. */
+/** A limit without a description does not compile. */
 export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
-  token_requests_per_minute: "requests a minute of one portal token at each server",
-  token_burst: "requests of one portal token at once at each server",
+  token_requests_per_minute: "requests per minute of one portal token to each server",
+  token_burst: "burst of requests of one portal token to each server",
   api_requests_per_org_per_minute:
-    "requests a minute in one org of all its tokens and sessions at each server, and as many at once; not less than those of one token",
+    "requests per minute of all tokens and sessions of one org to each server, also as a burst; at least as many as for one token",
   unknown_requests_per_minute:
-    "unknown tokens, enrolment keys and robot signatures, and wrong admin tokens, a minute from one address (IPv6: /64) at each server",
+    "failed attempts per minute from one address (IPv6: /64) to each server: unknown tokens, enrollment keys and robot signatures, and wrong admin tokens",
   database_connections: "connections of each server to the database",
   artifact_bytes_max:
-    "bytes that the artifacts of one org may take together; what other servers are receiving in one request counts when it is complete",
-  free_disk_bytes_min: "bytes that uploads leave free in the data directory",
-  uploads_per_org_max: "uploads of one org that are not complete",
+    "total bytes of the artifacts of one org; uploads in one request to other servers count when they are complete",
+  free_disk_bytes_min: "bytes that uploads must leave free in the data directory",
+  uploads_per_org_max: "incomplete uploads of one org",
   upload_disk_share_percent:
-    "percent of the free disk of the data directory that one org's uploads may take together while they are not complete, where there are other orgs",
-  upload_silence_seconds: "seconds without a byte after which an upload that is not complete is dropped; it can be started again",
+    "percent of the data directory's free disk that one org's incomplete uploads may take if there are other orgs",
+  upload_silence_seconds: "seconds without data after which an incomplete upload is deleted; it can be started again",
   log_retention_days: "days that log records are kept; whole days are dropped",
-  health_retention_days: "days that robots' health over time is kept; whole days are dropped",
-  timeline_retention_days: "days that entries of robots' timelines are kept; 0: for ever",
-  audit_retention_days: "days that entries of the audit are kept; 0: for ever",
+  health_retention_days: "days that the health history of robots is kept; whole days are dropped",
+  timeline_retention_days: "days that timeline entries of robots are kept; 0: forever",
+  audit_retention_days: "days that audit entries are kept; 0: forever",
   deployment_event_retention_days: "days that the events of a deployment are kept after it ended; 0: as long as the deployment",
   deployment_retention_days:
-    "days that a deployment is kept after it ended, with its robots' results and its Idempotency-Key, and longer while robots or a fleet have what it brought; 0: for ever",
-  shell_recording_days: "days that recordings of shells are kept, at most as long as their sessions",
-  shell_session_retention_days: "days that it stays known that there was a shell, with who opened it and how it ended; 0: for ever",
-  shell_recording_bytes_max: "bytes that the recordings of one org's shells may take together; the oldest are dropped",
-  log_bytes_per_org_max: "bytes that the log records of one org may take in the database; over it the oldest go; 0: no limit",
-  log_robot_share_percent: "percent of log_bytes_per_org_max that the log records of one robot may take; over it its oldest go",
+    "days that a deployment is kept after it ended, with its robots' results and its Idempotency-Key, and longer while robots or a fleet use its release or config; 0: forever",
+  shell_recording_days: "days that shell recordings are kept, at most as long as their sessions",
+  shell_session_retention_days: "days that shell sessions are kept, with the user and how they ended; 0: forever",
+  shell_recording_bytes_max: "total bytes of the shell recordings of one org; the oldest are deleted first",
+  log_bytes_per_org_max: "bytes of the log records of one org in the database; beyond it the oldest are deleted; 0: no limit",
+  log_robot_share_percent: "percent of log_bytes_per_org_max for the log records of one robot; beyond it its oldest are deleted",
   log_bytes_per_robot_per_second:
-    "bytes of log records, before they are compressed, that one robot may send a second; a robot that logs more is slowed, and its records wait in its spool",
-  log_burst_bytes_per_robot: "bytes of log records that one robot may send at once, such as after a time without a link",
-  deployment_expiry_hours: "hours after its start when a deployment gives up robots that have not begun",
-  heartbeat_seconds: "seconds between signs of life of a robot; three missed ones end its link",
+    "bytes of uncompressed log records per second from one robot; a robot that logs more is slowed down, and its records wait in its spool",
+  log_burst_bytes_per_robot: "burst of bytes of log records from one robot, such as after a time without a link",
+  deployment_expiry_hours: "hours after its start when a deployment expires for robots that have not started it",
+  heartbeat_seconds: "seconds between heartbeats of a robot; three missed ones end its link",
   health_seconds: "seconds between health snapshots of a robot",
   log_flush_ms: "milliseconds that a robot collects log records before it sends them",
   robots_max: "robots connected to each server",
-  unauthenticated_links_max: "robots' connections to each server that have not proved themselves yet",
-  link_accepts_per_second: "robots let in per second by each server; over it each is booked a time to come back; 0: no limit",
+  unauthenticated_links_max: "connections of robots to each server that are not yet authenticated",
+  link_accepts_per_second: "robots accepted per second by each server; further ones get a time to retry; 0: no limit",
   followers_per_robot_max: "live log readers of one robot",
-  streams_per_robot_max: "streams of one robot (logs, shells, cameras, …) that viewers have open; of one fleet's logs at each server",
+  streams_per_robot_max: "streams of one robot (logs, shells, cameras, …) that viewers have open; also streams of one fleet's logs on each server",
   streams_per_org_max:
-    "streams that viewers have open of those of one org's robots that are connected to one server, and of its fleets' logs there",
-  streams_kept_for_shells: "of both, and of a robot's 64 streams over its link: the last so many are for shells only",
-  event_streams_per_token_max: "open streams of events of one token at each server; each page of the dashboard takes one",
-  event_streams_per_org_max: "open streams of events of one org at each server",
-  org_requests_per_hour: "orgs that one address may ask each server for; 0: nobody may",
-  pending_org_days: "after which an org that was not approved is deleted; 0: never",
-  session_idle_hours: "until a session of a browser that is not used ends",
-  session_hours: "until a session of a browser ends in any case",
-  drain_seconds: "that a server which was told to stop goes on serving, while /readyz says so: until balancers have noticed",
+    "streams that viewers have open on each server, of one org's robots connected there and of its fleets' logs",
+  streams_kept_for_shells: "streams reserved for shells, in the two limits above and among the 64 streams of a robot's link",
+  event_streams_per_token_max: "open event streams of one token on each server; each page of the dashboard uses one",
+  event_streams_per_org_max: "open event streams of one org on each server",
+  org_requests_per_hour: "org requests per hour from one address to each server; 0: none allowed",
+  pending_org_days: "days after which an org that was not approved is deleted; 0: never",
+  session_idle_hours: "hours until an unused browser session ends",
+  session_hours: "hours until a browser session ends in any case",
+  drain_seconds: "seconds that a server continues to serve during shutdown, while /readyz reports it, so that load balancers notice",
 };
 
 const rows = (pairs: readonly (readonly [string, string])[]): string => {
@@ -142,7 +142,7 @@ const rows = (pairs: readonly (readonly [string, string])[]): string => {
   return pairs.map(([name, meaning]) => `  ${name.padEnd(width)}  ${meaning}`).join("\n");
 };
 
-/** What stands below the options in the help of `serve`. */
+/** Text below the options in the help of `serve`. */
 export const serveHelp = (): string => `
 Limits and their defaults:
 ${rows(Object.entries(LIMIT_DEFAULTS).map(([name, value]) => [`${name}=${value}`, LIMIT_MEANINGS[name as LimitName]]))}

@@ -44,17 +44,17 @@ addBackup(program);
 
 program
   .command("restore")
-  .description("make a data directory, and its database, of a backup")
+  .description("create a data directory and its database from a backup")
   .requiredOption("--from <dir>", "the backup")
   .option("--data <dir>", "the data directory, which must be new or empty (default: ./.roamfleet)")
   .option(
     "--revoke-tokens",
-    "revoke every token, also those that a backup from before their revocation brings back; prints a new admin token of each org",
+    "revoke every token, because the backup may contain tokens that were revoked later; prints a new admin token for each org",
   )
   .option("--revoke-keys", "revoke every enrollment key")
   .option(
     "--revoke-approvals",
-    "withhold secrets from every robot until an admin approves it again, also from those that were removed or replaced after the backup",
+    "withhold secrets from every robot until an admin approves it again, because the backup may contain robots that were removed or replaced later",
   )
   .action(async (flags: RestoreFlags) => {
     const { data_directory, database_url } = readStore(flags.data);
@@ -66,16 +66,16 @@ program
     };
     const wanted = what.tokens || what.keys || what.approvals ? { prepare } : {};
     const { made_at, files } = await restoreBackup({ from: flags.from, data_directory, database_url, clock: systemClock, log, ...wanted });
-    print(`restored into ${path.resolve(data_directory)} what was backed up at ${made_at}: the database and ${files} files`);
+    print(`restored the backup of ${made_at} into ${path.resolve(data_directory)}: the database and ${files} files`);
     if (what.tokens) print(`revoked ${revoked?.tokens} tokens`);
     if (what.keys) print(`revoked ${revoked?.keys} enrollment keys`);
-    if (what.approvals) print(`${revoked?.approvals} robots wait for an admin's approval before they get secrets`);
+    if (what.approvals) print(`${revoked?.approvals} robots need an admin's approval to get secrets`);
     for (const { org, token } of revoked?.admins ?? []) print(`new admin token of ${JSON.stringify(org)}, not shown again: ${token}`);
   });
 
 program
   .command("upgrade-database")
-  .description("move the embedded database to the newest PostgreSQL here; the old one is kept")
+  .description("move the embedded database to the newest installed PostgreSQL; the old database is kept")
   .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
   .action(async (flags: { data?: string }) => {
     const log = createLog({ level: "warn" });
@@ -88,7 +88,7 @@ program
     });
     print(
       result.kept === undefined
-        ? `the database is of PostgreSQL ${result.to} already`
+        ? `the database already uses PostgreSQL ${result.to}`
         : `PostgreSQL ${result.from} → ${result.to}: ${result.tables} tables, ${result.rows} rows; the old database is kept in ${result.kept}`,
     );
   });
@@ -111,7 +111,7 @@ const print = (line: string): void => void process.stdout.write(`${line}\n`);
 const warn = (line: string): void => void process.stderr.write(`roamfleet: ${line}\n`);
 const databaseDirectory = (data: string | undefined): string => path.join(readDataDirectory(data), "postgres");
 
-/** The server has begun to start, and does not listen yet. */
+/** The server is starting and does not listen yet. */
 let is_starting = false;
 
 async function serve(flags: ServeFlags): Promise<void> {
@@ -120,7 +120,7 @@ async function serve(flags: ServeFlags): Promise<void> {
   armFailpoints(settings.failpoint);
   const log = createLog({ level: settings.log_level });
   if (settings.failpoint !== undefined) log.warn({ failpoint: settings.failpoint.spec }, "this server kills itself at a failpoint");
-  if (settings.failpoint_ignored) log.warn({}, "ROAMFLEET_FAILPOINT is set and not obeyed: it needs --crash-at-failpoint");
+  if (settings.failpoint_ignored) log.warn({}, "ROAMFLEET_FAILPOINT is ignored: it needs --crash-at-failpoint");
   const stopped = new AbortController();
   const started: { plane?: RunningPlane } = {};
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const)
@@ -139,8 +139,8 @@ async function serve(flags: ServeFlags): Promise<void> {
 }
 
 /**
- * Ends the process at the second signal, without waiting for requests under way. The embedded database is still stopped, unless the
- * server was starting: then the next start takes over the PostgreSQL that runs.
+ * Ends the process at the second signal, without waiting for running requests. The embedded database is still stopped, unless the server
+ * was starting. In that case the next start adopts the running PostgreSQL.
  */
 async function endNow(signal: NodeJS.Signals, running: RunningPlane | undefined, log: Logger): Promise<void> {
   log.warn({ signal }, "second signal: ending without waiting for requests");
@@ -148,9 +148,9 @@ async function endNow(signal: NodeJS.Signals, running: RunningPlane | undefined,
   process.exit(128 + constants.signals[signal]);
 }
 
-/** Of a start that failed only: what the error names is rarely all that is wrong. */
+/** Only after a failed start: the error rarely names every problem. */
 function sayDoctor(): void {
-  if (is_starting) warn("roamfleet doctor, with the same flags and environment, says more");
+  if (is_starting) warn("roamfleet doctor, with the same flags and environment, shows details");
 }
 
 try {

@@ -21,7 +21,7 @@ import { sessionRoutes, tokenRoutes } from "./features/tokens/index.ts";
 import { userRoutes } from "./features/users/index.ts";
 import { type Http } from "./kernel/http.ts";
 
-/** Puts the HTTP routes of every feature on the server. */
+/** Registers the HTTP routes of every feature. */
 export function mountRoutes(http: Http, plane: Plane): void {
   for (const mount of [
     operationRoutes,

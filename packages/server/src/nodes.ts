@@ -7,17 +7,17 @@ import { Refusal, runningDatabase } from "./engines/db/embedded/index.ts";
 import { createLog } from "./kernel/log.ts";
 import { LEASE_MS, listBeats, listNodeStates, type NodeState, watchBeats } from "./link/index.ts";
 
-/** A server of the database; `is_alive`: it said so while we looked. */
+/** A server of the database. `is_alive`: it renewed its lease while we watched. */
 export type ListedNode = NodeState & { is_alive: boolean };
 
-/** Two renewals, so that a busy server has said that it lives. */
+/** Two renewals, so that a busy server has renewed at least once. */
 const WATCH_MS = LEASE_MS * 0.7;
 
 /** Adds `roamfleet nodes`. */
 export function addNodes(program: Command): void {
   program
     .command("nodes")
-    .description("list the servers on the database; takes some seconds, in which each says that it lives")
+    .description("list the servers on the database; takes some seconds to see which are alive")
     .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
     .option("--json", "one JSON document instead of a table")
     .action(async ({ data, json }: { data?: string; json?: boolean }) => {
@@ -29,7 +29,7 @@ export function addNodes(program: Command): void {
 async function listNodes({ data_directory, database_url }: ReturnType<typeof readStore>, clock: Clock): Promise<ListedNode[]> {
   const directory = path.join(path.resolve(data_directory), "postgres");
   const connection = database_url ?? (await runningDatabase(directory));
-  if (connection === undefined) throw new Refusal(`no server runs on ${data_directory}; set DATABASE_URL for a database that others run`);
+  if (connection === undefined) throw new Refusal(`no server runs on ${data_directory}; set DATABASE_URL for an external database`);
   const db = await connect({ connection, pool_size: 2, clock, log: createLog({ level: "warn" }) });
   try {
     const watched = await watchBeats(() => listBeats(db), { clock, within_ms: WATCH_MS });

@@ -18,7 +18,7 @@ interface OpenOptions {
   check_rows?: boolean | undefined;
 }
 
-/** Opens the data directory and the database, migrated; the embedded one is started. Throws a Refusal when the directory cannot be used. */
+/** Opens the data directory and the migrated database, and starts the embedded one. Throws a Refusal if the directory cannot be used. */
 export async function openDatabase(
   { settings, clock, log, activity = idleActivity, database, check_rows }: OpenOptions,
   started: (() => Promise<unknown>)[],

@@ -60,36 +60,36 @@ export interface PlaneOptions {
   settings: Settings;
   clock: Clock;
   log: Logger;
-  /** Counts work in flight, for tests that own time. */
+  /** Counts running work, for tests that control time. */
   activity?: Activity;
-  /** A database that exists already; otherwise the settings' URL, or one of our own in the data directory. */
+  /** An existing database; otherwise the settings' URL, or an embedded one in the data directory. */
   database?: DbAddress;
-  /** Compare every row with its declaration: for tests. */
+  /** Compare every row with its declaration, for tests. */
   check_rows?: boolean;
 }
 
 export interface RunningPlane {
   plane: Plane;
-  /** Where the API answers, for example http://127.0.0.1:7600 */
+  /** URL of the API, for example http://127.0.0.1:7600 */
   url: string;
-  /** Resolves with why this process has to end; it goes on until it is stopped. */
+  /** Resolves with the reason why this process must exit. It continues until it is stopped. */
   failed: Promise<string>;
-  /** Ends in good order: robots are sent away, requests under way finish, loops stop, the database is closed. */
+  /** Shuts down gracefully: sends robots away, finishes running requests, stops loops, closes the database. */
   stop(): Promise<void>;
-  /** Stops only what would outlive this process, the embedded database, so that the process can exit during a `stop` that takes long. */
+  /** Stops only the embedded database, which would outlive this process, so that the process can exit during a long `stop`. */
   abort(): Promise<void>;
 }
 
-/** Connections that the system holds until they are taken; whom it has no room for tries again seconds later. What Linux allows by default. */
+/** Length of the kernel's queue of new connections. Clients that find it full retry seconds later. This is Linux's default maximum. */
 const BACKLOG = 4_096;
 const TOKENS_SEEN_FLUSH_EVERY_MS = 15_000;
 
-/** Puts the plane together and starts it; on failure what was started is stopped again. */
+/** Creates the plane and starts it. After a failure, everything that was started is stopped. */
 export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
   const started: (() => Promise<unknown>)[] = [];
   const stop = (): Promise<void> => undoAll(started.splice(0));
   try {
-    // Beside the start of the database: both take seconds on a new clone.
+    // Concurrent with the start of the database: both take seconds on a new clone.
     const dashboard = options.settings.dashboard === true ? openDashboard(options) : undefined;
     const stopping = new AbortController();
     const { plane, gateway, lease, embedded } = await buildPlane(options, started, stopping.signal);
@@ -106,22 +106,22 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     events.routes(http);
     started.push(() => stopHttp(http, options.clock));
     http.server.on("upgrade", (request, socket, head) => {
-      // Not by the class URL, which throws on a path such as `//`.
+      // Not with the class URL, which throws on a path such as `//`.
       const pathname = (request.url ?? "/").split("?", 1)[0];
       if (!mayConnect(plane, request)) refuseUpgrade(socket, 403, "forbidden", NO_PROXY);
       else if (namesHostTwice(request)) refuseUpgrade(socket, 400, "bad_request", HOST_TWICE);
       else if (pathname === LINK_PATH) gateway.upgrade(request, socket, head, linkSource(request, plane.proxies));
-      else if (!streams.upgrade(request, socket, head)) refuseUpgrade(socket, 404, "not_found", "this path opens no WebSocket");
+      else if (!streams.upgrade(request, socket, head)) refuseUpgrade(socket, 404, "not_found", "this path does not support WebSocket");
     });
     const failed = Promise.withResolvers<string>();
     const loops = await startLoops(plane, streams, { lease, fail: failed.resolve });
     started.push(() => Promise.all(loops.map((loop) => loop.stop())));
     started.push(() => gateway.drain("the server is stopping"));
-    // Before the robots go: a viewer is told that the server stops, not that its robot is away.
+    // Before the robots are sent away: viewers learn that the server stops, not that the robot disconnected.
     started.push(() => streams.drain());
     started.push(() => events.drain());
     started.push(() => announceStop(http, { clock: options.clock, stopping, ...options.settings.limits }));
-    // Whatever happens elsewhere after our first answer is heard here.
+    // From the first response on, no change on another node is missed.
     await plane.bus.subscribed();
     const { host, port } = options.settings.listen;
     await http.app.listen({ host, port, backlog: BACKLOG });
@@ -140,11 +140,11 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
   }
 }
 
-/** Listens for the other nodes, where there are any. */
+/** Opens the listener for other nodes, if there are any. */
 async function meetNodes(plane: Plane, started: (() => Promise<unknown>)[]): Promise<Nodes | undefined> {
   const { db, settings, node, metrics } = plane;
   if (settings.nodes === undefined) {
-    // A run before this one may have said where it listened.
+    // An earlier run may have stored an address.
     await writeNodeAddress(db, node, undefined);
     return undefined;
   }
@@ -182,7 +182,7 @@ async function buildPlane(
     settings: limits,
     is_held: () => lease.is_held,
     handlers: () => {
-      if (late.handlers === undefined) throw new Error("a robot came before the plane was put together");
+      if (late.handlers === undefined) throw new Error("a robot connected before the plane was ready");
       return late.handlers;
     },
   });
@@ -219,16 +219,16 @@ async function buildPlane(
   return { plane, gateway, lease, embedded };
 }
 
-/** The host names of this server; what robots signed for another one is logged, and stored for `roamfleet doctor`. */
+/** The host names of this server. Logs requests that a robot signed for another host, and stores the host for `roamfleet doctor`. */
 function hostNames({ settings, clock, log }: PlaneOptions, { db, tls, node }: Pick<Plane, "db" | "tls" | "node">): HostNames {
   const onForeign = (host: string): void => {
-    log.warn({ host, names: hosts.list() }, "refused a robot that signed for another host than this server's");
+    log.warn({ host, names: hosts.list() }, "refused a robot's signature for another host");
     writeRefusedHost(db, node, { host, at: clock.now() }).catch((error: unknown) =>
       log.warn({ err: error }, "could not store the refused host"),
     );
   };
   const hosts = new HostNames({ settings, clock, certificate: () => tls?.pair.cert, onForeign });
-  if (!hosts.is_known) log.warn({}, "ROAMFLEET_HOST_NAMES is not set: behind a proxy, this server accepts what robots signed for any host");
+  if (!hosts.is_known) log.warn({}, "ROAMFLEET_HOST_NAMES is not set: behind a proxy, this server accepts robots' signatures for any host");
   return hosts;
 }
 
@@ -242,17 +242,17 @@ async function openOwnTls({ settings, clock, log }: PlaneOptions, started: (() =
   return tls;
 }
 
-/** Throws SettingsError when the S3 store of the settings refuses us. */
+/** Throws SettingsError if the S3 store of the settings refuses access. */
 async function openBlobs({ settings, clock, log }: PlaneOptions, retention_clock: RetentionClock): Promise<Blobs> {
   if (settings.blobs === undefined) return await directoryBlobs(path.join(settings.data_directory, "blobs"), { log });
   try {
     return await s3Blobs(settings.blobs, { clock, retention_clock, log });
   } catch (error) {
-    throw error instanceof S3Error ? new SettingsError(`artifacts cannot be kept where ROAMFLEET_BLOBS_URL says: ${error.message}`) : error;
+    throw error instanceof S3Error ? new SettingsError(`artifacts cannot be stored at ROAMFLEET_BLOBS_URL: ${error.message}`) : error;
   }
 }
 
-/** That of this process alone, or the one that nodes share; it need not be there yet. */
+/** Opens the bus of this process alone, or the one that nodes share, which may be unreachable yet. */
 async function openBus({ settings, clock, log, activity = idleActivity }: PlaneOptions, metrics: Metrics): Promise<Bus> {
   const onConnected = (connected: boolean): void => metrics.bus_connected.set(connected ? 1 : 0);
   onConnected(settings.bus === undefined);
@@ -265,19 +265,19 @@ async function openBus({ settings, clock, log, activity = idleActivity }: PlaneO
 }
 
 /**
- * Says at the start what will fail later: secrets whose key is not the one that this server has. Throws SettingsError when it can open
- * none of them and is one of several servers: it would lock what the others set, and they what it sets.
+ * Reports at the start if secrets were encrypted with another key than this server's. Throws SettingsError if this server, one of several,
+ * can decrypt none: it and the others could not read each other's secrets.
  */
 async function openSecrets(settings: Settings, db: SystemDb, log: Logger): Promise<MasterKeys> {
   const secrets = await openMasterKeys(settings);
   const { rewrapped, unknown } = await rewrapDataKeys(db, { secrets });
   if (unknown > 0 && settings.bus !== undefined && (await countDataKeys(db, { secrets })).readable === 0)
     throw new SettingsError(
-      "the secrets key of this server opens none of the secrets in the database, which other servers encrypted: all of them need the same, in ROAMFLEET_SECRETS_KEY or ROAMFLEET_SECRETS_KEY_FILE. If it is lost for good, see docs/guide/operating.md, The secrets key.",
+      "the secrets key of this server decrypts none of the secrets in the database, which other servers encrypted: all servers need the same key, in ROAMFLEET_SECRETS_KEY or ROAMFLEET_SECRETS_KEY_FILE. If it is lost for good, see docs/guide/operating.md, The secrets key.",
     );
-  if (rewrapped > 0) log.info({ data_keys: rewrapped }, "data keys of secrets were encrypted with the new secrets key");
+  if (rewrapped > 0) log.info({ data_keys: rewrapped }, "re-encrypted data keys with the new secrets key");
   if (unknown > 0)
-    log.error({ data_keys: unknown }, "secrets cannot be read: they were encrypted with a secrets key that this server has not got");
+    log.error({ data_keys: unknown }, "secrets cannot be read: they were encrypted with a secrets key that this server does not have");
   return secrets;
 }
 
@@ -292,7 +292,7 @@ const authenticators = (portal: PortalAuthenticator, plane: () => Plane): Plane[
 function rateLimits(clock: Clock, limits: Limits): Plane["rate_limits"] {
   const { token_requests_per_minute, token_burst, unknown_requests_per_minute, api_requests_per_org_per_minute: of_org } = limits;
   const unknown = { per_minute: unknown_requests_per_minute, burst: unknown_requests_per_minute };
-  // An org may do what one of its tokens may.
+  // An org's limit is never below that of a single token.
   const org_per_minute = Math.max(of_org, token_requests_per_minute);
   return {
     org: new RateLimit(clock, "org", { per_minute: org_per_minute, burst: Math.max(org_per_minute, token_burst) }),
@@ -302,7 +302,7 @@ function rateLimits(clock: Clock, limits: Limits): Plane["rate_limits"] {
   };
 }
 
-/** The node keeps its id over restarts, so that it knows the robots that its dead runs held. */
+/** Returns the node's id. It stays the same across restarts, so that the node knows the robots of its dead runs. */
 async function nodeId(data_directory: string): Promise<string> {
   const file = path.join(data_directory, "node-id");
   const kept = await readFile(file, "utf8").catch(() => "");
@@ -313,7 +313,7 @@ async function nodeId(data_directory: string): Promise<string> {
   return made;
 }
 
-/** What the plane does with robots: the map names every message type that exists. */
+/** The handlers of robots' messages. The map must name every message type. */
 function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
   return {
     admit: createAdmission(plane, logPositions),

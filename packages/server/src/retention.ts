@@ -16,7 +16,7 @@ const KEY_SWEEP_EVERY_MS = 600_000;
 const NONCE_SWEEP_EVERY_MS = 60_000;
 const SESSION_SWEEP_EVERY_MS = 3_600_000;
 
-/** Starts the loops that delete what is too old. */
+/** Starts the loops that delete expired data. */
 export async function startRetentionLoops(plane: Plane): Promise<{ stop(): Promise<void> }[]> {
   const { db, retention_clock, settings } = plane;
   const { timeline_retention_days, audit_retention_days, deployment_event_retention_days, deployment_retention_days, pending_org_days } =

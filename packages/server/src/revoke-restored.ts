@@ -9,16 +9,16 @@ import { createCredential, revokeEveryToken } from "./features/tokens/index.ts";
 export interface Revoked {
   tokens: number;
   keys: number;
-  /** Robots that wait for an admin's approval again. */
+  /** Robots that need an admin's approval again. */
   approvals: number;
-  /** A new admin token of each active org, which replaces those that were revoked. Shown once. */
+  /** A new admin token of each active org, which replaces the revoked ones. Shown once. */
   admins: { org: string; token: string }[];
 }
 
 /**
- * Revokes what a backup would bring back: tokens, enrollment keys and robots that were revoked after it was made cannot be told from the
- * others, so all are. Robots lose their approval alone: they connect, and get no secrets. A server never ran with them: the caller still
- * keeps it away from the database.
+ * Revokes what a backup may bring back. Tokens, enrollment keys and robots that were revoked after the backup cannot be distinguished from
+ * others, so all are revoked. Robots only lose their approval: they connect, but get no secrets. Call it before a server uses the restored
+ * database.
  */
 export async function revokeRestored(
   connection: DbAddress,

@@ -1,12 +1,12 @@
 import type { Clock } from "@roamfleet/clock";
 import type { Http } from "./kernel/http.ts";
 
-/** Requests under way may finish for this long when the server stops. */
+/** Limit for running requests when the server stops. */
 const STOP_TIMEOUT_MS = 10_000;
 
 /**
- * Says that the server stops and goes on serving for as long as whoever sends requests here takes to notice: `/readyz` is 503,
- * and each answer is the last one of its connection.
+ * Announces the shutdown, and continues to serve until load balancers have noticed: `/readyz` returns 503, and each response closes its
+ * connection.
  */
 export async function announceStop(
   http: Http,
@@ -19,7 +19,7 @@ export async function announceStop(
   if (drain_seconds > 0) await clock.sleep(drain_seconds * 1_000);
 }
 
-/** Stops listening, lets requests under way finish, and cuts what is left after a while. */
+/** Stops listening, waits for running requests, and closes the remaining connections after STOP_TIMEOUT_MS. */
 export async function stopHttp(http: Http, clock: Clock): Promise<void> {
   http.server.closeIdleConnections();
   const cut = clock.setTimer(STOP_TIMEOUT_MS, () => http.server.closeAllConnections());

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { undoAll } from "./undo.ts";
 
-test("what was started last ends first, and one that fails keeps none of the others running", async () => {
+test("undoes in reverse order, and a failure does not prevent the rest", async () => {
   const ended: string[] = [];
   const end = (name: string) => async () => void ended.push(name);
   const fail = (why: string) => async () => assert.fail(why);

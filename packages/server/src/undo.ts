@@ -1,8 +1,7 @@
 /**
- * Ends what was started, the last first, each to its end. One that fails keeps none of the others running: a database would
- * outlive its server.
+ * Undoes each step, the last one first. A failure does not prevent the rest: a database would outlive its server.
  *
- * @throws what failed, once everything was tried; several failures as one AggregateError.
+ * @throws what failed, after all steps; several failures as one AggregateError.
  */
 export async function undoAll(started: readonly (() => Promise<unknown>)[]): Promise<void> {
   const failures: unknown[] = [];

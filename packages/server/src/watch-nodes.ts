@@ -6,7 +6,7 @@ import { isolateEach } from "./kernel/in-halves.ts";
 import { deleteLongOver, type Lease } from "./link/index.ts";
 
 const DEAD_SWEEP_EVERY_MS = 5_000;
-/** A hint that was lost without notice is made up for as often. */
+/** Interval that compensates for lost hints. */
 const LINKS_COMPARED_EVERY_MS = 15_000;
 
 export interface LeaseWatch {
@@ -14,7 +14,7 @@ export interface LeaseWatch {
   fail: (why: string) => void;
 }
 
-/** What this node does for being one of several. */
+/** Starts the work that a node does as one of several. */
 export async function watchNodes(plane: Plane, streams: Streams, { lease, fail }: LeaseWatch): Promise<{ stop(): Promise<void> }[]> {
   const parts = [() => sweepDeadNodes(plane), () => streams.sweep(), () => deleteLongOver(plane.db)];
   const sweep = async (): Promise<void> => {
@@ -32,7 +32,7 @@ export async function watchNodes(plane: Plane, streams: Streams, { lease, fail }
       dead.wake();
       links.wake();
     },
-    cutOff: () => plane.link.sendAway(plane.link.sessions(), "the server is cut off"),
+    cutOff: () => plane.link.sendAway(plane.link.sessions(), "the server is isolated from the others"),
     superseded: fail,
   });
   return [kept, dead, links, { stop: async () => unsubscribe() }];

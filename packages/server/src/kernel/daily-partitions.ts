@@ -38,7 +38,7 @@ export async function keepPartitions(
     log.info({ partition: name }, "dropped an old partition");
   }
   await db.run(sql`
-    -- across orgs: retention is the same for everybody
+    -- across orgs: retention is the same for all
     delete from ${identifier(defaultOf(table))} where ${identifier(table.column)} < ${oldest}`);
   return { oldest };
 }
@@ -83,7 +83,7 @@ async function createPartition(tx: Db, table: DailyTable, name: string, from: Da
   // Prevents further rows of this day in the default partition.
   await tx.run(sql`lock table ${rest} in share row exclusive mode`);
   await tx.run(sql`
-    -- across orgs: a partition holds a day of everybody
+    -- across orgs: a partition contains a day of all orgs
     with moved as (delete from ${rest} where ${column} >= ${from} and ${column} < ${to} returning *)
     insert into ${made} select * from moved`);
   // Created separately and then attached: `create table … partition of` would block all readers and writers.

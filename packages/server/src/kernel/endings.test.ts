@@ -25,11 +25,11 @@ function startBook(count: number, refused: (id: string) => boolean) {
     endings,
     open,
     refused,
-    is_away: false,
+    is_down: false,
     asked: 0,
     async write({ org_id, id }: Orphan): Promise<void> {
       book.asked += 1;
-      if (book.is_away) throw new ConnectionLost("planned: the database is away");
+      if (book.is_down) throw new ConnectionLost("planned: the database is down");
       if (book.refused(id)) throw new Error("planned: refused");
       open.delete(`${org_id} ${id}`);
     },
@@ -92,16 +92,16 @@ test("writes the local ends that can be written, regardless of how many before t
 
 test("a sweep stops immediately when the database is unreachable, and loses no end", async () => {
   const book = startBook(3, () => false);
-  book.is_away = true;
-  const told = { org_id: "org_0", id: "req_told" };
+  book.is_down = true;
+  const ended = { org_id: "org_0", id: "req_told" };
   let ends = 0;
-  await book.endings.tell(told.id, async () => {
-    await book.write(told);
+  await book.endings.tell(ended.id, async () => {
+    await book.write(ended);
     ends += 1;
   });
   await assert.rejects(book.sweep(), ConnectionLost);
   assert.deepEqual([book.asked, book.logged.length, ends], [2, 1, 0]);
-  book.is_away = false;
+  book.is_down = false;
   for (let sweep = 0; sweep < 2; sweep += 1) await book.sweep();
   assert.deepEqual([ends, book.open.size], [1, 0]);
 });

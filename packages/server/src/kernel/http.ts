@@ -234,7 +234,7 @@ async function answerUnknown(plane: KernelPlane, methods: Methods, request: Fast
     reply.header("x-service-org-id", caller.org_id);
   }
   const allowed = methods.of(path);
-  if (allowed.length > 0) throw httpError(405, `${request.method} is not possible here`, { allow: allowed.join(", ") });
+  if (allowed.length > 0) throw httpError(405, `${request.method} is not allowed here`, { allow: allowed.join(", ") });
   throw notFound("path", path);
 }
 

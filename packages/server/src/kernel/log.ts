@@ -24,7 +24,7 @@ const SECRET_PATHS = [
   "*.password",
 ];
 
-/** Selects the useful fields of an error. Drivers attach whole connections, with passwords, to theirs. */
+/** Selects the useful fields of an error. Drivers attach whole connections, with passwords, to their errors. */
 function errorFields(error: unknown): unknown {
   if (!(error instanceof Error)) return { message: String(error) };
   const { name, message, stack, code, cause } = error as Error & { code?: unknown };

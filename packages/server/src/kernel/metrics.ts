@@ -30,32 +30,32 @@ export function createMetrics() {
       buckets: BUCKETS_SECONDS,
       registers,
     }),
-    robots_connected: new Gauge({ name: "roamfleet_robots_connected", help: "Robots whose link this node holds", registers }),
+    robots_connected: new Gauge({ name: "roamfleet_robots_connected", help: "Robots connected to this node", registers }),
     node_info: new Gauge({
       name: "roamfleet_node_info",
       help: "1, with the id of this node and the version of its program",
       labelNames: ["node_id", "version"] as const,
       registers,
     }),
-    nodes_living: new Gauge({ name: "roamfleet_nodes_living", help: "Nodes on the database that live, as this one last saw", registers }),
+    nodes_living: new Gauge({ name: "roamfleet_nodes_living", help: "Living nodes on the database, as last seen by this node", registers }),
     bus_connected: new Gauge({
       name: "roamfleet_bus_connected",
-      help: "Whether this node hears the others; 1 where there are none",
+      help: "Whether this node receives messages of other nodes; 1 if there are none",
       registers,
     }),
     bus_gaps: new Counter({
       name: "roamfleet_bus_gaps_total",
-      help: "Times that hints of other nodes may have been lost, after which all is read again",
+      help: "Times that messages of other nodes may have been lost, after which state is read again",
       registers,
     }),
     streams_relayed: new Gauge({
       name: "roamfleet_streams_relayed",
-      help: "Viewers that came to this node and are served by the one which their robot is connected to",
+      help: "Viewers of this node that are forwarded to the node of their robot",
       registers,
     }),
     node_connections_refused: new Counter({
       name: "roamfleet_node_connections_refused_total",
-      help: "Connections to the listener for other nodes that were no living node's",
+      help: "Refused connections to the listener for other nodes",
       registers,
     }),
     disk_full: new Gauge({
@@ -70,8 +70,8 @@ export function createMetrics() {
       help: "Deployment targets dispatched to robots",
       registers,
     }),
-    reports_taken: new Counter({ name: "roamfleet_reports_taken_total", help: "Durable reports of robots taken", registers }),
-    report_batches: new Counter({ name: "roamfleet_report_batches_total", help: "Transactions in which they were taken", registers }),
+    reports_taken: new Counter({ name: "roamfleet_reports_taken_total", help: "Durable reports of robots stored", registers }),
+    report_batches: new Counter({ name: "roamfleet_report_batches_total", help: "Transactions that stored reports", registers }),
     targets_ended: new Counter({
       name: "roamfleet_targets_ended_total",
       help: "Deployment targets that ended",
@@ -133,23 +133,23 @@ interface LinkLoad {
 /** Gauges of the links, read at each scrape. */
 export function measureLinks(metrics: Metrics, read: () => LinkLoad): void {
   const gauge = (name: string, help: string, value: (load: LinkLoad) => number): void => measure(metrics, name, help, () => value(read()));
-  gauge("roamfleet_links_in_line", "Robots that connect and wait for their turn", ({ slots }) => slots.in_line);
-  gauge("roamfleet_links_booked", "Robots that were told when to come back", ({ slots }) => slots.booked);
-  gauge("roamfleet_link_admissions_per_second", "Robots a second that this node lets in at most, as measured", ({ slots }) => slots.rate);
-  gauge("roamfleet_link_work_bytes", "Bytes of robots' messages that wait for the database", ({ work }) => work.bytes);
-  gauge("roamfleet_links_held", "Robots that are not read meanwhile, because too much waits", ({ work }) => work.held);
+  gauge("roamfleet_links_in_line", "Connecting robots that wait in line", ({ slots }) => slots.in_line);
+  gauge("roamfleet_links_booked", "Robots with a booked time to reconnect", ({ slots }) => slots.booked);
+  gauge("roamfleet_link_admissions_per_second", "Maximum robots that this node accepts per second, as measured", ({ slots }) => slots.rate);
+  gauge("roamfleet_link_work_bytes", "Bytes of robots' messages waiting for the database", ({ work }) => work.bytes);
+  gauge("roamfleet_links_held", "Robots whose messages are not read because too many are waiting", ({ work }) => work.held);
 }
 
 /** Gauges of TLS handshakes; 0 without TLS. */
 export function measureHandshakes(metrics: Metrics, load: { under_way: number; in_line: number }): void {
-  measure(metrics, "roamfleet_tls_handshakes_under_way", "Handshakes of TLS that have begun", () => load.under_way);
-  measure(metrics, "roamfleet_tls_handshakes_in_line", "Connections whose handshake waits for its turn", () => load.in_line);
+  measure(metrics, "roamfleet_tls_handshakes_under_way", "TLS handshakes in progress", () => load.under_way);
+  measure(metrics, "roamfleet_tls_handshakes_in_line", "Connections waiting for their TLS handshake", () => load.in_line);
 }
 
 /** Gauges of the database connections, read at each scrape. */
 export function measureConnections(metrics: Metrics, db: { readonly load: { in_use: number; waiting: number } }): void {
-  measure(metrics, "roamfleet_database_connections_in_use", "Database connections that run something", () => db.load.in_use);
-  measure(metrics, "roamfleet_database_connections_waiting", "Queries and transactions that wait for one", () => db.load.waiting);
+  measure(metrics, "roamfleet_database_connections_in_use", "Database connections in use", () => db.load.in_use);
+  measure(metrics, "roamfleet_database_connections_waiting", "Queries and transactions waiting for a connection", () => db.load.waiting);
 }
 
 /** The gauge of the clock that deletions by age use. */

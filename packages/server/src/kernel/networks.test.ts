@@ -61,8 +61,8 @@ test("the origin is the scheme and Host of the request; X-Forwarded-* are used f
   const lies = { host: "fleet.test", "x-forwarded-host": "evil.test", "x-forwarded-proto": "https" };
   assert.deepEqual(site("192.0.2.1", lies), { secure: false, origin: "http://fleet.test" });
   assert.deepEqual(site("10.0.0.1", { host: "inner:7600" }), { secure: true, origin: "https://inner:7600" });
-  const told = { host: "inner:7600", "x-forwarded-host": "fleet.test", "x-forwarded-proto": "http" };
-  assert.deepEqual(site("10.0.0.1", told), { secure: false, origin: "http://fleet.test" });
+  const forwarded = { host: "inner:7600", "x-forwarded-host": "fleet.test", "x-forwarded-proto": "http" };
+  assert.deepEqual(site("10.0.0.1", forwarded), { secure: false, origin: "http://fleet.test" });
   // The proxy appends its value last.
   assert.equal(site("10.0.0.1", { host: "x", "x-forwarded-host": "evil.test, fleet.test" }).origin, "https://fleet.test");
   for (const host of [undefined, "", "a/b", "a b", "user@evil.test", "a:b:c"])

@@ -128,8 +128,8 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
     if (dry) return send(reply, default_status, await handler(plane, call));
     if (key === undefined) {
       // Writes the change and its audit entry in one transaction. Uploads and public routes manage their own transactions.
-      const together = route.method !== "GET" && route.consumes === undefined && route.access !== "public";
-      return send(reply, default_status, await (together ? db.transaction(run) : run(db)));
+      const in_transaction = route.method !== "GET" && route.consumes === undefined && route.access !== "public";
+      return send(reply, default_status, await (in_transaction ? db.transaction(run) : run(db)));
     }
     return await answerOnce(http, route, { caller, key, body_hash: bodyHash(plane, route, call) }, reply, async (tx) => {
       const result = await run(tx);

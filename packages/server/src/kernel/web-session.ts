@@ -25,7 +25,7 @@ export class WebSession {
   }
 
   get csrf_token(): string {
-    if (this.#secret === undefined) throw new Error("who does not show the session's secret sends no request by it");
+    if (this.#secret === undefined) throw new Error("the session's secret is required for a CSRF check");
     return csrfTokenOf(this.#secret);
   }
 }

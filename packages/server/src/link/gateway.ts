@@ -172,14 +172,14 @@ export class Gateway implements Link {
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, from: LinkSource): void {
     const { settings } = this.#context;
     if (this.#draining) return refuseUpgrade(socket, 503, "http_error", "the server is stopping", { "retry-after": "5" });
-    if (!this.#context.is_held()) return refuseUpgrade(socket, 503, "http_error", "this server is cut off", { "retry-after": "5" });
+    if (!this.#context.is_held()) return refuseUpgrade(socket, 503, "http_error", "this server is isolated from the others", { "retry-after": "5" });
     const slot = slotOf(request);
     // A robot with a booked slot waits in line even if its network has too many silent links.
     const is_expected = slot !== undefined && this.#slots.isBooked(slot);
     if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || !(is_expected || this.#silent.hasRoom(from.ip)))
       return this.#refuseForLong(socket);
     if (!(request.headers["sec-websocket-protocol"] ?? "").split(/ *, */).includes(LINK_SUBPROTOCOL)) {
-      return refuseUpgrade(socket, 426, "http_error", `this server speaks ${LINK_SUBPROTOCOL}, and nothing that was offered`, {
+      return refuseUpgrade(socket, 426, "http_error", `this server only supports ${LINK_SUBPROTOCOL}`, {
         "sec-websocket-protocol": LINK_SUBPROTOCOL,
       });
     }
@@ -246,8 +246,8 @@ export class Gateway implements Link {
     try {
       await this.#admit(ws, queue, ip, hello, expected);
     } catch (error) {
-      this.#context.log.error({ err: error }, "a robot could not be let in");
-      ws.close(1011, "the server could not let the robot in");
+      this.#context.log.error({ err: error }, "could not admit a robot");
+      ws.close(1011, "the server could not admit the robot");
     } finally {
       this.#slots.ended();
       end();
@@ -262,7 +262,7 @@ export class Gateway implements Link {
     if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message, admission.retry_after_ms);
     if (ws.readyState !== ws.OPEN) return;
     // The process may have been suspended since, so that the robot belongs to another node now.
-    if (!this.#context.is_held()) return ws.close(1012, "the server is cut off");
+    if (!this.#context.is_held()) return ws.close(1012, "the server is isolated from the others");
     const session = new LiveSession(ws, queue, { session_id: id("sess"), org_id: admission.org_id, hello, ip, clock }, this.#events);
     sendMessage(queue, {
       type: "welcome",
@@ -305,7 +305,7 @@ export class Gateway implements Link {
     try {
       await this.#context.handlers().disconnected(session, reason);
     } catch (error) {
-      this.#context.log.error({ err: error, robot_id: session.robot_id }, "a robot's going could not be recorded");
+      this.#context.log.error({ err: error, robot_id: session.robot_id }, "could not record a robot's disconnect");
     } finally {
       end();
     }
@@ -330,9 +330,9 @@ export class Gateway implements Link {
       failed: (session: LiveSession, error: unknown): void => {
         this.#context.log[this.#draining ? "info" : "error"](
           { err: error, robot_id: session.robot_id },
-          "a robot's message could not be taken",
+          "could not process a robot's message",
         );
-        session.close(1011, "the server could not take a message");
+        session.close(1011, "the server could not process a message");
       },
     };
   }

@@ -35,15 +35,15 @@ async function startNodes() {
       one: db.one.bind(db),
     } as unknown as SystemDb;
     const lease = await Lease.take({ db: guarded, clock, log: createLog({ level: "silent" }) }, id);
-    const told: Node["told"] = { changed: 0, cut_off: 0, superseded: [] };
+    const calls: Node["calls"] = { changed: 0, cut_off: 0, superseded: [] };
     const kept = lease.keep({
       bus: off_bus ? { publish: () => {}, subscribe: () => () => {}, connected: false } : bus,
-      changed: () => void (told.changed += 1),
-      cutOff: () => void (told.cut_off += 1),
-      superseded: (why) => void told.superseded.push(why),
+      changed: () => void (calls.changed += 1),
+      cutOff: () => void (calls.cut_off += 1),
+      superseded: (why) => void calls.superseded.push(why),
     });
     own.defer(() => kept.stop());
-    const node = { lease, told, state, stop: () => kept.stop() };
+    const node = { lease, calls, state, stop: () => kept.stop() };
     nodes.set(id, node);
     return node;
   };
@@ -64,7 +64,7 @@ async function startNodes() {
 
 interface Node {
   lease: Lease;
-  told: { changed: number; cut_off: number; superseded: string[] };
+  calls: { changed: number; cut_off: number; superseded: string[] };
   /** State of the connection to the database. `line` delays the next statement only. */
   state: { lost: boolean; line?: Promise<void> };
   stop(): Promise<void>;
@@ -88,7 +88,7 @@ test("with clocks ten minutes apart, no living node is declared dead and a dead 
   await it.time.advance({ minutes: 2 });
   assert.deepEqual(await it.living(), ["node_ahead", "node_behind", "node_third"]);
   assert.deepEqual(
-    [ahead.told, behind.told, third.told].map(({ changed }) => changed),
+    [ahead.calls, behind.calls, third.calls].map(({ changed }) => changed),
     [0, 0, 0],
   );
   await third.stop();
@@ -97,7 +97,7 @@ test("with clocks ten minutes apart, no living node is declared dead and a dead 
   await it.time.advance({ milliseconds: 15_000 - (LEASE_MS - 3_000) });
   assert.deepEqual(await it.living(), ["node_ahead", "node_behind"]);
   // One of them detected it first. Besides, both check presence every few seconds.
-  assert.equal(ahead.told.changed + behind.told.changed, 1);
+  assert.equal(ahead.calls.changed + behind.calls.changed, 1);
   assert.equal(third.lease.is_held, false);
 });
 
@@ -132,7 +132,7 @@ test("only a node that has been over for a day is deleted, and its next run has 
   await it.time.advance({ seconds: 4 });
   await it.db.run(sql`update node set is_over = true where id = 'node_living'`);
   assert.equal(await deleteLongOver(it.db), 0, "its renewals say when");
-  assert.deepEqual(living.told.superseded, []);
+  assert.deepEqual(living.calls.superseded, []);
   const next = await it.start("node_frozen");
   assert.ok(next.lease.node.epoch > frozen.lease.node.epoch);
 });
@@ -156,7 +156,7 @@ test("a renewal that gets no response blocks no other: the node stays alive and 
   assert.deepEqual(living, ["node_a", "node_b"]);
   await it.time.advance({ seconds: 1 });
   assert.ok(node.lease.is_held);
-  assert.deepEqual([node.told, other.told.changed], [{ changed: 0, cut_off: 0, superseded: [] }, 0]);
+  assert.deepEqual([node.calls, other.calls.changed], [{ changed: 0, cut_off: 0, superseded: [] }, 0]);
 });
 
 test("a node that cannot renew its lease notices before the others, and sends its robots away when they declare it dead", TIMEOUT, async () => {
@@ -172,12 +172,12 @@ test("a node that cannot renew its lease notices before the others, and sends it
   }
   await it.time.advance({ seconds: 15 - 9 });
   assert.deepEqual(await it.living(), ["node_other"]);
-  assert.ok(cut.told.cut_off > 0);
-  assert.deepEqual([other.told.cut_off, other.lease.is_held], [0, true]);
+  assert.ok(cut.calls.cut_off > 0);
+  assert.deepEqual([other.calls.cut_off, other.lease.is_held], [0, true]);
   cut.state.lost = false;
-  const { changed } = cut.told;
+  const { changed } = cut.calls;
   await it.time.advance({ seconds: 4 });
-  assert.ok(cut.told.changed > changed, "it looks at what it holds");
+  assert.ok(cut.calls.changed > changed, "it looks at what it holds");
   assert.equal(cut.lease.is_held, true);
   assert.deepEqual(await it.living(), ["node_cut", "node_other"]);
 });
@@ -193,9 +193,9 @@ test(
     single.state.lost = true;
     await it.time.advance({ seconds: 30 });
     assert.equal(deaf.lease.is_held, false);
-    assert.ok(deaf.told.cut_off > 0);
+    assert.ok(deaf.calls.cut_off > 0);
     assert.equal(single.lease.is_held, false);
-    assert.equal(single.told.cut_off, 0);
+    assert.equal(single.calls.cut_off, 0);
   },
 );
 
@@ -212,7 +212,7 @@ test("a database outage for all nodes makes no node dead", TIMEOUT, async () => 
   await it.time.advance({ seconds: 30 });
   assert.deepEqual(await it.living(), ["node_a", "node_b"]);
   assert.deepEqual(
-    nodes.map(({ told }) => told.cut_off),
+    nodes.map(({ calls }) => calls.cut_off),
     [0, 0],
   );
 });
@@ -226,11 +226,11 @@ test(
     const newer = await it.start("node_a");
     await it.time.advance({ seconds: 20 });
     const superseded = ["another process runs under this node's id"];
-    assert.deepEqual([older.told, newer.told.superseded], [{ changed: 0, cut_off: 0, superseded }, []]);
+    assert.deepEqual([older.calls, newer.calls.superseded], [{ changed: 0, cut_off: 0, superseded }, []]);
     assert.deepEqual([older.lease.is_held, newer.lease.is_held], [false, true]);
     await it.db.run(sql`delete from node`);
     await it.time.advance({ seconds: 4 });
     await it.time.advance({ seconds: 20 });
-    assert.deepEqual(newer.told.superseded, ["the row of this node was deleted"]);
+    assert.deepEqual(newer.calls.superseded, ["the row of this node was deleted"]);
   },
 );

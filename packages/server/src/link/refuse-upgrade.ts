@@ -29,7 +29,7 @@ export function refuseUpgrade(
 
 /** Sends a robot away until its retry time, in milliseconds, with its slot if it has one. */
 export function refuseForNow(socket: Duplex, { retry_after_ms, slot }: Booking): void {
-  refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; come back at your time", {
+  refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; retry at the given time", {
     "retry-after": String(Math.ceil(retry_after_ms / 1_000)),
     [RETRY_AFTER_MS_HEADER]: String(Math.ceil(retry_after_ms)),
     ...(slot === undefined ? {} : { [LINK_SLOT_HEADER]: slot }),

@@ -24,7 +24,7 @@ test("processes no message after a failed one, because an acknowledgement covers
     queue.add(
       1,
       async () => {
-        if (seq === 2) throw new Error("planned: the database is away");
+        if (seq === 2) throw new Error("planned: the database is down");
         taken.push(seq);
       },
       (error) => {

@@ -314,7 +314,7 @@ test("at the start, a refusal by the store is an error without secrets, and an u
   ] as const) {
     s3.fault = () => s3Fault(status, code, echoed);
     const error = await s3Blobs(s3.place(), options).then(
-      () => assert.fail("was let in"),
+      () => assert.fail("was accepted"),
       (thrown: unknown) => thrown,
     );
     assert.ok(error instanceof S3Error && error.stays);

@@ -29,10 +29,10 @@ export class S3Silence {
       this.#reason = undefined;
       return answer;
     } catch (error) {
-      const told = toS3Error(call, error);
-      this.#reason = told.is_silence ? told : undefined;
+      const s3_error = toS3Error(call, error);
+      this.#reason = s3_error.is_silence ? s3_error : undefined;
       this.#next_at = systemClock.monotonic() + this.#pause_ms;
-      throw told;
+      throw s3_error;
     } finally {
       if (asks_again) this.#asked_again = false;
     }

@@ -284,9 +284,9 @@ export class S3Store {
     try {
       return await this.#silence.unless(name, send);
     } catch (error) {
-      const told = toS3Error(name, error);
-      if (told.is_full) throw new BlobError("no_space", "there is no space left for blobs", { cause: told });
-      throw told;
+      const s3_error = toS3Error(name, error);
+      if (s3_error.is_full) throw new BlobError("no_space", "there is no space left for blobs", { cause: s3_error });
+      throw s3_error;
     }
   }
 }

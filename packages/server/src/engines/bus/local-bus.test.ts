@@ -67,7 +67,7 @@ test("a malformed message is logged at debug, and any other error of a listener 
 
 test("messages without subscribers cost nothing", async () => {
   const { bus, activity } = makeBus();
-  bus.publish("nobody", 1);
+  bus.publish("rf.without-subscribers", 1);
   assert.equal(activity.pending, 0);
   await bus.close();
 });

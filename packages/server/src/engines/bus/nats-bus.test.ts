@@ -55,10 +55,10 @@ test("after a NATS restart every node gets a gap, each state is logged once, and
   const before = [here.gaps(), there.gaps()] as const;
   await nats.kill();
   await until("both know", () => !here.bus.connected && !there.bus.connected);
-  here.bus.publish("rf.test", "while it is away");
+  here.bus.publish("rf.test", "during the outage");
   await until("hints inside of a node arrive meanwhile", () => here.heard.length === 1);
   await nats.restart();
-  await until("both were told of the gap", () => here.gaps() > before[0] && there.gaps() > before[1]);
+  await until("both report the gap", () => here.gaps() > before[0] && there.gaps() > before[1]);
   here.bus.publish("rf.test", "afterwards");
   await passed(here.bus, there.bus);
   assert.deepEqual(there.heard.slice(-1), ["afterwards"]);
@@ -122,7 +122,7 @@ test("drops the connection to a frozen NATS after missed pings, and delivers no 
     return !here.bus.connected && !there.bus.connected;
   });
   nats.thaw();
-  await until("both were told of the gap", () => here.gaps() > before[0] && there.gaps() > before[1]);
+  await until("both report the gap", () => here.gaps() > before[0] && there.gaps() > before[1]);
   await passed(here.bus, there.bus);
   const numbers = (heard: unknown[]): number[] => heard.map((message) => (message as { n: number }).n);
   assert.deepEqual(
@@ -167,15 +167,15 @@ test("wrong credentials are logged once, without their values; correct ones conn
 test("installations with different prefixes share a NATS without receiving each other's messages", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using ours = await listenConnected({ address: nats.address({ prefix: "one" }) });
-  await using theirs = await listenConnected({ address: nats.address({ prefix: "two" }) });
+  await using other = await listenConnected({ address: nats.address({ prefix: "two" }) });
   await using third = await listenConnected({ address: nats.address({ prefix: "one" }) });
-  const before = theirs.gaps();
+  const before = other.gaps();
   ours.bus.publish("rf.test", 1);
   ours.bus.publish("rf.large", "x".repeat(1_000_001));
   await until("its own nodes hear", () => third.heard.length === 1 && third.gaps() > 1);
-  await passed(theirs.bus, theirs.bus);
-  assert.deepEqual(theirs.heard, []);
-  assert.equal(theirs.gaps(), before);
+  await passed(other.bus, other.bus);
+  assert.deepEqual(other.heard, []);
+  assert.equal(other.gaps(), before);
 });
 
 test("a message above NATS' size limit is delivered locally, and causes a gap on other nodes", OPTIONS, async () => {
@@ -189,7 +189,7 @@ test("a message above NATS' size limit is delivered locally, and causes a gap on
   ] as const) {
     const before = there.gaps();
     here.bus.publish("rf.test", "x".repeat(length));
-    await until("the others are told", () => there.gaps() > before);
+    await until("the other node reports a gap", () => there.gaps() > before);
     await until("it is heard here", () => here.heard.length === gaps);
   }
   here.bus.publish("rf.test", "small");
@@ -221,7 +221,7 @@ test("a subject that NATS refuses is logged once, and the others continue", OPTI
   await using there = await listenConnected({ address: nats.address({ user: "u:p" }) });
   const before = there.gaps();
   there.bus.subscribe("rf.no", () => assert.fail("heard what it may not"));
-  await until("it is told that it misses something", () => there.gaps() > before);
+  await until("a gap is reported", () => there.gaps() > before);
   here.bus.publish("rf.no", 1);
   here.bus.publish("rf.test", 1);
   await until("what it may hear arrives", () => there.heard.length === 1);

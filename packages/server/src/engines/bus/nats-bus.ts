@@ -269,7 +269,7 @@ export class NatsBus implements Bus {
     });
   }
 
-  #subscribe(nats_subject: string, take: (told: Envelope) => void): Subscription | undefined {
+  #subscribe(nats_subject: string, take: (envelope: Envelope) => void): Subscription | undefined {
     try {
       return this.#connection?.subscribe(nats_subject, { callback: (error, message) => this.#hear(error, message, take) });
     } catch {
@@ -278,14 +278,14 @@ export class NatsBus implements Bus {
     }
   }
 
-  #hear(error: Error | null, message: Msg, take: (told: Envelope) => void): void {
+  #hear(error: Error | null, message: Msg, take: (envelope: Envelope) => void): void {
     // The server refused the subscription, which #watch reports.
     if (error !== null) return;
-    const told = decode(message);
-    if (told === undefined) {
+    const envelope = decode(message);
+    if (envelope === undefined) {
       this.#log.debug?.({ subject: message.subject }, "ignored a malformed message of the bus");
       this.#gap();
-    } else if (told.from !== this.#id) take(told);
+    } else if (envelope.from !== this.#id) take(envelope);
   }
 
   /** Reports a gap immediately, and once more for all losses within GAP_EVERY_MS. */
@@ -312,8 +312,8 @@ const encode = (envelope: Envelope): Uint8Array => Buffer.from(JSON.stringify(en
 
 function decode(message: Msg): Envelope | undefined {
   try {
-    const told = message.json<Partial<Envelope> | null>();
-    return typeof told?.from === "string" ? (told as Envelope) : undefined;
+    const envelope = message.json<Partial<Envelope> | null>();
+    return typeof envelope?.from === "string" ? (envelope as Envelope) : undefined;
   } catch {
     return undefined;
   }

@@ -111,8 +111,8 @@ test("one and maybe enforce their number of rows", TIMEOUT, async () => {
   await db.run(sql`insert into counter (id) values ('m1'), ('m2')`);
   const both = sql(counterRow)`select ${counterRow} from counter where id in ('m1', 'm2')`;
   assert.equal((await db.many(both)).length, 2);
-  assert.equal(await db.maybe(find("nobody")), undefined);
-  await assert.rejects(db.one(find("nobody")), /expected exactly one row, got 0/);
+  assert.equal(await db.maybe(find("missing")), undefined);
+  await assert.rejects(db.one(find("missing")), /expected exactly one row, got 0/);
   await assert.rejects(db.one(both), /got 2/);
   await assert.rejects(db.maybe(both), /got 2/);
   assert.equal(await db.run(sql`update counter set count = 1 where id in ('m1', 'm2')`), 2);
@@ -159,7 +159,7 @@ test("atCommit statements are part of the transaction and can fail it; outside o
   await db.transaction((tx) => tx.atCommit(insert("only")));
   assert.equal((await db.one(find("only"))).count, 0);
   const refused = db.transaction(async (tx) => {
-    tx.afterCommit(() => assert.fail("an effect of a transaction whose last words failed"));
+    tx.afterCommit(() => assert.fail("an effect of a transaction whose atCommit failed"));
     await tx.run(insert("with the refused"));
     await tx.atCommit(insert("last"));
     await tx.atCommit(insert("after the refused"));
@@ -263,7 +263,7 @@ test("a commit whose connection breaks is a lost connection, whether or not it w
     await using proxy = await startProxy("commit", pass);
     const id = `commit ${pass}`;
     const write = proxy.engine.transaction(async (tx) => {
-      tx.afterCommit(() => assert.fail("an effect of a commit that nobody confirmed"));
+      tx.afterCommit(() => assert.fail("an effect of an unconfirmed commit"));
       await tx.run(insert(id));
     });
     await assert.rejects(write, (error) => error instanceof ConnectionLost);

@@ -158,7 +158,7 @@ class Transaction {
 }
 
 class PgEngine implements DbEngine {
-  readonly #everybody: Db;
+  readonly #system: Db;
   readonly #connections: Connections;
   readonly #options: ConnectOptions;
   #under_way = 0;
@@ -168,27 +168,27 @@ class PgEngine implements DbEngine {
   constructor(connections: Connections, options: ConnectOptions) {
     this.#connections = connections;
     this.#options = options;
-    this.#everybody = this.#bound(undefined);
+    this.#system = this.#bound(undefined);
   }
 
   many<R>(statement: Statement<R>): Promise<R[]> {
-    return this.#everybody.many(statement);
+    return this.#system.many(statement);
   }
 
   one<R>(statement: Statement<R>): Promise<R> {
-    return this.#everybody.one(statement);
+    return this.#system.one(statement);
   }
 
   maybe<R>(statement: Statement<R>): Promise<R | undefined> {
-    return this.#everybody.maybe(statement);
+    return this.#system.maybe(statement);
   }
 
   run(statement: Statement<unknown>): Promise<number> {
-    return this.#everybody.run(statement);
+    return this.#system.run(statement);
   }
 
   transaction<T>(work: (tx: Db) => Promise<T>): Promise<T> {
-    return this.#everybody.transaction(work);
+    return this.#system.transaction(work);
   }
 
   forOrg(org_id: string): Db {
@@ -201,7 +201,7 @@ class PgEngine implements DbEngine {
   }
 
   atCommit(statement: Statement<unknown>): Promise<void> {
-    return this.#everybody.atCommit(statement);
+    return this.#system.atCommit(statement);
   }
 
   #bound(org_id: string | undefined): Db {

@@ -89,7 +89,7 @@ export async function alignTables(wanted: readonly Table[], target: pg.Client, s
   for (const table of wanted) {
     const { name, parent, kind } = table;
     if (parent === null || present.has(name)) continue;
-    if (kind === "p") throw new Error(`${name} is a partition with partitions of its own, which cannot be made here`);
+    if (kind === "p") throw new Error(`${name} is a partition with subpartitions, which cannot be created here`);
     await target.query(`create table ${name} partition of ${parent} ${boundOf(table)}`);
   }
   const made = new Map((await listTables(target, schema)).map((table) => [table.name, table]));

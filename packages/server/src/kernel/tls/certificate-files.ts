@@ -98,12 +98,12 @@ class CertificateFiles implements Tls {
       this.pair = pair;
       for (const server of this.#servers) server.setSecureContext({ ...TLS_OPTIONS, ...pair });
       const { validTo, subject } = new X509Certificate(pair.cert);
-      log.info({ cert_file: this.#files.cert_file, subject, valid_to: validTo }, "the certificate was read anew");
+      log.info({ cert_file: this.#files.cert_file, subject, valid_to: validTo }, "reloaded the certificate");
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       if (reason === this.#complaint) return;
       this.#complaint = reason;
-      log.error({ reason, cert_file: this.#files.cert_file }, "the new certificate cannot be used, the old one stays");
+      log.error({ reason, cert_file: this.#files.cert_file }, "the new certificate cannot be used, keeping the old one");
     }
   }
 }

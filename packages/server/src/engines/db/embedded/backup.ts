@@ -121,7 +121,7 @@ async function copyControlFile(from: string, to: string): Promise<{ bytes: numbe
     if (before.equals(await readFile(place))) return copied;
     await rm(place);
   }
-  throw new Error("pg_control did not stand still");
+  throw new Error("pg_control kept changing");
 }
 
 /** Returns the log segments from the backup's first to its last, and the timeline histories. */

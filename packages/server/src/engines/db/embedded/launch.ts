@@ -115,7 +115,7 @@ function adoptedRunning(cluster: Cluster, identity: ProcessIdentity, socketDirec
 async function start(cluster: Cluster, signal?: AbortSignal): Promise<{ running: Running } | { failure: string; held?: boolean }> {
   const { directory } = cluster;
   const live = await tryLock(`${directory}.live`);
-  if (!live) return { failure: "processes of a PostgreSQL that was killed are still at work on it", held: true };
+  if (!live) return { failure: "processes of a killed PostgreSQL are still running on it", held: true };
   const output = await openLogFile(directory);
   let spawned: Spawned;
   try {
@@ -166,7 +166,7 @@ async function spawnPostgres(cluster: Cluster, output: number, live: number): Pr
   // Registered before any await: a process that refuses its settings exits immediately.
   const exited = new Promise<Ending>((resolve) => child.once("exit", (code, signal) => resolve({ code, signal })));
   await once(child, "spawn");
-  child.on("error", () => {}); // a signal that could not be sent: whoever sent it waits for the end anyway
+  child.on("error", () => {}); // a signal that could not be sent: its sender waits for the exit anyway
   return { child, exited };
 }
 

@@ -76,13 +76,13 @@ describe("the account that PostgreSQL runs as", () => {
     await using place = await scratch();
     await chmod(place.root, 0o755);
     await (await startOn(place.database)).stop();
-    const theirs = path.join(place.root, "theirs");
-    await copyDatabase(place.database, theirs);
-    await run("chown", ["-R", `${NOBODY}:${NOBODY}`, theirs]);
-    const embedded = await startOn(theirs);
+    const owned_by_other = path.join(place.root, "other-users");
+    await copyDatabase(place.database, owned_by_other);
+    await run("chown", ["-R", `${NOBODY}:${NOBODY}`, owned_by_other]);
+    const embedded = await startOn(owned_by_other);
     assert.equal((await stat(`/proc/${embedded.pid}`)).uid, NOBODY);
     await embedded.stop();
-    assert.equal((await stat(path.join(theirs, "global", "pg_control"))).uid, NOBODY);
+    assert.equal((await stat(path.join(owned_by_other, "global", "pg_control"))).uid, NOBODY);
   });
 
   test("refuses to start another user's database as a plain user", { skip: isRoot ? "root may use every directory" : false }, async () => {

@@ -50,7 +50,7 @@ export async function chooseRunAs(directory: string, bin: string, userNamespaces
   return { prefix: [], account };
 }
 
-/** Returns the account of the system's PostgreSQL if it exists, else the account `nobody`. */
+/** Returns the account of the system's PostgreSQL if it exists, else an unprivileged one. */
 async function plainAccount(): Promise<{ uid: number; gid: number }> {
   const passwd = await readFile("/etc/passwd", "utf8").catch(() => "");
   for (const name of ["postgres", "nobody"]) {

@@ -138,9 +138,9 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
   test("stop during a restart of PostgreSQL leaves no process", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
     const embedded = await startOn(place.database);
-    const told = new Promise<void>((resolve) => embedded.onExit(() => resolve()));
+    const notified = new Promise<void>((resolve) => embedded.onExit(() => resolve()));
     process.kill(embedded.pid, "SIGKILL");
-    await told;
+    await notified;
     await embedded.stop();
     assert.deepEqual(await findPostgresOn(place.database), []);
   });
