@@ -13,7 +13,7 @@ import { settingsCheck } from "./checks/settings.ts";
 import { tlsCheck } from "./checks/tls.ts";
 import type { Check } from "./context.ts";
 
-/** In the order in which they are told. */
+/** In the order of the report. */
 export const CHECKS: readonly Check[] = [
   settingsCheck,
   nodeCheck,

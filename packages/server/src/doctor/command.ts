@@ -6,15 +6,15 @@ import { type Flag, SERVE_FLAGS } from "../flags.ts";
 import type { Finding } from "./finding.ts";
 import type { Screen } from "./print.ts";
 
-/** What `roamfleet doctor` takes besides the flags of `serve`; docs/reference/settings.md is made of the same words. */
+/** Flags of `roamfleet doctor` in addition to those of `serve`. docs/reference/settings.md has the same descriptions. */
 export const DOCTOR_FLAGS: readonly Flag[] = [
   { flags: "--json", meaning: "one JSON document instead of lines" },
-  { flags: "--timeout <time>", meaning: "how long each check may take, such as 5s or 500ms (default: 5s)" },
+  { flags: "--timeout <time>", meaning: "time limit of each check, such as 5s or 500ms (default: 5s)" },
 ];
 
 const HELP = `
 Give it the same flags and environment as serve. It starts no server and changes nothing that stays: what it writes to try a
-directory or an S3 store it removes again, and it sends the bus one message that nobody else reads. No password or key is shown.
+directory or an S3 store it removes again, and it sends one test message over the bus. No password or key is shown.
 
 Exit codes: 0 nothing is wrong (there may be warnings), 1 the server would not work so, 2 doctor itself was called wrongly.`;
 
@@ -24,9 +24,9 @@ const EXIT = { healthy: 0, problems: 1, usage: 2 } as const;
 
 type DoctorFlags = ServeFlags & { json?: boolean; timeout?: number };
 
-/** Adds `roamfleet doctor`. The checks are loaded when they are asked for: a server has no use for them. */
+/** Adds `roamfleet doctor`. The checks are loaded on demand, because a server does not need them. */
 export function addDoctor(program: Command): void {
-  const doctor = program.command("doctor").description("check what serve would start with, and say what is wrong and how to mend it");
+  const doctor = program.command("doctor").description("check the settings and services that serve would use, and explain how to fix problems");
   for (const { flags, meaning, repeatable } of SERVE_FLAGS) {
     if (repeatable) doctor.option(flags, meaning, (one: string, all: string[] | undefined) => [...(all ?? []), one]);
     else doctor.option(flags, meaning);

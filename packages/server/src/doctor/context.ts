@@ -4,29 +4,29 @@ import type { DatabaseSeen, DbAddress } from "../engines/db/index.ts";
 import type { Seen } from "./finding.ts";
 import type { Part } from "./read-settings.ts";
 
-/** A database that was reached; why it was not; or that there is none to reach. */
+/** A reachable database, why it is unreachable, or why there is none. */
 export type Reached = { address: DbAddress; seen: DatabaseSeen } | { failure: unknown } | { absent: string };
 
-/** What a check may look at. */
+/** What checks can use. */
 export interface DoctorContext {
   settings: Settings;
-  /** What is wrong in the settings, in words for people. */
+  /** Problems of the settings, in words for people. */
   wrong_settings: readonly string[];
-  /** Parts of the settings that are wrong: `settings` has what holds without them. */
+  /** Parts of the settings with problems. `settings` contains the rest. */
   wrong_parts: ReadonlySet<Part>;
   env: NodeJS.ProcessEnv;
   clock: Clock;
-  /** Of each thing that is waited for. */
+  /** Limit of each wait. */
   timeout_ms: number;
-  /** Aborted when the check's time is up: then it puts away what it has made, and ends. */
+  /** Aborted when the check's time is over. It must then clean up and end. */
   signal: AbortSignal;
-  /** The database, looked at once for all checks. Never rejects. */
+  /** The database, probed once for all checks. Never rejects. */
   database: () => Promise<Reached>;
 }
 
 export interface Check {
   name: string;
-  /** It has so long even when others have less: what it waits for comes at its own pace. */
+  /** Minimum time limit, for a check that depends on a fixed interval. */
   timeout_ms_min?: number;
   check: (context: DoctorContext) => Promise<Seen[]> | Seen[];
 }

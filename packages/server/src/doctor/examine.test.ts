@@ -33,7 +33,7 @@ async function temporary(t: TestContext): Promise<string> {
   return directory;
 }
 
-/** The checks of these names, or all, on a directory of its own unless flags name another; nothing may be left in it. */
+/** Runs the checks of these names, or all. Uses an empty directory unless flags contain one, and verifies that nothing is left in it. */
 async function examined(t: TestContext, env: NodeJS.ProcessEnv, flags: ServeFlags = {}, ...names: string[]): Promise<Finding[]> {
   const data = flags.data ?? (await temporary(t));
   const before = await readdir(data).catch(() => []);
@@ -49,7 +49,7 @@ async function examined(t: TestContext, env: NodeJS.ProcessEnv, flags: ServeFlag
   return findings;
 }
 
-/** `database problem: what was seen` of what is not well, of the checks that the test is about. */
+/** Returns `database problem: what was seen` for each finding that is not ok, of the given checks. */
 const unwell = (findings: readonly Finding[], ...checks: string[]): string[] =>
   findings
     .filter(({ check, status }) => checks.includes(check) && (status === "problem" || status === "warning"))
@@ -61,7 +61,7 @@ function urlOf({ connection: { host, port, user, database } }: Pick<TestDatabase
   return `postgres:///${database}?host=${encodeURIComponent(host)}&port=${port}&user=${user}`;
 }
 
-test("an empty directory and no settings: nothing is wrong, and nothing is left in it", LIMIT, async (t) => {
+test("finds no problem with an empty directory and no settings, and leaves nothing in it", LIMIT, async (t) => {
   const findings = await examined(t, {});
   assert.deepEqual(problems(findings), []);
   assert.deepEqual(
@@ -70,7 +70,7 @@ test("an empty directory and no settings: nothing is wrong, and nothing is left 
   );
 });
 
-test("of a database that keeps nothing, fsync and its like are the only problems", LIMIT, async (t) => {
+test("for a database without durability, fsync and similar settings are the only problems", LIMIT, async (t) => {
   await using database = await createTestDatabase();
   const findings = await examined(t, { DATABASE_URL: urlOf(database) });
   assert.deepEqual(
@@ -80,7 +80,7 @@ test("of a database that keeps nothing, fsync and its like are the only problems
   assert.ok(findings.some(({ check, status, seen }) => check === "migrations" && status === "ok" && seen === "up to date"));
 });
 
-test("a database without tables is filled by the start, one of a newer version is not taken", LIMIT, async (t) => {
+test("a database without tables is migrated at the start, and one of a newer version is refused", LIMIT, async (t) => {
   await using empty = await createTestDatabase({ empty: true });
   const fresh = await examined(t, { DATABASE_URL: urlOf(empty) }, {}, "migrations");
   assert.ok(fresh.some(({ check, status, seen }) => check === "migrations" && status === "ok" && /empty/.test(seen)));
@@ -90,31 +90,31 @@ test("a database without tables is filled by the start, one of a newer version i
   assert.match(unwell(found, "migrations").join(), /^migrations problem: the database belongs to a newer version: it has 9999_later/);
 });
 
-test("another server that says that it lives is seen, one that is silent is not taken for one", LIMIT, async (t) => {
+test("reports another server that renews its lease, and not a silent one", LIMIT, async (t) => {
   await using database = await createTestDatabase();
   const db = await database.connect();
   const context = { db, clock: systemClock, log: createLog({ level: "silent" }) };
   await Lease.take(context, "node_silent");
   await Lease.take(context, "node_living");
   const flags = { data: await temporary(t), listen: "127.0.0.1:0" };
-  // Seconds are enough to watch; until the database is reached it takes what it takes.
+  // Seconds suffice to watch. Reaching the database may take longer.
   const watchBriefly: Check["check"] = (context) => nodesCheck.check({ ...context, timeout_ms: 4_000 });
   const checks = [{ ...nodesCheck, check: watchBriefly }];
   let is_over = false;
   const examining = examine({ env: { DATABASE_URL: urlOf(database) }, flags, checks, clock: systemClock, timeout_ms: WAIT_MS });
   void examining.finally(() => (is_over = true));
-  // Each run of a node begins with a word that it lives.
+  // Each run of a node starts with a renewal.
   while (!is_over) await Lease.take(context, "node_living");
   const found = await examining;
   assert.equal(found[0]?.seen, "1 live: node_living", JSON.stringify(found));
   assert.match(
     unwell(found, "other servers").join("\n"),
-    /problem: other servers live on this database.*\n.*warning: artifacts lie in this server's own/,
+    /problem: other servers use this database.*\n.*warning: artifacts are in this server's/,
   );
   assert.match(found.at(-1)?.seen ?? "", /node_silent$/);
 });
 
-test("a secrets key that does not open the data keys of the database is told", LIMIT, async (t) => {
+test("reports a secrets key that does not decrypt the database's data keys", LIMIT, async (t) => {
   await using database = await createTestDatabase();
   await command(
     database.connection,
@@ -125,7 +125,7 @@ test("a secrets key that does not open the data keys of the database is told", L
   const env = { DATABASE_URL: urlOf(database) };
   assert.match(
     unwell(await examined(t, env, {}, "secrets key"), "secrets key").join(),
-    /problem: there is no key, and the database holds the secrets of one data key/,
+    /problem: there is no key, but the database contains the secrets of one data key/,
   );
   const ROAMFLEET_SECRETS_KEY = randomBytes(32).toString("hex");
   const found = await examined(t, { ...env, ROAMFLEET_SECRETS_KEY }, {}, "secrets key");
@@ -134,13 +134,13 @@ test("a secrets key that does not open the data keys of the database is told", L
 });
 
 test(
-  "a durable database behind a password is healthy; a wrong password, a wrong name and a closed port are told without it",
+  "a durable database with a password is healthy; wrong password, wrong name and closed port are reported without the password",
   LIMIT,
   async (t) => {
     await using place = await scratch();
     const hba_file = path.join(place.root, "hba.conf");
     await writeFile(hba_file, "local all all trust\nhost all all 127.0.0.0/8 scram-sha-256\n");
-    // Everybody's port, on an address that nobody else of this machine has.
+    // The usual port, on an address that no other process of this machine uses.
     const host = `127.${randomBytes(3)
       .map((byte) => 1 + (byte % 250))
       .join(".")}`;
@@ -155,7 +155,7 @@ test(
       });
       const healthy = await examined(t, at("fleet:geh%2Feim"));
       assert.deepEqual(problems(healthy), []);
-      // How far it is says only how busy this machine is.
+      // The round trip only depends on how busy this machine is.
       const unhealthy = unwell(healthy, "database", "migrations", "secrets key").filter((line) => !line.includes(" away: "));
       assert.deepEqual(unhealthy, []);
       const looked = (user: string, ...more: [string?, number?]) => examined(t, at(user, ...more), {}, "database");
@@ -164,12 +164,12 @@ test(
       assert.ok(!/geh|wr(%2F|\/)ong/.test(JSON.stringify([healthy, wrong])));
       assert.match(unwell(await looked("fleet:geh%2Feim", "factory"), "database").join(), /database "factory" does not exist/);
       assert.match(unwell(await looked("fleet:geh%2Feim", "plant", 1), "database").join(), /ECONNREFUSED/);
-      // Not its owner: it may neither make tables nor become who orgs are kept apart by.
+      // Not the owner: it may neither create tables nor switch to the role for row-level security.
       await command(connection, "create role guest login password 'guest'");
       const guest = unwell(await looked("guest:guest"), "database");
       assert.equal(guest.filter((line) => /guest may not/.test(line)).length, 2, guest.join("\n"));
 
-      // And the same PostgreSQL as the embedded one of a server that runs.
+      // The same PostgreSQL, as the embedded one of a running server.
       const findings = await examined(t, {}, { data: place.root });
       assert.deepEqual(problems(findings), []);
       assert.match(unwell(findings, "data directory").join(), new RegExp(`a server runs on it now \\(process ${process.pid}\\)`));
@@ -180,7 +180,7 @@ test(
   },
 );
 
-test("a PostgreSQL that accepts and says nothing takes no longer than the time that it has", LIMIT, async (t) => {
+test("a PostgreSQL that accepts connections and sends nothing does not exceed its time limit", LIMIT, async (t) => {
   const silent = createServer().listen(0, "127.0.0.1");
   await once(silent, "listening");
   t.after(() => silent.close());
@@ -195,7 +195,7 @@ test("a PostgreSQL that accepts and says nothing takes no longer than the time t
 });
 
 test(
-  "a NATS that wants a password is told apart from one that is away, and its rights are tried",
+  "distinguishes a NATS that requires a password from an unreachable one, and tests its permissions",
   { ...LIMIT, skip: SKIP_NATS },
   async (t) => {
     const permissions = 'permissions: { publish: "other.>", subscribe: "roamfleet.>" }';
@@ -217,7 +217,7 @@ test(
   },
 );
 
-test("a secret whose file cannot be read is told, and nothing is judged by it", LIMIT, async (t) => {
+test("reports a secret whose file cannot be read, and skips checks that depend on it", LIMIT, async (t) => {
   const env = { DATABASE_URL_FILE: "/nonexistent/url", SERVICE_ADMIN_TOKEN_FILE: "/nonexistent/token" };
   const about_secrets = ["admin token", "PostgreSQL here", "database", "other servers"];
   const findings = await examined(t, env, {}, "settings", ...about_secrets);
@@ -231,7 +231,7 @@ test("a secret whose file cannot be read is told, and nothing is judged by it", 
   );
 });
 
-test("an S3 store is written, read, joined and emptied again; what it refuses is told by name", LIMIT, async (t) => {
+test("writes, reads, combines and removes objects in an S3 store, and reports each refused operation", LIMIT, async (t) => {
   await using store = await S3ForTests.start();
   const place = store.place();
   const env = (bucket = place.bucket, endpoint = place.endpoint): NodeJS.ProcessEnv => ({
@@ -251,18 +251,18 @@ test("an S3 store is written, read, joined and emptied again; what it refuses is
   );
   assert.equal(store.begun.size, 0);
 
-  assert.match(unwell(await artifacts(env("nobodys-bucket")), "artifacts").join(), /problem: .*NoSuchBucket/);
+  assert.match(unwell(await artifacts(env("missing-bucket")), "artifacts").join(), /problem: .*NoSuchBucket/);
   assert.match(unwell(await artifacts(env(place.bucket, "http://127.0.0.1:1")), "artifacts").join(), /problem: .*ECONNREFUSED/);
   store.fault = ({ method }) => (method === "DELETE" ? s3Fault(403, "AccessDenied") : undefined);
   const kept = await artifacts(env());
   assert.match(
     unwell(kept, "artifacts").join("\n"),
-    /problem: .* may not delete\nartifacts warning: what this check wrote could not be removed: doctor\//,
+    /problem: .* may not delete\nartifacts warning: test objects of this check could not be removed: doctor\//,
   );
   assert.ok(!JSON.stringify(kept).includes(place.credentials?.secret_access_key ?? "?"));
 });
 
-test("a key that is not the certificate's, and files that are not there, are told", LIMIT, async (t) => {
+test("reports a key that does not match the certificate, and missing files", LIMIT, async (t) => {
   const directory = await temporary(t);
   const authority = await openAuthority(directory, new Date());
   const [one, other] = [await authority.issue(["localhost"], new Date()), await authority.issue(["localhost"], new Date())];
@@ -279,24 +279,24 @@ test("a key that is not the certificate's, and files that are not there, are tol
   assert.match(await tls({ data: directory, tls: "auto" }), /^TLS problem: the server's own authority cannot be used/);
 });
 
-test("a data directory that cannot be written, a file in its place, and a restore that was cut off are told", LIMIT, async (t) => {
+test("reports a data directory that is not writable, a file in its place, and an unfinished restore", LIMIT, async (t) => {
   const directory = await temporary(t);
   const told = async (data: string): Promise<string> =>
     unwell(await examined(t, {}, { data }, "data directory"), "data directory").join("\n");
   const closed = path.join(directory, "closed");
   await mkdir(closed, { mode: 0o500 });
-  // Whom no mode keeps out, the kernel's own file system does.
+  // Root ignores file modes, but cannot write to the kernel's /proc.
   const denied = process.getuid?.() === 0 ? "/proc/roamfleet" : closed;
-  assert.match(await told(denied), /^data directory problem: .* cannot be (made in|written)/);
+  assert.match(await told(denied), /^data directory problem: .* cannot be (created in|written)/);
   const file = path.join(directory, "file");
   await writeFile(file, "");
   assert.match(await told(file), /^data directory problem: .*file is no directory$/);
   assert.match(await told(path.join(file, "below")), /^data directory problem: .*file is no directory$/);
   await writeFile(path.join(directory, "restore-unfinished"), "");
-  assert.match(await told(directory), /^data directory problem: a restore has begun to fill it/);
+  assert.match(await told(directory), /^data directory problem: a restore into it has not finished/);
 });
 
-test("an address that another process holds is told", LIMIT, async (t) => {
+test("reports an address that another process uses", LIMIT, async (t) => {
   const server = createServer((socket) => void socket.end("SSH-2.0-x\r\n")).listen(0, "127.0.0.1");
   await once(server, "listening");
   t.after(() => server.close());
@@ -313,7 +313,7 @@ test("an address that another process holds is told", LIMIT, async (t) => {
   );
 });
 
-test("a check that never ends is ended, and one that throws is a problem without the password", LIMIT, async () => {
+test("aborts a check that never ends, and reports one that throws without the password", LIMIT, async () => {
   const DATABASE_URL = "postgres://a:geheim@db/x";
   const { settings, wrong_parts } = readAllSettings({}, { DATABASE_URL });
   const context = {

@@ -13,18 +13,18 @@ export interface ExamineOptions {
   flags: ServeFlags;
   env: NodeJS.ProcessEnv;
   clock: Clock;
-  /** Of each check. */
+  /** Time limit of each check. */
   timeout_ms: number;
-  /** All of them unless told. */
+  /** Default: all. */
   checks?: readonly Check[];
-  /** Told of the findings of each check, in the order of the checks. */
+  /** Called with the findings of each check, in the order of the checks. */
   told?: (findings: readonly Finding[]) => void;
 }
 
-/** A check whose time is up may put away what it made for so long, and no longer than it had. */
+/** Time for a check to clean up after its time limit, but not longer than the limit itself. */
 const GRACE_MS = 2_000;
 
-/** Makes every check, all at once, and answers what they found in their order. Never rejects; nothing that it makes stays. */
+/** Runs all checks concurrently and returns their findings in order. Never rejects, and leaves nothing behind. */
 export async function examine({ flags, env, clock, timeout_ms, checks = CHECKS, told }: ExamineOptions): Promise<Finding[]> {
   const { settings, wrong_parts, errors } = readAllSettings(flags, env);
   const reached = once(async () =>
@@ -41,7 +41,7 @@ export async function examine({ flags, env, clock, timeout_ms, checks = CHECKS, 
   return findings;
 }
 
-/** One check within its time; what it throws is a problem too. */
+/** Runs one check with its time limit. An error that it throws becomes a problem. */
 export async function runCheck({ name, check, timeout_ms_min = 0 }: Check, context: Omit<DoctorContext, "signal">): Promise<Finding[]> {
   const { clock, settings } = context;
   const timeout_ms = Math.max(context.timeout_ms, timeout_ms_min);
@@ -54,12 +54,12 @@ export async function runCheck({ name, check, timeout_ms_min = 0 }: Check, conte
   let found: Seen[] | undefined = await Promise.race([work, late]);
   if (found === undefined) {
     abort.abort();
-    // Two looks may need one after the other: what a check says in the time that it has to clean up is better than silence.
+    // A check may have several waits. A finding that arrives during cleanup is better than none.
     found = await Promise.race([work, clock.sleep(Math.min(GRACE_MS, timeout_ms), ended.signal).then(() => undefined)]);
     found ??= [
       problem(
         `no answer within ${shownTime(timeout_ms)}`,
-        "a firewall may be in between, or it takes long here: --timeout 30s waits longer",
+        "a firewall may block it, or it is slow: --timeout 30s waits longer",
       ),
     ];
   }
@@ -68,20 +68,20 @@ export async function runCheck({ name, check, timeout_ms_min = 0 }: Check, conte
 }
 
 function unexpected(error: unknown, { database_url }: Settings): Seen {
-  if (error instanceof Refusal) return problem(error.message, "see what stands there");
+  if (error instanceof Refusal) return problem(error.message, "see the message");
   return problem(
-    `this could not be looked at: ${said(error, secretsOf(database_url))}`,
-    "what it says may tell why; else it is a fault of this program",
+    `this check failed: ${said(error, secretsOf(database_url))}`,
+    "the message may explain why; otherwise it is a bug of this program",
   );
 }
 
-/** The settings' database; else the embedded one, when it runs just now. */
+/** Returns the database of the settings, else the embedded one if it is running. */
 async function reachDatabase(
   { database_url, data_directory }: Settings,
   { clock, timeout_ms }: { clock: Clock; timeout_ms: number },
 ): Promise<Reached> {
   const address = database_url ?? (await runningDatabase(path.join(path.resolve(data_directory), "postgres")).catch(() => undefined));
-  if (address === undefined) return { absent: "the embedded one is started by serve, and looked at while it runs" };
+  if (address === undefined) return { absent: "the embedded one is started by serve, and only checked while it is running" };
   const abort = new AbortController();
   const late = clock.setTimer(timeout_ms, () => abort.abort());
   try {

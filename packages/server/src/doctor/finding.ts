@@ -1,17 +1,17 @@
-/** What one check found: all is well, something will bite one day, the server will not work so, or it was not looked at. */
+/** Result of a check: healthy, a risk, a problem that prevents the server from working, or not checked. */
 export type Status = "ok" | "warning" | "problem" | "skipped";
 
 export interface Finding {
-  /** What was looked at, in one or two words. */
+  /** The checked part, in one or two words. */
   check: string;
   status: Status;
-  /** What was seen there. */
+  /** What was found. */
   seen: string;
-  /** What to do about it. */
+  /** How to fix it. */
   hint?: string;
 }
 
-/** A finding before it is known which check made it. */
+/** A finding without the name of its check. */
 export type Seen = Omit<Finding, "check">;
 
 export const ok = (seen: string): Seen => ({ status: "ok", seen });

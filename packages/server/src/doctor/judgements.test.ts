@@ -30,11 +30,11 @@ const LIMIT = { timeout: 60_000 };
 const DAY_MS = 86_400_000;
 const settings = readSettings({}, {});
 
-/** `warning: the first words` of what is not well. */
+/** Returns `warning: the first words` of the findings that are not ok. */
 const unwell = (found: Seen | Seen[]): string[] =>
   [found].flat().flatMap(({ status, seen, hint }) => {
     if (status === "ok" || status === "skipped") return [];
-    assert.ok(hint, `${seen}: nobody is told what to do`);
+    assert.ok(hint, `${seen}: has no hint`);
     return [`${status}: ${seen}`];
   });
 
@@ -44,7 +44,7 @@ function assertUnwell(found: Seen | Seen[], ...expected: RegExp[]): void {
   for (const [at, pattern] of expected.entries()) assert.match(seen[at] ?? "", pattern);
 }
 
-test("a variable that rf or rf-agent reads is no typo of one of the server", () => {
+test("a variable of rf or rf-agent is not reported as a typo of a server variable", () => {
   const sources = globSync(path.join(import.meta.dirname, "../../../{cli,agent,sdk}/src/**/*.ts")).filter(
     (file) => !file.endsWith(".test.ts"),
   );
@@ -60,7 +60,7 @@ test("a variable that rf or rf-agent reads is no typo of one of the server", () 
   }
 });
 
-test("every setting that is wrong is told at once, and the others are read all the same", () => {
+test("reports all invalid settings in one run, and still reads the others", () => {
   const read = readAllSettings(
     { listen: "here", tls: "some", limit: ["robots_max=7", "robots=1", "log_flush_ms=soon"], logLevel: "loud" },
     {
@@ -80,7 +80,7 @@ test("every setting that is wrong is told at once, and the others are read all t
   assert.ok(!read.errors.join().includes("s3cret"));
 });
 
-test("an address beyond this machine without TLS is told, unless TLS itself is what is wrong", () => {
+test("reports an address beyond this machine without TLS, unless TLS itself is invalid", () => {
   const open = readAllSettings({ listen: "0.0.0.0:1" }, {});
   assert.match(open.errors.join(), /^refusing to listen on 0.0.0.0 without TLS/);
   assert.deepEqual([open.settings.listen.host, [...open.wrong_parts]], ["127.0.0.1", ["listen"]]);
@@ -88,7 +88,7 @@ test("an address beyond this machine without TLS is told, unless TLS itself is w
   assert.deepEqual(readAllSettings({ listen: "0.0.0.0:1", tls: "auto" }, {}).errors, []);
 });
 
-test("a variable that resembles one of ours and is none is told, with the one that was meant", () => {
+test("reports an unknown variable that resembles a known one", () => {
   const of = (env: NodeJS.ProcessEnv) => judgeSettings({ env, settings, wrong_settings: [] });
   assertUnwell(
     of({ ROAMFLEET_BLOB_URL: "x", ROAMFLEET_TOKEN: "x", ROAMFLEET_ORG: "x", DATABASE_URLS: "x" }),
@@ -98,7 +98,7 @@ test("a variable that resembles one of ours and is none is told, with the one th
   assert.deepEqual(of({ SERVICE_ADMIN_TOKEN: "secret", HOME: "/root" }), [{ status: "ok", seen: "SERVICE_ADMIN_TOKEN" }]);
 });
 
-test("machines that are too small are told what they would carry", () => {
+test("reports how many robots a small machine can serve", () => {
   assert.deepEqual(unwell(judgeNode("24.0.0")), []);
   assertUnwell(judgeNode("22.11.0"), /^problem: Node 22.11.0/);
   assert.deepEqual(unwell(judgeOpenFiles(1_048_576, LIMIT_DEFAULTS)), []);
@@ -110,18 +110,18 @@ test("machines that are too small are told what they would carry", () => {
   assert.match(judgeMemory(0, LIMIT_DEFAULTS).hint ?? "", /robots_max=0$/);
 });
 
-test("disks are judged by what they are and what is free", () => {
+test("evaluates disks by type and free space", () => {
   const disk = { type: 0xef53, bsize: 4_096, bavail: 10_000_000, files: 1_000_000, ffree: 900_000 };
   assert.deepEqual(unwell(judgeDisk(disk, settings)), []);
   assertUnwell(judgeDisk({ ...disk, bavail: 1_000 }, settings), /^problem: 3.9 MiB are free/);
   assertUnwell(judgeDisk({ ...disk, bavail: 100_000 }, settings), /^warning: 391 MiB/);
   assertUnwell(judgeDisk({ ...disk, ffree: 3 }, settings), /^warning: only 3 more files/);
   assertUnwell(judgeDisk({ ...disk, type: 0x6969 }, settings), /^warning: it is on NFS/);
-  // Signed, as some kernels tell it.
+  // Sign-extended, as some kernels return it.
   assertUnwell(judgeDisk({ ...disk, type: 0xfe534d42 | 0 }, settings), /^warning: it is on SMB/);
 });
 
-test("an address that is taken is a problem, by a server of ours a warning", () => {
+test("an occupied address is a problem, and a warning if a Roamfleet server uses it", () => {
   const at = { host: "::1", port: 443 };
   assertUnwell(judgeListen(at, "EADDRINUSE", "unknown"), /^problem: \[::1\]:443 is in use/);
   assertUnwell(judgeListen(at, "EADDRINUSE", "roamfleet"), /^warning: a Roamfleet server answers/);
@@ -129,52 +129,52 @@ test("an address that is taken is a problem, by a server of ours a warning", () 
   assertUnwell(judgeListen(at, "EADDRNOTAVAIL", "unknown"), /^problem: this machine has no address ::1/);
 });
 
-test("host names are warned of behind a proxy that hides them, and when robots signed for another host", () => {
+test("warns about missing host names behind a proxy, and about robots that signed for another host", () => {
   const of = (host_names: string[], behind_proxy: string[], refused: string[] = []) =>
     judgeHostNames({ host_names, behind_proxy }, refused);
   assert.deepEqual(unwell([...of([], []), ...of(["fleet.test"], ["10.0.0.1"])]), []);
   assertUnwell(of([], ["10.0.0.1"]), /^warning: not set: behind a proxy/);
   const refused = of(["fleet.test"], ["10.0.0.1"], ["evil.test", "robots.fleet.test"]);
-  assertUnwell(refused, /^warning: robots were refused within a day that signed for evil\.test, robots\.fleet\.test/);
+  assertUnwell(refused, /^warning: within a day, robots were refused that signed for evil\.test, robots\.fleet\.test/);
   assert.match(refused[0]?.hint ?? "", /--host-name/);
 });
 
-test("other servers are told an address at which they find this one", () => {
+test("evaluates the address that other servers use", () => {
   const told = { host: "10.0.0.7", port: 7601 };
   const of = (node_listen: string, port: number, listen_host: string, at = told) =>
     judgeNodeAddress({ host: node_listen, port }, at, { host: listen_host, port: 7600 });
   assert.deepEqual(of("0.0.0.0", 7601, "0.0.0.0"), [
-    { status: "ok", seen: "other servers: 0.0.0.0:7601 is free, and they are told 10.0.0.7:7601" },
+    { status: "ok", seen: "other servers: 0.0.0.0:7601 is free, and they use 10.0.0.7:7601" },
   ]);
   assertUnwell(of("0.0.0.0", 7600, "127.0.0.1"), /^problem: --node-listen 0.0.0.0:7600 and --listen 127.0.0.1:7600 are the same port/);
   assert.deepEqual(unwell(of("10.0.0.7", 7600, "127.0.0.1")), []);
   assertUnwell(
     of("0.0.0.0", 7601, "0.0.0.0", { host: "127.0.0.1", port: 7601 }),
-    /^warning: other servers are told to connect to 127.0.0.1:7601/,
+    /^warning: other servers use the address 127.0.0.1:7601/,
   );
   assertUnwell(judgeListen(told, "EADDRINUSE", undefined, "--node-listen"), /^problem: 10.0.0.7:7601 is in use/);
 });
 
-test("proxies that could not connect, and those that could be anybody, are told", () => {
+test("reports proxies that cannot connect, and proxy ranges that are too wide", () => {
   const of = (behind_proxy: string[], host = "0.0.0.0") => judgeProxies({ behind_proxy, listen: { host, port: 1 } });
   assert.deepEqual(unwell(of(["10.0.0.0/8", "fd00:3::/64"])), []);
   assert.deepEqual(unwell(of(["127.0.0.1"], "127.0.0.1")), []);
-  assertUnwell(of(["10.0.0.1"], "127.0.0.1"), /^problem: only this machine is listened to/);
+  assertUnwell(of(["10.0.0.1"], "127.0.0.1"), /^problem: the server only listens on this machine/);
   assertUnwell(of(["10.0.0.0/7", "10.1.0.0/16", "fd00::/8"]), /^warning: 10.0.0.0\/7, fd00::\/8 is more/);
 });
 
-test("an admin token is wanted where others can come, and one that can be guessed is told without being shown", () => {
+test("requires an admin token on public servers, and reports a guessable one without showing it", () => {
   const of = (admin_token: string | undefined, more: Partial<typeof settings> = {}) =>
     judgeAdminToken({ ...settings, admin_token, ...more });
   assert.deepEqual(unwell(of(undefined)), []);
   assertUnwell(of(undefined, { behind_proxy: ["10.0.0.1"] }), /^warning: not set: behind a proxy/);
   assertUnwell(of(undefined, { listen: { host: "0.0.0.0", port: 1 } }), /^warning: not set/);
-  assertUnwell(of("hunter2"), /^warning: set, and short/);
-  assertUnwell(of("a".repeat(64)), /^warning: set, and short/);
+  assertUnwell(of("hunter2"), /^warning: set, but short/);
+  assertUnwell(of("a".repeat(64)), /^warning: set, but short/);
   assert.deepEqual(of("8f14e45fceea167a5a36dedd4bea2543"), { status: "ok", seen: "set" });
 });
 
-test("certificates are judged by dates, names and chain", LIMIT, async (t) => {
+test("evaluates certificates by dates, names and chain", LIMIT, async (t) => {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-doctor-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const now = new Date("2030-01-01T00:00:00Z");
@@ -187,17 +187,17 @@ test("certificates are judged by dates, names and chain", LIMIT, async (t) => {
   assertUnwell(judgeChain(chain, later(91)), /^problem: the certificate expired on 2030-04-01$/);
   assertUnwell(
     judgeChain(chain, later(-30)),
-    /^problem: the certificate is valid from/,
-    /^problem: Roamfleet CA .* in the chain is valid from/,
+    /^problem: the certificate is only valid from/,
+    /^problem: Roamfleet CA .* in the chain is only valid from/,
   );
   assertUnwell(judgeChain(chain.slice(0, 1), now), /^warning: the chain ends with Roamfleet server, whose issuer is no public root/);
   assertUnwell(
     judgeChain([...chain.slice(0, 1), new X509Certificate(chain[0]!.raw), ...chain.slice(1)], now),
     /^problem: Roamfleet server is not signed by Roamfleet server/,
   );
-  // The authority's own names no host.
+  // The CA's certificate contains no host name.
   assertUnwell(judgeChain(chain.slice(1), now), /^problem: the certificate names no host/);
-  assertUnwell(judgeChain([], now), /^problem: the file holds no certificate/);
+  assertUnwell(judgeChain([], now), /^problem: the file contains no certificate/);
 });
 
 const database: DatabaseSeen = {
@@ -218,38 +218,38 @@ const database: DatabaseSeen = {
   migrations: { pending: [], unknown: [], is_new: false },
 };
 
-test("a database is judged by version, durability, rights, connections, clock and distance", () => {
+test("evaluates a database by version, durability, permissions, connections, clock and round trip", () => {
   const of = (seen: Partial<DatabaseSeen>, database_url = "postgres://fleet:geheim@db.example.com/plant") =>
     judgeDatabase({ ...database, ...seen }, { ...settings, database_url });
   assert.deepEqual(of({}), [{ status: "ok", seen: "postgres://db.example.com/plant, PostgreSQL 15.4, 0.4 ms away" }]);
   assertUnwell(of({ version: 140_011, version_name: "14.11" }), /^problem: PostgreSQL 14.11; 15 or newer/);
   assertUnwell(of({ encoding: "SQL_ASCII" }), /^problem: its encoding is SQL_ASCII/);
-  assertUnwell(of({ read_only: "replica" }), /^problem: it is a replica/);
-  assertUnwell(of({ read_only: "settings" }), /^problem: its sessions may not write/);
+  assertUnwell(of({ read_only: "replica" }), /^problem: it is a read-only replica/);
+  assertUnwell(of({ read_only: "settings" }), /^problem: its sessions are read-only/);
   assertUnwell(
     of({ durability: { fsync: "off", synchronous_commit: "off", full_page_writes: "on" } }),
     /^problem: fsync is off/,
     /^problem: synchronous_commit is off/,
   );
-  assertUnwell(of({ may_create: false, may_serve_orgs: false }), /^problem: .* may not make tables/, /^problem: .* pg_database_owner/);
-  assertUnwell(of({ connections_max: 8 }), /^problem: 12 connections are wanted/);
-  assertUnwell(of({ connections_max: 40, connections_of_others: 35 }), /^warning: 12 connections are wanted/);
+  assertUnwell(of({ may_create: false, may_serve_orgs: false }), /^problem: .* may not create tables/, /^problem: .* pg_database_owner/);
+  assertUnwell(of({ connections_max: 8 }), /^problem: 12 connections are needed/);
+  assertUnwell(of({ connections_max: 40, connections_of_others: 35 }), /^warning: 12 connections are needed/);
   assertUnwell(of({ clock_ahead_ms: -2_500 }), /^warning: its clock is 2.5 s behind/);
   assertUnwell(of({ clock_ahead_ms: 300_000 }), /^problem: its clock is 5 min ahead/);
-  // What a slow line makes of it proves nothing.
+  // A difference within half a round trip proves nothing.
   assertUnwell(of({ clock_ahead_ms: 1_400, round_trip_ms: 1_000 }), /^warning: it is 1.0 s away/);
   assertUnwell(of({ is_encrypted: false }), /^warning: .* not encrypted/);
   assert.deepEqual(unwell(of({ is_encrypted: false }, "postgres://fleet:geheim@127.0.0.1/plant")), []);
 });
 
-test("migrations are up to date, to do, or of a newer version", () => {
+test("migrations are up to date, pending, or of a newer version", () => {
   const of = (seen: Partial<MigrationsSeen>) => judgeMigrations({ pending: [], unknown: [], is_new: false, ...seen });
   assert.deepEqual(unwell([of({}), of({ is_new: true, pending: ["0001_initial"] })]), []);
-  assertUnwell(of({ pending: ["0002_more"] }), /^warning: 1 to do: 0002_more/);
+  assertUnwell(of({ pending: ["0002_more"] }), /^warning: 1 pending: 0002_more/);
   assertUnwell(of({ unknown: ["0009_later"] }), /^problem: .* newer version: it has 0009_later/);
 });
 
-test("a database that refuses is told in its words, and a password that it repeats is not", () => {
+test("reports the database's error without a password that it repeats", () => {
   const refused = Object.assign(new Error('no entry for "p%40ss"\nfor p@ss'), { code: "28000" });
   assertUnwell(judgeFailure(refused, "postgres://fleet:p%40ss@db/plant"), /^problem: postgres:\/\/db\/plant: no entry for "\[secret\]"$/);
   const both = new AggregateError([Object.assign(new Error("connect ECONNREFUSED ::1:5432"), { code: "ECONNREFUSED" })]);
@@ -258,19 +258,19 @@ test("a database that refuses is told in its words, and a password that it repea
   assert.match(found.hint ?? "", /is PostgreSQL running/);
 });
 
-test("a secrets key that does not open what the database holds is a problem before the start makes another", () => {
+test("a secrets key that does not decrypt the database's secrets is a problem before the start creates another", () => {
   const keys = parseMasterKeys("ab".repeat(32), "test");
   const none = { readable: 0, unknown: 0, damaged: 0 };
   assert.deepEqual(
     unwell([judgeKeys({ keys, where: "f" }, { ...none, readable: 2 }), judgeKeys({ keys: undefined, where: "f" }, none)]),
     [],
   );
-  assertUnwell(judgeKeys({ keys: undefined, where: "f" }, { ...none, unknown: 2 }), /^problem: there is no key, and the database holds/);
+  assertUnwell(judgeKeys({ keys: undefined, where: "f" }, { ...none, unknown: 2 }), /^problem: there is no key, but the database contains/);
   assertUnwell(judgeKeys({ keys, where: "f" }, { ...none, unknown: 1 }), /^problem: the secrets of one data key cannot be read/);
   assertUnwell(judgeKeys({ keys, where: "f" }, { ...none, damaged: 1 }), /^problem: 1 data keys .* damaged/);
 });
 
-test("a bus is judged server by server", () => {
+test("evaluates each server of a bus", () => {
   const server: NatsSeen = {
     server: "nats-1:4222",
     version: "2.10.3",
@@ -291,13 +291,13 @@ test("a bus is judged server by server", () => {
   assertUnwell(of(away), /^problem: .* nothing listens there/);
   assertUnwell(of({ failure: { refused: true, reason: "Authorization Violation" } }), /^problem: .* refuses the credentials/);
   assertUnwell(of({ version: "2.8.4" }), /^problem: .* 2.9 or newer/);
-  assertUnwell(of({ max_payload: 65_536 }), /^warning: .* 64.0 KiB at most/);
-  assertUnwell(of({ round_trip_ms: undefined }), /^problem: .* did not bring it back/);
+  assertUnwell(of({ max_payload: 65_536 }), /^warning: .* up to 64.0 KiB/);
+  assertUnwell(of({ round_trip_ms: undefined }), /^problem: .* did not deliver a test message/);
   assertUnwell(of({ forbidden: ["Permissions Violation"], round_trip_ms: undefined }), /^problem: .* Permissions Violation/);
   assertUnwell(of({ wants_credentials: false, is_encrypted: false }), /^warning: .* without credentials/, /^warning: .* in the clear/);
 });
 
-test("a store is judged by what it refused, each with the permission that is missing", () => {
+test("reports each operation that a store refuses, with the missing permission", () => {
   const place = {
     bucket: "robots",
     prefix: "prod",
@@ -307,7 +307,7 @@ test("a store is judged by what it refused, each with the permission that is mis
     credentials: undefined,
   };
   const seen = { failed: [], left: [], clock_ahead_ms: -400, write_ms: 3 };
-  assertUnwell(judgeS3(seen, place), /^warning: artifacts go .* in the clear/);
+  assertUnwell(judgeS3(seen, place), /^warning: artifacts are transferred .* in the clear/);
   const secure = { ...place, endpoint: "https://s3.example.com" };
   assert.deepEqual(unwell(judgeS3(seen, secure)), []);
   const denied = judgeS3(
@@ -321,7 +321,7 @@ test("a store is judged by what it refused, each with the permission that is mis
   assertUnwell(judgeS3({ ...seen, failed: [{ step: "list", error: missing }] }, secure), /^problem: .*NoSuchBucket \(HTTP 404\)/);
 });
 
-test("other servers are told what they lack in common, and which of them cannot be reached", () => {
+test("reports what several servers must share, and unreachable ones", () => {
   const node = (id: string, more: Partial<NodeSeen> = {}): NodeSeen => ({
     id,
     address: `10.0.0.${id}:7601`,
@@ -334,13 +334,13 @@ test("other servers are told what they lack in common, and which of them cannot 
     judgeNodes(nodes, { own_id: "1", settings: { ...shared, ...more }, connections_max: 97 });
   assert.deepEqual(of([]), [{ status: "ok", seen: "none lives" }]);
   assert.deepEqual(of([node("2")]), [{ status: "ok", seen: "1 live: 2 at 10.0.0.2:7601" }]);
-  assertUnwell(of([node("2")], { bus: undefined }), /^problem: other servers live on this database/);
-  assertUnwell(of([node("2")], { blobs: undefined }), /^warning: artifacts lie in this server's own directory/);
+  assertUnwell(of([node("2")], { bus: undefined }), /^problem: other servers use this database/);
+  assertUnwell(of([node("2")], { blobs: undefined }), /^warning: artifacts are in this server's directory/);
   assertUnwell(of([node("1")]), /^warning: a server with the id of this data directory/);
-  assertUnwell(of([node("2", { is_reachable: false })]), /^warning: 2 cannot be reached at 10.0.0.2:7601/);
-  assertUnwell(of([node("2", { address: null, is_reachable: undefined })]), /^warning: 2 listens for no other server/);
-  assertUnwell(of([node("2"), node("3", { address: "10.0.0.2:7601" })]), /^warning: 3 tells the same address/);
-  assertUnwell(of(Array.from({ length: 9 }, (_, at) => node(`2${at}`))), /^problem: 10 servers want 100 connections/);
-  // One that was killed alone, and nobody was left to see it: of no consequence.
+  assertUnwell(of([node("2", { is_reachable: false })]), /^warning: 2 is unreachable at 10.0.0.2:7601/);
+  assertUnwell(of([node("2", { address: null, is_reachable: undefined })]), /^warning: 2 does not listen for other servers/);
+  assertUnwell(of([node("2"), node("3", { address: "10.0.0.2:7601" })]), /^warning: 3 has the same address/);
+  assertUnwell(of(Array.from({ length: 9 }, (_, at) => node(`2${at}`))), /^problem: 10 servers need 100 database connections/);
+  // A single server was killed and no other one noticed, which has no consequences.
   assert.deepEqual(unwell(of([node("2", { is_alive: false, is_reachable: undefined })], { bus: undefined, blobs: undefined })), []);
 });

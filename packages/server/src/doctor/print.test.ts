@@ -6,44 +6,44 @@ import { secretsOf, shownBytes, shownTime, shownUrl } from "./shown.ts";
 
 const PLAIN = { colors: false, columns: undefined };
 const findings: Finding[] = [
-  { check: "database", status: "ok", seen: "all is well" },
-  { check: "database", status: "problem", seen: "one two three four five six seven eight", hint: "mend it\nat once" },
+  { check: "database", status: "ok", seen: "looks healthy" },
+  { check: "database", status: "problem", seen: "one two three four five six seven eight", hint: "fix it\nimmediately" },
 ];
 
-test("findings are aligned, the name stands once, and the hint below", () => {
+test("aligns findings, prints the name once and the hint below", () => {
   assert.equal(
     printFindings(findings, PLAIN),
-    `✓ database         all is well
+    `✓ database         looks healthy
 ✗                  one two three four five six seven eight
-                   → mend it
-                     at once
+                   → fix it
+                     immediately
 `,
   );
 });
 
-test("a narrow terminal breaks lines where the text begins", () => {
+test("breaks lines on a narrow terminal and keeps the indentation", () => {
   assert.equal(
     printFindings(findings.slice(1), { colors: false, columns: 50 }),
     `✗ database         one two three four five six
                    seven eight
-                   → mend it
-                     at once
+                   → fix it
+                     immediately
 `,
   );
 });
 
-test("colours are for terminals only", () => {
+test("uses colors on terminals only", () => {
   assert.ok(!printFindings(findings, PLAIN).includes("\u001b"));
   assert.ok(printFindings(findings, { ...PLAIN, colors: true }).includes("\u001b[31m✗"));
 });
 
-test("the summary counts", () => {
-  assert.equal(summarize([]), "nothing to complain of");
+test("the summary counts problems and warnings", () => {
+  assert.equal(summarize([]), "no problems found");
   assert.equal(summarize(findings), "1 problem");
   assert.equal(summarize([...findings, ...findings, { check: "a", status: "warning", seen: "" }]), "2 problems, 1 warning");
 });
 
-test("sizes, times and URLs are shown for people, and URLs without what is secret", () => {
+test("formats sizes, times and URLs for people, and removes secrets from URLs", () => {
   assert.deepEqual([0, 1_000, 1_536, 256 * 1024 ** 2, 1.5 * 1024 ** 4].map(shownBytes), [
     "0 bytes",
     "1000 bytes",

@@ -4,7 +4,7 @@ import type { Finding, Status } from "./finding.ts";
 
 export interface Screen {
   colors: boolean;
-  /** Of the terminal; undefined does not break lines. */
+  /** Width of the terminal; undefined does not break lines. */
   columns: number | undefined;
 }
 
@@ -13,7 +13,7 @@ const NAME_WIDTH = Math.max(...CHECKS.map(({ name }) => name.length));
 const TEXT_AT = NAME_WIDTH + 4;
 const TEXT_COLUMNS_MIN = 30;
 
-/** The findings of one check, as lines. Its name stands at the first only. */
+/** Formats the findings of one check. Its name is on the first line only. */
 export function printFindings(findings: readonly Finding[], { colors, columns }: Screen): string {
   const paint = createColors(colors);
   const tones: Readonly<Record<Status, (text: string) => string>> = {
@@ -29,7 +29,7 @@ export function printFindings(findings: readonly Finding[], { colors, columns }:
     const [first = "", ...rest] = wrap(seen, room);
     const shown = [`${tone(SYMBOLS[status])} ${paint.bold(name.padEnd(NAME_WIDTH))}  ${status === "skipped" ? paint.dim(first) : first}`];
     shown.push(...rest.map((line) => `${" ".repeat(TEXT_AT)}${line}`));
-    // Arrow and hint are apart by one space, and further lines stand below the hint.
+    // The hint follows the arrow after one space, and further lines are aligned with it.
     const hints = hint === undefined ? [] : hint.split("\n").flatMap((line) => wrap(line, room - 2));
     shown.push(...hints.map((line, index) => `${" ".repeat(TEXT_AT)}${paint.cyan(`${index === 0 ? "→" : " "} ${line}`)}`));
     return shown;
@@ -42,17 +42,17 @@ export function countStatuses(findings: readonly Finding[]): { problems: number;
   return { problems: count("problem"), warnings: count("warning") };
 }
 
-/** `2 problems, 1 warning` */
+/** Formats `2 problems, 1 warning`. */
 export function summarize(findings: readonly Finding[]): string {
   const { problems, warnings } = countStatuses(findings);
   const parts = [
     ...(problems > 0 ? [`${problems} problem${problems === 1 ? "" : "s"}`] : []),
     ...(warnings > 0 ? [`${warnings} warning${warnings === 1 ? "" : "s"}`] : []),
   ];
-  return parts.length === 0 ? "nothing to complain of" : parts.join(", ");
+  return parts.length === 0 ? "no problems found" : parts.join(", ");
 }
 
-/** Lines of at most `columns` characters, broken at spaces; a longer word has a line of its own. */
+/** Breaks text at spaces into lines of at most `columns` characters. A longer word gets a separate line. */
 function wrap(text: string, columns: number): string[] {
   const lines: string[] = [];
   let line = "";

@@ -1,6 +1,6 @@
 import { readSettings, type ServeFlags, type Settings } from "../config.ts";
 
-/** A part of the settings that is right or wrong by itself. */
+/** A part of the settings that can be validated separately. */
 export type Part =
   | "data"
   | "database"
@@ -43,14 +43,14 @@ const PARTS: readonly PartOf[] = [
 ];
 
 export interface ReadSettings {
-  /** What holds without the wrong parts. */
+  /** The settings without the invalid parts. */
   settings: Settings;
   wrong_parts: ReadonlySet<Part>;
-  /** Everything that `serve` would refuse, in its words. */
+  /** Everything that `serve` would refuse, with its messages. */
   errors: readonly string[];
 }
 
-/** Reads flags and environment as `serve` does, and goes on where `serve` ends: behind the first thing that is wrong. */
+/** Reads flags and environment like `serve`, but continues after the first error. */
 export function readAllSettings(flags: ServeFlags, env: NodeJS.ProcessEnv): ReadSettings {
   const [rest_flags, rest_env] = [{ ...flags }, { ...env }];
   const wrong_parts = new Set<Part>();
@@ -65,7 +65,7 @@ export function readAllSettings(flags: ServeFlags, env: NodeJS.ProcessEnv): Read
   }
   const whole = attempt(rest_flags, rest_env);
   if (typeof whole !== "string") return { settings: whole, wrong_parts, errors };
-  // Each part by itself is right: they do not go together. Without TLS that is wrong anyway, nobody need be told that it is missing.
+  // The parts are valid separately but not in combination. If TLS or the proxies are already invalid, missing TLS need not be reported.
   if (!wrong_parts.has("tls") && !wrong_parts.has("proxies")) errors.push(whole);
   delete rest_flags.listen;
   delete rest_env["ROAMFLEET_LISTEN"];
@@ -78,7 +78,7 @@ function errorsOf({ part, flags: names, variables }: PartOf, flags: ServeFlags, 
   const only_env = Object.fromEntries(variables.map((name) => [name, env[name]]));
   if (part === "limits") return (flags.limit ?? []).flatMap((limit) => errorOf({ limit: [limit] }, {}));
   const only: ServeFlags = Object.fromEntries(names.flatMap((name) => (flags[name] === undefined ? [] : [[name, flags[name]]])));
-  // Whether an address may be listened on is a matter of the other parts.
+  // Whether an address is allowed depends on the other parts.
   return errorOf(part === "listen" ? { ...only, tls: "auto" } : only, only_env);
 }
 

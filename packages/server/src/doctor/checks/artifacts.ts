@@ -25,13 +25,13 @@ async function lookAtDirectory({ data_directory }: Settings): Promise<Seen[]> {
     () => true,
     () => false,
   );
-  if (!there) return [ok(`${directory} is made at the first start`)];
+  if (!there) return [ok(`${directory} is created at the first start`)];
   const denied = await writeDenied(directory);
   if (denied === undefined) return [ok(directory)];
   return [problem(`${directory} cannot be written (${denied})`, "it must belong to the user who starts the server")];
 }
 
-/** As Amazon names them; other stores have the same words, or one for all. */
+/** Amazon's names. Other stores use the same names, or a single permission. */
 const PERMISSIONS: Readonly<Record<S3Step, string>> = {
   list: "s3:ListBucket",
   write: "s3:PutObject",
@@ -52,38 +52,38 @@ export function judgeS3(seen: S3Seen, place: Place): Seen[] {
   const where = `s3://${place.bucket}${place.prefix === "" ? "" : `/${place.prefix}`} at ${place.endpoint ?? `Amazon, ${place.region}`}`;
   const found: Seen[] = seen.failed.map(({ step, error }) => {
     if (DENIED.has(error.reason)) return problem(`${where}: may not ${step}`, `give the credentials ${PERMISSIONS[step]} below the prefix`);
-    return problem(`${where}: ${error.message}`, HINTS[error.reason] ?? "what ROAMFLEET_BLOBS_URL and AWS_… say must be so in the store");
+    return problem(`${where}: ${error.message}`, HINTS[error.reason] ?? "compare ROAMFLEET_BLOBS_URL and AWS_… with the settings of the store");
   });
   if (seen.left.length > 0)
     found.push(
-      warning(`what this check wrote could not be removed: ${seen.left.join(", ")}`, "remove it below the prefix when the store lets you"),
+      warning(`test objects of this check could not be removed: ${seen.left.join(", ")}`, "remove them below the prefix"),
     );
   const ahead = seen.clock_ahead_ms;
   if (ahead !== undefined && Math.abs(ahead) > CLOCK_WARNING_MS)
     found.push(
       warning(
         `the store's clock is ${shownTime(Math.abs(ahead))} ${ahead > 0 ? "ahead of" : "behind"} this machine's`,
-        "set this machine's by NTP (timedatectl): past 15 minutes stores refuse every request",
+        "set this machine's clock by NTP (timedatectl): beyond 15 minutes stores refuse every request",
       ),
     );
   if (place.endpoint?.startsWith("http:") === true && !LOOPBACK.test(place.endpoint))
     found.push(
       warning(
-        `artifacts go to and from ${place.endpoint} in the clear`,
-        "an endpoint with https://, unless the network in between is your own",
+        `artifacts are transferred to and from ${place.endpoint} in the clear`,
+        "use an endpoint with https://, unless the network is private",
       ),
     );
   if (found.some(({ status }) => status === "problem")) return found;
-  return [ok(`${where}: written in ${shownTime(seen.write_ms ?? 0)}, read, copied, joined of parts, removed`), ...found];
+  return [ok(`${where}: written in ${shownTime(seen.write_ms ?? 0)}, read, copied, combined, removed`), ...found];
 }
 
 const HINTS: Readonly<Record<string, string>> = {
-  NoSuchBucket: "make the bucket, or correct its name in ROAMFLEET_BLOBS_URL",
+  NoSuchBucket: "create the bucket, or correct its name in ROAMFLEET_BLOBS_URL",
   ECONNREFUSED: "nothing listens there: correct endpoint= in ROAMFLEET_BLOBS_URL",
-  ENOTFOUND: "there is no such host: correct endpoint= in ROAMFLEET_BLOBS_URL, or add path_style=1 where buckets are no host names",
+  ENOTFOUND: "there is no such host: correct endpoint= in ROAMFLEET_BLOBS_URL, or add path_style=1 if buckets are not host names",
   RequestTimeTooSkewed: "set this machine's clock by NTP (timedatectl)",
-  NotImplemented: "this store does not know what artifacts need: choose another",
-  DEPTH_ZERO_SELF_SIGNED_CERT: "NODE_EXTRA_CA_CERTS names a file of further authorities to trust",
-  SELF_SIGNED_CERT_IN_CHAIN: "NODE_EXTRA_CA_CERTS names a file of further authorities to trust",
-  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "NODE_EXTRA_CA_CERTS names a file of further authorities to trust",
+  NotImplemented: "this store lacks a required operation: choose another",
+  DEPTH_ZERO_SELF_SIGNED_CERT: "NODE_EXTRA_CA_CERTS can name a file with additional authorities to trust",
+  SELF_SIGNED_CERT_IN_CHAIN: "NODE_EXTRA_CA_CERTS can name a file with additional authorities to trust",
+  UNABLE_TO_VERIFY_LEAF_SIGNATURE: "NODE_EXTRA_CA_CERTS can name a file with additional authorities to trust",
 };

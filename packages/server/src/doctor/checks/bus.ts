@@ -5,7 +5,7 @@ import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
 import { shownBytes, shownTime } from "../shown.ts";
 
 const VERSION_MIN = [2, 9] as const;
-/** What one transaction tells at most, with its envelope. */
+/** Largest message of one transaction, with its envelope. */
 const PAYLOAD_BYTES_MIN = 1_000_000;
 const ROUND_TRIP_SLOW_MS = 50;
 const LOOPBACK = /^(localhost|127\.|\[::1\])/;
@@ -14,8 +14,8 @@ export const busCheck: Check = {
   name: "bus",
   async check({ settings, wrong_parts, clock, timeout_ms, signal }) {
     if (wrong_parts.has("bus")) return [skipped("see settings")];
-    if (settings.bus === undefined) return [skipped("ROAMFLEET_BUS_URL is not set: right for a server that is alone")];
-    // A little less than the check has, so that the other servers' findings are not lost with one that is silent.
+    if (settings.bus === undefined) return [skipped("ROAMFLEET_BUS_URL is not set: correct for a single server")];
+    // Shorter than the check's own time, so that a silent server does not hide the findings of the others.
     const seen = await probeNats(settings.bus, { clock, timeout_ms: timeout_ms * 0.8, signal });
     const use = wrong_parts.has("database") ? [] : judgeUse(settings);
     return [...use, ...judgeBus(seen, settings.bus.credentials !== undefined)];
@@ -26,8 +26,8 @@ function judgeUse({ database_url }: Settings): Seen[] {
   if (database_url !== undefined) return [];
   return [
     warning(
-      "several servers tell each other of changes in one database, and this one has its own",
-      "set DATABASE_URL, or leave ROAMFLEET_BUS_URL out",
+      "a bus connects servers on one database, but this server uses the embedded one",
+      "set DATABASE_URL, or unset ROAMFLEET_BUS_URL",
     ),
   ];
 }
@@ -39,7 +39,7 @@ export function judgeBus(servers: readonly NatsSeen[], has_credentials: boolean)
   );
   if (found.some(({ status }) => status === "problem") || reached.length === 0) return found;
   const said = reached.map(
-    (server) => `${server.server}, NATS ${server.version}, ${shownTime(server.round_trip_ms ?? 0)} to itself and back`,
+    (server) => `${server.server}, NATS ${server.version}, ${shownTime(server.round_trip_ms ?? 0)} round trip`,
   );
   return [ok(said.join("; ")), ...found];
 }
@@ -51,10 +51,10 @@ function judgeFailure({ server, failure }: NatsSeen, others_are_there: boolean):
       "correct them; special characters in user and password are written as %41",
     );
   const seen = `${server} ${reasonOf(failure?.reason ?? "")}`;
-  if (others_are_there) return warning(seen, "the others are there; take it out of ROAMFLEET_BUS_URL if it is gone for good");
+  if (others_are_there) return warning(seen, "the others respond; remove this one from ROAMFLEET_BUS_URL if it no longer exists");
   return problem(
     seen,
-    "is nats-server running there, and does a firewall let 4222 through? Until it is, what other servers change arrives minutes later",
+    "is nats-server running there, and does a firewall allow port 4222? Until then, changes by other servers arrive minutes later",
   );
 }
 
@@ -62,7 +62,7 @@ const REASONS: Readonly<Record<string, string>> = {
   ECONNREFUSED: "cannot be reached: nothing listens there",
   ENOTFOUND: "cannot be reached: there is no such host",
   ETIMEDOUT: "cannot be reached: no answer",
-  EHOSTUNREACH: "cannot be reached: there is no way to it",
+  EHOSTUNREACH: "cannot be reached: no route to host",
 };
 const reasonOf = (reason: string): string => REASONS[reason] ?? (/^(does not answer|closed)/.test(reason) ? reason : `fails: ${reason}`);
 
@@ -79,29 +79,29 @@ function judgeServer(seen: NatsSeen, has_credentials: boolean): Seen[] {
       ),
     );
   if (forbidden.length === 0 && round_trip_ms === undefined)
-    found.push(problem(`${server} took a message and did not bring it back`, "its log says why"));
+    found.push(problem(`${server} did not deliver a test message`, "its log says why"));
   if (max_payload < PAYLOAD_BYTES_MIN)
     found.push(
       warning(
-        `${server} takes messages of ${shownBytes(max_payload)} at most: after larger ones every server reads everything again`,
+        `${server} accepts messages up to ${shownBytes(max_payload)}: after a larger one every server reloads its state`,
         "max_payload: 1MB, its default",
       ),
     );
   if (has_credentials && !seen.wants_credentials)
     found.push(
       warning(
-        `${server} lets in whoever comes, without credentials`,
-        "give it an authorization section: whoever can speak there can make servers read again",
+        `${server} accepts connections without credentials`,
+        "add an authorization section to its configuration: any client could make servers reload their state",
       ),
     );
   if (has_credentials && !seen.is_encrypted && !LOOPBACK.test(server))
-    found.push(warning(`credentials go to ${server} in the clear`, "tls:// instead of nats://, unless the network in between is your own"));
+    found.push(warning(`credentials are sent to ${server} in the clear`, "use tls:// instead of nats://, unless the network is private"));
   if (round_trip_ms !== undefined && round_trip_ms > ROUND_TRIP_SLOW_MS)
-    found.push(warning(`a message takes ${shownTime(round_trip_ms)} through ${server}`, "put servers and NATS into one data centre"));
+    found.push(warning(`a message takes ${shownTime(round_trip_ms)} through ${server}`, "run servers and NATS in one data center"));
   return found;
 }
 
-/** Whether a version such as `2.10.3-beta` is new enough. */
+/** Returns whether a version such as `2.10.3-beta` is new enough. */
 function isAtLeast(version: string): boolean {
   const [major = 0, minor = 0] = version.split(".").map((part) => Number.parseInt(part, 10));
   return major > VERSION_MIN[0] || (major === VERSION_MIN[0] && minor >= VERSION_MIN[1]);

@@ -17,19 +17,19 @@ export const dataDirectoryCheck: Check = {
     const obstacle = await findObstacle(directory, { is_embedded });
     if (obstacle !== undefined) return [problem(obstacle.seen, obstacle.hint)];
     const { place } = await nearest(directory);
-    const found = [ok(place === directory ? `${directory} can be written` : `${directory} is made at the first start`)];
+    const found = [ok(place === directory ? `${directory} can be written` : `${directory} is created at the first start`)];
     if (is_embedded) found.push(...(await readStopped(directory)));
     try {
       await refuseUnfinished(directory);
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      found.push(problem("a restore has begun to fill it, and has not ended", error.message));
+      found.push(problem("a restore into it has not finished", error.message));
     }
     return [...found, ...(await readHolder(directory, !is_embedded)), ...judgeDisk(await statfs(place), settings)];
   },
 };
 
-/** What the last server recorded about the embedded database. */
+/** Returns what the last server recorded about the embedded database. */
 async function readStopped(directory: string): Promise<Seen[]> {
   const record = await readSchemaRecord(directory);
   if (record === undefined) return [];
@@ -43,8 +43,8 @@ async function readHolder(directory: string, has_database_url: boolean): Promise
     warning(
       `a server runs on it now (${holder})`,
       has_database_url
-        ? "it uses the embedded database; stop it before another one starts here with DATABASE_URL"
-        : "what is checked here is what a second start would find; a second server needs another --data",
+        ? "it uses the embedded database; stop it before you start another one here with DATABASE_URL"
+        : "the checks show what a second server would find; it needs another --data",
     ),
   ];
 }
@@ -57,22 +57,22 @@ interface FileSystem {
   ffree: number;
 }
 
-/** Magic numbers of statfs(2), of file systems on which a database is not safe, slow, or gone with the machine. */
+/** Magic numbers of statfs(2) for file systems on which a database is unsafe, slow or temporary. */
 const DOUBTFUL: ReadonlyMap<number, readonly [name: string, why: string]> = new Map([
-  [0x01021994, ["tmpfs", "in memory: all of it is gone when the machine stops"]],
-  [0x858458f6, ["ramfs", "in memory: all of it is gone when the machine stops"]],
-  [0x794c7630, ["overlay", "a container's own layer: all of it is gone when the container is removed"]],
+  [0x01021994, ["tmpfs", "in memory: everything is lost when the machine stops"]],
+  [0x858458f6, ["ramfs", "in memory: everything is lost when the machine stops"]],
+  [0x794c7630, ["overlay", "a container's own layer: everything is lost when the container is removed"]],
   [0x6969, ["NFS", "a network file system: locks and durable writes depend on how it is mounted, and the database is slow on it"]],
   [0x517b, ["SMB", "a network file system: the database is not safe on it"]],
   [0xfe534d42, ["SMB", "a network file system: the database is not safe on it"]],
   [0xff534d42, ["CIFS", "a network file system: the database is not safe on it"]],
   [0x01021997, ["9p", "a directory of the host by 9p: the database is slow on it, and may not be safe"]],
   [0x00c36400, ["Ceph", "a network file system: the database is slow on it"]],
-  [0x65735546, ["FUSE", "a file system of a program: whether writes are durable depends on it"]],
+  [0x65735546, ["FUSE", "a user-space file system: whether writes are durable depends on it"]],
 ]);
 const FILES_FREE_MIN = 10_000;
 
-/** Room, and whether what is written stays. */
+/** Checks the free space, and whether writes are durable. */
 export function judgeDisk(disk: FileSystem, { limits, database_url, blobs }: DoctorContext["settings"]): Seen[] {
   const findings: Seen[] = [];
   const doubt = DOUBTFUL.get(disk.type >>> 0);
@@ -81,23 +81,23 @@ export function judgeDisk(disk: FileSystem, { limits, database_url, blobs }: Doc
       warning(
         `it is on ${doubt[0]}, ${doubt[1]}`,
         database_url !== undefined && blobs !== undefined
-          ? "little is kept there with DATABASE_URL and ROAMFLEET_BLOBS_URL: node-id, and secrets.key and tls/ unless they are given"
-          : "choose a local disk, or a volume, with --data",
+          ? "with DATABASE_URL and ROAMFLEET_BLOBS_URL it only contains node-id, and secrets.key and tls/ unless they are configured"
+          : "choose a local disk or a volume with --data",
       ),
     );
   const free = disk.bavail * disk.bsize;
   const wanted = limits.free_disk_bytes_min;
   const room = `${shownBytes(free)} are free`;
   if (free < wanted)
-    findings.push(problem(`${room}; uploads are refused below free_disk_bytes_min=${wanted}`, "make room, or use a larger disk"));
+    findings.push(problem(`${room}; uploads are refused below free_disk_bytes_min=${wanted}`, "free disk space, or use a larger disk"));
   else if (free < 4 * wanted)
     findings.push(
-      warning(`${room}, and uploads leave ${shownBytes(wanted)} of them`, "make room soon: the database grows with logs and history"),
+      warning(`${room}, and uploads must leave ${shownBytes(wanted)} free`, "free disk space soon: the database grows with logs and history"),
     );
   else findings.push(ok(room));
   if (disk.files > 0 && disk.ffree < FILES_FREE_MIN)
     findings.push(
-      warning(`only ${disk.ffree} more files fit on its file system`, "remove files, or make the file system with more inodes"),
+      warning(`only ${disk.ffree} more files fit on its file system`, "remove files, or create the file system with more inodes"),
     );
   return findings;
 }

@@ -8,7 +8,7 @@ export const embeddedCheck: Check = {
   name: "PostgreSQL here",
   async check({ settings, wrong_parts }) {
     if (wrong_parts.has("database")) return [skipped("see settings")];
-    if (settings.database_url !== undefined) return [skipped("not needed: DATABASE_URL names one")];
+    if (settings.database_url !== undefined) return [skipped("not needed with DATABASE_URL")];
     const directory = path.join(path.resolve(settings.data_directory), "postgres");
     try {
       const { major, bin } = await findBinaries(directory);
@@ -21,7 +21,7 @@ export const embeddedCheck: Check = {
       return [ok(`PostgreSQL ${major} in ${bin}${account}`)];
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
-      // Its sentences end with what to do.
+      // Messages of a Refusal end with what to do.
       const [seen = "", hint = "see the documentation"] = error.message.split(/: (?=[^:]*$)/);
       return [problem(seen, hint)];
     }

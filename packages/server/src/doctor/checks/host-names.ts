@@ -6,7 +6,7 @@ import type { Check, DoctorContext } from "../context.ts";
 import { ok, type Seen, skipped, warning } from "../finding.ts";
 
 const silent = { info() {}, warn() {}, error() {} };
-/** How long a refusal is worth a warning. */
+/** Refusals older than this are not reported. */
 const REFUSED_MS = 86_400_000;
 
 export const hostNamesCheck: Check = {
@@ -18,7 +18,7 @@ export const hostNamesCheck: Check = {
   },
 };
 
-/** None where the database does not run, or is not of this version. */
+/** Returns no hosts if the database is not running or of another version. */
 async function refusedHosts({ wrong_parts, database, clock }: DoctorContext): Promise<string[]> {
   if (wrong_parts.has("database")) return [];
   const reached = await database();
@@ -39,17 +39,17 @@ export function judgeHostNames(settings: Pick<Settings, "host_names" | "behind_p
   if (!areHostsKnown(settings))
     found.push(
       warning(
-        "not set: behind a proxy, what robots signed for any other server is accepted when that server relays it",
-        "name the hosts that robots are given with --server: --host-name NAME or ROAMFLEET_HOST_NAMES",
+        "not set: behind a proxy, a robot's signature for another server is accepted if that server relays it",
+        "set the hosts that robots use as --server: --host-name NAME or ROAMFLEET_HOST_NAMES",
       ),
     );
   if (refused.length > 0)
     found.push(
       warning(
-        `robots were refused within a day that signed for ${refused.join(", ")}`,
-        "if that is a name of this server, add it with --host-name or ROAMFLEET_HOST_NAMES; otherwise a server of that name relays what robots sign",
+        `within a day, robots were refused that signed for ${refused.join(", ")}`,
+        "if that is a name of this server, add it with --host-name or ROAMFLEET_HOST_NAMES; otherwise a server with that name relays robots' requests",
       ),
     );
   if (found.length > 0) return found;
-  return [ok(host_names.length > 0 ? host_names.join(", ") : "those of the certificate and of --listen")];
+  return [ok(host_names.length > 0 ? host_names.join(", ") : "the names of the certificate and of --listen")];
 }

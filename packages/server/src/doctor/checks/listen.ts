@@ -5,7 +5,7 @@ import { addressText, type HostPort, reachableHost } from "../../link/nodes/addr
 import type { Check, DoctorContext } from "../context.ts";
 import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
 
-/** What there is at an address when it is taken. */
+/** The program that occupies an address. */
 export type Occupant = "roamfleet" | "unknown";
 
 export const listenCheck: Check = {
@@ -20,12 +20,12 @@ export const listenCheck: Check = {
       if (failure === "EADDRINUSE") occupant = await whoAnswers(context);
       found.push(failure === undefined ? ok(`${addressText(settings.listen)} is free`) : judgeListen(settings.listen, failure, occupant));
     }
-    // Not at the same time: they might be the same.
+    // Sequential, because both may be the same address.
     return wrong_parts.has("nodes") ? found : [...found, ...(await lookAtNodes(settings, occupant))];
   },
 };
 
-/** Where the other servers connect. Of a server of ours that runs here now, this is taken as well. */
+/** Checks the address for other servers. It is also occupied if this server is already running. */
 async function lookAtNodes({ nodes, listen }: DoctorContext["settings"], occupant: Occupant | undefined): Promise<Seen[]> {
   if (nodes === undefined) return [];
   const told = { host: nodes.address?.host ?? reachableHost(nodes.listen.host), port: nodes.address?.port || nodes.listen.port };
@@ -34,7 +34,7 @@ async function lookAtNodes({ nodes, listen }: DoctorContext["settings"], occupan
   return [...judgeNodeAddress(nodes.listen, told, listen)];
 }
 
-/** `told` is what the others connect to. */
+/** `told` is the address that other servers use. */
 export function judgeNodeAddress(node_listen: HostPort, told: HostPort, listen: HostPort): Seen[] {
   const at = addressText(node_listen);
   const overlap = node_listen.host === listen.host || [node_listen.host, listen.host].some((host) => WILDCARDS.has(host));
@@ -43,17 +43,17 @@ export function judgeNodeAddress(node_listen: HostPort, told: HostPort, listen: 
   if (isLoopback(told.host))
     return [
       warning(
-        `other servers are told to connect to ${addressText(told)}, where they find themselves`,
-        "name an address of this machine that they reach with --node-address, unless all are on this machine",
+        `other servers use the address ${addressText(told)}, which leads to themselves`,
+        "set an address of this machine that they can reach with --node-address, unless all are on this machine",
       ),
     ];
-  return [ok(`other servers: ${at} is free, and they are told ${addressText(told)}`)];
+  return [ok(`other servers: ${at} is free, and they use ${addressText(told)}`)];
 }
 
 const WILDCARDS: ReadonlySet<string> = new Set(["0.0.0.0", "::"]);
 const isLoopback = (host: string): boolean => /^(localhost|127(\.\d+){3}|::1)$/.test(host);
 
-/** Why it cannot be listened on, as a code of the system; undefined when it can. */
+/** Returns the system's error code for listening there; undefined if it works. */
 async function tryListen({ host, port }: HostPort): Promise<string | undefined> {
   const server = createServer();
   try {
@@ -72,31 +72,31 @@ export function judgeListen(address: HostPort, code: string, occupant: Occupant 
     return warning(
       flag === "--listen"
         ? `a Roamfleet server answers at ${at} already`
-        : `a Roamfleet server that runs here seems to listen at ${at} for the others`,
-      `nothing, if it is the one that you ask about; a second one needs another ${flag}`,
+        : `a Roamfleet server running here probably listens at ${at} for other servers`,
+      `nothing to do if it is this server; a second one needs another ${flag}`,
     );
   if (code === "EADDRINUSE")
     return problem(
       `${at} is in use by another process`,
-      `ss -ltnp 'sport = :${address.port}' tells which; or choose another with ${flag} HOST:PORT`,
+      `ss -ltnp 'sport = :${address.port}' shows which; or choose another with ${flag} HOST:PORT`,
     );
   if (code === "EACCES")
     return problem(
-      `${at} may not be listened on by this user`,
-      `ports below 1024 need a right (AmbientCapabilities=CAP_NET_BIND_SERVICE in a systemd unit); or choose a higher one with ${flag} HOST:PORT`,
+      `${at} is not allowed for this user`,
+      `ports below 1024 need a privilege (AmbientCapabilities=CAP_NET_BIND_SERVICE in a systemd unit); or choose a higher one with ${flag} HOST:PORT`,
     );
   if (code === "EADDRNOTAVAIL")
-    return problem(`this machine has no address ${address.host}`, "ip address tells those that it has; 0.0.0.0 is all of them");
+    return problem(`this machine has no address ${address.host}`, "`ip address` lists its addresses; 0.0.0.0 means all");
   return problem(`${at} cannot be listened on (${code})`, `choose another with ${flag} HOST:PORT`);
 }
 
-/** By what it answers at /healthz, in plain or over TLS. */
+/** Identifies it by its response at /healthz, over HTTP or HTTPS. */
 async function whoAnswers({ settings, clock, timeout_ms, signal }: DoctorContext): Promise<Occupant> {
   const { host, port } = settings.listen;
   const wildcard = host === "0.0.0.0" || host === "::";
   const asked = { host: wildcard ? (isIP(host) === 6 ? "::1" : "127.0.0.1") : host, port };
   const answers = await Promise.all([requestPlain, requestTls].map((request) => askHealth(request, asked, { clock, timeout_ms, signal })));
-  // By its proxy only: it says so itself.
+  // Accessible through its proxy only, as its response states.
   return answers.some((text) => /^\{"status":"ok"\}$|reached through its proxy only/.test(text)) ? "roamfleet" : "unknown";
 }
 
@@ -108,7 +108,7 @@ function askHealth(
   { clock, timeout_ms, signal }: Pick<DoctorContext, "clock" | "timeout_ms" | "signal">,
 ): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
-  // Whoever it is is told nothing, and nothing that it says is trusted.
+  // The request contains no secrets, and the response is not trusted.
   const asking = request({ ...at, path: "/healthz", signal, rejectUnauthorized: false, agent: false }, (answer) => {
     let text = "";
     answer.setEncoding("utf8").on("data", (more: string) => {

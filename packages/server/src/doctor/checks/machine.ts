@@ -7,11 +7,11 @@ import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
 import { shownBytes } from "../shown.ts";
 
 const NODE_MAJOR_MIN = 24;
-/** Connections to database, bus and store, files of the dashboard, requests of people. */
+/** Files besides robots' sockets: connections to database, bus and store, dashboard files, other requests. */
 const FILES_BESIDE_ROBOTS = 1_000;
-/** Of the server without robots, with the dashboard in memory. */
+/** Memory of the server without robots, with the dashboard loaded. */
 const MEMORY_AT_REST_BYTES = 256 * 1024 ** 2;
-/** Of one idle robot over TLS, as the bench measures it. */
+/** Memory of one idle robot over TLS, as measured by the benchmark. */
 const MEMORY_OF_ROBOT_BYTES = 60_000;
 
 export const nodeCheck: Check = { name: "node", check: () => [judgeNode(process.versions.node)] };
@@ -20,7 +20,7 @@ export function judgeNode(version: string): Seen {
   if (Number.parseInt(version, 10) >= NODE_MAJOR_MIN) return ok(`Node ${version}`);
   return problem(
     `Node ${version}; ${NODE_MAJOR_MIN} or newer is needed`,
-    "start it by bin/roamfleet.mjs, which brings its own, or install Node 24",
+    "start it with bin/roamfleet.mjs, which includes Node, or install Node 24",
   );
 }
 
@@ -29,7 +29,7 @@ export const clockCheck: Check = { name: "clock", check: ({ clock }) => [evaluat
 export function evaluateClock(now: Date): Seen {
   const shown = now.toISOString();
   if (now >= RELEASED.not_before) return ok(shown);
-  return problem(`${shown}, before this program was made`, "set the clock: certificates and schedules depend on it");
+  return problem(`${shown}, which is before the release of this program`, "set the clock: certificates and schedules depend on it");
 }
 
 export const openFilesCheck: Check = {
@@ -37,12 +37,12 @@ export const openFilesCheck: Check = {
   async check({ settings }) {
     const limits = await readFile("/proc/self/limits", "utf8").catch(() => "");
     const [, soft, hard] = /^Max open files\s+(\S+)\s+(\S+)/m.exec(limits) ?? [];
-    if (soft === undefined || hard === undefined) return [skipped("this system does not tell its limits in /proc")];
+    if (soft === undefined || hard === undefined) return [skipped("this system does not report its limits in /proc")];
     return [judgeOpenFiles(soft === "unlimited" ? Infinity : Number(soft), settings.limits)];
   },
 };
 
-/** `limit` is that of this process; that of a service manager's may be another. */
+/** `limit` is that of this process. A service manager may set another one. */
 export function judgeOpenFiles(limit: number, { robots_max, unauthenticated_links_max }: Limits): Seen {
   const needed = robots_max + unauthenticated_links_max + FILES_BESIDE_ROBOTS;
   const seen = `${limit === Infinity ? "no limit" : `at most ${limit}`} here; ${needed} are needed for robots_max=${robots_max}`;
@@ -62,11 +62,11 @@ export const memoryCheck: Check = {
   },
 };
 
-/** `there` is what the machine or the container has, in bytes. */
+/** `there` is the memory of the machine or the container, in bytes. */
 export function judgeMemory(there: number, { robots_max }: Limits): Seen {
   const needed = MEMORY_AT_REST_BYTES + robots_max * MEMORY_OF_ROBOT_BYTES;
-  const seen = `${shownBytes(there)}; some ${shownBytes(needed)} are taken by robots_max=${robots_max} idle robots over TLS`;
+  const seen = `${shownBytes(there)}; about ${shownBytes(needed)} are needed for robots_max=${robots_max} idle robots over TLS`;
   if (there >= needed) return ok(seen);
   const fit = Math.max(0, Math.floor((there - MEMORY_AT_REST_BYTES) / MEMORY_OF_ROBOT_BYTES));
-  return warning(seen, `more memory, or --limit robots_max=${fit}`);
+  return warning(seen, `add memory, or use --limit robots_max=${fit}`);
 }

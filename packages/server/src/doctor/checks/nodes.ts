@@ -9,29 +9,29 @@ import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
 
 const silent = { info() {}, warn() {}, error() {} };
 
-/** A row of a server that nobody has found dead. */
+/** A row of a server that was not found dead. */
 export interface NodeSeen {
   id: string;
   address: string | null;
-  /** It said that it lives while we looked. */
+  /** It renewed its lease during the check. */
   is_alive: boolean;
-  /** Something accepts connections at its address; undefined: not tried. */
+  /** Its address accepts connections; undefined: not tried. */
   is_reachable: boolean | undefined;
 }
 
 export const nodesCheck: Check = {
   name: "other servers",
-  // A server says that it lives every three seconds, and a busy one a little later.
+  // A server renews its lease every three seconds, or later under load.
   timeout_ms_min: LEASE_MS,
   async check(context) {
     const { settings, wrong_parts, database, clock, timeout_ms, signal } = context;
     if (wrong_parts.has("database")) return [skipped("see settings")];
     const reached = await database();
-    if (settings.database_url === undefined) return [skipped("an embedded database is of one server alone")];
+    if (settings.database_url === undefined) return [skipped("an embedded database has one server only")];
     if (!("seen" in reached) || !reached.seen.may_serve_orgs) return [skipped("the database was not reached")];
     const { migrations } = reached.seen;
     if (migrations === undefined || migrations.is_new || migrations.pending.length + migrations.unknown.length > 0)
-      return [skipped("the database is not of this version")];
+      return [skipped("the database has another version")];
     const own_id = (await readFile(path.join(settings.data_directory, "node-id"), "utf8").catch(() => "")).trim();
     const db = await connect({ connection: reached.address, pool_size: 2, clock, log: silent });
     try {
@@ -44,7 +44,7 @@ export const nodesCheck: Check = {
   },
 };
 
-/** Whether anything accepts connections where the other servers would connect to it. */
+/** Returns whether the address for other servers accepts connections. */
 async function tryReach(
   { address, is_alive }: { address: string | null; is_alive: boolean },
   { clock, timeout_ms, signal }: DoctorContext,
@@ -63,7 +63,7 @@ async function tryReach(
 }
 
 interface Own {
-  /** Of the data directory; empty when it has none yet. */
+  /** From the data directory; empty if it has none yet. */
   own_id: string;
   settings: Settings;
   connections_max: number;
@@ -75,8 +75,8 @@ export function judgeNodes(nodes: readonly NodeSeen[], { own_id, settings, conne
   if (nodes.some(({ id, is_alive }) => id === own_id && is_alive))
     found.push(
       warning(
-        `a server with the id of this data directory (${own_id}) runs now`,
-        "nothing, if it is the one that you ask about; otherwise remove node-id here: one of two with the same id ends",
+        `a server with the id of this data directory (${own_id}) is running`,
+        "nothing to do if it is this server; otherwise remove node-id here: of two servers with the same id one stops",
       ),
     );
   if (others.length === 0) return [ok("none lives"), ...found, ...judgeSilent(nodes, own_id)];
@@ -92,21 +92,21 @@ export function judgeNodes(nodes: readonly NodeSeen[], { own_id, settings, conne
   ];
 }
 
-/** What several servers need in common. */
+/** Checks what several servers must share. */
 function judgeShared({ bus, blobs }: Settings): Seen[] {
   const found: Seen[] = [];
   if (bus === undefined)
     found.push(
       problem(
-        "other servers live on this database, and this one would not hear of what they change",
-        "set ROAMFLEET_BUS_URL, the same for all",
+        "other servers use this database, and this one would not be notified of their changes",
+        "set the same ROAMFLEET_BUS_URL for all",
       ),
     );
   if (blobs === undefined)
     found.push(
       warning(
-        "artifacts lie in this server's own directory, where the others do not find them",
-        "set ROAMFLEET_BLOBS_URL, the same for all",
+        "artifacts are in this server's directory, which the other servers cannot read",
+        "set the same ROAMFLEET_BLOBS_URL for all",
       ),
     );
   return found;
@@ -118,19 +118,19 @@ function judgeAddresses(others: readonly NodeSeen[], { bus }: Settings): Seen[] 
     if (address === null && bus !== undefined)
       found.push(
         warning(
-          `${id} listens for no other server: streams of its robots end there`,
+          `${id} does not listen for other servers: they cannot open streams of its robots`,
           "start it with the same ROAMFLEET_BUS_URL as the others",
         ),
       );
     if (is_reachable === false)
       found.push(
         warning(
-          `${id} cannot be reached at ${address} from here: streams of its robots would not pass`,
-          "its --node-address, or a firewall in between",
+          `${id} is unreachable at ${address}: this server cannot open streams of its robots`,
+          "check its --node-address and firewalls",
         ),
       );
     if (address !== null && others.some((other) => other.id < id && other.address === address))
-      found.push(warning(`${id} tells the same address as another server, ${address}`, "give each its own --node-address"));
+      found.push(warning(`${id} has the same address as another server, ${address}`, "give each its own --node-address"));
   }
   return found;
 }
@@ -140,7 +140,7 @@ function judgePools(others: number, connections_max: number, { limits }: Setting
   if (wanted <= connections_max) return [];
   return [
     problem(
-      `${others + 1} servers want ${wanted} connections to the database, if all have database_connections=${limits.database_connections}; it has ${connections_max}`,
+      `${others + 1} servers need ${wanted} database connections, if all have database_connections=${limits.database_connections}; it has ${connections_max}`,
       "raise max_connections of PostgreSQL, or lower --limit database_connections",
     ),
   ];
@@ -150,5 +150,5 @@ function judgeSilent(nodes: readonly NodeSeen[], own_id: string): Seen[] {
   const dead = nodes.filter(({ id, is_alive }) => id !== own_id && !is_alive).map(({ id }) => id);
   return dead.length === 0
     ? []
-    : [ok(`silent while this was looked at, and found dead by the next server that starts: ${dead.join(", ")}`)];
+    : [ok(`silent during the check; the next server that starts marks them as dead: ${dead.join(", ")}`)];
 }

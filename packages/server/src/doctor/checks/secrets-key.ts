@@ -6,7 +6,7 @@ import { masterKeyFile, MasterKeyError, type MasterKeys, parseMasterKeys } from 
 import type { Check, DoctorContext, Reached } from "../context.ts";
 import { ok, problem, type Seen, warning } from "../finding.ts";
 
-const OPENSSL = "`openssl rand -hex 32` makes one";
+const OPENSSL = "`openssl rand -hex 32` creates one";
 const silent = { info() {}, warn() {}, error() {} };
 
 export const secretsKeyCheck: Check = {
@@ -23,7 +23,7 @@ export const secretsKeyCheck: Check = {
 };
 
 interface FoundKeys {
-  /** Undefined: none yet. */
+  /** Undefined: not created yet. */
   keys: MasterKeys | undefined;
   where: string;
   file: string | undefined;
@@ -43,7 +43,7 @@ async function readKeys({
   } catch (error) {
     if (error instanceof MasterKeyError) return { problem: problem(error.message, OPENSSL) };
     if (errorCode(error) === "ENOENT" && given === undefined) return { keys: undefined, where, file: undefined };
-    const reason = errorCode(error) === "ENOENT" ? "is not there" : `cannot be read (${errorCode(error) ?? String(error)})`;
+    const reason = errorCode(error) === "ENOENT" ? "does not exist" : `cannot be read (${errorCode(error) ?? String(error)})`;
     return {
       problem: problem(
         `${where} ${reason}`,
@@ -61,7 +61,7 @@ async function judgePlace(settings: DoctorContext["settings"], { file }: FoundKe
   if (is_shared && settings.secrets_key === undefined && settings.secrets_key_file === undefined)
     found.push(
       warning(
-        "several servers on one database need the same key, and each makes one of its own in its data directory",
+        "several servers on one database need the same key, but each creates a different one in its data directory",
         "give all of them ROAMFLEET_SECRETS_KEY or ROAMFLEET_SECRETS_KEY_FILE",
       ),
     );
@@ -70,14 +70,14 @@ async function judgePlace(settings: DoctorContext["settings"], { file }: FoundKe
 
 type Counts = Awaited<ReturnType<typeof countDataKeys>>;
 
-/** Undefined when the database cannot be asked, or has no tables yet. */
+/** Returns undefined if the database is unreachable or has no tables yet. */
 async function countIn(reached: Reached, keys: MasterKeys | undefined, { clock }: DoctorContext): Promise<Counts | undefined> {
   if (!("seen" in reached) || !reached.seen.may_serve_orgs) return undefined;
   const { migrations } = reached.seen;
   if (migrations === undefined || migrations.is_new || migrations.unknown.length > 0) return undefined;
   const db = await connect({ connection: reached.address, pool_size: 2, clock, log: silent });
   try {
-    // With no key at hand none can be opened.
+    // Without a key, none can be decrypted.
     return await countDataKeys(db, { secrets: keys ?? parseMasterKeys("0".repeat(64), "no key") });
   } finally {
     await db.close();
@@ -89,21 +89,21 @@ export function judgeKeys({ keys, where }: Pick<FoundKeys, "keys" | "where">, co
   const orgs = lost === 1 ? "the secrets of one data key" : `the secrets of ${lost} data keys`;
   if (keys === undefined && lost > 0)
     return problem(
-      `there is no key, and the database holds ${orgs}`,
-      `bring ${where} back from a backup, or give the key as ROAMFLEET_SECRETS_KEY; the next start would make another`,
+      `there is no key, but the database contains ${orgs}`,
+      `restore ${where} from a backup, or set the key as ROAMFLEET_SECRETS_KEY; the next start would create another`,
     );
-  if (keys === undefined) return ok("made at the first start");
+  if (keys === undefined) return ok("created at the first start");
   if (counts !== undefined && counts.damaged > 0)
     return problem(
-      `${counts.damaged} data keys in the database are damaged, or not of this key although they say so`,
+      `${counts.damaged} data keys in the database are damaged or were not encrypted with this key`,
       "restore the database from a backup",
     );
   if (lost > 0)
     return problem(
       `${orgs} cannot be read: encrypted with another key than in ${where}`,
-      "put the key of before behind this one, on a line of its own or after a comma",
+      "add the earlier key after this one, on a separate line or after a comma",
     );
-  if (counts === undefined) return ok(`${where} holds one; not compared with the database`);
+  if (counts === undefined) return ok(`${where} contains one; not compared with the database`);
   return ok(
     `${where} opens ${counts.readable === 0 ? "what the database holds: no data key yet" : `all ${counts.readable} data keys of the database`}`,
   );

@@ -17,7 +17,7 @@ export const tlsCheck: Check = {
     if (wrong_parts.has("tls")) return [skipped("see settings")];
     const { tls, behind_proxy } = settings;
     if (tls === undefined)
-      return [ok(behind_proxy.length > 0 ? "none here: the proxy speaks it" : "none: only this machine is listened to")];
+      return [ok(behind_proxy.length > 0 ? "none: the proxy provides it" : "none: the server only listens on this machine")];
     if (tls.mode === "auto") return await lookAtOwn(settings, clock.now());
     return await lookAtFiles(tls, clock.now());
   },
@@ -31,11 +31,11 @@ async function lookAtFiles(files: { cert_file: string; key_file: string }, now: 
     const code = errorCode(error);
     const file = (error as NodeJS.ErrnoException).path ?? files.cert_file;
     if (code === "ENOENT") return [problem(`there is no ${file}`, "correct --tls-cert and --tls-key")];
-    if (code === "EACCES") return [problem(`${file} may not be read by this user`, "give the server's user the right to read it")];
+    if (code === "EACCES") return [problem(`${file} cannot be read by this user`, "allow the server's user to read it")];
     return [
       problem(
         error instanceof Error ? error.message : String(error),
-        "both in PEM form, the chain from the server's certificate upwards, the key of just that certificate and without a passphrase",
+        "both must be in PEM format: the chain starting with the server's certificate, and the key of that certificate without a passphrase",
       ),
     ];
   }
@@ -47,15 +47,15 @@ async function judgeKeyFile(file: string): Promise<Seen[]> {
   return [warning(`${file} can be read by every user of this machine`, `chmod o-rwx ${file}`)];
 }
 
-/** The authority that the server makes by itself. */
+/** Checks the server's own CA. */
 async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now: Date): Promise<Seen[]> {
   const file = authorityFile(data_directory);
-  const further = tls?.mode === "auto" && tls.names.length > 0 ? `; further names: ${tls.names.join(", ")}` : "";
+  const further = tls?.mode === "auto" && tls.names.length > 0 ? `; additional names: ${tls.names.join(", ")}` : "";
   const pem = await readFile(file, "utf8").catch((error: unknown) => {
     if (errorCode(error) === "ENOENT") return undefined;
     throw error;
   });
-  if (pem === undefined) return [ok(`a certificate authority is made at the first start${further}`)];
+  if (pem === undefined) return [ok(`a certificate authority is created at the first start${further}`)];
   const key_file = path.join(path.dirname(file), "ca-key.pem");
   try {
     await readPair({ cert_file: file, key_file });
@@ -63,7 +63,7 @@ async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now
     return [
       problem(
         `the server's own authority cannot be used: ${(error as Error).message}`,
-        `restore ${path.dirname(file)} from a backup; removing it makes a new authority, whose fingerprint every robot must be given`,
+        `restore ${path.dirname(file)} from a backup; removing it creates a new authority, and every robot needs its new fingerprint`,
       ),
     ];
   }
@@ -71,13 +71,13 @@ async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now
   const days = daysUntil(validToDate, now);
   const clock = `the clock of this machine shows ${now.toISOString().slice(0, 10)}`;
   const renew =
-    "set the clock if it is wrong; otherwise remove the file and start again, then give its new fingerprint to robots and people";
+    "set the clock if it is wrong; otherwise remove the file and start again, then distribute its new fingerprint to robots and people";
   if (days <= 0) return [problem(`${file} expired on ${validToDate.toISOString().slice(0, 10)}, and ${clock}`, renew)];
   if (validFromDate > now) return [problem(`${file} is valid from ${validFromDate.toISOString().slice(0, 10)}, and ${clock}`, renew)];
   return [ok(`the server's own authority, for ${days} days${further}`), ...(await judgeKeyFile(key_file))];
 }
 
-/** Every certificate of a PEM file, in its order. */
+/** Returns every certificate of a PEM file, in order. */
 export const parseChain = (pem: string): X509Certificate[] =>
   [...pem.matchAll(/-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----/g)].map(([one]) => new X509Certificate(one));
 
@@ -85,10 +85,10 @@ const daysUntil = (then: Date, now: Date): number => Math.floor((then.getTime() 
 const nameOf = (certificate: X509Certificate): string =>
   /CN=([^\n]+)/.exec(certificate.subject)?.[1] ?? certificate.subject.split("\n").join(", ");
 
-/** Dates, names, purpose, and whether each certificate is signed by the one behind it. */
+/** Checks dates, names, purpose, and whether each certificate is signed by the next one. */
 export function judgeChain(chain: readonly X509Certificate[], now: Date): Seen[] {
   const [leaf, ...rest] = chain;
-  if (leaf === undefined) return [problem("the file holds no certificate", "give the chain in PEM form")];
+  if (leaf === undefined) return [problem("the file contains no certificate", "use the chain in PEM format")];
   const findings = chain.flatMap((certificate, at) =>
     judgeDates(certificate, at === 0 ? "the certificate" : `${nameOf(certificate)} in the chain`, now),
   );
@@ -96,11 +96,11 @@ export function judgeChain(chain: readonly X509Certificate[], now: Date): Seen[]
     findings.push(
       problem(
         "the certificate names no host in subjectAltName",
-        "have one made with the names and addresses under which the server is reached: nobody looks at its common name any more",
+        "request one with the names and addresses of the server: clients ignore the common name",
       ),
     );
   if (leaf.keyUsage !== undefined && leaf.keyUsage.length > 0 && !leaf.keyUsage.includes(SERVER_AUTH))
-    findings.push(problem("the certificate is not for servers", "have one made with the extended key usage serverAuth"));
+    findings.push(problem("the certificate is not for servers", "request one with the extended key usage serverAuth"));
   for (const [at, certificate] of rest.entries()) {
     const signed = chain[at];
     if (signed !== undefined && !isSignedBy(signed, certificate))
@@ -116,7 +116,7 @@ export function judgeChain(chain: readonly X509Certificate[], now: Date): Seen[]
     findings.push(
       warning(
         `the chain ends with ${nameOf(last)}, whose issuer is no public root`,
-        "append the intermediate certificates (fullchain.pem), unless those who connect have the issuer as --ca-file",
+        "append the intermediate certificates (fullchain.pem), unless clients use the issuer as --ca-file",
       ),
     );
   if (findings.length > 0) return findings;
@@ -128,18 +128,18 @@ function judgeDates(certificate: X509Certificate, what: string, now: Date): Seen
   const ends = certificate.validToDate.toISOString().slice(0, 10);
   if (certificate.validFromDate > now)
     return [
-      problem(`${what} is valid from ${certificate.validFromDate.toISOString().slice(0, 10)} only`, "is the clock of this machine right?"),
+      problem(`${what} is only valid from ${certificate.validFromDate.toISOString().slice(0, 10)}`, "is the clock of this machine right?"),
     ];
   if (certificate.validToDate <= now)
-    return [problem(`${what} expired on ${ends}`, "renew it; the server takes the new files without a restart")];
+    return [problem(`${what} expired on ${ends}`, "renew it; the server loads the new files without a restart")];
   if (days < ENDS_SOON_DAYS)
-    return [warning(`${what} expires on ${ends}, in ${days} days`, "renew it; the server takes the new files without a restart")];
+    return [warning(`${what} expires on ${ends}, in ${days} days`, "renew it; the server loads the new files without a restart")];
   return [];
 }
 
 const isSignedBy = (signed: X509Certificate, issuer: X509Certificate): boolean =>
   signed.checkIssued(issuer) && signed.verify(issuer.publicKey);
 
-/** Signed by a root that this machine's Node trusts. */
+/** Returns whether it is signed by a root that this machine's Node trusts. */
 const isKnownRoot = (certificate: X509Certificate): boolean =>
   rootCertificates.some((pem) => isSignedBy(certificate, new X509Certificate(pem)));
