@@ -63,7 +63,7 @@ test("a start on a disk that is read-only, too small or full is refused in one s
     /the disk of .* has (19|20) MiB free, and a new database needs 128 MiB to start: make room/,
   );
   assert.equal(spawnSync("mount", ["-o", "remount,ro", disk.directory]).status, 0);
-  await refused(path.join(disk.directory, "data"), /cannot be made in .* \(EROFS\): mount it writable/);
+  await refused(path.join(disk.directory, "data"), /cannot be created in .* \(EROFS\): mount it writable/);
   await refused(disk.directory, /cannot be written \(EROFS\): mount it writable/);
 });
 
