@@ -38,7 +38,7 @@ test("a backup that is killed has no name, and what it left is refused by a rest
   assert.equal(existsSync(to), false);
   const data = path.join(place, "of-killed");
   const { code, output } = await runCommand(["restore", "--from", path.join(place, partial), "--data", data]);
-  assert.deepEqual([code, /is not a whole backup: it has no readable manifest.json/.test(output)], [2, true], output);
+  assert.deepEqual([code, /is not a complete backup: it has no readable manifest.json/.test(output)], [2, true], output);
   assert.equal(existsSync(data), false);
 });
 
@@ -46,7 +46,7 @@ test("a backup that lost or changed a file is refused with the file's name, and 
   const [artifact = ""] = globSync("data/blobs/blobs/*/*/*", { cwd: good });
   const spoils: [name: string, message: RegExp, spoil: (file: string) => void][] = [
     [artifact, /it lacks blobs\/blobs/, (file) => rmSync(file)],
-    [artifact, /damaged: blobs\/blobs\/.* does not have the contents/, (file) => truncateSync(file, 10)],
+    [artifact, /damaged: blobs\/blobs\/.* differs from what was backed up/, (file) => truncateSync(file, 10)],
     ["data/tls/ca-key.pem", /damaged: tls\/ca-key.pem/, (file) => flip(file)],
     ["postgres/manifest.json", /damaged: postgres\/manifest.json/, (file) => appendFileSync(file, " ")],
     ["postgres/database/PG_VERSION", /damaged: PG_VERSION/, (file) => flip(file)],

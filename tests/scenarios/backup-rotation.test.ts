@@ -50,7 +50,7 @@ test("backup verify exits with 0 for a complete backup, 1 with the names of dama
   const whole = await runCommand(["backup", "verify", to]);
   assert.deepEqual([whole.code, /is complete: \d+ files/.test(whole.output)], [0, true], whole.output);
   const none = await runCommand(["backup", "verify", place]);
-  assert.deepEqual([none.code, /is not a whole backup/.test(none.output)], [2, true], none.output);
+  assert.deepEqual([none.code, /is not a complete backup/.test(none.output)], [2, true], none.output);
   const [artifact = ""] = globSync("data/blobs/blobs/*/*/*", { cwd: to });
   // Of the same size: only its checksum differs.
   const bytes = readFileSync(path.join(to, artifact));

@@ -179,7 +179,7 @@ test("a backup overwrites nothing, and a restore neither: each names what is in 
   const again = await runCommand(["backup", "--data", server.data, "--to", beside]);
   assert.deepEqual([again.code, /is not empty: name a new directory/.test(again.output)], [2, true], again.output);
   const file = await runCommand(["backup", "--data", server.data, "--to", path.join(beside, "manifest.json")]);
-  assert.deepEqual([file.code, /exists and is no directory/.test(file.output)], [2, true], file.output);
+  assert.deepEqual([file.code, /exists and is not a directory/.test(file.output)], [2, true], file.output);
   const running = await runCommand(["restore", "--from", beside, "--data", server.data]);
   assert.deepEqual([running.code, /already in use by process \d+/.test(running.output)], [2, true], running.output);
   const full = await runCommand(["restore", "--from", beside, "--data", path.join(place, "copy")]);

@@ -42,8 +42,8 @@ test(
     const directory = temporary(t);
     const file = path.join(directory, "file");
     writeFileSync(file, "");
-    await refused(file, /file is no directory: choose another with --data$/);
-    await refused(path.join(directory, "missing", "data"), /missing does not exist: make it \(mkdir -p .*missing\) or correct --data$/);
+    await refused(file, /file is not a directory: choose another with --data$/);
+    await refused(path.join(directory, "missing", "data"), /missing does not exist: create it \(mkdir -p .*missing\) or correct --data$/);
     const open = path.join(directory, "open");
     mkdirSync(open);
     chmodSync(open, 0o777);
@@ -60,7 +60,7 @@ test("a start on a disk that is read-only, too small or full is refused in one s
   if (disk === undefined) return t.skip("needs root to mount a small tmpfs");
   await refused(
     path.join(disk.directory, "data"),
-    /the disk of .* has (19|20) MiB free, and a new database needs 128 MiB to start: make room/,
+    /the disk of .* has (19|20) MiB free, and a new database needs 128 MiB to start: free disk space/,
   );
   assert.equal(spawnSync("mount", ["-o", "remount,ro", disk.directory]).status, 0);
   await refused(path.join(disk.directory, "data"), /cannot be created in .* \(EROFS\): mount it writable/);

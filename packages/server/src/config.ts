@@ -147,7 +147,7 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
     throw new SettingsError(
       `refusing to listen on ${listen.host} without TLS: tokens and shells would cross the network in the clear.\n` +
         "Give --tls auto (a certificate authority of this server), --tls-cert FILE and --tls-key FILE, " +
-        "or --behind-proxy ADDRESS,… when a proxy in front of this server speaks TLS.",
+        "or --behind-proxy ADDRESS,… if a proxy in front of this server provides TLS.",
     );
   }
   const bus_url = readSecret("ROAMFLEET_BUS_URL", env);
@@ -196,7 +196,7 @@ function readSecret(name: "DATABASE_URL" | "ROAMFLEET_BUS_URL" | "SERVICE_ADMIN_
   const value = env[name] || undefined;
   const file = env[`${name}_FILE`] || undefined;
   if (file === undefined) return value;
-  if (value !== undefined) throw new SettingsError(`${name} and ${name}_FILE are both set: leave out one of them`);
+  if (value !== undefined) throw new SettingsError(`${name} and ${name}_FILE are both set: set only one of them`);
   const secret = readSecretFile(`${name}_FILE`, file);
   if (secret === "") throw new SettingsError(`${name}_FILE: ${file} is empty`);
   return secret;
@@ -312,7 +312,7 @@ function readTls(flags: ServeFlags, env: NodeJS.ProcessEnv): TlsSettings | undef
   if (mode !== undefined && mode !== "auto")
     throw new SettingsError(`--tls ${mode}: the only value is auto; for your own files use --tls-cert FILE and --tls-key FILE`);
   if (mode === "auto" && (cert_file ?? key_file) !== undefined)
-    throw new SettingsError("--tls auto makes its own certificate: leave out --tls-cert and --tls-key, or --tls auto");
+    throw new SettingsError("--tls auto creates its own certificate: leave out --tls-cert and --tls-key, or --tls auto");
   if (mode === undefined && names.length > 0) throw new SettingsError("--tls-name belongs to --tls auto");
   readHostNames("--tls-name", names);
   if (mode === "auto") return { mode, names };

@@ -20,12 +20,12 @@ export interface Obstacle {
 export async function findObstacle(data_directory: string, { is_embedded }: { is_embedded: boolean }): Promise<Obstacle | undefined> {
   const directory = path.resolve(data_directory);
   const { place, is_directory } = await nearest(directory);
-  if (!is_directory) return { seen: `${place} is no directory`, hint: "choose another with --data" };
+  if (!is_directory) return { seen: `${place} is not a directory`, hint: "choose another with --data" };
   const is_new = place !== directory;
   const denied = await writeDenied(place);
   if (denied !== undefined) return deniedObstacle(directory, place, denied);
   if (is_new && place !== path.dirname(directory))
-    return { seen: `${path.dirname(directory)} does not exist`, hint: `make it (mkdir -p ${path.dirname(directory)}) or correct --data` };
+    return { seen: `${path.dirname(directory)} does not exist`, hint: `create it (mkdir -p ${path.dirname(directory)}) or correct --data` };
   const { mode } = await stat(place);
   if (!is_new && (mode & 0o002) !== 0)
     return {
@@ -42,7 +42,7 @@ function deniedObstacle(directory: string, place: string, code: string): Obstacl
     place === directory
       ? `${directory} cannot be written (${code})`
       : `${directory} does not exist and cannot be created in ${place} (${code})`;
-  if (code === "ENOSPC" || code === "EDQUOT") return { seen, hint: "make room on this disk, or choose another with --data" };
+  if (code === "ENOSPC" || code === "EDQUOT") return { seen, hint: "free disk space, or choose another with --data" };
   if (code === "EROFS") return { seen, hint: "mount it writable, or choose another with --data" };
   return {
     seen,
@@ -61,7 +61,7 @@ async function databaseObstacle(directory: string, place: string): Promise<Obsta
   if (free < needed)
     return {
       seen: `the disk of ${directory} has ${Math.floor(free / MIB)} MiB free, and ${is_new ? "a new database" : "the database"} needs ${needed / MIB} MiB to start`,
-      hint: "make room on this disk, or choose another with --data",
+      hint: "free disk space, or choose another with --data",
     };
   if (is_new) return undefined;
   if ((found.mode & 0o027) !== 0)

@@ -95,11 +95,11 @@ program
 
 program
   .command("fingerprint")
-  .description("show the fingerprint of the certificate authority that `serve --tls auto` made")
+  .description("show the fingerprint of the certificate authority of `serve --tls auto`")
   .option("--data <dir>", "the server's data directory (default: ./.roamfleet)")
   .action((flags: { data?: string }) => {
     const file = authorityFile(readDataDirectory(flags.data));
-    if (!existsSync(file)) throw new Refusal(`there is no ${file}: the first start with --tls auto makes it`);
+    if (!existsSync(file)) throw new Refusal(`there is no ${file}: the first start with --tls auto creates it`);
     print(fingerprintOf(readFileSync(file, "utf8")));
   });
 

@@ -20,7 +20,7 @@ export const SWARM_FLAGS: readonly Flag[] = [
   { flags: "--latency <ms>", meaning: "additional milliseconds of each step of a robot" },
   { flags: "--seed <number>", meaning: "the same number creates the same robots, names and failures (default: a random one)" },
   { flags: "--state <dir>", meaning: "directory for the state of the robots; without it they are in memory" },
-  { flags: "--real-time", meaning: "verification takes as long as the deployment says, as on a robot" },
+  { flags: "--real-time", meaning: "verification takes as long as in the deployment, as on a robot" },
   { flags: "--share-downloads", meaning: "one robot downloads and checks each artifact for all of them" },
   { flags: "--name <prefix>", meaning: "prefix of the robots' names, followed by a number (default: sim-SEED)" },
   { flags: "--label <key=value>", meaning: "label of each robot; may be repeated", repeatable: true },

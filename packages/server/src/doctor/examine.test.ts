@@ -290,8 +290,8 @@ test("reports a data directory that is not writable, a file in its place, and an
   assert.match(await told(denied), /^data directory problem: .* cannot be (created in|written)/);
   const file = path.join(directory, "file");
   await writeFile(file, "");
-  assert.match(await told(file), /^data directory problem: .*file is no directory$/);
-  assert.match(await told(path.join(file, "below")), /^data directory problem: .*file is no directory$/);
+  assert.match(await told(file), /^data directory problem: .*file is not a directory$/);
+  assert.match(await told(path.join(file, "below")), /^data directory problem: .*file is not a directory$/);
   await writeFile(path.join(directory, "restore-unfinished"), "");
   assert.match(await told(directory), /^data directory problem: a restore into it has not finished/);
 });

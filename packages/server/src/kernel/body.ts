@@ -43,7 +43,7 @@ export function parseBody(bytes: Buffer): unknown {
     const at = error instanceof Error ? /position (\d+)/.exec(error.message)?.[1] : undefined;
     throw badRequest(`the body is not valid JSON${at === undefined ? "" : ` (at position ${at})`}`);
   }
-  if (fields !== checkValue(value)) throw badRequest("the body names a field twice");
+  if (fields !== checkValue(value)) throw badRequest("the body has a duplicate field");
   return value;
 }
 

@@ -29,7 +29,7 @@ export const linkSource = (
 /** Returns why a signature for the channel `signed` is invalid on this connection; undefined if it is valid. */
 export function channelRefusal({ channel, is_tls }: BoundChannel, signed: string): string | undefined {
   if (channel === undefined) return undefined;
-  if (channel === "" && is_tls === true) return "this connection has no channel to sign for: TLS 1.3 is needed";
+  if (channel === "" && is_tls === true) return "this connection has no TLS channel to sign for: TLS 1.3 is required";
   if (channel === signed) return undefined;
   return (
     "the signature was made for another TLS channel than this connection's: the robot connected to something in between " +

@@ -49,7 +49,7 @@ export const httpError = (status: HttpErrorStatus, message: string, headers: Rec
 const DISK_FULL_RETRY_SECONDS = "10";
 /** `outcome` states the effect on the request, such as "nothing was written". */
 export const diskFull = (outcome: string): Fault =>
-  httpError(503, `the server's disk is full, ${outcome}; try again when its administrator has made room`, {
+  httpError(503, `the server's disk is full, ${outcome}; try again when its administrator has freed space`, {
     "retry-after": DISK_FULL_RETRY_SECONDS,
   });
 

@@ -60,7 +60,7 @@ export class HostNames {
     }
     return (
       `the signature is for the host ${shown}, and this server answers to ${this.list().join(", ")}: ` +
-      "if that host leads here, add it with --host-name (ROAMFLEET_HOST_NAMES)"
+      "if that host is this server, add it with --host-name (ROAMFLEET_HOST_NAMES)"
     );
   }
 

@@ -286,7 +286,7 @@ export function toFault(plane: Pick<KernelPlane, "db_errors">, error: unknown, b
   if (status === 413) return httpError(413, `the body is larger than ${body_bytes_max} bytes`);
   if (status !== undefined && status >= 400 && status < 500)
     return FRAMEWORK_FAULTS[status]?.() ?? new Fault("bad_request", "the request is malformed");
-  return new Fault("internal_server_error", "something went wrong on the server; the request id helps to find it in the log");
+  return new Fault("internal_server_error", "internal error; find it by the request id in the server's log");
 }
 
 /** Answers data that is not HTTP. There is no request object, so the response is written to the socket. */

@@ -117,6 +117,6 @@ export class RetentionClock {
     else if (jump_ms < -WORTH_AN_ERROR_MS)
       log.error({ jump_seconds: Math.round(jump_ms / 1_000), now, retention_time }, "the clock is behind the last known time");
     else if (untrusted_before_ms > WORTH_AN_ERROR_MS && untrustedMs(this.#history) <= WORTH_AN_ERROR_MS)
-      log.info({ now, retention_time }, "deletions by age use the present time again");
+      log.info({ now, retention_time }, "deletions by age use the current time again");
   }
 }

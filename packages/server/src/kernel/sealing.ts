@@ -22,7 +22,7 @@ export function seal(key: Buffer, plain: Uint8Array, bound: Bound): string {
 /** @throws if the key is wrong, or the text or its bound parts were changed. */
 export function unseal(key: Buffer, sealed: string, bound: Bound): Buffer {
   const bytes = Buffer.from(sealed, "base64url");
-  if (bytes.length < IV_BYTES + TAG_BYTES) throw new Error("a sealed text is too short to be one");
+  if (bytes.length < IV_BYTES + TAG_BYTES) throw new Error("the sealed text is too short");
   const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, IV_BYTES), { authTagLength: TAG_BYTES })
     .setAAD(associated(bound))
     .setAuthTag(bytes.subarray(-TAG_BYTES));

@@ -229,7 +229,7 @@ async function refusedIsTold<T>({ log }: KernelPlane, audit: RequestAudit | unde
   } catch (error) {
     await audit
       ?.refused(error)
-      .catch((unwritten: unknown) => log.error({ err: unwritten }, "a refusal could not be written into the audit"));
+      .catch((unwritten: unknown) => log.error({ err: unwritten }, "could not write a refused request to the audit log"));
     throw error;
   }
 }
@@ -271,9 +271,9 @@ export const credentialsOf = (request: FastifyRequest, proxies: Networks): Crede
 function requireRight({ access, by, method }: Route, caller: Caller, credentials: Credentials): void {
   requireMeant(credentials, caller, method === "GET" ? "reads" : "changes");
   // Some routes only concern the session itself, and one creates it.
-  if (by === "token" && caller.session !== undefined) throw forbidden("this needs a token: a session makes no sessions");
+  if (by === "token" && caller.session !== undefined) throw forbidden("this requires a token: a session cannot create sessions");
   if (by === "session" && caller.session === undefined)
-    throw badRequest("this is about the session of a cookie, and the request came with a token");
+    throw badRequest("this requires a session cookie instead of a token");
   requireRole(caller, access as Role);
 }
 

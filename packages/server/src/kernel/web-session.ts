@@ -44,7 +44,7 @@ export function sessionCookie(headers: Headers, site: Site): string | undefined 
   const parts = cookie.split(";").map((part) => part.trim());
   const values = new Set(parts.filter((part) => part.startsWith(name)).map((part) => part.slice(name.length)));
   // Another site set a second cookie, and it is unknown which one is genuine.
-  if (values.size > 1) throw unauthorized("there are two cookies of a session");
+  if (values.size > 1) throw unauthorized("the request has two different session cookies");
   const [value] = values;
   return value === "" ? undefined : value;
 }
@@ -63,7 +63,7 @@ const one = (value: string | string[] | undefined): string | undefined => (typeo
 /** Throws 403 unless a page of this server sent the request, according to the browser's Origin header. */
 export function requireOwnOrigin(headers: Headers, site: Site): void {
   const origin = one(headers.origin);
-  if (origin === undefined) throw forbidden("a request by the cookie of a session needs the header Origin here");
+  if (origin === undefined) throw forbidden("a request with a session cookie needs the header Origin here");
   if (site.origin === undefined || origin !== site.origin) throw forbidden("Origin is another site");
 }
 

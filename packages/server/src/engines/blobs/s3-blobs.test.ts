@@ -310,7 +310,7 @@ test("at the start, a refusal by the store is an error without secrets, and an u
   for (const [status, code, said] of [
     [403, "SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID"],
     [403, "InvalidAccessKeyId", "the store does not know AWS_ACCESS_KEY_ID"],
-    [403, "AccessDenied", "the credentials may not do this: they need to list, read, write and delete there"],
+    [403, "AccessDenied", "permission denied: the credentials need to list, read, write and delete there"],
   ] as const) {
     s3.fault = () => s3Fault(status, code, echoed);
     const error = await s3Blobs(s3.place(), options).then(

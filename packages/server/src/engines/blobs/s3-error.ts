@@ -1,15 +1,15 @@
 /** What a person can do about an error, by the name that the store gives it. */
 const HINTS: Readonly<Record<string, string>> = {
-  AccessDenied: "the credentials may not do this: they need to list, read, write and delete there",
-  Forbidden: "the credentials may not do this: they need to list, read, write and delete there",
+  AccessDenied: "permission denied: the credentials need to list, read, write and delete there",
+  Forbidden: "permission denied: the credentials need to list, read, write and delete there",
   InvalidAccessKeyId: "the store does not know AWS_ACCESS_KEY_ID",
   SignatureDoesNotMatch: "AWS_SECRET_ACCESS_KEY does not belong to AWS_ACCESS_KEY_ID",
   ExpiredToken: "AWS_SESSION_TOKEN has expired",
-  InvalidToken: "AWS_SESSION_TOKEN is not one of this store",
+  InvalidToken: "AWS_SESSION_TOKEN is not valid for this store",
   CredentialsProviderError: "there are no credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
   NoSuchBucket: "there is no such bucket",
   PermanentRedirect: "the bucket is in another region, or not at this endpoint",
-  AuthorizationHeaderMalformed: "the bucket is in another region: say region=… in ROAMFLEET_BLOBS_URL",
+  AuthorizationHeaderMalformed: "the bucket is in another region: set region=… in ROAMFLEET_BLOBS_URL",
   RequestTimeTooSkewed: "the clock of this machine is wrong",
 };
 

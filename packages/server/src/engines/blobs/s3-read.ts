@@ -54,7 +54,7 @@ async function pump(context: Pump, pieces: readonly Piece[], opened: Readable | 
           if (context.signal.aborted) return;
           if (!context.out.write(chunk)) await once(context.out, "drain", { signal: context.signal });
         }
-        if (at <= piece.end) throw new Error("the answer of the S3 store ended early");
+        if (at <= piece.end) throw new Error("the response of the S3 store ended early");
       } catch (error) {
         if (context.signal.aborted) return;
         cuts += 1;
@@ -73,7 +73,7 @@ async function* awaited({ store: { quiet_ms }, clock }: Pump, body: Readable): A
   const chunks = body[Symbol.asyncIterator]();
   for (;;) {
     // The timer runs only while waiting for the store: a slow reader is not the store's fault.
-    const late = clock.setTimer(quiet_ms, () => body.destroy(new Error(`nothing came for ${quiet_ms} ms`)));
+    const late = clock.setTimer(quiet_ms, () => body.destroy(new Error(`no data for ${quiet_ms} ms`)));
     const { done, value } = await chunks.next().finally(() => late.cancel());
     if (done === true) return;
     yield value as Buffer;

@@ -79,7 +79,7 @@ export async function openS3(settings: S3Settings, log: EngineLog, options: S3Pa
     // With `Expect: 100-continue` the SDK would open a connection per segment and wait as long as for a response.
     expectContinueHeader: false,
     // The SDK's errors contain requests. They are logged by the callers in a safe form.
-    logger: { trace: quiet, debug: quiet, info: quiet, error: quiet, warn: () => log.warn({}, "the S3 client warns of something") },
+    logger: { trace: quiet, debug: quiet, info: quiet, error: quiet, warn: () => log.warn({}, "the S3 client logged a warning") },
   };
   const sockets = { keepAlive: true, maxSockets: SOCKETS_MAX };
   const bounds = { connectionTimeout: CONNECT_MS, throwOnRequestTimeout: true, httpAgent: sockets, httpsAgent: sockets };

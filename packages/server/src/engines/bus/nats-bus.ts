@@ -257,7 +257,7 @@ export class NatsBus implements Bus {
       if (status.type === "staleConnection") void connection.close();
       if (status.type !== "error" || this.#ending.signal.aborted) continue;
       const reason = status.error.message;
-      if (complaints.size < COMPLAINTS_MAX && !complaints.has(reason)) this.#log.warn({ reason }, "the bus refused something");
+      if (complaints.size < COMPLAINTS_MAX && !complaints.has(reason)) this.#log.warn({ reason }, "the bus reported an error");
       complaints.add(reason);
       this.#gap();
     }

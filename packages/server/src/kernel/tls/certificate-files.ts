@@ -38,7 +38,7 @@ function parsed<T>(file: string, what: string, parse: () => T): T {
     return parse();
   } catch (error) {
     // OpenSSL's message contains neither the file nor the expected content. It never contains the key.
-    throw new Error(`${file} holds no ${what}`, { cause: error });
+    throw new Error(`${file} contains no ${what}`, { cause: error });
   }
 }
 

@@ -106,9 +106,9 @@ class OwnCertificate implements Tls {
       this.pair = pair;
       this.#names = names;
       this.#valid = validityOf(pair);
-      log.info({ names, valid_to: this.#valid.to.toISOString() }, "made a new certificate");
+      log.info({ names, valid_to: this.#valid.to.toISOString() }, "issued a new certificate");
     } catch (error) {
-      log.error({ err: error }, "could not make a new certificate");
+      log.error({ err: error }, "could not issue a new certificate");
     }
   }
 

@@ -309,7 +309,7 @@ test("new connections get new files while old ones continue; an invalid pair lea
   await until("the complaint", () => reasons().at(-1)?.includes("is not the private key of"));
   assert.deepEqual(await shown(port), second);
   await writeFile(files.cert_file, "no certificate");
-  await until("the second complaint", () => reasons().at(-1)?.includes("holds no certificate"));
+  await until("the second complaint", () => reasons().at(-1)?.includes("contains no certificate"));
   assert.deepEqual(await shown(port), second);
   await writePair(files, await authority.issue(["localhost"], NOW));
   await until("the third certificate", async () => (await shown(port)).serial !== second.serial);
@@ -346,7 +346,7 @@ test("names the file that is missing, has other content or does not match", LIMI
   await writePair(files, { ...pair, key: (await authority.issue(["localhost"], NOW)).key });
   await assert.rejects(readPair(files), /k\.pem is not the private key of .*c\.pem/);
   await writePair(files, { ...pair, key: "nothing" });
-  await assert.rejects(readPair(files), /k\.pem holds no private key/);
+  await assert.rejects(readPair(files), /k\.pem contains no private key/);
   await writePair(files, { ...pair, cert: pair.key });
-  await assert.rejects(readPair(files), /c\.pem holds no certificate/);
+  await assert.rejects(readPair(files), /c\.pem contains no certificate/);
 });

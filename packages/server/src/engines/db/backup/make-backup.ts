@@ -79,7 +79,7 @@ export async function makeBackup(options: BackupOptions): Promise<BackupMade> {
 async function requireFree(target: string): Promise<void> {
   const names = await readdir(target).catch((error: unknown) => {
     if (errorCode(error) === "ENOENT") return [];
-    if (errorCode(error) === "ENOTDIR") throw new Refusal(`${target} exists and is no directory: name a new one for the backup`);
+    if (errorCode(error) === "ENOTDIR") throw new Refusal(`${target} exists and is not a directory: name a new one for the backup`);
     throw error;
   });
   if (names.length > 0) throw new Refusal(`${target} is not empty: name a new directory for the backup`);
@@ -92,7 +92,7 @@ async function copyDatabase({ data_directory, database_url, clock, log }: Backup
   }
   const directory = path.join(data_directory, "postgres");
   await access(directory).catch((error: unknown) => {
-    throw new Refusal(`there is no database in ${directory}: with a database of your own set DATABASE_URL, as for the server`, {
+    throw new Refusal(`there is no database in ${directory}: for an external database set DATABASE_URL, as for the server`, {
       cause: error,
     });
   });

@@ -41,7 +41,7 @@ export async function readManifest(from: string): Promise<Manifest> {
     throw new Refusal(`${path.join(from, MANIFEST_FILE)} is not of a format that this version of Roamfleet reads`);
   for (const file of files) {
     if (!isFile(file) || isOfDatabase(file.path))
-      throw new Refusal(`the backup is damaged: ${MANIFEST_FILE} names no file where it should`);
+      throw new Refusal(`the backup is damaged: ${MANIFEST_FILE} lacks the name of a file`);
   }
   return manifest;
 }
@@ -65,7 +65,7 @@ export async function readWholeManifest(from: string): Promise<Manifest> {
 export async function readJson<T>(from: string, relative: string): Promise<Partial<T> & T> {
   const text = await readFile(path.join(from, relative), "utf8").catch((error: unknown) => {
     throw new Refusal(
-      `${from} is not a whole backup: it has no readable ${relative}. A backup that was cut off has none; use another one, or make a new one`,
+      `${from} is not a complete backup: it has no readable ${relative}, like an interrupted backup. Use another one, or create a new one`,
       { cause: error },
     );
   });
@@ -81,7 +81,7 @@ export async function readJson<T>(from: string, relative: string): Promise<Parti
 }
 
 export const damaged = (name: string): Refusal =>
-  new Refusal(`the backup is damaged: ${name} does not have the contents that were backed up. Use another backup`);
+  new Refusal(`the backup is damaged: ${name} differs from what was backed up. Use another backup`);
 
 /** A manifest is untrusted input: its paths must not leave the directory. */
 function isFile(file: BackupFile | undefined): file is BackupFile {

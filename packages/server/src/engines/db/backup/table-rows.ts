@@ -45,7 +45,7 @@ export async function dumpRows(connection: DbAddress, to: string): Promise<void>
     const snapshot = (await holder.query<{ id: string }>("select pg_export_snapshot() as id")).rows[0]?.id ?? "";
     const tables: RowsManifest["tables"] = await listTables(holder, SCHEMA);
     if (!tables.some(({ name }) => name === `${SCHEMA}.${MIGRATION_TABLE}`))
-      throw new Refusal("the database holds no tables of Roamfleet: is DATABASE_URL the right one?");
+      throw new Refusal("the database contains no tables of Roamfleet: is DATABASE_URL correct?");
     const { rows } = await holder.query<{ name: string }>(`select name from ${SCHEMA}.${MIGRATION_TABLE} order by id`);
     for (const [index, table] of tables.entries()) {
       if (table.kind !== "r" || columnList(table) === "") continue;
@@ -129,7 +129,7 @@ async function readRows(from: string): Promise<RowsManifest> {
     ...manifest.tables.flatMap(({ name, parent }) => [name, parent ?? name]),
     ...manifest.sequences.map(({ name }) => name),
   ]) {
-    if (!NAME.test(name)) throw new Refusal(`the backup is damaged: ${ROWS_MANIFEST} names a table that is none`);
+    if (!NAME.test(name)) throw new Refusal(`the backup is damaged: ${ROWS_MANIFEST} contains an invalid table name`);
   }
   return manifest;
 }

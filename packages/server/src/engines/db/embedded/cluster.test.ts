@@ -37,7 +37,7 @@ describe("the database's directory", () => {
     const embedded = await startOn(place.database);
     await withClient(embedded.connection, (client) => client.query("select 1"));
     await embedded.stop();
-    await until("the half-made directory is gone", async () => {
+    await until("the incomplete directory is gone", async () => {
       if ((await halfMade(place.root)) === undefined) return true;
       await (await startOn(place.database)).stop();
       return false;

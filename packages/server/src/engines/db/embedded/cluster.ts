@@ -46,7 +46,7 @@ export async function placeDirectory(directory: string): Promise<string> {
   const absolute = path.resolve(directory);
   const parent = path.dirname(absolute);
   await mkdir(parent, { recursive: true, mode: 0o711 }).catch((error: unknown) => {
-    throw new Refusal(`cannot make the data directory ${parent} (${errorCode(error) ?? String(error)})`);
+    throw new Refusal(`cannot create the data directory ${parent} (${errorCode(error) ?? String(error)})`);
   });
   return path.join(await realpath(parent), path.basename(absolute));
 }
@@ -63,9 +63,9 @@ export async function openCluster(directory: string, options: ClusterOptions): P
   await sweepHalfMade(directory, log);
   if ((await readMajor(directory)) === undefined) {
     const started = clock.monotonic();
-    log.info({ directory, postgresql: binaries.major }, "making a new database");
+    log.info({ directory, postgresql: binaries.major }, "creating a new database");
     await makeCluster(directory, binaries, runAs, parameters);
-    log.info({ directory, duration_ms: Math.round(clock.monotonic() - started) }, "new database made");
+    log.info({ directory, duration_ms: Math.round(clock.monotonic() - started) }, "created a new database");
   } else {
     await giveTo(runAs, directory);
   }
@@ -110,9 +110,9 @@ async function sweepHalfMade(directory: string, log: Log): Promise<void> {
   const parent = path.dirname(directory);
   for (const name of await readdir(parent)) {
     if (!name.startsWith(halfMadePrefix(directory))) continue;
-    log.warn({ directory: path.join(parent, name) }, "removing a half-made database");
+    log.warn({ directory: path.join(parent, name) }, "removing an incomplete database");
     await rm(path.join(parent, name), { recursive: true, force: true }).catch((error: unknown) => {
-      log.warn({ err: error }, "a half-made database could not be removed");
+      log.warn({ err: error }, "could not remove an incomplete database");
     });
   }
 }

@@ -66,7 +66,7 @@ async function copyVerified(from: string, to: string, manifest: BackupManifest):
       throw new Refusal(`the backup lacks ${name}`, { cause: error });
     });
     if (copied.bytes !== bytes || copied.sha256 !== sha256)
-      throw new Refusal(`the backup is damaged: ${name} does not have the contents that were backed up`);
+      throw new Refusal(`the backup is damaged: ${name} differs from what was backed up`);
   }
   for (const [name, content] of Object.entries(SETTINGS_FILES)) await writeFile(path.join(to, name), content, { mode: 0o600, flag: "wx" });
 }

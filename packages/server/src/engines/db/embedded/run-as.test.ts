@@ -11,7 +11,7 @@ const TIMEOUT = 120_000;
 const isRoot = process.getuid?.() === 0;
 const needsRoot = isRoot ? false : "only root can change users";
 const needsNamespaces =
-  !isRoot || (await run("unshare", ["--user", "--map-user=1000", "true"])).code === 0 ? false : "user namespaces are switched off here";
+  !isRoot || (await run("unshare", ["--user", "--map-user=1000", "true"])).code === 0 ? false : "user namespaces are disabled here";
 const NOBODY = 65534;
 const needsReach =
   !isRoot || (await run("/bin/sh", ["-c", 'cd -- "$0"', import.meta.dirname], { cwd: "/", uid: NOBODY, gid: NOBODY })).code === 0
@@ -54,7 +54,7 @@ describe("the account that PostgreSQL runs as", () => {
       await using place = await scratch();
       await assert.rejects(startOn(place.database, { userNamespaces: false }), {
         name: "Refusal",
-        message: /user namespaces are switched off here, and user \d+ cannot reach .* start the server as a plain user/,
+        message: /user namespaces are disabled here, and user \d+ cannot reach .* start the server as a plain user/,
       });
     },
   );

@@ -121,7 +121,7 @@ class Supervisor implements Embedded {
   async #watch(first: Running): Promise<void> {
     const { clock, log, directory } = this.#cluster;
     const bound = clock.every(LOG_CHECK_INTERVAL_MS, () =>
-      boundLogFile(directory).catch((error: unknown) => log.warn({ err: error }, "PostgreSQL's log could not be shortened")),
+      boundLogFile(directory).catch((error: unknown) => log.warn({ err: error }, "could not rotate PostgreSQL's log")),
     );
     let running: Running | undefined = first;
     let delay = 0;
@@ -173,7 +173,7 @@ class Supervisor implements Embedded {
       try {
         listener(exit);
       } catch (error) {
-        this.#cluster.log.error({ err: error }, "a listener for the end of PostgreSQL failed");
+        this.#cluster.log.error({ err: error }, "a listener for the exit of PostgreSQL failed");
       }
     }
   }

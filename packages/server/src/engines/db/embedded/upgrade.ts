@@ -48,7 +48,7 @@ export async function upgradeDatabase({ directory: given, migrate, ...options }:
     await chooseBinaries(directory, options.sources);
     await clear(next, options.clock);
     const { major: to } = await chooseBinaries(next, options.sources);
-    if (to < from) throw new Refusal(`the database is of PostgreSQL ${from}; the newest here is ${to}`);
+    if (to < from) throw new Refusal(`the database uses PostgreSQL ${from}; the newest installed is ${to}`);
     if (to === from) return { from, to, kept: undefined, tables: 0, rows: 0 };
     const kept = `${directory}.${from}.old`;
     if (await exists(kept)) throw new Refusal(`${kept} exists: move the database kept by an earlier upgrade away first`);
@@ -100,7 +100,7 @@ async function refuseOtherDatabases(connection: Connection): Promise<void> {
   );
   if (rows.length > 0)
     throw new Refusal(
-      `the database server also holds ${rows.map(({ datname }) => datname).join(", ")}, which would not be copied: move them away first`,
+      `the database server also contains ${rows.map(({ datname }) => datname).join(", ")}, which would not be copied: move them away first`,
     );
 }
 
