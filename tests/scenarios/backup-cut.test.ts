@@ -78,7 +78,9 @@ test("a restore that is killed leaves a directory that server, backup and restor
   ]) {
     const { code, output } = await runCommand(args);
     const told =
-      /a restore into .*half is running or was interrupted.*remove the contents of this directory and run roamfleet restore again/.test(output);
+      /a restore into .*half is running or was interrupted.*remove the contents of this directory and run roamfleet restore again/.test(
+        output,
+      );
     assert.deepEqual([code, told], [2, true], `${args[0]}: ${output}`);
   }
   for (const name of readdirSync(data)) rmSync(path.join(data, name), { recursive: true });

@@ -331,8 +331,7 @@ function readProxies(text: string | undefined): readonly string[] {
     );
   }
   const anyone = networks.find((network) => network.endsWith("/0"));
-  if (anyone !== undefined)
-    throw new SettingsError(`--behind-proxy ${anyone} contains every address: give only those of the proxy`);
+  if (anyone !== undefined) throw new SettingsError(`--behind-proxy ${anyone} contains every address: give only those of the proxy`);
   return networks;
 }
 

@@ -43,8 +43,7 @@ export const SERVE_FLAGS: readonly Flag[] = [
   { flags: "--limit <name=number>", meaning: "change a limit; may be repeated", repeatable: true },
   {
     flags: "--crash-at-failpoint",
-    meaning:
-      "for crash tests only: the server kills itself at ROAMFLEET_FAILPOINT, which has no effect without this flag",
+    meaning: "for crash tests only: the server kills itself at ROAMFLEET_FAILPOINT, which has no effect without this flag",
   },
 ];
 
@@ -94,12 +93,10 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   unknown_requests_per_minute:
     "failed attempts per minute from one address (IPv6: /64) to each server: unknown tokens, enrollment keys and robot signatures, and wrong admin tokens",
   database_connections: "connections of each server to the database",
-  artifact_bytes_max:
-    "total bytes of the artifacts of one org; uploads in one request to other servers count when they are complete",
+  artifact_bytes_max: "total bytes of the artifacts of one org; uploads in one request to other servers count when they are complete",
   free_disk_bytes_min: "bytes that uploads must leave free in the data directory",
   uploads_per_org_max: "incomplete uploads of one org",
-  upload_disk_share_percent:
-    "percent of the data directory's free disk that one org's incomplete uploads may take if there are other orgs",
+  upload_disk_share_percent: "percent of the data directory's free disk that one org's incomplete uploads may take if there are other orgs",
   upload_silence_seconds: "seconds without data after which an incomplete upload is deleted; it can be started again",
   log_retention_days: "days that log records are kept; whole days are dropped",
   health_retention_days: "days that the health history of robots is kept; whole days are dropped",
@@ -124,9 +121,9 @@ export const LIMIT_MEANINGS: Readonly<Record<LimitName, string>> = {
   unauthenticated_links_max: "connections of robots to each server that are not yet authenticated",
   link_accepts_per_second: "robots accepted per second by each server; further ones get a time to retry; 0: no limit",
   followers_per_robot_max: "live log readers of one robot",
-  streams_per_robot_max: "streams of one robot (logs, shells, cameras, …) that viewers have open; also streams of one fleet's logs on each server",
-  streams_per_org_max:
-    "streams that viewers have open on each server, of one org's robots connected there and of its fleets' logs",
+  streams_per_robot_max:
+    "streams of one robot (logs, shells, cameras, …) that viewers have open; also streams of one fleet's logs on each server",
+  streams_per_org_max: "streams that viewers have open on each server, of one org's robots connected there and of its fleets' logs",
   streams_kept_for_shells: "streams reserved for shells, in the two limits above and among the 64 streams of a robot's link",
   event_streams_per_token_max: "open event streams of one token on each server; each page of the dashboard uses one",
   event_streams_per_org_max: "open event streams of one org on each server",

@@ -26,7 +26,9 @@ type DoctorFlags = ServeFlags & { json?: boolean; timeout?: number };
 
 /** Adds `roamfleet doctor`. The checks are loaded on demand, because a server does not need them. */
 export function addDoctor(program: Command): void {
-  const doctor = program.command("doctor").description("check the settings and services that serve would use, and explain how to fix problems");
+  const doctor = program
+    .command("doctor")
+    .description("check the settings and services that serve would use, and explain how to fix problems");
   for (const { flags, meaning, repeatable } of SERVE_FLAGS) {
     if (repeatable) doctor.option(flags, meaning, (one: string, all: string[] | undefined) => [...(all ?? []), one]);
     else doctor.option(flags, meaning);

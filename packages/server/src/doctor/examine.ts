@@ -56,12 +56,7 @@ export async function runCheck({ name, check, timeout_ms_min = 0 }: Check, conte
     abort.abort();
     // A check may have several waits. A finding that arrives during cleanup is better than none.
     found = await Promise.race([work, clock.sleep(Math.min(GRACE_MS, timeout_ms), ended.signal).then(() => undefined)]);
-    found ??= [
-      problem(
-        `no answer within ${shownTime(timeout_ms)}`,
-        "a firewall may block it, or it is slow: --timeout 30s waits longer",
-      ),
-    ];
+    found ??= [problem(`no answer within ${shownTime(timeout_ms)}`, "a firewall may block it, or it is slow: --timeout 30s waits longer")];
   }
   ended.abort();
   return found.map((one) => ({ check: name, ...one }));

@@ -148,10 +148,7 @@ test("evaluates the address that other servers use", () => {
   ]);
   assertUnwell(of("0.0.0.0", 7600, "127.0.0.1"), /^problem: --node-listen 0.0.0.0:7600 and --listen 127.0.0.1:7600 are the same port/);
   assert.deepEqual(unwell(of("10.0.0.7", 7600, "127.0.0.1")), []);
-  assertUnwell(
-    of("0.0.0.0", 7601, "0.0.0.0", { host: "127.0.0.1", port: 7601 }),
-    /^warning: other servers use the address 127.0.0.1:7601/,
-  );
+  assertUnwell(of("0.0.0.0", 7601, "0.0.0.0", { host: "127.0.0.1", port: 7601 }), /^warning: other servers use the address 127.0.0.1:7601/);
   assertUnwell(judgeListen(told, "EADDRINUSE", undefined, "--node-listen"), /^problem: 10.0.0.7:7601 is in use/);
 });
 

@@ -272,8 +272,7 @@ function requireRight({ access, by, method }: Route, caller: Caller, credentials
   requireMeant(credentials, caller, method === "GET" ? "reads" : "changes");
   // Some routes only concern the session itself, and one creates it.
   if (by === "token" && caller.session !== undefined) throw forbidden("this requires a token: a session cannot create sessions");
-  if (by === "session" && caller.session === undefined)
-    throw badRequest("this requires a session cookie instead of a token");
+  if (by === "session" && caller.session === undefined) throw badRequest("this requires a session cookie instead of a token");
   requireRole(caller, access as Role);
 }
 

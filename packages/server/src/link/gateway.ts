@@ -172,7 +172,8 @@ export class Gateway implements Link {
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, from: LinkSource): void {
     const { settings } = this.#context;
     if (this.#draining) return refuseUpgrade(socket, 503, "http_error", "the server is stopping", { "retry-after": "5" });
-    if (!this.#context.is_held()) return refuseUpgrade(socket, 503, "http_error", "this server is isolated from the others", { "retry-after": "5" });
+    if (!this.#context.is_held())
+      return refuseUpgrade(socket, 503, "http_error", "this server is isolated from the others", { "retry-after": "5" });
     const slot = slotOf(request);
     // A robot with a booked slot waits in line even if its network has too many silent links.
     const is_expected = slot !== undefined && this.#slots.isBooked(slot);

@@ -159,45 +159,45 @@ test("a renewal that gets no response blocks no other: the node stays alive and 
   assert.deepEqual([node.calls, other.calls.changed], [{ changed: 0, cut_off: 0, superseded: [] }, 0]);
 });
 
-test("a node that cannot renew its lease notices before the others, and sends its robots away when they declare it dead", TIMEOUT, async () => {
-  await using it = await startNodes();
-  const cut = await it.start("node_cut");
-  const other = await it.start("node_other");
-  await it.time.advance({ seconds: 4 });
-  cut.state.lost = true;
-  for (let waited = 0; cut.lease.is_held; waited += 1) {
-    assert.ok(waited < 20, "it went on holding its lease");
-    assert.ok((await it.living()).includes("node_cut"), "the others were first");
-    await it.time.advance({ seconds: 1 });
-  }
-  await it.time.advance({ seconds: 15 - 9 });
-  assert.deepEqual(await it.living(), ["node_other"]);
-  assert.ok(cut.calls.cut_off > 0);
-  assert.deepEqual([other.calls.cut_off, other.lease.is_held], [0, true]);
-  cut.state.lost = false;
-  const { changed } = cut.calls;
-  await it.time.advance({ seconds: 4 });
-  assert.ok(cut.calls.changed > changed, "it looks at what it holds");
-  assert.equal(cut.lease.is_held, true);
-  assert.deepEqual(await it.living(), ["node_cut", "node_other"]);
-});
-
 test(
-  "a node that reaches neither database nor bus sends its robots away; without the database alone it waits",
+  "a node that cannot renew its lease notices before the others, and sends its robots away when they declare it dead",
   TIMEOUT,
   async () => {
     await using it = await startNodes();
-    const deaf = await it.start("node_deaf", { off_bus: true });
-    const single = await it.start("node_single");
-    deaf.state.lost = true;
-    single.state.lost = true;
-    await it.time.advance({ seconds: 30 });
-    assert.equal(deaf.lease.is_held, false);
-    assert.ok(deaf.calls.cut_off > 0);
-    assert.equal(single.lease.is_held, false);
-    assert.equal(single.calls.cut_off, 0);
+    const cut = await it.start("node_cut");
+    const other = await it.start("node_other");
+    await it.time.advance({ seconds: 4 });
+    cut.state.lost = true;
+    for (let waited = 0; cut.lease.is_held; waited += 1) {
+      assert.ok(waited < 20, "it went on holding its lease");
+      assert.ok((await it.living()).includes("node_cut"), "the others were first");
+      await it.time.advance({ seconds: 1 });
+    }
+    await it.time.advance({ seconds: 15 - 9 });
+    assert.deepEqual(await it.living(), ["node_other"]);
+    assert.ok(cut.calls.cut_off > 0);
+    assert.deepEqual([other.calls.cut_off, other.lease.is_held], [0, true]);
+    cut.state.lost = false;
+    const { changed } = cut.calls;
+    await it.time.advance({ seconds: 4 });
+    assert.ok(cut.calls.changed > changed, "it looks at what it holds");
+    assert.equal(cut.lease.is_held, true);
+    assert.deepEqual(await it.living(), ["node_cut", "node_other"]);
   },
 );
+
+test("a node that reaches neither database nor bus sends its robots away; without the database alone it waits", TIMEOUT, async () => {
+  await using it = await startNodes();
+  const deaf = await it.start("node_deaf", { off_bus: true });
+  const single = await it.start("node_single");
+  deaf.state.lost = true;
+  single.state.lost = true;
+  await it.time.advance({ seconds: 30 });
+  assert.equal(deaf.lease.is_held, false);
+  assert.ok(deaf.calls.cut_off > 0);
+  assert.equal(single.lease.is_held, false);
+  assert.equal(single.calls.cut_off, 0);
+});
 
 test("a database outage for all nodes makes no node dead", TIMEOUT, async () => {
   await using it = await startNodes();
@@ -217,20 +217,16 @@ test("a database outage for all nodes makes no node dead", TIMEOUT, async () => 
   );
 });
 
-test(
-  "the older of two processes with one node id is superseded once, and so is a node whose row was deleted",
-  TIMEOUT,
-  async () => {
-    await using it = await startNodes();
-    const older = await it.start("node_a");
-    const newer = await it.start("node_a");
-    await it.time.advance({ seconds: 20 });
-    const superseded = ["another process runs under this node's id"];
-    assert.deepEqual([older.calls, newer.calls.superseded], [{ changed: 0, cut_off: 0, superseded }, []]);
-    assert.deepEqual([older.lease.is_held, newer.lease.is_held], [false, true]);
-    await it.db.run(sql`delete from node`);
-    await it.time.advance({ seconds: 4 });
-    await it.time.advance({ seconds: 20 });
-    assert.deepEqual(newer.calls.superseded, ["the row of this node was deleted"]);
-  },
-);
+test("the older of two processes with one node id is superseded once, and so is a node whose row was deleted", TIMEOUT, async () => {
+  await using it = await startNodes();
+  const older = await it.start("node_a");
+  const newer = await it.start("node_a");
+  await it.time.advance({ seconds: 20 });
+  const superseded = ["another process runs under this node's id"];
+  assert.deepEqual([older.calls, newer.calls.superseded], [{ changed: 0, cut_off: 0, superseded }, []]);
+  assert.deepEqual([older.lease.is_held, newer.lease.is_held], [false, true]);
+  await it.db.run(sql`delete from node`);
+  await it.time.advance({ seconds: 4 });
+  await it.time.advance({ seconds: 20 });
+  assert.deepEqual(newer.calls.superseded, ["the row of this node was deleted"]);
+});

@@ -52,12 +52,13 @@ export function judgeS3(seen: S3Seen, place: Place): Seen[] {
   const where = `s3://${place.bucket}${place.prefix === "" ? "" : `/${place.prefix}`} at ${place.endpoint ?? `Amazon, ${place.region}`}`;
   const found: Seen[] = seen.failed.map(({ step, error }) => {
     if (DENIED.has(error.reason)) return problem(`${where}: may not ${step}`, `give the credentials ${PERMISSIONS[step]} below the prefix`);
-    return problem(`${where}: ${error.message}`, HINTS[error.reason] ?? "compare ROAMFLEET_BLOBS_URL and AWS_… with the settings of the store");
+    return problem(
+      `${where}: ${error.message}`,
+      HINTS[error.reason] ?? "compare ROAMFLEET_BLOBS_URL and AWS_… with the settings of the store",
+    );
   });
   if (seen.left.length > 0)
-    found.push(
-      warning(`test objects of this check could not be removed: ${seen.left.join(", ")}`, "remove them below the prefix"),
-    );
+    found.push(warning(`test objects of this check could not be removed: ${seen.left.join(", ")}`, "remove them below the prefix"));
   const ahead = seen.clock_ahead_ms;
   if (ahead !== undefined && Math.abs(ahead) > CLOCK_WARNING_MS)
     found.push(

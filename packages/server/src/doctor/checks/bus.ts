@@ -38,9 +38,7 @@ export function judgeBus(servers: readonly NatsSeen[], has_credentials: boolean)
     server.failure === undefined ? judgeServer(server, has_credentials) : [judgeFailure(server, reached.length > 0)],
   );
   if (found.some(({ status }) => status === "problem") || reached.length === 0) return found;
-  const said = reached.map(
-    (server) => `${server.server}, NATS ${server.version}, ${shownTime(server.round_trip_ms ?? 0)} round trip`,
-  );
+  const said = reached.map((server) => `${server.server}, NATS ${server.version}, ${shownTime(server.round_trip_ms ?? 0)} round trip`);
   return [ok(said.join("; ")), ...found];
 }
 

@@ -92,7 +92,10 @@ export function judgeDisk(disk: FileSystem, { limits, database_url, blobs }: Doc
     findings.push(problem(`${room}; uploads are refused below free_disk_bytes_min=${wanted}`, "free disk space, or use a larger disk"));
   else if (free < 4 * wanted)
     findings.push(
-      warning(`${room}, and uploads must leave ${shownBytes(wanted)} free`, "free disk space soon: the database grows with logs and history"),
+      warning(
+        `${room}, and uploads must leave ${shownBytes(wanted)} free`,
+        "free disk space soon: the database grows with logs and history",
+      ),
     );
   else findings.push(ok(room));
   if (disk.files > 0 && disk.ffree < FILES_FREE_MIN)

@@ -78,12 +78,7 @@ export function judgeDatabase(
       ),
     );
   if (is_far && !seen.is_encrypted)
-    found.push(
-      warning(
-        "the connection is not encrypted",
-        "append ?sslmode=verify-full to DATABASE_URL, unless the network is private",
-      ),
-    );
+    found.push(warning("the connection is not encrypted", "append ?sslmode=verify-full to DATABASE_URL, unless the network is private"));
   const where = database_url === undefined ? "embedded" : shownUrl(database_url);
   const summary = `${where}, PostgreSQL ${seen.version_name.split(" ", 1)[0]}, ${shownTime(seen.round_trip_ms)} away`;
   return [ok(summary), ...found];
@@ -111,7 +106,10 @@ function judgeServer(seen: DatabaseSeen): Seen[] {
   for (const [name, value] of Object.entries(seen.durability)) {
     if (value !== "off") continue;
     found.push(
-      problem(`${name} is off: a crash loses acknowledged writes or the whole database`, `alter system set ${name} = on; select pg_reload_conf()`),
+      problem(
+        `${name} is off: a crash loses acknowledged writes or the whole database`,
+        `alter system set ${name} = on; select pg_reload_conf()`,
+      ),
     );
   }
   return found;

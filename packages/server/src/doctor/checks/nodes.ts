@@ -104,10 +104,7 @@ function judgeShared({ bus, blobs }: Settings): Seen[] {
     );
   if (blobs === undefined)
     found.push(
-      warning(
-        "artifacts are in this server's directory, which the other servers cannot read",
-        "set the same ROAMFLEET_BLOBS_URL for all",
-      ),
+      warning("artifacts are in this server's directory, which the other servers cannot read", "set the same ROAMFLEET_BLOBS_URL for all"),
     );
   return found;
 }
@@ -148,7 +145,5 @@ function judgePools(others: number, connections_max: number, { limits }: Setting
 
 function judgeSilent(nodes: readonly NodeSeen[], own_id: string): Seen[] {
   const dead = nodes.filter(({ id, is_alive }) => id !== own_id && !is_alive).map(({ id }) => id);
-  return dead.length === 0
-    ? []
-    : [ok(`silent during the check; the next server that starts marks them as dead: ${dead.join(", ")}`)];
+  return dead.length === 0 ? [] : [ok(`silent during the check; the next server that starts marks them as dead: ${dead.join(", ")}`)];
 }

@@ -193,31 +193,34 @@ export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): v
     assert.equal(await stagedCount(), 0);
   });
 
-  check("a resumable upload keeps what arrives, also from broken streams, and becomes a blob when complete and correct", async ({ blobs }) => {
-    const bytes = Buffer.alloc(2_000_000, "0123456789abcdef-");
-    const key = "org_1/rel_1";
-    const append = (offset: number, stream: Readable, max_bytes = bytes.length) => blobs.append(key, stream, { offset, max_bytes });
-    assert.equal(await blobs.uploaded(key), 0);
-    assert.deepEqual(await append(0, Readable.from([bytes.subarray(0, 7), bytes.subarray(7, 100)])), { size: 100, whole: true });
-    const broken = new PassThrough();
-    broken.write(bytes.subarray(100, 200));
-    const appended = blobs.append(key, broken, { offset: 100, max_bytes: bytes.length, on_bytes: () => void broken.destroy() });
-    assert.deepEqual(await appended, { size: 200, whole: false });
-    assert.equal(await blobs.uploaded(key), 200);
-    await assert.rejects(append(100, Readable.from([bytes])), refusal("bad_range"));
-    await assert.rejects(append(200, Readable.from([bytes])), refusal("too_large"));
-    assert.deepEqual(await Array.fromAsync(blobs.listUploads(), ({ key: name, size }) => [name, size]), [[key, 200]]);
-    await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) }), refusal("mismatch"));
-    await append(200, Readable.from([bytes.subarray(200)]));
-    await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: "00".repeat(32) }), refusal("mismatch"));
-    const completed = await blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) });
-    assert.ok((await buffer(completed.read())).equals(bytes));
-    assert.equal(await blobs.stat("org_1/done"), undefined);
-    await completed.commit("org_1/done");
-    await completed.commit("org_1/done");
-    assert.ok((await buffer((await blobs.read("org_1/done")).stream)).equals(bytes));
-    assert.deepEqual([await blobs.uploaded(key), await Array.fromAsync(blobs.listUploads())], [0, []]);
-  });
+  check(
+    "a resumable upload keeps what arrives, also from broken streams, and becomes a blob when complete and correct",
+    async ({ blobs }) => {
+      const bytes = Buffer.alloc(2_000_000, "0123456789abcdef-");
+      const key = "org_1/rel_1";
+      const append = (offset: number, stream: Readable, max_bytes = bytes.length) => blobs.append(key, stream, { offset, max_bytes });
+      assert.equal(await blobs.uploaded(key), 0);
+      assert.deepEqual(await append(0, Readable.from([bytes.subarray(0, 7), bytes.subarray(7, 100)])), { size: 100, whole: true });
+      const broken = new PassThrough();
+      broken.write(bytes.subarray(100, 200));
+      const appended = blobs.append(key, broken, { offset: 100, max_bytes: bytes.length, on_bytes: () => void broken.destroy() });
+      assert.deepEqual(await appended, { size: 200, whole: false });
+      assert.equal(await blobs.uploaded(key), 200);
+      await assert.rejects(append(100, Readable.from([bytes])), refusal("bad_range"));
+      await assert.rejects(append(200, Readable.from([bytes])), refusal("too_large"));
+      assert.deepEqual(await Array.fromAsync(blobs.listUploads(), ({ key: name, size }) => [name, size]), [[key, 200]]);
+      await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) }), refusal("mismatch"));
+      await append(200, Readable.from([bytes.subarray(200)]));
+      await assert.rejects(blobs.complete(key, { size: bytes.length, sha256: "00".repeat(32) }), refusal("mismatch"));
+      const completed = await blobs.complete(key, { size: bytes.length, sha256: sha256(bytes) });
+      assert.ok((await buffer(completed.read())).equals(bytes));
+      assert.equal(await blobs.stat("org_1/done"), undefined);
+      await completed.commit("org_1/done");
+      await completed.commit("org_1/done");
+      assert.ok((await buffer((await blobs.read("org_1/done")).stream)).equals(bytes));
+      assert.deepEqual([await blobs.uploaded(key), await Array.fromAsync(blobs.listUploads())], [0, []]);
+    },
+  );
 
   check("an abandoned upload starts from zero", async ({ blobs }) => {
     await blobs.append("org_1/rel_1", Readable.from(["some"]), { offset: 0, max_bytes: 10 });

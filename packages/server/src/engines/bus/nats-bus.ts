@@ -237,10 +237,7 @@ export class NatsBus implements Bus {
     const reason = error instanceof Error ? error.message : "the connection ended";
     const refused = error instanceof Error && (error.name === "AuthorizationError" || error.name === "UserAuthenticationExpiredError");
     if (refused) this.#become("refused", () => this.#log.error({ reason }, "the bus refuses the credentials in ROAMFLEET_BUS_URL"));
-    else
-      this.#become("unreachable", () =>
-        this.#log.warn({ reason }, "the bus is unreachable: updates from other servers are delayed"),
-      );
+    else this.#become("unreachable", () => this.#log.warn({ reason }, "the bus is unreachable: updates from other servers are delayed"));
   }
 
   #become(state: State, say: () => void): void {

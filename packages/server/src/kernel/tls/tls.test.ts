@@ -197,31 +197,27 @@ test("keeps an address in the certificate while its interface is down", LIMIT, a
   assert.doesNotMatch((await shown(port)).names, /10\.0\.0\.7/, "beyond the bound only the present names stay");
 });
 
-test(
-  "renews a certificate when the clock was set back to before its start, or set forward beyond its end",
-  LIMIT,
-  async (t) => {
-    const data_directory = await temporary(t);
-    const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
-    const options = { data_directory, listen_host: "127.0.0.1", names: [], clock, ...logged(), machine_names: () => [] };
-    const tls = await ownCertificate(options);
-    const port = await listen(t, tls);
-    const valid = (): boolean => {
-      const { validFromDate, validToDate } = new X509Certificate(tls.pair.cert);
-      return validFromDate <= clock.now() && clock.now() < validToDate;
-    };
-    for (const days of [1_000, -999, 200, -200]) {
-      const before = await shown(port);
-      clock.jump(days * DAY_MS);
-      assert.equal(valid(), false, `${days} days`);
-      await clock.advance({ seconds: 10 });
-      await until("a certificate of this time", async () => valid() && (await shown(port)).serial !== before.serial);
-    }
-    const settled = await shown(port);
-    await clock.advance({ minutes: 10 });
-    assert.deepEqual(await shown(port), settled, "and not made again and again");
-  },
-);
+test("renews a certificate when the clock was set back to before its start, or set forward beyond its end", LIMIT, async (t) => {
+  const data_directory = await temporary(t);
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  const options = { data_directory, listen_host: "127.0.0.1", names: [], clock, ...logged(), machine_names: () => [] };
+  const tls = await ownCertificate(options);
+  const port = await listen(t, tls);
+  const valid = (): boolean => {
+    const { validFromDate, validToDate } = new X509Certificate(tls.pair.cert);
+    return validFromDate <= clock.now() && clock.now() < validToDate;
+  };
+  for (const days of [1_000, -999, 200, -200]) {
+    const before = await shown(port);
+    clock.jump(days * DAY_MS);
+    assert.equal(valid(), false, `${days} days`);
+    await clock.advance({ seconds: 10 });
+    await until("a certificate of this time", async () => valid() && (await shown(port)).serial !== before.serial);
+  }
+  const settled = await shown(port);
+  await clock.advance({ minutes: 10 });
+  assert.deepEqual(await shown(port), settled, "and not made again and again");
+});
 
 test("with a clock before the release date, the CA and certificate start at the release date", LIMIT, async (t) => {
   const data_directory = await temporary(t);

@@ -67,37 +67,33 @@ async function strangerAsks(address: string, pair: Partial<KeyPair>): Promise<nu
   }
 }
 
-test(
-  "two nodes in the database connect with mutual authentication, and one passes an upgrade request to the other",
-  LIMIT,
-  async () => {
-    await using rig = await startRig();
-    const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
-    const [to_b] = await a.others();
-    assert.deepEqual(
-      (await a.others()).map(({ id }) => id),
-      ["node_b"],
-    );
-    assert.equal(await ask(await a.connect(to_b!)), 404);
-    const came = new Promise<string>((resolve) =>
-      b.onUpgrade((request, socket) => {
-        resolve(`${request.url} ${request.headers["sec-websocket-key"]}`);
-        socket.end("HTTP/1.1 418 no\r\n\r\n");
-      }),
-    );
-    const socket = await a.connect(to_b!);
-    const outgoing = httpRequest({
-      path: "/x",
-      headers: { connection: "Upgrade", upgrade: "websocket", "sec-websocket-key": "k" },
-      createConnection: () => socket,
-    });
-    outgoing.on("error", () => {});
-    outgoing.end();
-    assert.equal(await came, "/x k");
-    socket.destroy();
-    assert.equal(rig.refused(), 0);
-  },
-);
+test("two nodes in the database connect with mutual authentication, and one passes an upgrade request to the other", LIMIT, async () => {
+  await using rig = await startRig();
+  const [a, b] = [await rig.open("node_a"), await rig.open("node_b")];
+  const [to_b] = await a.others();
+  assert.deepEqual(
+    (await a.others()).map(({ id }) => id),
+    ["node_b"],
+  );
+  assert.equal(await ask(await a.connect(to_b!)), 404);
+  const came = new Promise<string>((resolve) =>
+    b.onUpgrade((request, socket) => {
+      resolve(`${request.url} ${request.headers["sec-websocket-key"]}`);
+      socket.end("HTTP/1.1 418 no\r\n\r\n");
+    }),
+  );
+  const socket = await a.connect(to_b!);
+  const outgoing = httpRequest({
+    path: "/x",
+    headers: { connection: "Upgrade", upgrade: "websocket", "sec-websocket-key": "k" },
+    createConnection: () => socket,
+  });
+  outgoing.on("error", () => {});
+  outgoing.end();
+  assert.equal(await came, "/x k");
+  socket.destroy();
+  assert.equal(rig.refused(), 0);
+});
 
 test("closes connections without a certificate, with an unknown one, or with that of a dead node, without a response", LIMIT, async () => {
   await using rig = await startRig();

@@ -40,8 +40,7 @@ export async function readManifest(from: string): Promise<Manifest> {
   if (manifest.format !== FORMAT || !["postgres", "tables"].includes(database) || !Array.isArray(files) || !isFile(database_manifest))
     throw new Refusal(`${path.join(from, MANIFEST_FILE)} is not of a format that this version of Roamfleet reads`);
   for (const file of files) {
-    if (!isFile(file) || isOfDatabase(file.path))
-      throw new Refusal(`the backup is damaged: ${MANIFEST_FILE} lacks the name of a file`);
+    if (!isFile(file) || isOfDatabase(file.path)) throw new Refusal(`the backup is damaged: ${MANIFEST_FILE} lacks the name of a file`);
   }
   return manifest;
 }

@@ -168,40 +168,36 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
     assert.equal(output, "");
   });
 
-  test(
-    "a backup during writes restores to a consistent database with everything committed before",
-    { timeout: TIMEOUT },
-    async () => {
-      const writing = startWriting(embedded.connection);
-      await until("something is committed", () => writing.acknowledged() > 5);
-      const to = path.join(place.root, "backups", "first");
-      const committed = writing.acknowledged();
-      const manifest = await backup({ connection: embedded.connection, dataDirectory: place.database, to });
-      const during = writing.acknowledged() - committed;
-      await writing.stop();
-      assert.ok(during > 0, "the writers must have written during the backup");
-      assert.equal(manifest.postgresql, embedded.major);
+  test("a backup during writes restores to a consistent database with everything committed before", { timeout: TIMEOUT }, async () => {
+    const writing = startWriting(embedded.connection);
+    await until("something is committed", () => writing.acknowledged() > 5);
+    const to = path.join(place.root, "backups", "first");
+    const committed = writing.acknowledged();
+    const manifest = await backup({ connection: embedded.connection, dataDirectory: place.database, to });
+    const during = writing.acknowledged() - committed;
+    await writing.stop();
+    assert.ok(during > 0, "the writers must have written during the backup");
+    assert.equal(manifest.postgresql, embedded.major);
 
-      await using other = await scratch();
-      await restore({ from: to, directory: other.database });
-      const restored = await startOn(other.database);
-      await withClient(restored.connection, async (client) => {
-        const moves = await client.query<{ debit: number; credit: number; unequal: number }>(
-          `select (select count(distinct (writer, move)) from debit where writer > 0)::int as debit, (select count(distinct (writer, move)) from credit where writer > 0)::int as credit,
+    await using other = await scratch();
+    await restore({ from: to, directory: other.database });
+    const restored = await startOn(other.database);
+    await withClient(restored.connection, async (client) => {
+      const moves = await client.query<{ debit: number; credit: number; unequal: number }>(
+        `select (select count(distinct (writer, move)) from debit where writer > 0)::int as debit, (select count(distinct (writer, move)) from credit where writer > 0)::int as credit,
            (select count(*) from debit full join credit using (writer, move, n) where debit.filler is null or credit.filler is null)::int as unequal`,
-        );
-        const [row] = moves.rows;
-        assert.ok(row && row.debit >= committed);
-        assert.deepEqual({ credit: row.credit, unequal: row.unequal }, { credit: row.debit, unequal: 0 });
-        await client.query("create extension amcheck");
-        await client.query(
-          "select bt_index_check(c.oid::regclass, true) from pg_class c join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relpersistence = 'p'",
-        );
-        await client.query("insert into balance values (1)");
-      });
-      await restored.stop();
-    },
-  );
+      );
+      const [row] = moves.rows;
+      assert.ok(row && row.debit >= committed);
+      assert.deepEqual({ credit: row.credit, unequal: row.unequal }, { credit: row.debit, unequal: 0 });
+      await client.query("create extension amcheck");
+      await client.query(
+        "select bt_index_check(c.oid::regclass, true) from pg_class c join pg_am a on a.oid = c.relam where a.amname = 'btree' and c.relpersistence = 'p'",
+      );
+      await client.query("insert into balance values (1)");
+    });
+    await restored.stop();
+  });
 });
 
 async function flipByte(file: string): Promise<void> {

@@ -109,19 +109,15 @@ describe("the choice of binaries", () => {
     assert.ok(await readMajor(place.database));
   });
 
-  test(
-    "creates missing library links in the package",
-    { skip: withoutPackage, timeout: TIMEOUT },
-    async () => {
-      await using place = await scratch();
-      const native = await bareCopy(place.root);
-      assert.notEqual((await run(path.join(native, "bin", "initdb"), ["--version"])).code, 0, "the copy must lack its links");
-      const chosen = await chooseBinaries(place.database, { ...sources, embedded: native });
-      assert.equal(chosen.bin, path.join(native, "bin"));
-      assert.equal(await readlink(path.join(native, "lib", "libpq.so.5")), "libpq.so.5.18");
-      assert.equal((await run(path.join(native, "bin", "initdb"), ["--version"])).code, 0);
-    },
-  );
+  test("creates missing library links in the package", { skip: withoutPackage, timeout: TIMEOUT }, async () => {
+    await using place = await scratch();
+    const native = await bareCopy(place.root);
+    assert.notEqual((await run(path.join(native, "bin", "initdb"), ["--version"])).code, 0, "the copy must lack its links");
+    const chosen = await chooseBinaries(place.database, { ...sources, embedded: native });
+    assert.equal(chosen.bin, path.join(native, "bin"));
+    assert.equal(await readlink(path.join(native, "lib", "libpq.so.5")), "libpq.so.5.18");
+    assert.equal((await run(path.join(native, "bin", "initdb"), ["--version"])).code, 0);
+  });
 
   test(
     "with a read-only package, creates the links beside the database, and starts",

@@ -44,25 +44,21 @@ describe("the database's directory", () => {
     });
   });
 
-  test(
-    "with a path too long for a socket, the socket is in a private directory until stop",
-    { timeout: TIMEOUT },
-    async () => {
-      await using place = await scratch();
-      const directory = path.join(place.root, `a "quoted", long ${"n".repeat(90)}`, "postgres");
-      const first = await holdServer(directory);
-      const socket = first.connection.host;
-      assert.equal(await readlink(`${directory}.run`), socket);
-      assert.equal((await lstat(socket)).mode & 0o777, 0o700);
-      await endServer(first, "SIGKILL");
+  test("with a path too long for a socket, the socket is in a private directory until stop", { timeout: TIMEOUT }, async () => {
+    await using place = await scratch();
+    const directory = path.join(place.root, `a "quoted", long ${"n".repeat(90)}`, "postgres");
+    const first = await holdServer(directory);
+    const socket = first.connection.host;
+    assert.equal(await readlink(`${directory}.run`), socket);
+    assert.equal((await lstat(socket)).mode & 0o777, 0o700);
+    await endServer(first, "SIGKILL");
 
-      const second = await startOn(directory);
-      assert.deepEqual({ adopted: second.adopted, host: second.connection.host }, { adopted: true, host: socket });
-      await second.stop();
-      await assert.rejects(lstat(socket), { code: "ENOENT" });
-      await assert.rejects(lstat(`${directory}.run`), { code: "ENOENT" });
-    },
-  );
+    const second = await startOn(directory);
+    assert.deepEqual({ adopted: second.adopted, host: second.connection.host }, { adopted: true, host: socket });
+    await second.stop();
+    await assert.rejects(lstat(socket), { code: "ENOENT" });
+    await assert.rejects(lstat(`${directory}.run`), { code: "ENOENT" });
+  });
 
   test("a short path with a comma and a quote contains its socket itself", { timeout: TIMEOUT }, async () => {
     await using place = await scratch();

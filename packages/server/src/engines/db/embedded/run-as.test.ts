@@ -19,17 +19,21 @@ const needsReach =
     : "no other user reaches this checkout";
 
 describe("the account that PostgreSQL runs as", () => {
-  test("a database below a 0700 home starts, and its files belong to the user who starts it", { skip: needsNamespaces, timeout: TIMEOUT }, async () => {
-    await using place = await scratch();
-    const home = path.join(place.root, "home");
-    await mkdir(home, { mode: 0o700 });
-    const directory = path.join(home, "data", "postgres");
-    const embedded = await startOn(directory);
-    await withClient(embedded.connection, (client) => client.query("create table t as select 1"));
-    await embedded.stop();
-    assert.equal((await stat(path.join(directory, "PG_VERSION"))).uid, process.getuid?.());
-    await (await startOn(directory)).stop();
-  });
+  test(
+    "a database below a 0700 home starts, and its files belong to the user who starts it",
+    { skip: needsNamespaces, timeout: TIMEOUT },
+    async () => {
+      await using place = await scratch();
+      const home = path.join(place.root, "home");
+      await mkdir(home, { mode: 0o700 });
+      const directory = path.join(home, "data", "postgres");
+      const embedded = await startOn(directory);
+      await withClient(embedded.connection, (client) => client.query("create table t as select 1"));
+      await embedded.stop();
+      assert.equal((await stat(path.join(directory, "PG_VERSION"))).uid, process.getuid?.());
+      await (await startOn(directory)).stop();
+    },
+  );
 
   test(
     "without user namespaces root starts it as an unprivileged account",
@@ -47,17 +51,13 @@ describe("the account that PostgreSQL runs as", () => {
     },
   );
 
-  test(
-    "without user namespaces, refuses a place that no account reaches, with advice",
-    { skip: needsRoot, timeout: TIMEOUT },
-    async () => {
-      await using place = await scratch();
-      await assert.rejects(startOn(place.database, { userNamespaces: false }), {
-        name: "Refusal",
-        message: /user namespaces are disabled here, and user \d+ cannot reach .* start the server as a plain user/,
-      });
-    },
-  );
+  test("without user namespaces, refuses a place that no account reaches, with advice", { skip: needsRoot, timeout: TIMEOUT }, async () => {
+    await using place = await scratch();
+    await assert.rejects(startOn(place.database, { userNamespaces: false }), {
+      name: "Refusal",
+      message: /user namespaces are disabled here, and user \d+ cannot reach .* start the server as a plain user/,
+    });
+  });
 
   test(
     "changes the owner of root's database when user namespaces become unavailable",

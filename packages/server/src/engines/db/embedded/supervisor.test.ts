@@ -105,24 +105,20 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     for (const result of results) if (result.status === "fulfilled") await result.value.stop();
   });
 
-  test(
-    "restarts a killed PostgreSQL on the same connection, calls listeners and keeps committed rows",
-    { timeout: TIMEOUT },
-    async () => {
-      await using place = await fresh();
-      const embedded = await startOn(place.database);
-      const exits: { pid: number; signal: string | null }[] = [];
-      embedded.onExit(({ pid, signal }) => exits.push({ pid, signal }));
-      const first = embedded.pid;
-      await withClient(embedded.connection, (client) => client.query("insert into kept values (7)"));
-      process.kill(first, "SIGKILL");
-      await until("PostgreSQL runs again", () => embedded.pid !== first);
-      assert.deepEqual(exits, [{ pid: first, signal: "SIGKILL" }]);
-      const { rows } = await withClient(embedded.connection, (client) => client.query("select n from kept"));
-      assert.deepEqual(rows, [{ n: 7 }]);
-      await embedded.stop();
-    },
-  );
+  test("restarts a killed PostgreSQL on the same connection, calls listeners and keeps committed rows", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const embedded = await startOn(place.database);
+    const exits: { pid: number; signal: string | null }[] = [];
+    embedded.onExit(({ pid, signal }) => exits.push({ pid, signal }));
+    const first = embedded.pid;
+    await withClient(embedded.connection, (client) => client.query("insert into kept values (7)"));
+    process.kill(first, "SIGKILL");
+    await until("PostgreSQL runs again", () => embedded.pid !== first);
+    assert.deepEqual(exits, [{ pid: first, signal: "SIGKILL" }]);
+    const { rows } = await withClient(embedded.connection, (client) => client.query("select n from kept"));
+    assert.deepEqual(rows, [{ n: 7 }]);
+    await embedded.stop();
+  });
 
   test("restarts an adopted PostgreSQL when it ends", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
@@ -145,72 +141,60 @@ describe("the supervisor", { timeout: 5 * TIMEOUT }, () => {
     assert.deepEqual(await findPostgresOn(place.database), []);
   });
 
-  test(
-    "after server and postmaster are killed, the next start waits for a surviving child to end",
-    { timeout: TIMEOUT },
-    async () => {
-      await using place = await fresh();
-      const first = await holdServer(place.database);
-      await withClient(first.connection, async (client) => {
-        const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
-        const backend = rows[0]?.pid ?? 0;
-        // A stopped child cannot notice that its postmaster is gone, so it keeps the database busy longer than a dying one.
-        process.kill(backend, "SIGSTOP");
-        await endServer(first, "SIGKILL");
-        process.kill(first.pid, "SIGKILL");
-        const waiting = Promise.withResolvers<void>();
-        const log = { ...quietLog, info: (_: object, message: string) => message.includes("still holds") && waiting.resolve() };
-        const second = startOn(place.database, { log });
-        await waiting.promise;
-        // The postmaster's other children are about to end.
-        await until("the stopped child to be all that is left", async () => {
-          const left = await findPostgresOn(place.database);
-          assert.ok(left.some(({ pid }) => pid === backend));
-          return left.length === 1;
-        });
-        process.kill(backend, "SIGKILL");
-        const embedded = await second;
-        assert.equal(embedded.adopted, false);
-        await embedded.stop();
+  test("after server and postmaster are killed, the next start waits for a surviving child to end", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    const first = await holdServer(place.database);
+    await withClient(first.connection, async (client) => {
+      const { rows } = await client.query<{ pid: number }>("select pg_backend_pid() as pid");
+      const backend = rows[0]?.pid ?? 0;
+      // A stopped child cannot notice that its postmaster is gone, so it keeps the database busy longer than a dying one.
+      process.kill(backend, "SIGSTOP");
+      await endServer(first, "SIGKILL");
+      process.kill(first.pid, "SIGKILL");
+      const waiting = Promise.withResolvers<void>();
+      const log = { ...quietLog, info: (_: object, message: string) => message.includes("still holds") && waiting.resolve() };
+      const second = startOn(place.database, { log });
+      await waiting.promise;
+      // The postmaster's other children are about to end.
+      await until("the stopped child to be all that is left", async () => {
+        const left = await findPostgresOn(place.database);
+        assert.ok(left.some(({ pid }) => pid === backend));
+        return left.length === 1;
       });
-    },
-  );
-
-  test(
-    "a pid file with an unrelated process does not prevent a start, and that process survives",
-    { timeout: TIMEOUT },
-    async (t) => {
-      await using place = await fresh();
-      const embedded = await startOn(place.database);
-      const file = path.join(place.database, "postmaster.pid");
-      const text = await readFile(file, "utf8");
-      await embedded.stop();
-      const stranger = spawn("sleep", ["infinity"]);
-      t.after(() => stranger.kill());
-      await writeFile(file, text.replace(/^\d+/, String(stranger.pid)), { mode: 0o600 });
-      const again = await startOn(place.database);
-      assert.equal(again.adopted, false);
-      await again.stop();
-      assert.equal(stranger.exitCode ?? stranger.signalCode, null);
-    },
-  );
-
-  test(
-    "a pid file with the PostgreSQL of another directory neither adopts nor stops that one",
-    { timeout: TIMEOUT },
-    async () => {
-      await using place = await fresh();
-      await using elsewhere = await fresh();
-      const other = await startOn(elsewhere.database);
-      const file = await readFile(path.join(elsewhere.database, "postmaster.pid"), "utf8");
-      await writeFile(path.join(place.database, "postmaster.pid"), file, { mode: 0o600 });
-      const embedded = await startOn(place.database);
+      process.kill(backend, "SIGKILL");
+      const embedded = await second;
       assert.equal(embedded.adopted, false);
       await embedded.stop();
-      await withClient(other.connection, (client) => client.query("select 1"));
-      await other.stop();
-    },
-  );
+    });
+  });
+
+  test("a pid file with an unrelated process does not prevent a start, and that process survives", { timeout: TIMEOUT }, async (t) => {
+    await using place = await fresh();
+    const embedded = await startOn(place.database);
+    const file = path.join(place.database, "postmaster.pid");
+    const text = await readFile(file, "utf8");
+    await embedded.stop();
+    const stranger = spawn("sleep", ["infinity"]);
+    t.after(() => stranger.kill());
+    await writeFile(file, text.replace(/^\d+/, String(stranger.pid)), { mode: 0o600 });
+    const again = await startOn(place.database);
+    assert.equal(again.adopted, false);
+    await again.stop();
+    assert.equal(stranger.exitCode ?? stranger.signalCode, null);
+  });
+
+  test("a pid file with the PostgreSQL of another directory neither adopts nor stops that one", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    await using elsewhere = await fresh();
+    const other = await startOn(elsewhere.database);
+    const file = await readFile(path.join(elsewhere.database, "postmaster.pid"), "utf8");
+    await writeFile(path.join(place.database, "postmaster.pid"), file, { mode: 0o600 });
+    const embedded = await startOn(place.database);
+    assert.equal(embedded.adopted, false);
+    await embedded.stop();
+    await withClient(other.connection, (client) => client.query("select 1"));
+    await other.stop();
+  });
 
   test("when PostgreSQL cannot start, the error contains its message and no process is left", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();

@@ -155,19 +155,15 @@ describe("upgrade to a newer PostgreSQL", { skip: missing, timeout: 5 * TIMEOUT 
     assert.deepEqual(await findPostgresOn(`${place.database}.upgrade`), []);
   });
 
-  test(
-    "after a kill between the two renames, the next start finishes the switch",
-    { timeout: TIMEOUT },
-    async () => {
-      await using place = await fresh();
-      await rename(place.database, `${place.database}.upgrade`);
-      await mkdir(`${place.database}.${OLD}.old`);
-      await writeFile(`${place.database}.switch`, JSON.stringify({ upgraded: "postgres.upgrade", kept: `postgres.${OLD}.old` }));
-      const { rows } = await contents(place.database);
-      assert.equal((rows as unknown[][])[0]?.length, 3);
-      assert.ok(!(await readdir(place.root)).includes("postgres.switch"));
-    },
-  );
+  test("after a kill between the two renames, the next start finishes the switch", { timeout: TIMEOUT }, async () => {
+    await using place = await fresh();
+    await rename(place.database, `${place.database}.upgrade`);
+    await mkdir(`${place.database}.${OLD}.old`);
+    await writeFile(`${place.database}.switch`, JSON.stringify({ upgraded: "postgres.upgrade", kept: `postgres.${OLD}.old` }));
+    const { rows } = await contents(place.database);
+    assert.equal((rows as unknown[][])[0]?.length, 3);
+    assert.ok(!(await readdir(place.root)).includes("postgres.switch"));
+  });
 
   test("does not overwrite the database kept by an earlier upgrade", { timeout: TIMEOUT }, async () => {
     await using place = await fresh();
