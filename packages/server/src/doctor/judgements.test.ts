@@ -125,7 +125,7 @@ test("an occupied address is a problem, and a warning if a Roamfleet server uses
   const at = { host: "::1", port: 443 };
   assertUnwell(judgeListen(at, "EADDRINUSE", "unknown"), /^problem: \[::1\]:443 is in use/);
   assertUnwell(judgeListen(at, "EADDRINUSE", "roamfleet"), /^warning: a Roamfleet server answers/);
-  assertUnwell(judgeListen(at, "EACCES", "unknown"), /^problem: .* by this user/);
+  assertUnwell(judgeListen(at, "EACCES", "unknown"), /^problem: .* for this user/);
   assertUnwell(judgeListen(at, "EADDRNOTAVAIL", "unknown"), /^problem: this machine has no address ::1/);
 });
 

@@ -35,9 +35,7 @@ const HELLO_TIMEOUT_MS = 10_000;
 const NONCE_BYTES = 32;
 /** Retry delay, ±50%, when the node is full of robots or of silent links. */
 const FULL_RETRY_MS = 10_000;
-/**
- * A peer that does not answer a close frame is disconnected after this time. Spread into the options, because the types lack this field.
- */
+/** Disconnects a peer that does not answer a close frame. Spread into the options, because the types lack this field. */
 const CLOSING = { closeTimeout: 5_000 };
 /** A link is half open after this many missed heartbeats. */
 const MISSED_HEARTBEATS_MAX = 3;
@@ -78,8 +76,7 @@ export class Gateway implements Link {
     // Sessions are tracked here. A second list would cost a listener and a closure per link.
     clientTracking: false,
     perMessageDeflate: false,
-    // One frame per link and turn of the event loop: a chunk of 64 KiB may contain 4,000 frames, which would delay all other links by 20
-    // ms.
+    // One frame per link and turn of the event loop: the 4,000 frames of a 64 KiB chunk would delay all other links by 20 ms.
     allowSynchronousEvents: false,
     maxPayload: FRAME_BYTES_MAX,
     // A frame is one WebSocket message. Intermediaries may fragment it, within this bound.
@@ -326,8 +323,7 @@ export class Gateway implements Link {
           end();
         }
       },
-      // The message is not acknowledged, so the robot sends it again on its next link. Expected while the server stops, so only logged as
-      // info then.
+      // The message is not acknowledged, so the robot sends it again on its next link. Expected while the server stops.
       failed: (session: LiveSession, error: unknown): void => {
         this.#context.log[this.#draining ? "info" : "error"](
           { err: error, robot_id: session.robot_id },
