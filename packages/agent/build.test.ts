@@ -23,11 +23,11 @@ test("the bundled agent starts without the sources, and what unpacks is beside i
     assert.equal((await run(program, ["--version"], { cwd: directory })).stdout, `${describeVersion(AGENT_VERSION)}\n`);
     assert.match((await run(program, ["run", "--help"], { cwd: directory })).stdout, /--enroll-key/);
     await assert.rejects(run(program, ["run", "--server", "http://127.0.0.1:1", "--state", path.join(directory, "state")]), { code: 2 });
-    // Most of the time a robot unpacks nothing: it is no part of what every start loads.
+    // Most starts unpack nothing, so this code is a separate chunk, which they do not load.
     const chunk = (await readdir(path.dirname(program))).find((name) => name.startsWith("unpack-"));
     assert.ok(chunk !== undefined);
     const { unpackBounds, unpackBundle } = (await import(pathToFileURL(path.join(path.dirname(program), chunk)).href)) as Unpack;
-    // Nor is what talks to a container engine, and it works without what was left out of it.
+    // The container engine's client is a separate chunk, too, and works without the parts that the build leaves out.
     const engine = (await readdir(path.dirname(program))).find((name) => /^docker-.*\.mjs$/.test(name));
     assert.ok(engine !== undefined);
     const { default: Engine } = (await import(pathToFileURL(path.join(path.dirname(program), engine)).href)) as { default: typeof Docker };

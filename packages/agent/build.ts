@@ -4,8 +4,8 @@ import type { Plugin } from "esbuild";
 import { bundleProgram } from "../../tools/bundle.ts";
 
 /**
- * dockerode loads what builds images (gRPC, protobuf) and what reaches an engine over ssh as soon as it is loaded: 33 MB of
- * memory for what an agent, which talks to a unix socket, never uses. They are left out.
+ * dockerode immediately loads modules for building images (gRPC, protobuf) and for reaching an engine over ssh. They take 33 MB of memory, and an
+ * agent that talks to a unix socket never uses them. They are left out.
  */
 const UNUSED = /^(?:@grpc\/grpc-js|@grpc\/proto-loader|protobufjs|ssh2|tar-fs)$/;
 const withoutUnused: Plugin = {
@@ -22,8 +22,8 @@ const withoutUnused: Plugin = {
 const here = path.dirname(fileURLToPath(import.meta.url));
 
 /**
- * Bundles `rf-agent` for publishing: a program, and beside it what only some robots or moments need, such as the unpacking
- * of bundles. Idle it holds 64 MB, and 110 MB from source, where the remover of types is loaded too. Answers the program's path.
+ * Bundles `rf-agent` for publishing: a program, and beside it chunks that are loaded on demand, such as the unpacking of bundles. Idle it takes 64 MB
+ * of memory; from source, with the module that removes types, 110 MB. Returns the program's path.
  */
 export function buildAgent(directory = path.join(here, "dist")): Promise<string> {
   return bundleProgram({ name: "rf-agent", entry: path.join(here, "src", "main.ts"), directory, plugins: [withoutUnused] });

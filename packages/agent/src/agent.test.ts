@@ -41,7 +41,7 @@ const statuses = (peer: LinkPeer): string[] =>
   peer.reports.map(({ body }) => (body.kind === "observed" ? `observed ${body.generation}` : body.kind));
 
 test(
-  "a new robot enrols with a key of its own, signs the challenge, and says what runs, how it is and what it logged, in this order",
+  "a new robot enrolls with a newly generated key, signs the challenge, then sends its apps, its health and its logs, in this order",
   LIMIT,
   async (t) => {
     const { peer, agent, directory, clock } = await startRig(t);
@@ -63,13 +63,13 @@ test(
   },
 );
 
-test("an enrolled robot comes back without a key as the same robot, with the same outbox and generation", LIMIT, async (t) => {
+test("an enrolled robot restarts without an enrollment key as the same robot, with the same outbox and generation", LIMIT, async (t) => {
   const { peer, agent, directory, clock } = await startRig(t);
   await until("the link", () => peer.connected);
   peer.send(desiredOf(7));
   await until("the report", () => statuses(peer).includes("observed 7"));
   await agent.stop();
-  await until("the server to hear of the end", () => peer.close_code !== undefined);
+  await until("the server to receive the close", () => peer.close_code !== undefined);
   assert.equal(peer.close_code, 1001);
   const config = agentConfig(peer.url, directory);
   delete config.enroll_key;
@@ -82,27 +82,31 @@ test("an enrolled robot comes back without a key as the same robot, with the sam
   assert.equal(peer.enrolments.length, 1);
 });
 
-test("desired state is on disk before it is acted on, an old generation is not acted on but told again", LIMIT, async (t) => {
-  const rig = await startRig(t);
-  const { peer, deployments, directory } = rig;
-  await until("the link", () => peer.connected);
-  peer.send(desiredOf(5));
-  peer.send(desiredOf(4));
-  peer.send(desiredOf(5));
-  peer.send(desiredOf(6));
-  await until("the last report", () => statuses(peer).includes("observed 6"));
-  assert.deepEqual(
-    deployments.received.map(({ generation }) => generation),
-    [5, 6],
-  );
-  assert.deepEqual(
-    statuses(peer).filter((status) => status.startsWith("observed")),
-    ["observed 5", "observed 5", "observed 5", "observed 6"],
-  );
-  assert.equal((JSON.parse(readFileSync(join(directory, "desired.json"), "utf8")) as Desired).generation, 6);
-});
+test(
+  "desired state is stored before it is applied; an old generation is not applied, but the current one is reported again",
+  LIMIT,
+  async (t) => {
+    const rig = await startRig(t);
+    const { peer, deployments, directory } = rig;
+    await until("the link", () => peer.connected);
+    peer.send(desiredOf(5));
+    peer.send(desiredOf(4));
+    peer.send(desiredOf(5));
+    peer.send(desiredOf(6));
+    await until("the last report", () => statuses(peer).includes("observed 6"));
+    assert.deepEqual(
+      deployments.received.map(({ generation }) => generation),
+      [5, 6],
+    );
+    assert.deepEqual(
+      statuses(peer).filter((status) => status.startsWith("observed")),
+      ["observed 5", "observed 5", "observed 5", "observed 6"],
+    );
+    assert.equal((JSON.parse(readFileSync(join(directory, "desired.json"), "utf8")) as Desired).generation, 6);
+  },
+);
 
-test("reports and logs that were not acknowledged are sent again on the next link, once they are they are not", LIMIT, async (t) => {
+test("unacknowledged reports and logs are sent again on the next link, acknowledged ones are not", LIMIT, async (t) => {
   const { peer, clock, deployments } = await startRig(t, ({ behaviour }) => (behaviour.ack = false));
   await until("the link", () => peer.connected);
   for (const generation of [1, 2, 3]) deployments.given().reporter.report({ kind: "observed", generation });
@@ -131,8 +135,8 @@ test("reports and logs that were not acknowledged are sent again on the next lin
   assert.deepEqual(statuses(peer).slice(count), ["app"]);
 });
 
-test("a server that answers no ping is given up after three heartbeats", LIMIT, async (t) => {
-  // Nor says anything else.
+test("the link is closed when the server answers no ping for three heartbeats", LIMIT, async (t) => {
+  // Without acknowledgements the server sends no frame at all.
   const { peer, agent, clock } = await startRig(t, ({ behaviour }) => Object.assign(behaviour, { ignore_pings: true, ack: false }));
   await until("the link", () => agent.connected);
   await clock.advance({ seconds: 44 });
@@ -141,7 +145,7 @@ test("a server that answers no ping is given up after three heartbeats", LIMIT, 
   await until("the link given up", () => peer.attempts > 1 || !agent.connected);
 });
 
-test("a server that answers pings is kept for an hour of silence", LIMIT, async (t) => {
+test("the link stays up for an hour in which the server only answers pings", LIMIT, async (t) => {
   const { peer, agent, clock } = await startRig(t);
   await until("the link", () => agent.connected);
   for (let heartbeat = 0; heartbeat < 240; heartbeat += 1) {
@@ -152,8 +156,8 @@ test("a server that answers pings is kept for an hour of silence", LIMIT, async 
   assert.equal(agent.connected, true);
 });
 
-test("a server that says nothing is left after ten seconds", LIMIT, async (t) => {
-  // Its silence is work in flight, which time would wait for.
+test("a server that sends no challenge is disconnected after ten seconds", LIMIT, async (t) => {
+  // The missing response counts as work in flight, and the test clock would wait for it.
   const { peer, clock } = await startRig(t, ({ behaviour }) => (behaviour.mute = true), { activity: idleActivity });
   await until("the first attempt", () => peer.attempts === 1);
   await clock.advance({ seconds: 9 });
@@ -161,10 +165,10 @@ test("a server that says nothing is left after ten seconds", LIMIT, async (t) =>
   await until("the second attempt", () => peer.attempts === 2, { meanwhile: () => clock.advance({ seconds: 1 }) });
 });
 
-/** The next attempt comes after `least` seconds of simulated time at the earliest, and after `most` at the latest. */
+/** Asserts that the next connection attempt comes between `least` and `most` seconds of simulated time. */
 async function assertNextAttempt({ peer, clock }: Rig, [least, most]: readonly [number, number]): Promise<void> {
   const before = peer.attempts;
-  // An attempt is work in flight: when the time has come to stand still again, the peer has heard it.
+  // An attempt counts as work in flight, so the peer has received it when `advance` returns.
   await clock.advance({ milliseconds: least * 1_000 - 1 });
   assert.equal(peer.attempts, before, `it came before ${least} s were over`);
   await clock.advance({ milliseconds: (most - least) * 1_000 + 1 });
@@ -180,7 +184,7 @@ test("503 with Retry-After 42 at the upgrade: the next attempt comes after 42 s"
   await until("the refusal", () => lines.some((line) => line.includes("starting")), {
     meanwhile: () => rig.clock.advance({ milliseconds: 100 }),
   });
-  // It was refused at some time of the last 100 ms.
+  // The refusal came at an unknown time within the last 100 ms.
   await assertNextAttempt(rig, [41.9, 42]);
 });
 
@@ -191,7 +195,7 @@ const REFUSALS = [
 ] as const;
 
 for (const { refuse, seconds } of REFUSALS) {
-  test(`refused ${refuse.code}: told in the log, and tried again after ${seconds[0]} to ${seconds[1]} s`, LIMIT, async (t) => {
+  test(`refused ${refuse.code}: logged, and retried after ${seconds[0]} to ${seconds[1]} s`, LIMIT, async (t) => {
     const lines: string[] = [];
     const rig = await startRig(t, ({ behaviour }) => (behaviour.refuse = refuse), { log: (line) => void lines.push(line) });
     await until("the refusal", () => lines.some((line) => line.includes(`${refuse.code}: ${refuse.message}`)));
@@ -199,7 +203,7 @@ for (const { refuse, seconds } of REFUSALS) {
   });
 }
 
-test("GOAWAY with retry_after_ms 20,000: the link is closed and comes back after 20 s", LIMIT, async (t) => {
+test("GOAWAY with retry_after_ms 20,000: the link is closed and opened again after 20 s", LIMIT, async (t) => {
   const rig = await startRig(t);
   await until("the link", () => rig.agent.connected);
   rig.peer.goAway(20_000);
@@ -208,12 +212,12 @@ test("GOAWAY with retry_after_ms 20,000: the link is closed and comes back after
   await assertNextAttempt(rig, [20, 20]);
 });
 
-test("followed, records come at once; not followed, at the flush interval", LIMIT, async (t) => {
+test("a client that follows the logs gets records immediately; otherwise they are sent at the flush interval", LIMIT, async (t) => {
   const { peer, agent, clock, deployments } = await startRig(t, ({ behaviour }) => (behaviour.welcome.log_flush_ms = 5_000));
   await until("the link and what was logged before", () => agent.connected && peer.records.length > 0);
   const { logs } = deployments.given();
   const arrived = (message: string): boolean => peer.records.some((record) => record.message === message);
-  // A flush that is coming for what was logged before would take the record along.
+  // A pending flush of earlier records would also send the next one.
   logs.write({ level: "info", source: "main", message: "before" });
   await until("the flush before", () => arrived("before"), { meanwhile: () => clock.advance({ seconds: 1 }) });
   logs.write({ level: "info", source: "main", message: "slow" });
@@ -228,7 +232,7 @@ test("followed, records come at once; not followed, at the flush interval", LIMI
   await until("the record that is followed", () => arrived("fast"));
 });
 
-test("a wrong clock is corrected by the server's time on records, and told as an error", LIMIT, async (t) => {
+test("a wrong clock is corrected by the server's time on records, and reported as an error", LIMIT, async (t) => {
   const wrong = new SimulatedClock({ at: "1970-01-01T00:10:00Z" });
   const { peer, deployments } = await startRig(t, undefined, { clock: wrong });
   await until("health", () => peer.health.length === 1);
@@ -240,7 +244,7 @@ test("a wrong clock is corrected by the server's time on records, and told as an
   assert.equal(check!.status, "error");
 });
 
-test("health has ros_adapters for a server that knows the field, and not for an older one", LIMIT, async (t) => {
+test("health has ros_adapters for a server that supports the field, and not for an older one", LIMIT, async (t) => {
   const healthFor = async (...features: string[]) => {
     const { peer } = await startRig(t, ({ behaviour }) => (behaviour.welcome.features = features));
     await until("health", () => peer.health.length === 1);
@@ -251,7 +255,7 @@ test("health has ros_adapters for a server that knows the field, and not for an 
   assert.deepEqual([older.ros, "ros_adapters" in older], [null, false]);
 });
 
-test("a state directory that is in use is refused, and free again after stop", LIMIT, async (t) => {
+test("a state directory in use is refused, and can be locked again after stop", LIMIT, async (t) => {
   const { peer, agent, directory, clock } = await startRig(t);
   const options = { config: agentConfig(peer.url, directory), clock, create_deployments: idleDeployments().create };
   await assert.rejects(startAgent(options), StateLockedError);
@@ -259,14 +263,14 @@ test("a state directory that is in use is refused, and free again after stop", L
   await (await startAgent(options)).stop();
 });
 
-test("a refused enrolment key ends the start with the server's reason", LIMIT, async (t) => {
+test("a refused enrollment key aborts the start with the server's reason", LIMIT, async (t) => {
   await assert.rejects(
     startRig(t, ({ behaviour }) => (behaviour.refuse_http = { status: 403, message: "the key is exhausted" })),
     (error) => error instanceof EnrolmentRefused && error.message.includes("the key is exhausted"),
   );
 });
 
-test("a server that cannot be reached is tried until it can, and gets the same public key", LIMIT, async (t) => {
+test("enrollment is retried until the server is reachable, with the same public key", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   peer.behaviour.refuse_http = { status: 503, message: "starting" };
@@ -278,18 +282,18 @@ test("a server that cannot be reached is tried until it can, and gets the same p
   const starting = startAgent({ config, clock, create_deployments: idleDeployments().create, log: (line) => void lines.push(line) });
   t.after(() => agent?.stop());
   void starting.then((started) => (agent = started));
-  await until("a few tries", () => lines.filter((line) => line.includes("could not enrol")).length >= 3, {
+  await until("a few tries", () => lines.filter((line) => line.includes("could not enroll")).length >= 3, {
     meanwhile: () => clock.advance({ seconds: 5 }),
   });
   const key = readFileSync(join(directory, "identity", "key.pem"), "utf8");
   peer.behaviour.refuse_http = undefined;
-  await until("the enrolment", () => agent, { meanwhile: () => clock.advance({ seconds: 5 }) });
-  // An answer that came late was asked for once more.
+  await until("the enrollment", () => agent, { meanwhile: () => clock.advance({ seconds: 5 }) });
+  // A response that arrives late causes one more request.
   assert.equal(new Set(peer.enrolments.map(({ public_key }) => public_key)).size, 1);
   assert.equal(readFileSync(join(directory, "identity", "key.pem"), "utf8"), key);
 });
 
-test("stopping gives up an enrolment that waits for its server", LIMIT, async (t) => {
+test("stop aborts an enrollment that waits for the server", LIMIT, async (t) => {
   const stopping = new AbortController();
   const starting = startAgent({
     config: agentConfig("http://127.0.0.1:9", temporaryDirectory(t)),
@@ -300,7 +304,7 @@ test("stopping gives up an enrolment that waits for its server", LIMIT, async (t
   await assert.rejects(starting);
 });
 
-test("a server that sends parts of messages without end is cut, whatever the size of the parts", LIMIT, async (t) => {
+test("a server that sends an endless fragmented message is disconnected, whatever the size of the fragments", LIMIT, async (t) => {
   const { peer, clock } = await startRig(t);
   const links = async (count: number): Promise<void> => {
     await until("the link", () => peer.connected && peer.hellos.length === count, { meanwhile: () => clock.advance({ seconds: 5 }) });
@@ -316,7 +320,7 @@ test("a server that sends parts of messages without end is cut, whatever the siz
 });
 
 test(
-  "the server's time is followed with each heartbeat, so that a machine that slept or a server that was set is no lasting error",
+  "the server's time is updated with each heartbeat, so a suspended machine or a corrected server clock causes no lasting error",
   LIMIT,
   async (t) => {
     const { peer, deployments, clock } = await startRig(t, ({ behaviour }) => (behaviour.welcome = { heartbeat_seconds: 10 }));

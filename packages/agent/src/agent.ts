@@ -38,30 +38,30 @@ export const AGENT_VERSION: string = metadata.version;
 export interface AgentOptions {
   config: AgentConfig;
   clock: Clock;
-  /** Counts work in flight, for tests that own time. */
+  /** Counts work in flight, for tests with a simulated clock. */
   activity?: Activity;
-  /** Takes the agent's own log as human-readable lines; dropped, if absent. */
+  /** Receives the agent's own log as human-readable lines; absent: they are dropped. */
   log?: (line: string) => void;
-  /** Gives up an enrolment that waits for its server; a started agent is stopped by `stop`. */
+  /** Aborts an enrollment that waits for its server. A started agent is stopped by `stop`. */
   signal?: AbortSignal;
-  /** What installs and runs releases; simulated robots bring their own. */
+  /** Creates the part that installs and runs releases; simulated robots pass their own. */
   create_deployments?: CreateDeployments;
 }
 
 export interface Agent {
   readonly robot_id: string;
   readonly name: string;
-  /** True while the server has welcomed this robot. */
+  /** True while the link is up: from the server's welcome to the end of the session. */
   readonly connected: boolean;
   /** The agent's own log. */
   readonly log: Logger;
-  /** Stops the workloads (unless the config keeps them), says goodbye, and releases the state directory. */
+  /** Stops the workloads (unless the config keeps them), closes the link, and releases the state directory. */
   stop(): Promise<void>;
 }
 
 /**
- * Starts an agent on its state directory: enrols first if it must (waiting for a server that cannot be reached), then
- * runs what it last was told to run, and keeps the link. Throws StateLockedError, EnrolmentRefused, NotEnrolled.
+ * Starts an agent on its state directory. It enrolls first if necessary, and waits for an unreachable server. Then it runs the last known desired
+ * state and keeps the link up. Throws StateLockedError, EnrolmentRefused, NotEnrolled.
  */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { config } = options;
@@ -88,7 +88,7 @@ interface ServerTls {
   agent: HttpAgent;
 }
 
-/** The way to the server; that its certificate is of a later time than the robot's clock is said once. */
+/** Opens the connections to the server. Warns once if the server's certificate is not valid yet by the robot's clock. */
 function openServerAgent(
   { server, workload_environment: environment }: AgentConfig,
   { time, log }: Disk,
@@ -109,7 +109,7 @@ interface Disk {
   local: Logger;
   /** The spool. */
   sink: LogSink;
-  /** The same for those that write for themselves: one that writes too much loses its own records only. */
+  /** The same spool with a rate limit per source: a source that writes too much loses only its own records. */
   gates: SourceGates;
   spool: LogSpool;
   shipper: LogShipper;
@@ -117,7 +117,7 @@ interface Disk {
   close(): void;
 }
 
-/** The spools, and the log that goes into one of them. */
+/** Opens the spools, and the agent's log, which writes into the log spool. */
 function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk {
   const time = new RobotTime(clock, config.state_directory);
   const now = (): Date => time.now();
@@ -133,7 +133,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   const diskLog = (what: "log" | "outbox") => (reason: string | undefined) =>
     reason === undefined
       ? local.info({ what }, "the disk takes writes again")
-      : local.error({ what, reason }, "the disk refuses writes, keeping the newest in memory");
+      : local.error({ what, reason }, "writes to the disk fail: the newest records are kept in memory");
   const spool = new LogSpool({
     directory: join(config.state_directory, "logs"),
     bytes_max: config.log_spool_bytes_max,
@@ -145,7 +145,7 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   parts.spool = spool;
   parts.shipper = shipper;
   if (config.failpoint !== undefined) log.warn({ failpoint: config.failpoint.spec }, "this agent kills itself at a failpoint");
-  if (config.failpoint_ignored === true) log.warn("ROAMFLEET_FAILPOINT is set and not obeyed: it needs --crash-at-failpoint");
+  if (config.failpoint_ignored === true) log.warn("ROAMFLEET_FAILPOINT is ignored: it needs --crash-at-failpoint");
   const outbox = new Outbox({ directory: join(config.state_directory, "outbox"), clock, now, on_disk: diskLog("outbox") });
   if (outbox.damaged > 0) log.warn({ damaged: outbox.damaged }, "the disk damaged reports that the server did not have yet");
   const close = (): void => {
@@ -169,7 +169,7 @@ async function run(
   const { log, outbox } = disk;
   const { robot_id } = enrolment;
   const store = new DesiredStore({ state_directory: config.state_directory, clock, log });
-  // The link is made last, from what reports to it.
+  // The link is created last, since it needs all other parts; they reach it through `parts`.
   const parts: { link?: Link } = {};
   const reporter = reporterTo(outbox, parts);
   const robot_side = new RobotSide({ config, clock, log });
@@ -199,7 +199,7 @@ async function run(
     store.stop();
     await deployments.stop();
     await link.stop();
-    // They ended with the link; what ignores that is killed before the agent goes.
+    // The shells end with the link. Those that ignore it are killed before the agent exits.
     await shells.ended();
     log.info("agent stopped");
     disk.close();
@@ -216,7 +216,7 @@ async function run(
   };
 }
 
-/** The shells of the machine and of its apps. */
+/** Creates the shells of the machine and of its apps. */
 const makeShells = ({ config, clock }: AgentOptions, deployments: Deployments, guard: ReleaseGuard): Shells =>
   createShells({
     clock,
@@ -227,7 +227,7 @@ const makeShells = ({ config, clock }: AgentOptions, deployments: Deployments, g
     state_directory: config.state_directory,
   });
 
-/** Reports go to the disk, and from there to the link as soon as there is one. */
+/** Writes reports to the outbox, and wakes the link if there is one. */
 const reporterTo = (outbox: Outbox, parts: { link?: Link }): Reporter => ({
   report: (body) => {
     outbox.append(body);
@@ -249,7 +249,7 @@ interface DeploymentsParts {
   robot_side: RobotSide;
 }
 
-/** What installs and runs releases, with all that decides whether it may. */
+/** Creates the part that installs and runs releases, with the checks that may forbid an installation. */
 function makeDeployments(options: AgentOptions, disk: Disk, parts: DeploymentsParts): Deployments {
   const { config, clock } = options;
   const { time, log } = disk;
@@ -271,7 +271,7 @@ function makeDeployments(options: AgentOptions, disk: Disk, parts: DeploymentsPa
   });
 }
 
-/** What is logged elsewhere on the robot, as far as its own configuration says so. */
+/** Starts the log sources that the robot's config file enables: journald, files, rosout. */
 function startSources({
   config,
   clock,
@@ -311,7 +311,7 @@ interface LinkParts {
   on_connection: (connected: boolean, reason?: string) => void;
 }
 
-/** The link with everything that it says of the robot: who it is, how it is, what it runs. */
+/** Creates the link, with the callbacks that provide its identity, health and running apps. */
 function makeLink(parts: LinkParts): Link {
   const { config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, ros, guard, reporter, on_connection } = parts;
   const { time, log, local, outbox, spool, shipper } = disk;
@@ -362,11 +362,7 @@ function makeLink(parts: LinkParts): Link {
     on_connection,
     desired: (desired) => {
       if (desired.robot_id === undefined || desired.robot_id === robot_id) takeDesired({ store, reporter, deployments, log }, desired);
-      else
-        log.error(
-          { robot_id: desired.robot_id, generation: desired.generation },
-          "the desired state of another robot came and was refused",
-        );
+      else log.error({ robot_id: desired.robot_id, generation: desired.generation }, "refused a desired state for another robot");
     },
   });
 }

@@ -23,7 +23,7 @@ test("plain http is accepted from this machine only, unless it is allowed", () =
   }
 });
 
-test("an address that is none is refused, a slash at its end dropped, a path kept", () => {
+test("an invalid address is refused, a trailing slash removed, a path kept", () => {
   for (const address of ["", "fleet", "ftp://x", "https://user:pw@x", "https://x/?q", "ws://x"])
     assert.throws(() => parseServer(address, true), UsageError, address);
   assert.equal(parseServer("https://Fleet.example.com/", false), "https://fleet.example.com");
@@ -44,7 +44,7 @@ test("flags win over the environment, and workloads do not inherit the agent's s
   assert.deepEqual(config.workload_environment, { PATH: "/bin" });
 });
 
-test("what is missing or malformed is a usage error that names the flag", () => {
+test("a missing or malformed setting is a usage error that names the flag", () => {
   const whole = { server: "https://x", state: "/s" };
   for (const [flags, named] of [
     [{ state: "/s" }, "--server"],
@@ -64,7 +64,7 @@ test("what is missing or malformed is a usage error that names the flag", () => 
 
 const PLACE = { node: "/usr/bin/node", environment_file: "/etc/roamfleet/agent.env", allow_new_privileges: false };
 
-test("the unit never holds the enrolment key and quotes what a shell would not expect", () => {
+test("the unit never contains the enrollment key, and quotes values that systemd would expand", () => {
   const config = readConfig({ server: "https://x", state: "/var/lib/my robot", enrollKey: "rf_enroll_secret", name: '50% "x"' }, {});
   const unit = unitText(config, { ...PLACE, program: "/opt/rf/main.ts" });
   assert.ok(!unit.includes("rf_enroll_secret"));
@@ -74,7 +74,7 @@ test("the unit never holds the enrolment key and quotes what a shell would not e
   );
 });
 
-test("a failpoint in the environment is obeyed with its flag only, and a flag without its variables is refused", () => {
+test("a failpoint in the environment takes effect with its flag only, and a flag without its variables is refused", () => {
   const env = { ROAMFLEET_SERVER: "https://env", ROAMFLEET_STATE: "/env" };
   const armed = { ...env, ROAMFLEET_FAILPOINT: "journal:before-append", ROAMFLEET_FAILPOINT_LOG: "/log" };
   assert.deepEqual([readConfig({}, env).failpoint, readConfig({}, env).failpoint_ignored], [undefined, false]);
@@ -87,7 +87,7 @@ test("a failpoint in the environment is obeyed with its flag only, and a flag wi
   assert.doesNotMatch(unitText(obeyed, { ...PLACE, program: "/opt/rf-agent" }), /crash/);
 });
 
-test("what is wrong in the robot's config file is no wrong start, which systemd would not try again", async () => {
+test("an error in the robot's config file is no usage error, after which systemd would not restart the agent", async () => {
   const env = { ROAMFLEET_SERVER: "https://env", ROAMFLEET_STATE: "/env" };
   await assert.rejects(
     loadConfig({ config: "/nowhere/agent.yaml" }, env),

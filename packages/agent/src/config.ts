@@ -6,52 +6,52 @@ import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "./config-file/robot-conf
 import { SOCKET_PATH_BYTES_MAX, socketIn, stateDirectoryOf } from "./local/socket-path.ts";
 import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/gate.ts";
 
-/** Everything that the outside decides about an agent. Sizes in bytes. */
+/** All settings of an agent from flags, environment and config file. Sizes in bytes. */
 export interface AgentConfig {
   /** Origin and base path of the server, without a slash at the end. */
   server: string;
   /** Absolute. */
   state_directory: string;
-  /** Used once, to enrol; absent on a robot that is enrolled. */
+  /** Used once, to enroll; absent on an enrolled robot. */
   enroll_key?: string;
   name?: string;
   labels: Record<string, string>;
-  /** Workloads go on when the agent stops. */
+  /** Workloads continue to run when the agent stops. */
   keep_workloads: boolean;
   allow_insecure_http: boolean;
-  /** `sha256:…` of the server's certificate authority, when it is none that everybody trusts. */
+  /** `sha256:…` of the server's certificate authority, if it is not a public one. */
   ca_fingerprint?: string;
   /** PEM file of that authority. */
   ca_file?: string;
-  /** Takes whatever authority the server presents, once. */
+  /** Pins the authority that the server presents at the first connection. */
   trust_on_first_use: boolean;
   log_level: string;
   log_spool_bytes_max: number;
-  /** Directories below which a `file` release may name its own path; absolute. */
+  /** Absolute directories below which a `file` release may choose its own path. */
   file_directories: string[];
-  /** Directories of the robot that a container may be given; absolute. */
+  /** Absolute host directories that containers may mount. */
   mount_directories: string[];
-  /** Containers may be given devices of the robot. */
+  /** Containers may use the robot's devices. */
   allow_devices: boolean;
-  /** Containers may use the robot's own network. */
+  /** Containers may use the host network. */
   allow_host_network: boolean;
-  /** Sockets at which a container engine may answer, the first that does is used; none: this robot runs no containers. */
+  /** Sockets of container engines. The first that answers is used; empty: this robot runs no containers. */
   container_sockets: string[];
-  /** The socket for the robot's own software, and the group that may use it; absent: none. */
+  /** The socket for the robot's own software, and the group that may use it; absent: no socket. */
   local_api?: { socket: string; group?: string };
-  /** How the robot is asked whether it may be updated now; absent: it always may. */
+  /** The safe-to-update check, asked before an update; absent: updates are always allowed. */
   safe_to_update?: SafeToUpdate;
-  /** What the robot's own config file says. */
+  /** The robot's own config file. */
   robot: RobotConfig;
-  /** Where that was named; absent: the usual place. */
+  /** Path of the config file, if named; absent: the default path. */
   config_file?: string;
-  /** What the agent's children inherit, without the agent's own settings. Workloads get part of it: `inheritedByWorkloads`. */
+  /** Environment that the agent's children inherit, without the agent's own settings. Workloads get part of it: `inheritedByWorkloads`. */
   workload_environment: Record<string, string>;
-  /** Where /proc and /sys are found; tests give a directory of their own. */
+  /** Root of /proc and /sys; tests pass their own directory. */
   system_root: string;
-  /** Where to crash, and the log that proves it: for tests of crashes only, and only with the flag that says so. */
+  /** Where to crash, and the log that proves it. For crash tests only, and only with --crash-at-failpoint. */
   failpoint?: FailpointOptions;
-  /** The environment names a failpoint and no flag allows it: not obeyed, but said. */
+  /** The environment names a failpoint but no flag allows it: it is ignored, with a warning. */
   failpoint_ignored?: boolean;
 }
 
@@ -59,10 +59,10 @@ export const LOG_SPOOL_BYTES_DEFAULT = 64 * 1024 * 1024;
 const LOG_SPOOL_BYTES_MIN = 256 * 1024;
 const LOG_LEVELS_ALLOWED = ["trace", "debug", "info", "warn", "error", "fatal", "silent"];
 
-/** A wrong flag or variable: said to the user without a stack, exit code 2. */
+/** A wrong flag or variable: printed without a stack, exit code 2. */
 export class UsageError extends Error {}
 
-/** As the command line gives them; the environment fills in what is absent. */
+/** The command line's flags; the environment fills in absent ones. */
 export interface ConfigFlags {
   config?: string;
   server?: string;
@@ -91,8 +91,9 @@ export interface ConfigFlags {
 }
 
 /**
- * The flags, the environment and the robot's own config file, `--config` or ROAMFLEET_AGENT_CONFIG. Throws UsageError for what is wrong in the first two, and
- * ConfigFileError: somebody mends the file on the robot, and the next attempt finds it. `root`: the image of a disk in which that file is read.
+ * Reads the flags, the environment and the robot's own config file (`--config` or ROAMFLEET_AGENT_CONFIG). Throws UsageError for errors in the first
+ * two. Throws ConfigFileError for errors in the file: it can be corrected on the robot, so the agent is restarted. `root`: disk image in which the
+ * file is read.
  */
 export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = process.env, root = "/"): Promise<AgentConfig> {
   const named = flags.config ?? env.ROAMFLEET_AGENT_CONFIG;
@@ -101,10 +102,10 @@ export async function loadConfig(flags: ConfigFlags, env: NodeJS.ProcessEnv = pr
 }
 
 /**
- * `robot`: what the robot's own config file says. Reads flags, then the environment: ROAMFLEET_SERVER, ROAMFLEET_ENROLL_KEY, ROAMFLEET_STATE, ROAMFLEET_ROBOT_NAME,
- * ROAMFLEET_CA_FINGERPRINT, ROAMFLEET_ALLOW_DEVICES, ROAMFLEET_ALLOW_HOST_NETWORK, ROAMFLEET_CONTAINER_SOCKET, ROAMFLEET_AGENT_LOG_LEVEL,
- * ROAMFLEET_SOCKET_GROUP, ROAMFLEET_SAFE_TO_UPDATE_COMMAND, ROAMFLEET_SAFE_TO_UPDATE_URL, ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT.
- * Throws UsageError for what is missing or malformed.
+ * Reads flags, then the environment: ROAMFLEET_SERVER, ROAMFLEET_ENROLL_KEY, ROAMFLEET_STATE, ROAMFLEET_ROBOT_NAME, ROAMFLEET_CA_FINGERPRINT,
+ * ROAMFLEET_ALLOW_DEVICES, ROAMFLEET_ALLOW_HOST_NETWORK, ROAMFLEET_CONTAINER_SOCKET, ROAMFLEET_AGENT_LOG_LEVEL, ROAMFLEET_SOCKET_GROUP,
+ * ROAMFLEET_SAFE_TO_UPDATE_COMMAND, ROAMFLEET_SAFE_TO_UPDATE_URL, ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT. `robot`: the parsed config file. Throws
+ * UsageError for a missing or malformed setting.
  */
 export function readConfig(
   flags: ConfigFlags,
@@ -158,11 +159,11 @@ function onOff(name: string, text: string | undefined): boolean | undefined {
 
 const CONTAINER_SOCKETS = ["/var/run/docker.sock", "/run/podman/podman.sock"];
 
-/** `none`: no containers; absent: where dockerd and podman put their sockets, the user's own one too. */
+/** Returns the sockets to try. `none`: no containers; absent: the default sockets of dockerd and podman, including the user's own. */
 function containerSockets(text: string | undefined, env: NodeJS.ProcessEnv): string[] {
   if (text === "none") return [];
   const socket = text?.replace(/^unix:\/\//, "");
-  if (socket?.includes("://")) throw new UsageError(`--container-socket wants the path of a unix socket, or none, not "${text}"`);
+  if (socket?.includes("://")) throw new UsageError(`--container-socket must be the path of a unix socket, or none, not "${text}"`);
   if (socket) return [resolve(socket)];
   return [...CONTAINER_SOCKETS, ...(env.XDG_RUNTIME_DIR ? [resolve(env.XDG_RUNTIME_DIR, "podman/podman.sock")] : [])];
 }
@@ -179,12 +180,12 @@ function localApi(flags: ConfigFlags, env: NodeJS.ProcessEnv, state: string): No
   return { socket, ...(group ? { group } : {}) };
 }
 
-/** Where the packages put it, for commands that are not told. */
+/** State directory of the packages, for commands without `--state`. */
 const STATE_DIRECTORY_DEFAULT = "/var/lib/roamfleet-agent";
 
 /**
- * Which agent of this machine the commands for people ask: flags, ROAMFLEET_SOCKET (workloads have it), ROAMFLEET_STATE. The state
- * directory is undefined when only a socket is named that is not the default one of any: in a container, say.
+ * Finds the agent that the local commands call: flags, ROAMFLEET_SOCKET (set for workloads), ROAMFLEET_STATE. The state directory is undefined if
+ * only a socket is named which is not the default one of a state directory, for example in a container.
  */
 export function readClientPlace(
   flags: Pick<ConfigFlags, "socket" | "state">,
@@ -205,7 +206,7 @@ function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentCon
   const url = flags.safeToUpdateUrl ?? env.ROAMFLEET_SAFE_TO_UPDATE_URL;
   const seconds = Number(flags.safeToUpdateTimeout ?? env.ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT ?? GATE_TIMEOUT_SECONDS_DEFAULT);
   if (!(seconds > 0 && seconds <= GATE_TIMEOUT_SECONDS_MAX))
-    throw new UsageError(`--safe-to-update-timeout wants seconds, at most ${GATE_TIMEOUT_SECONDS_MAX}`);
+    throw new UsageError(`--safe-to-update-timeout must be a number of seconds, at most ${GATE_TIMEOUT_SECONDS_MAX}`);
   const timeout_ms = seconds * 1_000;
   if (command && url) throw new UsageError("--safe-to-update-command and --safe-to-update-url: pass one of the two");
   if (command) return { safe_to_update: { command, timeout_ms } };
@@ -218,7 +219,7 @@ function safeToUpdate(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentCon
 function readFailpoint({ ROAMFLEET_FAILPOINT: spec, ROAMFLEET_FAILPOINT_LOG: log_file }: NodeJS.ProcessEnv): FailpointOptions {
   if (!spec || !log_file)
     throw new UsageError(
-      "--crash-at-failpoint is for tests: it needs ROAMFLEET_FAILPOINT=NAME, and ROAMFLEET_FAILPOINT_LOG=FILE, since a crash that is not written down proves nothing",
+      "--crash-at-failpoint is for tests: it needs ROAMFLEET_FAILPOINT=NAME, and ROAMFLEET_FAILPOINT_LOG=FILE, since a crash that is not logged proves nothing",
     );
   return { spec, log_file };
 }
@@ -227,14 +228,14 @@ function readAuthority(flags: ConfigFlags, env: NodeJS.ProcessEnv): Pick<AgentCo
   const text = flags.caFingerprint ?? (env.ROAMFLEET_CA_FINGERPRINT || undefined);
   const fingerprint = text === undefined ? undefined : parseFingerprint(text);
   if (text !== undefined && fingerprint === undefined)
-    throw new UsageError(`--ca-fingerprint wants sha256: and 64 hex digits, as \`roamfleet fingerprint\` prints them, not "${text}"`);
+    throw new UsageError(`--ca-fingerprint must be sha256: and 64 hex digits, as \`roamfleet fingerprint\` prints them, not "${text}"`);
   return {
     ...(fingerprint === undefined ? {} : { ca_fingerprint: fingerprint }),
     ...(flags.caFile === undefined ? {} : { ca_file: resolve(flags.caFile) }),
   };
 }
 
-/** Answers the address without a trailing slash; refuses plain http to another machine unless it is allowed. */
+/** Returns the address without a trailing slash; refuses plain http to another machine unless it is allowed. */
 export function parseServer(text: string, allow_insecure_http: boolean): string {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url === undefined || (url.protocol !== "http:" && url.protocol !== "https:")) {
@@ -243,8 +244,8 @@ export function parseServer(text: string, allow_insecure_http: boolean): string 
   if (url.username || url.password || url.search || url.hash) throw new UsageError("--server must not hold a user, a query or a fragment");
   if (url.protocol === "http:" && !allow_insecure_http && !isLoopback(url.hostname)) {
     throw new UsageError(
-      `${url.origin} is plain http to another machine: whoever is on the way could read and change what this robot is told to run. ` +
-        "Use https, or pass --allow-insecure-http if the network between is trusted",
+      `${url.origin} is plain http to another machine: anyone on the network path could read and change what this robot runs. ` +
+        "Use https, or pass --allow-insecure-http if the network is trusted",
     );
   }
   return url.origin + url.pathname.replace(/\/+$/, "");
@@ -258,7 +259,7 @@ function parseLabels(pairs: string[]): Record<string, string> {
   const labels: Record<string, string> = {};
   for (const pair of pairs) {
     const at = pair.indexOf("=");
-    if (at <= 0) throw new UsageError(`--label wants key=value, not "${pair}"`);
+    if (at <= 0) throw new UsageError(`--label must be key=value, not "${pair}"`);
     labels[pair.slice(0, at)] = pair.slice(at + 1);
   }
   return labels;
@@ -268,11 +269,11 @@ function parseSpoolBytes(mib: string | undefined): number {
   if (mib === undefined) return LOG_SPOOL_BYTES_DEFAULT;
   const bytes = Math.floor(Number(mib) * 1024 * 1024);
   if (!Number.isSafeInteger(bytes) || bytes < LOG_SPOOL_BYTES_MIN)
-    throw new UsageError(`--log-spool-mib wants a number of at least 0.25, not "${mib}"`);
+    throw new UsageError(`--log-spool-mib must be a number of at least 0.25, not "${mib}"`);
   return bytes;
 }
 
-/** The machine's environment without the agent's settings: the enrolment key is one of them. */
+/** Returns the machine's environment without the agent's settings, such as the enrollment key. */
 function workloadEnvironment(env: NodeJS.ProcessEnv): Record<string, string> {
   const inherited: Record<string, string> = {};
   for (const [key, value] of Object.entries(env)) {

@@ -1,4 +1,4 @@
-/** The seams inside the agent: what the deployments part is given, and what it gives back. */
+/** Interfaces between the parts of the agent, for the most part those of the deployments part. */
 import type { Clock } from "@roamfleet/clock";
 import type { Desired, LogLevel, Progress, ReportBody } from "@roamfleet/protocol/link";
 import type Docker from "dockerode";
@@ -12,8 +12,8 @@ export type { AgentConfig, Clock, Logger };
 
 export interface Reporter {
   /**
-   * Appends to the outbox and fsyncs before it returns. On a full or broken disk the report is kept in bounded memory,
-   * sent all the same and written when the disk has room again; throws only when that is full too.
+   * Appends to the outbox and fsyncs before it returns. While the disk is full or broken, reports are kept in bounded memory, sent all the same, and
+   * written when the disk has room again. Throws only when that memory is full, too.
    */
   report(body: ReportBody): void;
   /** Not durable: dropped when the link is down. */
@@ -24,32 +24,35 @@ export interface LogRecord {
   level: LogLevel;
   /** Unit, app or ROS node; 1 to 200 characters. */
   source: string;
-  /** Cut to the protocol's bound; may hold newlines and control characters. */
+  /** Truncated to the protocol's limit; may contain newlines and control characters. */
   message: string;
   fields?: Record<string, unknown>;
-  /** When it happened; now, if absent. */
+  /** When it happened; absent: now. */
   at?: Date;
 }
 
 export interface LogSink {
-  /** Never throws and never waits: what does not fit is counted and told as a gap record. */
+  /** Never throws and never waits: records that do not fit are counted and reported as a gap record. */
   write(record: LogRecord): void;
 }
 
 export interface FetchHeaders {
-  /** Case-insensitive; null when absent. */
+  /** Case-insensitive; returns null for an absent header. */
   get(name: string): string | null;
 }
 
 export interface FetchAnswer {
   status: number;
   headers: FetchHeaders;
-  /** Throws when the connection breaks or stalls; ends early only by throwing. Abort the signal to give up reading. */
+  /** Throws if the connection breaks or stalls, and never ends early without an error. Abort the signal to stop reading. */
   body: AsyncIterable<Uint8Array>;
 }
 
 export interface Fetcher {
-  /** Signed GET to the server (RobotSignature header); `path` starts with `/`; a range only of what has the ETag `if_range`, else the whole. Throws when the server cannot be reached. */
+  /**
+   * Sends a signed GET to the server (RobotSignature header). `path` starts with `/`. `range_start` applies only while the ETag is `if_range`;
+   * otherwise the whole body is returned. Throws if the server is unreachable.
+   */
   get(path: string, options: { range_start?: number; if_range?: string; signal: AbortSignal }): Promise<FetchAnswer>;
 }
 
@@ -61,18 +64,18 @@ export interface WorkloadStatus {
   release_tag: string | null;
 }
 
-/** One app as the robot's own software sees it. */
+/** An app's status for the robot's own software. */
 export interface AppStatus {
   app: string;
-  /** What runs, or is to run again after a restart. */
+  /** The release that runs, or that runs again after a restart. */
   current: ReleaseName | null;
-  /** What the server wants; null: nothing, or it has never said. */
+  /** The release that the server wants; null: none, or unknown. */
   desired: ReleaseName | null;
-  /** What is being done to it; null: nothing. */
+  /** Phase of the change in progress; null: none. */
   phase: Phase | null;
-  /** Why the robot holds the update back; null: it does not. */
+  /** Why the robot holds the update back; null: it does not hold it back. */
   held: { by: "lock" | "gate"; why: string } | null;
-  /** Of its workload; null: none runs. */
+  /** Status of the app's workload; null: none runs. */
   workload: { status: string; restarts: number } | null;
 }
 
@@ -82,29 +85,29 @@ export interface ReleaseName {
   kind: string;
 }
 
-/** The robot's container engine, for one call after the other. */
+/** Access to the robot's container engine. */
 export interface EngineCalls {
-  /** Runs calls of the engine. `what`: for messages; `wait_ms`: how long an engine that is away is waited for. */
+  /** Runs calls of the engine. `what`: for messages; `wait_ms`: how long to wait for an engine that does not answer. */
   use<T>(
     options: { what: string; signal: AbortSignal; wait_ms?: number },
     work: (docker: Docker, signal: AbortSignal) => Promise<T>,
   ): Promise<T>;
 }
 
-/** Where an app runs: among the robot's own programs, or in a container. */
+/** Where an app runs: as a process of the robot, or in a container. */
 export type AppPlace =
   | { directory: string; env: Readonly<Record<string, string>> }
   | { container: { engine: EngineCalls; container_id: string } };
 
 export interface Deployments {
-  /** The newest desired state, already stored on disk by the link. */
+  /** Sets the newest desired state, which the link has already stored on disk. */
   desired(desired: Desired): void;
-  /** What is told with each desired state and never stored: logins for registries. */
+  /** Receives what each desired state contains but the disk must not: logins for registries. */
   learn?(desired: Desired): void;
   workloads(): WorkloadStatus[];
-  /** For the robot's own software; absent on robots that have none. */
+  /** For the robot's own software; absent on simulated robots. */
   apps?(): AppStatus[];
-  /** Where an app runs that is somewhere: for a shell beside it. */
+  /** Returns where an app runs, for a shell in the same place; undefined if it does not run. */
   place?(app: string): AppPlace | undefined;
   /** Reports every app and config file; called after each connect. */
   announce(): void;
@@ -112,7 +115,7 @@ export interface Deployments {
   readonly kinds: string[];
   /** Resumes from the journal and restarts workloads; works offline. */
   start(): Promise<void>;
-  /** Ends the work in progress where the journal can resume it, and stops the workloads unless the config keeps them. */
+  /** Interrupts the work in progress where the journal can resume it. Stops the workloads unless the config keeps them. */
   stop(): Promise<void>;
 }
 
@@ -123,18 +126,18 @@ export interface DeploymentsOptions {
   reporter: Reporter;
   logs: LogSink;
   fetcher: Fetcher;
-  /** As last stored; undefined before the first. */
+  /** As last stored; undefined before the first one. */
   desired: Desired | undefined;
   config: AgentConfig;
-  /** Says by its signature whether a release may be installed; absent: any may. */
+  /** Checks by its signature whether a release may be installed; absent: every release may. */
   guard?: Guard;
   /** Whether the robot may be changed now; absent: always. */
   permission?: Permission;
-  /** Milliseconds since 1970 by the server's clock, as well as the robot knows it; absent: by its own. */
+  /** Milliseconds since 1970 by the server's clock, as precisely as the robot knows it; absent: by the robot's clock. */
   server_time?: () => number;
-  /** The status of some app is another one. */
+  /** Called when the status of an app has changed. */
   on_app?: () => void;
-  /** The file of this namespace is another one. */
+  /** Called when the file of this namespace has changed. */
   on_config?: (namespace: string) => void;
 }
 

@@ -25,25 +25,25 @@ const ODD = {
   safeToUpdateCommand: 'test ! -e "/run/moving" && echo $HOME %h',
 };
 
-/** An image of a disk that has an agent. */
+/** Creates a disk image that contains an agent. */
 function inImage(root: string): { root: string; node: string; program: string } {
   for (const file of ["node", "rf-agent"]) writeFileSync(join(root, file), "");
   return { root, node: "/node", program: "/rf-agent" };
 }
 
-/** What systemd says about a unit, without running it. */
+/** Returns systemd's messages about a unit, without running it. */
 function verify(t: TestContext, text: string): { status: number | null; said: string } {
   const file = join(temporaryDirectory(t), "roamfleet-agent.service");
   writeFileSync(file, text);
   const { status, stdout, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", file], { encoding: "utf8", timeout: 30_000 });
-  // Other units of this machine are not ours to judge.
+  // Messages about other units of this machine are ignored.
   const said = `${stdout}${stderr}`.split("\n").filter((line) => line.includes("roamfleet-agent"));
   return { status, said: said.join("\n") };
 }
 
 const options = { node: process.execPath, program: join(import.meta.dirname, "main.ts"), environment_file: "/etc/roamfleet/agent.env" };
 
-test("systemd has nothing to say against the unit, with any flags and any user", { ...LIMIT, ...SKIP }, (t) => {
+test("systemd accepts the unit without messages, with any flags and any user", { ...LIMIT, ...SKIP }, (t) => {
   for (const flags of [FLAGS, ODD])
     for (const user of [undefined, "daemon"])
       for (const allow_new_privileges of [true, false]) {
@@ -52,10 +52,10 @@ test("systemd has nothing to say against the unit, with any flags and any user",
       }
   const good = unitText(readConfig(FLAGS, {}), { ...options, allow_new_privileges: false });
   for (const broken of [good.replace("OOMPolicy=continue", "OOMPolice=continue"), good.replace(process.execPath, "/no/such/node")])
-    assert.notEqual(verify(t, broken).said, "", "it would have said so");
+    assert.notEqual(verify(t, broken).said, "", "the check detects an error");
 });
 
-/** One value for each flag of `run`, none of them its default. */
+/** One value for each flag of `run`, none of them the default. */
 const EVERY: Required<ConfigFlags> = {
   ...ODD,
   config: "/etc/robot/agent.yaml",
@@ -75,7 +75,7 @@ const EVERY: Required<ConfigFlags> = {
   crashAtFailpoint: false,
 };
 
-/** The flags in a unit's command line, as commander would hand them over. */
+/** Parses the flags in a unit's command line, as commander would. */
 function flagsIn(unit: string): ConfigFlags {
   const line = /^ExecStart=(.*)$/m.exec(unit)?.[1] ?? "";
   const words = [...line.matchAll(/"((?:[^"\\]|\\.)*)"|(\S+)/g)].map((match) =>
@@ -92,7 +92,7 @@ function flagsIn(unit: string): ConfigFlags {
   return flags;
 }
 
-test("every flag of run is in the unit as it was given, with odd characters too; the key is not", LIMIT, () => {
+test("every flag of run is in the unit unchanged, with special characters too; the key is not", LIMIT, () => {
   const { safeToUpdateCommand: _command, ...by_url } = EVERY;
   for (const flags of [EVERY, { ...by_url, safeToUpdateUrl: "http://127.0.0.1:9/safe" }]) {
     const config = { ...readConfig(flags, {}), config_file: EVERY.config };
@@ -104,12 +104,12 @@ test("every flag of run is in the unit as it was given, with odd characters too;
   }
 });
 
-test("the unit waits longer for the agent's end than any manifest may let a workload take", LIMIT, () => {
+test("the unit's stop timeout exceeds the maximum stop timeout of a manifest", LIMIT, () => {
   const unit = unitText(readConfig(FLAGS, {}), { ...options, allow_new_privileges: false });
   assert.ok(Number(/^TimeoutStopSec=(\d+)$/m.exec(unit)?.[1]) > STOP_TIMEOUT_SECONDS_MAX);
 });
 
-test("an image gets the robot's paths, and is refused without them or with a config file that is wrong in it", LIMIT, async (t) => {
+test("a disk image gets the robot's paths, and is refused without them or with an invalid config file", LIMIT, async (t) => {
   const root = temporaryDirectory(t);
   const print = (): void => {};
   const flags = { ...FLAGS, root };
@@ -126,37 +126,41 @@ test("an image gets the robot's paths, and is refused without them or with a con
   await assert.rejects(wrong, new RegExp(`${root}/etc/robot/agent.yaml: .*no_such_key`));
 });
 
-test("install writes the unit and keeps the key to root, --dry-run writes nothing, uninstall leaves the state", LIMIT, async (t) => {
-  const root = temporaryDirectory(t);
-  let said = "";
-  const print = (text: string): void => void (said += text);
-  const flags = { ...FLAGS, ...inImage(root), enrollKey: "rf_enroll_secret" };
-  await install({ ...flags, dryRun: true }, print);
-  assert.match(said, /^\[Unit\]\n/);
-  assert.doesNotMatch(said, /rf_enroll_secret/, "other users can read units");
-  assert.equal(existsSync(join(root, "etc")), false);
-  const unit = join(root, "etc/systemd/system/roamfleet-agent.service");
-  const environment = join(root, "etc/roamfleet/agent.env");
-  await install(flags, print);
-  assert.equal(readFileSync(environment, "utf8"), "ROAMFLEET_ENROLL_KEY=rf_enroll_secret\n");
-  assert.deepEqual([statSync(environment).mode & 0o777, statSync(unit).mode & 0o777], [0o600, 0o644]);
-  mkdirSync(join(root, FLAGS.state), { recursive: true });
-  uninstall({ root, dryRun: true }, print);
-  assert.ok(existsSync(unit));
-  said = "";
-  uninstall({ root }, print);
-  assert.deepEqual([existsSync(unit), existsSync(environment), existsSync(join(root, FLAGS.state))], [false, false, true]);
-  assert.match(said, /removed .*roamfleet-agent\.service\nremoved .*agent\.env\nthe state directory stays/);
-  said = "";
-  uninstall({ root }, print);
-  assert.equal(said, "nothing was installed\n");
-  await assert.rejects(() => install({ ...flags, user: "a b" }, print), /--user wants/);
-});
+test(
+  "install writes the unit and makes the key readable by root only, --dry-run writes nothing, uninstall leaves the state",
+  LIMIT,
+  async (t) => {
+    const root = temporaryDirectory(t);
+    let said = "";
+    const print = (text: string): void => void (said += text);
+    const flags = { ...FLAGS, ...inImage(root), enrollKey: "rf_enroll_secret" };
+    await install({ ...flags, dryRun: true }, print);
+    assert.match(said, /^\[Unit\]\n/);
+    assert.doesNotMatch(said, /rf_enroll_secret/, "other users can read units");
+    assert.equal(existsSync(join(root, "etc")), false);
+    const unit = join(root, "etc/systemd/system/roamfleet-agent.service");
+    const environment = join(root, "etc/roamfleet/agent.env");
+    await install(flags, print);
+    assert.equal(readFileSync(environment, "utf8"), "ROAMFLEET_ENROLL_KEY=rf_enroll_secret\n");
+    assert.deepEqual([statSync(environment).mode & 0o777, statSync(unit).mode & 0o777], [0o600, 0o644]);
+    mkdirSync(join(root, FLAGS.state), { recursive: true });
+    uninstall({ root, dryRun: true }, print);
+    assert.ok(existsSync(unit));
+    said = "";
+    uninstall({ root }, print);
+    assert.deepEqual([existsSync(unit), existsSync(environment), existsSync(join(root, FLAGS.state))], [false, false, true]);
+    assert.match(said, /removed .*roamfleet-agent\.service\nremoved .*agent\.env\nthe state directory stays/);
+    said = "";
+    uninstall({ root }, print);
+    assert.equal(said, "nothing was installed\n");
+    await assert.rejects(() => install({ ...flags, user: "a b" }, print), /--user wants/);
+  },
+);
 
-const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root can give directories away" };
+const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root can chown directories" };
 
 test(
-  "with --user, a state directory below one that is not root's is refused: root would give away what a link there names",
+  "with --user, a state directory below one that is not root's is refused, since a link there could make root chown any directory",
   ROOT,
   async (t) => {
     const root = temporaryDirectory(t);

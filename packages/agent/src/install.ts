@@ -8,18 +8,18 @@ import { type UnitOptions, unitText } from "./systemd-unit.ts";
 const SERVICE = "roamfleet-agent";
 const UNIT_PATH = `/etc/systemd/system/${SERVICE}.service`;
 export const ENVIRONMENT_PATH = "/etc/roamfleet/agent.env";
-/** systemd is running, and `systemctl` talks to it. */
+/** Exists if systemd is running and `systemctl` can reach it. */
 const BOOTED_BY_SYSTEMD = "/run/systemd/system";
 const SYSTEMCTL_TIMEOUT_MS = 120_000;
 
 export interface PlaceFlags {
   /** Prints what would be done. */
   dryRun?: boolean;
-  /** Works below this directory, for an image of a disk: nothing is started or stopped. */
+  /** Works below this directory, for a disk image: nothing is started or stopped. */
   root?: string;
 }
 
-/** Where the robot finds the agent; absent: where this process was started from. */
+/** Paths of Node and the agent on the robot; absent: those of this process. */
 interface ProgramFlags {
   node?: string;
   program?: string;
@@ -34,7 +34,7 @@ interface UnitFlags {
 
 type Print = (text: string) => void;
 
-/** Writes the unit and its environment file (0600: it holds the enrolment key) and prints what to type next; or prints the unit. */
+/** Writes the unit and its environment file (mode 0600: it contains the enrollment key) and prints the next commands; or prints the unit. */
 export async function install(flags: InstallFlags, print: Print): Promise<void> {
   const config = await loadConfig(flags, undefined, flags.root);
   if (flags.user !== undefined) requireParentsOfRoot(config.state_directory, flags.root);
@@ -50,8 +50,8 @@ export async function install(flags: InstallFlags, print: Print): Promise<void> 
 }
 
 /**
- * Node and the agent as the robot finds them. In an image they lie below its root: a path of the machine that builds the image means nothing on the
- * robot. Throws UsageError for one that the image does not have.
+ * Returns the paths of Node and the agent on the robot. In an image they are below its root: a path of the machine that builds the image is not valid
+ * on the robot. Throws UsageError for a path that the image does not contain.
  */
 function programOf({
   root,
@@ -61,7 +61,7 @@ function programOf({
   const onRobot = (option: string, file: string): string => {
     if (root === undefined) return resolve(file);
     const image = resolve(root);
-    if (!isAbsolute(file)) throw new UsageError(`${option} wants an absolute path, not "${file}"`);
+    if (!isAbsolute(file)) throw new UsageError(`${option} must be an absolute path, not "${file}"`);
     const inside = file.startsWith(join(image, "/")) ? file.slice(image.length) : file;
     if (existsSync(join(image, inside))) return inside;
     throw new UsageError(
@@ -72,14 +72,15 @@ function programOf({
 }
 
 function unitOptions({ user, allowNewPrivileges }: UnitFlags): Pick<UnitOptions, "user" | "allow_new_privileges"> {
-  // What a user name is on Debian; it stands unquoted in the unit.
-  if (user !== undefined && !/^[a-z_][a-z0-9_-]{0,31}$/.test(user)) throw new UsageError(`--user wants the name of a user, not "${user}"`);
+  // User names as on Debian; the name is unquoted in the unit.
+  if (user !== undefined && !/^[a-z_][a-z0-9_-]{0,31}$/.test(user))
+    throw new UsageError(`--user must be the name of a user, not "${user}"`);
   return { ...(user === undefined ? {} : { user }), allow_new_privileges: allowNewPrivileges ?? false };
 }
 
 /**
- * Root gives the state directory to the user at each start: whoever owns a directory above it could put a link to any other directory
- * there. What does not exist yet root makes. Throws UsageError.
+ * Root changes the owner of the state directory at each start: the owner of a directory above it could replace it by a link to any other directory.
+ * Root creates missing directories. Throws UsageError.
  */
 export function requireParentsOfRoot(state_directory: string, root = "/"): void {
   const above = (place: string): string[] => (place === dirname(place) ? [place] : [...above(dirname(place)), place]);
@@ -105,7 +106,7 @@ const places = ({ root = "/" }: PlaceFlags): { unit_path: string; environment_pa
   environment_path: join(resolve(root), ENVIRONMENT_PATH),
 });
 
-/** Stops the service, and removes what `install` wrote; the state directory, who the robot is, stays. */
+/** Stops the service, and removes what `install` wrote; the state directory with the robot's identity stays. */
 export function uninstall(flags: PlaceFlags, print: Print): void {
   const { unit_path, environment_path } = places(flags);
   const booted = flags.root === undefined && existsSync(BOOTED_BY_SYSTEMD);

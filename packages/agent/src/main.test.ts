@@ -20,13 +20,13 @@ function rfAgent(t: TestContext, ...args: string[]): Run {
   const child = spawn(process.execPath, [join(import.meta.dirname, "main.ts"), ...args], { stdio: ["ignore", "ignore", "pipe"] });
   let text = "";
   child.stderr.on("data", (chunk) => (text += String(chunk)));
-  // Not its exit: what it said last is read by then.
+  // `close` instead of `exit`: the rest of the output has been read by then.
   const code = once(child, "close").then(([exit_code]) => exit_code as number | null);
   t.after(() => child.kill("SIGKILL"));
   return { child, stderr: () => text, code };
 }
 
-test("runs until SIGTERM, says goodbye and exits 0; after kill -9 it starts again as the same robot", LIMIT, async (t) => {
+test("runs until SIGTERM, closes the link and exits 0; after kill -9 it starts again as the same robot", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   const args = [
@@ -61,22 +61,22 @@ test("runs until SIGTERM, says goodbye and exits 0; after kill -9 it starts agai
 test("a refused key: exit 4 and the server's reason, no stack", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
-  peer.behaviour.refuse_http = { status: 401, message: "no such enrolment key" };
+  peer.behaviour.refuse_http = { status: 401, message: "no such enrollment key" };
   const run = rfAgent(t, "run", "--server", peer.url, "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t));
   assert.equal(await run.code, 4);
-  assert.match(run.stderr(), /no such enrolment key/);
+  assert.match(run.stderr(), /no such enrollment key/);
   assert.doesNotMatch(run.stderr(), /\n {4}at |rf_enroll_x/);
 });
 
-test("no key and no enrolment: exit 2 and what to pass", LIMIT, async (t) => {
+test("without key and enrollment: exit 2 and the missing flag", LIMIT, async (t) => {
   const run = rfAgent(t, "run", "--server", "http://127.0.0.1:9", "--state", temporaryDirectory(t));
   assert.equal(await run.code, 2);
   assert.match(run.stderr(), /--enroll-key/);
 });
 
-test("SIGTERM while it waits for the server to enrol: exit 0", LIMIT, async (t) => {
+test("SIGTERM while it waits for the server to enroll: exit 0", LIMIT, async (t) => {
   const run = rfAgent(t, "run", "--server", "http://127.0.0.1:9", "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t));
-  await until("the first try", () => run.stderr().includes("could not enrol"));
+  await until("the first try", () => run.stderr().includes("could not enroll"));
   run.child.kill("SIGTERM");
   assert.equal(await run.code, 0);
 });
@@ -86,8 +86,8 @@ test("an error that nothing caught is logged, and the agent and its link continu
   t.after(() => peer.stop());
   const raise = `process.on("SIGUSR2", () => {
     setImmediate(() => { throw new Error("thrown in a callback"); });
-    void Promise.reject(new Error("rejected for no one"));
-    new (require("node:events").EventEmitter)().emit("error", new Error("emitted to no one"));
+    void Promise.reject(new Error("rejected without a handler"));
+    new (require("node:events").EventEmitter)().emit("error", new Error("emitted without a listener"));
   });`;
   const faults = join(temporaryDirectory(t), "faults.cjs");
   writeFileSync(faults, raise);
@@ -113,7 +113,8 @@ test("an error that nothing caught is logged, and the agent and its link continu
   child.stderr.on("data", (chunk) => (text += String(chunk)));
   await until("the link", () => peer.connected);
   child.kill("SIGUSR2");
-  for (const error of ["thrown in a callback", "rejected for no one", "emitted to no one"]) await until(error, () => text.includes(error));
+  for (const error of ["thrown in a callback", "rejected without a handler", "emitted without a listener"])
+    await until(error, () => text.includes(error));
   assert.match(text, /unexpected error: the agent continues/);
   assert.equal(peer.hellos.length, 1);
   const ended = once(child, "close");
@@ -141,7 +142,7 @@ test("an error that nothing caught during the start ends the agent with exit 1, 
     let text = "";
     child.stderr.on("data", (chunk) => (text += String(chunk)));
     const ended = once(child, "close");
-    await until("the wait for the server", () => text.includes("could not enrol"));
+    await until("the wait for the server", () => text.includes("could not enroll"));
     child.kill("SIGUSR2");
     assert.equal((await ended)[0], 1, attempt);
     assert.match(text, /rf-agent: unexpected error: thrown in a callback/);
@@ -150,7 +151,7 @@ test("an error that nothing caught during the start ends the agent with exit 1, 
 
 const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root mounts a small disk" };
 
-test("an agent whose disk is full starts, and connects as the robot that it was", { ...LIMIT, ...ROOT }, async (t) => {
+test("an agent whose disk is full starts, and connects as the same robot", { ...LIMIT, ...ROOT }, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   const state = join(temporaryDirectory(t), "disk");

@@ -22,29 +22,29 @@ const collect = (value: string, before: string[] = []): string[] => [...before, 
 function withRunOptions(command: Command): Command {
   return command
     .option("--server <url>", "address of the Roamfleet server (or ROAMFLEET_SERVER)")
-    .option("--enroll-key <key>", "enrolment key, needed once (or ROAMFLEET_ENROLL_KEY, which other users of the machine cannot see)")
+    .option("--enroll-key <key>", "enrollment key, needed once (or ROAMFLEET_ENROLL_KEY, which other users of the machine cannot see)")
     .option(
       "--config <file>",
-      "the robot's own config: what of it may be seen and used (/etc/roamfleet/agent.yaml; or ROAMFLEET_AGENT_CONFIG)",
+      "the robot's own config file: which streams, devices and directories may be used (/etc/roamfleet/agent.yaml; or ROAMFLEET_AGENT_CONFIG)",
     )
     .option("--state <dir>", "directory of the robot's identity, releases and buffers (or ROAMFLEET_STATE)")
-    .option("--name <name>", "name of the robot when it enrols (or ROAMFLEET_ROBOT_NAME)")
-    .option("--label <key=value>", "label of the robot when it enrols; repeatable", collect)
-    .option("--keep-workloads", "let workloads go on when the agent stops")
-    .option("--allow-files <dir>", "directory below which `file` releases may be put in place; repeatable", collect)
-    .option("--allow-devices", "containers may be given devices of the robot (or ROAMFLEET_ALLOW_DEVICES=on)")
-    .option("--allow-host-network", "containers may use the robot's own network (or ROAMFLEET_ALLOW_HOST_NETWORK=on)")
-    .option("--allow-mounts <dir>", "directory below which containers may be given directories of the robot; repeatable", collect)
+    .option("--name <name>", "name of the robot when it enrolls (or ROAMFLEET_ROBOT_NAME)")
+    .option("--label <key=value>", "label of the robot when it enrolls; repeatable", collect)
+    .option("--keep-workloads", "keep workloads running when the agent stops")
+    .option("--allow-files <dir>", "directory below which `file` releases may be installed; repeatable", collect)
+    .option("--allow-devices", "containers may use the robot's devices (or ROAMFLEET_ALLOW_DEVICES=on)")
+    .option("--allow-host-network", "containers may use the host network (or ROAMFLEET_ALLOW_HOST_NETWORK=on)")
+    .option("--allow-mounts <dir>", "directory below which containers may mount directories of the robot; repeatable", collect)
     .option(
       "--container-socket <path>",
-      "unix socket of dockerd or podman, or none (or ROAMFLEET_CONTAINER_SOCKET; else where they put it by default)",
+      "unix socket of dockerd or podman, or none (or ROAMFLEET_CONTAINER_SOCKET; by default their default sockets)",
     )
     .option("--socket <path>", "unix socket for the robot's own software (run/agent.sock in the state directory)")
     .option("--socket-group <group>", "group that may use the socket, besides the agent's own user (or ROAMFLEET_SOCKET_GROUP)")
     .option("--safe-to-update-command <command>", "asked before an update: exit 0 = safe (or ROAMFLEET_SAFE_TO_UPDATE_COMMAND)")
     .option("--safe-to-update-url <url>", "asked before an update: 200 = safe (or ROAMFLEET_SAFE_TO_UPDATE_URL)")
     .option("--safe-to-update-timeout <seconds>", "no answer by then means not safe (10; or ROAMFLEET_SAFE_TO_UPDATE_TIMEOUT)")
-    .option("--log-spool-mib <number>", "log records kept on disk while the server is away, in MiB (64)")
+    .option("--log-spool-mib <number>", "log records kept on disk while the server is unreachable, in MiB (64)")
     .option("--log-level <level>", "trace, debug, info, warn, error, fatal or silent (info)")
     .option(
       "--ca-fingerprint <sha256:…>",
@@ -61,10 +61,10 @@ async function run(flags: ConfigFlags): Promise<void> {
   armFailpoints(config.failpoint);
   const stopping = new AbortController();
   const stopped = new Promise<void>((resolve) => stopping.signal.addEventListener("abort", () => resolve()));
-  // The second signal does not wait for workloads to stop: the next start of the agent finds and ends those that still run.
+  // The second signal exits without waiting for workloads to stop: the next start of the agent finds and ends the remaining ones.
   for (const signal of ["SIGTERM", "SIGINT"] as const)
     process.on(signal, () => (stopping.signal.aborted ? process.exit(128 + constants.signals[signal]) : stopping.abort()));
-  // Whoever reads our log may go away (a closed terminal, a full pipe's reader): the robot goes on.
+  // The reader of our log may disappear (a closed terminal or pipe): the agent continues.
   process.stderr.on("error", () => {});
   process.on("SIGHUP", () => {});
   let agent: Agent | undefined;
@@ -84,8 +84,8 @@ async function run(flags: ConfigFlags): Promise<void> {
 }
 
 /**
- * An error that nothing caught ends neither an agent that has started nor the workloads that are its children: it is logged. The default of Node is to end
- * the process, since its state may be inconsistent; on a robot the stop of every workload is worse (docs/decisions/0063).
+ * Logs an uncaught exception: it ends neither a started agent nor the workloads that are its children. Node's default is to end the process, since
+ * its state may be inconsistent; on a robot the stop of every workload is worse (docs/decisions/0063).
  */
 function survive(log: (error: unknown, origin: string) => unknown): void {
   process.on("uncaughtException", log);
@@ -96,8 +96,8 @@ function program(): Command {
     .description("The Roamfleet agent: runs on a robot, keeps one connection to the server, installs and supervises releases.")
     .version(describeVersion(AGENT_VERSION))
     .exitOverride()
-    .showHelpAfterError("(rf-agent --help shows what can be said)");
-  withRunOptions(command.command("run").description("enrol if needed, then run until SIGTERM")).action(run);
+    .showHelpAfterError("(rf-agent --help lists the commands and flags)");
+  withRunOptions(command.command("run").description("enroll if needed, then run until SIGTERM")).action(run);
   withRunOptions(command.command("install").description("write a systemd unit that runs the agent at boot, as root"))
     .option("--user <name>", "user that the agent and its workloads run as (root)")
     .option("--allow-new-privileges", "with --user: workloads may use sudo and setuid programs")
@@ -117,15 +117,15 @@ function program(): Command {
     .description("trust releases signed by these keys and no others, whatever the server says; the agent must not run meanwhile")
     .argument("<file...>", "PEM file of a public key")
     .requiredOption("--state <dir>", "directory of the robot's identity, releases and buffers")
-    .option("--optional", "take unsigned releases too")
+    .option("--optional", "accept unsigned releases too")
     .action((files: string[], flags: TrustKeyFlags) => trustKeys(files, flags, (text) => process.stdout.write(text)));
-  // What the agent starts to read and write files as another user.
+  // Started by the agent, to read and write files as another user.
   command.command("serve-files", { hidden: true }).action(async () => (await import("./streams/files/serve-stdio.ts")).serveStdio());
   addLocalCommands(command, (code) => (exit_code = code));
   return command;
 }
 
-/** What a command ended with that ran another one. */
+/** Exit code of a command that ran another one. */
 let exit_code: number = EXIT.ok;
 
 const REFUSALS: Record<number, number> = { 400: EXIT.usage, 404: EXIT.not_found, 409: EXIT.conflict };
@@ -144,7 +144,7 @@ try {
   process.exitCode = exit_code;
 } catch (error) {
   if (error instanceof CommanderError) {
-    // Commander has said what was wrong; help and version end here too.
+    // Commander has already printed the error; help and version end here, too.
     process.exitCode = error.exitCode === 0 ? EXIT.ok : EXIT.usage;
   } else {
     process.stderr.write(`rf-agent: ${errorText(error)}\n`);

@@ -1,4 +1,4 @@
-/** What a robot is made of, for robots that are simulated: they run these very parts on a runtime of their own. */
+/** The parts of a robot that simulated robots share; they run them with a different runtime. */
 export { parseServer, UsageError } from "./config.ts";
 export { fetchConfig } from "./configs/fetch.ts";
 export type { Fetcher, Logger } from "./contract.ts";

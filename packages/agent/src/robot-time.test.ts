@@ -11,7 +11,7 @@ const MADE_AT = Date.parse(metadata.made_at);
 const AHEAD = Date.parse("2040-01-01T00:00:00Z");
 const RIGHT = Date.parse("2030-01-01T00:00:00Z");
 
-test("a server whose clock is ahead does not change what a robot with a sane clock accepts, also after a restart", (t) => {
+test("a server whose clock is ahead does not change which certificates a robot with a correct clock accepts, also after a restart", (t) => {
   const state = temporaryDirectory(t);
   mkdirSync(join(state, "identity"));
   const clock = new SimulatedClock({ at: new Date(RIGHT).toISOString() });

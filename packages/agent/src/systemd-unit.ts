@@ -2,27 +2,27 @@ import type { AgentConfig, ConfigFlags } from "./config.ts";
 import { socketIn } from "./local/socket-path.ts";
 import { STOP_TIMEOUT_SECONDS_MAX } from "./runtime/limits.ts";
 
-/** A workload may take as long to stop as its manifest may say, and the agent a little longer; after this systemd kills what is left. */
+/** The maximum stop timeout of a manifest, plus some time for the agent; after this systemd kills the remaining processes. */
 const STOP_TIMEOUT_SECONDS = STOP_TIMEOUT_SECONDS_MAX + 60;
 
 export interface UnitOptions {
   node: string;
   program: string;
   environment_file: string;
-  /** Who the agent and its workloads run as; root, if absent. */
+  /** User of the agent and its workloads; absent: root. */
   user?: string;
   /** Bundles may use sudo and other programs that change the user. */
   allow_new_privileges: boolean;
 }
 
-/** The systemd unit that runs this program with this Node. */
+/** Returns the systemd unit that runs this program with this Node. */
 export function unitText(config: AgentConfig, options: UnitOptions): string {
   const { environment_file } = options;
   return `[Unit]
 Description=Roamfleet agent
 Wants=network-online.target
 After=network-online.target
-# A robot has nobody who starts it again.
+# Restart without a limit: a robot has no operator at hand.
 StartLimitIntervalSec=0
 
 [Service]
@@ -30,12 +30,12 @@ ${userLines(config, options)}ExecStart=${commandLine(config, options).map(unitWo
 EnvironmentFile=-${environment_file}
 Restart=always
 RestartSec=5
-# Refused by the server or started wrongly: trying again changes nothing.
+# Refused by the server, or invalid flags: a restart would fail again.
 RestartPreventExitStatus=2 4
-# The agent stops its workloads itself; what it leaves running is killed after the timeout${config.keep_workloads ? " (not with --keep-workloads)" : ""}.
+# The agent stops its workloads; remaining processes are killed after the timeout${config.keep_workloads ? " (not with --keep-workloads)" : ""}.
 KillMode=${config.keep_workloads ? "process" : "mixed"}
 TimeoutStopSec=${STOP_TIMEOUT_SECONDS}
-# A workload that runs out of memory is the agent's to start again, not a reason to stop the agent.
+# The agent restarts a workload that runs out of memory; this must not stop the agent.
 OOMPolicy=continue
 LimitNOFILE=65536
 KeyringMode=private
@@ -46,13 +46,13 @@ WantedBy=multi-user.target
 }
 
 /**
- * Bundles are the agent's children and live behind the same fences: whatever hides devices, directories or system calls from it
- * hides them from what drives the robot. So the fence is the user, and what follows for whoever is no root anyway.
+ * Bundles are children of the agent and share its sandbox: a restriction on devices, directories or system calls would also apply to the programs
+ * that drive the robot. So the only restrictions are the user, and those that affect only unprivileged processes.
  */
 function userLines({ state_directory, local_api }: AgentConfig, { user, allow_new_privileges }: UnitOptions): string {
   if (user === undefined) return "";
   const group = local_api?.group;
-  // Given by root at each start; what is in it is the user's already.
+  // Root changes the owner at each start; the contents already belong to the user.
   const make = ["/usr/bin/install", "-d", "-o", user, ...(group === undefined ? [] : ["-g", group])];
   const lines = [
     `User=${user}`,
@@ -60,7 +60,7 @@ function userLines({ state_directory, local_api }: AgentConfig, { user, allow_ne
   ];
   if (group !== undefined) lines.push(`SupplementaryGroups=${group}`);
   if (!allow_new_privileges)
-    lines.push("# No sudo, no setuid programs, for bundles neither.", "NoNewPrivileges=yes", "RestrictSUIDSGID=yes", "LockPersonality=yes");
+    lines.push("# No sudo and no setuid programs, also for bundles.", "NoNewPrivileges=yes", "RestrictSUIDSGID=yes", "LockPersonality=yes");
   return `${lines.join("\n")}\n`;
 }
 
@@ -68,12 +68,12 @@ const flag = (name: string, value: string | undefined): string[] => (value === u
 const each = (name: string, values: readonly string[]): string[] => values.flatMap((value) => [name, value]);
 const either = (name: string, is_set: boolean): string[] => (is_set ? [name] : []);
 
-/** The words of each flag of `rf-agent run`, as the unit repeats it: a flag that is missing here does not compile. */
+/** The command line of each flag of `rf-agent run`, as written in the unit: a flag that is missing here does not compile. */
 const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> = {
   server: ({ server }) => ["--server", server],
   state: ({ state_directory }) => ["--state", state_directory],
   config: ({ config_file }) => flag("--config", config_file),
-  // In the environment file, which only root can read.
+  // It is in the environment file, which only root can read.
   enrollKey: () => [],
   name: ({ name }) => flag("--name", name),
   label: ({ labels }) =>
@@ -85,7 +85,7 @@ const FLAG_WORDS: Record<keyof ConfigFlags, (config: AgentConfig) => string[]> =
   allowDevices: ({ allow_devices }) => either("--allow-devices", allow_devices),
   allowHostNetwork: ({ allow_host_network }) => either("--allow-host-network", allow_host_network),
   allowMounts: ({ mount_directories }) => each("--allow-mounts", mount_directories),
-  // More than one: the default places.
+  // Several sockets: the default ones.
   containerSocket: ({ container_sockets: [first, ...more] }) => (more.length > 0 ? [] : ["--container-socket", first ?? "none"]),
   socket: ({ local_api, state_directory }) => (local_api?.socket === socketIn(state_directory) ? [] : flag("--socket", local_api?.socket)),
   socketGroup: ({ local_api }) => flag("--socket-group", local_api?.group),
@@ -110,7 +110,7 @@ const commandLine = (config: AgentConfig, { node, program }: UnitOptions): strin
   ...Object.values(FLAG_WORDS).flatMap((words) => words(config)),
 ];
 
-/** One word of ExecStart: quoted, and nothing in it expands. */
+/** Quotes one word of ExecStart, without expansion. */
 function unitWord(word: string): string {
   const plain = word.replace(/%/g, "%%").replace(/\$/g, "$$$$");
   return /^[\w@:./=+%$-]+$/.test(plain) ? plain : `"${plain.replace(/[\\"]/g, "\\$&").replace(/\n/g, "\\n")}"`;

@@ -10,7 +10,7 @@ import { startLinkPeer } from "../testing/link-peer.ts";
 
 const guide = readFileSync(join(import.meta.dirname, "../../../../docs/guide/on-the-robot.md"), "utf8");
 
-/** Commands of the guide's shell blocks, without what only shows where they are typed. */
+/** Commands of the guide's shell blocks, without those that only show where a command is typed. */
 const commands = Array.from(guide.matchAll(/^```sh\n([\s\S]*?)^```$/gm), ([, block = ""]) => block.split("\n"))
   .flat()
   .filter((line) => /^(?:\$ |sudo )?(?:rf-agent|curl) /.test(line))
@@ -35,7 +35,7 @@ async function shell(t: TestContext, command: string, env: NodeJS.ProcessEnv, cw
   return { code, said };
 }
 
-test("every command of the guide does what it says, one after the other on one robot", { timeout: 300_000 }, async (t) => {
+test("every command of the guide works, in order, on one robot", { timeout: 300_000 }, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   const base = temporaryDirectory(t);
@@ -71,7 +71,7 @@ test("every command of the guide does what it says, one after the other on one r
       : command.startsWith("rf-agent install")
         ? await shell(t, `${command} --root ${image} --node /node --program /rf-agent`, env, base)
         : await shell(t, command.replace("curl -N", "curl -N --max-time 1"), env, base);
-    // curl ends with 28 when its time is over: the stream of events has no end.
+    // curl exits with 28 at its time limit: the event stream does not end.
     assert.equal(code, command.includes("-N") ? 28 : 0, `${command}\n${said}`);
     assert.doesNotMatch(said, /"error"/, command);
   }

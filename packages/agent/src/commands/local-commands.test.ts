@@ -13,7 +13,7 @@ import { statePaths } from "../runtime/paths.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { startLinkPeer } from "../testing/link-peer.ts";
 
-/** Each command is a process that loads the agent's sources. */
+/** Long, since each command is a process that loads the agent's sources. */
 const LIMIT = { timeout: 300_000 };
 
 interface Run {
@@ -36,7 +36,7 @@ function rfAgent(t: TestContext, env: NodeJS.ProcessEnv, ...args: string[]): Run
   return { child, out: () => out, err: () => err, code };
 }
 
-/** An agent in a process of its own, and commands that ask it. */
+/** Starts an agent in a separate process, and returns functions that run commands against it. */
 async function startRobot(t: TestContext) {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
@@ -51,7 +51,7 @@ async function startRobot(t: TestContext) {
   return { peer, state, agent, args, say };
 }
 
-test("status, configs and events show what the agent knows", LIMIT, async (t) => {
+test("status, configs and events show the agent's state", LIMIT, async (t) => {
   const { state, peer, say } = await startRobot(t);
   const status = await say("status");
   assert.equal(status.code, 0, status.err);
@@ -65,14 +65,14 @@ test("status, configs and events show what the agent knows", LIMIT, async (t) =>
   const none = await say("configs", "none");
   assert.deepEqual([none.code, none.err], [5, 'rf-agent: this robot has no config "none"\n']);
   const events = rfAgent(t, { ROAMFLEET_SOCKET: socketIn(state), ROAMFLEET_STATE: "" }, "events");
-  await until("the reader to be there", () => {
+  await until("the reader to be subscribed", () => {
     peer.drop();
     return events.out() !== "";
   });
   assert.match(events.out(), /^\{"id":"[0-9a-f]+-\d+","type":"connection\.(closed|opened)","data":/);
 });
 
-test("lock: taken, refused to others with exit 6, waited for, given back", LIMIT, async (t) => {
+test("lock: acquired, refused to other owners with exit 6, waited for, released", LIMIT, async (t) => {
   const { say, state } = await startRobot(t);
   const taken = await say("lock", "--owner", "docking", "--ttl", "10m");
   assert.deepEqual([taken.code, taken.out], [0, "docking holds the update lock for 600 s\n"]);
@@ -92,7 +92,7 @@ test("lock: taken, refused to others with exit 6, waited for, given back", LIMIT
 });
 
 test(
-  "a command runs while the lock is held, and its exit code is ours; killed with -9, the lock goes with the command",
+  "lock -- COMMAND locks while the command runs and returns its exit code; after kill -9 of rf-agent the lock ends with the command",
   LIMIT,
   async (t) => {
     const { say, state } = await startRobot(t);
@@ -119,14 +119,14 @@ test(
       try {
         process.kill(pid, "SIGKILL");
       } catch {
-        // It has ended, as it should.
+        // The process has ended already, as expected.
       }
     });
     await until("the lock to be the command's", () => (JSON.parse(readFileSync(file, "utf8")) as { pid: number }).pid === pid);
     wrapper.child.kill("SIGKILL");
     assert.match((await say("status")).out, new RegExp(`held by docking \\(process ${pid}\\)`));
     process.kill(pid, "SIGKILL");
-    await until("the lock to fall", () => !existsSync(file));
+    await until("the lock to expire", () => !existsSync(file));
     assert.match((await say("status")).out, /update lock: free/);
     const missing = await say("lock", "--owner", "docking", "--", "/no/such/program");
     assert.equal(missing.code, 1);
@@ -134,7 +134,7 @@ test(
   },
 );
 
-test("without an agent the lock is refused where nobody knows which file the agent will look at", LIMIT, async (t) => {
+test("without an agent the lock is refused when the path of its lock file is unknown", LIMIT, async (t) => {
   const directory = temporaryDirectory(t);
   const socket = join(directory, "agent.sock");
   for (const words of [
@@ -145,14 +145,14 @@ test("without an agent the lock is refused where nobody knows which file the age
     assert.deepEqual([await run.code, run.err()], [7, `rf-agent: no agent listens at ${socket}\n`]);
   }
   assert.deepEqual(readdirSync(directory), []);
-  // The default socket of a workload's environment names the state directory, too.
+  // The default socket path in a workload's environment also reveals the state directory.
   const run = rfAgent(t, { ROAMFLEET_SOCKET: socketIn(directory), ROAMFLEET_STATE: "" }, "lock", "--owner", "docking");
   assert.equal(await run.code, 0, run.err());
   assert.deepEqual(readdirSync(directory), ["update.lock"]);
 });
 
 test(
-  "without an agent the lock is refused while a change is begun, and whenever an agent may run that does not answer",
+  "without an agent the lock is refused while a change is in progress, and while an agent may be running that does not answer",
   LIMIT,
   async (t) => {
     const directory = temporaryDirectory(t);
@@ -189,7 +189,7 @@ test(
   },
 );
 
-test("without an agent the lock is taken for when one runs; status says that none does, exit 7", LIMIT, async (t) => {
+test("without an agent the lock file is written for its next start; status reports that none runs, exit 7", LIMIT, async (t) => {
   const { say, state, agent, args, peer } = await startRobot(t);
   agent.child.kill("SIGTERM");
   assert.equal(await agent.code, 0, agent.err());
@@ -197,7 +197,7 @@ test("without an agent the lock is taken for when one runs; status says that non
   assert.deepEqual([status.code, status.err], [7, `rf-agent: no agent listens at ${socketIn(state)}\n`]);
   const taken = await say("lock", "--owner", "docking", "--ttl", "2h");
   assert.equal(taken.code, 0, taken.err);
-  assert.match(taken.err, /the lock is taken for when it runs/);
+  assert.match(taken.err, /the lock applies from its next start/);
   assert.equal((await say("lock", "--owner", "mission")).code, 6);
   const again = rfAgent(t, {}, ...args);
   await until("the socket", () => again.err().includes("the local socket is open") && peer.connected);

@@ -8,10 +8,10 @@ const TTL_SECONDS_DEFAULT = 600;
 const WAIT_SECONDS_DEFAULT = 3_600;
 const UNITS: Record<string, number> = { "": 1, s: 1, m: 60, h: 3_600 };
 
-/** `90`, `90s`, `10m`, `2h` in seconds. */
+/** Parses `90`, `90s`, `10m` or `2h`; returns seconds. */
 function parseSeconds(text: string): number {
   const match = /^(\d+(?:\.\d+)?)([smh]?)$/.exec(text);
-  if (match === null) throw new InvalidArgumentError("a time is a number with s, m or h behind it, such as 10m");
+  if (match === null) throw new InvalidArgumentError("a time must be a number with the suffix s, m or h, such as 10m");
   return Number(match[1]) * (UNITS[match[2] ?? ""] ?? 1);
 }
 
@@ -25,12 +25,12 @@ const withPlace = (command: Command): Command =>
     .option("--socket <path>", "the agent's socket (or ROAMFLEET_SOCKET)")
     .option("--state <dir>", "the agent's state directory, where its socket is (or ROAMFLEET_STATE, or /var/lib/roamfleet-agent)");
 
-/** The commands for people and scripts on the robot: they ask the agent that runs there. `end` takes the exit code. */
+/** Adds the commands for people and scripts on the robot. They call the running agent through its socket. `end` receives the exit code. */
 export function addLocalCommands(program: Command, end: (code: number) => void): void {
   const print = (text: string): void => void process.stdout.write(text);
   withPlace(program.command("status"))
-    .description("what runs on this robot, and whether it is connected")
-    .option("--json", "as the socket answers it")
+    .description("show the apps on this robot and its connection")
+    .option("--json", "print JSON")
     .action(async (flags: PlaceFlags & { json?: boolean }) => {
       const { askAgent } = await import("../local/client.ts");
       const status = await askAgent<Status>(readClientPlace(flags).socket, "GET", "/v1/status");
@@ -38,8 +38,8 @@ export function addLocalCommands(program: Command, end: (code: number) => void):
     });
   addLockCommands(program, end);
   withPlace(program.command("configs"))
-    .argument("[namespace]", "the one whose content is wanted")
-    .description("the configs on this robot, or the content of one")
+    .argument("[namespace]", "print the content of this config")
+    .description("list the configs on this robot, or print one")
     .action(async (namespace: string | undefined, flags: PlaceFlags) => {
       const { askAgent } = await import("../local/client.ts");
       const { socket } = readClientPlace(flags);
@@ -56,8 +56,8 @@ export function addLocalCommands(program: Command, end: (code: number) => void):
       print(`${JSON.stringify(content, null, 2)}\n`);
     });
   withPlace(program.command("events"))
-    .option("--after <id>", "those after this one first")
-    .description("what happens on this robot, one JSON object a line, until Ctrl-C")
+    .option("--after <id>", "begin after this event")
+    .description("print events of this robot, one JSON object per line, until Ctrl-C")
     .action(async (flags: PlaceFlags & { after?: string }) => {
       const { readEvents } = await import("../local/client.ts");
       for await (const event of readEvents(readClientPlace(flags).socket, flags.after)) print(`${JSON.stringify(event)}\n`);
@@ -73,14 +73,14 @@ interface LockFlags extends PlaceFlags {
 function addLockCommands(program: Command, end: (code: number) => void): void {
   const say = (line: string): void => void process.stderr.write(`rf-agent: ${line}\n`);
   withPlace(program.command("lock"))
-    .requiredOption("--owner <name>", "who holds the lock")
-    .option("--ttl <time>", "for how long at most, such as 90s, 10m or 2h", parseSeconds, TTL_SECONDS_DEFAULT)
-    .option("--wait [time]", "until another owner gives it back and no update is under way; 1h unless said", parseSeconds)
-    .argument("[command...]", "after --: runs this while the lock is held, renews it in time, and gives it back")
-    .description("hold updates back: until `rf-agent unlock`, until the time is over, or while a command runs")
+    .requiredOption("--owner <name>", "name of the lock's owner")
+    .option("--ttl <time>", "maximum duration, such as 90s, 10m or 2h", parseSeconds, TTL_SECONDS_DEFAULT)
+    .option("--wait [time]", "wait while another owner holds the lock or an update is in progress; at most 1h by default", parseSeconds)
+    .argument("[command...]", "after --: run this under the lock, renew the lock, and release it afterwards")
+    .description("hold back updates until `rf-agent unlock`, until the lock expires, or while a command runs")
     .action(async (command: string[], flags: LockFlags) => {
-      if (!isOwner(flags.owner)) throw new UsageError("--owner wants a short name");
-      if (!isTtl(flags.ttl)) throw new UsageError(`--ttl wants from 1s to ${LOCK_TTL_SECONDS_MAX / 3_600}h`);
+      if (!isOwner(flags.owner)) throw new UsageError("--owner must be a short name");
+      if (!isTtl(flags.ttl)) throw new UsageError(`--ttl must be from 1s to ${LOCK_TTL_SECONDS_MAX / 3_600}h`);
       const { runLocked, takeLock } = await import("./lock.ts");
       const place = { ...readClientPlace(flags), clock: systemClock, say };
       const wait_ms = 1_000 * (flags.wait === true ? WAIT_SECONDS_DEFAULT : (flags.wait ?? 0));
@@ -90,12 +90,12 @@ function addLockCommands(program: Command, end: (code: number) => void): void {
       process.stdout.write(`${held.owner} holds the update lock for ${held.expires_in_seconds} s\n`);
     });
   withPlace(program.command("unlock"))
-    .option("--owner <name>", "who gave the lock back")
-    .option("--force", "whoever holds it")
-    .description("let updates go on")
+    .option("--owner <name>", "name of the lock's owner")
+    .option("--force", "release the lock of any owner")
+    .description("release the lock, so that updates continue")
     .action(async (flags: PlaceFlags & { owner?: string; force?: boolean }) => {
       if ((flags.owner === undefined) === (flags.force !== true))
-        throw new UsageError("whose lock? Pass --owner NAME, or --force for anybody's");
+        throw new UsageError("whose lock? Pass --owner NAME, or --force for any owner");
       const { releaseLock } = await import("./lock.ts");
       const released = await releaseLock({ ...readClientPlace(flags), clock: systemClock, say }, flags.owner);
       process.stdout.write(released ? "unlocked\n" : "there was no lock\n");

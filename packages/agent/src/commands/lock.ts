@@ -11,7 +11,7 @@ import { spawnChild } from "../runtime/spawn-child.ts";
 import { thisMachine } from "../safety/machine.ts";
 import { type HeldLock, LockBusy, LockHeld, type LockRequest, UpdateLock } from "../safety/update-lock.ts";
 
-/** Where the agent listens, and where its lock file is when it does not run; undefined: nobody knows. */
+/** Where the agent listens, and where its lock file is while it does not run; `state_directory` is undefined if that is unknown. */
 export interface LockPlace {
   socket: string;
   state_directory: string | undefined;
@@ -23,15 +23,15 @@ const RETRY_MS = 1_000;
 const BUSY_TRIES = 100;
 const BUSY_RETRY_MS = 20;
 
-/** Takes or renews the lock by the agent, or by its file when no agent runs. Throws AgentRefused, LockHeld. */
+/** Takes or renews the lock through the agent, or in its lock file when no agent runs. Throws AgentRefused, LockHeld. */
 async function take(place: LockPlace, request: LockRequest): Promise<HeldLock> {
   try {
     return (await askAgent<{ lock: HeldLock }>(place.socket, "PUT", "/v1/lock", request)).lock;
   } catch (error) {
     const { state_directory } = place;
-    // A file in another directory than the agent's would hold nothing back; an agent that runs, only too busy to answer, may be updating.
+    // Without the agent's state directory a lock file would have no effect. An agent that runs but does not answer may be updating.
     if (!(error instanceof AgentAbsent) || state_directory === undefined) throw error;
-    place.say(`${error.message}: the lock is taken for when it runs`);
+    place.say(`${error.message}: the lock applies from its next start`);
     makeDirectory(state_directory);
     return whileBusy(place, () => {
       const lock = lockFile(place, state_directory);
@@ -41,7 +41,7 @@ async function take(place: LockPlace, request: LockRequest): Promise<HeldLock> {
   }
 }
 
-/** Throws what the agent would answer: it goes on, as soon as it runs again, with a change that was begun. */
+/** Throws the error that the agent would return during a change: after its next start it continues the change. */
 function refuseWhileChanging(state_directory: string): void {
   for (const { app, work } of Journal.read<AppState>(statePaths(state_directory).journal, (state) => state.app).values())
     if (work !== null && isChanging(work))
@@ -65,7 +65,7 @@ async function whileBusy<T>({ clock }: LockPlace, work: () => T): Promise<T> {
 export const isRefusedLock = (error: unknown): boolean =>
   error instanceof LockHeld || (error instanceof AgentRefused && (error.code === "locked" || error.code === "update_in_progress"));
 
-/** As `take`; while another owner holds it, or something is being changed, again each second for `wait_ms`. */
+/** Like `take`, but retries each second for up to `wait_ms` while another owner holds the lock or a change is in progress. */
 export async function takeLock(place: LockPlace, request: LockRequest, wait_ms: number): Promise<HeldLock> {
   const give_up_at = place.clock.monotonic() + wait_ms;
   let said: string | undefined;
@@ -82,7 +82,7 @@ export async function takeLock(place: LockPlace, request: LockRequest, wait_ms: 
   }
 }
 
-/** Gives it back; `owner` undefined: whoever holds it. Answers whether there was one. Throws AgentRefused, LockHeld. */
+/** Releases the lock; with `owner` undefined, that of any owner. Returns whether there was a lock. Throws AgentRefused, LockHeld. */
 export async function releaseLock(place: LockPlace, owner: string | undefined): Promise<boolean> {
   const query = owner === undefined ? "force=true" : `owner=${encodeURIComponent(owner)}`;
   try {
@@ -95,8 +95,8 @@ export async function releaseLock(place: LockPlace, owner: string | undefined): 
 }
 
 /**
- * Runs a command while the lock is held, renewed in time, and gives it back. Answers the command's exit code, or 128 and its
- * signal's number. Should this process be killed, the lock goes on with the command's own.
+ * Runs a command under the lock, renews the lock, and releases it afterwards. Returns the command's exit code, or 128 plus the number of the signal
+ * that ended it. If this process is killed, the lock belongs to the command's process.
  */
 export async function runLocked(place: LockPlace, request: LockRequest, wait_ms: number, command: readonly string[]): Promise<number> {
   const { owner, ttl_seconds } = request;
@@ -107,7 +107,7 @@ export async function runLocked(place: LockPlace, request: LockRequest, wait_ms:
   const forward = (signal: NodeJS.Signals): void => void child.kill(signal);
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.on(signal, forward);
   const ended = endOf(child);
-  // A program that cannot be started is said below, after the lock was given back.
+  // A failed start of the program is reported below, after the lock is released.
   ended.catch(() => {});
   const renew = async (): Promise<void> => {
     try {
@@ -122,15 +122,15 @@ export async function runLocked(place: LockPlace, request: LockRequest, wait_ms:
     return await ended;
   } finally {
     timer.cancel();
-    await releaseLock(place, owner).catch((error: Error) => say(`the lock could not be given back: ${error.message}`));
+    await releaseLock(place, owner).catch((error: Error) => say(`the lock could not be released: ${error.message}`));
   }
 }
 
-/** Rejects when it could not be started. */
+/** Resolves with the exit code; rejects if the program cannot be started. */
 const endOf = (child: ChildProcess): Promise<number> =>
   new Promise((resolve, reject) => {
     child.on("error", (error) => {
-      // With a pid this is a signal that it does not take of us: it goes on, and the lock has to hold.
+      // With a pid, this is a signal that we may not send it: it continues to run, and the lock must stay.
       if (child.pid === undefined) reject(error);
     });
     child.once("exit", (code, signal) => resolve(code ?? 128 + (signal === null ? 0 : constants.signals[signal])));

@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { parseRobotConfig, readRobotConfig } from "./read-robot-config.ts";
 import { ROBOT_CONFIG_DEFAULT } from "./robot-config.ts";
 
-test("an empty file decides nothing, a full one everything", async () => {
+test("an empty file gives the defaults, a full one sets every value", async () => {
   assert.deepEqual(await parseRobotConfig(""), ROBOT_CONFIG_DEFAULT);
   assert.deepEqual(await parseRobotConfig("# nothing yet\n"), ROBOT_CONFIG_DEFAULT);
   assert.deepEqual((await parseRobotConfig("files: { directories: [] }")).files.directories, []);
@@ -43,7 +43,7 @@ signed: { allow: [shell, forward] }
   });
 });
 
-test("what is wrong is named by its place", async () => {
+test("an error names the key that is wrong", async () => {
   for (const [text, message] of [
     ["streams: { shell: maybe }", /^streams\.shell must be on or off, not "maybe"$/],
     ["streams: { shel: off }", /^streams\.shel is not known$/],
@@ -75,7 +75,7 @@ test("what is wrong is named by its place", async () => {
     await assert.rejects(parseRobotConfig(text), { name: "Error", message }, text);
 });
 
-test("a file that is named must be there, and its mistakes are told with its name", async (t) => {
+test("a named file must exist, and its errors include its name", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "roamfleet-agent-config-"));
   t.after(() => rm(directory, { recursive: true }));
   const file = join(directory, "agent.yaml");

@@ -13,11 +13,11 @@ import {
 import { checkRules } from "../streams/forward/rules.ts";
 import { ConfigFileError, Section } from "./section.ts";
 
-/** Read when it is there and no other is named. */
+/** Read if it exists and no other file is named. */
 export const ROBOT_CONFIG_FILE = "/etc/roamfleet/agent.yaml";
 
 /**
- * Reads the robot's own config file (YAML). Without a name the usual file, if there is one. Throws ConfigFileError, which names
+ * Reads the robot's own config file (YAML): the named one, which must exist, or ROBOT_CONFIG_FILE, which may be absent. Throws ConfigFileError with
  * the file and the key.
  */
 export async function readRobotConfig(named: string | undefined, root = "/"): Promise<RobotConfig> {
@@ -36,7 +36,7 @@ export async function readRobotConfig(named: string | undefined, root = "/"): Pr
   }
 }
 
-/** Throws ConfigFileError for what is no YAML, and for each key that is wrong or unknown. */
+/** Throws ConfigFileError for invalid YAML, and for a wrong or unknown key. */
 export async function parseRobotConfig(text: string): Promise<RobotConfig> {
   const { parse } = await import("yaml");
   let value: unknown;
@@ -174,7 +174,9 @@ function readSigned(section: Section): RobotConfig["signed"] {
   return { allow: allow as SignedSwitch[] };
 }
 
-/** What is allowed beside signed releases needs a user and targets of the owner's choice: the defaults reach too far. */
+/**
+ * A robot that accepts only signed releases may allow shell, files and forward only with an explicit user and targets: the defaults reach too far.
+ */
 function checkSigned({ signed, shell }: RobotConfig, forward_named: boolean): void {
   const { allow } = signed;
   if (shell.user === undefined && (allow.includes("shell") || allow.includes("files")))

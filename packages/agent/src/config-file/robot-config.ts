@@ -5,11 +5,11 @@ export type StreamSwitch = (typeof STREAM_SWITCHES)[number];
 export const ROS_ADAPTERS = ["dds", "foxglove", "ros2", "rosbridge", "ros1"] as const;
 export type RosAdapterName = (typeof ROS_ADAPTERS)[number];
 
-/** Streams by which a person could change what a robot runs. */
+/** Streams through which a user could change what a robot runs. */
 export const SIGNED_SWITCHES = ["shell", "forward", "files"] as const satisfies readonly StreamSwitch[];
 export type SignedSwitch = (typeof SIGNED_SWITCHES)[number];
 
-/** Where pictures come from; the name is what `--camera` chooses by. */
+/** A camera; `name` is the value of `--camera`. */
 export type CameraSource = { name: string } & (
   | { kind: "ffmpeg"; input: string[] }
   | { kind: "mjpeg"; url: string }
@@ -17,53 +17,53 @@ export type CameraSource = { name: string } & (
   | { kind: "test_picture" }
 );
 
-/** What the robot's owner decides on the robot itself, and no server can change. */
+/** The robot owner's settings, made on the robot itself. No server can change them. */
 export interface RobotConfig {
   streams: Record<StreamSwitch, boolean>;
   shell: {
-    /** Whose shell it is; absent: the agent's own user, unless that is root. */
+    /** User that shells run as; absent: the agent's own user, unless that is root. */
     user?: string;
     /** Absent: the user's login shell. */
     command?: string[];
   };
   cameras: CameraSource[];
   ros: {
-    /** In the order in which they are tried; empty: no ROS. */
+    /** In the order in which they are tried; empty: ROS is disabled. */
     adapters: RosAdapterName[];
     domain_id?: number;
-    /** Where definitions of messages are looked for, before AMENT_PREFIX_PATH; absolute. */
+    /** Absolute directories that are searched for message definitions, before AMENT_PREFIX_PATH. */
     prefixes?: string[];
     foxglove_url?: string;
     rosbridge_url?: string;
     ros1_master_uri?: string;
   };
   logs: {
-    /** The units whose journal is sent; true: all. */
+    /** The units whose journal is sent; true: all units. */
     journald: boolean | string[];
-    /** Patterns of files whose lines are sent. */
+    /** Glob patterns of the files whose lines are sent. */
     files: string[];
     rosout: boolean;
   };
   forward: {
-    /** `host:port`, either may be `*`: where ports may lead to. */
+    /** `host:port` patterns of the addresses that may be forwarded; either part may be `*`. */
     allow: string[];
   };
   files: {
-    /** Below which files may be read and written; absolute. */
+    /** Absolute directories below which files may be read and written. */
     directories: string[];
   };
   containers: {
-    /** What their manifests may ask of the robot. */
+    /** Whether container manifests may request devices, and likewise the host network below. */
     devices: boolean;
     host_network: boolean;
   };
   signed: {
-    /** What stays possible while this robot accepts signed releases only. */
+    /** Streams that stay allowed while this robot accepts only signed releases. */
     allow: SignedSwitch[];
   };
 }
 
-/** Of a robot that has no config file. */
+/** The settings of a robot without a config file. */
 export const ROBOT_CONFIG_DEFAULT: RobotConfig = {
   streams: { shell: true, camera: true, topics: true, forward: true, files: true },
   shell: {},

@@ -1,13 +1,13 @@
-/** What is wrong in a config file, and where. */
+/** An error in a config file; the message names the key. */
 export class ConfigFileError extends Error {}
 
-/** One mapping of a config file, read key by key; what is left at the end is a mistake. */
+/** One mapping of a config file, read key by key; `end` reports keys that were not read. */
 export class Section {
   readonly #values: Map<string, unknown>;
   readonly #path: string;
 
   constructor(value: unknown, path = "") {
-    // Only the whole file: a section whose lines were all commented out means something else to whoever wrote it than the defaults, which allow more.
+    // Only the whole file may be empty. In a section whose lines are all commented out, the defaults may allow more than its author wanted.
     if (value === null && path !== "") throw new ConfigFileError(`${path} is empty: leave it out, or write {} for none`);
     if (value !== undefined && value !== null && !isMapping(value))
       throw new ConfigFileError(`${path || "the file"} must be a mapping of names to values`);
@@ -15,7 +15,7 @@ export class Section {
     this.#path = path;
   }
 
-  /** `name` with the names of what it stands in, for messages. */
+  /** Returns the full path of a key, for messages. */
   at(name: string): string {
     return this.#path === "" ? name : `${this.#path}.${name}`;
   }
@@ -68,12 +68,12 @@ export class Section {
     return Number(value);
   }
 
-  /** A value that its reader checks by itself. */
+  /** Returns a value that the caller validates. */
   value(name: string): unknown {
     return this.#take(name);
   }
 
-  /** Throws when there is a key that nobody read. */
+  /** Throws if a key was not read. */
   end(): void {
     const [name] = this.#values.keys();
     if (name !== undefined) throw new ConfigFileError(`${this.at(name)} is not known`);
@@ -81,7 +81,7 @@ export class Section {
 
   #take(name: string): unknown {
     const value = this.#values.get(name);
-    // All entries commented out: the default may be the opposite of what was meant.
+    // All entries are commented out: the default may be the opposite of what the author wanted.
     if (value === null) throw new ConfigFileError(`${this.at(name)} is empty: write [] for none`);
     this.#values.delete(name);
     return value;

@@ -10,9 +10,9 @@ import { backoffMs, retryAfterMs } from "../link/backoff.ts";
 import { type Enrolment, parseEnrolment, readEnrolment, type RobotKey, writeEnrolment } from "./identity.ts";
 import { readPlatform } from "./platform.ts";
 
-/** The server will not enrol this robot; trying again changes nothing. */
+/** The server refuses to enroll this robot; retrying changes nothing. */
 export class EnrolmentRefused extends Error {}
-/** There is neither an enrolment on disk nor a key to enrol with. */
+/** There is neither a stored enrollment nor an enrollment key. */
 export class NotEnrolled extends Error {}
 
 const ANSWER_BYTES_MAX = 64 * 1024;
@@ -23,34 +23,34 @@ export interface EnrollOptions {
   clock: Clock;
   log: Logger;
   http: HttpClient;
-  /** Gives up waiting for a server that cannot be reached. */
+  /** Aborts the wait for an unreachable server. */
   signal: AbortSignal;
 }
 
 /**
- * Answers who this robot is: from disk, or by enrolling with the key of the config, tried until the server answers.
- * The server knows a robot by its public key, so an enrolment whose answer was lost gives the same robot again.
+ * Returns the robot's identity: from disk, or by enrolling with the key of the config, which is retried until the server answers. The server
+ * identifies a robot by its public key, so an enrollment whose response was lost returns the same robot again.
  */
 export async function enroll(options: EnrollOptions): Promise<Enrolment> {
   const { config, clock, log, signal } = options;
-  const known = readEnrolment(config.state_directory, () => log.warn("the enrolment on disk is damaged, enrolling once more"));
+  const known = readEnrolment(config.state_directory, () => log.warn("the enrollment on disk is damaged, enrolling again"));
   if (known !== undefined) return known;
   if (config.enroll_key === undefined) {
-    throw new NotEnrolled(`${config.state_directory} holds no enrolled robot: pass --enroll-key KEY (made by \`rf keys new\`)`);
+    throw new NotEnrolled(`${config.state_directory} holds no enrolled robot: pass --enroll-key KEY (created by \`rf keys new\`)`);
   }
   for (let attempt = 0; ; attempt += 1) {
     failpoint("enrol:before-request", "step");
     const result = await askOnce(options, config.enroll_key);
     failpoint("enrol:answered", "step");
     if ("enrolment" in result) {
-      // First: an enrolled robot that lost the keys to trust would trust anybody.
+      // First: an enrolled robot that lost its trusted keys would trust any key.
       pinAtEnrolment(config.state_directory, result.enrolment.org_id, result.trust);
       writeEnrolment(config.state_directory, result.enrolment);
       log.info({ robot_id: result.enrolment.robot_id, name: result.enrolment.name, server: config.server }, "enrolled");
       return result.enrolment;
     }
     const wait_ms = result.retry_after_ms ?? backoffMs(clock, attempt);
-    log.warn({ server: config.server, reason: result.reason, wait_ms }, "could not enrol, trying again");
+    log.warn({ server: config.server, reason: result.reason, wait_ms }, "could not enroll, trying again");
     await clock.sleep(wait_ms, signal);
     signal.throwIfAborted();
   }
@@ -63,7 +63,7 @@ export type AskOptions = Pick<EnrollOptions, "clock" | "http" | "signal"> & {
   key: Pick<RobotKey, "public_key">;
 };
 
-/** One request. Answers why it is worth another, if it is; throws EnrolmentRefused, or Error when it is not. */
+/** Sends one request. Returns why it should be retried, if so; throws EnrolmentRefused, or Error if a retry cannot help. */
 export async function askOnce({ config, key, clock, http, signal }: AskOptions, enroll_key: string): Promise<Asked> {
   let status: number;
   let text: string;
@@ -93,12 +93,12 @@ export async function askOnce({ config, key, clock, http, signal }: AskOptions, 
   if (status === 200 || status === 201) {
     const data = dataOf(text);
     const enrolment = parseEnrolment(data);
-    return enrolment === undefined ? { reason: "the answer to the enrolment names no robot" } : { enrolment, trust: trustOf(data) };
+    return enrolment === undefined ? { reason: "the response to the enrollment contains no robot" } : { enrolment, trust: trustOf(data) };
   }
   const message = errorMessage(text) ?? `HTTP status ${status}`;
-  if (status === 401 || status === 403) throw new EnrolmentRefused(`the server refused the enrolment key: ${message}`);
+  if (status === 401 || status === 403) throw new EnrolmentRefused(`the server refused the enrollment key: ${message}`);
   if (status >= 500 || status === 429 || status === 408) return { reason: message, retry_after_ms };
-  throw new Error(`${config.server} did not enrol this robot: ${message}`);
+  throw new Error(`${config.server} did not enroll this robot: ${message}`);
 }
 
 const trustOf = (data: unknown): SignedText | null =>

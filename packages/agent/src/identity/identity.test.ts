@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { openKey, readEnrolment, writeEnrolment } from "./identity.ts";
 
-test("a key is made once, readable by its owner only, with a public half of 32 bytes", (t) => {
+test("a key is created once, readable by its owner only, with a public key of 32 bytes", (t) => {
   const directory = temporaryDirectory(t);
   const first = openKey(directory);
   assert.equal(Buffer.from(first.public_key, "base64").length, 32);
@@ -14,7 +14,7 @@ test("a key is made once, readable by its owner only, with a public half of 32 b
   assert.notEqual(openKey(temporaryDirectory(t)).public_key, first.public_key);
 });
 
-test("a damaged key is never replaced by a new one: that would be another robot", (t) => {
+test("a damaged key is never replaced: a new key would be another robot", (t) => {
   const directory = temporaryDirectory(t);
   openKey(directory);
   const path = join(directory, "identity", "key.pem");
@@ -23,7 +23,7 @@ test("a damaged key is never replaced by a new one: that would be another robot"
   assert.equal(readFileSync(path, "utf8"), "torn");
 });
 
-test("an enrolment is read back; a torn one counts as none", (t) => {
+test("an enrollment is read back; a torn file counts as not enrolled", (t) => {
   const directory = temporaryDirectory(t);
   assert.equal(readEnrolment(directory), undefined);
   openKey(directory);
@@ -33,7 +33,7 @@ test("an enrolment is read back; a torn one counts as none", (t) => {
   assert.equal(readEnrolment(directory), undefined);
 });
 
-test("an enrolment that the disk changed counts as none: under another robot's id it would be refused for ever", (t) => {
+test("an enrollment with a wrong checksum counts as not enrolled: the server would refuse another robot's id forever", (t) => {
   const directory = temporaryDirectory(t);
   openKey(directory);
   writeEnrolment(directory, { robot_id: "rob_1", org_id: "org_1", name: "arm" });

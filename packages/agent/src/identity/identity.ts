@@ -3,18 +3,18 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { isMissing, makeDirectory, readJson, writeAtomically, writeJson } from "../disk/write-atomically.ts";
 
-/** Who this robot is once it has enrolled. */
+/** The robot's identity after enrollment. */
 export interface Enrolment {
   robot_id: string;
   org_id: string;
   name: string;
 }
 
-/** The robot's key: made on the robot, never leaves it. */
+/** The robot's key: created on the robot, never leaves it. */
 export interface RobotKey {
-  /** base64 of the 32 raw bytes of the Ed25519 public key. */
+  /** Base64 of the 32 raw bytes of the Ed25519 public key. */
   readonly public_key: string;
-  /** base64 of the signature over the UTF-8 bytes of `text`. */
+  /** Returns the base64 of the signature over the UTF-8 bytes of `text`. */
   sign(text: string): string;
 }
 
@@ -22,8 +22,8 @@ const keyFile = (state_directory: string): string => join(state_directory, "iden
 const enrolmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
 
 /**
- * The key in the state directory; made and fsynced (0600) if there is none, so that an enrolment whose answer was lost
- * is repeated with the same key. Throws when the file is there but is no Ed25519 key: a new one would be another robot.
+ * Reads the key in the state directory, or creates and fsyncs it (mode 0600). So an enrollment whose response was lost is repeated with the same key.
+ * Throws if the file is not an Ed25519 key: a new key would be another robot.
  */
 export function openKey(state_directory: string): RobotKey {
   const path = keyFile(state_directory);
@@ -46,7 +46,7 @@ function readKey(path: string): KeyObject | undefined {
   }
   const key = parseKey(pem);
   if (key?.asymmetricKeyType !== "ed25519")
-    throw new Error(`${path} does not hold an Ed25519 key; restore it, or remove the state directory and enrol anew`);
+    throw new Error(`${path} does not hold an Ed25519 key; restore it, or remove the state directory and enroll again`);
   return key;
 }
 
@@ -65,7 +65,7 @@ function makeKey(state_directory: string, path: string): KeyObject {
   return privateKey;
 }
 
-/** Undefined on a robot that has not enrolled (or whose answer was torn: enrolling again gives the same). */
+/** Returns undefined if the robot has not enrolled, or if the file is torn: enrolling again returns the same identity. */
 export function readEnrolment(state_directory: string, damaged: () => void = () => {}): Enrolment | undefined {
   return parseEnrolment(readJson(enrolmentFile(state_directory), damaged));
 }
@@ -74,7 +74,7 @@ export function writeEnrolment(state_directory: string, enrolment: Enrolment): v
   writeJson(enrolmentFile(state_directory), enrolment);
 }
 
-/** Takes `{robot_id, org_id, name}` of the server's answer or the stored file; undefined when it is something else. */
+/** Parses `{robot_id, org_id, name}` of the server's response or the stored file; undefined for anything else. */
 export function parseEnrolment(value: unknown): Enrolment | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { robot_id, org_id, name } = value as Partial<Record<keyof Enrolment, unknown>>;

@@ -3,7 +3,7 @@ import { arch, hostname, platform, release } from "node:os";
 import { join } from "node:path";
 import type { Platform } from "@roamfleet/protocol/link";
 
-/** What the robot runs on: os (from os-release), arch, hostname, kernel. */
+/** Returns the robot's os (from os-release), arch, hostname and kernel. */
 export function readPlatform(system_root: string): Platform {
   return { os: osName(system_root).slice(0, 200), arch: arch(), hostname: hostname().slice(0, 255), kernel: release().slice(0, 200) };
 }
@@ -18,7 +18,7 @@ function osName(system_root: string): string {
   }
 }
 
-/** Names this boot of the machine; `unknown` where the kernel does not tell. */
+/** Returns the id of this boot of the machine; `unknown` if the kernel does not provide it. */
 export function readBootId(system_root: string): string {
   try {
     return readFileSync(join(system_root, "proc/sys/kernel/random/boot_id"), "utf8").trim() || "unknown";

@@ -28,27 +28,27 @@ import {
 } from "@roamfleet/protocol/link";
 import { type WebSocket, WebSocketServer } from "ws";
 
-/** The other end of the link, as small as can be: it checks signatures, acknowledges, and does what a test tells it to do wrong. */
+/** A minimal server end of the link: it verifies signatures, acknowledges, and misbehaves as configured. */
 export interface LinkPeer {
   readonly url: string;
-  /** Everything that robots said since the start. */
+  /** Messages received since the start. */
   readonly hellos: Hello[];
   readonly reports: Report[];
   readonly records: LogRecordBody[];
   readonly health: HealthBody[];
   readonly enrolments: { key: string; public_key: string }[];
-  /** Upgrades asked for, refused ones too. */
+  /** Upgrade requests, including refused ones. */
   attempts: number;
-  /** Types of the messages of the session in work, in order. */
+  /** Types of the messages of the current session, in order. */
   readonly order: string[];
   readonly behaviour: Behaviour;
   send(message: ServerMessage): void;
   /** Sends bytes as one WebSocket message. */
   sendRaw(bytes: Uint8Array): void;
   goAway(retry_after_ms: number): void;
-  /** Resolves when the robot of the session in work has read everything that it was sent, and the peer what the robot sent before that. */
+  /** Resolves when the robot has read everything that it was sent in the current session, and the peer everything that the robot sent before. */
   settled(): Promise<void>;
-  /** Drops the connection without a goodbye. */
+  /** Drops the connection without a close frame. */
   drop(): void;
   readonly connected: boolean;
   /** Close code of the last session that a robot ended. */
@@ -57,14 +57,14 @@ export interface LinkPeer {
 }
 
 export interface Behaviour {
-  /** Answers an upgrade or an enrolment instead of accepting it. */
+  /** Responds to an upgrade or an enrollment with this error. */
   refuse_http?: { status: number; headers?: Record<string, string>; message: string } | undefined;
-  /** Says this in place of welcome. */
+  /** Sends this refusal in place of welcome. */
   refuse?: Omit<Extract<ServerMessage, { type: "refused" }>, "type"> | undefined;
   /** Never sends a challenge. */
   mute?: boolean;
   ignore_pings?: boolean;
-  /** Told with each heartbeat; absent: a server that does not know the question. */
+  /** Sent with each heartbeat; absent: a server without support for it. */
   server_time?: () => number;
   ack?: boolean;
   welcome: Partial<Welcome>;
@@ -91,7 +91,7 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     goAway: (retry_after_ms) =>
       current!.send(encodeFrame(FrameType.GOAWAY, CONTROL_CHANNEL, Buffer.from(JSON.stringify({ retry_after_ms })))),
     settled: async () => {
-      // WebSocket's own ping, behind all that was sent: the robot's socket answers it, and its session does not hear of it.
+      // A WebSocket ping after all data: the robot's socket answers it without its session.
       const answered = once(current!, "pong", { signal: AbortSignal.timeout(UNTIL_MS) });
       current!.ping();
       await answered;
