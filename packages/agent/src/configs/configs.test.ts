@@ -25,7 +25,7 @@ function serve(
 const fileOf = (rig: DeploymentsRig, name: string): string => path.join(rig.state, "configs", name);
 const configReports = (rig: DeploymentsRig): ConfigReport[] => rig.reports.filter((body): body is ConfigReport => body.kind === "config");
 
-test("a config lands as its namespace's file, is reported applied and changed, and heard by the workload", options, async () => {
+test("a config is written to its namespace's file, reported as applied and changed, and the workload is notified", options, async () => {
   await using rig = await DeploymentsRig.start();
   const listening = 'trap "exit 0" TERM; trap "cat $ROAMFLEET_CONFIG_DIR/default.json; echo" HUP; echo ready; while :; do sleep 0.05; done';
   await rig.ended(rig.deploy(await shellRelease("v1", listening, { reload: { signal: "SIGHUP" } })));
@@ -40,7 +40,7 @@ test("a config lands as its namespace's file, is reported applied and changed, a
   );
 });
 
-test("values that are there already are applied unchanged, and an ended target is told again", options, async () => {
+test("values that the file already has are applied unchanged, and an ended target is reported again", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "default", "{}", "tgt_1"));
   await rig.ended("tgt_1");
@@ -48,16 +48,16 @@ test("values that are there already are applied unchanged, and an ended target i
   assert.equal((await rig.ended("tgt_2")).changed, false);
   const told = rig.targetReports("tgt_2").length;
   rig.want({}, serve(rig, "default", "{}", "tgt_2", { version: 2 }));
-  await until("the second telling", () => rig.targetReports("tgt_2").length > told);
+  await until("the second report", () => rig.targetReports("tgt_2").length > told);
   assert.equal(rig.server.requests.length, 1);
 });
 
-test("what is wanted right behind something that is there already is done, too", options, async () => {
+test("a config that is set directly after an unchanged one is applied, too", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "default", "{}", "tgt_1"));
   await rig.ended("tgt_1");
   const newer = serve(rig, "default", '{"greeting":"hej"}', "tgt_2", { version: 2 });
-  // As when the welcome and the desired state, or two desired states, come in one piece from the network.
+  // The network may deliver the welcome and the desired state, or two desired states, in one read.
   rig.deployments.announce();
   rig.want({}, newer);
   assert.equal((await rig.ended("tgt_2")).status, "applied");
@@ -70,7 +70,7 @@ test("a namespace that looks like a path stays one file in the folder", options,
   assert.deepEqual(fs.readdirSync(fileOf(rig, "")), ["%2E.%2F..%2Fevil%2Fx.json"]);
 });
 
-test("other bytes than those announced are never written; the newer desired state is waited for", options, async () => {
+test("bytes that do not match the announced digest are never written; the worker waits for the newer desired state", options, async () => {
   await using rig = await DeploymentsRig.start({ tuning: { timing: { download_tries: 1_000 } } });
   const configs = serve(rig, "default", "old", "tgt_1");
   rig.server.setConfig("default", Buffer.from("new"));
@@ -82,7 +82,7 @@ test("other bytes than those announced are never written; the newer desired stat
   assert.equal((await rig.ended("tgt_1")).status, "cancelled");
 });
 
-test("a config that cannot be fetched ends failed after bounded tries", options, async () => {
+test("a config that cannot be downloaded ends as failed after a bounded number of attempts", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.server.trouble = () => ({ status: 500 });
   rig.want({}, serve(rig, "default", "{}", "tgt_1"));
@@ -90,7 +90,7 @@ test("a config that cannot be fetched ends failed after bounded tries", options,
   assert.deepEqual([end.status, end.reason], ["failed", "download_failed"]);
 });
 
-test("a server that asks to come back later is asked again, as often as it does: that is no failure", options, async () => {
+test("a response with Retry-After is retried and does not count as a failed attempt", options, async () => {
   await using rig = await DeploymentsRig.start({ tuning: { timing: { download_tries: 2 } } });
   let asked = 0;
   rig.server.trouble = () => ((asked += 1) <= 5 ? { status: 503, headers: { "retry-after": "0" } } : undefined);
@@ -99,7 +99,7 @@ test("a server that asks to come back later is asked again, as often as it does:
   assert.equal(asked, 6);
 });
 
-test("a file changed or deleted by hand is told as what it is, and left alone", options, async () => {
+test("a file changed or deleted by hand is reported as drift and not overwritten", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "default", "{}", "tgt_1"));
   await rig.ended("tgt_1");
@@ -113,7 +113,7 @@ test("a file changed or deleted by hand is told as what it is, and left alone", 
   assert.ok(!fs.existsSync(fileOf(rig, "default.json")));
 });
 
-test("without a target a missing config is fetched silently", options, async () => {
+test("without a target a missing config is downloaded without a target report", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.want({}, serve(rig, "default", "{}", null));
   await until("the file", () => fs.existsSync(fileOf(rig, "default.json")) && configReports(rig).length > 0);

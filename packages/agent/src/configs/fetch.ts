@@ -13,10 +13,9 @@ export interface FetchConfigOptions {
 }
 
 /**
- * Fetches a namespace's effective values until they are the bytes that the server announced: between two
- * announcements it may answer newer ones. A server that is out of reach, or asks to come back later, is asked until the
- * step as a whole has taken too long; answers count. Throws StepFailure (`download_failed`, `digest_mismatch`) after
- * bounded ones, or StepAborted.
+ * Downloads a namespace's effective values until they match the announced digest: before the next announcement the server may already return newer
+ * ones. An unreachable server, and one that answers with Retry-After, is asked again until the step's time limit. Other responses count as attempts:
+ * after a bounded number it throws StepFailure (`download_failed`, `digest_mismatch`). Throws StepAborted on abort.
  */
 export async function fetchConfig(namespace: string, sha256: string, options: FetchConfigOptions): Promise<Buffer> {
   const { fetcher, clock, timing, signal } = options;
@@ -34,7 +33,7 @@ export async function fetchConfig(namespace: string, sha256: string, options: Fe
         on_answer: () => (answers += 1),
       });
       if (createHash("sha256").update(bytes).digest("hex") === sha256) return bytes;
-      failure = new StepFailure("digest_mismatch", `the server answers other bytes than those of SHA-256 ${sha256}`);
+      failure = new StepFailure("digest_mismatch", `the server's bytes do not have the SHA-256 ${sha256}`);
     } catch (error) {
       if (error instanceof NotNow) asked_wait_ms = error.wait_ms;
       failure = new StepFailure("download_failed", `the config could not be fetched: ${errorMessage(error)}`);
@@ -42,7 +41,7 @@ export async function fetchConfig(namespace: string, sha256: string, options: Fe
     throwIfAborted(signal);
     if (answers >= timing.download_tries) throw failure;
     const ceiling = Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** Math.min(tries - 1, 16));
-    // Later than asked by up to a half: robots that were put off together do not come back together.
+    // Up to one and a half times the wait that the server asked for, so that delayed robots do not return at the same time.
     await clock.sleep(Math.max(ceiling * (0.5 + clock.random() / 2), asked_wait_ms * (1 + clock.random() / 2)), signal);
   }
 }

@@ -6,7 +6,7 @@ import { ConfigWorker, type ConfigWorkerOptions } from "./worker.ts";
 
 export type ConfigsOptions = Omit<ConfigWorkerOptions, "namespace" | "journal">;
 
-/** The config files of the robot, `<state>/configs/<namespace>.json`, each kept as the server wants it. */
+/** Keeps the robot's config files, `<state>/configs/<namespace>.json`, as the server wants them. */
 export class Configs {
   readonly #options: ConfigsOptions;
   readonly #journal: Journal<ConfigState>;

@@ -10,12 +10,12 @@ export interface FinishedConfig {
   reported: boolean;
 }
 
-/** What must survive the agent about one namespace. */
+/** The persistent state of one namespace. */
 export interface ConfigState {
   namespace: string;
-  /** What was put in place last; the file itself may have been changed by hand since. null: nothing yet. */
+  /** The last written version; the file may have been changed by hand since. null: nothing written yet. */
   applied: { version: number; sha256: string } | null;
-  /** Journalled before the file is written, so that after a crash we know that it was us who changed it. */
+  /** Journaled before the file is written. After a crash it shows that the agent changed the file. */
   writing_sha256: string | null;
   finished: FinishedConfig[];
 }

@@ -21,14 +21,14 @@ export interface ConfigWorkerOptions {
   log: Logger;
   reporter: Reporter;
   fetcher: Fetcher;
-  /** The file changed by our hand: workloads that want to hear it do. */
+  /** Called after the agent has changed the file; notifies the workloads that ask for it. */
   on_change: (namespace: string) => void;
   on_step: (name: string) => void;
 }
 
 type Ending = Pick<FinishedConfig, "status" | "changed"> & { reason?: string; message?: string };
 
-/** Keeps one namespace's file as it is wanted. */
+/** Keeps the config file of one namespace in its desired state. */
 export class ConfigWorker {
   readonly #options: ConfigWorkerOptions;
   #state: ConfigState;
@@ -53,7 +53,7 @@ export class ConfigWorker {
     await this.#busy;
   }
 
-  /** Something newer is wanted: what is being fetched for an older wish is called off. */
+  /** Sets the desired config, and aborts a download for an older one. */
   wishFor(wish: DesiredConfig | undefined): void {
     const before = this.#wish;
     this.#wish = wish;
@@ -68,11 +68,11 @@ export class ConfigWorker {
     this.checkDrift();
     const last = this.#state.finished.at(-1);
     if (last !== undefined) this.#reportFinished(last);
-    // A fetch that was given up, or not begun for want of a link, gets its chance.
+    // Starts again a download that failed, or that did not start without a link.
     this.#work();
   }
 
-  /** Tells the server when the file is not what it was told last: somebody changed it by hand. */
+  /** Reports the file's digest if it differs from the last report: the file was changed by hand. */
   checkDrift(): void {
     const { applied } = this.#state;
     if (applied === null) return;
@@ -107,7 +107,7 @@ export class ConfigWorker {
     if (this.#busy !== undefined || this.#stopped || this.#open() === undefined) return;
     this.#busy = this.#run().finally(() => {
       this.#busy = undefined;
-      // What was wished for since it looked last found it busy.
+      // The desired config may have changed while the worker was busy.
       this.#work();
     });
   }
@@ -138,14 +138,14 @@ export class ConfigWorker {
     }
   }
 
-  /** What is wanted and not done. */
+  /** Returns the desired config if it is not applied yet. */
   #open(): DesiredConfig | undefined {
     return this.#wish === undefined || this.#isDone(this.#wish) ? undefined : this.#wish;
   }
 
   #isDone(wish: DesiredConfig): boolean {
     if (wish.target_id !== null) return this.#finishedFor(wish) !== undefined;
-    // Nobody deploys: a file changed by hand stays as it is and is told as drift.
+    // Without a deployment, a file changed by hand stays as it is and is reported as drift.
     return this.#state.applied?.sha256 === wish.sha256 && this.#state.applied.version === wish.version;
   }
 
@@ -159,7 +159,7 @@ export class ConfigWorker {
       const bytes = await fetchConfig(namespace, wish.sha256, { ...this.#options, signal });
       changed = true;
       this.#save({ ...this.#state, writing_sha256: wish.sha256 });
-      // Workloads run as the agent's user; nobody else has business with what may be secret.
+      // Workloads run as the agent's user. Other users must not read values that may be secret.
       makeDirectory(paths.configs);
       writeAtomically(file, bytes);
       on_step("config.written");
@@ -175,7 +175,7 @@ export class ConfigWorker {
 
   #calledOff(wish: DesiredConfig): void {
     if (this.#stopped || wish.target_id === null || this.#wish?.target_id === wish.target_id) return;
-    this.#finish(wish, { status: "cancelled", changed: false, message: "called off before the file was changed" });
+    this.#finish(wish, { status: "cancelled", changed: false, message: "cancelled before the file was changed" });
   }
 
   #finish({ target_id, deployment_id, attempt }: DesiredConfig, { status, changed, reason, message }: Ending): void {
@@ -215,7 +215,7 @@ export class ConfigWorker {
     this.#options.on_step("config.journalled");
   }
 
-  /** For what may be lost on a full disk: it is done, and told, once more after a restart. */
+  /** Journals a state that may be lost on a full disk: after a restart the config is applied and reported once more. */
   #keep(state: ConfigState): void {
     try {
       this.#save(state);

@@ -5,7 +5,7 @@ import type { AppState, Wish } from "./state.ts";
 const nameOf = (release: DesiredRelease | null): ReleaseName | null =>
   release === null ? null : { id: release.id, tag: release.tag, kind: release.kind };
 
-/** What the robot's own software is told of an app. Pure. */
+/** Returns the status of an app for the robot's own software. Pure. */
 export function appStatus(state: AppState, wish: Wish, held: AppStatus["held"], workload: WorkloadStatus | undefined): AppStatus {
   return {
     app: state.app,
@@ -17,6 +17,6 @@ export function appStatus(state: AppState, wish: Wish, held: AppStatus["held"], 
   };
 }
 
-/** Whether what runs is being changed: from here on the robot finishes, or takes back, what it began. */
+/** Whether the running release is being changed: from here on the robot finishes or rolls back what it began. */
 export const isChanging = ({ phase }: Pick<AppStatus, "phase">): boolean =>
   phase === "installing" || phase === "verifying" || phase === "rolling_back" || phase === "removing";

@@ -8,19 +8,19 @@ import type { AppState, Failure, FinalStatus, Phase, Work } from "./state.ts";
 export interface StepContext {
   readonly state: AppState;
   readonly signal: AbortSignal;
-  /** The robot's update lock holds now. */
+  /** The robot's update lock is held. */
   readonly locked: boolean;
   executor: (kind: string) => Executor;
-  /** Every executor, those that only tidy up after themselves first. */
+  /** All executors. Those that only delete their own files come first. */
   readonly executors: readonly Executor[];
-  /** Answers the release as it may be installed; throws StepFailure (`signature_invalid`), or StepAborted. */
+  /** Returns the release in the form that may be installed. Throws StepFailure (`signature_invalid`) or StepAborted. */
   admit: (release: DesiredRelease, asked: "now" | "lately") => Promise<DesiredRelease>;
-  /** Deletes what is staged of the app, but these releases. */
+  /** Deletes the app's staged releases except these. */
   keep_versions: (release_ids: string[]) => void;
   progress: (work: Work, bytes_done: number, bytes_total: number) => void;
-  /** Journals the work, then, if its phase is new, reports it. Nothing may be done before this has returned. */
+  /** Journals the work, then reports its phase if that is new. A step has no side effect before this returns. */
   enter: (work: Work) => void;
-  /** Journals how the work ended and what runs from now on, and reports both. */
+  /** Journals the outcome and the release that runs from now on, and reports both. */
   finish: (outcome: Outcome) => void;
 }
 
@@ -37,7 +37,7 @@ export interface Outcome {
 
 type Of<T extends StepType> = Extract<Step, { type: T }>;
 
-/** One function for each type of step: a step without one does not compile. Each may throw StepAborted: nothing came of it. */
+/** One function for each type of step: a step without one does not compile. Each may throw StepAborted, which leaves no result. */
 export const apply: { [T in StepType]: (context: StepContext, step: Of<T>) => Promise<void> } = {
   idle: async () => {},
   hold: async () => {},
@@ -71,7 +71,6 @@ export const apply: { [T in StepType]: (context: StepContext, step: Of<T>) => Pr
   remove: (context, { work }) => remove(context, work),
 };
 
-/** Runs one step through its function. */
 export function applyStep<T extends StepType>(context: StepContext, step: Of<T>): Promise<void> {
   return apply[step.type](context, step);
 }
@@ -85,7 +84,7 @@ interface Asked {
 
 const ofDesired = ({ target_id, deployment_id, attempt, release }: DesiredApp): Asked => ({ target_id, deployment_id, attempt, release });
 
-/** Ends work that changed nothing of what runs, unless `runs` says what does now. */
+/** Ends work without a change of the running release, unless `runs` names a new one. */
 function end(
   context: StepContext,
   asked: Asked,
@@ -114,7 +113,7 @@ function begin({ enter }: StepContext, desired: DesiredApp, phase: Phase): void 
   enter({ ...ofDesired(desired), verify_seconds: desired.policy.verify_seconds, phase, tries: 0, failure: null });
 }
 
-/** Failures of the step become the work's end; a step that was called off, or that the agent's end cut, has none. */
+/** Turns failures of the step into the outcome of the work. An aborted step (cancelled, or the agent stops) has no outcome. */
 async function trying(work: () => Promise<void>, on_failure: (failure: Failure) => void): Promise<void> {
   try {
     await work();
@@ -125,7 +124,7 @@ async function trying(work: () => Promise<void>, on_failure: (failure: Failure) 
   }
 }
 
-/** Why the robot may not install it, by its signature. */
+/** Returns why the robot may not install the release, according to its signature. */
 async function refusalOf(context: StepContext, release: DesiredRelease, asked: "now" | "lately"): Promise<Failure | undefined> {
   let refusal: Failure | undefined;
   await trying(
@@ -144,7 +143,7 @@ async function ensureRunning({ state, executor, signal }: StepContext, release: 
 
 async function stage(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
   const { app } = context.state;
-  // Files that were left under the id of this release may be of another that had it: the server gives the ids.
+  // Files left under this release id may belong to another release: the server assigns the ids.
   if (before.tries === 0) prune(context);
   const work = { ...before, tries: before.tries + 1 };
   context.enter(work);
@@ -158,7 +157,7 @@ async function stage(context: StepContext, before: Work, release: DesiredRelease
     },
     (why) => (failure = why),
   );
-  // The server may have raised the attempt meanwhile: what is journalled now carries the newest one.
+  // The server may have increased the attempt meanwhile: journal the newest one.
   const now = { ...work, release: admitted, attempt: context.state.work?.attempt ?? work.attempt };
   if (failure === undefined) return context.enter({ ...now, phase: "staged", tries: 0 });
   prune(context);
@@ -167,19 +166,19 @@ async function stage(context: StepContext, before: Work, release: DesiredRelease
 
 async function install(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
   const { state, executor } = context;
-  // It may have been held back for long: its signature may have expired since, or its key been revoked.
+  // The update may have been held back for long: the signature may have expired, or the key may have been revoked.
   const refusal = before.phase === "staged" ? await refusalOf(context, release, "lately") : undefined;
   if (refusal !== undefined) {
     end(context, newest(context, before), "failed", refusal);
     return prune(context);
   }
-  // The lock may have been taken while the signature was looked at; from the next line on it is too late.
+  // The lock may have been taken during the signature check. After this line it is too late.
   if (before.phase === "staged" && context.locked) throw new StepAborted();
   const tries = before.phase === "installing" ? before.tries + 1 : 1;
   context.enter({ ...before, phase: "installing", tries });
   await trying(
     async () => {
-      // An app may change its kind: what runs under the old one must not stay beside the new one.
+      // The kind of an app may change: the old release must not keep running under its former executor.
       if (state.current !== null && state.current.kind !== release.kind) await executor(state.current.kind).stop(state.app);
       await executor(release.kind).start(state.app, release, { fresh: true, signal: context.signal });
       context.enter({ ...newest(context, before), phase: "verifying", tries: 0 });
@@ -188,7 +187,7 @@ async function install(context: StepContext, before: Work, release: DesiredRelea
   );
 }
 
-/** The work as journalled last: its attempt may have grown while a step ran. */
+/** Returns the work as last journaled: its attempt may have increased while a step ran. */
 const newest = (context: StepContext, work: Work): Work => context.state.work ?? work;
 
 async function verify(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
@@ -197,7 +196,7 @@ async function verify(context: StepContext, before: Work, release: DesiredReleas
   let failure: Failure | undefined;
   await trying(
     async () => {
-      // After a restart of the agent nothing runs yet; verification starts from the beginning.
+      // After a restart of the agent nothing runs yet, and verification starts from the beginning.
       await executor(release.kind).start(state.app, release, { fresh: false, signal: context.signal });
       const verdict = await executor(release.kind).verify(state.app, release, before.verify_seconds, signal);
       if (!verdict.healthy) failure = { reason: verdict.reason, message: verdict.message };
@@ -218,7 +217,7 @@ async function rollBack(context: StepContext, before: Work, release: DesiredRele
   context.enter({ ...before, phase: "rolling_back", tries, failure });
   if (state.current === null) {
     await removeAll(context);
-    const message = `${failure.message}; there is no earlier release to go back to: it was stopped and removed`;
+    const message = `${failure.message}; there is no earlier release to roll back to: it was stopped and removed`;
     return end(context, newest(context, before), "failed", { reason: failure.reason, message }, { current: null, previous: null });
   }
   const old = state.current;
@@ -229,13 +228,13 @@ async function rollBack(context: StepContext, before: Work, release: DesiredRele
   else
     end(context, work, "failed", {
       reason: "rollback_failed",
-      message: `${failure.message}; release ${old.tag} did not come back: ${problem}`,
+      message: `${failure.message}; release ${old.tag} could not be started again: ${problem}`,
     });
   executor(old.kind).settle(state.app);
   prune(context);
 }
 
-/** Answers why the old release does not run; it stays supervised all the same. */
+/** Starts the old release again. Returns why it does not run; it stays supervised all the same. */
 async function bringBack({ state, executor, signal }: StepContext, old: DesiredRelease, bad: DesiredRelease): Promise<string | undefined> {
   try {
     if (bad.kind !== old.kind) await executor(bad.kind).stop(state.app);

@@ -7,10 +7,10 @@ import { releaseOf, shellRelease, tarGz, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
 
 const options = { timeout: 120_000 };
-/** A program that ends again and again is told at its third end, well before this. */
+/** A crash loop is reported at the third exit, well before the end of this time. */
 const UNTIL_IT_CRASHED = { verify_seconds: 50 };
 
-test("a release is fetched, unpacked, started, verified and applied, each phase reported in order", options, async () => {
+test("a release is downloaded, unpacked, started, verified and applied, and each phase is reported in order", options, async () => {
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
   const target = rig.deploy(one);
@@ -37,7 +37,7 @@ test("a newer release replaces the older one, which is kept on disk until a thir
   assert.deepEqual(fs.readdirSync(path.join(rig.state, "apps/main/versions")).toSorted(), ["rel_v2", "rel_v3"]);
   assert.equal(rig.processes("main").length, 1);
   assert.equal(rig.processes("main", "v3").length, 1);
-  // The previous one is still there: going back needs no download.
+  // The previous release is still on disk: a rollback needs no download.
   const before = rig.server.requests.length;
   assert.equal((await rig.ended(rig.deploy(await shellRelease("v2", WELL), { target: "tgt_back" }))).status, "applied");
   assert.equal(rig.server.requests.length, before);
@@ -59,7 +59,7 @@ test("a release that becomes unhealthy is rolled back and the old version runs a
   assert.deepEqual(fs.readdirSync(path.join(rig.state, "apps/main/versions")), ["rel_v1"]);
 });
 
-test("a release that keeps ending is rolled back with crash_loop and its exit code", options, async () => {
+test("a release that keeps exiting is rolled back with crash_loop and its exit code", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const end = await rig.ended(rig.deploy(await shellRelease("v2", "echo dying >&2; exit 7"), UNTIL_IT_CRASHED));
@@ -69,7 +69,7 @@ test("a release that keeps ending is rolled back with crash_loop and its exit co
   assert.equal(rig.processes("main", "v1").length, 1);
 });
 
-test("a first install that fails is stopped and removed, and ends failed", options, async () => {
+test("a first install that fails is stopped and removed, and ends as failed", options, async () => {
   await using rig = await DeploymentsRig.start();
   const end = await rig.ended(rig.deploy(await shellRelease("v1", WELL, { health: { file: { path: "alive", max_age_seconds: 1 } } })));
   assert.deepEqual([end.status, end.reason], ["failed", "health_check_failed"]);
@@ -85,7 +85,7 @@ test("a first install that fails is stopped and removed, and ends failed", optio
   });
 });
 
-test("a release kind without an executor fails at once as incompatible, and what runs is not touched", options, async () => {
+test("a release kind without an executor fails immediately as incompatible, and the running release is not touched", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const [pid] = rig.processes("main");
@@ -94,7 +94,7 @@ test("a release kind without an executor fails at once as incompatible, and what
   assert.deepEqual(rig.processes("main"), [pid]);
 });
 
-test("a bad release of one app leaves the other app's process alone", options, async () => {
+test("a bad release of one app does not affect the other app's process", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("a1", WELL), { app: "arm" }));
   await rig.ended(rig.deploy(await shellRelease("b1", WELL), { app: "base" }));
@@ -105,7 +105,7 @@ test("a bad release of one app leaves the other app's process alone", options, a
   assert.deepEqual(rig.processes("arm"), arm);
 });
 
-test("a manifest without start is refused by name, and the old version keeps running untouched", options, async () => {
+test("a manifest without start is refused with the name of the field, and the old version keeps running untouched", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const before = rig.processes("main");
@@ -114,7 +114,7 @@ test("a manifest without start is refused by name, and the old version keeps run
   assert.deepEqual(rig.processes("main"), before);
 });
 
-test("deploying what runs already and is well ends applied, already_installed, without a restart", options, async () => {
+test("deploying the running, healthy release ends as applied with already_installed, without a restart", options, async () => {
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
   await rig.ended(rig.deploy(one));
@@ -124,7 +124,7 @@ test("deploying what runs already and is well ends applied, already_installed, w
   assert.deepEqual(rig.processes("main"), before);
 });
 
-test("a target that ended is told again when it is named again, and nothing else happens", options, async () => {
+test("an ended target that the server sends again is only reported again", options, async () => {
   await using rig = await DeploymentsRig.start();
   const bad = await shellRelease("v1", "exit 1");
   const target = rig.deploy(bad, UNTIL_IT_CRASHED);
@@ -132,12 +132,12 @@ test("a target that ended is told again when it is named again, and nothing else
   const told = rig.statuses(target).length;
   rig.deploy(bad, UNTIL_IT_CRASHED);
   assert.deepEqual(rig.statuses(target).slice(told), ["failed"]);
-  // A higher attempt is a new try.
+  // A higher attempt starts a new try.
   rig.deploy(bad, { attempt: 2, ...UNTIL_IT_CRASHED });
   await until("the second attempt", () => rig.targetReports(target).some(({ attempt, status }) => attempt === 2 && status === "failed"));
 });
 
-test("a download whose target is no longer wanted is called off and reported cancelled", options, async () => {
+test("a download whose target is no longer desired is aborted and reported as cancelled", options, async () => {
   await using rig = await DeploymentsRig.start();
   rig.server.trouble = ({ path: asked }) => (asked.startsWith("/agent/artifacts/") ? "hang" : undefined);
   const target = rig.deploy(await shellRelease("v1", WELL));
@@ -148,7 +148,7 @@ test("a download whose target is no longer wanted is called off and reported can
   assert.equal((await rig.ended(rig.deploy(await shellRelease("v2", WELL)))).status, "applied");
 });
 
-test("a verification that is no longer wanted is finished first, then the newer release is looked at", options, async () => {
+test("a verification that is no longer desired finishes before the newer release starts", options, async () => {
   await using rig = await DeploymentsRig.start();
   const first = rig.deploy(await shellRelease("v1", WELL), { verify_seconds: 1 });
   await until("verification", () => rig.statuses(first).includes("verifying"));
@@ -159,7 +159,7 @@ test("a verification that is no longer wanted is finished first, then the newer 
   assert.ok(order.indexOf(`${first} applied`) < order.indexOf(`${second} downloading`));
 });
 
-test("a higher attempt of the target in progress is taken over, and told under the new number", options, async () => {
+test("a higher attempt of the target in progress is adopted and reported under the new number", options, async () => {
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
   const target = rig.deploy(one, { verify_seconds: 3 });
@@ -177,25 +177,29 @@ test("a higher attempt of the target in progress is taken over, and told under t
   assert.equal(rig.statuses(target).filter((status) => status === "installing").length, 1);
 });
 
-test("without a target the robot converges silently, and an app wanted as none is stopped and removed", options, async () => {
-  await using rig = await DeploymentsRig.start();
-  const one = await shellRelease("v1", WELL);
-  rig.server.add(one.bytes);
-  rig.want({ main: wish(one.release, null) });
-  await until("the app report", () =>
-    rig.reports.some((body) => body.kind === "app" && body.release_id === "rel_v1" && body.status === "running"),
-  );
-  rig.want({ main: wish(null, null) });
-  await until("the removal", () => rig.reports.some((body) => body.kind === "app" && body.release_id === null));
-  assert.deepEqual(rig.processes("main"), []);
-  assert.ok(!fs.existsSync(path.join(rig.state, "apps/main")));
-  assert.deepEqual(
-    rig.reports.filter(({ kind }) => kind === "target"),
-    [],
-  );
-});
+test(
+  "without a target the robot converges without target reports, and an app without a desired release is stopped and removed",
+  options,
+  async () => {
+    await using rig = await DeploymentsRig.start();
+    const one = await shellRelease("v1", WELL);
+    rig.server.add(one.bytes);
+    rig.want({ main: wish(one.release, null) });
+    await until("the app report", () =>
+      rig.reports.some((body) => body.kind === "app" && body.release_id === "rel_v1" && body.status === "running"),
+    );
+    rig.want({ main: wish(null, null) });
+    await until("the removal", () => rig.reports.some((body) => body.kind === "app" && body.release_id === null));
+    assert.deepEqual(rig.processes("main"), []);
+    assert.ok(!fs.existsSync(path.join(rig.state, "apps/main")));
+    assert.deepEqual(
+      rig.reports.filter(({ kind }) => kind === "target"),
+      [],
+    );
+  },
+);
 
-test("a workload that was killed is started again and counted", options, async () => {
+test("a killed workload is restarted, and the restart is counted", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const [pid] = rig.processes("main");
@@ -215,7 +219,7 @@ test("a stopped agent leaves no process behind; the next one starts the release 
   assert.equal(rig.targetReports("tgt_v1").at(-1)?.status, "applied");
 });
 
-test("an artifact too large for the disk is refused before a byte is fetched", options, async () => {
+test("an artifact too large for the disk is refused before the download", options, async () => {
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
   const end = await rig.ended(rig.deploy({ ...one, release: { ...one.release, artifact_size: 2 ** 50 } }));
@@ -223,7 +227,7 @@ test("an artifact too large for the disk is refused before a byte is fetched", o
   assert.deepEqual(rig.server.requests, []);
 });
 
-test("a desired state that cannot be understood stops its app's worker for a moment, not for good", options, async () => {
+test("a worker retries after an unexpected error in planning", options, async () => {
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
   rig.server.add(one.bytes);
@@ -235,7 +239,7 @@ test("a desired state that cannot be understood stops its app's worker for a mom
     ...closed.policy,
     get install_from(): number {
       looks += 1;
-      throw new Error("planned: it cannot be read");
+      throw new Error("unreadable on purpose");
     },
   };
   rig.want({ main: { ...closed, policy: unreadable } });

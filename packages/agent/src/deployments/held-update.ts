@@ -2,7 +2,7 @@ import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { Clock, Logger, Reporter } from "../contract.ts";
 import type { Held } from "../safety/permission.ts";
 
-/** An update that the robot holds back is told again this often, lest the server gives it up. */
+/** Interval at which a held-back update is reported again, so that the server does not let it time out. */
 export const HELD_TELL_MS = 60_000;
 
 export interface HeldStep {
@@ -16,11 +16,11 @@ export interface HeldUpdateOptions {
   clock: Clock;
   log: Logger;
   reporter: Reporter;
-  /** It is held, held for another reason, or held no longer. */
+  /** Called when an update is held back, is held back for another reason, or is no longer held back. */
   on_change: () => void;
 }
 
-/** What is said about an app's update that the robot holds back. */
+/** Reports that the robot holds an app's update back. */
 export class HeldUpdate {
   readonly #options: HeldUpdateOptions;
   #now: (Held & { step: HeldStep; told_at: number }) | undefined;
@@ -29,12 +29,12 @@ export class HeldUpdate {
     this.#options = options;
   }
 
-  /** Why nothing goes on; null: nothing is held. */
+  /** Why the update is held back; null: it is not. */
   get why(): { by: Held["by"]; why: string } | null {
     return this.#now === undefined ? null : { by: this.#now.by, why: this.#now.why };
   }
 
-  /** Tells at once what is new, and what stays each minute. */
+  /** Reports a new reason immediately, and an unchanged one each minute. */
   hold(step: HeldStep, held: Held): void {
     const { app, clock, log, on_change } = this.#options;
     const before = this.#now;
@@ -48,7 +48,7 @@ export class HeldUpdate {
     on_change();
   }
 
-  /** Says again that it is held: after each connect. */
+  /** Reports again that the update is held back: after each connect. */
   tell(): void {
     if (this.#now === undefined) return;
     const { target_id, attempt, release } = this.#now.step;
@@ -57,7 +57,7 @@ export class HeldUpdate {
     this.#options.reporter.progress({ target_id, attempt, bytes_done: bytes, bytes_total: bytes, waiting_for: "robot" });
   }
 
-  /** Something else goes on. */
+  /** Ends the hold: the worker has continued with another step. */
   over(): void {
     if (this.#now === undefined) return;
     this.#now = undefined;

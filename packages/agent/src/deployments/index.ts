@@ -11,14 +11,14 @@ import { type AppState, type Wish } from "./state.ts";
 import { openRuntime, type RuntimeParts } from "./runtime.ts";
 import { AppWorker } from "./worker.ts";
 
-/** What only tests change. */
+/** Options for tests. */
 export interface DeploymentsTuning {
   timing?: Partial<Timing>;
-  /** Called between any two side effects with the name of the place. */
+  /** Called between any two side effects with the name of the point. */
   on_step?: (name: string) => void;
 }
 
-/** Brings the robot's apps and configs to what the server wants, and keeps them running without it. */
+/** Brings the robot's apps and configs to their desired state, and keeps them running while the server is unreachable. */
 export function createDeployments(options: DeploymentsOptions, tuning: DeploymentsTuning = {}): Deployments {
   const { clock, log, config, reporter, fetcher } = options;
   const timing = { ...TIMING, ...tuning.timing };
@@ -125,7 +125,7 @@ function openJournal(paths: StatePaths, log: Logger): Journal<AppState> {
   return journal;
 }
 
-/** Digests that some work in progress still needs. */
+/** Returns the digests that work in progress still needs. */
 function wantedArtifacts(workers: Iterable<AppWorker>): Set<string> {
   const releases = [...workers].map(({ state }) => state.work?.release);
   return new Set(releases.flatMap((release) => (release ? [release.artifact_sha256] : [])));

@@ -26,7 +26,7 @@ function write(...notes: Note[]): void {
   journal.close();
 }
 
-test("the newest record of each key is there after a restart", () => {
+test("the newest record of each key is read after a restart", () => {
   write({ key: "a", value: "1" }, { key: "b", value: "1" }, { key: "a", value: "2" });
   const { journal, damaged } = open();
   assert.deepEqual(
@@ -40,13 +40,13 @@ test("the newest record of each key is there after a restart", () => {
   journal.close();
 });
 
-test("nobody else can read it, also where an earlier agent let them", () => {
+test("other users cannot read the file, even if an earlier agent created it with a wider mode", () => {
   fs.writeFileSync(file, "", { mode: 0o644 });
   write({ key: "a", value: "1" });
   assert.equal(fs.statSync(file).mode & 0o777, 0o600);
 });
 
-test("a line torn at any byte costs that record only, and what is appended later is kept", () => {
+test("a line torn at any byte loses that record only, and later records are kept", () => {
   write({ key: "a", value: "old" });
   const whole = fs.statSync(file).size;
   write({ key: "a", value: "new" });
@@ -73,7 +73,7 @@ test("a damaged line in the middle is skipped and counted", () => {
   journal.close();
 });
 
-test("the file does not grow with the number of records, and loses none when it is written anew", () => {
+test("the file does not grow with the number of records, and compaction loses none", () => {
   const { journal } = open();
   const value = "x".repeat(10_000);
   for (let count = 0; count < 500; count += 1) journal.append({ key: `k${count % 7}`, value: `${count} ${value}` });

@@ -4,20 +4,19 @@ import { crc32 } from "node:zlib";
 import { failpoint, tornFailpoint } from "@roamfleet/clock/failpoint";
 import { makeDirectory, syncDirectory, writeAtomically } from "../disk/write-atomically.ts";
 
-/** The file is written anew, with the newest record of each key only, when it has grown past this. */
+/** Past this size the file is compacted to the newest record of each key. */
 const COMPACT_BYTES = 512 * 1024;
 const RESERVE_BYTES = 256 * 1024;
 
 /**
- * What must survive the agent: the newest record of each key. A record is one line with its checksum, appended and
- * fsynced before the side effect that it announces. Since each record is whole, a torn last line or a damaged one
- * costs that record only.
+ * The persistent state of a part of the agent: the newest record of each key. A record is one line with a checksum, appended and fsynced before the
+ * side effect that it announces. Each record is complete, so a torn last line or a damaged one loses that record only.
  */
 export class Journal<T> {
   readonly #file: string;
   readonly #records: Map<string, T>;
   readonly #key: (record: T) => string;
-  /** Its failpoints begin with this. */
+  /** Prefix of its failpoints. */
   readonly #name: string;
   #handle: number;
   #bytes: number;
@@ -34,12 +33,12 @@ export class Journal<T> {
     this.#setAside();
   }
 
-  /** Reads what an earlier agent wrote. Answers with the number of lines that could not be read. */
+  /** Opens the file of an earlier agent. `damaged` is the number of unreadable lines. */
   static open<T>(file: string, key: (record: T) => string): { journal: Journal<T>; damaged: number } {
     makeDirectory(path.dirname(file));
     const bytes = fs.existsSync(file) ? fs.readFileSync(file) : Buffer.alloc(0);
     const whole = bytes.subarray(0, bytes.lastIndexOf(0x0a) + 1);
-    // A torn tail must not run into the next record.
+    // The next record must not be appended to a torn last line.
     if (whole.length < bytes.length) fs.truncateSync(file, whole.length);
     const { records, damaged } = readRecords(whole.toString("utf8"), key);
     const journal = new Journal(file, records, key);
@@ -47,7 +46,7 @@ export class Journal<T> {
     return { journal, damaged };
   }
 
-  /** What is in the file now, of which nothing is changed: for another process than the one that writes it. */
+  /** Reads the file without changing it, for a process other than its writer. */
   static read<T>(file: string, key: (record: T) => string): ReadonlyMap<string, T> {
     return readRecords(fs.existsSync(file) ? fs.readFileSync(file, "utf8") : "", key).records;
   }
@@ -56,14 +55,14 @@ export class Journal<T> {
     return this.#records;
   }
 
-  /** Durable when it returns. Throws, and changes nothing, when the disk does not take it. */
+  /** Durable when it returns. Throws, and changes nothing, if the disk refuses the write. */
   append(record: T): void {
     const line = encodeLine(record);
     try {
       this.#write(line);
     } catch (error) {
       if (!fs.existsSync(this.#reserve)) throw error;
-      // The disk is full: how a deployment ends on it must still be written down.
+      // The disk is full. The reserve makes room to record how a deployment ends.
       fs.rmSync(this.#reserve, { force: true });
       this.#write(line);
     }
@@ -86,24 +85,24 @@ export class Journal<T> {
     }
   }
 
-  /** Room set aside for the last lines on a full disk. */
+  /** Reserves disk space for the last lines on a full disk. */
   #setAside(): void {
     try {
       if (fs.statSync(this.#reserve, { throwIfNoEntry: false })?.size !== RESERVE_BYTES)
         fs.writeFileSync(this.#reserve, Buffer.alloc(RESERVE_BYTES, 1), { flush: true });
     } catch {
-      // The disk is full already: nothing to set aside.
+      // The disk is already full.
     }
   }
 
   #compact(): void {
     const content = [...this.#records.values()].map(encodeLine).join("");
-    // As long as the newest records alone are this large there is nothing to win.
+    // Compaction is not worthwhile while the newest records alone are this large.
     if (content.length > this.#bytes / 2) return;
     try {
       writeAtomically(this.#file, content);
     } catch {
-      // No room for a second copy: the long one is as good.
+      // There is no room for a second copy; the long file stays valid.
       return;
     }
     fs.closeSync(this.#handle);
@@ -116,7 +115,7 @@ export class Journal<T> {
   }
 }
 
-/** For appending, and for this user only, whatever mode an earlier agent gave it: a release's environment is in it. */
+/** Opens the file for appending, readable by this user only, whatever its mode was: it contains releases' environments. */
 function openPrivately(file: string): number {
   const handle = fs.openSync(file, "a", 0o600);
   fs.fchmodSync(handle, 0o600);
@@ -124,7 +123,7 @@ function openPrivately(file: string): number {
 }
 
 function encodeLine(record: unknown): string {
-  // A login for a registry is told with each desired state, and never written down.
+  // Logins for registries come with each desired state and are never written to disk.
   const json = JSON.stringify(record, (key, value: unknown) => (key === "registry_auth" ? undefined : value));
   return `${crc32(json).toString(16).padStart(8, "0")} ${json}\n`;
 }

@@ -11,10 +11,10 @@ import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
 import { end, killEverywhere, type KilledRun, runKilledAt } from "../testing/killed-agents.ts";
 
 const VERIFY = 0.1;
-/** More places than any run has: a run that survives this many would not have been killed at all. */
+/** More points than any run has: a run that passes this many was never killed. */
 const PLACES = { places_max: 200, parallel: 4 };
 
-/** Tags of what runs for the app: one for each leader of a process group. */
+/** Returns the tags of the app's running releases: one for each leader of a process group. */
 function runningTags(state: string): string[] {
   const mine = { ROAMFLEET_APP: "main", ROAMFLEET_CONFIG_DIR: path.join(state, "configs") };
   return ["v1", "v2"].flatMap((tag) =>
@@ -25,12 +25,12 @@ function runningTags(state: string): string[] {
 }
 
 interface Case extends Omit<KilledRun, "task"> {
-  /** The state directory of a robot on which v1 was applied. */
+  /** The state directory of a robot on which v1 has been applied. */
   base: string;
   task: Omit<KilledRun["task"], "state">;
 }
 
-/** It may have ended since it was seen. */
+/** Kills a process group, which may have ended already. */
 function killGroup(group: number): void {
   try {
     process.kill(-group, "SIGKILL");
@@ -39,7 +39,7 @@ function killGroup(group: number): void {
   }
 }
 
-/** Kills the agent at one place of a copy of the base, starts it again, and looks. Answers false when the run had no such place. */
+/** Kills the agent at one point on a copy of the base directory, restarts it, and checks the outcome. Returns false if the run had no such point. */
 async function killAt(place: number, { base, ...run }: Case): Promise<boolean> {
   const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-kill-")));
   fs.cpSync(base, state, { recursive: true, verbatimSymlinks: true });
@@ -59,7 +59,7 @@ async function killAt(place: number, { base, ...run }: Case): Promise<boolean> {
   }
 }
 
-/** Answers how many places there are between two steps of bringing the second release to a robot with a first one. */
+/** Returns how many points a deployment of the second release passes, on a robot that runs a first one. */
 async function placesOf(second: TestRelease, status: string): Promise<number> {
   await using server = await ArtifactServer.start();
   server.add(second.bytes);
@@ -76,7 +76,7 @@ async function placesOf(second: TestRelease, status: string): Promise<number> {
 }
 
 test(
-  "an agent killed between any two steps of a good deployment ends it applied, with the new version running alone",
+  "an agent killed between any two steps of a good deployment resumes and ends as applied, with only the new version running",
   { timeout: 600_000 },
   async () => {
     assert.ok((await placesOf(await shellRelease("v2", WELL), "applied")) >= 20);
@@ -84,7 +84,7 @@ test(
 );
 
 test(
-  "an agent killed between any two steps of a bad deployment ends it rolled back, with the old version running alone",
+  "an agent killed between any two steps of a bad deployment resumes and ends as rolled back, with only the old version running",
   { timeout: 600_000 },
   async () => {
     const sick = await shellRelease("v2", WELL, { health: { command: ["sh", "-c", "exit 1"] } });

@@ -1,25 +1,25 @@
 import type { DesiredApp, DesiredRelease } from "@roamfleet/protocol/link";
 import { type AppState, type Failure, finishedTarget, type Phase, type Wish, type Work } from "./state.ts";
 
-/** The next thing to do for an app. */
+/** The next step for an app. */
 export type Step =
   | { type: "idle" }
-  /** What comes next would change what runs, and the robot does not allow that now. */
+  /** The next step would change the running release, and the robot does not allow that now. */
   | { type: "hold"; release: DesiredRelease | null; target_id: string | null; attempt: number }
-  /** Bring up what runs already by the journal: after a restart. */
+  /** Start the current release of the journal: after a restart. */
   | { type: "ensure_running"; release: DesiredRelease }
-  /** Its window is not open: until it opens, or as long as the server tells of no other (null). */
+  /** Wait for the update window: until `opens_at`, or until the server sends another window (null). */
   | { type: "await_window"; opens_at: number | null }
   /** A release of a kind that this robot cannot install. */
   | { type: "refuse"; desired: DesiredApp; failure: Failure }
-  /** The release runs already: look whether it is well. */
+  /** The release runs already: check its health. */
   | { type: "confirm"; desired: DesiredApp; release: DesiredRelease }
   | { type: "begin"; desired: DesiredApp; phase: Extract<Phase, "downloading" | "removing"> }
   | { type: "cancel"; work: Work }
   | { type: "stage"; work: Work; release: DesiredRelease }
   | { type: "install"; work: Work; release: DesiredRelease }
   | { type: "verify"; work: Work; release: DesiredRelease }
-  /** Too often begun: the agent or the robot dies of it. */
+  /** The phase was begun too often: it probably kills the agent or the robot. */
   | { type: "give_up"; work: Work; failure: Failure }
   | { type: "roll_back"; work: Work; release: DesiredRelease; failure: Failure }
   | { type: "remove"; work: Work };
@@ -32,24 +32,24 @@ export interface Situation {
   kinds: readonly string[];
   /** Id of the release that runs now. */
   running: string | null;
-  /** False while the last try to bring up the current release is too recent. */
+  /** False while the last attempt to start the current release is too recent. */
   may_start: boolean;
-  /** False while the last failed try to converge without a deployment is too recent. */
+  /** False while the last failed attempt to converge without a deployment is too recent. */
   may_converge: boolean;
-  /** False while the robot's update lock or its gate forbids to begin what changes what runs. */
+  /** False while the robot's update lock or its gate forbids changes of the running release. */
   may_install: boolean;
-  /** Milliseconds since 1970 by the server's clock, as well as the robot knows it: by that its windows open and close. */
+  /** Milliseconds since 1970 by the server's clock, as precisely as the robot knows it. Update windows use this time. */
   server_now: number;
 }
 
-/** A phase that was begun this often and never ended kills the agent or the robot. */
+/** A phase that was begun this often and never ended is assumed to kill the agent or the robot. */
 export const PHASE_TRIES_MAX = 5;
-/** Downloads resume, and a robot may well be switched off and on many times during a long one. */
+/** Higher, since downloads resume and a robot may be switched off many times during a long one. */
 export const STAGE_TRIES_MAX = 100;
 
 const IDLE: Step = { type: "idle" };
 
-/** Decides the next step from what is wanted, what is there and what was begun. Pure: same situation, same step. */
+/** Computes the next step from the desired state, the current state and the work in progress. Pure. */
 export function plan(situation: Situation): Step {
   const { state, running, may_start, kinds } = situation;
   const { current, work } = state;
@@ -81,10 +81,10 @@ function planNew({ state, wish, kinds, running, may_converge, may_install }: Sit
   return { type: "begin", desired: wish, phase: "downloading" };
 }
 
-/** Failures that say nothing about the release: worth another try. */
+/** Failures that are independent of the release: worth another attempt. */
 const PASSING_REASONS: readonly (string | null)[] = ["download_failed", "insufficient_disk", "timeout"];
 
-/** This robot took the release back, or refused it, before: it does not go there again by itself. */
+/** Whether this robot refused the release or rolled it back before: it is not installed again without a deployment. */
 function provenBad(state: AppState, release_id: string): boolean {
   const last = state.finished.findLast((one) => one.release_id === release_id && one.status !== "cancelled");
   return last !== undefined && (last.status === "rolled_back" || (last.status === "failed" && !PASSING_REASONS.includes(last.reason)));
@@ -92,14 +92,14 @@ function provenBad(state: AppState, release_id: string): boolean {
 
 /** Whether the work in progress is still what the wish asks for. */
 export function isWanted(work: Work, wish: Wish): boolean {
-  // Nobody has told us otherwise: what the journal says holds.
+  // No desired state yet: continue the journaled work.
   if (wish === "unknown") return true;
   if (wish === "absent") return false;
-  // A target that the server rolls back brings the release before, by a later attempt: that is other work.
+  // A server that rolls back a target sends the previous release as a later attempt: that is other work.
   return wish.target_id === work.target_id && (wish.release?.id ?? null) === (work.release?.id ?? null);
 }
 
-/** Nothing is installed outside the window that the server gave; undefined: it is open, or there is none. */
+/** Returns the step that waits for the server's update window; undefined if it is open or there is none. */
 function awaitWindow(wish: Wish, server_now: number): Step | undefined {
   if (typeof wish === "string") return undefined;
   const { install_from, install_until } = wish.policy;
@@ -112,7 +112,7 @@ function planWork({ state, wish, may_install, server_now }: Situation, work: Wor
   const worn_out = tries >= (phase === "downloading" ? STAGE_TRIES_MAX : PHASE_TRIES_MAX);
   if (phase === "removing" || release === null) {
     return worn_out
-      ? { type: "give_up", work, failure: { reason: "rollback_failed", message: `the app could not be removed in ${tries} tries` } }
+      ? { type: "give_up", work, failure: { reason: "rollback_failed", message: `the app could not be removed in ${tries} attempts` } }
       : { type: "remove", work };
   }
   const failure: Failure = {
@@ -140,7 +140,7 @@ function planWork({ state, wish, may_install, server_now }: Situation, work: Wor
           work,
           failure: {
             reason: "rollback_failed",
-            message: `release ${state.current?.tag ?? "none"} could not be brought back in ${tries} tries`,
+            message: `release ${state.current?.tag ?? "none"} could not be started again in ${tries} attempts`,
           },
         };
       return { type: "roll_back", work, release, failure: work.failure ?? failure };

@@ -24,11 +24,11 @@ export interface RuntimeSeams {
   timing: Timing;
   on_step: (name: string) => void;
   logins: RegistryLogins;
-  /** An app's workload is gone; without a name: what any app needs may be there now. */
+  /** An app's workload has disappeared; without a name: something that any app may need has become available. */
   on_lost: (app?: string) => void;
 }
 
-/** The executors of all kinds, and what they share. */
+/** Creates the executors of all kinds, and the parts that they share. */
 export function openRuntime(
   { clock, log, logs, config, fetcher, guard }: DeploymentsOptions,
   { paths, timing, on_step, logins, on_lost }: RuntimeSeams,
@@ -45,6 +45,6 @@ export function openRuntime(
     ...runtime,
     signal_app: (app, signal) => bundles.signal(app, signal) || containers.signal(app, signal),
   });
-  // Bundles last: when an app is removed, the others know what they have only as long as its directory is there.
+  // Bundles come last: when an app is removed, the other executors find their own data only while its directory exists.
   return { artifacts, bundles, containers, engine, executors: [containers, files, bundles] };
 }

@@ -19,7 +19,7 @@ import { DeploymentsRig } from "../testing/deployments-rig.ts";
 const options = { timeout: 120_000 };
 const [MOUNT, UMOUNT] = ["mount", "umount"];
 
-test("an http health check decides by the status that the manifest expects", options, async () => {
+test("an http health check compares the status with the manifest's", options, async () => {
   await using rig = await DeploymentsRig.start();
   let status = 204;
   const server = http.createServer((_request, response) => response.writeHead(status).end());
@@ -35,21 +35,21 @@ test("an http health check decides by the status that the manifest expects", opt
   server.close();
 });
 
-test("a health command that hangs is cut and counts as unhealthy, and nothing of it is left", options, async () => {
+test("a health command that hangs is killed with its children and counts as unhealthy", options, async () => {
   await using rig = await DeploymentsRig.start({ tuning: { timing: { probe_timeout_ms: 100 } } });
   const end = await rig.ended(rig.deploy(await shellRelease("v1", WELL, { health: { command: ["sh", "-c", "sleep 60 & sleep 60"] } })));
   assert.match(end.message ?? "", /did not end within 100 ms/);
   assert.deepEqual(rig.processes("main"), []);
 });
 
-test("a program that cannot be started is a crash loop that names it", options, async () => {
+test("a program that cannot be started ends as a crash loop whose message names it", options, async () => {
   await using rig = await DeploymentsRig.start();
   const end = await rig.ended(rig.deploy(await shellRelease("v1", WELL, { start: ["./not-there"] })));
   assert.deepEqual([end.status, end.reason], ["failed", "crash_loop"]);
   assert.match(end.message ?? "", /could not be started: .*not-there/);
 });
 
-test("a program that ignores SIGTERM is killed with all its children when its time is over", options, async () => {
+test("a program that ignores SIGTERM is killed with all its children after the timeout", options, async () => {
   await using rig = await DeploymentsRig.start();
   const stubborn = 'trap "" TERM; sleep 1000 & while :; do sleep 0.1; done';
   await rig.ended(rig.deploy(await shellRelease("v1", stubborn, { stop_timeout_seconds: 0.2 })));
@@ -70,7 +70,7 @@ test("children that outlive their leader are ended before the next start", optio
   assert.deepEqual(groupMembers(leader!), []);
 });
 
-test("a process of an agent that died before it wrote down the pid is found by its environment", options, async () => {
+test("a process whose agent died before it stored the pid is found by its environment", options, async () => {
   await using rig = await DeploymentsRig.start({ config: { keep_workloads: true } });
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const [old] = rig.processes("main");
@@ -81,7 +81,7 @@ test("a process of an agent that died before it wrote down the pid is found by i
   await until("one new process", () => rig.processes("main").length === 1 && rig.processes("main")[0] !== old);
 });
 
-test("a line without an end is cut at the record's bound and says what is missing", options, async () => {
+test("a line longer than a record is truncated, and the record states how much is missing", options, async () => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(
     rig.deploy(await shellRelease("v1", `head -c 100000 /dev/zero | tr "\\\\0" x; echo; printf "caf\\\\303\\\\251\\\\n"; ${WELL}`)),
@@ -120,7 +120,7 @@ test("a workload gets the agent's variables, its manifest's, PATH and locale, no
 });
 
 test(
-  "a disk that fills up while a bundle is unpacked ends insufficient_disk, and the old version runs on",
+  "a disk that fills up while a bundle is unpacked ends with insufficient_disk, and the old version keeps running",
   { ...options, skip: !canMount() },
   async () => {
     await using rig = await DeploymentsRig.start();
@@ -144,7 +144,7 @@ test(
   },
 );
 
-/** A full disk needs a small file system of its own, and that needs root. */
+/** A full disk needs a small file system that only root can mount. */
 function canMount(): boolean {
   if (process.getuid?.() !== 0) return false;
   const place = fs.mkdtempSync("/tmp/roamfleet-mount-");
@@ -199,7 +199,7 @@ test("a shell of an app outlives the app's restart and does not delay it", optio
     state_directory: rig.state,
   });
   const pair = channelPair({ shell: shells.source });
-  // As an interactive shell it ignores SIGTERM.
+  // Like an interactive shell, it ignores SIGTERM.
   const command = ["sh", "-c", "trap '' TERM; echo ready; while read -r line; do echo got $line; done"];
   const channel = await pair.server.open("shell", "shell", { cols: 80, rows: 24, app: "main", command });
   t.after(() => channel.reset(1000, "the test is over"));

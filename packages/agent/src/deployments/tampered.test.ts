@@ -10,7 +10,7 @@ import { makeSigner, signed, TEST_ORG } from "../testing/signing.ts";
 
 const LIMIT = { timeout: 120_000 };
 const KEY = makeSigner("maker");
-/** Writes what it was started with, then runs until the test ends it. */
+/** A program that writes its arguments, then runs until the test ends it. */
 const SAYS = (words: string): string =>
   `trap "exit 0" TERM; echo ${words} >> "$OUT"; cat lib/words >> "$OUT"; while :; do sleep 0.05; done`;
 
@@ -35,10 +35,10 @@ const restarted = async (rig: DeploymentsRig): Promise<void> => {
   await rig.boot();
 };
 
-/** What may be done to the files of a bundle, and whether that is a change of what the release has. */
+/** Ways to tamper with the files of a bundle. `is_extra`: the release's own files stay unchanged. */
 const TAMPERED: Record<string, { change: (directory: string) => void; is_extra?: boolean }> = {
-  "the program is another": { change: (directory) => fs.writeFileSync(path.join(directory, "run.sh"), SAYS("EVIL")) },
-  "the manifest starts another": {
+  "the program was replaced": { change: (directory) => fs.writeFileSync(path.join(directory, "run.sh"), SAYS("EVIL")) },
+  "the manifest starts another program": {
     change: (directory) => fs.writeFileSync(path.join(directory, "roamfleet.json"), JSON.stringify({ start: ["sh", "-c", SAYS("EVIL")] })),
   },
   "a file is missing": { change: (directory) => fs.rmSync(path.join(directory, "lib", "words")) },
@@ -49,13 +49,13 @@ const TAMPERED: Record<string, { change: (directory: string) => void; is_extra?:
       fs.symlinkSync("../../evil", path.join(directory, "lib", "words"));
     },
   },
-  "a file may be run": { change: (directory) => fs.chmodSync(path.join(directory, "lib", "words"), 0o755) },
+  "a file became executable": { change: (directory) => fs.chmodSync(path.join(directory, "lib", "words"), 0o755) },
   "a file was added": { change: (directory) => fs.writeFileSync(path.join(directory, "lib", "EVIL"), "EVIL"), is_extra: true },
 };
 
 for (const [what, { change, is_extra = false }] of Object.entries(TAMPERED))
   test(
-    `a signed bundle of which ${what} is not started again as it is, after a crash and after a restart of the agent`,
+    `a signed bundle is downloaded again before a restart when ${what}, after a crash and after a restart of the agent`,
     LIMIT,
     async () => {
       await using rig = await startSigned();
@@ -78,29 +78,25 @@ for (const [what, { change, is_extra = false }] of Object.entries(TAMPERED))
     },
   );
 
-test(
-  "a signed bundle that was changed stays down and is shown as failed while it cannot be fetched, and runs again when it can",
-  LIMIT,
-  async () => {
-    await using rig = await startSigned();
-    const one = await bundle(rig, "v1", 1);
-    assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
-    rig.server.trouble = () => ({ status: 404 });
-    fs.writeFileSync(path.join(versionOf(rig, one), "run.sh"), SAYS("EVIL"));
-    rig.reports.length = 0;
-    await kill(rig);
-    await until("the app is reported as failed", () => rig.reports.some((body) => body.kind === "app" && body.status === "failed"));
-    assert.equal(rig.deployments.workloads()[0]?.status, "failed");
-    assert.deepEqual(rig.processes("main"), []);
-    const { message = "" } = rig.logs.find(({ level }) => level === "error") ?? {};
-    assert.match(message, /main is not started: run\.sh is not what the release holds \(release v1\)/);
-    rig.server.trouble = () => undefined;
-    await until("it runs again", () => rig.deployments.workloads()[0]?.status === "running");
-    assert.ok(!outOf(rig).includes("EVIL"));
-  },
-);
+test("a tampered signed bundle stays down and is reported as failed until it can be downloaded again", LIMIT, async () => {
+  await using rig = await startSigned();
+  const one = await bundle(rig, "v1", 1);
+  assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+  rig.server.trouble = () => ({ status: 404 });
+  fs.writeFileSync(path.join(versionOf(rig, one), "run.sh"), SAYS("EVIL"));
+  rig.reports.length = 0;
+  await kill(rig);
+  await until("the app is reported as failed", () => rig.reports.some((body) => body.kind === "app" && body.status === "failed"));
+  assert.equal(rig.deployments.workloads()[0]?.status, "failed");
+  assert.deepEqual(rig.processes("main"), []);
+  const { message = "" } = rig.logs.find(({ level }) => level === "error") ?? {};
+  assert.match(message, /main is not started: run\.sh is not what the release contains \(release v1\)/);
+  rig.server.trouble = () => undefined;
+  await until("it runs again", () => rig.deployments.workloads()[0]?.status === "running");
+  assert.ok(!outOf(rig).includes("EVIL"));
+});
 
-test("a staged bundle without a record of its files stays on the disk until another copy is there", LIMIT, async () => {
+test("a staged bundle without a record of its files stays on disk until another copy has been downloaded", LIMIT, async () => {
   await using rig = await startSigned();
   const one = await bundle(rig, "v1", 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
@@ -113,7 +109,7 @@ test("a staged bundle without a record of its files stays on the disk until anot
   await until("it runs again", () => rig.deployments.workloads()[0]?.status === "running");
 });
 
-test("a bad release is stopped although the release before it was changed and cannot be fetched", LIMIT, async () => {
+test("a bad release is stopped even if the previous release was tampered with and cannot be downloaded", LIMIT, async () => {
   await using rig = await startSigned();
   const one = await bundle(rig, "v1", 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
@@ -127,7 +123,7 @@ test("a bad release is stopped although the release before it was changed and ca
   assert.deepEqual(rig.processes("main"), []);
 });
 
-test("the release before is compared with what was signed as well before a rollback starts it", LIMIT, async () => {
+test("a rollback also verifies the previous release's signed files before it starts them", LIMIT, async () => {
   await using rig = await startSigned();
   const one = await bundle(rig, "v1", 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
@@ -138,7 +134,7 @@ test("the release before is compared with what was signed as well before a rollb
   assert.ok(!outOf(rig).includes("EVIL"));
 });
 
-test("a staged file that was changed is fetched again before it is put in place", LIMIT, async () => {
+test("a staged file that was changed is downloaded again before it is installed", LIMIT, async () => {
   await using rig = await startSigned();
   const one = signed(releaseOf("v1", Buffer.from("a signed map"), { kind: "file", manifest: {} }), KEY, 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
@@ -150,7 +146,7 @@ test("a staged file that was changed is fetched again before it is put in place"
   assert.equal(fs.readFileSync(staged, "utf8"), "a signed map");
 });
 
-test("a staged file that was changed stays on the disk while no other copy can be fetched, and is never put in place", LIMIT, async () => {
+test("a staged file that was changed stays on disk while no other copy can be downloaded, and is never installed", LIMIT, async () => {
   await using rig = await startSigned();
   const one = signed(releaseOf("v1", Buffer.from("a signed map"), { kind: "file", manifest: {} }), KEY, 1);
   assert.equal((await rig.ended(rig.deploy(one))).status, "applied");

@@ -17,12 +17,12 @@ import { type AppState, emptyState, type Finished, FINISHED_MAX, finishedTarget,
 export interface WorkerOptions {
   app: string;
   journal: Pick<Journal<AppState>, "records" | "append">;
-  /** Deletes what is staged of the app, but these releases. */
+  /** Deletes the app's staged releases except these. */
   keep_versions: (release_ids: readonly string[]) => void;
   executors: readonly Executor[];
-  /** Says by its signature whether a release may be installed; absent: any may. */
+  /** Checks by its signature whether a release may be installed; absent: every release may. */
   guard?: Guard | undefined;
-  /** Says whether the robot may be changed now; absent: always. */
+  /** Whether the robot may be changed now; absent: always. */
   permission?: Permission | undefined;
   /** Milliseconds since 1970 by the server's clock; absent: by the robot's. */
   server_time?: (() => number) | undefined;
@@ -30,17 +30,17 @@ export interface WorkerOptions {
   timing: Timing;
   log: Logger;
   reporter: Reporter;
-  /** Something ended: downloads that nobody wants may go. */
+  /** Work has ended: unused downloads may be deleted. */
   on_finished: () => void;
   on_step: (name: string) => void;
-  /** What `status` answers is another one now. */
+  /** Called when the return value of `status` has changed. */
   on_change?: (() => void) | undefined;
 }
 
-/** A window is looked at again at least this often: the robot may learn what time it is. */
+/** An update window is checked at least this often, since the robot's time may be corrected. */
 const WINDOW_LOOK_MS = 60_000;
 
-/** Does what is wanted of one app, one step at a time, beside the workers of other apps. */
+/** Brings one app to its desired state, one step at a time, independently of the workers of other apps. */
 export class AppWorker {
   readonly app: string;
   readonly #options: WorkerOptions;
@@ -75,7 +75,7 @@ export class AppWorker {
     this.#loop ??= this.#run();
   }
 
-  /** Ends the step in progress where the journal can resume it. */
+  /** Interrupts the step in progress where the journal can resume it. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#step?.abort.abort();
@@ -88,17 +88,17 @@ export class AppWorker {
     const { work } = this.#state;
     if (work !== null && namesTarget(wish) && isWanted(work, wish) && wish.attempt > work.attempt) {
       const adopted = { ...work, attempt: wish.attempt };
-      this.#keep({ ...this.#state, work: adopted }, "a newer attempt could not be written down");
+      this.#keep({ ...this.#state, work: adopted }, "a newer attempt could not be journaled");
       this.#reportPhase(adopted);
     }
     const finished = work === null ? finishedTarget(this.#state, wish) : undefined;
     if (finished !== undefined) this.#reportFinished(finished);
-    // Only staging may be called off: from installing on the robot finishes what it began.
+    // Only staging can be aborted: from installing on the robot finishes.
     if (this.#step?.type === "stage" && work !== null && !isWanted(work, wish)) this.#step.abort.abort();
     this.#wakeUp();
   }
 
-  /** Tells again what runs and how the latest work stands: after each connect. */
+  /** Reports the current release and the latest work: after each connect. */
   announce(): void {
     this.#reportApp();
     const { work, finished } = this.#state;
@@ -108,7 +108,7 @@ export class AppWorker {
     this.#held.tell();
   }
 
-  /** What runs, or what the robot can run, may have changed. */
+  /** Wakes the worker: the running release, or the kinds that the robot can run, may have changed. */
   lookAgain = (): void => this.#wakeUp();
 
   workload(): WorkloadStatus | undefined {
@@ -157,7 +157,7 @@ export class AppWorker {
         failures = 0;
       } catch (error) {
         if (error instanceof StepAborted) continue;
-        // Mostly a disk that does not take the journal's line: nothing was done, so the same step comes again.
+        // Usually the disk refused the journal's line: nothing was done, so the step is retried.
         failures += 1;
         this.#options.log.error({ app: this.app, step, err: error }, "step could not be taken");
         if (step === "ensure_running") this.#startFailed();
@@ -172,7 +172,8 @@ export class AppWorker {
     return plan({
       state: this.#state,
       wish: this.#wish,
-      // What runs already is brought up again as soon as that is possible, also when nothing new of its kind is.
+      // The current release's kind stays available: its workload is started as soon as its engine answers, even while new releases of that kind are
+      // refused.
       kinds: executors.filter(({ kind, available }) => available !== false || kind === this.#state.current?.kind).map(({ kind }) => kind),
       running: this.#running(),
       may_start: now >= this.#start_after,
@@ -192,7 +193,7 @@ export class AppWorker {
 
   #serverNow = (): number => this.#options.server_time?.() ?? this.#options.clock.now().getTime();
 
-  /** Until the robot allows it, or something else is wanted. */
+  /** Waits until the robot allows the change, or the desired state changes. */
   async #hold(step: HeldStep): Promise<void> {
     const held = await this.#permission.ask();
     if (held === undefined) return;
@@ -272,7 +273,7 @@ export class AppWorker {
     on_step(`journal.after.${state.work?.phase ?? "finished"}`);
   }
 
-  /** For what may be lost on a full disk: it holds at least until the agent ends. */
+  /** Journals a state that may be lost on a full disk: it applies at least until the agent ends. */
   #keep(state: AppState, otherwise: string): void {
     try {
       this.#save(state);
@@ -295,11 +296,11 @@ export class AppWorker {
     this.#start_failures = 0;
     const state: AppState = { ...before, current, previous, work: null, finished: [...before.finished, finished].slice(-FINISHED_MAX) };
     if (outcome.status === "applied" && current !== null) state.signed = this.#options.guard?.ran(before.signed, current) ?? before.signed;
-    // What may be lost with it is only that it ended: after a restart it is done, or refused, once more.
-    this.#keep(state, "the end of a deployment could not be written down");
-    const nobody_asked = outcome.target_id === null && outcome.status === "failed";
-    this.#converge_failures = nobody_asked ? this.#converge_failures + 1 : 0;
-    if (nobody_asked)
+    // Only the outcome can be lost: after a restart the work is done, or refused, once more.
+    this.#keep(state, "the end of a deployment could not be journaled");
+    const is_unrequested = outcome.target_id === null && outcome.status === "failed";
+    this.#converge_failures = is_unrequested ? this.#converge_failures + 1 : 0;
+    if (is_unrequested)
       this.#converge_after =
         this.#options.clock.monotonic() + this.#options.timing.retry_last_ms * Math.min(60, 2 ** (this.#converge_failures - 1));
     log.info(
@@ -374,7 +375,7 @@ export class AppWorker {
     this.#wake?.();
   }
 
-  /** Until something is wished for, or one of the put-off times has come. */
+  /** Sleeps until the desired state changes, or a postponed step is due. */
   async #sleepUntilWoken(): Promise<void> {
     const now = this.#options.clock.monotonic();
     const waits = [this.#start_after - now, this.#converge_after - now].filter((ms) => ms > 0);

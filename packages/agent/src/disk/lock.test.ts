@@ -29,7 +29,7 @@ test("another process is refused while the holder lives and takes over after kil
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test("a lock of an earlier process with a living number, of another boot, or torn is taken over", (t) => {
+test("a stale lock is taken over: with a reused pid, of another boot, or torn", (t) => {
   const directory = temporaryDirectory(t);
   const path = join(directory, "agent.lock");
   for (const content of [
@@ -44,7 +44,7 @@ test("a lock of an earlier process with a living number, of another boot, or tor
   }
 });
 
-test("the same process cannot lock twice, but again after giving back", (t) => {
+test("the same process cannot lock twice, but again after releasing the lock", (t) => {
   const directory = temporaryDirectory(t);
   const unlock = lockState(directory);
   assert.throws(() => lockState(directory), StateLockedError);
@@ -56,7 +56,7 @@ test("the same process cannot lock twice, but again after giving back", (t) => {
 const ROOT = process.getuid?.() === 0 ? {} : { skip: "only root mounts a small disk" };
 
 test(
-  "a directory on a full disk can be locked, and is refused to others until its holder dies",
+  "a directory on a full disk can be locked, and is refused to other agents until its holder dies",
   { timeout: 120_000, ...ROOT },
   async (t) => {
     const directory = join(temporaryDirectory(t), "disk");
@@ -79,7 +79,7 @@ test(
   },
 );
 
-test("a directory can be locked where its socket cannot be bound, and the file holds", { timeout: 120_000 }, (t) => {
+test("a directory can be locked where its socket cannot be bound, with the lock file alone", { timeout: 120_000 }, (t) => {
   const directory = temporaryDirectory(t);
   // Longer than the address of a socket.
   const name = "x".repeat(120);
@@ -88,7 +88,7 @@ test("a directory can be locked where its socket cannot be bound, and the file h
   unlock();
 });
 
-test("a user who binds the socket's name does not keep root's agent from its directory", { timeout: 120_000, ...ROOT }, async (t) => {
+test("a user who binds the socket's name does not block root's agent from its directory", { timeout: 120_000, ...ROOT }, async (t) => {
   const directory = temporaryDirectory(t);
   const { dev, ino } = statSync(directory);
   const bind = `
@@ -98,12 +98,12 @@ test("a user who binds the socket's name does not keep root's agent from its dir
   t.after(() => child.kill("SIGKILL"));
   await once(child.stdout, "data");
   lockState(directory)();
-  // Owned by that user, it is the directory of an agent of theirs.
+  // The directory now belongs to that user, who may run an agent on it.
   chownSync(directory, 65534, 65534);
   assert.throws(() => lockState(directory), StateLockedError);
 });
 
-test("a directory is one, whatever path leads to it", (t) => {
+test("a directory has one lock, by any path", (t) => {
   const parent = temporaryDirectory(t);
   mkdirSync(join(parent, "state"));
   symlinkSync(join(parent, "state"), join(parent, "other"));

@@ -4,12 +4,12 @@ import { join } from "node:path";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import { errorCode, isMissing } from "./write-atomically.ts";
 
-/** Another agent works on this state directory. */
+/** Another agent uses this state directory. */
 export class StateLockedError extends Error {}
 
 interface Holder {
   pid: number;
-  /** Clock ticks between boot and the start of the process: tells it from a later process with the same number. */
+  /** Clock ticks between boot and the start of the process: distinguishes it from a later process with the same pid. */
   started: string;
   boot_id: string;
 }
@@ -18,11 +18,12 @@ const held = new Set<string>();
 const TAKEOVERS_MAX = 5;
 
 /**
- * Takes the lock of a state directory, by default `agent.lock`, and returns how to release it. The lock of a process that is gone (kill -9, power
- * loss) is taken over. Throws StateLockedError while the holder lives.
+ * Locks a state directory, by default with `agent.lock`, and returns a function that unlocks it. The lock of a dead process (kill -9, power loss) is
+ * taken over. Throws StateLockedError while the holder lives.
  *
- * It is two locks. A socket in the kernel's abstract namespace needs no disk space, belongs to the directory and not to its path, and ends with its
- * process. The file names the holder, and holds where the socket does not: between network namespaces. A full disk has room for the first one only.
+ * It consists of two locks. A socket in the kernel's abstract namespace needs no disk space, belongs to the directory and not to its path, and ends
+ * with its process. A file names the holder, and also locks across network namespaces, where the socket does not. On a full disk there is only the
+ * socket.
  */
 export function lockState(directory: string, name = "agent.lock"): () => void {
   const path = join(directory, name);
@@ -43,7 +44,7 @@ export function lockState(directory: string, name = "agent.lock"): () => void {
   };
 }
 
-/** Binding takes effect before `listen` returns. Where it fails for another reason than a holder, the lock is the file alone. */
+/** Binds the socket; this takes effect before `listen` returns. If it fails for another reason than a holder, the lock is the file alone. */
 function bindSocket(directory: string, name: string): { socket: Server; is_taken: boolean } {
   const { dev, ino, uid } = statSync(directory);
   const server = createServer((connection) => connection.destroy()).unref();
@@ -54,8 +55,8 @@ function bindSocket(directory: string, name: string): { socket: Server; is_taken
 }
 
 /**
- * Whether an agent may hold the socket. Every local user can bind the name, so a process of a user who could not run an agent on this directory does
- * not count. Only root sees which process holds a socket of another user: for other users a bound name counts always.
+ * Returns whether an agent may have bound the socket. Every local user can bind the name, so a process of a user who could not run an agent on this
+ * directory does not count. Only root sees which process has a socket of another user: for other users a bound name always counts.
  */
 function isTaken(abstract_name: string, agent_uids: ReadonlySet<number>): boolean {
   const line = readText("/proc/net/unix")
@@ -67,19 +68,19 @@ function isTaken(abstract_name: string, agent_uids: ReadonlySet<number>): boolea
   return holders.length === 0 || holders.some((pid) => agent_uids.has(uidOf(pid)));
 }
 
-/** Of /proc/net/unix. */
+/** In /proc/net/unix. */
 const UNIX_INODE_FIELD = 6;
 
 function hasOpen(pid: string, link: string): boolean {
   try {
     return readdirSync(`/proc/${pid}/fd`).some((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`) === link);
   } catch {
-    // It ended, or is another user's.
+    // The process has ended, or belongs to another user.
     return false;
   }
 }
 
-/** Real user of a process; 0, which counts as an agent's, when it ended. */
+/** Returns the real user of a process; 0, which counts as an agent's user, if it has ended. */
 function uidOf(pid: string): number {
   try {
     return Number(/^Uid:\s+(\d+)/m.exec(readFileSync(`/proc/${pid}/status`, "utf8"))?.[1] ?? 0);
@@ -88,7 +89,7 @@ function uidOf(pid: string): number {
   }
 }
 
-/** Throws StateLockedError when another agent holds the socket or the file. Without disk space there is no file. */
+/** Throws StateLockedError if another agent has the socket or the file. Without disk space no file is created. */
 function takeFile(directory: string, path: string, is_socket_taken: boolean): void {
   const holder = parseHolder(readText(path));
   if (holder !== undefined && lives(holder)) throw new StateLockedError(`${directory} is in use by another agent (process ${holder.pid})`);
@@ -108,13 +109,13 @@ function writeLockFile(directory: string, path: string): void {
     writeFileSync(mine, JSON.stringify(holderOf(process.pid)), { mode: 0o600 });
     failpoint("lock:prepared", "file");
     for (let tries = 0; ; tries += 1) {
-      // A link appears with its content or not at all, and only if nobody else's is there.
+      // A hard link appears with its content or not at all, and only if there is no other file.
       if (linked(mine, path)) break;
       const content = readText(path);
       const holder = parseHolder(content);
       if (holder !== undefined && lives(holder))
         throw new StateLockedError(`${directory} is in use by another agent (process ${holder.pid})`);
-      if (tries === TAKEOVERS_MAX) throw new StateLockedError(`${directory} could not be locked: others keep taking it`);
+      if (tries === TAKEOVERS_MAX) throw new StateLockedError(`${directory} could not be locked: other agents keep taking the lock`);
       removeStale(path, content);
     }
   } finally {
@@ -132,7 +133,7 @@ function linked(from: string, to: string): boolean {
   }
 }
 
-/** Moves the stale lock away; puts it back if somebody else took over in between. */
+/** Moves the stale lock away; restores it if another process took it over in between. */
 function removeStale(path: string, content: string | undefined): void {
   const aside = `${path}.stale.${process.pid}`;
   try {
@@ -154,7 +155,7 @@ function readText(path: string): string | undefined {
   }
 }
 
-/** A lock file torn by power loss has no readable holder: nobody of this boot wrote it. */
+/** Parses a lock file. One torn by power loss has no readable holder: no process of this boot wrote it. */
 function parseHolder(text: string | undefined): Holder | undefined {
   try {
     const value: unknown = JSON.parse(text ?? "");
@@ -175,7 +176,7 @@ function holderOf(pid: number): Holder {
   return { pid, started: startTime(pid), boot_id: (readText("/proc/sys/kernel/random/boot_id") ?? "").trim() };
 }
 
-/** Field 22 of /proc/PID/stat; the name before it may hold spaces and brackets. Empty when the process is gone. */
+/** Returns field 22 of /proc/PID/stat; the name before it may contain spaces and parentheses. Empty if the process is gone. */
 function startTime(pid: number): string {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");

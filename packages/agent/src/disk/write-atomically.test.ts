@@ -9,11 +9,11 @@ const SOURCES = path.resolve(import.meta.dirname, "..");
 const WRITES =
   /\b(renameSync|writeFileSync|appendFileSync|copyFileSync|symlinkSync|linkSync|mkdirSync|createWriteStream|cpSync|\.rename|\.writeFile|\.copyFile|\.mkdir)\(/;
 
-/** Where else a file is written or renamed, and why the power may go there. */
+/** Other places where a file is written or renamed, and why they survive a power loss. */
 const ELSEWHERE: Record<string, string> = {
   "disk/write-atomically.ts": "the one place",
-  "disk/lock.ts": "a lock is of one boot",
-  "deployments/journal.ts": "appends and fsyncs; its reserve holds nothing",
+  "disk/lock.ts": "a lock is valid for one boot",
+  "deployments/journal.ts": "appends and fsyncs; its reserve contains no data",
   "runtime/durable-file.ts": "a symlink is one step, its directory is fsynced",
   "runtime/file.ts": "streams a file of any size: fsynced before it is renamed durably; staging is fsynced and renamed as a whole",
   "runtime/unpack.ts": "fsyncs the whole tree before the version gets its name",
@@ -27,7 +27,7 @@ function directoryOf(t: TestContext): string {
   return directory;
 }
 
-test("the agent writes files in one place; every other place has its reason", () => {
+test("the agent writes files in one module, with listed exceptions", () => {
   const found = globSync("**/*.ts", { cwd: SOURCES })
     .filter((file) => !file.endsWith(".test.ts") && !file.startsWith("testing/"))
     .filter((file) => WRITES.test(readFileSync(path.join(SOURCES, file), "utf8")))
@@ -35,12 +35,12 @@ test("the agent writes files in one place; every other place has its reason", ()
   assert.deepEqual(found, Object.keys(ELSEWHERE).toSorted());
 });
 
-test("a file is replaced wholly, with the mode that was asked for, over what an earlier crash left", (t) => {
+test("a file is replaced completely, with the requested mode, over the temporary file of an earlier crash", (t) => {
   const directory = directoryOf(t);
   const file = path.join(directory, "kept");
   const elsewhere = path.join(directory, "elsewhere");
   writeFileSync(elsewhere, "not ours");
-  // A temporary name that leads away is not written through.
+  // A temporary name that is a symlink is not followed.
   symlinkSync(elsewhere, `${file}.tmp`);
   const umask = process.umask(0o077);
   try {
@@ -55,7 +55,7 @@ test("a file is replaced wholly, with the mode that was asked for, over what an 
   assert.throws(() => writeAtomically(path.join(directory, "none", "kept"), "two"));
 });
 
-test("a copy has the bytes and the mode of its source; a source that is not there leaves the old file and no temporary one", (t) => {
+test("a copy has the bytes and the mode of its source; a missing source leaves the old file and no temporary one", (t) => {
   const directory = directoryOf(t);
   const [from, to] = [path.join(directory, "from"), path.join(directory, "to")];
   writeFileSync(from, "bytes", { mode: 0o640 });
@@ -68,7 +68,7 @@ test("a copy has the bytes and the mode of its source; a source that is not ther
   assert.equal(statSync(to).mode & 0o777, 0o640);
 });
 
-test("directories are made with their parents, and again; names are given and taken", (t) => {
+test("directories are created with their parents, repeatedly; files are renamed and removed", (t) => {
   const directory = directoryOf(t);
   const deep = path.join(directory, "a", "b", "c");
   makeDirectory(deep);
@@ -84,7 +84,7 @@ test("directories are made with their parents, and again; names are given and ta
   assert.equal(existsSync(path.join(directory, "two")), false);
 });
 
-test("any bit changed in a JSON file is noticed", (t) => {
+test("any changed bit in a JSON file is detected", (t) => {
   const file = path.join(directoryOf(t), "state.json");
   const value = { files: ["/opt/maps/a.bin"], originals: {} };
   writeJson(file, value);

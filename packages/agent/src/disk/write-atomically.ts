@@ -15,12 +15,12 @@ import { basename, dirname, resolve } from "node:path";
 import { crc32 } from "node:zlib";
 import { failpoint, failpointsArmed, tornFailpoint } from "@roamfleet/clock/failpoint";
 
-/** Makes the entries of a directory (files made, renamed, removed) survive power loss. */
+/** Makes changes of a directory's entries (created, renamed or removed files) durable. */
 export function syncDirectory(directory: string): void {
   syncFile(directory);
 }
 
-/** Makes the bytes of a file, and the mode that it gets before, survive power loss. */
+/** Makes the bytes of a file durable, and its mode, which is set before if given. */
 export function syncFile(path: string, mode?: number): void {
   const handle = openSync(path, "r");
   try {
@@ -31,11 +31,11 @@ export function syncFile(path: string, mode?: number): void {
   }
 }
 
-/** Makes a directory and its parents, so that they survive power loss with what is put into them; by default for this user only. */
+/** Creates a directory and its parents durably; by default for this user only. */
 export function makeDirectory(directory: string, mode = 0o700): void {
   const first = mkdirSync(directory, { recursive: true, mode });
   if (first === undefined) return;
-  // The name of each new directory stands in its parent.
+  // The name of each new directory is an entry of its parent.
   const top = dirname(resolve(first));
   for (let parent = dirname(resolve(directory)); ; parent = dirname(parent)) {
     syncDirectory(parent);
@@ -43,22 +43,22 @@ export function makeDirectory(directory: string, mode = 0o700): void {
   }
 }
 
-/** Gives a file or directory, which is on the disk already, another name that survives power loss. */
+/** Renames a file or directory, which is on disk already, durably. */
 export function renameDurably(from: string, to: string): void {
   renameSync(from, to);
   syncDirectory(dirname(to));
   if (dirname(from) !== dirname(to)) syncDirectory(dirname(from));
 }
 
-/** Removes a file so that it does not come back when the power goes. */
+/** Removes a file durably. */
 export function removeDurably(path: string): void {
   rmSync(path, { force: true });
   syncDirectory(dirname(path));
 }
 
 /**
- * Replaces a file wholly or not at all, also when the power goes: temporary file beside it, fsync, rename, fsync of the
- * directory. The one way in which the agent writes a file that must survive; journals and spools append instead.
+ * Replaces a file completely or not at all, also across a power loss: temporary file beside it, fsync, rename, fsync of the directory. All durable
+ * files of the agent are written by this function, except journals and spools, which are appended to.
  */
 export function writeAtomically(path: string, content: string | Uint8Array, mode = 0o600): void {
   const temporary = `${path}.tmp`;
@@ -69,7 +69,7 @@ export function writeAtomically(path: string, content: string | Uint8Array, mode
   try {
     point?.("before-write", () => writeWhole(handle, bytes.subarray(0, bytes.length / 2)));
     writeWhole(handle, bytes);
-    // The mode of openSync is cut by the umask.
+    // The umask limits the mode of openSync.
     fchmodSync(handle, mode);
     fsyncSync(handle);
   } catch (error) {
@@ -84,7 +84,7 @@ export function writeAtomically(path: string, content: string | Uint8Array, mode
   syncDirectory(dirname(path));
 }
 
-/** As `writeAtomically`, with the bytes and the mode of another file, of whatever size. */
+/** Like `writeAtomically`, with the bytes and the mode of another file of any size. */
 export function copyAtomically(from: string, to: string): void {
   const temporary = `${to}.tmp`;
   rmSync(temporary, { force: true });
@@ -102,7 +102,7 @@ export function copyAtomically(from: string, to: string): void {
   syncDirectory(dirname(to));
 }
 
-/** The failpoints of writing a file, named after it without the parts that differ from run to run; undefined when none are armed. */
+/** Returns the failpoints of writing a file, named after it without the parts that differ between runs; undefined when none are armed. */
 export function fileFailpoint(
   path: string,
 ): ((stage: "before-write" | "before-rename" | "after-rename", tear?: () => void) => void) | undefined {
@@ -114,13 +114,13 @@ export function fileFailpoint(
   };
 }
 
-/** writeSync may write a part only; answers when all of it is written. */
+/** Writes all bytes: writeSync may write only a part. */
 export function writeWhole(handle: number, bytes: Uint8Array): void {
   let written = 0;
   while (written < bytes.length) written += writeSync(handle, bytes, written);
 }
 
-/** Replaces a JSON file by this object and its checksum, which stands in it as `crc32`. */
+/** Replaces a JSON file by this object with an added checksum field, `crc32`. */
 export function writeJson(path: string, value: object): void {
   writeAtomically(path, `${JSON.stringify({ ...value, crc32: checksum(value) }, null, 2)}\n`);
 }
@@ -128,8 +128,8 @@ export function writeJson(path: string, value: object): void {
 const checksum = (value: object): string => crc32(JSON.stringify(value)).toString(16).padStart(8, "0");
 
 /**
- * The parsed content of a JSON file; undefined when it is absent, and when it is torn or not what its checksum says, of which
- * `damaged` is told.
+ * Returns the parsed content of a JSON file; undefined if it is absent. Also undefined if it is torn or has a wrong checksum; then `damaged` is
+ * called.
  */
 export function readJson(path: string, damaged: () => void = () => {}): unknown {
   let text: string;
@@ -147,11 +147,11 @@ export function readJson(path: string, damaged: () => void = () => {}): unknown 
   }
 }
 
-/** Throws when the checksum is another one; what has none is taken as it is. */
+/** Throws if the checksum is wrong; a value without one is returned unchanged. */
 function withoutChecksum(value: unknown): unknown {
   if (typeof value !== "object" || value === null || !("crc32" in value)) return value;
   const { crc32: expected, ...rest } = value;
-  if (checksum(rest) !== expected) throw new Error("the checksum is another one");
+  if (checksum(rest) !== expected) throw new Error("wrong checksum");
   return rest;
 }
 
@@ -163,10 +163,10 @@ export function errorCode(error: unknown): string | undefined {
   return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
 }
 
-/** An error in few words for a log field: never a stack. */
+/** Returns an error in a few words for a log field: never a stack. */
 export function errorText(error: unknown): string {
   if (!(error instanceof Error)) return String(error);
-  // A refused connection to a name with several addresses has an empty message of its own.
+  // A refused connection to a name with several addresses has an empty message.
   const inner = error instanceof AggregateError ? error.errors[0] : undefined;
   return error.message || (inner instanceof Error ? inner.message : (errorCode(error) ?? error.name));
 }

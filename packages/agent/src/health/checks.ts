@@ -16,7 +16,7 @@ function grade(value: number, bounds: { warn: number; error: number }): Status {
 
 const percentOf = (used: number, total: number): number => (total > 0 ? (100 * used) / total : 0);
 
-/** What is wrong with the robot, measured figure by figure. `clock_offset_ms` is the robot's clock minus the server's, undefined while unknown. */
+/** Checks the robot's measurements against thresholds. `clock_offset_ms` is the robot's clock minus the server's, undefined if unknown. */
 export function runChecks(
   measured: Pick<HealthBody, "disks" | "memory" | "cpu">,
   workloads: WorkloadStatus[],

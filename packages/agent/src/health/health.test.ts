@@ -13,7 +13,7 @@ import { HealthMeter } from "./health.ts";
 
 const GIB = 1024 ** 3;
 
-/** A machine made of files. */
+/** Creates a system root from files. */
 function fakeRoot(t: TestContext, files: Record<string, string>): string {
   const root = temporaryDirectory(t);
   for (const [path, content] of Object.entries(files)) {
@@ -77,13 +77,13 @@ test("every figure is read from /proc, /sys and statfs", async (t) => {
   assert.equal(health.ros, null);
 });
 
-test("a machine that tells nothing has a snapshot all the same", async (t) => {
+test("a machine without any readable values still has a snapshot", async (t) => {
   const health = await meter(temporaryDirectory(t)).measure();
   assert.deepEqual(Value.Errors(HealthBody, health), []);
   assert.deepEqual([health.battery, health.cpu.temperature_celsius, health.disks, health.cpu.cores], [null, null, [], 1]);
 });
 
-test("this machine's own snapshot is what the protocol wants", async () => {
+test("this machine's own snapshot matches the protocol", async () => {
   const clock = systemClock;
   const health = await new HealthMeter({
     system_root: "/",
@@ -137,13 +137,13 @@ test("checks grade disk, memory, temperature, clock and workloads, and the worst
   assert.equal(worstStatus([]), "ok");
 });
 
-test("the server's time is carried on by the monotonic clock when the robot's clock is set", async () => {
+test("the server's time is advanced by the monotonic clock when the robot's clock is set", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const shifted = { now: () => new Date(clock.now().getTime() + shift), monotonic: () => clock.monotonic() };
   let shift = 0;
   const time = new RobotTime(Object.assign(Object.create(clock) as SimulatedClock, shifted));
   time.sync(Date.parse("2030-01-01T00:00:01Z"));
-  assert.equal(time.now().toISOString(), "2030-01-01T00:00:00.000Z", "a second is not worth correcting");
+  assert.equal(time.now().toISOString(), "2030-01-01T00:00:00.000Z", "an offset of a second is not corrected");
   shift = 3_600_000;
   await clock.advance({ seconds: 10 });
   assert.equal(time.now().toISOString(), "2030-01-01T00:00:11.000Z");

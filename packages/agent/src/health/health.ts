@@ -19,17 +19,17 @@ import {
 const ADDRESSES_MAX = 64;
 
 export interface HealthOptions {
-  /** Where proc and sys are found. */
+  /** Root of proc and sys. */
   system_root: string;
   clock: Clock;
   time: RobotTime;
   boot_id: string;
   workloads: () => WorkloadStatus[];
-  /** What is known of the robot's ROS; absent, and null: none. */
+  /** The state of the robot's ROS; absent, and null: none. */
   ros?: () => Promise<Pick<HealthBody, "ros" | "ros_adapters">>;
-  /** Figures of the agent itself. */
+  /** Metrics of the agent itself. */
   metrics: () => Record<string, number>;
-  /** Addresses by interface; the machine's own, if absent. */
+  /** Addresses by interface; absent: the machine's own. */
   addresses?: () => Map<string, string[]>;
 }
 
@@ -68,7 +68,7 @@ export class HealthMeter {
     };
   }
 
-  /** Percent since the last measurement, over all cores: 100 is all of them busy. */
+  /** Percent since the last measurement, over all cores: 100 means all of them are busy. */
   #cpu(): HealthBody["cpu"] {
     const root = this.#options.system_root;
     const before = this.#last_cpu;

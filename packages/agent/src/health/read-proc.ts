@@ -1,9 +1,9 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-/** Reads of /proc and /sys below a root that tests replace. What a machine does not have is null, empty or 0, never an error. */
+/** Reads /proc and /sys below a root that tests replace. Missing values are null, empty or 0, never an error. */
 
-/** Content of a small file; empty when it cannot be read. */
+/** Returns the content of a small file; empty if it cannot be read. */
 export function readSmall(...path: string[]): string {
   try {
     return readFileSync(join(...path), "utf8");
@@ -34,10 +34,10 @@ export interface CpuTimes {
   cores: number;
 }
 
-/** Ticks since boot over all cores. */
+/** Returns ticks since boot over all cores. */
 export function readCpuTimes(root: string): CpuTimes {
   const lines = readSmall(root, "proc/stat").split("\n");
-  // user nice system idle iowait irq softirq steal; guest time is within user.
+  // user nice system idle iowait irq softirq steal; guest time is included in user.
   const ticks = (lines[0] ?? "")
     .trim()
     .split(/\s+/)
@@ -48,7 +48,7 @@ export function readCpuTimes(root: string): CpuTimes {
   return { busy: total - idle, total, cores: Math.max(1, lines.filter((line) => /^cpu\d/.test(line)).length) };
 }
 
-/** Used is what cannot be had by dropping caches: total minus MemAvailable. */
+/** Used is the memory that cannot be freed by dropping caches: total minus MemAvailable. */
 export function readMemory(root: string): { used_bytes: number; total_bytes: number } {
   const values = new Map<string, number>();
   for (const line of readSmall(root, "proc/meminfo").split("\n")) {
@@ -60,7 +60,10 @@ export function readMemory(root: string): { used_bytes: number; total_bytes: num
   return { used_bytes: Math.max(0, total_bytes - available), total_bytes };
 }
 
-/** Hottest thermal zone, else hottest hardware sensor; null where there is none. Sensors that are off read as nonsense and do not count. */
+/**
+ * Returns the hottest thermal zone, or else the hottest hardware sensor; null if there is none. Disabled sensors have invalid values and do not
+ * count.
+ */
 export function readTemperatureCelsius(root: string): number | null {
   const zones = listNames(root, "sys/class/thermal")
     .filter((name) => name.startsWith("thermal_zone"))
@@ -78,13 +81,13 @@ function hottest(texts: string[]): number | null {
   return celsius.length === 0 ? null : Math.max(...celsius);
 }
 
-/** The robot's battery: several are one, as large as the average. */
+/** Returns the robot's battery; several count as one with the average charge. */
 export function readBattery(root: string): { percent: number; charging: boolean } | null {
   const percents: number[] = [];
   let charging = false;
   for (const name of listNames(root, "sys/class/power_supply")) {
     const read = (file: string): string => readSmall(root, "sys/class/power_supply", name, file).trim();
-    // A wireless mouse has a battery too: scope Device.
+    // A wireless mouse has a battery, too: scope Device.
     if (read("type") !== "Battery" || read("scope") === "Device") continue;
     const percent = numberOr(read("capacity"), Number.NaN);
     if (Number.isNaN(percent)) continue;
@@ -97,7 +100,7 @@ export function readBattery(root: string): { percent: number; charging: boolean 
 
 const INTERFACES_MAX = 64;
 
-/** Counters since boot of each interface but the loopback. */
+/** Returns counters since boot of each interface except the loopback. */
 export function readNetwork(root: string): { name: string; rx_bytes: number; tx_bytes: number }[] {
   const interfaces: { name: string; rx_bytes: number; tx_bytes: number }[] = [];
   for (const line of readSmall(root, "proc/net/dev").split("\n")) {
