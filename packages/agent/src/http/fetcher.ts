@@ -5,7 +5,7 @@ import type { RobotKey } from "../identity/identity.ts";
 import type { RobotTime } from "../robot-time.ts";
 import type { HttpClient } from "./request.ts";
 
-/** GETs from the server in the robot's name: each request is signed for its server, connection, path and time, and counts once. */
+/** Sends signed GETs to the server. Each signature covers server, connection, path and time, and is valid for one request. */
 export function signedFetcher(options: { server: string; robot_id: string; key: RobotKey; time: RobotTime; http: HttpClient }): Fetcher {
   const { server, robot_id, key, time, http } = options;
   const host = hostOf(server);

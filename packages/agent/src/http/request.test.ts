@@ -57,7 +57,7 @@ test("a GET is signed for its path at the server's time and asks for the rest of
   assert.ok(verify(null, Buffer.from(text), createPublicKey({ key: der, format: "der", type: "spki" }), Buffer.from(signature!, "base64")));
 });
 
-test("an answer that breaks off is an error, not a short file", LIMIT, async (t) => {
+test("a response that breaks off is an error, not a truncated file", LIMIT, async (t) => {
   const server = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("half", () => response.destroy());
@@ -66,7 +66,7 @@ test("an answer that breaks off is an error, not a short file", LIMIT, async (t)
   await assert.rejects(readText(answer, 1_000));
 });
 
-test("a server that falls silent is given up after 30 s, before the answer and within it", LIMIT, async (t) => {
+test("a request fails after 30 s without data, before and during the response", LIMIT, async (t) => {
   let asked = 0;
   const server = await serve(t, (request, response) => {
     asked += 1;
@@ -84,7 +84,7 @@ test("a server that falls silent is given up after 30 s, before the answer and w
   await within;
 });
 
-test("a body that never ends is cut at its bound, an aborted request rejects", LIMIT, async (t) => {
+test("a body that never ends is aborted at its limit, and an aborted request rejects", LIMIT, async (t) => {
   const server = await serve(t, (_request, response) => {
     const write = (): void => void (response.destroyed || response.write("x".repeat(10_000), () => setImmediate(write)));
     write();

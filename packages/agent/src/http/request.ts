@@ -7,14 +7,14 @@ import { channelBinding } from "@roamfleet/protocol/link";
 import type { FetchAnswer } from "../contract.ts";
 import { isSecured } from "./server-agent.ts";
 
-/** Longest silence of the server, before the answer and within it. */
+/** Idle timeout of a request, before the response and within it. */
 export const HTTP_SILENCE_MS = 30_000;
 
 export interface HttpRequest {
   method: "GET" | "POST";
   url: string;
   headers?: Record<string, string>;
-  /** Returns further headers once the connection is open; `channel` is its TLS channel, or "". */
+  /** Returns further headers once the connection is open; `channel` is its TLS channel binding, or "". */
   bound_headers?: (channel: string) => Record<string, string>;
   body?: string;
   signal: AbortSignal;
@@ -23,15 +23,15 @@ export interface HttpRequest {
 export type HttpClient = (request: HttpRequest) => Promise<FetchAnswer>;
 
 /**
- * One HTTP request by node:http: no redirects, no decompression, no pooled connection that a robot's network left dead.
- * Rejects when the server cannot be reached or is silent for HTTP_SILENCE_MS. With `ca` no other authority is trusted.
+ * Sends one HTTP request with node:http: no redirects, no decompression, no connection pool, since a robot's network often kills idle connections.
+ * Rejects if the server is unreachable or silent for HTTP_SILENCE_MS. With `ca` no other authority is trusted.
  */
 export function httpClient(clock: Clock, activity: Activity = idleActivity, tls: { ca?: string; agent?: Agent } = {}): HttpClient {
   return async ({ method, url, headers = {}, bound_headers, body, signal }) => {
     signal.throwIfAborted();
     const send = url.startsWith("https:") ? httpsRequest : httpRequest;
     const length: Record<string, string> = body === undefined ? {} : { "content-length": String(Buffer.byteLength(body)) };
-    // The channel that the robot signs for exists from TLS 1.3 on.
+    // The TLS channel binding in the robot's signature exists since TLS 1.3.
     const options = { agent: false, minVersion: "TLSv1.3", ...tls, method, headers: { ...headers, ...length }, signal } as const;
     const request = send(url, options);
     const silence = watchSilence(clock, request);
@@ -56,7 +56,7 @@ export function httpClient(clock: Clock, activity: Activity = idleActivity, tls:
 function answerOf(request: ClientRequest, body: string | undefined, bound: HttpRequest["bound_headers"]): Promise<IncomingMessage> {
   return new Promise((resolve, reject) => {
     request.on("response", resolve);
-    // Stays on: an error after the answer has begun reaches the reader of the body too.
+    // This listener stays: an error after the response has begun must reach the reader of the body, too.
     request.on("error", reject);
     if (bound === undefined) return void request.end(body);
     return void request.once("socket", (socket: Socket) => {
@@ -79,7 +79,7 @@ interface Silence {
   stop(): void;
 }
 
-/** Destroys the request when nothing was heard for HTTP_SILENCE_MS. */
+/** Destroys the request after HTTP_SILENCE_MS without data. */
 function watchSilence(clock: Clock, request: ClientRequest): Silence {
   let timer: Timer;
   const arm = (): void => {
@@ -99,7 +99,7 @@ async function* readBody(response: IncomingMessage, silence: Silence, activity: 
   const ended = activity.begin();
   try {
     for await (const chunk of response) {
-      // Not while the reader is busy with the chunk: its slow disk is not the server's silence.
+      // The timer stops while the reader handles a chunk: a slow disk is not the server's silence.
       silence.stop();
       yield chunk as Buffer;
       silence.heard();
@@ -117,7 +117,7 @@ function headerOf(response: IncomingMessage, name: string): string | null {
   return Array.isArray(value) ? value.join(", ") : (value ?? null);
 }
 
-/** Reads an answer to its end, at most `bytes_max` of it. Throws when it is longer. */
+/** Reads a response to its end. Throws if it is longer than `bytes_max`. */
 export async function readText(answer: FetchAnswer, bytes_max: number): Promise<string> {
   const parts: Uint8Array[] = [];
   let bytes = 0;
@@ -129,7 +129,7 @@ export async function readText(answer: FetchAnswer, bytes_max: number): Promise<
   return Buffer.concat(parts).toString("utf8");
 }
 
-/** The message of an error envelope; undefined when the text is none (a proxy's page). */
+/** Returns the message of an error envelope; undefined for another text, such as a proxy's page. */
 export function errorMessage(text: string): string | undefined {
   try {
     const value = JSON.parse(text) as { error?: { message?: unknown } } | null;

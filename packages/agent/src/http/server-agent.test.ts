@@ -20,7 +20,7 @@ const LIMIT = { timeout: 120_000 };
 const SKIP = spawnSync("faketime", ["--version"]).error === undefined ? {} : { skip: "no faketime: apt-get install faketime" };
 const YEAR_MS = 365 * 24 * 3_600_000;
 
-/** An authority, and a certificate of it for 127.0.0.1 (or another name) that begins `from_years` from now and lasts a year. */
+/** Creates an authority, and a certificate of it for 127.0.0.1 (or another name), valid for a year from `from_years` from now. */
 function certificate(directory: string, from_years = 0, name = "IP:127.0.0.1"): { ca: string; cert: string; key: string } {
   const at = (file: string): string => join(directory, file);
   const start = from_years === 0 ? [] : ["faketime", "-f", `${from_years > 0 ? "+" : ""}${from_years}y`];
@@ -55,7 +55,7 @@ async function serve(
   return { url: `https://127.0.0.1:${(server.address() as AddressInfo).port}`, asked };
 }
 
-/** What a robot gets whose clock is so many years off: "hello", or the code of the refusal. */
+/** Connects from a process whose clock is off by `clock_years`. Returns the body ("hello"), or the code of the refusal. */
 async function askFrom(t: TestContext, clock_years: number, url: string, { ca, least }: { ca: string; least: number }): Promise<string> {
   const script = `
     import { systemClock } from "@roamfleet/clock";
@@ -68,7 +68,7 @@ async function askFrom(t: TestContext, clock_years: number, url: string, { ca, l
       (text) => process.stdout.write(text), (error) => process.stdout.write(error.code ?? error.message));`;
   const node = [process.execPath, "--input-type=module", "--eval", script, url, ca, String(least)];
   const argv = clock_years === 0 ? node : ["faketime", "-f", `${clock_years}y`, ...node];
-  // Where imports of packages are found.
+  // Packages are resolved from this directory.
   const child = spawnChild(argv[0]!, argv.slice(1), { cwd: import.meta.dirname, stdio: ["ignore", "pipe", "inherit"] });
   t.after(() => child.kill("SIGKILL"));
   let said = "";
@@ -78,7 +78,7 @@ async function askFrom(t: TestContext, clock_years: number, url: string, { ca, l
 }
 
 test(
-  "a robot whose clock is years behind connects, and nothing but the first day of the certificate is left out",
+  "a robot whose clock is years behind connects, and only the certificate's start date is not checked",
   { ...LIMIT, ...SKIP },
   async (t) => {
     const [right, other, misnamed, expired] = [0, 0, 0, -3].map((from, index) =>
@@ -91,7 +91,7 @@ test(
     assert.equal(await askFrom(t, -50, good.url, { ca: other.ca, least: 0 }), "UNABLE_TO_GET_ISSUER_CERT_LOCALLY");
     assert.equal(await askFrom(t, -50, named.url, { ca: misnamed.ca, least: 0 }), "ERR_TLS_CERT_ALTNAME_INVALID");
     assert.equal(await askFrom(t, -50, old.url, { ca: expired.ca, least: now - YEAR_MS / 2 }), "CERT_HAS_EXPIRED");
-    // A clock within the life of an expired certificate is not enough, when it is known to be later.
+    // A clock within the validity of an expired certificate is not enough when the real time is known to be later.
     assert.equal(await askFrom(t, -2.5, old.url, { ca: expired.ca, least: now - YEAR_MS / 2 }), "CERT_HAS_EXPIRED");
     assert.equal(await askFrom(t, 0, old.url, { ca: expired.ca, least: 0 }), "CERT_HAS_EXPIRED");
     assert.deepEqual([good.asked.length, named.asked.length, old.asked.length], [2, 0, 0], "nothing is sent to a server that is refused");
@@ -103,7 +103,7 @@ test("an expired certificate that a server sends beside the valid path is no rea
   const { ca, ...pair } = certificate(directory);
   const openssl = (from: string, ...args: string[]): unknown =>
     execFileSync("faketime", ["-f", from, "openssl", ...args], { stdio: "ignore", cwd: directory });
-  // The authority's key once more, signed three years ago for a year by an authority that is gone.
+  // The same key as the authority's, in a certificate that an unknown authority signed three years ago for one year.
   const key = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"];
   openssl("-3y", "req", "-x509", ...key, "-keyout", "gone.key", "-out", "gone.pem", "-days", "365", "-subj", "/CN=gone");
   openssl("-3y", "req", "-new", "-key", "ca.key", "-out", "cross.csr", "-subj", "/CN=authority");
@@ -117,13 +117,13 @@ test("an expired certificate that a server sends beside the valid path is no rea
   assert.equal(await askFrom(t, -50, url, { ca, least }), "hello");
 });
 
-test("a server without TLS 1.3, whose connections have no channel to sign for, is refused", LIMIT, async (t) => {
+test("a server without TLS 1.3, which has no channel binding to sign, is refused", LIMIT, async (t) => {
   const { ca, ...pair } = certificate(temporaryDirectory(t));
   const { url } = await serve(t, { ...pair, maxVersion: "TLSv1.2" });
   assert.match(await askFrom(t, 0, url, { ca, least: 0 }), /PROTOCOL_VERSION/);
 });
 
-test("HTTP, the link and the first look go through the proxy of the environment, and past it where NO_PROXY says so", LIMIT, async (t) => {
+test("HTTP, the link and the first certificate check use the environment's proxy, except for hosts in NO_PROXY", LIMIT, async (t) => {
   const { ca, ...pair } = certificate(temporaryDirectory(t));
   const { url } = await serve(t, pair);
   const tunnels: string[] = [];

@@ -6,22 +6,22 @@ import type { Duplex } from "node:stream";
 import { checkServerIdentity, type DetailedPeerCertificate, rootCertificates, TLSSocket } from "node:tls";
 
 export interface ServerAgentOptions {
-  /** PEM of the only authority that is trusted; absent: those that the machine knows. */
+  /** PEM of the only trusted authority; absent: the machine's trusted authorities. */
   ca?: string | undefined;
-  /** HTTPS_PROXY, HTTP_PROXY, NO_PROXY and their lower-case forms count. */
+  /** May contain HTTPS_PROXY, HTTP_PROXY, NO_PROXY and their lower-case forms. */
   environment: Readonly<Record<string, string>>;
-  /** Milliseconds since 1970 that it is at least, whatever the robot's clock shows. */
+  /** Returns the earliest possible time, milliseconds since 1970, independent of the robot's clock. */
   least: () => number;
-  /** The certificate is not valid yet by the robot's clock, and was accepted all the same. */
+  /** Called when a certificate was accepted that is not valid yet by the robot's clock. */
   early?: () => void;
 }
 
 const SERVER_AUTH = "1.3.6.1.5.5.7.3.1";
 const CHAIN_MAX = 10;
-/** Longest silence of a connection, or of the proxy, before it is secure: a server to which every robot returns shakes hands with the last in 45 s. */
+/** Idle timeout of a connection, or of the proxy, until TLS is established. When all robots reconnect, a server needs 45 s for the last handshake. */
 const SECURE_MS_MAX = 60_000;
 
-/** Opens the agent's connections to its server: through the proxy of the environment, with certificates checked by `certificateFault`. */
+/** Opens the agent's connections to its server, through the environment's proxy. Certificates are checked by `certificateFault`. */
 export function serverAgent(server: string, options: ServerAgentOptions): HttpAgent {
   const { environment: proxyEnv } = options;
   return server.startsWith("https:") ? new CheckingAgent(options) : new HttpAgent({ keepAlive: false, proxyEnv });
@@ -29,17 +29,17 @@ export function serverAgent(server: string, options: ServerAgentOptions): HttpAg
 
 type Created = (error: Error | null, socket: Duplex) => void;
 
-/** Hands a connection over once its certificate is accepted: before that nothing is sent. */
+/** Passes a connection on once its certificate is accepted: before that nothing is sent. */
 class CheckingAgent extends HttpsAgent {
   readonly #options: ServerAgentOptions;
 
   constructor(options: ServerAgentOptions) {
-    // No resumed sessions: they carry no certificate to check.
+    // No session resumption: a resumed session has no certificate to check.
     super({
       keepAlive: false,
       proxyEnv: options.environment,
       maxCachedSessions: 0,
-      // The channel that the robot signs for exists from here on.
+      // The TLS channel binding in the robot's signature exists since TLS 1.3.
       minVersion: "TLSv1.3",
       ...(options.ca === undefined ? {} : { ca: options.ca }),
     });
@@ -61,7 +61,7 @@ class CheckingAgent extends HttpsAgent {
       if (!(socket instanceof Socket)) return;
       waiting.push(socket);
       socket.setTimeout(SECURE_MS_MAX, () => settle(new Error(`no secure connection within ${SECURE_MS_MAX / 1_000} s`)));
-      // With a proxy this is the way to it, and the callback gets the connection through it.
+      // With a proxy this socket leads to the proxy; the callback receives the TLS connection through it.
       if (!(socket instanceof TLSSocket)) return;
       socket.once("error", (error) => settle(error));
       socket.once("close", () => settle(new Error("the connection was closed before it was secure")));
@@ -74,16 +74,16 @@ class CheckingAgent extends HttpsAgent {
   }
 }
 
-/** Whether the handshake of a connection is over. */
+/** Returns whether the TLS handshake of a connection is complete. */
 export const isSecured = (socket: TLSSocket): boolean => socket.getProtocol() !== null && socket.getPeerX509Certificate() !== undefined;
 
 /**
- * Why the server's certificate is refused; undefined when it is accepted. OpenSSL judges it by the robot's clock. Two things differ:
+ * Returns why the server's certificate is refused; undefined if it is accepted. OpenSSL checks it by the robot's clock, with two exceptions:
  *
- * - A certificate that is not valid yet is judged here, without its first day: a clock that is behind (a robot without battery boots in 1970) is
- *   likely, and a certificate of the trusted authority that was issued ahead of its time is no attack. Chain, host name, purpose and last day are checked.
- * - One that has expired by `least` is refused, though the robot's clock is behind. Of a chain that OpenSSL accepted this is the server's own alone, of
- *   another one the certificates up to the trusted authority: what else a server sends may be old.
+ * - A certificate that is not valid yet is checked here without its start date. The clock is probably behind (a robot without battery boots in 1970),
+ *   and a certificate that a trusted authority issued ahead of time is no attack. Chain, host name, purpose and end date are checked.
+ * - A certificate that expired before `least` is refused, even if the robot's clock is behind. If OpenSSL accepted the chain, this concerns only the
+ *   server's own certificate; otherwise all certificates up to the trusted authority. Others that the server sends may be old.
  */
 function certificateFault(socket: TLSSocket, host: string, { ca, least, early }: ServerAgentOptions): Error | undefined {
   const chain = chainOf(socket);
@@ -106,7 +106,7 @@ function certificateFault(socket: TLSSocket, host: string, { ca, least, early }:
 
 const refused = (code: string): Error => Object.assign(new Error(`the server's certificate was refused (${code})`), { code });
 
-/** The server's certificate first. */
+/** Returns the chain, beginning with the server's certificate. */
 function chainOf(socket: TLSSocket): X509Certificate[] {
   const chain: X509Certificate[] = [];
   const seen = new Set<string>();
@@ -121,7 +121,7 @@ function chainOf(socket: TLSSocket): X509Certificate[] {
   return chain;
 }
 
-/** The certificates up to the one that a trusted authority signed, or what is wrong about them but their dates: signatures, host name, purpose. */
+/** Returns the certificates up to the one signed by a trusted authority, or what is wrong besides dates: signatures, host name, purpose. */
 function trustedPath(
   socket: TLSSocket,
   host: string,
@@ -131,7 +131,7 @@ function trustedPath(
   const [leaf] = chain;
   if (leaf === undefined) return "UNABLE_TO_GET_ISSUER_CERT";
   if (checkServerIdentity(host, socket.getPeerCertificate()) !== undefined) return "ERR_TLS_CERT_ALTNAME_INVALID";
-  // Extended key usages; a certificate without any may serve as anything.
+  // Extended key usages. A certificate without any is valid for all purposes.
   if (leaf.keyUsage !== undefined && !leaf.keyUsage.includes(SERVER_AUTH)) return "INVALID_PURPOSE";
   const anchors = trusted.map((pem) => new X509Certificate(pem));
   for (const [index, certificate] of chain.entries()) {

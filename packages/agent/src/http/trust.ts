@@ -20,7 +20,7 @@ export interface TrustOptions {
     Partial<Pick<AgentConfig, "workload_environment">>;
   clock: Clock;
   log: Logger;
-  /** Gives up waiting for a server that cannot be reached. */
+  /** Aborts the wait for an unreachable server. */
   signal: AbortSignal;
 }
 
@@ -28,8 +28,8 @@ const pinFile = (state_directory: string): string => join(state_directory, "iden
 const enrolmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
 
 /**
- * Answers the certificate authority to trust, and keeps it in the state directory: from then on no other is accepted. Without a
- * word about it, those that the machine knows are trusted. Throws UntrustedAuthority, whose message says what to do.
+ * Returns the certificate authority to trust, and pins it in the state directory: from then on no other is accepted. Without settings for it, the
+ * machine's trusted authorities apply. Throws UntrustedAuthority, whose message states what to do.
  */
 export async function establishTrust(options: TrustOptions): Promise<{ ca?: string }> {
   const { config, log } = options;
@@ -38,7 +38,7 @@ export async function establishTrust(options: TrustOptions): Promise<{ ca?: stri
   const pinned = readIfThere(pinFile(state_directory));
   if (ca_file !== undefined) return pin(options, pinned, readAuthority(ca_file, ca_fingerprint));
   if (pinned !== undefined && (ca_fingerprint === undefined || fingerprintOf(pinned) === ca_fingerprint)) return { ca: pinned };
-  // A robot that enrolled without a pin trusts what its machine trusts: it starts without asking anybody.
+  // A robot that enrolled without a pin trusts the machine's authorities, and starts without a check.
   if (ca_fingerprint === undefined && readIfThere(enrolmentFile(state_directory)) !== undefined) return {};
   const presented = await look(options);
   if (ca_fingerprint !== undefined) return pin(options, pinned, requireFingerprint(presented, ca_fingerprint));
@@ -51,7 +51,7 @@ export async function establishTrust(options: TrustOptions): Promise<{ ca?: stri
     );
     return pin(options, pinned, authority.pem);
   }
-  // By a clock that is behind: the connection is checked without the first day, against the authorities that the machine knows.
+  // The robot's clock is behind: each connection checks the certificate without its start date, against the machine's authorities.
   if (presented.reason === "CERT_NOT_YET_VALID" && authority === undefined) return {};
   throw new UntrustedAuthority(refusal(config.server, presented), authority?.fingerprint);
 }
@@ -68,13 +68,13 @@ function refusal(server: string, { authority, reason }: Presented): string {
   );
 }
 
-/** The certificate in a file; with a fingerprint it must be that one. */
+/** Returns the certificate in a file. With a fingerprint, it must match. */
 function readAuthority(file: string, fingerprint: string | undefined): string {
   let pem: string;
   try {
     pem = new X509Certificate(readFileSync(file)).toString();
   } catch (error) {
-    throw new UntrustedAuthority(`--ca-file ${file}: ${isMissing(error) ? "there is no such file" : "this is no certificate in PEM form"}`);
+    throw new UntrustedAuthority(`--ca-file ${file}: ${isMissing(error) ? "there is no such file" : "the file is not a PEM certificate"}`);
   }
   if (fingerprint !== undefined && fingerprintOf(pem) !== fingerprint)
     throw new UntrustedAuthority(`${file} has the fingerprint ${fingerprintOf(pem)}, not ${fingerprint}`);
@@ -90,7 +90,7 @@ function pin({ config, log }: TrustOptions, pinned: string | undefined, ca: stri
   return { ca };
 }
 
-/** Like enrolling: a server that does not answer is waited for. */
+/** Reads the server's certificate; like enrollment, it waits for an unreachable server. */
 async function look({ config, clock, log, signal }: TrustOptions): Promise<Presented> {
   for (let attempt = 0; ; attempt += 1) {
     try {
@@ -114,7 +114,7 @@ function readIfThere(file: string): string | undefined {
   }
 }
 
-/** What to do about a certificate that a later connection does not accept; undefined for another error. */
+/** Returns what to do about a certificate that a later connection does not accept; undefined for another error. */
 export function certificateComplaint(error: Error, ca: string | undefined): string | undefined {
   const code = "code" in error ? String(error.code) : undefined;
   if (!isUntrusted(code)) return undefined;
@@ -122,6 +122,6 @@ export function certificateComplaint(error: Error, ca: string | undefined): stri
     return `the server's certificate authority is not known to this machine (${code}): start the agent with --ca-fingerprint`;
   return (
     `the server presents another certificate authority than the pinned ${fingerprintOf(ca)}: ` +
-    "somebody is in between, or it was made anew; in the second case start the agent once with the new --ca-fingerprint"
+    "either the connection is intercepted, or the server has a new authority; in the second case start the agent once with the new --ca-fingerprint"
   );
 }

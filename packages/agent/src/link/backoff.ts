@@ -2,9 +2,9 @@ import type { Clock } from "@roamfleet/clock";
 
 const BACKOFF_MS_FIRST = 1_000;
 const BACKOFF_MS_MAX = 60_000;
-/** A server that asks for a longer wait than this is not believed. */
+/** A server's request for a longer wait than this is ignored. */
 const RETRY_AFTER_MS_MAX = 3_600_000;
-/** How long a robot waits that the server will not have: somebody has to act first. */
+/** Wait of a robot that the server refuses: a person has to act first. */
 const SLOW_MS = 300_000;
 
 /** Full jitter: uniform between 0 and a bound that doubles from 1 s to 60 s. `attempt` counts failures from 0. */
@@ -12,18 +12,18 @@ export function backoffMs(clock: Pick<Clock, "random">, attempt: number): number
   return Math.round(clock.random() * Math.min(BACKOFF_MS_MAX, BACKOFF_MS_FIRST * 2 ** Math.min(attempt, 16)));
 }
 
-/** About five minutes, spread by a fifth so that refused robots do not come together. */
+/** Returns about five minutes, with a jitter of a fifth so that refused robots do not return at the same time. */
 export function slowMs(clock: Pick<Clock, "random">): number {
   return Math.round(SLOW_MS * (1 - clock.random() / 5));
 }
 
-/** A wait the server asked for, in milliseconds; undefined when it is no sensible number. */
+/** Returns the server's requested wait in milliseconds; undefined if it is not a valid number. */
 export function sensibleWaitMs(value: unknown): number | undefined {
   if (typeof value !== "number" || !Number.isFinite(value) || value < 0) return undefined;
   return Math.min(value, RETRY_AFTER_MS_MAX);
 }
 
-/** Reads a Retry-After header (seconds or an HTTP date); `server_date` is the answer's own Date, as our clock may be wrong. */
+/** Parses a Retry-After header (seconds or an HTTP date). `server_date` is the response's Date header, since the robot's clock may be wrong. */
 export function retryAfterMs(
   header: string | null | undefined,
   server_date: string | null | undefined,

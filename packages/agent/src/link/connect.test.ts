@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import { connect, type OpenSocket } from "./connect.ts";
 
-/** Takes connections and says nothing. Resolves with its address and what connects. */
+/** Accepts connections and sends nothing. Resolves with its port and the first connection. */
 async function silentServer(): Promise<{ port: number; came: Promise<Socket>; server: Server } & AsyncDisposable> {
   const { promise: came, resolve } = Promise.withResolvers<Socket>();
   const server = createServer((socket) => socket.on("error", () => {}).once("data", () => resolve(socket)));
@@ -22,7 +22,7 @@ const attempt = (server: string, clock: SimulatedClock, open_socket?: OpenSocket
   return { ended, attempted, stopping };
 };
 
-test("a server that takes the request and does not answer is given a minute, in which it may keep who connects in line", async () => {
+test("a server that accepts the request but does not answer has a minute, since it may queue connections", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   await using silent = await silentServer();
   const { ended, attempted } = attempt(`http://127.0.0.1:${silent.port}`, clock);
@@ -35,7 +35,7 @@ test("a server that takes the request and does not answer is given a minute, in 
   socket.destroy();
 });
 
-test("a server that does not shake hands is given a minute, in which others may come before", async () => {
+test("a server that does not begin the TLS handshake has a minute, since handshakes are queued", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   await using silent = await silentServer();
   const { ended, attempted } = attempt(`https://127.0.0.1:${silent.port}`, clock);
@@ -48,7 +48,7 @@ test("a server that does not shake hands is given a minute, in which others may 
   socket.destroy();
 });
 
-test("whoever waits for its turn to have a socket is not timed out for that, and connects when it has one", async () => {
+test("a robot that is queued for a socket does not time out, and connects when it gets one", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   await using silent = await silentServer();
   let open = (): void => assert.fail("no socket was asked for");
@@ -68,22 +68,18 @@ test("whoever waits for its turn to have a socket is not timed out for that, and
   socket.destroy();
 });
 
-test(
-  "an agent that stops while it waits for its turn has ended, and a socket that comes after all is destroyed",
-  { timeout: 120_000 },
-  async () => {
-    const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
-    await using silent = await silentServer();
-    const { promise: asked, resolve: ask } = Promise.withResolvers<{ hand: Parameters<OpenSocket>[1]; signal: AbortSignal }>();
-    const { ended, attempted, stopping } = attempt(`http://127.0.0.1:${silent.port}`, clock, (_, hand, signal) => ask({ hand, signal }));
-    const { hand, signal } = await asked;
-    stopping.abort();
-    await attempted;
-    assert.deepEqual(ended, ["the agent is stopping"]);
-    assert.ok(signal.aborted);
-    const late = connectTcp({ host: "127.0.0.1", port: silent.port }).on("error", () => {});
-    const closed = new Promise((resolve) => late.once("close", resolve));
-    hand(null, late);
-    await closed;
-  },
-);
+test("an agent that is stopped while it is queued ends, and a socket that arrives later is destroyed", { timeout: 120_000 }, async () => {
+  const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
+  await using silent = await silentServer();
+  const { promise: asked, resolve: ask } = Promise.withResolvers<{ hand: Parameters<OpenSocket>[1]; signal: AbortSignal }>();
+  const { ended, attempted, stopping } = attempt(`http://127.0.0.1:${silent.port}`, clock, (_, hand, signal) => ask({ hand, signal }));
+  const { hand, signal } = await asked;
+  stopping.abort();
+  await attempted;
+  assert.deepEqual(ended, ["the agent is stopping"]);
+  assert.ok(signal.aborted);
+  const late = connectTcp({ host: "127.0.0.1", port: silent.port }).on("error", () => {});
+  const closed = new Promise((resolve) => late.once("close", resolve));
+  hand(null, late);
+  await closed;
+});

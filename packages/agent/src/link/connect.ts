@@ -17,23 +17,23 @@ import { errorMessage } from "../http/request.ts";
 import { certificateComplaint } from "../http/trust.ts";
 import { retryAfterMs, sensibleWaitMs } from "./backoff.ts";
 
-/** Name lookup and TCP. */
+/** For name lookup and TCP. */
 const CONNECT_TIMEOUT_MS = 30_000;
-/** TLS: a server to which everybody comes back shakes hands with one after the other, with the last in 45 s. */
+/** For TLS: when all robots reconnect, the server performs handshakes one by one and needs 45 s for the last. */
 const HANDSHAKE_TIMEOUT_MS = 60_000;
-/** From there to the answer: the server leaves whose turn is near in line, for 45 s at most. */
+/** From the handshake to the response: the server queues connections for at most 45 s. */
 const ANSWER_TIMEOUT_MS = 60_000;
 const REFUSAL_BYTES_MAX = 16 * 1024;
 const SLOT_CHARACTERS_MAX = 100;
-/** Not let in, no such address, no common version: it will be the same a minute later. */
+/** Not authorized, wrong address or no common version: a retry after a minute would have the same result. */
 const SLOW_STATUSES = [401, 403, 404, 426];
 
-/** Why no link came about, and how long to wait if the server said so. */
+/** Why the link could not be opened, and how long to wait if the server requested a wait. */
 export class ConnectFailed extends Error {
   readonly retry_after_ms: number | undefined;
-  /** Only a human can change it: do not hurry. */
+  /** Only a person can fix it: retry slowly. */
   readonly slow: boolean;
-  /** The booked slot, to be named at the next attempt. */
+  /** The reserved admission slot, which the next attempt sends. */
   readonly slot: string | undefined;
 
   constructor(reason: string, wait: { retry_after_ms?: number | undefined; slow?: boolean; slot?: string | undefined } = {}) {
@@ -47,32 +47,32 @@ export class ConnectFailed extends Error {
 export interface SocketAddress {
   host: string;
   port: number;
-  /** By TLS. */
+  /** Uses TLS. */
   is_secure: boolean;
 }
 
-/** Opens a socket, at once or later, and hands it over while it connects; none after the signal, as nobody waits for it any more. */
+/** Opens a socket, immediately or later, and passes it on while it connects. After the signal it opens none. */
 export type OpenSocket = (address: SocketAddress, opened: (error: null, socket: Socket) => void, signal: AbortSignal) => void;
 
 export interface ConnectOptions {
   /** http or https address of the server. */
   server: string;
-  /** PEM of the only authority that is trusted; absent: those that the machine knows. */
+  /** PEM of the only trusted authority; absent: the machine's trusted authorities. */
   ca?: string | undefined;
-  /** Opens the connection; absent: one's own, which trusts `ca`. */
+  /** Opens the connection; absent: a new agent that trusts `ca`. */
   agent?: Agent | undefined;
-  /** What the last refusal booked. */
+  /** The slot that the last refusal reserved. */
   slot?: string | undefined;
   clock: Clock;
   activity?: Activity;
   signal: AbortSignal;
-  /** For many robots of one process; absent: one's own, which trusts `ca`. */
+  /** For many robots in one process; absent: a new socket that trusts `ca`. */
   open_socket?: OpenSocket | undefined;
-  /** Called before the first message can arrive: listeners are added here. `channel` is the connection's TLS channel, or "". */
+  /** Called before the first message can arrive, so that listeners can be added. `channel` is the TLS channel binding, or "". */
   on_open: (socket: WebSocket, channel: string) => void;
 }
 
-/** As Node calls it: what it answers is undefined when the socket comes by the callback. */
+/** Adapts `open_socket` to Node's createConnection, which returns undefined when the socket comes by the callback. */
 function connectionBy(open_socket: OpenSocket, { server, signal }: ConnectOptions): NonNullable<ClientOptions["createConnection"]> {
   const { protocol, hostname, port } = new URL(server);
   const is_secure = protocol === "https:";
@@ -90,7 +90,7 @@ export function connect(options: ConnectOptions): Promise<void> {
       ...(ca === undefined ? {} : { ca }),
       ...(agent === undefined ? {} : { agent }),
       ...(slot === undefined ? {} : { headers: { [LINK_SLOT_HEADER]: slot } }),
-      // The channel that the robot signs for exists from here on.
+      // The TLS channel binding in the robot's signature exists since TLS 1.3.
       minVersion: "TLSv1.3",
       perMessageDeflate: false,
       followRedirects: false,
@@ -119,17 +119,17 @@ export function connect(options: ConnectOptions): Promise<void> {
       reject(failure);
     };
     const give_up = (): void => settle(new ConnectFailed("the agent is stopping"));
-    // From when there is a socket: one of many robots waits for its turn to have one, which comes as those before it are done.
+    // The timeout starts when there is a socket: simulated robots are queued for one.
     let timer: Timer | undefined;
     const waitFor = (what: string, ms: number): void => {
       timer?.cancel();
       if (!settled) timer = clock.setTimer(ms, () => settle(new ConnectFailed(`no ${what} after ${ms / 1000} s`)));
     };
-    // An agent hands its socket over once that is connected and secure.
+    // An HTTP agent passes its socket on once it is connected and secure.
     if (agent !== undefined) waitFor("connection", CONNECT_TIMEOUT_MS + HANDSHAKE_TIMEOUT_MS);
     signal.addEventListener("abort", give_up, { once: true });
     if (signal.aborted) give_up();
-    // Stays on for the socket's whole life: an error is followed by close, which ends the session.
+    // This listener stays for the socket's whole life: an error is followed by close, which ends the session.
     socket.on("error", (error) => settle(new ConnectFailed(certificateComplaint(error, ca) ?? errorText(error))));
     socket.on("unexpected-response", (_request, response) => void refusal(response, clock).then(settle));
     let channel = "";
@@ -142,7 +142,7 @@ export function connect(options: ConnectOptions): Promise<void> {
   }).finally(ended);
 }
 
-/** What an HTTP answer in place of the upgrade means. */
+/** Returns the error for an HTTP response in place of the upgrade. */
 async function refusal(response: IncomingMessage, clock: Clock): Promise<ConnectFailed> {
   const status = response.statusCode ?? 0;
   const { date, "retry-after": retry_after, [RETRY_AFTER_MS_HEADER]: retry_after_ms_text, [LINK_SLOT_HEADER]: slot } = response.headers;
@@ -156,7 +156,7 @@ async function refusal(response: IncomingMessage, clock: Clock): Promise<Connect
   });
 }
 
-/** The time for the answer bounds this, too: when it is over the socket is destroyed. */
+/** Returns the beginning of the body. The response timeout applies: it destroys the socket. */
 async function firstBytes(response: IncomingMessage): Promise<string> {
   let text = "";
   try {
@@ -165,7 +165,7 @@ async function firstBytes(response: IncomingMessage): Promise<string> {
       if (text.length > REFUSAL_BYTES_MAX) break;
     }
   } catch {
-    // Cut off: the status says enough.
+    // The connection broke; the status is enough.
   }
   return text;
 }

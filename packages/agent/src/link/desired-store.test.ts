@@ -16,7 +16,7 @@ function open(state_directory: string): { store: DesiredStore; clock: SimulatedC
   return { store: new DesiredStore({ state_directory, clock, log }), clock };
 }
 
-test("what is handed on is on the disk already, and read again after a restart", (t) => {
+test("a desired state is on disk before it is passed on, and is read after a restart", (t) => {
   const directory = temporaryDirectory(t);
   const { store } = open(directory);
   const seen: [boolean, number][] = [];
@@ -34,7 +34,7 @@ test("what is handed on is on the disk already, and read again after a restart",
   assert.equal(open(directory).store.generation, 4);
 });
 
-test("a disk that refuses is tried again, and nobody acts before it takes the state", async (t) => {
+test("a failed write is retried, and the state is not applied before it is stored", async (t) => {
   const directory = temporaryDirectory(t);
   const { store, clock } = open(directory);
   mkdirSync(join(directory, "desired.json.tmp"));
@@ -47,7 +47,7 @@ test("a disk that refuses is tried again, and nobody acts before it takes the st
   assert.deepEqual([seen, store.generation], [[true], 1]);
 });
 
-test("a torn or foreign file counts as none, so that the server sends it again", (t) => {
+test("a torn or foreign file is ignored, so the server sends the state again", (t) => {
   const directory = temporaryDirectory(t);
   for (const content of [
     "",
@@ -62,7 +62,7 @@ test("a torn or foreign file counts as none, so that the server sends it again",
   }
 });
 
-test("a desired state that the disk changed counts as none, and the log says so", (t) => {
+test("a desired state with a wrong checksum is ignored, with a warning", (t) => {
   const directory = temporaryDirectory(t);
   open(directory).store.take(desiredOf(41), () => {});
   const path = join(directory, "desired.json");
@@ -77,7 +77,7 @@ test("a desired state that the disk changed counts as none, and the log says so"
   assert.match(lines.join(""), /is damaged/);
 });
 
-test("a desired state with more apps or configs than a robot may have is none", () => {
+test("a desired state with more apps or configs than a robot may have is refused", () => {
   const many = (count: number): Record<string, object> =>
     Object.fromEntries(Array.from({ length: count }, (_, i) => [`name-${i}`, { release: null }]));
   assert.notEqual(parseDesired({ ...desiredOf(1), apps: many(256), configs: many(1_024) }), undefined);

@@ -4,7 +4,7 @@ import { APPS_MAX, type Desired } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText, readJson, writeJson } from "../disk/write-atomically.ts";
 
-/** Of one desired state; a server's own bound on config namespaces is far below. */
+/** Per desired state; the server's limit on config namespaces is far lower. */
 const CONFIGS_MAX = 1_024;
 const STORE_RETRY_MS = 10_000;
 
@@ -14,7 +14,7 @@ export interface DesiredStoreOptions {
   log: Logger;
 }
 
-/** The newest desired state, on disk before anybody acts on it. */
+/** Stores the newest desired state on disk before it is applied. */
 export class DesiredStore {
   readonly #options: DesiredStoreOptions;
   readonly #path: string;
@@ -32,15 +32,14 @@ export class DesiredStore {
     return this.#current;
   }
 
-  /** 0 before the first. */
+  /** 0 before the first desired state. */
   get generation(): number {
     return this.#current?.generation ?? 0;
   }
 
   /**
-   * Takes what the server sends. `stored` is called once it is on disk, also for a generation that was there already (the
-   * server may not know); `fresh` is false then and for an older one. While the disk refuses, it is tried again; `refused` is called the first
-   * time with the error.
+   * Stores a desired state of the server. `stored` is called once it is on disk, also for a generation that was already there, since the server may
+   * not know. `fresh` is false then, and for an older generation. A failed write is retried; `refused` is called with the first error.
    */
   take(desired: Desired, stored: (fresh: boolean) => void, refused?: (error: unknown) => void): void {
     this.stop();
@@ -66,7 +65,7 @@ export class DesiredStore {
   }
 }
 
-/** Logins for registries are told with each connect: the robot's disk never holds them. */
+/** Removes logins for registries, which come with each connect and must never be on the robot's disk. */
 function withoutLogins(desired: Desired): Desired {
   const apps = Object.entries(desired.apps).map(([app, wish]) => {
     const { registry_auth: _, ...release } = wish.release ?? {};
@@ -75,7 +74,7 @@ function withoutLogins(desired: Desired): Desired {
   return { ...desired, apps: Object.fromEntries(apps) as Desired["apps"] };
 }
 
-/** Undefined for what is no desired state: a torn file, a server that speaks another protocol. */
+/** Returns undefined for an invalid desired state: a torn file, or a server with another protocol. */
 export function parseDesired(value: unknown): Desired | undefined {
   if (!isObject(value)) return undefined;
   const { generation, apps, configs } = value;

@@ -1,7 +1,7 @@
 import { encodeFrame, type FrameSocket } from "@roamfleet/protocol/link";
 import type WebSocket from "ws";
 
-/** The robot's end of the wire. */
+/** Adapts the robot's WebSocket to FrameSocket. */
 export const frameSocket = (socket: WebSocket): FrameSocket => ({
   get bufferedAmount() {
     return socket.bufferedAmount;

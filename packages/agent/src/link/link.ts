@@ -26,40 +26,40 @@ import { connect, ConnectFailed, type OpenSocket } from "./connect.ts";
 import { type ReportQueue, ReportSender } from "./report-sender.ts";
 import { type AfterWelcome, Session, type SessionEnd } from "./session.ts";
 
-/** A link that held for so long was a good one: the next failure starts from the shortest wait again. */
+/** After a link has been up for so long, the next failure starts again from the shortest wait. */
 const STABLE_MS = 30_000;
 
 export interface LinkOptions {
   server: string;
-  /** PEM of the only certificate authority that is trusted. */
+  /** PEM of the only trusted certificate authority. */
   ca?: string | undefined;
-  /** Opens connections to the server; absent: each is one's own. */
+  /** Opens connections to the server; absent: each connection has its own agent. */
   agent?: Agent | undefined;
-  /** For many robots of one process. */
+  /** For many robots in one process. */
   open_socket?: OpenSocket;
   robot_id: string;
   key: RobotKey;
   clock: Clock;
   activity: Activity;
   log: Logger;
-  /** For what would be said again for each batch of logs if it were shipped. */
+  /** A log that is not sent to the server: for entries that shipping would cause again with each batch. */
   local: Logger;
   time: RobotTime;
   outbox: ReportQueue & Pick<Outbox, "outbox_id" | "size" | "reconcile">;
   shipper: Pick<LogShipper, "start" | "stop" | "pump" | "acknowledge" | "follow">;
-  /** What `hello` says besides who we are; asked at each connect. */
+  /** The contents of `hello` besides the identity; read at each connect. */
   introduce: () => Pick<Hello, "boot_id" | "run_id" | "agent_version" | "platform" | "kinds" | "generation">;
   health: () => Promise<HealthBody>;
-  /** Kinds of streams that the server may open. */
+  /** Kinds of streams that the server may open, with their handlers. */
   sources: ReadonlyMap<string, StreamSource>;
-  /** Called after each welcome: reports what runs. */
+  /** Called after each welcome: reports the running apps. */
   announce: () => void;
   desired: (desired: Desired) => void;
-  /** The server has welcomed this robot, or the link is down again and why. */
+  /** Called when the server has welcomed this robot, and when the link is down, with the reason. */
   on_connection?: (connected: boolean, reason?: string) => void;
 }
 
-/** The robot's end of the link: connects, keeps it up, comes back. */
+/** The robot's end of the link: connects, keeps it up, reconnects. */
 export class Link {
   readonly #options: LinkOptions;
   readonly #sources: ReadonlyMap<string, StreamSource>;
@@ -69,7 +69,7 @@ export class Link {
   #welcomed_at: number | undefined;
   #running: Promise<void> | undefined;
   #last_failure: string | undefined;
-  /** The server had too many robots at once and booked this one a time to come. */
+  /** The server was overloaded and reserved this slot for the robot. */
   #slot: string | undefined;
 
   constructor(options: LinkOptions) {
@@ -78,7 +78,7 @@ export class Link {
     this.#reports = new ReportSender(options.outbox, options.clock);
   }
 
-  /** True between welcome and the end of the session. */
+  /** True between the welcome and the end of the session. */
   get connected(): boolean {
     return this.#welcomed_at !== undefined;
   }
@@ -87,19 +87,19 @@ export class Link {
     this.#running ??= this.#run();
   }
 
-  /** Says goodbye and resolves when the socket is gone. */
+  /** Closes the link and resolves when the socket is closed. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#session?.close("the agent is stopping");
     await this.#running;
   }
 
-  /** Breaks the connection of the moment without a word, as a bad line does; the next attempt follows by itself. */
+  /** Breaks the current connection without a close frame, like a network failure; the link then reconnects. */
   cut(): void {
     this.#session?.cut("the line was cut");
   }
 
-  /** The outbox has a new report. */
+  /** To be called when the outbox has a new report. */
   reportAdded(): void {
     this.#reports.pump();
   }
@@ -121,7 +121,7 @@ export class Link {
     }
   }
 
-  /** An unexpected error of one connection: the next attempt follows like after any other. */
+  /** Handles an unexpected error of one connection: the link reconnects as after any other failure. */
   #failed(error: unknown): SessionEnd & { up_ms: number } {
     this.#options.log.error({ err: error }, "the link failed unexpectedly");
     this.#session?.cut("the link failed");
@@ -132,7 +132,7 @@ export class Link {
     return { reason: errorText(error), up_ms: 0 };
   }
 
-  /** One connection from the attempt to its end. */
+  /** Runs one connection from the attempt to its end. */
   async #once(): Promise<SessionEnd & { up_ms: number }> {
     const { server, ca, agent, open_socket, clock, activity, local } = this.#options;
     let session: Session | undefined;
@@ -203,7 +203,7 @@ export class Link {
     time.sync(welcome.server_time);
     try {
       if (!outbox.reconcile(welcome.acked_seq))
-        return { reason: "this state directory is an old copy: its reports go under a new name", wait_ms: 0 };
+        return { reason: "this state directory is an old copy: its reports continue under a new outbox id", wait_ms: 0 };
     } catch (error) {
       return { reason: `the outbox could not be renamed: ${errorText(error)}` };
     }
@@ -238,7 +238,7 @@ export class Link {
         return this.#options.shipper.follow(message.on);
       case "challenge":
       case "welcome":
-        return this.#options.local.debug({ type: message.type }, "a message out of turn was ignored");
+        return this.#options.local.debug({ type: message.type }, "ignored a message that is not expected in this state");
     }
   }
 
@@ -254,7 +254,7 @@ export class Link {
     const ended = this.#options.activity.begin();
     try {
       const { ros_adapters, ...snapshot } = await this.#options.health();
-      // A server that does not know the field closes the link.
+      // A server without support for the field would close the link.
       const more = features.includes("ros_adapters") && ros_adapters !== undefined ? { ros_adapters } : {};
       session.send({ type: "health", snapshot: { ...snapshot, ...more } });
     } catch (error) {
@@ -264,7 +264,7 @@ export class Link {
     }
   }
 
-  /** A server that is gone for weeks is told once, not once a minute. */
+  /** Logs a repeated failure at debug level, so that an unreachable server is not reported once a minute for weeks. */
   #logFailure(end: SessionEnd, wait_ms: number): void {
     const level = end.reason === this.#last_failure ? "debug" : "warn";
     this.#last_failure = end.reason;

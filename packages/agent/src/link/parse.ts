@@ -2,7 +2,7 @@ import type { Refused, ServerMessage, Welcome } from "@roamfleet/protocol/link";
 import { FrameError } from "@roamfleet/protocol/link";
 import { parseDesired } from "./desired-store.ts";
 
-/** The agent loads no schema library: what the server says is checked by hand, as far as the agent relies on it. */
+/** The agent loads no schema library: the fields of server messages that it uses are validated by hand. */
 
 const HEARTBEAT_SECONDS = { min: 0.1, max: 3_600 };
 const HEALTH_SECONDS = { min: 0.1, max: 86_400 };
@@ -17,10 +17,10 @@ export function parseObject(bytes: Uint8Array): Record<string, unknown> | undefi
   }
 }
 
-/** Throws FrameError for a message whose fields make no sense; undefined for an unknown type. */
+/** Throws FrameError for a message with invalid fields; returns undefined for an unknown type. */
 export function parseServerMessage(bytes: Uint8Array): ServerMessage | undefined {
   const value = parseObject(bytes);
-  if (value === undefined) throw new FrameError("a control message is no JSON object");
+  if (value === undefined) throw new FrameError("a control message is not a JSON object");
   switch (value.type) {
     case "challenge":
       return { type: "challenge", nonce: text(value, "nonce"), ...(isNumbers(value.protocols) ? { protocols: value.protocols } : {}) };
@@ -66,20 +66,20 @@ const isNumbers = (value: unknown): value is number[] => Array.isArray(value) &&
 
 function text(value: Record<string, unknown>, field: string): string {
   const found = value[field];
-  if (typeof found !== "string") throw new FrameError(`${String(value.type)}.${field} is no text`);
+  if (typeof found !== "string") throw new FrameError(`${String(value.type)}.${field} is not a string`);
   return found;
 }
 
 function count(value: Record<string, unknown>, field: string): number {
   const found = value[field];
   if (typeof found !== "number" || !Number.isSafeInteger(found) || found < 0)
-    throw new FrameError(`${String(value.type)}.${field} is no count`);
+    throw new FrameError(`${String(value.type)}.${field} is not a non-negative integer`);
   return found;
 }
 
-/** An interval that would make the agent spin or sleep for ever is brought into bounds. */
+/** Limits an interval with which the agent would spin or sleep forever. */
 function within(value: Record<string, unknown>, field: string, bounds: { min: number; max: number }): number {
   const found = value[field];
-  if (typeof found !== "number" || !Number.isFinite(found)) throw new FrameError(`${String(value.type)}.${field} is no number`);
+  if (typeof found !== "number" || !Number.isFinite(found)) throw new FrameError(`${String(value.type)}.${field} is not a number`);
   return Math.min(bounds.max, Math.max(bounds.min, found));
 }

@@ -2,16 +2,16 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import type { Outbox } from "../spool/outbox.ts";
 import type { Session } from "./session.ts";
 
-/** No acknowledgement for so long: the server lost reports without losing the link. */
+/** After so long without an acknowledgement, reports were lost although the link is up. */
 const REPORT_ACK_TIMEOUT_MS = 30_000;
 const REPORTS_AT_ONCE = 100;
-/** A report is far smaller; with less room than this it waits for frames to leave. */
+/** A report is far smaller. With less room than this, the sender waits for frames to leave. */
 const ROOM_BYTES_MIN = 64 * 1024;
 
-/** What sending needs of an outbox: simulated robots keep theirs in memory. */
+/** The part of an outbox that sending needs; simulated robots use one in memory. */
 export type ReportQueue = Pick<Outbox, "after" | "acknowledge">;
 
-/** Sends the outbox in order over the session of the moment, again what is not acknowledged. */
+/** Sends the outbox in order over the current session, and resends unacknowledged reports. */
 export class ReportSender {
   readonly #outbox: ReportQueue;
   readonly #clock: Clock;
@@ -46,7 +46,7 @@ export class ReportSender {
     this.#watchAck();
   }
 
-  /** Sends what is not sent, as far as there is room. */
+  /** Sends the reports that were not sent yet while there is room. */
   pump(): void {
     const session = this.#session;
     if (session === undefined) return;
@@ -55,7 +55,7 @@ export class ReportSender {
     if (idle) this.#watchAck();
   }
 
-  /** Answers whether there may be more to send now. */
+  /** Returns whether there may be more to send now. */
   #sendSome(session: Session): boolean {
     if (session.room("control") < ROOM_BYTES_MIN) return false;
     const reports = this.#outbox.after(this.#sent, REPORTS_AT_ONCE);

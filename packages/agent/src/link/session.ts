@@ -32,33 +32,33 @@ import { frameSocket } from "./frame-socket.ts";
 import { parseObject, parseServerMessage } from "./parse.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
-/** Without any frame for so many heartbeats the link is half open. */
+/** Without any frame for this many heartbeats the link is half open. */
 const SILENT_HEARTBEATS_MAX = 3;
 const CLOSE_TIMEOUT_MS = 2_000;
 const CLOSE_GOING_AWAY = 1001;
 const CLOSE_PROTOCOL_ERROR = 1002;
 const CLOSE_INTERNAL_ERROR = 1011;
 
-/** Why a session ended, and what that means for the next. */
+/** Why a session ended, and what that means for the next one. */
 export interface SessionEnd {
   reason: string;
-  /** The server said when to come back. */
+  /** The wait that the server requested. */
   wait_ms?: number | undefined;
-  /** Somebody has to act first: do not hurry. */
+  /** Only a person can fix it: retry slowly. */
   slow?: boolean;
 }
 
-/** What the server says to a robot that it has welcomed; a refusal ends the session before anybody hears of it. */
+/** Messages of the server after the welcome. A refusal ends the session and reaches no handler. */
 export type AfterWelcome = Exclude<ServerMessage, { type: "refused" }>;
 
-/** What a session calls when something arrives; everything here is synchronous. */
+/** Callbacks of a session; all are synchronous. */
 export interface SessionHandlers {
-  /** The signed `hello` for this nonce. */
+  /** Returns the signed `hello` for this nonce. */
   hello(nonce: string): unknown;
-  /** The server took us. Answers why this link is not to be used, if so. */
+  /** Called when the server has accepted the robot. Returns why this link must not be used, if so. */
   welcomed(welcome: Welcome): SessionEnd | undefined;
   message(message: AfterWelcome): void;
-  /** The server's time as of now, milliseconds since 1970: with each heartbeat that it answers. */
+  /** Called with the server's time, milliseconds since 1970, at each heartbeat that it answers. */
   time(server_time: number): void;
   /** Frames have left: there may be room for more. */
   room(): void;
@@ -69,13 +69,13 @@ export interface SessionOptions {
   activity: Activity;
   log: Logger;
   handlers: SessionHandlers;
-  /** Kinds of channels that the server may open. */
+  /** Kinds of channels that the server may open, with their handlers. */
   sources: ReadonlyMap<string, StreamSource>;
 }
 
 /** One link from the upgrade to its end. */
 export class Session {
-  /** Resolves once, when the socket is closed or given up. */
+  /** Resolves once, when the socket is closed or abandoned. */
   readonly ended: Promise<SessionEnd>;
   readonly #socket: WebSocket;
   readonly #options: SessionOptions;
@@ -102,7 +102,7 @@ export class Session {
     [FrameType.RESET]: (frame) => this.#channels.receive(frame),
   };
 
-  /** To be made before the first message can arrive. */
+  /** Must be created before the first message can arrive. */
   constructor(socket: WebSocket, options: SessionOptions) {
     const { promise, resolve } = Promise.withResolvers<SessionEnd>();
     this.ended = promise;
@@ -132,7 +132,7 @@ export class Session {
     );
   }
 
-  /** Queues a control message; false when the queue is full or the session is not up. */
+  /** Queues a control message. Returns false if the queue is full or the session is not welcomed. */
   send(message: unknown): boolean {
     return this.#welcomed && this.#queue.pushMessage(CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
   }
@@ -155,12 +155,12 @@ export class Session {
     this.#timers.push(this.#options.clock.every(ms, work));
   }
 
-  /** Says goodbye (1001) and ends. */
+  /** Closes the socket with code 1001 and ends the session. */
   close(reason: string): void {
     this.#finish({ reason }, CLOSE_GOING_AWAY);
   }
 
-  /** Ends without a word. */
+  /** Ends the session without a close frame. */
   cut(reason: string): void {
     this.#finish({ reason });
   }
@@ -169,7 +169,7 @@ export class Session {
     if (this.#end !== undefined) return;
     this.#last_heard = this.#options.clock.monotonic();
     try {
-      if (!is_binary || !Buffer.isBuffer(data)) throw new FrameError("a text message is no frame");
+      if (!is_binary || !Buffer.isBuffer(data)) throw new FrameError("a text message is not a frame");
       const frame = decodeFrame(data);
       this.#on_frame[frame.type](frame);
     } catch (error) {
@@ -187,7 +187,7 @@ export class Session {
     const bytes = this.#control.push(frame);
     if (bytes === undefined) return;
     const message = parseServerMessage(bytes);
-    // A newer server may say what this agent does not know.
+    // A newer server may send messages that this agent does not support.
     if (message === undefined) return this.#options.log.debug("a message of unknown type was ignored");
     if (message.type === "refused") {
       const wait_ms = sensibleWaitMs(message.retry_after_ms);
@@ -197,7 +197,7 @@ export class Session {
     this.#greet(message);
   }
 
-  /** Before the welcome: challenge → hello → welcome. */
+  /** Handles messages before the welcome: challenge → hello → welcome. */
   #greet(message: AfterWelcome): void {
     if (message.type === "challenge") {
       if (commonProtocol(message.protocols ?? [1]) === undefined)
@@ -244,7 +244,7 @@ export class Session {
     this.#finish({ reason: "the server is going away", wait_ms }, CLOSE_GOING_AWAY);
   }
 
-  /** Ends the session for our own reason: with a close code if the other end may still hear it. */
+  /** Ends the session on our side, with a close code if the server may still receive it. */
   #finish(end: SessionEnd, code?: number): void {
     if (this.#end !== undefined) return;
     this.#end = end;
@@ -257,7 +257,7 @@ export class Session {
       return;
     }
     this.#socket.close(code);
-    // The close event resolves; without an answer to our close the socket is given up.
+    // The close event resolves `ended`; without a response to our close the socket is terminated.
     this.#after(CLOSE_TIMEOUT_MS, () => this.#socket.terminate());
   }
 

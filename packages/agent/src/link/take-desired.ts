@@ -5,7 +5,7 @@ import { errorText } from "../disk/write-atomically.ts";
 import { failureOf } from "../runtime/failure.ts";
 import type { DesiredStore } from "./desired-store.ts";
 
-/** On disk first, then acted on, then reported; what was stored before is reported again, as the server may not know. */
+/** Stores a desired state on disk, applies it, then reports it. A stored generation is reported again, since the server may not know. */
 export function takeDesired(
   parts: { store: DesiredStore; reporter: Reporter; deployments: Deployments; log: Logger },
   desired: Desired,
@@ -17,15 +17,15 @@ export function takeDesired(
       if (fresh) deployments.desired(desired);
       reporter.report({ kind: "observed", generation: store.generation });
     } catch (error) {
-      log.error({ generation: desired.generation, reason: errorText(error) }, "could not act on the desired state");
+      log.error({ generation: desired.generation, reason: errorText(error) }, "could not apply the desired state");
     }
   };
   store.take(desired, act, (error) => refuseConfigs(desired, store.current, reporter, error));
 }
 
 /**
- * A disk without room for the desired state has none for a config file either. Its deployment ends with that reason; it would end as a timeout
- * otherwise, as releases do, which take longer and may find room.
+ * A disk without room for the desired state has no room for a config file either, so its deployment fails with that reason. Without this it would
+ * time out, like releases, which take longer and may find room meanwhile.
  */
 function refuseConfigs(desired: Desired, before: Desired | undefined, reporter: Reporter, error: unknown): void {
   const { reason, message } = failureOf(error, "timeout");

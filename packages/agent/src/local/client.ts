@@ -5,16 +5,16 @@ import { KEEP_ALIVE_MS } from "./event-stream.ts";
 /** An agent that takes longer than this to answer is stuck. */
 const ANSWER_TIMEOUT_MS = 15_000;
 const ANSWER_BYTES_MAX = 64 * 1024 * 1024;
-/** Of a stream of events, in which a quiet agent says that it is there: one time that comes late is no silence. */
+/** Idle timeout of an event stream, in which a quiet agent sends keep-alives: one late keep-alive is tolerated. */
 const EVENTS_SILENCE_MS = 3 * KEEP_ALIVE_MS;
 
-/** Nobody answers at the socket. */
+/** The agent does not answer at the socket. */
 export class AgentUnreachable extends Error {}
 
-/** No agent runs, rather than one that does not answer or may not be asked. */
+/** No agent runs, in contrast to one that does not answer or denies access. */
 export class AgentAbsent extends AgentUnreachable {}
 
-/** The agent said no: its code (`locked`, `update_in_progress`, `not_found`, …) and its words. */
+/** The agent's error response: its code (`locked`, `update_in_progress`, `not_found`, …) and its message. */
 export class AgentRefused extends Error {
   readonly status: number;
   readonly code: string;
@@ -47,13 +47,13 @@ async function readText(response: IncomingMessage): Promise<string> {
   let bytes = 0;
   for await (const chunk of response as AsyncIterable<Buffer>) {
     bytes += chunk.length;
-    if (bytes > ANSWER_BYTES_MAX) throw new Error("the agent's answer has no end");
+    if (bytes > ANSWER_BYTES_MAX) throw new Error("the agent's response is too large");
     chunks.push(chunk);
   }
   return Buffer.concat(chunks).toString("utf8");
 }
 
-/** Asks the agent at a unix socket and answers its `data`. Throws AgentUnreachable, AgentRefused. */
+/** Calls the agent at a unix socket and returns the response's `data`. Throws AgentUnreachable, AgentRefused. */
 export async function askAgent<T>(socket: string, method: string, path: string, body?: unknown): Promise<T> {
   const response = await open(socket, method, path, body === undefined ? {} : { "content-type": "application/json" }, body);
   const answer = JSON.parse(await readText(response)) as { data?: T; error?: { code: string; message: string } };
@@ -61,7 +61,7 @@ export async function askAgent<T>(socket: string, method: string, path: string, 
   return answer.data as T;
 }
 
-/** Every event's `event` and `data` until the agent ends the stream. Throws AgentUnreachable, AgentRefused. */
+/** Yields every event's `event` and `data` until the agent ends the stream. Throws AgentUnreachable, AgentRefused. */
 export async function* readEvents(socket: string, last_event_id?: string): AsyncGenerator<{ id: string; type: string; data: unknown }> {
   const response = await open(socket, "GET", "/v1/events", last_event_id === undefined ? {} : { "last-event-id": last_event_id });
   if (response.statusCode !== 200) {

@@ -1,18 +1,18 @@
-/** What happened on this robot, for its own software. */
+/** An event on this robot, for its own software. */
 export interface LocalEvent {
   type: string;
   data: unknown;
 }
 
 export interface NumberedEvent extends LocalEvent {
-  /** `<run>-<number>`: numbers begin anew with each run of the agent. */
+  /** `<run>-<number>`: numbers restart with each run of the agent. */
   id: string;
 }
 
-/** Kept for readers that come back. */
+/** Events kept for readers that reconnect. */
 export const EVENTS_KEPT_MAX = 256;
 
-/** The latest events, numbered, and whoever listens. */
+/** The latest events, numbered, and their listeners. */
 export class EventRing {
   readonly #run: string;
   #number = 0;
@@ -32,12 +32,12 @@ export class EventRing {
     for (const listener of this.#listeners) listener(event);
   }
 
-  /** Id of the latest event: where a reader stands that knows everything. */
+  /** Id of the latest event: the cursor of a reader that has received everything. */
   get last_id(): string {
     return `${this.#run}-${this.#number}`;
   }
 
-  /** Everything after this id; undefined when some of it is gone: another run of the agent, or too long ago. */
+  /** Returns all events after this id; undefined if some are lost: from another run of the agent, or evicted. */
   after(id: string): NumberedEvent[] | undefined {
     const match = /^([^-]+)-(\d{1,15})$/.exec(id);
     const number = Number(match?.[2]);
@@ -46,7 +46,7 @@ export class EventRing {
     return missed > this.#kept.length ? undefined : this.#kept.slice(this.#kept.length - missed);
   }
 
-  /** Answers how to stop listening. */
+  /** Adds a listener. Returns a function that removes it. */
   listen(listener: (event: NumberedEvent) => void): () => void {
     this.#listeners.add(listener);
     return () => void this.#listeners.delete(listener);

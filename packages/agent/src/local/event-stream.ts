@@ -3,11 +3,11 @@ import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { EventRing, NumberedEvent } from "./event-ring.ts";
 
-/** Readers of events at the same time; one more is refused. */
+/** Maximum concurrent readers of events; another one is refused. */
 export const EVENT_READERS_MAX = 16;
-/** Written and not yet taken by a reader: past this it is cut, and may come back with the last id that it saw. */
+/** Maximum bytes that a reader has not taken yet. Past this it is disconnected, and may resume with the last id that it received. */
 export const EVENT_BACKLOG_BYTES_MAX = 64 * 1024;
-/** A comment, so that both ends notice when the other is gone. */
+/** Interval of keep-alive comments, so that both ends notice a lost connection. */
 export const KEEP_ALIVE_MS = 15_000;
 
 export interface EventStreamOptions {
@@ -16,7 +16,7 @@ export interface EventStreamOptions {
   log: Logger;
 }
 
-/** Answers a request with events as they happen (server-sent events), those after its Last-Event-ID first. */
+/** Streams events as they happen (server-sent events), beginning after the request's Last-Event-ID. */
 export function streamEvents(request: IncomingMessage, response: ServerResponse, { ring, clock, log }: EventStreamOptions): void {
   response.writeHead(200, { "content-type": "text/event-stream", "cache-control": "no-store" });
   response.flushHeaders();
@@ -24,12 +24,12 @@ export function streamEvents(request: IncomingMessage, response: ServerResponse,
     if (response.destroyed) return;
     response.write(text);
     if (response.writableLength <= EVENT_BACKLOG_BYTES_MAX) return;
-    log.warn({ backlog_bytes: response.writableLength }, "a reader of local events was too slow and was cut");
+    log.warn({ backlog_bytes: response.writableLength }, "disconnected a reader of local events that was too slow");
     response.destroy();
   };
   const last_id = request.headers["last-event-id"];
   const missed = typeof last_id === "string" ? ring.after(last_id) : [];
-  // Whoever missed something reads the state anew; the id lets it go on from here.
+  // A reader that missed events reads the state again; with this id it continues from here.
   if (missed === undefined) write(textOf({ id: ring.last_id, type: "events.missed", data: { last_event_id: last_id } }));
   else write(": listening\n\n");
   for (const event of missed ?? []) write(textOf(event));

@@ -23,7 +23,7 @@ import { socketIn } from "./socket-path.ts";
 
 const LIMIT = { timeout: 120_000 };
 
-/** The robot's side of an agent that installs nothing. */
+/** Starts the local API of an agent that installs nothing. */
 async function startSide(t: TestContext, more: { group?: string; socket?: string } = {}) {
   const state = temporaryDirectory(t);
   const { socket = socketIn(state), ...rest } = more;
@@ -42,7 +42,7 @@ const refusal = (status: number, code: string) => (error: unknown) => {
   return true;
 };
 
-test("robot software sees what runs and what is wanted, and finds the socket in its environment", LIMIT, async (t) => {
+test("robot software sees the current and desired releases, and finds the socket in its environment", LIMIT, async (t) => {
   const socket = join(temporaryDirectory(t), "agent.sock");
   await using rig = await DeploymentsRig.start({ config: { local_api: { socket } } });
   const release = await shellRelease("one", `echo "socket is $ROAMFLEET_SOCKET"; ${WELL}`);
@@ -68,7 +68,7 @@ test("robot software sees what runs and what is wanted, and finds the socket in 
   await until("the workload's words", () => rig.logs.some(({ message }) => message === `socket is ${socket}`));
 });
 
-test("the lock over the socket: taken, seen, refused to others, renewed, given back", LIMIT, async (t) => {
+test("the lock over the socket: acquired, shown, refused to others, renewed, released", LIMIT, async (t) => {
   const { socket } = await startSide(t);
   assert.deepEqual(await askAgent(socket, "GET", "/v1/lock"), { lock: null });
   await askAgent(socket, "PUT", "/v1/lock", { owner: "docking", ttl_seconds: 60, pid: process.pid });
@@ -93,7 +93,7 @@ test("the lock over the socket: taken, seen, refused to others, renewed, given b
     await assert.rejects(askAgent(socket, "PUT", "/v1/lock", body), refusal(400, "invalid"), JSON.stringify(body));
 });
 
-test("nobody gets the lock while an update is under way", LIMIT, async (t) => {
+test("the lock is refused while an update is in progress", LIMIT, async (t) => {
   const socket = join(temporaryDirectory(t), "agent.sock");
   await using rig = await DeploymentsRig.start({ config: { local_api: { socket } } });
   const target = rig.deploy(await shellRelease("one", WELL), { verify_seconds: 3 });
@@ -103,7 +103,7 @@ test("nobody gets the lock while an update is under way", LIMIT, async (t) => {
   await askAgent(socket, "PUT", "/v1/lock", { owner: "docking", ttl_seconds: 60 });
 });
 
-test("configs: listed by namespace and read whole, whatever their names", LIMIT, async (t) => {
+test("configs: listed by namespace and read completely, whatever their names", LIMIT, async (t) => {
   const { socket, state } = await startSide(t);
   const paths = statePaths(state);
   for (const [namespace, content] of [
@@ -127,7 +127,7 @@ test("configs: listed by namespace and read whole, whatever their names", LIMIT,
   await assert.rejects(askAgent(socket, "GET", "/v1/configs/%ff"), refusal(400, "invalid"));
 });
 
-test("events go on where a reader left off, and a reader that was away too long is told that it missed some", LIMIT, async (t) => {
+test("a reader resumes after its last event, and is notified of missed events after too long an absence", LIMIT, async (t) => {
   const { socket, side } = await startSide(t);
   const seen: { id: string; type: string; data: unknown }[] = [];
   const read = async (after: string | undefined, count: number): Promise<void> => {
@@ -161,7 +161,7 @@ test("events go on where a reader left off, and a reader that was away too long 
 
 const listening = (side: RobotSide): number => side.readers;
 
-test("a reader that does not read is cut at its bound and costs the others nothing", LIMIT, async (t) => {
+test("a reader that does not read is disconnected at its limit without effect on others", LIMIT, async (t) => {
   const { socket, side, lines } = await startSide(t);
   const stuck = connect(socket);
   stuck.on("error", () => {});
@@ -181,14 +181,14 @@ test("a reader that does not read is cut at its bound and costs the others nothi
     assert.ok(told < 10_000, "never cut");
     if (told % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
   }
-  // What the kernel takes for a socket comes on top.
+  // The kernel's socket buffers come on top.
   assert.ok(told * 1_000 < EVENT_BACKLOG_BYTES_MAX + 1024 * 1024, `${told} events`);
-  assert.ok(lines.some((line) => line.includes("too slow and was cut")));
+  assert.ok(lines.some((line) => line.includes("that was too slow")));
   await until("the good reader to have all", () => read > told * 1_000);
   good.destroy();
 });
 
-test("bounds: bodies, readers, clients, and requests that never end", LIMIT, async (t) => {
+test("limits apply to bodies, readers, clients, and requests that never end", LIMIT, async (t) => {
   const { socket, side } = await startSide(t);
   await assert.rejects(
     askAgent(socket, "PUT", "/v1/lock", { owner: "a", ttl_seconds: 1, x: "y".repeat(LOCAL_BODY_BYTES_MAX) }),
@@ -212,7 +212,7 @@ test("bounds: bodies, readers, clients, and requests that never end", LIMIT, asy
   const late = open("GET /v1/status HTTP/1.1\r\nhost: robot\r\n\r\n");
   late.resume();
   await new Promise((resolve) => late.once("close", resolve));
-  assert.equal(late.bytesRead, 0, "one client too many is closed unheard");
+  assert.equal(late.bytesRead, 0, "a client over the limit is closed without a response");
   for (const client of clients) client.destroy();
   await until("the readers to be gone", () => listening(side) === 0);
   await askAgent(socket, "GET", "/v1/status");
@@ -225,7 +225,7 @@ test("only the agent's user and the group may use it, and the group sees nothing
   for (const directory of [state, join(state, "run")])
     assert.deepEqual([statSync(directory).mode & 0o777, statSync(directory).gid], [0o710, 65_534], directory);
   if (process.getuid?.() !== 0) return;
-  // Not synchronously: the server is in this process.
+  // Asynchronous, since the server is in this process.
   const as = async (group: number, command: string): Promise<string> => {
     const argv = ["--reuid=65534", `--regid=${group}`, "--clear-groups", "sh", "-c", `${command} 2>&1`];
     const child = spawn("setpriv", argv, { stdio: ["ignore", "pipe", "inherit"] });
@@ -253,11 +253,11 @@ test("a socket that a killed agent left is replaced, another agent's is not, and
   const file = join(directory, "file");
   writeFileSync(file, "mine");
   const third = await startSide(t, { socket: file });
-  assert.ok(third.lines.some((line) => line.includes("is no socket")));
+  assert.ok(third.lines.some((line) => line.includes("is not a socket")));
   assert.deepEqual(readdirSync(directory), ["file"]);
 });
 
-test("a path that is too long for a unix socket is said before anything begins", () => {
+test("a path too long for a unix socket is refused before the agent starts", () => {
   const state = `/tmp/${"long".repeat(30)}`;
   assert.throws(
     () => readConfig({ server: "http://127.0.0.1:1", state }, {}),
@@ -269,7 +269,7 @@ test("a path that is too long for a unix socket is said before anything begins",
   );
 });
 
-test("nobody at the socket: said as such", LIMIT, async (t) => {
+test("a call without an agent at the socket fails as unreachable", LIMIT, async (t) => {
   const socket = join(temporaryDirectory(t), "none.sock");
   await assert.rejects(askAgent(socket, "GET", "/v1/status"), AgentUnreachable);
   const server = createServer((client) => client.destroy());

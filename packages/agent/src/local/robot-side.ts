@@ -20,7 +20,7 @@ export interface RobotSideOptions {
   log: Logger;
 }
 
-/** What the agent is to the robot that it runs on: it asks before it changes anything, and answers what its software asks. */
+/** The agent's interface to the robot's own software: checks whether the robot may be changed, and serves the local API. */
 export class RobotSide {
   readonly permission: RobotPermission;
   readonly #options: RobotSideOptions;
@@ -45,7 +45,7 @@ export class RobotSide {
     this.#ring = new EventRing(Buffer.from(clock.randomBytes(RUN_BYTES)).toString("hex"));
   }
 
-  /** Opens the socket, if the config names one. */
+  /** Opens the socket if the config names one. */
   async start(view: Omit<AgentView, "permission" | "paths">): Promise<void> {
     const { config, clock, log } = this.#options;
     const { state_directory, local_api } = config;
@@ -56,7 +56,7 @@ export class RobotSide {
     await this.#api.start();
   }
 
-  /** How many read events now. */
+  /** Current number of event readers. */
   get readers(): number {
     return this.#ring.listeners;
   }
@@ -71,7 +71,7 @@ export class RobotSide {
     this.#ring.add(type, data);
   }
 
-  /** Some app may have another status: those that do are told. */
+  /** Publishes an event for each app whose status has changed. */
   readonly appChanged = (): void => {
     for (const status of this.#view?.apps() ?? []) this.#tellApp(status);
   };
@@ -91,7 +91,7 @@ export class RobotSide {
         .update(readFileSync(statePaths(state_directory).config(namespace)))
         .digest("hex");
     } catch {
-      // Taken away meanwhile: whoever reads it finds out.
+      // The file was removed meanwhile: the reader of the event will notice.
     }
     this.#ring.add("config.changed", { namespace, sha256 });
   };

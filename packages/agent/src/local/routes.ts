@@ -19,7 +19,7 @@ import {
   NoSuchProcess,
 } from "../safety/update-lock.ts";
 
-/** What the local API shows of the agent. */
+/** The agent's data that the local API serves. */
 export interface AgentView {
   robot_id: string;
   name: string;
@@ -33,11 +33,11 @@ export interface AgentView {
 export interface LocalRequest {
   path: string;
   query: URLSearchParams;
-  /** Parsed JSON; undefined: none was sent. */
+  /** Parsed JSON; undefined: the request has no body. */
   body: unknown;
 }
 
-/** What a client is told instead of data. */
+/** An error response of the local API. */
 export class LocalError extends Error {
   readonly status: number;
   readonly code: string;
@@ -53,7 +53,7 @@ export class LocalError extends Error {
 
 type Answer = (view: AgentView, request: LocalRequest) => unknown;
 
-/** Every route but the event stream; `{namespace}` stands for one part of the path. */
+/** All routes except the event stream; `{namespace}` matches one segment of the path. */
 export const LOCAL_ROUTES: Record<string, Answer> = {
   "GET /v1/status": (view) => status(view),
   "GET /v1/lock": ({ permission }) => ({ lock: permission.lock() ?? null }),
@@ -89,10 +89,10 @@ function lockRequest(body: unknown): LockRequest {
   return { owner, ttl_seconds, ...(pid === undefined ? {} : { pid }) };
 }
 
-/** Whoever gets the lock may rely on it: while something is being changed nobody gets it. */
+/** Takes the lock. It is refused while a change is in progress, so its owner can rely on it. */
 function takeLock({ apps, permission }: AgentView, request: LockRequest): HeldLock {
   const changing = apps().find(isChanging);
-  // Its owner may renew: what is going on was begun before it had the lock.
+  // The owner may renew: the change began before it had the lock.
   if (changing !== undefined && permission.lock()?.owner !== request.owner)
     throw new LocalError(409, "update_in_progress", `app ${changing.app} is being changed (${changing.phase?.replace("_", " ")})`, {
       app: changing.app,
@@ -102,7 +102,7 @@ function takeLock({ apps, permission }: AgentView, request: LockRequest): HeldLo
 
 function releaseLock({ permission }: AgentView, query: URLSearchParams): boolean {
   const owner = query.get("owner");
-  if (owner === null && query.get("force") !== "true") throw invalid("say whose lock: ?owner=NAME, or ?force=true for anybody's");
+  if (owner === null && query.get("force") !== "true") throw invalid("name the owner: ?owner=NAME, or ?force=true for any owner");
   return answering(() => permission.releaseLock(owner ?? undefined));
 }
 
@@ -123,7 +123,7 @@ function namespaceOf(path: string): string {
   try {
     return decodeURIComponent(path.slice("/v1/configs/".length));
   } catch {
-    throw invalid("the namespace is not well encoded");
+    throw invalid("the namespace is not encoded correctly");
   }
 }
 
@@ -153,7 +153,7 @@ function readConfigFile(paths: StatePaths, namespace: string) {
   try {
     return { ...describe(namespace, bytes), content: JSON.parse(bytes.toString("utf8")) as unknown };
   } catch {
-    throw new LocalError(409, "not_json", "the file was changed by hand and is no JSON");
+    throw new LocalError(409, "not_json", "the file was changed by hand and is not JSON");
   }
 }
 

@@ -10,13 +10,13 @@ import type { EventRing } from "./event-ring.ts";
 import { type AgentView, answerLocal, EVENTS_PATH, LocalError } from "./routes.ts";
 import { clearSocket, openToGroup, socketIn } from "./socket-path.ts";
 
-/** Connections at the same time; one more is closed at once. */
+/** Maximum concurrent connections; another one is closed immediately. */
 export const LOCAL_CLIENTS_MAX = 32;
 export const LOCAL_BODY_BYTES_MAX = 4 * 1024;
-/** A request that is not whole by then is ended. */
+/** Time limit for receiving a complete request. */
 export const REQUEST_TIMEOUT_MS = 10_000;
 export const HEADER_BYTES_MAX = 8 * 1024;
-/** A disk that is full or read-only may have room later. */
+/** A full or read-only disk may become writable later. */
 const LISTEN_RETRY_MS = 10_000;
 
 export interface LocalApiOptions {
@@ -29,7 +29,7 @@ export interface LocalApiOptions {
   log: Logger;
 }
 
-/** HTTP on a unix socket, for the robot's own software. Never ends the agent: without a socket it says so and tries again. */
+/** HTTP server on a unix socket, for the robot's own software. A failure never ends the agent: it is logged and retried. */
 export class LocalApi {
   readonly #options: LocalApiOptions;
   #server: Server | undefined;
@@ -42,7 +42,7 @@ export class LocalApi {
     this.#options = options;
   }
 
-  /** Resolves when it listens, or when the first try failed. */
+  /** Resolves when it listens, or after the first failed attempt. */
   start(): Promise<void> {
     return (this.#starting = this.#listen());
   }
@@ -106,13 +106,13 @@ export class LocalApi {
         return;
       }
       log.error({ reason: errorText(error) }, "a request at the local socket failed");
-      send(response, 500, { error: { code: "internal", message: "the agent could not answer; its log says why" } });
+      send(response, 500, { error: { code: "internal", message: "the agent could not answer; its log has the reason" } });
     }
   }
 }
 
 function send(response: ServerResponse, status: number, body: unknown): void {
-  // A body that was not read to its end must not be taken for the next request.
+  // The unread rest of a body must not be parsed as the next request.
   const more = status === 413 ? { connection: "close" } : {};
   response.writeHead(status, { "content-type": "application/json", "cache-control": "no-store", ...more });
   response.end(`${JSON.stringify(body)}\n`);
@@ -121,7 +121,7 @@ function send(response: ServerResponse, status: number, body: unknown): void {
 async function readBody(request: IncomingMessage): Promise<unknown> {
   const chunks: Buffer[] = [];
   let bytes = 0;
-  // The answer still goes over the socket when the body is too large.
+  // The error response still needs the socket when the body is too large.
   for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
     bytes += chunk.length;
     if (bytes > LOCAL_BODY_BYTES_MAX) throw new LocalError(413, "too_large", `a body has at most ${LOCAL_BODY_BYTES_MAX} bytes`);
@@ -131,6 +131,6 @@ async function readBody(request: IncomingMessage): Promise<unknown> {
   try {
     return JSON.parse(Buffer.concat(chunks).toString("utf8")) as unknown;
   } catch {
-    throw new LocalError(400, "invalid", "the body is no JSON");
+    throw new LocalError(400, "invalid", "the body is not JSON");
   }
 }

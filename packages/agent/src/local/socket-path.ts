@@ -4,32 +4,32 @@ import { dirname, join } from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import { errorCode, isMissing } from "../disk/write-atomically.ts";
 
-/** Linux takes 108 bytes for the path of a unix socket, the zero at its end included. */
+/** Linux accepts 108 bytes for the path of a unix socket, including the terminating zero. */
 export const SOCKET_PATH_BYTES_MAX = 107;
 const SOCKET_MODE = 0o660;
-/** Whoever may reach the socket passes through the directories to it, and sees nothing of them. */
+/** Users of the socket may pass through its directories, but not list them. */
 const PASSABLE_MODE = 0o710;
 const PROBE_TIMEOUT_MS = 1_000;
 
 /**
- * Where the robot's own software finds the agent, if nobody says otherwise. In a directory of its own, which containers are
- * given: the state directory holds the private key, and a mount of the file alone shows a dead socket once the agent was restarted.
+ * Returns the default path of the agent's socket. It is in a separate directory, which containers mount: the state directory contains the private
+ * key, and a mount of the socket file alone breaks when the agent restarts.
  */
 export const socketIn = (state_directory: string): string => join(state_directory, "run", "agent.sock");
 
-/** The state directory whose default socket this is; undefined for a socket at another place. */
+/** Returns the state directory whose default socket this is; undefined for a socket at another path. */
 export function stateDirectoryOf(socket: string): string | undefined {
   const state_directory = dirname(dirname(socket));
   return socketIn(state_directory) === socket ? state_directory : undefined;
 }
 
-/** Another agent answers at this path, or something is there that is no socket. */
+/** Another agent answers at this path, or the file is not a socket. */
 export class SocketTaken extends Error {}
 
-/** Removes a socket that nobody listens at any more. Throws SocketTaken. */
+/** Removes a socket without a listener. Throws SocketTaken. */
 export async function clearSocket(path: string, clock: Clock): Promise<void> {
   try {
-    if (!lstatSync(path).isSocket()) throw new SocketTaken(`${path} is there and is no socket`);
+    if (!lstatSync(path).isSocket()) throw new SocketTaken(`${path} exists and is not a socket`);
   } catch (error) {
     if (isMissing(error)) return;
     throw error;
@@ -48,7 +48,7 @@ function answers(path: string, clock: Clock): Promise<boolean> {
     };
     const timer = clock.setTimer(PROBE_TIMEOUT_MS, () => end(true));
     socket.once("connect", () => end(true));
-    // Refused: the file is there and nobody behind it. Anything else (no permission, too many) is somebody's.
+    // ECONNREFUSED: the file has no listener. Any other error (no permission, too many connections) means that there is one.
     socket.once("error", (error) => end(errorCode(error) !== "ECONNREFUSED" && errorCode(error) !== "ENOENT"));
   });
 }
@@ -66,7 +66,7 @@ export function openToGroup(path: string, state_directory: string, group: string
   }
 }
 
-/** A number, or a name of /etc/group. Throws for a group that is not there. */
+/** Returns the id for a number or a name of /etc/group. Throws for an unknown group. */
 export function groupId(group: string, file = "/etc/group"): number {
   if (/^\d+$/.test(group)) return Number(group);
   for (const line of readFileSync(file, "utf8").split("\n")) {
