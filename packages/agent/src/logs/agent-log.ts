@@ -2,7 +2,7 @@ import { type Logger, pino } from "pino";
 import { LOG_LEVELS, type LogLevel } from "@roamfleet/protocol/link";
 import type { LogSink } from "../contract.ts";
 
-/** Log lines of this component stay on the robot: they are about shipping the log, shipping them would make more of them. */
+/** Entries with this binding stay on the robot: they are about shipping logs, and shipping them would create more of them. */
 const LOCAL = { local: true };
 const SOURCE = "agent";
 const OWN_FIELDS = new Set(["level", "time", "msg", "local"]);
@@ -10,13 +10,15 @@ const OWN_FIELDS = new Set(["level", "time", "msg", "local"]);
 export interface AgentLogOptions {
   level: string;
   now: () => Date;
-  /** Takes human-readable lines, newline included (stderr). */
+  /** Receives human-readable lines, including the newline (stderr). */
   print: (line: string) => void;
-  /** Takes the same as records. */
+  /** Receives the same entries as records. */
   sink: LogSink;
 }
 
-/** The agent's own log: for people on stderr, as records of source `agent` to the server. `local` is for the parts that ship records. */
+/**
+ * Creates the agent's own log: lines for people on stderr, and records of source `agent` for the server. `local` is for the parts that ship records.
+ */
 export function agentLog({ level, now, print, sink }: AgentLogOptions): { log: Logger; local: Logger } {
   const write = (line: string): void => {
     const entry = JSON.parse(line) as Record<string, unknown>;
@@ -42,6 +44,6 @@ function humanFields(fields: Record<string, unknown>): string {
     .join("");
 }
 
-/** A value from outside must not write lines or terminal commands of its own. */
+/** Escapes control characters: an external value must not add lines or terminal commands. */
 const oneLine = (text: string): string =>
   text.replace(/\p{Cc}/gu, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);

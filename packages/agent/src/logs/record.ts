@@ -1,16 +1,16 @@
 import { LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX, type LogLevel } from "@roamfleet/protocol/link";
 import type { LogRecord } from "../contract.ts";
 
-/** A record's line in the spool, and so in a batch, is never longer. */
+/** Maximum length of a record's line in the spool, and so in a batch. */
 export const LOG_LINE_BYTES_MAX = 160 * 1024;
 const SOURCE_CHARACTERS_MAX = 200;
 const FIELDS_BYTES_MAX = 32 * 1024;
-/** Deeper fields are not sent: a receiver bounds the depth of JSON, and one record must not spoil a batch. */
+/** Deeper fields are not sent: receivers limit the depth of JSON, and one record must not invalidate a batch. */
 const FIELDS_DEPTH_MAX = 16;
 
 /**
- * One record as one line of JSON that every receiver takes: whatever a workload printed is text in it (newlines and
- * control characters escaped, what is no Unicode replaced), what is too long is cut and says so in `fields`.
+ * Encodes one record as one line of JSON that every receiver accepts. Newlines and control characters in a workload's output are escaped, invalid
+ * Unicode is replaced. Text that is too long is truncated, with a note in `fields`.
  */
 export function encodeRecord(seq: number, record: LogRecord, now: () => Date): string {
   const at = record.at !== undefined && !Number.isNaN(record.at.getTime()) ? record.at : now();
@@ -21,7 +21,7 @@ export function encodeRecord(seq: number, record: LogRecord, now: () => Date): s
   return `{"seq":${seq},"at":"${at.toISOString()}","level":"${level}","source":${JSON.stringify(source)},"message":${JSON.stringify(message)},"fields":${fields}}`;
 }
 
-/** The record that stands for lost ones. Its number is the last of theirs, so that acknowledging it settles them all. */
+/** Encodes the record for a gap. Its number is that of the last lost record, so its acknowledgement covers all of them. */
 export function encodeGap(gap: { from: number; to: number; count: number }, now: () => Date): string {
   const record: LogRecord = {
     level: "warn",
@@ -32,7 +32,7 @@ export function encodeGap(gap: { from: number; to: number; count: number }, now:
   return encodeRecord(gap.to, record, now);
 }
 
-/** The number of a line made by `encodeRecord`; undefined for a damaged one. */
+/** Returns the number of a line made by `encodeRecord`; undefined for a damaged one. */
 export function lineSeq(line: string): number | undefined {
   const match = /^\{"seq":(\d{1,16}),/.exec(line);
   return match === null ? undefined : Number(match[1]);
@@ -41,7 +41,7 @@ export function lineSeq(line: string): number | undefined {
 function cutMessage(text: string): { message: string; cut_bytes: number } {
   const message = text.toWellFormed();
   if (message.length <= LOG_MESSAGE_CHARACTERS_MAX) return { message, cut_bytes: 0 };
-  // Not between the halves of a character.
+  // Does not split a surrogate pair.
   const high = message.charCodeAt(LOG_MESSAGE_CHARACTERS_MAX - 1);
   const end = high >= 0xd800 && high <= 0xdbff ? LOG_MESSAGE_CHARACTERS_MAX - 1 : LOG_MESSAGE_CHARACTERS_MAX;
   return { message: message.slice(0, end), cut_bytes: Buffer.byteLength(message.slice(end)) };
@@ -61,7 +61,7 @@ function encodeFields(fields: Record<string, unknown> | undefined): string {
   return json;
 }
 
-/** Also true for a cycle. */
+/** Returns true for a cycle, too. */
 function depthOver(value: unknown, depth_max: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (depth_max === 0) return true;

@@ -3,25 +3,25 @@ import { LOG_BATCH_RECORDS_MAX } from "@roamfleet/protocol/link";
 import type { LogSpool } from "../spool/log-spool.ts";
 
 export const LOG_BATCH_BYTES_MAX = 256 * 1024;
-/** Sent and not acknowledged. */
+/** Maximum bytes sent and not acknowledged. */
 const LOG_IN_FLIGHT_BYTES_MAX = 1024 * 1024;
-/** While somebody follows the log. */
+/** Flush interval while a client follows the log. */
 const FOLLOW_FLUSH_MS = 50;
-/** No acknowledgement for so long: the server lost the batch without losing the link. */
+/** After so long without an acknowledgement, the batch was lost although the link is up. */
 const LOG_ACK_TIMEOUT_MS = 30_000;
 
-/** Where batches go while the link is up. */
+/** Receives batches while the link is up. */
 export interface LogOutlet {
   /** Bytes that can be sent now. */
   room(): number;
-  /** False when it could not be taken; then the batch is handed out again later. */
+  /** Returns false if the batch could not be queued; it is then passed again later. */
   send(message: string): boolean;
 }
 
-/** What shipping needs of a spool: simulated robots keep theirs in memory. */
+/** The part of a spool that shipping needs; simulated robots use one in memory. */
 export type LogSource = Pick<LogSpool, "next" | "rewind" | "acknowledge">;
 
-/** Sends what the spool holds in batches, a bounded number of bytes ahead of the acknowledgements. */
+/** Sends the spool in batches, with a limit on unacknowledged bytes. */
 export class LogShipper {
   readonly #spool: LogSource;
   readonly #clock: Clock;
@@ -38,7 +38,7 @@ export class LogShipper {
     this.#clock = clock;
   }
 
-  /** The link is up: everything after `acked` is sent, then new records every `flush_ms`. */
+  /** Starts after a connect: sends everything after `acked`, then new records every `flush_ms`. */
   start(outlet: LogOutlet, options: { acked: number; flush_ms: number }): void {
     this.stop();
     this.#outlet = outlet;
@@ -48,7 +48,7 @@ export class LogShipper {
     this.pump();
   }
 
-  /** The link is down. */
+  /** Stops when the link is down. */
   stop(): void {
     this.#outlet = undefined;
     this.#following = false;
@@ -64,7 +64,7 @@ export class LogShipper {
     else this.recordAdded();
   }
 
-  /** Called for each record: makes sure that a flush is coming. No timer runs while nothing is written. */
+  /** Called for each record: schedules a flush if none is pending. No timer runs while nothing is written. */
   recordAdded(): void {
     if (this.#outlet === undefined || this.#flush !== undefined) return;
     this.#flush = this.#clock.setTimer(this.#following ? Math.min(FOLLOW_FLUSH_MS, this.#flush_ms) : this.#flush_ms, () => {
@@ -80,11 +80,11 @@ export class LogShipper {
     const behind = this.#in_flight.length > 0;
     this.#in_flight = this.#in_flight.filter((batch) => batch.last_seq > seq);
     this.#watchAck();
-    // A flush that is coming collects more records; without one, records wait for this acknowledgement.
+    // A pending flush collects more records; without one, records wait for this acknowledgement.
     if (behind && this.#flush === undefined) this.pump();
   }
 
-  /** Sends what there is, as far as the bounds allow. */
+  /** Sends records as far as the limits allow. */
   pump(): void {
     const outlet = this.#outlet;
     if (outlet === undefined) return;

@@ -14,7 +14,7 @@ function startRig() {
   return { clock, records, gates, write };
 }
 
-test("a noisy source loses its own records, is named with their number, and nobody else loses one", async () => {
+test("a noisy source loses only its own records, and their number is logged under its name", async () => {
   const { clock, records, write } = startRig();
   write("noisy", SOURCE_RECORDS_BURST + 5_000);
   write("quiet", 3);
@@ -29,7 +29,7 @@ test("a noisy source loses its own records, is named with their number, and nobo
   assert.ok(records.length >= SOURCE_RECORDS_PER_SECOND && records.length < 1.1 * SOURCE_RECORDS_PER_SECOND, String(records.length));
 });
 
-test("each record is written or counted, however writing and time go on", async () => {
+test("each record is either written or counted as dropped, at any rate", async () => {
   const { clock, records, gates, write } = startRig();
   let written = 0;
   for (let i = 0; i < 50; i += 1) {
@@ -44,7 +44,7 @@ test("each record is written or counted, however writing and time go on", async 
   assert.ok(dropped > 0 && gaps.length < 60, String(gaps.length));
 });
 
-test("bytes count as records do, and a message that is longer than the burst comes through once", async () => {
+test("bytes are limited like records, and a message longer than the burst passes once", async () => {
   const { clock, records, write } = startRig();
   const message = "x".repeat(SOURCE_BYTES_BURST / 16);
   write("big", 40, message);
@@ -55,7 +55,7 @@ test("bytes count as records do, and a message that is longer than the burst com
   assert.equal(records.length, 1);
 });
 
-test("sources beyond the bound share one gate, and rested ones make room", async () => {
+test("sources beyond the maximum share one rate limit, and idle ones are evicted", async () => {
   const { clock, gates, records, write } = startRig();
   for (let i = 0; i < SOURCES_MAX; i += 1) write(`s${i}`, 1);
   write("late", SOURCE_RECORDS_BURST + 1);
@@ -67,14 +67,14 @@ test("sources beyond the bound share one gate, and rested ones make room", async
   assert.deepEqual(gates.dropping, ["later"]);
 });
 
-test("records that lay somewhere are counted by their own time", () => {
+test("the rate of delayed records is measured by their own time", () => {
   const { gates, records } = startRig();
   const count = 10 * SOURCE_RECORDS_BURST;
   for (let i = 0; i < count; i += 1) gates.write({ level: "info", source: "journal", message: "m" }, 1_000_000 + i * 2);
   assert.equal(records.length, count);
 });
 
-test("a clock that is set back drops nothing once the rate is kept again", () => {
+test("after a clock was set back, nothing is dropped below the rate", () => {
   const { gates, records } = startRig();
   const write = (count: number, at_ms: number): void => {
     for (let i = 0; i < count; i += 1) gates.write({ level: "info", source: "journal", message: "m" }, at_ms);

@@ -1,10 +1,10 @@
 import type { ReportBody } from "@roamfleet/protocol/link";
 
-/** The protocol's bounds: a report over them would be refused each time it is sent, and hold up all that come after it. */
+/** Limits of the protocol. A report over them would be refused each time it is sent, and block all later ones. */
 const MESSAGE_CHARACTERS_MAX = 4_000;
 const REASON_CHARACTERS_MAX = 100;
 
-/** The same report with texts that the server takes, whatever a workload or an error put into them. */
+/** Returns the report with texts truncated to the server's limits. */
 export function boundedBody(body: ReportBody): ReportBody {
   if (body.kind !== "target") return body;
   const bounded = { ...body };

@@ -2,7 +2,7 @@ import type { Report, ReportBody, ReportedStatus } from "@roamfleet/protocol/lin
 
 const FINAL: readonly ReportedStatus[] = ["applied", "rolled_back", "failed", "cancelled"];
 
-/** Drops what a later report made worthless; how a target ended is always kept. Keeps the order. */
+/** Drops reports that a later one supersedes; how a target ended is always kept. Keeps the order. */
 export function compactReports(reports: Report[]): Report[] {
   const newest = new Map<string, Report>();
   for (const report of reports) newest.set(subjectOf(report.body), report);

@@ -1,7 +1,7 @@
 import { rmSync } from "node:fs";
 import { readJson, writeJson } from "../disk/write-atomically.ts";
 
-/** Records that were dropped: `count` of them, with numbers between `from` and `to`. */
+/** Dropped records: `count` of them, with numbers between `from` and `to`. */
 export interface Gap {
   from: number;
   to: number;
@@ -10,14 +10,14 @@ export interface Gap {
 
 export const mergeGaps = (a: Gap, b: Gap): Gap => ({ from: a.from, to: b.to, count: a.count + b.count });
 
-/** Leaves out what the server turned out to have; only possible while every number in between was dropped. */
+/** Removes the records that the server already has; only possible if every number in between was dropped. */
 export function trimGap(gap: Gap, acked: number): void {
   if (gap.from > acked || gap.to <= acked || gap.count !== gap.to - gap.from + 1) return;
   gap.from = acked + 1;
   gap.count = gap.to - acked;
 }
 
-/** None when the file is damaged: the numbers are merely not explained then. */
+/** Returns none if the file is damaged: then only the reason for missing numbers is lost. */
 export function readGaps(path: string): Gap[] {
   const value = readJson(path);
   const gaps = typeof value === "object" && value !== null && "gaps" in value ? value.gaps : undefined;

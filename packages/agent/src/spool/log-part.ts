@@ -7,18 +7,18 @@ export interface LogLine {
   text: string;
 }
 
-/** A run of records with numbers from `first` to `last`, all of them, in memory or in a file. */
+/** A run of consecutive records, `first` to `last`, in memory or in a file. */
 export interface LogPart {
   readonly kind: "disk" | "memory";
   readonly first: number;
   last: number;
   bytes: number;
-  /** Records after `seq`, in order, up to the bounds; fewer or none where the disk has damaged them. */
+  /** Returns records after `seq`, in order, up to the limits; fewer or none where the disk has damaged them. */
   read(seq: number, bounds: { records: number; bytes: number }): LogLine[];
   remove(): void;
 }
 
-/** Records that wait in memory because the disk takes none. */
+/** Records kept in memory while writes to the disk fail. */
 export class MemoryPart implements LogPart {
   readonly kind = "memory";
   readonly first: number;
@@ -37,7 +37,7 @@ export class MemoryPart implements LogPart {
     this.bytes += Buffer.byteLength(line.text) + 1;
   }
 
-  /** All lines as a file holds them. */
+  /** Returns all lines in the format of a file. */
   content(): Buffer {
     return Buffer.from(this.#lines.map(({ text }) => sealLine(text)).join(""));
   }
@@ -74,7 +74,7 @@ export class DiskPart implements LogPart {
   last: number;
   bytes: number;
   path: string;
-  /** Where the line after number `seq` begins: reading goes on there. */
+  /** Offset of the line after number `seq`: reading continues there. */
   #position = { seq: 0, offset: 0 };
 
   constructor(options: { path: string; first: number; last: number; bytes: number }) {
@@ -113,7 +113,7 @@ export class DiskPart implements LogPart {
     rmSync(this.path, { force: true });
   }
 
-  /** Whole lines from the position on; none at the end, or where no newline comes for longer than a line can be. */
+  /** Returns the complete lines from the position on; none at the end, or if no newline follows within the maximum length of a line. */
   #readLines(handle: number): Buffer[] {
     const room = Math.min(READ_BYTES, this.bytes - this.#position.offset);
     if (room <= 0) return [];

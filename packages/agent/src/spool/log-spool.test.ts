@@ -49,7 +49,7 @@ function drain(spool: LogSpool, bounds = ALL): LogRecordBody[] {
 const gapOf = (record: LogRecordBody): { count: number; from_seq: number; to_seq: number } | undefined =>
   record.fields.gap as { count: number; from_seq: number; to_seq: number } | undefined;
 
-test("records come out in order, in batches within the bounds, and again after a rewind", (t) => {
+test("records are returned in order, in batches within the limits, and again after a rewind", (t) => {
   const spool = open(temporaryDirectory(t));
   for (let i = 0; i < 2_500; i += 1) write(spool, `message ${i}`);
   const first = spool.next({ records: 1_000, bytes: 1e9 })!;
@@ -65,7 +65,7 @@ test("records come out in order, in batches within the bounds, and again after a
   spool.close();
 });
 
-test("after a restart everything that was not acknowledged comes out and new numbers are higher", (t) => {
+test("after a restart all unacknowledged records are returned and new numbers are higher", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   for (let i = 0; i < 10; i += 1) write(first, `a${i}`);
@@ -84,7 +84,7 @@ test("after a restart everything that was not acknowledged comes out and new num
   second.close();
 });
 
-test("over the bound the oldest records go and one gap record tells how many", (t) => {
+test("over the limit the oldest records are dropped and one gap record has their number", (t) => {
   const directory = temporaryDirectory(t);
   const spool = open(directory, { bytes_max: 64 * 1024 });
   const total = 5_000;
@@ -109,7 +109,7 @@ test("over the bound the oldest records go and one gap record tells how many", (
   );
 });
 
-test("whatever is dropped, torn, resent or restarted: each record arrives once or is counted in a gap", { timeout: 120_000 }, (t) => {
+test("each record arrives once or is counted in a gap, under drops, torn writes, resends and restarts", { timeout: 120_000 }, (t) => {
   for (let seed = 1; seed <= 12; seed += 1) {
     const random = seededRandom(seed);
     const pick = (n: number): number => Math.floor(random() * n);
@@ -121,7 +121,7 @@ test("whatever is dropped, torn, resent or restarted: each record arrives once o
     let counted = 0;
     const receive = (): void => {
       const batch = spool.next({ records: 1 + pick(50), bytes: 100 + pick(5_000) });
-      // A third of the batches is lost on the way: the server only takes the next ones after a rewind.
+      // A third of the batches is lost in transit: the server accepts the next ones only after a rewind.
       if (batch === undefined || random() < 0.3) return spool.rewind(acked);
       for (const line of batch.lines) {
         const record = JSON.parse(line) as LogRecordBody;
@@ -145,7 +145,7 @@ test("whatever is dropped, torn, resent or restarted: each record arrives once o
     }
     spool.rewind(acked);
     for (let tries = 0; spool.has_unsent; tries += 1) {
-      assert.ok(tries < 10_000, `seed ${seed}: records are there but none comes out`);
+      assert.ok(tries < 10_000, `seed ${seed}: there are records but none is returned`);
       receive();
     }
     assert.deepEqual(
@@ -159,7 +159,7 @@ test("whatever is dropped, torn, resent or restarted: each record arrives once o
   }
 });
 
-test("a line cut by power loss is left out; damage inside a file becomes a gap", (t) => {
+test("a line torn by power loss is dropped; damage inside a file becomes a gap", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   for (let i = 1; i <= 5; i += 1) write(first, `message ${i}`);
@@ -180,7 +180,7 @@ test("a line cut by power loss is left out; damage inside a file becomes a gap",
   second.close();
 });
 
-test("a record that the disk changed is not sent, even if it is still JSON: the server would close the link over it, again and again", (t) => {
+test("a record with a wrong checksum is not sent even if it is valid JSON, since the server would close each link over it", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   for (let i = 1; i <= 3; i += 1) write(first, `message ${i}`);
@@ -220,7 +220,7 @@ function nest(depth: number): unknown {
   return value;
 }
 
-test("a server that knows higher numbers than this disk gets the loss told and the next records", (t) => {
+test("a server with higher numbers than this disk gets a gap record and the next records", (t) => {
   const directory = temporaryDirectory(t);
   const spool = open(directory);
   write(spool, "lost");
@@ -240,7 +240,7 @@ test("a server that knows higher numbers than this disk gets the loss told and t
   again.close();
 });
 
-test("kill -9 loses no record of a turn of the event loop that has ended", { timeout: 120_000 }, async (t) => {
+test("kill -9 loses no record that was appended in a finished turn of the event loop", { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t);
   const program = `
     import { LogSpool } from ${JSON.stringify(join(import.meta.dirname, "log-spool.ts"))};
@@ -274,7 +274,7 @@ test("kill -9 loses no record of a turn of the event loop that has ended", { tim
 });
 
 test(
-  "on a full disk the newest records stay in bounded memory, the rest is counted, and the disk is used again when it has room",
+  "on a full disk the newest records stay in bounded memory, the others are counted as dropped, and the disk is used again when it has room",
   { timeout: 120_000 },
   async (t) => {
     const directory = temporaryDirectory(t);
@@ -302,7 +302,7 @@ test(
     assert.equal(arrived.length + counted, total);
     assert.equal(arrived[0], 0);
     assert.equal(arrived.at(-1), total - 1);
-    // Everything was handed out, so it can be acknowledged, and the next record finds the disk usable.
+    // All records were returned, so they can be acknowledged, and the next record finds the disk writable.
     spool.acknowledge(records.at(-1)!.seq);
     write(spool, "after");
     assert.deepEqual(

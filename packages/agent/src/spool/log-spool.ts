@@ -9,24 +9,24 @@ import { DiskPart, type LogLine, type LogPart, MemoryPart } from "./log-part.ts"
 import { openLine, sealLine } from "./sealed-line.ts";
 import { listSegments, readWholeLines, segmentPath, SegmentWriter } from "./segment-file.ts";
 
-/** Numbers that a segment may hold: after a restart numbers go on behind them, so that none is used twice. */
+/** Maximum numbers of a segment: after a restart numbers continue beyond them, so that none is used twice. */
 const SEGMENT_NUMBERS = 65_536;
 const SEGMENT_BYTES_MAX = 1024 * 1024;
 const MEMORY_PART_BYTES = 64 * 1024;
-/** What is kept while the disk takes nothing: the newest. */
+/** The newest records are kept in memory while writes to the disk fail, up to this size. */
 const MEMORY_BYTES_MAX = 1024 * 1024;
-/** Lines of one turn of the event loop are written together, but not more than this. */
+/** Lines of one turn of the event loop are written in one batch, up to this size. */
 const UNFLUSHED_BYTES_MAX = 64 * 1024;
 const DISK_RETRY_MS = 5_000;
 
 export interface LogSpoolOptions {
   directory: string;
-  /** On disk; the oldest records go when more come. */
+  /** On disk; beyond this the oldest records are dropped. */
   bytes_max: number;
   clock: Clock;
-  /** Time to put on records without one. */
+  /** Time for records without one. */
   now: () => Date;
-  /** The disk refused (reason) or takes writes again (undefined). */
+  /** Called when writes to the disk fail (reason) or succeed again (undefined). */
   on_disk: (reason: string | undefined) => void;
 }
 
@@ -40,9 +40,8 @@ export interface LogBatch {
 type Entry = { part: LogPart; gap?: undefined } | { gap: Gap; part?: undefined };
 
 /**
- * Log records on their way to the server: numbered, kept on disk up to a bound, handed out in order from a cursor and
- * forgotten when acknowledged. What had to be dropped is told by one gap record in its place. Numbers grow over
- * restarts but may skip; only a gap record means loss. One reader.
+ * Queue of log records for the server: numbered, kept on disk up to a limit, read in order from a cursor, and deleted when acknowledged. Dropped
+ * records are reported by one gap record in their place. Numbers increase across restarts but may skip; only a gap record means loss. One reader.
  */
 export class LogSpool {
   readonly #options: LogSpoolOptions;
@@ -52,14 +51,14 @@ export class LogSpool {
   #unflushed: LogLine[] = [];
   #unflushed_bytes = 0;
   #next = 1;
-  /** Everything up to this number has been handed out. */
+  /** Cursor: everything up to this number has been read. */
   #sent = 0;
   #acked = 0;
   #disk_retry_at: number | undefined;
   #dropped = 0;
   #closed = false;
 
-  /** Throws when the directory cannot be read or made; a full disk is survived. */
+  /** Throws if the directory cannot be read or created; a full disk is tolerated. */
   constructor(options: LogSpoolOptions) {
     this.#options = options;
     this.#segment_bytes = Math.min(SEGMENT_BYTES_MAX, Math.ceil(options.bytes_max / 8));
@@ -72,7 +71,7 @@ export class LogSpool {
     return this.#dropped;
   }
 
-  /** Bytes held, on disk and in memory. */
+  /** Total bytes, on disk and in memory. */
   get bytes(): number {
     return this.#entries.reduce((sum, { part }) => sum + (part?.bytes ?? 0), this.#unflushed_bytes);
   }
@@ -81,7 +80,7 @@ export class LogSpool {
     return this.#unflushed.length > 0 || this.#entries.some((entry) => lastOf(entry) > this.#sent);
   }
 
-  /** Numbers a record and keeps it; never throws. It is in the file system before anything else runs, so kill -9 loses none. */
+  /** Numbers a record and stores it; never throws. It is in the file system before any other code runs, so kill -9 loses none. */
   append(record: LogRecord): void {
     if (this.#closed) return;
     const text = encodeRecord(this.#next, record, this.#options.now);
@@ -92,7 +91,7 @@ export class LogSpool {
     if (this.#unflushed_bytes > UNFLUSHED_BYTES_MAX) this.#flush();
   }
 
-  /** The next records that were not handed out, within the bounds (one record at least); undefined when there are none. */
+  /** Returns the next unread records within the limits (at least one record); undefined if there are none. */
   next(bounds: { records: number; bytes: number }): LogBatch | undefined {
     this.#flush();
     const batch: LogBatch = { lines: [], last_seq: this.#sent, bytes: 0 };
@@ -112,7 +111,7 @@ export class LogSpool {
     return batch.lines.length === 0 ? undefined : batch;
   }
 
-  /** Forgets what the server has, up to `seq`. */
+  /** Deletes records up to `seq`, which the server has. */
   acknowledge(seq: number): void {
     if (seq <= this.#acked) return;
     this.#acked = Math.min(seq, this.#next - 1);
@@ -125,7 +124,7 @@ export class LogSpool {
     const had_gaps = this.#entries.some((entry) => entry.gap);
     this.#entries = this.#entries.filter((entry) => {
       if (lastOf(entry) > this.#acked) return true;
-      // The newest file's name tells the numbers used: it stays until the next one is there.
+      // The newest file's name contains the used numbers: it stays until the next file exists.
       if (entry === newest) return true;
       entry.part?.remove();
       return false;
@@ -133,7 +132,7 @@ export class LogSpool {
     if (had_gaps) this.#saveGaps();
   }
 
-  /** Goes back to what the server says it has: the rest is handed out again. */
+  /** Sets the cursor back to what the server has: the rest is read again. */
   rewind(acked: number): void {
     if (acked >= this.#next) return this.#startBehind(acked);
     this.acknowledge(acked);
@@ -143,10 +142,10 @@ export class LogSpool {
     this.#saveGaps();
   }
 
-  /** Puts what was appended on the disk, for whoever forgets where it came from. Throws when the disk refuses, or did so before. */
+  /** Flushes appended records to disk, for sources that then forget them. Throws if the disk fails now or failed before. */
   sync(): void {
     this.#flush();
-    if (this.#entries.some(({ part }) => part?.kind === "memory")) throw new Error("the disk does not take the log");
+    if (this.#entries.some(({ part }) => part?.kind === "memory")) throw new Error("writes of the log to the disk fail");
     if (this.#writer?.usable === true) this.#writer.sync();
   }
 
@@ -159,7 +158,7 @@ export class LogSpool {
     this.#writer = undefined;
   }
 
-  /** Hands out a part's records; where damage swallowed some, a gap record. Answers whether the part is through. */
+  /** Reads a part's records, with a gap record for damaged ones. Returns whether the part was read to its end. */
   #readPart(part: LogPart, room: { records: number; bytes: number }, add: (line: LogLine) => void): boolean {
     const from = Math.max(this.#sent + 1, part.first);
     let lines: LogLine[];
@@ -223,7 +222,7 @@ export class LogSpool {
     part.bytes = this.#writer!.bytes;
   }
 
-  /** Closes the segment in work under its final name and begins the next. */
+  /** Closes the current segment under its final name and begins the next. */
   #startSegment(first: number): void {
     const before = this.#writer;
     const part = this.#entries.findLast((entry) => entry.part instanceof DiskPart && entry.part.path === before?.path)?.part;
@@ -293,7 +292,7 @@ export class LogSpool {
     this.#saveGaps();
   }
 
-  /** What was handed out already may have arrived: it is told apart, so that it is only counted when it must be sent again. */
+  /** Splits a dropped part at the cursor: the part that was read may have arrived, and becomes a gap only if it must be sent again. */
   #gapsFor(part: LogPart): Entry[] {
     const gaps: Entry[] = [];
     const from = Math.max(part.first, this.#acked + 1);
@@ -305,7 +304,7 @@ export class LogSpool {
     return gaps;
   }
 
-  /** The server has higher numbers than were ever used here: this is an old copy of the disk. What it holds cannot be told from the new. */
+  /** The server has higher numbers than were ever used here: this disk is an old copy. Its records cannot be distinguished from newer ones. */
   #startBehind(acked: number): void {
     this.#flush();
     let count = 0;
@@ -326,11 +325,11 @@ export class LogSpool {
 
   #saveGaps(): void {
     const gaps = this.#entries.flatMap(({ gap }) => (gap === undefined ? [] : [gap]));
-    // A lost count is no reason to stop: without the file the numbers are merely not explained after a restart.
+    // A failed write is ignored: after a restart only the reason for missing numbers is lost.
     this.#tryDisk(() => writeGaps(join(this.#options.directory, "gaps.json"), gaps));
   }
 
-  /** Answers false while the disk refuses; then it is left alone for DISK_RETRY_MS. */
+  /** Returns false while the disk fails; it is then not used for DISK_RETRY_MS. */
   #tryDisk(work: () => void): boolean {
     const now = this.#options.clock.monotonic();
     if (this.#disk_retry_at !== undefined && now < this.#disk_retry_at) return false;
@@ -347,13 +346,13 @@ export class LogSpool {
   }
 }
 
-/** Highest number of an entry; 0 when it has none (a segment just begun). */
+/** Returns the highest number of an entry; 0 if it has none (a new segment). */
 function lastOf({ part, gap }: Entry): number {
   if (gap !== undefined) return gap.to;
   return part.last < part.first ? 0 : part.last;
 }
 
-/** Neighbouring gaps that were not handed out become one. */
+/** Merges adjacent unread gaps. */
 function mergeEntries(entries: Entry[], sent: number): Entry[] {
   const merged: Entry[] = [];
   for (const entry of entries) {
@@ -364,7 +363,7 @@ function mergeEntries(entries: Entry[], sent: number): Entry[] {
   return merged;
 }
 
-/** Number of the last record of a segment that was in work when its writer ended. */
+/** Returns the number of the last record of a segment that was open when its writer ended. */
 function lastSeqOf(path: string, first: number): number {
   let last = first - 1;
   for (const line of readWholeLines(path)) {

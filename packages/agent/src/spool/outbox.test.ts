@@ -40,7 +40,7 @@ function open(
 
 const bodies = (outbox: Outbox): ReportBody[] => outbox.after(0, OUTBOX_REPORTS_MAX).map((report) => report.body);
 
-test("reports are there after a restart, keep their numbers, and later ones get higher numbers", (t) => {
+test("reports and their numbers survive a restart, and later ones get higher numbers", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   const numbers = [1, 2, 3].map((generation) => first.append(observed(generation)).seq);
@@ -56,7 +56,7 @@ test("reports are there after a restart, keep their numbers, and later ones get 
   second.close();
 });
 
-test("a line cut by power loss is left out and the reports around it stay", (t) => {
+test("a line torn by power loss is dropped and the reports around it stay", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   first.append(observed(1));
@@ -72,7 +72,7 @@ test("a line cut by power loss is left out and the reports around it stay", (t) 
   assert.deepEqual(bodies(open(directory)), [observed(1), observed(3)]);
 });
 
-test("a report that the disk changed is not sent, even if it is still JSON: the server would close the link over it, again and again", (t) => {
+test("a report with a wrong checksum is not sent even if it is valid JSON, since the server would close each link over it", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   for (const id of ["a", "b", "c"]) first.append(target(id, "applied"));
@@ -87,7 +87,7 @@ test("a report that the disk changed is not sent, even if it is still JSON: the 
   second.close();
 });
 
-test("acknowledged reports are gone, also after a restart, and their numbers are not used again", (t) => {
+test("acknowledged reports are deleted, also across a restart, and their numbers are not used again", (t) => {
   const directory = temporaryDirectory(t);
   const first = open(directory);
   const [a, b, c] = [1, 2, 3].map((generation) => first.append(observed(generation)).seq);
@@ -99,14 +99,14 @@ test("acknowledged reports are gone, also after a restart, and their numbers are
   first.acknowledge(c!);
   first.close();
   const second = open(directory);
-  // The newest segment may still hold what was acknowledged: the next welcome says so again.
+  // The newest segment may still contain acknowledged reports: the next welcome acknowledges them again.
   assert.equal(second.reconcile(c!), true);
   assert.deepEqual(bodies(second), []);
   assert.ok(second.append(observed(4)).seq > Math.max(a!, b!, c!));
   second.close();
 });
 
-test("segments do not pile up while reports are acknowledged", (t) => {
+test("segments do not accumulate while reports are acknowledged", (t) => {
   const directory = temporaryDirectory(t);
   const outbox = open(directory);
   for (let i = 0; i < 6_000; i += 1) outbox.acknowledge(outbox.append(observed(i)).seq);
@@ -114,7 +114,7 @@ test("segments do not pile up while reports are acknowledged", (t) => {
   outbox.close();
 });
 
-test("a server that knows higher numbers than this disk makes the outbox take a new name and keep its reports", (t) => {
+test("if the server has higher numbers than this disk, the outbox gets a new id and keeps its reports", (t) => {
   const directory = temporaryDirectory(t);
   const outbox = open(directory);
   outbox.append(observed(1));
@@ -180,7 +180,7 @@ test("kill -9 at any moment loses no report whose append returned", { timeout: 1
   outbox.close();
 });
 
-test("on a full disk reports stay in memory, are handed out, and reach the disk when it has room", { timeout: 120_000 }, async (t) => {
+test("on a full disk reports stay in memory, are sent, and are written when the disk has room", { timeout: 120_000 }, async (t) => {
   const directory = temporaryDirectory(t);
   const mount = spawnSync("mount", ["-t", "tmpfs", "-o", "size=64k", "tmpfs", directory]);
   if (mount.status !== 0) return t.skip("needs root and tmpfs to make a disk that is full");
@@ -207,7 +207,7 @@ test("on a full disk reports stay in memory, are handed out, and reach the disk 
   reopened.close();
 });
 
-test("a report is cut to what the server takes, so that it cannot hold up the ones behind it", (t) => {
+test("a report is truncated to the server's limits, so that it cannot block later ones", (t) => {
   const outbox = open(temporaryDirectory(t));
   const message = `${"x".repeat(3_999)}😀 and more`;
   const { body } = outbox.append({

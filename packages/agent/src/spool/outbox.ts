@@ -8,12 +8,12 @@ import { compactReports } from "./compact.ts";
 import { openLine, sealLine } from "./sealed-line.ts";
 import { listSegments, readWholeLines, segmentPath, SegmentWriter } from "./segment-file.ts";
 
-/** Reports waiting for the server; past it superseded ones go first, then `append` throws. */
+/** Maximum waiting reports; past it superseded ones are dropped first, then `append` throws. */
 export const OUTBOX_REPORTS_MAX = 10_000;
-/** Reports held in memory while the disk takes none. */
+/** Maximum reports in memory while writes to the disk fail. */
 const OUTBOX_UNWRITTEN_MAX = 1_000;
 const SEGMENT_BYTES_MAX = 256 * 1024;
-/** Numbers that a segment may hold, written or not: after a restart numbers go on behind them. */
+/** Maximum numbers of a segment, written or not: after a restart numbers continue beyond them. */
 const SEGMENT_NUMBERS = 4_096;
 const DISK_RETRY_MS = 5_000;
 
@@ -22,9 +22,9 @@ export class OutboxFullError extends Error {}
 export interface OutboxOptions {
   directory: string;
   clock: Clock;
-  /** Time to put on reports. */
+  /** Time for reports. */
   now: () => Date;
-  /** The disk refused (reason) or takes writes again (undefined). */
+  /** Called when writes to the disk fail (reason) or succeed again (undefined). */
   on_disk: (reason: string | undefined) => void;
 }
 
@@ -35,11 +35,11 @@ interface Pending {
 }
 
 /**
- * The robot's durable reports, in order, until the server has them. Numbers grow over restarts but may skip: a restart
- * goes on behind every number that the last run can have used, so that none is used twice.
+ * The robot's durable queue of reports for the server, in order. Numbers increase across restarts but may skip: a restart continues after every
+ * number that the last run can have used, so that none is used twice.
  */
 export class Outbox {
-  /** Lines that an earlier run wrote and that cannot be read any more. */
+  /** Unreadable lines of an earlier run. */
   damaged = 0;
   readonly #options: OutboxOptions;
   #id: string;
@@ -50,7 +50,7 @@ export class Outbox {
   #retry: Timer | undefined;
   #disk_refuses = false;
 
-  /** Opens or makes the outbox in `directory`. Throws when the directory cannot be read or made. */
+  /** Opens or creates the outbox in `directory`. Throws if the directory cannot be read or created. */
   constructor(options: OutboxOptions) {
     this.#options = options;
     makeDirectory(options.directory);
@@ -58,7 +58,7 @@ export class Outbox {
     this.#recover();
   }
 
-  /** Names this outbox to the server; numbers count within it. */
+  /** Id of this outbox, within which numbers count. */
   get outbox_id(): string {
     return this.#id;
   }
@@ -67,7 +67,7 @@ export class Outbox {
     return this.#pending.length;
   }
 
-  /** Reports with a number over `seq`, oldest first. */
+  /** Returns reports with a number over `seq`, oldest first. */
   after(seq: number, count_max: number): Report[] {
     const found: Report[] = [];
     for (const { report } of this.#pending) {
@@ -78,12 +78,12 @@ export class Outbox {
     return found;
   }
 
-  /** Gives the report its number and puts it on the disk before it returns (in memory if the disk refuses). Throws OutboxFullError. */
+  /** Numbers the report and writes it to disk before it returns (to memory if the disk fails). Throws OutboxFullError. */
   append(body: ReportBody): Report {
     if (this.#pending.length >= OUTBOX_REPORTS_MAX) this.#compact();
     if (this.#pending.length >= OUTBOX_REPORTS_MAX) throw new OutboxFullError(`${OUTBOX_REPORTS_MAX} reports wait for the server`);
     if (this.#disk_refuses && this.#unwritten() >= OUTBOX_UNWRITTEN_MAX && !this.#writePending()) {
-      throw new OutboxFullError(`the disk takes no reports and ${OUTBOX_UNWRITTEN_MAX} wait in memory`);
+      throw new OutboxFullError(`writes to the disk fail and ${OUTBOX_UNWRITTEN_MAX} reports wait in memory`);
     }
     const report: Report = { type: "report", seq: this.#next, at: this.#options.now().toISOString(), body: boundedBody(body) };
     this.#next += 1;
@@ -92,7 +92,7 @@ export class Outbox {
     return report;
   }
 
-  /** Forgets reports up to `seq`: the server has them. */
+  /** Deletes reports up to `seq`, which the server has. */
   acknowledge(seq: number): void {
     this.#pending = this.#pending.filter(({ report }) => report.seq > seq);
     this.#segments = this.#segments.filter((segment) => {
@@ -103,8 +103,8 @@ export class Outbox {
   }
 
   /**
-   * Takes what the server says it has when a link opens. If it has more than was ever numbered here, this is an old copy
-   * of the disk: the outbox gets a new name, so that its numbers mean something again, and the link must open anew (false).
+   * Applies the server's acknowledgement when a link opens. If it is higher than any number used here, this disk is an old copy. The outbox then gets
+   * a new id, so that its numbers are unique again, and the link must be opened again (returns false).
    */
   reconcile(acked_seq: number): boolean {
     if (acked_seq < this.#next) {
@@ -163,7 +163,7 @@ export class Outbox {
     return count;
   }
 
-  /** Writes what memory holds alone; answers whether all is on the disk. */
+  /** Writes the reports that are only in memory; returns whether all are on disk. */
   #writePending(): boolean {
     const unwritten = this.#pending.slice(this.#pending.length - this.#unwritten());
     const done = this.#tryDisk(() => {
@@ -179,7 +179,7 @@ export class Outbox {
     return writer?.usable === true && writer.bytes <= SEGMENT_BYTES_MAX && this.#next <= writer.first + SEGMENT_NUMBERS;
   }
 
-  /** Starts the next segment; only then the one before may be removed, so that the newest name always tells the numbers used. */
+  /** Starts the next segment. Only then may the previous one be removed, so that the newest name always contains the used numbers. */
   #rotate(first = this.#next): void {
     const before = this.#writer;
     this.#writer = new SegmentWriter(this.#options.directory, first);
@@ -194,7 +194,7 @@ export class Outbox {
     this.#tryDisk(() => this.#rewrite());
   }
 
-  /** One file with all that is pending takes the place of the segments; a crash in between leaves reports twice, with one number. */
+  /** Replaces the segments by one file with all pending reports; a crash in between leaves reports twice, with the same number. */
   #rewrite(): void {
     const { directory } = this.#options;
     const first = this.#pending[0]?.report.seq ?? this.#next;
@@ -233,7 +233,7 @@ function readId(path: string, damaged: () => void): string | undefined {
   return typeof value.outbox_id === "string" && value.outbox_id !== "" ? value.outbox_id : undefined;
 }
 
-/** Undefined for a line torn or overwritten by power loss. */
+/** Returns undefined for a line torn or overwritten by power loss. */
 function parseReport(line: string): Report | undefined {
   try {
     const value = JSON.parse(openLine(line) ?? "null") as Partial<Report> | null;

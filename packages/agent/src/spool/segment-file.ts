@@ -10,7 +10,7 @@ export interface SegmentName {
   path: string;
   /** Number of the first line. */
   first: number;
-  /** Number of the last line, once nothing more is written. */
+  /** Number of the last line, once the segment is complete. */
   last: number | undefined;
 }
 
@@ -19,7 +19,7 @@ const digits = (number: number): string => String(number).padStart(NUMBER_DIGITS
 export const segmentPath = (directory: string, first: number, last?: number): string =>
   join(directory, `${digits(first)}${last === undefined ? "" : `-${digits(last)}`}.jsonl`);
 
-/** The segments of a directory, oldest first. */
+/** Returns the segments of a directory, oldest first. */
 export function listSegments(directory: string): SegmentName[] {
   const segments: SegmentName[] = [];
   for (const name of readdirSync(directory)) {
@@ -30,18 +30,18 @@ export function listSegments(directory: string): SegmentName[] {
   return segments.sort((a, b) => a.first - b.first);
 }
 
-/** The whole lines of a file; what stands behind the last newline was being written when the power went. */
+/** Returns the complete lines of a file; text after the last newline was torn by a power loss. */
 export function readWholeLines(path: string): string[] {
   const bytes = readFileSync(path);
   const end = bytes.lastIndexOf(NEWLINE);
   return end < 0 ? [] : bytes.toString("utf8", 0, end).split("\n");
 }
 
-/** A file that lines are appended to. Its name, durable from the start, says the number of its first line. */
+/** An append-only file. Its name, durable from the start, contains the number of its first line. */
 export class SegmentWriter {
   readonly path: string;
   readonly first: number;
-  /** Its failpoints begin with this: the directory's name. */
+  /** Prefix of its failpoints: the directory's name. */
   readonly #name: string;
   #handle: number | undefined;
   #bytes = 0;
@@ -51,7 +51,7 @@ export class SegmentWriter {
     this.first = first;
     this.#name = basename(directory);
     failpoint(`${this.#name}:before-segment`, "journal");
-    // O_APPEND: after a torn line was cut off, the next one must not leave a hole where it was.
+    // O_APPEND: after a torn line was truncated, the next one must not leave a hole.
     this.#handle = openSync(this.path, constants.O_WRONLY | constants.O_CREAT | constants.O_TRUNC | constants.O_APPEND, 0o600);
     try {
       syncDirectory(directory);
@@ -62,17 +62,17 @@ export class SegmentWriter {
     failpoint(`${this.#name}:after-segment`, "journal");
   }
 
-  /** Bytes of whole lines. */
+  /** Bytes of complete lines. */
   get bytes(): number {
     return this.#bytes;
   }
 
-  /** False once a torn line could not be cut off: the next lines belong into another segment. */
+  /** False once a torn line could not be truncated: the next lines need another segment. */
   get usable(): boolean {
     return this.#handle !== undefined;
   }
 
-  /** Writes whole lines or, when it throws, none. */
+  /** Writes all lines or, if it throws, none. */
   append(lines: Uint8Array): void {
     const handle = this.#open();
     try {
@@ -86,7 +86,7 @@ export class SegmentWriter {
     this.#bytes += lines.length;
   }
 
-  /** As `append`, and on the disk when it returns. */
+  /** Like `append`, and on disk when it returns. */
   appendDurably(lines: Uint8Array): void {
     const handle = this.#open();
     try {
@@ -126,12 +126,12 @@ export class SegmentWriter {
     return this.#handle;
   }
 
-  /** A half-written line must not glue itself to the next one; cutting works on a full disk too. */
+  /** Removes a half-written line before the next one is appended; truncating works on a full disk, too. */
   #cutBack(handle: number): void {
     try {
       ftruncateSync(handle, this.#bytes);
     } catch {
-      // The disk does not even take that: nothing more is written here, readers skip the torn line.
+      // Not even truncating works: the segment is closed, and readers skip the torn line.
       this.close();
     }
   }

@@ -2,7 +2,7 @@ import type { Readable } from "node:stream";
 
 const NEWLINE = 0x0a;
 
-/** Hands on each whole line, or of one that is longer than the bound how many bytes it had. What follows the last newline is left. */
+/** Passes on each complete line, or its number of bytes if it is longer than the limit. Text after the last newline is ignored. */
 export function boundedLines(stream: Readable, bytes_max: number, take: (line: string | { bytes: number }) => void): void {
   let pieces: Buffer[] = [];
   let bytes = 0;

@@ -5,26 +5,26 @@ import { levelOfLine } from "./level-of-line.ts";
 import { findRotated, reopen, rotatedFiles } from "./rotated.ts";
 import { isTailState, LINE_BYTES_MAX, lookAt, openRegular, readHead, statOf, Tail, type TailLine, type TailState } from "./tail.ts";
 
-/** One file has no more than this read at a time: others wait. */
+/** Maximum bytes read from one file before other files are read. */
 const TURN_BYTES_MAX = 1024 * 1024;
-/** Waits in the file beyond that are counted and left out: a writer that is always too fast would never be caught up with. */
+/** Unread bytes beyond this are counted and skipped: the agent could never catch up with a writer that is always too fast. */
 export const FILE_BACKLOG_BYTES_MAX = 64 * 1024 * 1024;
-/** A rotated file is closed when nothing came for so long: its writer goes on with it until it is told of the new one. */
+/** A rotated file is closed after so long without growth: its writer continues with it until it reopens its log. */
 export const ROTATED_QUIET_MS = 10_000;
-/** Rotated files of one path that are still read. */
+/** Maximum rotated files of one path that are still read. */
 const ROTATED_MAX = 5;
-/** A file with a zero byte this near its beginning holds no lines. */
+/** A file with a zero byte among its first bytes is binary. */
 const BINARY_BYTES = 512;
 
 export interface FollowerOptions {
   path: string;
   clock: Clock;
   gates: SourceGates;
-  /** Whether the spool has room; without, lines wait in the file. */
+  /** Whether the spool has room; without it, lines wait in the file. */
   spoolHasRoom: () => boolean;
-  /** Files that are read already under another name. */
+  /** Whether a file is already read under another name. */
   isRead: (file: Stats) => boolean;
-  /** Whether a path is followed for itself. */
+  /** Whether a path is followed separately. */
   isFollowed: (path: string) => boolean;
 }
 
@@ -36,23 +36,23 @@ export interface FinishedFile {
 
 interface Rotated {
   tail: Tail;
-  /** When it last grew, monotonic. */
+  /** Monotonic time at which it last grew. */
   grew_at: number;
-  /** A copy of what was cut off: nobody writes to it. */
+  /** A copy of a file that was then truncated: no process writes to it. */
   copy: boolean;
 }
 
-/** The log file of one path through all of its rotations, by rename and by copy and cut. */
+/** Follows the log file of one path through its rotations, by rename and by copy and truncate. */
 export class FileFollower {
   readonly path: string;
-  /** Files whose end was reached after they were rotated; taken by whoever owns the followers. */
+  /** Rotated files that were read to their end; cleared by the owner of the followers. */
   readonly finished: FinishedFile[] = [];
   readonly #options: FollowerOptions;
   #current: Tail | undefined;
   #rotated: Rotated[] = [];
   #moved = false;
   #binary = false;
-  /** Where a run before stood in files that cannot be looked at for now. */
+  /** Saved positions in files that cannot be opened at present. */
   #unseen: TailState[] = [];
 
   constructor(options: FollowerOptions) {
@@ -60,7 +60,7 @@ export class FileFollower {
     this.#options = options;
   }
 
-  /** Begins with a file that was not known before; `at_end`: with what is appended from now on. Answers false when it cannot be read. */
+  /** Starts with a new file; `at_end`: only with lines appended from now on. Returns false if it cannot be read. */
   begin(at_end: boolean): boolean {
     const opened = openRegular(this.path);
     if (opened === undefined) return false;
@@ -79,7 +79,7 @@ export class FileFollower {
     return this.#binary;
   }
 
-  /** Goes on where a run before stood, in files that may have been rotated since, and with those that were written in between. */
+  /** Resumes from saved positions, in files that may have been rotated since, and in those that were written in between. */
   resume(states: readonly TailState[]): void {
     if (lookAt(this.path) === "unseen") {
       this.#unseen = [...states];
@@ -94,7 +94,7 @@ export class FileFollower {
       }
       const found = findRotated(this.path, state);
       if (found === undefined) {
-        if (statOf(this.path) !== undefined) this.#tellLost();
+        if (statOf(this.path) !== undefined) this.#reportLost();
         continue;
       }
       newest_ms = Math.max(newest_ms, found.mtime_ms);
@@ -105,7 +105,7 @@ export class FileFollower {
     this.begin(false);
   }
 
-  /** What to save. */
+  /** The positions to save. */
   get states(): TailState[] {
     return [...this.#unseen, ...this.tails.map(({ state }) => state)];
   }
@@ -118,14 +118,14 @@ export class FileFollower {
     return [...this.#rotated.map(({ tail }) => tail), ...(this.#current === undefined ? [] : [this.#current])];
   }
 
-  /** Reads what came since the last call. Answers whether the place to save is another one. */
+  /** Reads what was appended since the last call. Returns whether the position to save has changed. */
   poll(): boolean {
     if (this.#binary) return false;
     this.#look();
     const now = this.#options.clock.monotonic();
     for (const rotated of this.#rotated) if (this.#read(rotated.tail)) rotated.grew_at = now;
     this.#closeQuiet(now);
-    // In the order in which they were written: first all of the file before.
+    // In the order of writing: the current file only after the rotated ones are almost read to their end.
     if (this.#current !== undefined && this.#rotated.every(({ tail }) => tail.stat().size - tail.offset < LINE_BYTES_MAX))
       this.#read(this.#current);
     const moved = this.#moved;
@@ -139,10 +139,10 @@ export class FileFollower {
     this.#current = undefined;
   }
 
-  /** Finds out whether the path means another file than before, and whether the file was emptied. */
+  /** Detects whether the path leads to another file than before, and whether the file was truncated. */
   #look(): void {
     const seen = lookAt(this.path);
-    // The file that is open can still be read; which one the path means is told when it can be seen again.
+    // The open file can still be read. The path is checked again when it is accessible.
     if (seen === "unseen") return;
     const stat = seen === "gone" ? undefined : seen;
     if (this.#unseen.length > 0) this.resume(this.#unseen.splice(0));
@@ -158,10 +158,10 @@ export class FileFollower {
     else if (!this.#options.isRead(stat)) this.begin(false);
   }
 
-  /** What was not read before it was cut stands in the copy that was made, if one was. */
+  /** Handles a truncated file: its unread rest is in the rotated copy, if there is one. */
   #onCut(current: Tail): void {
     const found = findRotated(this.path, current.state);
-    if (found === undefined) this.#tellLost();
+    if (found === undefined) this.#reportLost();
     else {
       this.#addRotated(found.tail, true);
       this.#addBetween(found.mtime_ms);
@@ -170,10 +170,10 @@ export class FileFollower {
     this.#moved = true;
   }
 
-  /** After a file that was read in part come those that were written and rotated before anybody looked again. */
+  /** Adds the files that were written and rotated after a partly read file, while no agent was reading. */
   #addBetween(after_ms: number): void {
     for (const { path, mtime_ms } of rotatedFiles(this.path)) {
-      // The clock of files is coarse: what was written in the same moment counts, what is read already is told by its inode.
+      // File times are coarse: files with the same time are included, and those already read are recognized by inode.
       if (
         mtime_ms < after_ms ||
         !path.startsWith(this.path) ||
@@ -194,7 +194,7 @@ export class FileFollower {
     this.#rotated.push({ tail, grew_at: this.#options.clock.monotonic(), copy });
     this.#moved = true;
     while (this.#rotated.length > ROTATED_MAX) {
-      this.#tellLost();
+      this.#reportLost();
       this.#finish(this.#rotated.shift()!);
     }
   }
@@ -247,7 +247,7 @@ export class FileFollower {
     return true;
   }
 
-  #tellLost(): void {
+  #reportLost(): void {
     this.#options.gates.write({
       level: "warn",
       source: "roamfleet",

@@ -25,7 +25,7 @@ import { LINE_BYTES_MAX } from "./tail.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** A directory of logs and what follows it, in time of its own. */
+/** A directory of logs and its follower, with a simulated clock. */
 class Rig implements Disposable {
   readonly directory = mkdtempSync(join(tmpdir(), "roamfleet-files-"));
   readonly state = join(this.directory, "state");
@@ -60,7 +60,7 @@ class Rig implements Disposable {
     return this;
   }
 
-  /** The lines since the last call, after what was written had its time. */
+  /** Returns the lines since the last call, after the given time. */
   async lines(seconds = 1): Promise<string[]> {
     await this.clock.advance({ seconds });
     return this.records.splice(0).map(({ message }) => message);
@@ -81,7 +81,7 @@ class Rig implements Disposable {
   }
 }
 
-test("a file is followed from its end on; only whole lines come, and what is wrong with them is told", TIMEOUT, async () => {
+test("a file is followed from its end; only complete lines are sent, and truncated ones are marked", TIMEOUT, async () => {
   using rig = new Rig();
   rig.write("of before\n");
   rig.start();
@@ -109,7 +109,7 @@ test("a file is followed from its end on; only whole lines come, and what is wro
   );
 });
 
-test("a rotation by rename loses no line, also of a writer that learns of it late", TIMEOUT, async () => {
+test("a rotation by rename loses no line, even of a writer that reopens late", TIMEOUT, async () => {
   using rig = new Rig();
   rig.write("");
   rig.start();
@@ -124,7 +124,7 @@ test("a rotation by rename loses no line, also of a writer that learns of it lat
   rig.write(" and whole\nlast without an end", `${rig.log}.1`);
   assert.deepEqual(await rig.lines(), ["half and whole", "6"]);
   assert.deepEqual(await rig.lines(ROTATED_QUIET_MS / 1_000 + 1), ["last without an end"]);
-  // And once more, over the name that is taken.
+  // Again, over the name that exists already.
   renameSync(rig.log, `${rig.log}.1`);
   assert.deepEqual(await rig.lines(), []);
   rig.write("7\n");
@@ -132,7 +132,7 @@ test("a rotation by rename loses no line, also of a writer that learns of it lat
   assert.deepEqual(rig.logs.paths, [rig.log]);
 });
 
-test("a rotation by copy and cut loses no line: what was not read stands in the copy", TIMEOUT, async () => {
+test("a rotation by copy and truncate loses no line: unread lines are read from the copy", TIMEOUT, async () => {
   using rig = new Rig();
   rig.write("");
   rig.start();
@@ -141,7 +141,7 @@ test("a rotation by copy and cut loses no line: what was not read stands in the 
   rig.write("2\n");
   copyFileSync(rig.log, `${rig.log}.1`);
   truncateSync(rig.log);
-  // Longer than before: only its beginning tells that it was cut.
+  // Longer than before: only its first bytes show that it was truncated.
   rig.write("3 after the cut, and longer than what was there\n");
   assert.deepEqual(await rig.lines(), ["2", "3 after the cut, and longer than what was there"]);
   truncateSync(rig.log);
@@ -151,7 +151,7 @@ test("a rotation by copy and cut loses no line: what was not read stands in the 
   assert.equal(line, "4");
 });
 
-test("after a restart reading goes on where it stood, through rotations that nobody saw", TIMEOUT, async () => {
+test("after a restart reading resumes at the saved position, through rotations that happened meanwhile", TIMEOUT, async () => {
   using rig = new Rig();
   rig.write("");
   rig.start();
@@ -178,7 +178,7 @@ test("after a restart reading goes on where it stood, through rotations that nob
   assert.deepEqual(await rig.restart().lines(ROTATED_QUIET_MS / 1_000 + 1), []);
 });
 
-test("new files are found and read whole, those that were rotated, packed or binary are not", TIMEOUT, async () => {
+test("new files are found and read from the start, except rotated, compressed or binary ones", TIMEOUT, async () => {
   using rig = new Rig();
   rig.start([join(rig.directory, "*")]);
   rig.write("first\n");
@@ -186,14 +186,14 @@ test("new files are found and read whole, those that were rotated, packed or bin
   rig.write("\0\0\0\n", join(rig.directory, "wtmp"));
   rig.write("in state\n", join(rig.state, "x.log"));
   assert.deepEqual(await rig.lines(6), ["first"]);
-  assert.deepEqual(rig.said, ["a file that is to be followed as a log is binary: it is not followed"]);
+  assert.deepEqual(rig.said, ["a log file is binary: it is not followed"]);
   renameSync(rig.log, `${rig.log}.1`);
   rig.write("second\n");
   assert.deepEqual(await rig.lines(30), ["second"]);
 });
 
-test("a file that came while nobody looked is read whole, one that was there before from its end on", TIMEOUT, async () => {
-  // A clock that is behind: files of today are younger than what it saved.
+test("a file created while the agent was stopped is read from the start, an older one from its end", TIMEOUT, async () => {
+  // A clock that is behind: today's files are newer than the saved time.
   using rig = new Rig("2020-01-01T00:00:00Z");
   rig.start().logs.stop();
   rig.write("1\n");
@@ -207,13 +207,13 @@ test("a file that came while nobody looked is read whole, one that was there bef
   assert.deepEqual(await ahead.lines(), ["2"]);
 });
 
-test("a path that cannot even be looked at is no end of anything, and goes on when it can be seen again", TIMEOUT, async () => {
+test("a path that is inaccessible for a time keeps its position and is followed again afterwards", TIMEOUT, async () => {
   using rig = new Rig();
   const other = join(rig.directory, "other.log");
   rig.write("");
   rig.write("", other);
   rig.start([join(rig.directory, "*.log"), join(rig.directory, "circle.log")]);
-  // As good as a directory that is forbidden, which root cannot try.
+  // Equivalent to a directory without permission, which cannot be tested as root.
   renameSync(rig.log, join(rig.directory, "kept"));
   symlinkSync(rig.log, rig.log);
   symlinkSync("circle.log", join(rig.directory, "circle.log"));
@@ -229,7 +229,7 @@ test("a path that cannot even be looked at is no end of anything, and goes on wh
   assert.deepEqual(await rig.lines(6), ["2"]);
 });
 
-test("there are never more files open than the bound, and it is said", TIMEOUT, async () => {
+test("at most the maximum number of files is open, and further ones cause a warning", TIMEOUT, async () => {
   using rig = new Rig();
   for (let i = 0; i < FILES_MAX + 5; i += 1) rig.write("", join(rig.directory, `${i}.log`));
   rig.start();
@@ -239,30 +239,34 @@ test("there are never more files open than the bound, and it is said", TIMEOUT, 
   assert.equal(rig.said.length, 1);
 });
 
-test("while the spool is full lines wait in the file; a writer that is always too fast is told of", TIMEOUT, async () => {
-  using rig = new Rig();
-  rig.write("");
-  rig.start();
-  rig.room = false;
-  rig.write("waits\n");
-  assert.deepEqual(await rig.lines(), []);
-  rig.room = true;
-  assert.deepEqual(await rig.lines(), ["waits"]);
-  rig.room = false;
-  const line = `${"y".repeat(1_023)}\n`;
-  const count = FILE_BACKLOG_BYTES_MAX / line.length + 100;
-  rig.write(line.repeat(count));
-  await rig.clock.advance({ seconds: 5 });
-  const gaps = rig.records.splice(0);
-  const dropped = gaps.reduce((sum, { fields }) => sum + (fields as { gap: { count: number } }).gap.count, 0);
-  assert.ok(dropped >= 100 && dropped < 200, String(dropped));
-  assert.ok(gaps.every(({ fields }) => fields?.["source"] === rig.log));
-  rig.room = true;
-  let lines = 0;
-  while (lines < count - dropped) {
-    const more = (await rig.lines(30)).length;
-    assert.ok(more > 0);
-    lines += more;
-  }
-  assert.equal(lines, count - dropped);
-});
+test(
+  "while the spool is full lines wait in the file, and lines of a writer that is always too fast are dropped and counted",
+  TIMEOUT,
+  async () => {
+    using rig = new Rig();
+    rig.write("");
+    rig.start();
+    rig.room = false;
+    rig.write("waits\n");
+    assert.deepEqual(await rig.lines(), []);
+    rig.room = true;
+    assert.deepEqual(await rig.lines(), ["waits"]);
+    rig.room = false;
+    const line = `${"y".repeat(1_023)}\n`;
+    const count = FILE_BACKLOG_BYTES_MAX / line.length + 100;
+    rig.write(line.repeat(count));
+    await rig.clock.advance({ seconds: 5 });
+    const gaps = rig.records.splice(0);
+    const dropped = gaps.reduce((sum, { fields }) => sum + (fields as { gap: { count: number } }).gap.count, 0);
+    assert.ok(dropped >= 100 && dropped < 200, String(dropped));
+    assert.ok(gaps.every(({ fields }) => fields?.["source"] === rig.log));
+    rig.room = true;
+    let lines = 0;
+    while (lines < count - dropped) {
+      const more = (await rig.lines(30)).length;
+      assert.ok(more > 0);
+      lines += more;
+    }
+    assert.equal(lines, count - dropped);
+  },
+);

@@ -9,12 +9,12 @@ import type { Positions } from "./positions.ts";
 import { lookAt, statOf } from "./tail.ts";
 
 const POLL_MS = 500;
-/** How often globs are looked at anew. */
+/** Interval at which globs are evaluated again. */
 const FIND_MS = 5_000;
-/** Files that are open at a time, without those that were rotated a moment ago. */
+/** Maximum open files, without recently rotated ones. */
 export const FILES_MAX = 100;
 const PACKED = /\.(?:gz|xz|zst|bz2|lz4|Z|zip)$/;
-/** Rotated files that were read to their end and may still lie where a glob finds them. */
+/** Maximum remembered rotated files that were read to their end and may still match a glob. */
 const FINISHED_MAX = 500;
 
 export interface FilesOptions {
@@ -28,7 +28,7 @@ export interface FilesOptions {
   spoolHasRoom: () => boolean;
 }
 
-/** Follows the files that globs name, those that come later too. */
+/** Follows the files that match the globs, including files created later. */
 export class FileLogs {
   readonly #options: FilesOptions;
   readonly #followers = new Map<string, FileFollower>();
@@ -53,18 +53,18 @@ export class FileLogs {
     }));
     const saved_at_ms = positions.saved_at_ms;
     const paths = this.#attempt(globs.join(" "), () => this.#match()) ?? [];
-    // Those that are known first: a file that was rotated to a name that is found as well is one of theirs.
+    // Known paths come first: a file that matches a glob may be a rotation of one of them.
     for (const path of Object.keys(files)) {
       if (paths.includes(path) || paths.length < FILES_MAX) this.#resume(path, FileFollower.readStates(files[path]));
     }
     for (const path of paths) if (!this.#followers.has(path)) this.#begin(path, !isNewer(path, saved_at_ms));
     this.#found_at = clock.monotonic();
-    // Where each begins must be known before anything is appended that a dead agent would miss.
+    // Starting positions are saved first, so that an agent which dies here misses no later line.
     positions.save();
     this.#timer = clock.every(POLL_MS, () => this.poll());
   }
 
-  /** Paths that are followed. */
+  /** The followed paths. */
   get paths(): string[] {
     return [...this.#followers.keys()];
   }
@@ -93,7 +93,7 @@ export class FileLogs {
     for (const follower of this.#followers.values()) follower.close();
   }
 
-  /** Files that were not there before; those that are gone for good are forgotten. Answers whether there are new ones. */
+  /** Follows new files, and forgets those that are gone for good. Returns whether there are new ones. */
   #find(): boolean {
     let found = false;
     for (const path of this.#match()) if (!this.#followers.has(path) && this.#begin(path, false)) found = true;
@@ -109,7 +109,7 @@ export class FileLogs {
     const paths = new Set<string>();
     for (const glob of globs)
       for (const path of globSync(glob)) if (!path.startsWith(state_directory + sep) && !PACKED.test(path)) paths.add(path);
-    // Beside a log lie those that it was rotated to.
+    // A glob may also match the rotated files of a log.
     return [...paths].filter((path) => !isRotationOf(path, paths)).toSorted();
   }
 
@@ -145,12 +145,12 @@ export class FileLogs {
       if (follower !== undefined) this.#refuse(path);
       return false;
     }
-    if (follower.binary) this.#options.log.warn({ path }, "a file that is to be followed as a log is binary: it is not followed");
+    if (follower.binary) this.#options.log.warn({ path }, "a log file is binary: it is not followed");
     this.#followers.set(path, follower);
     return true;
   }
 
-  /** One file that fails keeps no other from being read. Answers undefined then, and says so once per path. */
+  /** Runs `work` so that one failing file does not affect others. On failure it logs once per path and returns undefined. */
   #attempt<T>(path: string, work: () => T): T | undefined {
     try {
       return work();
@@ -169,7 +169,7 @@ export class FileLogs {
   #isRead({ dev, ino, birthtimeMs }: Stats, path: string): boolean {
     for (const [other, { tails }] of this.#followers)
       if (other !== path && tails.some((tail) => tail.dev === dev && tail.ino === ino)) return true;
-    // An inode that is used again belongs to a younger file.
+    // A reused inode belongs to a file with a later birth time.
     return this.#finished.some((file) => file.dev === dev && file.ino === ino && file.birth_ms === birthtimeMs);
   }
 }
@@ -182,7 +182,7 @@ const isRotationOf = (path: string, paths: ReadonlySet<string>): boolean => {
   return false;
 };
 
-/** Made since positions were last saved, by an agent that was not there to see it: it is read from its beginning. */
+/** Whether the file is newer than the saved positions: it was created while no agent ran, and is read from its beginning. */
 function isNewer(path: string, saved_at_ms: number | undefined): boolean {
   const stat = statOf(path);
   return stat !== undefined && saved_at_ms !== undefined && stat.birthtimeMs > saved_at_ms;

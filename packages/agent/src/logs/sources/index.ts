@@ -14,15 +14,15 @@ export interface LogSourcesOptions {
   log: Logger;
   /** The spool. */
   sink: LogSink;
-  /** What journalctl is started with. */
+  /** Environment of journalctl. */
   environment: Readonly<Record<string, string>>;
-  /** Less than half of the spool is taken. Beyond, what lies in files and in the journal stays there: they keep it as well as the spool does. */
+  /** True while less than half of the spool is used. Beyond that, lines wait in files and in the journal, which are as durable as the spool. */
   spoolHasRoom: () => boolean;
-  /** Puts the spool on the disk. */
+  /** Flushes the spool to disk. */
   sync: () => void;
   /** The robot's ROS; absent: none. */
   ros?: RosoutTopic;
-  /** For tests: a journal of their own. */
+  /** For tests: another journal. */
   journalctl?: readonly string[];
 }
 
@@ -30,7 +30,7 @@ export interface LogSources {
   stop(): Promise<void>;
 }
 
-/** Reads what the robot's configuration names beside the agent's own log and its workloads': the journal, files, /rosout. */
+/** Starts the sources that the robot's config file enables: the journal, files, /rosout. */
 export async function startLogSources(options: LogSourcesOptions): Promise<LogSources> {
   const { settings, state_directory, clock, log, sink, environment, spoolHasRoom, sync, ros, journalctl = ["journalctl"] } = options;
   const stops: (() => void | Promise<void>)[] = [];
@@ -39,7 +39,7 @@ export async function startLogSources(options: LogSourcesOptions): Promise<LogSo
     stops.unshift(() => made.close());
     return made;
   };
-  // One that fails keeps no other from being read.
+  // One failing source does not affect the others.
   const begin = async (source: string, start: () => Promise<unknown>): Promise<void> => {
     try {
       await start();
@@ -81,7 +81,7 @@ export async function startLogSources(options: LogSourcesOptions): Promise<LogSo
 
 const ROSOUT = "/rosout";
 
-/** A node chooses its name, so that all of them share a gate before each passes its own; what finds no room cannot wait anywhere. */
+/** A node chooses its name, so all nodes share one rate limit in addition to their own. Records without room are dropped: they cannot wait. */
 function rosoutSink(
   { clock, spoolHasRoom, nodes }: Pick<LogSourcesOptions, "clock" | "spoolHasRoom"> & { nodes: SourceGates },
   stops: (() => void | Promise<void>)[],

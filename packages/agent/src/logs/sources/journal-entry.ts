@@ -4,7 +4,7 @@ import type { LogRecord } from "../../contract.ts";
 /** By syslog's priorities: emerg, alert, crit, err, warning, notice, info, debug. */
 const LEVELS: readonly LogLevel[] = ["fatal", "fatal", "fatal", "error", "warn", "info", "info", "debug"];
 
-/** Only these are asked of the journal, beside the cursor and the time that it always tells. */
+/** The fields requested from the journal, besides the cursor and the time, which it always returns. */
 export const JOURNAL_FIELDS = [
   "MESSAGE",
   "PRIORITY",
@@ -22,7 +22,7 @@ export interface JournalEntry {
   record: LogRecord & { at: Date };
 }
 
-/** A line of `journalctl --output=json`; undefined when it is none. */
+/** Parses a line of `journalctl --output=json`; undefined if it is invalid. */
 export function readJournalEntry(line: string): JournalEntry | undefined {
   let entry: Record<string, unknown>;
   try {
@@ -51,7 +51,7 @@ export function readJournalEntry(line: string): JournalEntry | undefined {
   };
 }
 
-/** The journal writes what is no UTF-8 as an array of bytes, and a field that is there several times as an array of texts. */
+/** The journal writes text that is not UTF-8 as an array of bytes, and a repeated field as an array of strings. */
 function textOf(value: unknown): string | undefined {
   if (typeof value === "string") return value === "" ? undefined : value;
   if (!Array.isArray(value) || value.length === 0) return undefined;

@@ -15,7 +15,7 @@ const TIMEOUT = { timeout: 180_000 };
 const CLOCKS_APART_MS_MAX = 120_000;
 const JOURNALD = "/lib/systemd/systemd-journald";
 
-/** A journald with a /run of its own, so that nothing of the machine's is touched; its journal lies in `directory`. */
+/** A journald with a separate /run, so that the machine's is not touched; its journal is in `directory`. */
 class RealJournal implements AsyncDisposable {
   readonly directory = mkdtempSync(join(tmpdir(), "roamfleet-journal-"));
   #daemon: ChildProcess | undefined;
@@ -28,12 +28,12 @@ mkdir -p /run/log/journal /run/systemd/journal
 mount --bind ${journal.directory} /run/log/journal
 exec ${JOURNALD}`;
     journal.#daemon = spawn("unshare", ["--mount", "sh", "-c", script], { stdio: "ignore" });
-    // What systemd-cat writes to; the socket of entries is there before it.
+    // systemd-cat writes to the stdout socket, which is created after the socket for entries.
     await until("journald listens", () => existsSync(`/proc/${journal.#daemon?.pid}/root/run/systemd/journal/stdout`));
     return journal;
   }
 
-  /** Writes lines as another program does; `priority` as syslog names it. */
+  /** Writes lines through systemd-cat; `priority` as syslog names it. */
   write(identifier: string, priority: string, text: string): void {
     const args = [`--mount=/proc/${this.#daemon?.pid}/ns/mnt`, "systemd-cat", "-t", identifier, "-p", priority, "cat"];
     execFileSync("nsenter", args, { input: text, stdio: ["pipe", "ignore", "inherit"] });
@@ -50,7 +50,7 @@ exec ${JOURNALD}`;
   }
 }
 
-/** Without it the rest of the test has nothing to read. */
+/** Whether journald can run here; the test is skipped without it. */
 function canRunJournald(t: TestContext): boolean {
   const why = !existsSync(JOURNALD)
     ? "there is no systemd-journald"
@@ -102,7 +102,7 @@ class Reader {
 }
 
 test(
-  "a real journal is followed: levels, sources, long and binary entries, and across restarts nothing is lost or comes twice",
+  "a real journal is followed: levels, sources, long and binary entries, and restarts neither lose nor repeat an entry",
   TIMEOUT,
   async (t) => {
     if (!canRunJournald(t)) return;
@@ -140,7 +140,7 @@ test(
   },
 );
 
-test("where there is no journalctl it is said once, and nothing else happens", TIMEOUT, async () => {
+test("a missing journalctl is logged once and has no other effect", TIMEOUT, async () => {
   const base = mkdtempSync(join(tmpdir(), "roamfleet-nojournal-"));
   const reader = new Reader(base, ["/nowhere/journalctl"]);
   await reader.start();
@@ -150,7 +150,7 @@ test("where there is no journalctl it is said once, and nothing else happens", T
   rmSync(base, { recursive: true });
 });
 
-test("an entry of the journal is read whatever its fields look like", () => {
+test("journal entries with fields of any shape are read", () => {
   const line = (more: object): string =>
     JSON.stringify({ __CURSOR: "s=1;i=2", __REALTIME_TIMESTAMP: "1893456000123456", MESSAGE: "m", ...more });
   assert.deepEqual(readJournalEntry(line({ PRIORITY: "4", _SYSTEMD_UNIT: "nav.service", SYSLOG_IDENTIFIER: "nav", _PID: "7" })), {

@@ -10,20 +10,20 @@ import { boundedLines } from "./bounded-lines.ts";
 import { JOURNAL_FIELDS, readJournalEntry } from "./journal-entry.ts";
 import type { Positions } from "./positions.ts";
 
-/** An entry may be of any size; one that is longer as JSON is left out and said. */
+/** An entry may have any size; one that is longer as JSON is dropped and reported. */
 export const ENTRY_BYTES_MAX = 256 * 1024;
 const STOP_TIMEOUT_MS = 2_000;
 const ROOM_LOOK_MS = 250;
 const STDERR_CHARACTERS_MAX = 300;
-/** A child that lived so long was no failure. */
+/** The backoff starts again from its shortest wait after a child has run for so long. */
 const SETTLED_MS = 60_000;
 
 export interface JournalOptions {
-  /** Only these; all, if empty. */
+  /** The units to read; empty: all. */
   units: readonly string[];
-  /** The command and what it always gets: tests name a journal of their own. */
+  /** The command and its fixed arguments; tests pass another journal. */
   command: readonly string[];
-  /** For the child: PATH and the like. */
+  /** Environment of the child: PATH and the like. */
   environment: Readonly<Record<string, string>>;
   clock: Clock;
   log: Logger;
@@ -34,11 +34,11 @@ export interface JournalOptions {
 
 interface JournalState {
   cursor?: string;
-  /** While the journal had no entry: only what came later is meant, seconds since 1970. */
+  /** Set while the journal had no entry: only entries after this time, seconds since 1970, are read. */
   since?: number;
 }
 
-/** Follows the system's journal through a `journalctl` that goes on behind the last entry that was taken. */
+/** Follows the system's journal through a `journalctl` that starts after the last processed entry. */
 export class Journal {
   readonly #options: JournalOptions;
   readonly #own_unit = ownUnit();
@@ -61,7 +61,7 @@ export class Journal {
     positions.provide("journald", () => this.#state);
     if (this.#state.cursor === undefined && this.#state.since === undefined) {
       this.#state = { since: Math.floor(clock.now().getTime() / 1_000) };
-      // What is logged from now on counts, also when the agent dies before the first entry.
+      // Entries from now on are read, even if the agent dies before the first one.
       positions.save();
     }
     this.#run();
@@ -101,12 +101,12 @@ export class Journal {
     const child = spawnChild(program, [...args, ...this.#arguments()], { env: environment, stdio: ["ignore", "pipe", "pipe"] });
     this.#child = child;
     const { stdout, stderr } = child;
-    // None of both, where no descriptors are left: then it errs.
+    // Both are missing when no file descriptors are left; then `error` is emitted.
     if (stdout) boundedLines(stdout, ENTRY_BYTES_MAX, (line) => this.#take(line));
-    stderr?.setEncoding("utf8").on("data", (text: string) => this.#say(text));
+    stderr?.setEncoding("utf8").on("data", (text: string) => this.#logStderr(text));
     this.#ended = new Promise((resolve) => {
       let has_ended = false;
-      // A command that could not be started errs, and closes too.
+      // A command that could not be started emits both error and close.
       const end = (how: string, missing: boolean): void => {
         if (has_ended) return;
         has_ended = true;
@@ -115,13 +115,13 @@ export class Journal {
         if (this.#stopped) return;
         if (missing) return log.info({ command: program }, "no journal here: there is no such command");
         this.#failures = clock.monotonic() - started_at > SETTLED_MS ? 0 : this.#failures + 1;
-        log.warn({ how }, "reading the journal ended by itself");
+        log.warn({ how }, "journalctl ended unexpectedly");
         this.#again = clock.setTimer(backoffMs(clock, this.#failures), () => this.#run());
       };
       child.once("error", (error) => {
         if (child.pid === undefined) end(errorText(error), errorCode(error) === "ENOENT");
       });
-      // All that it wrote was read.
+      // `close` comes after all output has been read.
       child.once("close", (code, signal) => end(signal ?? `exit code ${code}`, false));
     });
   }
@@ -141,12 +141,12 @@ export class Journal {
     if (entry === undefined) return;
     this.#state = { cursor: entry.cursor };
     positions.moved();
-    // What this agent writes to stderr is among its own records already.
+    // This agent's own output to stderr is already among its records.
     if (entry.unit === undefined || entry.unit !== this.#own_unit) gates.write(entry.record, entry.record.at.getTime());
     this.#waitForRoom();
   }
 
-  /** Entries wait in the journal while the spool is full: the child waits for its pipe. */
+  /** While the spool is full, entries wait in the journal: the child blocks on its pipe. */
   #waitForRoom(): void {
     const { spoolHasRoom, clock } = this.#options;
     if (spoolHasRoom() || this.#room !== undefined) return;
@@ -161,8 +161,8 @@ export class Journal {
     this.#room = clock.setTimer(ROOM_LOOK_MS, look);
   }
 
-  /** That others' entries may not be read, say: once. */
-  #say(text: string): void {
+  /** Logs journalctl's stderr once, such as missing permission to read other users' entries. */
+  #logStderr(text: string): void {
     const said = text.trim().slice(0, STDERR_CHARACTERS_MAX);
     if (said === "" || said === this.#said) return;
     this.#said = said;
@@ -173,12 +173,12 @@ export class Journal {
 function readState(value: unknown): JournalState {
   if (typeof value !== "object" || value === null) return {};
   const { cursor, since } = value as { cursor?: unknown; since?: unknown };
-  // It becomes an argument.
+  // The cursor becomes a command-line argument.
   if (typeof cursor === "string" && /^[\w=;-]{1,500}$/.test(cursor)) return { cursor };
   return typeof since === "number" ? { since } : {};
 }
 
-/** The service that this process belongs to, by its control group; undefined when it was started by hand. */
+/** Returns the service that this process belongs to, by its control group; undefined if it was started by hand. */
 function ownUnit(): string | undefined {
   try {
     return /\/([^/\s]+\.service)$/m.exec(readFileSync("/proc/self/cgroup", "utf8"))?.[1];

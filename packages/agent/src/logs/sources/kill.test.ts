@@ -9,12 +9,12 @@ import { LogSpool } from "../../spool/log-spool.ts";
 import type { LogKillTask } from "../../testing/log-kill-driver.ts";
 
 const DRIVER = join(import.meta.dirname, "../../testing/log-kill-driver.ts");
-/** As many lines as a run writes before it is over, and where it is killed: behind the first, around each rotation, behind the last but one. */
+/** Lines of a complete run, and the lines after which it is killed: the first, those around each rotation, and the last but one. */
 const LINES = 30;
 const KILL_AT = [1, 10, 11, 20, 29];
 const WAIT_MS = 60_000;
 
-/** Runs until it kills itself or has seen the last line; `while_running` once it has started. */
+/** Runs the driver until it kills itself or has read the last line; `while_running` is called once it has started. */
 function run(task: LogKillTask, while_running: () => void): Promise<string> {
   return new Promise((resolve, reject) => {
     const child = spawn(process.execPath, [DRIVER, JSON.stringify(task)], { stdio: ["ignore", "pipe", "inherit"] });
@@ -43,7 +43,7 @@ const stored = (state: string): string[] => {
   return lines;
 };
 
-test("killed behind any line, through rotations of both kinds, the agent loses none", { timeout: 240_000 }, async () => {
+test("an agent killed after any line, through both kinds of rotation, loses none", { timeout: 240_000 }, async () => {
   for (const kill_at of KILL_AT) {
     const base = mkdtempSync(join(tmpdir(), "roamfleet-kill-"));
     const [state, log] = [join(base, "state"), join(base, "app.log")];
@@ -66,7 +66,7 @@ test("killed behind any line, through rotations of both kinds, the agent loses n
     const lines = stored(state);
     const missing = Array.from({ length: LINES }, (_, i) => `line ${i + 1} of ${LINES}`).filter((line) => !lines.includes(line));
     assert.deepEqual(missing, [], `killed behind ${kill_at}: ${lines.join(", ")}`);
-    // Nothing was saved before it died: what it had told is told again, once.
+    // Nothing was saved before it died: the lines that it had sent are sent again, once.
     assert.ok(lines.length <= LINES + kill_at, `killed behind ${kill_at}: ${lines.length} lines`);
     rmSync(base, { recursive: true });
   }

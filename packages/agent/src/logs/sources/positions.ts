@@ -3,20 +3,20 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText, readJson, writeJson } from "../../disk/write-atomically.ts";
 
-/** How long records may be in the spool before the place behind them is on the disk: what kill -9 repeats. */
+/** Maximum delay between writing records to the spool and saving the position after them: after kill -9 these records are repeated. */
 const SAVE_AFTER_MS = 1_000;
 
 export interface PositionsOptions {
   state_directory: string;
   clock: Clock;
   log: Logger;
-  /** Puts on the disk what was written to the spool: a position must never be ahead of it. */
+  /** Flushes the spool to disk: a position must never be ahead of it. */
   sync: () => void;
 }
 
 /**
- * How far each source was read, on disk: saved behind the records, never before them, so that a robot that dies sends some of them
- * twice and none of them never.
+ * Stores on disk how far each source has been read. Positions are saved after the records, never before: a robot that dies sends some records twice,
+ * but loses none.
  */
 export class Positions {
   readonly #options: PositionsOptions;
@@ -29,12 +29,12 @@ export class Positions {
   constructor(options: PositionsOptions) {
     this.#options = options;
     this.#path = join(options.state_directory, "log-positions.json");
-    const damaged = (): void => options.log.warn("the positions of log sources were damaged: they are read from now on");
+    const damaged = (): void => options.log.warn("the saved positions of log sources are damaged: sources are read from now on");
     const value = readJson(this.#path, damaged);
     this.#stored = typeof value === "object" && value !== null ? { ...value } : {};
   }
 
-  /** What a source saved before; undefined: nothing. It comes from the disk: to be checked. */
+  /** Returns the stored value of a source; undefined: none. The caller must validate it. */
   stored(name: string): unknown {
     return this.#stored[name];
   }
@@ -45,17 +45,17 @@ export class Positions {
     return typeof saved_at_ms === "number" ? saved_at_ms : undefined;
   }
 
-  /** `state` is asked whenever positions are saved. */
+  /** `state` is called whenever positions are saved. */
   provide(name: string, state: () => unknown): void {
     this.#providers.set(name, state);
   }
 
-  /** A source has moved on. */
+  /** Schedules a save after a source has advanced. */
   moved(): void {
     this.#timer ??= this.#options.clock.setTimer(SAVE_AFTER_MS, () => this.save());
   }
 
-  /** Now. A disk that refuses is asked again with the next move. */
+  /** Saves now. A failed save is retried with the next change. */
   save(): void {
     this.#timer?.cancel();
     this.#timer = undefined;

@@ -9,7 +9,7 @@ import { followRosout, type RosoutTopic, rosoutRecord } from "./rosout.ts";
 
 const at = new Date("2030-01-01T00:00:00Z");
 
-test("what nodes of ROS 2 log becomes records of theirs", () => {
+test("log messages of ROS 2 nodes become records with the node as source", () => {
   const message = {
     stamp: { sec: 1_893_456_000, nanosec: 250_000_000 },
     level: 30,
@@ -32,7 +32,7 @@ test("what nodes of ROS 2 log becomes records of theirs", () => {
   );
 });
 
-test("what nodes of ROS 1 log, too; simulated time is not taken for the time", () => {
+test("log messages of ROS 1 nodes become records, and simulated time is ignored", () => {
   const message = {
     header: { seq: 1, stamp: { sec: 1_893_456_001, nsec: 0 }, frame_id: "" },
     level: 8,
@@ -53,7 +53,7 @@ test("what nodes of ROS 1 log, too; simulated time is not taken for the time", (
   for (const none of [null, "text", {}, { msg: 1 }]) assert.equal(rosoutRecord(none, at), undefined);
 });
 
-test("follows /rosout of ROS 1 and of ROS 2 until the end", async () => {
+test("follows /rosout of ROS 1 and of ROS 2 until it is stopped", async () => {
   const records: LogRecord[] = [];
   const listeners = new Map<string | undefined, (message: { at: Date; message: unknown }) => void>();
   const ros: RosoutTopic = {
@@ -84,7 +84,7 @@ const optionsOf = (more: Pick<LogSourcesOptions, "sink" | "spoolHasRoom" | "ros"
   ...more,
 });
 
-test("nodes with ever new names fill no spool: all of them together have a rate, and what was dropped is counted", async () => {
+test("nodes with ever new names cannot fill the spool: they share one rate limit, and drops are counted", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const records: LogRecord[] = [];
   let publish: ((message: { at: Date; message: unknown }) => void) | undefined;
@@ -109,7 +109,7 @@ test("nodes with ever new names fill no spool: all of them together have a rate,
   assert.deepEqual([records.length, dropped()], [1, 5]);
 });
 
-test("a robot whose ROS refuses still has its other logs", async () => {
+test("a robot whose ROS fails still sends its other logs", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const ros = { subscribe: () => Promise.reject(new Error("no ROS here")) };
   const sources = await startLogSources(optionsOf({ clock, sink: { write: () => {} }, spoolHasRoom: () => true, ros }));

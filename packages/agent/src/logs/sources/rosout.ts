@@ -1,7 +1,7 @@
 import type { LogLevel } from "@roamfleet/protocol/link";
 import type { LogRecord, LogSink } from "../../contract.ts";
 
-/** What is needed of the robot's ROS. */
+/** The part of the robot's ROS that is needed. */
 export interface RosoutTopic {
   subscribe(topic: string, options: { type?: string }, on: (message: { at: Date; message: unknown }) => void): Promise<() => void>;
 }
@@ -23,7 +23,7 @@ const LEVELS: Readonly<Record<number, LogLevel>> = {
 /** A robot with ROS 1 and ROS 2 has two topics of the name `/rosout`. */
 const TYPES = ["rcl_interfaces/msg/Log", "rosgraph_msgs/Log"];
 
-/** Writes what ROS nodes log to the sink, until the answer is called. */
+/** Writes the log messages of ROS nodes to the sink until the returned function is called. */
 export async function followRosout(ros: RosoutTopic, sink: LogSink): Promise<() => void> {
   const on = ({ message, at }: { at: Date; message: unknown }): void => {
     const record = rosoutRecord(message, at);
@@ -33,7 +33,7 @@ export async function followRosout(ros: RosoutTopic, sink: LogSink): Promise<() 
   return () => stops.forEach((stop) => stop());
 }
 
-/** A message of /rosout as a record of the node that logged it; undefined when it is none. */
+/** Converts a message of /rosout to a record of its node; undefined if it is invalid. */
 export function rosoutRecord(message: unknown, at: Date): LogRecord | undefined {
   if (typeof message !== "object" || message === null) return undefined;
   const { level, name, msg, file, function: fn, line } = message as Record<string, unknown>;
@@ -52,18 +52,18 @@ export function rosoutRecord(message: unknown, at: Date): LogRecord | undefined 
   };
 }
 
-/** ROS 1 has it in a header, ROS 2 beside the rest; 0 where nobody set it or time is simulated. */
+/** Reads the timestamp: ROS 1 has it in a header, ROS 2 beside the other fields. It is 0 if it was not set or time is simulated. */
 function stampOf(message: object): Date | undefined {
   const { header, stamp } = message as { header?: unknown; stamp?: unknown };
   const time = stamp ?? (typeof header === "object" && header !== null && "stamp" in header ? header.stamp : undefined);
   if (typeof time !== "object" || time === null) return undefined;
   const { sec, nsec, nanosec } = time as Record<string, unknown>;
   const seconds = Number(sec);
-  // Simulated time begins with 0: nobody would find those records among the others.
+  // Simulated time begins at 0: such records would be sorted long before all others.
   if (!Number.isFinite(seconds) || seconds < STAMP_SECONDS_MIN) return undefined;
   const at = new Date(seconds * 1_000 + Number(nanosec ?? nsec ?? 0) / 1e6);
   return Number.isNaN(at.getTime()) ? undefined : at;
 }
 
-/** 2001: an earlier time is no wall clock's. */
+/** The year 2001: no wall clock shows an earlier time. */
 const STAMP_SECONDS_MIN = 1_000_000_000;

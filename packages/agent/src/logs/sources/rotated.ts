@@ -2,9 +2,9 @@ import { closeSync, readdirSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { openRegular, readHead, statOf, Tail, type TailState } from "./tail.ts";
 
-/** Packed after they were rotated: their lines cannot be read from a place in the middle. */
+/** Compressed after rotation: they cannot be read from a position in the middle. */
 const PACKED = /\.(?:gz|xz|zst|bz2|lz4|Z|zip)$/;
-/** Files beside a log that are looked at. */
+/** Maximum files beside a log that are examined. */
 const SIBLINGS_MAX = 200;
 
 interface Sibling {
@@ -12,7 +12,7 @@ interface Sibling {
   mtime_ms: number;
 }
 
-/** What a log was renamed or copied to (`app.log.1`, `app.log-20300101`), oldest first. */
+/** Returns the files that a log was renamed or copied to (`app.log.1`, `app.log-20300101`), oldest first. */
 export function rotatedFiles(path: string): Sibling[] {
   const [directory, name] = [dirname(path), basename(path)];
   let entries: string[];
@@ -37,7 +37,7 @@ export function rotatedFiles(path: string): Sibling[] {
     .toSorted((a, b) => a.mtime_ms - b.mtime_ms);
 }
 
-/** Opens the file that a state is of, at that place; undefined when it is another file by now. */
+/** Opens the file of a saved state at its position; undefined if the path now has another file. */
 export function reopen(path: string, state: TailState, how: "same_file" | "copy"): Tail | undefined {
   const opened = openRegular(path);
   if (opened === undefined) return undefined;
@@ -53,17 +53,17 @@ export function reopen(path: string, state: TailState, how: "same_file" | "copy"
     )
       return new Tail(handle, stat, { offset: state.offset, skipping: state.skipping, head });
   } catch {
-    // A disk that cannot read it.
+    // The disk cannot read it.
   }
   closeSync(handle);
   return undefined;
 }
 
-/** The rest of a file that is not at its path any more, or was emptied: where it was renamed or copied to. */
+/** Returns the rest of a file that is no longer at its path, or was truncated: the file that it was renamed or copied to. */
 export function findRotated(path: string, state: TailState): { tail: Tail; mtime_ms: number } | undefined {
   const siblings = rotatedFiles(path).toReversed();
   for (const how of ["same_file", "copy"] as const) {
-    // Nothing was read of it: any file would do, and none can be told to be it.
+    // Nothing was read of it, so a copy cannot be recognized.
     if (how === "copy" && state.offset === 0) continue;
     for (const sibling of siblings) {
       const tail = reopen(sibling.path, state, how);

@@ -1,19 +1,19 @@
 import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from "node:fs";
 
-/** Bytes that tell a file from another one that got its inode, and a file that was emptied and filled again from the one of before. */
+/** First bytes that identify a file: its inode may be reused, and its content may be truncated and rewritten. */
 export const HEAD_BYTES_MAX = 256;
-/** Read at a time; a line that is longer is cut there, and its rest is skipped. */
+/** Maximum bytes read at a time; a longer line is truncated there, and its rest is skipped. */
 export const LINE_BYTES_MAX = 64 * 1024;
 const NEWLINE = 0x0a;
 const CARRIAGE_RETURN = 0x0d;
 
-/** Where reading of a file stands, as it is kept on disk. */
+/** The reading position of a file, as stored on disk. */
 export interface TailState {
   dev: number;
   ino: number;
-  /** Where the next line begins. */
+  /** Offset of the next line. */
   offset: number;
-  /** In the middle of a line that was too long: up to its end nothing is told. */
+  /** In the middle of an overlong line, whose rest is skipped. */
   skipping: boolean;
   /** The first bytes, base64. */
   head: string;
@@ -21,22 +21,22 @@ export interface TailState {
 
 export interface TailLine {
   text: string;
-  /** The line went on behind it. */
+  /** The line was truncated. */
   cut: boolean;
 }
 
-/** One open file that lines are read from as they are appended. It keeps nothing of them in memory. */
+/** One open file whose lines are read as they are appended. It keeps no lines in memory. */
 export class Tail {
-  /** Of the file that it reads, wherever that is now. */
+  /** Identity of the open file, whatever its path is now. */
   readonly dev: number;
   readonly ino: number;
-  /** When the file was made, milliseconds since 1970: its inode may be another file's later. */
+  /** Birth time of the file, milliseconds since 1970: its inode may be reused later. */
   readonly birth_ms: number;
   readonly #handle: number;
   #offset: number;
   #skipping: boolean;
   #head: Buffer;
-  /** Up to here there was no whole line. */
+  /** Size up to which no complete line was found. */
   #looked_at = -1;
 
   constructor(handle: number, stat: Stats, from: { offset: number; skipping?: boolean; head?: Buffer }) {
@@ -66,12 +66,12 @@ export class Tail {
     return fstatSync(this.#handle);
   }
 
-  /** Whether the file was emptied since: it is shorter than what was read, or begins otherwise. */
+  /** Returns whether the file was truncated since: it is shorter than the offset, or its first bytes have changed. */
   wasCut(stat: Stats): boolean {
     return stat.size < this.#offset || !readHead(this.#handle, this.#head.length).equals(this.#head);
   }
 
-  /** Begins anew with the same file. */
+  /** Starts again from the beginning of the file. */
   restart(): void {
     this.#offset = 0;
     this.#skipping = false;
@@ -80,8 +80,8 @@ export class Tail {
   }
 
   /**
-   * Whole lines that were appended, one LINE_BYTES_MAX at a time; empty ones are left out. `take` answers whether it takes the line: one that it refuses
-   * comes again. Answers how many bytes it went on, 0 when there was no whole line.
+   * Reads appended complete lines, at most LINE_BYTES_MAX at a time; empty ones are skipped. `take` returns whether it accepts the line: a refused
+   * line is passed again later. Returns the number of bytes consumed, 0 without a complete line.
    */
   read(size: number, take: (line: TailLine) => boolean): number {
     if (size <= this.#offset || size === this.#looked_at) return 0;
@@ -104,7 +104,7 @@ export class Tail {
     return start;
   }
 
-  /** What stands behind the last newline of a file that nobody writes to any more. */
+  /** Reads the text after the last newline of a file that no process writes to any more. */
   readRest(size: number, take: (line: TailLine) => boolean): void {
     const length = Math.min(LINE_BYTES_MAX, size - this.#offset);
     if (length <= 0 || this.#skipping) return;
@@ -129,7 +129,7 @@ export function readHead(handle: number, length: number): Buffer {
   return bytes.subarray(0, length === 0 ? 0 : readSync(handle, bytes, 0, length, 0));
 }
 
-/** A regular file's handle; undefined when it is gone, forbidden, or no regular file: a pipe would wait for its writer. */
+/** Opens a regular file; undefined if it is absent, forbidden, or not a regular file: opening a pipe would block. */
 export function openRegular(path: string): { handle: number; stat: Stats } | undefined {
   let handle: number;
   try {
@@ -151,7 +151,9 @@ function statOfOpen(handle: number): Stats | undefined {
   }
 }
 
-/** What a path leads to. `gone`: to nothing; `unseen`: nobody can tell, as it is forbidden, leads in a circle, or the disk fails. Never throws. */
+/**
+ * Returns the stat of a path. `gone`: it does not exist. `unseen`: unknown, since it is forbidden, a symlink loop, or the disk fails. Never throws.
+ */
 export function lookAt(path: string): Stats | "gone" | "unseen" {
   try {
     return statSync(path, { throwIfNoEntry: false }) ?? "gone";
@@ -160,7 +162,7 @@ export function lookAt(path: string): Stats | "gone" | "unseen" {
   }
 }
 
-/** The same, undefined for all that cannot be seen. */
+/** Like `lookAt`, but returns undefined for everything that is not accessible. */
 export function statOf(path: string): Stats | undefined {
   const seen = lookAt(path);
   return typeof seen === "string" ? undefined : seen;
