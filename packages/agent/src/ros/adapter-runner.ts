@@ -26,11 +26,11 @@ export interface AdapterRunnerOptions {
   log: Logger;
   /** Whether this adapter may run now. Call `reconsider` when the answer may have changed. */
   isNeeded: () => boolean;
-  /** Called after the adapter connects or goes, and after each search. */
+  /** Called after the adapter connects or is lost, and after each search. */
   changed: () => void;
 }
 
-/** Runs one adapter: searches for it, uses it until it is gone, and searches again after a backoff. Independent of all other adapters. */
+/** Runs one adapter: searches for it, uses it until it is lost, and searches again after a backoff. Independent of all other adapters. */
 export class AdapterRunner {
   readonly name: RosAdapterName;
   /** Whether a first search has ended. */
@@ -42,7 +42,7 @@ export class AdapterRunner {
   #adapter: RosAdapter | undefined;
   #search: Promise<RosAdapter | undefined> | undefined;
   #running: Promise<void> | undefined;
-  /** The latest result of a search, or how the adapter went. */
+  /** Result of the latest search, or why the adapter was lost. */
   #result: Pick<AdapterStatus, "state" | "reason"> = { state: "searching" };
   /** Ends the wait before the next search. */
   #wake: () => void = () => {};

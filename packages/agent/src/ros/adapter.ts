@@ -1,4 +1,4 @@
-/** What every way to reach the ROS of a robot offers. The bridge (bridge.ts) finds the one that answers; nobody else uses an adapter directly. */
+/** The interface of every way to reach the ROS of a robot. The bridge (bridge.ts) finds the adapters that answer; all other code uses the bridge. */
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { RosAdapterName } from "../config-file/robot-config.ts";
@@ -15,16 +15,16 @@ export interface RosTopic {
 
 export interface RosMessage {
   type: string;
-  /** When it was published if the adapter is told, else when it came. */
+  /** When it was published if the adapter receives that, otherwise when it arrived. */
   at: Date;
   /**
-   * The decoded message: objects of fields, arrays or typed arrays, bigint for 64-bit integers, NaN and infinities as they are. An adapter may
-   * decode it when it is first read, so that what nobody shows costs nothing. A message that cannot be decoded is an UndecodedMessage.
+   * The decoded message: objects of fields, arrays or typed arrays, bigint for 64-bit integers, NaN and infinities unchanged. An adapter may decode
+   * it on first access, so that unused messages cost nothing. A message that cannot be decoded is an UndecodedMessage.
    */
   readonly message: unknown;
 }
 
-/** In the place of a message whose type is not known here, or whose bytes are not what its type says. */
+/** Replaces a message whose type is unknown, or whose bytes do not match its type. */
 export class UndecodedMessage {
   readonly bytes: Uint8Array;
   /** For people: why, and what would help. */
@@ -38,36 +38,36 @@ export class UndecodedMessage {
 
 export interface RosAdapter {
   readonly name: RosAdapterName;
-  /** `humble`, `noetic`; null when nothing tells. */
+  /** `humble`, `noetic`; null if unknown. */
   readonly distro: string | null;
-  /** Resolves, with the reason, when it no longer answers; after `close` as well. Never rejects. */
+  /** Resolves, with the reason, when the adapter no longer answers; after `close` as well. Never rejects. */
   readonly gone: Promise<string>;
-  /** Names of nodes as ROS writes them; those it knows of. An adapter that has to ask may answer later, within ROS_ASK_TIMEOUT_MS. */
+  /** Returns the known names of nodes as ROS writes them. An adapter that has to query them may take up to ROS_ASK_TIMEOUT_MS. */
   nodes(): string[] | Promise<string[]>;
-  /** Topics that somebody publishes. */
+  /** Returns the topics that have a publisher. */
   topics(): RosTopic[] | Promise<RosTopic[]>;
   /**
-   * Hands on each message of the topic until the answer is called; called once per topic at a time. A topic that nobody publishes yet is waited for.
-   * Never called back once the adapter is gone.
+   * Passes on each message of the topic until the returned function is called; called once per topic at a time. The topic may have no publisher yet.
+   * `on` is never called once the adapter is gone.
    */
   subscribe(topic: string, on: (message: RosMessage) => void): Promise<() => void>;
   close(): Promise<void>;
 }
 
-/** Within it `nodes`, `topics` and `subscribe` answer, or reject. */
+/** Time limit of `nodes`, `topics` and `subscribe`. */
 export const ROS_ASK_TIMEOUT_MS = 5_000;
 
 export interface RosAdapterOptions {
   settings: RosSettings;
   clock: Clock;
   log: Logger;
-  /** Aborted when the search is given up. */
+  /** Aborted when the search is cancelled. */
   signal: AbortSignal;
 }
 
 /**
- * Answers an adapter when there is ROS to be reached this way, undefined when there is not (no server listens, no such command, nobody is on the bus):
- * that is the ordinary case, so it is cheap, logs nothing and takes at most ROS_FIND_TIMEOUT_MS. Heavy modules are imported only once it is likely.
+ * Returns an adapter if ROS is reachable this way, otherwise undefined (no server listens, no such command, no participant on the bus). The latter is
+ * the usual case: it is cheap, logs nothing and takes at most ROS_FIND_TIMEOUT_MS. Heavy modules are imported only once success is likely.
  */
 export type FindRosAdapter = (options: RosAdapterOptions) => Promise<RosAdapter | undefined>;
 

@@ -29,7 +29,7 @@ function startBridge(
   return { bridge, clock };
 }
 
-test("searches for an adapter again after it is gone", LIMIT, async (t) => {
+test("searches for an adapter again after it is lost", LIMIT, async (t) => {
   const dds = new ScriptedRos("dds");
   const { bridge, clock } = startBridge(t, { dds: dds.find });
   bridge.start();
@@ -45,7 +45,7 @@ test("searches for an adapter again after it is gone", LIMIT, async (t) => {
   assert.deepEqual([connected(bridge), dds.searches], [["dds"], 2]);
 });
 
-test("without any it is looked for again later and later, and at once when somebody asks", LIMIT, async (t) => {
+test("without an adapter the search is repeated with backoff, and immediately for a request", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   dds.there = false;
   const { bridge, clock } = startBridge(t, { dds: dds.find });
@@ -60,7 +60,7 @@ test("without any it is looked for again later and later, and at once when someb
   assert.deepEqual(connected(bridge), ["dds"]);
 });
 
-test("one subscription serves all who ask for a topic, and ends with the last of them", LIMIT, async (t) => {
+test("one subscription serves all listeners of a topic, and ends with the last of them", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   const { bridge, clock } = startBridge(t, { dds: dds.find });
   const got: string[] = [];
@@ -80,7 +80,7 @@ test("one subscription serves all who ask for a topic, and ends with the last of
   );
   const late = await listen("late");
   await turns();
-  assert.equal(got.at(-1), "late29", "what came last, for who comes late");
+  assert.equal(got.at(-1), "late29", "a late listener receives the latest message");
   one();
   two();
   assert.deepEqual(dds.listened, ["/a"]);
@@ -89,7 +89,7 @@ test("one subscription serves all who ask for a topic, and ends with the last of
   assert.deepEqual(dds.listened, []);
 });
 
-test("a listener that throws at a message loses that message alone, and who else listens nothing", LIMIT, async (t) => {
+test("a listener that throws loses only that message, and other listeners lose nothing", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   const { bridge } = startBridge(t, { dds: dds.find });
   const [fine, picky]: [unknown[], number[]] = [[], []];
@@ -107,7 +107,7 @@ test("a listener that throws at a message loses that message alone, and who else
   );
 });
 
-test("subscriptions go on with the adapter that is found later", LIMIT, async (t) => {
+test("subscriptions continue with an adapter that is found later", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   dds.there = false;
   const { bridge, clock } = startBridge(t, { dds: dds.find });
@@ -133,7 +133,7 @@ test("subscriptions go on with the adapter that is found later", LIMIT, async (t
   );
 });
 
-test("health names adapter, nodes and topics, within what the server takes", LIMIT, async (t) => {
+test("health names adapter, nodes and topics, within the server's limits", LIMIT, async (t) => {
   const dds = new ScriptedRos();
   const { bridge } = startBridge(t, { dds: dds.find });
   assert.equal((await bridge.health()).ros, null);
@@ -144,7 +144,7 @@ test("health names adapter, nodes and topics, within what the server takes", LIM
   assert.deepEqual([health?.distro, health?.adapter, health?.nodes, health?.topics.length], ["humble", "dds", ["/talker"], 5_000]);
 });
 
-test("without an environment, as in a service, what is installed is found; ROS 1 is not ROS 2", async (t) => {
+test("without an environment, as in a service, installed distributions are found, and ROS 1 is distinguished from ROS 2", async (t) => {
   const root = await mkdtemp(join(tmpdir(), "roamfleet-root-"));
   t.after(() => rm(root, { recursive: true }));
   for (const name of ["humble", "jazzy"]) await mkdir(join(root, "opt/ros", name, "share/ament_index"), { recursive: true });
@@ -154,7 +154,7 @@ test("without an environment, as in a service, what is installed is found; ROS 1
   assert.deepEqual(rosSettings({ adapters: [] }, {}, join(root, "none")).prefixes, []);
 });
 
-test("the environment speaks where the configuration is silent", () => {
+test("the environment applies where the configuration sets nothing", () => {
   const environment = {
     ROS_DOMAIN_ID: "42",
     ROS_DISTRO: "humble",

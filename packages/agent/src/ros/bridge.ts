@@ -7,16 +7,16 @@ import { rosFinders } from "./finders.ts";
 import type { RosSettings } from "./settings.ts";
 import { SharedSubscription } from "./shared-subscription.ts";
 
-/** The server takes no more in a health snapshot. */
+/** Limits of the server for a health snapshot. */
 const HEALTH_NODES_MAX = 1_000;
 const HEALTH_TOPICS_MAX = 5_000;
 const HEALTH_NAME_CHARACTERS_MAX = 200;
-/** How often the lists of several adapters decide again which of them serves a subscription. */
+/** Interval at which the adapters' topic lists decide again which adapter serves a subscription. */
 const REVIEW_MS = 5_000;
-/** It starts a Python process for each list and topic, so it runs only while no adapter before it is connected. */
+/** Starts a Python process for each list and topic, so it runs only while no adapter before it is connected. */
 const FALLBACK: RosAdapterName = "ros2";
 
-/** A topic of the robot, as the first adapter in the configured order that has it describes it. */
+/** A topic of the robot, as described by the first adapter in the configured order that has it. */
 export interface BridgedTopic extends RosTopic {
   adapter: RosAdapterName;
   /** Topics of other types that share the name, as when ROS 1 and ROS 2 both have `/tf`. */
@@ -24,9 +24,9 @@ export interface BridgedTopic extends RosTopic {
 }
 
 export interface SubscribeOptions {
-  /** Messages a second at most. */
+  /** Maximum messages per second. */
   rate?: number | undefined;
-  /** Which type, where topics of several types share the name; without it, that of the first adapter. */
+  /** The type, if topics of several types share the name; absent: that of the first adapter. */
   type?: string | undefined;
 }
 
@@ -34,13 +34,13 @@ export interface RosBridgeOptions {
   settings: RosSettings;
   clock: Clock;
   log: Logger;
-  /** How adapters are found; all that exist, if absent. */
+  /** How adapters are found; absent: all that exist. */
   finders?: Partial<Record<RosAdapterName, FindRosAdapter>>;
 }
 
 /**
- * The robot's ROS by all adapters that answer. Each runs independently of the others. A topic that several have is served by the first of them in the
- * configured order, with one subscription for all listeners.
+ * The robot's ROS through all adapters that answer. Each runs independently of the others. A topic of several adapters is served by the first of them
+ * in the configured order, with one subscription for all listeners.
  */
 export class RosBridge {
   readonly #options: RosBridgeOptions;
@@ -117,8 +117,8 @@ export class RosBridge {
   }
 
   /**
-   * Calls `on` with the messages of a topic until the answer is called. A topic that is not published yet is waited for, and one that another adapter
-   * offers moves there.
+   * Calls `on` with the messages of a topic until the returned function is called. The topic may have no publisher yet. A subscription moves to
+   * another adapter if only that one has the topic.
    */
   subscribe(topic: string, { rate, type }: SubscribeOptions, on: (message: RosMessage) => void): Promise<() => void> {
     this.start();
@@ -126,11 +126,11 @@ export class RosBridge {
     let shared = this.#subscriptions.get(key);
     if (shared === undefined) {
       const { clock, log } = this.#options;
-      const nobody = (): void => {
+      const unused = (): void => {
         this.#subscriptions.delete(key);
         if (this.#subscriptions.size === 0) this.#review?.cancel();
       };
-      shared = new SharedSubscription({ topic, type, clock, log, nobody });
+      shared = new SharedSubscription({ topic, type, clock, log, unused });
       if (this.#subscriptions.size === 0 && !this.#is_stopped) this.#review = clock.every(REVIEW_MS, () => this.#reviewNow());
       this.#subscriptions.set(key, shared);
       this.#reviewNow();
@@ -180,7 +180,7 @@ export class RosBridge {
     this.#reviewNow();
   }
 
-  /** Asks the adapters for their topics where that decides anything, and assigns the subscriptions as each answers. */
+  /** Queries the adapters' topics if that can change an assignment, and assigns the subscriptions as each adapter answers. */
   #reviewNow(): void {
     this.#assign();
     const subscriptions = [...this.#subscriptions.values()];
@@ -197,14 +197,14 @@ export class RosBridge {
     }
   }
 
-  /** The first that has the topic. One that none has stays where it is, else waits at the first adapter. */
+  /** Returns the first adapter that has the topic. A topic that none has stays with its current adapter, or else waits at the first one. */
   #adapterFor({ topic, type, adapter: current }: SharedSubscription): RosAdapter | undefined {
     const connected = this.#connected;
     const offering = connected.find((runner) => runner.offers(topic, type));
     if (offering !== undefined) return offering.adapter;
     if (current !== undefined && connected.some(({ adapter }) => adapter === current)) return current;
     if (type !== undefined) return undefined;
-    // Another one may have it: wait for all lists.
+    // Another adapter may have the topic: wait for all lists.
     return connected.every(({ topics }) => connected.length === 1 || topics.is_known) ? connected[0]?.adapter : undefined;
   }
 }

@@ -11,11 +11,11 @@ import { adapterOptions } from "./testing/adapter-options.ts";
 
 const LIMIT = { timeout: 120_000 };
 
-test("adapters are looked for where they look themselves", () => {
+test("the usual places equal the adapters' defaults", () => {
   assert.deepEqual({ ...USUAL_PLACES }, { foxglove: FOXGLOVE_URL, rosbridge: ROSBRIDGE_URL, ros1: ROS1_MASTER_URI });
 });
 
-test("where nothing listens there is no adapter, and where something else does neither", LIMIT, async (t) => {
+test("no adapter is found where nothing listens, or where another kind of server does", LIMIT, async (t) => {
   const server = createServer((socket) => {
     socket.on("error", () => {});
     socket.end("HTTP/1.1 400 Bad Request\r\n\r\n");
@@ -31,7 +31,7 @@ test("where nothing listens there is no adapter, and where something else does n
   }
 });
 
-test("a robot that nothing says of that it has ROS 2 opens no port for DDS", LIMIT, async () => {
+test("a robot without a sign of ROS 2 opens no port for DDS", LIMIT, async () => {
   const bare = { adapters: ["dds"], prefixes: [], environment: {} } as const;
   assert.deepEqual(
     [

@@ -2,7 +2,7 @@ import { connect } from "node:net";
 import type { FindRosAdapter, RosAdapterName, RosAdapterOptions } from "./adapter.ts";
 import { isDdsLikely } from "./dds/is-likely.ts";
 
-/** Where each server usually is; the adapters know the same places. */
+/** Default address of each server; the adapters use the same ones. */
 export const USUAL_PLACES = {
   foxglove: "ws://127.0.0.1:8765",
   rosbridge: "ws://127.0.0.1:9090",
@@ -10,8 +10,8 @@ export const USUAL_PLACES = {
 } as const;
 
 /**
- * How each adapter is found. What it needs is imported once it is likely: on a robot without ROS, where all of them are looked for again
- * and again, their modules would stay in memory for nothing.
+ * How each adapter is found. Its modules are imported once success is likely: on a robot without ROS, where searches repeat forever, they would only
+ * take memory.
  */
 export const rosFinders: Partial<Record<RosAdapterName, FindRosAdapter>> = {
   dds: async (options) => (isDdsLikely(options.settings) ? (await import("./dds/dds-adapter.ts")).findDds(options) : undefined),
@@ -33,7 +33,7 @@ export const rosFinders: Partial<Record<RosAdapterName, FindRosAdapter>> = {
 const CONNECT_MS = 3_000;
 const DEFAULT_PORTS: Readonly<Record<string, number>> = { "http:": 80, "ws:": 80, "https:": 443, "wss:": 443 };
 
-/** Whether anything takes a connection there. */
+/** Whether a server accepts a connection there. */
 function listens(url: string, { clock, signal }: Pick<RosAdapterOptions, "clock" | "signal">): Promise<boolean> {
   const { protocol, hostname, port } = new URL(url);
   return new Promise((resolve) => {

@@ -1,7 +1,7 @@
 import type { Clock } from "@roamfleet/clock";
 import { ROS_ASK_TIMEOUT_MS } from "./adapter.ts";
 
-/** A caller waits no longer than this for an adapter that is slow, and gets its latest answer instead. */
+/** Maximum wait of a caller for a slow adapter; then it gets the adapter's latest list. */
 const CALLER_WAIT_MS = 2_000;
 
 interface LatestAnswerOptions<T> {
@@ -10,10 +10,13 @@ interface LatestAnswerOptions<T> {
   failed: (error: unknown) => void;
 }
 
-/** A list that an adapter is asked for: one question at a time for all callers. An adapter that fails or takes over ROS_ASK_TIMEOUT_MS has an empty list. */
+/**
+ * A list queried from an adapter, with one query at a time for all callers. The list of an adapter that fails, or takes over ROS_ASK_TIMEOUT_MS, is
+ * empty.
+ */
 export class LatestAnswer<T> {
   latest: readonly T[] = [];
-  /** Whether there was an answer, a failure included, since the adapter connected. */
+  /** Whether a query has ended, also with a failure, since the adapter connected. */
   is_known = false;
   readonly #options: LatestAnswerOptions<T>;
   #asking: Promise<void> | undefined;
@@ -22,17 +25,17 @@ export class LatestAnswer<T> {
     this.#options = options;
   }
 
-  /** Asks, and waits at most CALLER_WAIT_MS for the answer. */
+  /** Queries the adapter, and waits at most CALLER_WAIT_MS. */
   async refresh(): Promise<readonly T[]> {
     await this.#within(CALLER_WAIT_MS, this.ask(), undefined);
     return this.latest;
   }
 
-  /** Asks, and resolves when `latest` has the answer. */
+  /** Queries the adapter, and resolves when `latest` has the result. */
   ask(): Promise<void> {
     if (this.#asking !== undefined) return this.#asking;
     const asking = this.#ask().then((answer) => {
-      // After `clear` the answer is of an adapter that is gone.
+      // After `clear` the result belongs to an adapter that is gone.
       if (this.#asking !== asking) return;
       this.#asking = undefined;
       this.latest = answer;

@@ -1,7 +1,7 @@
 import { errorText } from "../disk/write-atomically.ts";
 import { type RosMessage, UndecodedMessage } from "./adapter.ts";
 
-/** A message that is decoded when it is first read, once; one that cannot be is an UndecodedMessage. */
+/** A message that is decoded once, on first access; it becomes an UndecodedMessage if it cannot be decoded. */
 export class LazyMessage implements RosMessage {
   readonly type: string;
   readonly at: Date;
@@ -23,7 +23,7 @@ export class LazyMessage implements RosMessage {
     try {
       this.#message = this.#decode(bytes);
     } catch (error) {
-      this.#message = new UndecodedMessage(bytes, `its bytes are not what its type says (${errorText(error)})`);
+      this.#message = new UndecodedMessage(bytes, `its bytes do not match its type (${errorText(error)})`);
     }
     return this.#message;
   }

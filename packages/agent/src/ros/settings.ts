@@ -2,30 +2,30 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { RobotConfig, RosAdapterName } from "../config-file/robot-config.ts";
 
-/** What the robot's configuration and environment say about its ROS. */
+/** ROS settings of the robot's config file and environment. */
 export interface RosSettings {
-  /** Which ways are tried, in this order; none: the robot has no ROS for us. */
+  /** The adapters to try, in this order; empty: ROS is disabled. */
   adapters: readonly RosAdapterName[];
-  /** By the configuration, else ROS_DOMAIN_ID; undefined: nobody said, which means 0. */
+  /** From the config file, or ROS_DOMAIN_ID; undefined: not set, which means 0. */
   domain_id?: number;
-  /** ROS_LOCALHOST_ONLY=1, or ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST: ROS keeps to this machine. */
+  /** ROS_LOCALHOST_ONLY=1, or ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST: ROS uses only this machine. */
   localhost_only?: boolean;
-  /** The same for each of these: configured, else undefined and the usual place is tried. */
+  /** From the config file; undefined: the default address is tried. The same for rosbridge_url. */
   foxglove_url?: string;
   rosbridge_url?: string;
-  /** By the configuration, else ROS_MASTER_URI. */
+  /** From the config file, or ROS_MASTER_URI. */
   ros1_master_uri?: string;
   /** ROS_DISTRO. */
   distro?: string;
-  /** Where definitions of messages are: those of the configuration, then AMENT_PREFIX_PATH, or else what is installed below /opt/ros. */
+  /** Prefixes with message definitions: those of the config file, then AMENT_PREFIX_PATH, or else the distributions below /opt/ros. */
   prefixes: readonly string[];
-  /** The environment that children such as `ros2` get. */
+  /** The environment of children such as `ros2`. */
   environment: Readonly<Record<string, string>>;
 }
 
 /**
- * What the robot's configuration says of its ROS, and what the agent's environment does where that is silent. A service has none of ROS in its environment:
- * then what is installed below `system_root`/opt/ros counts.
+ * Combines the robot's config file with the agent's environment, which applies where the file sets nothing. A service has no ROS variables in its
+ * environment: then the distributions below `system_root`/opt/ros apply.
  */
 export function rosSettings(configured: RobotConfig["ros"], environment: Readonly<Record<string, string>>, system_root = "/"): RosSettings {
   const { ROS_DOMAIN_ID, ROS_MASTER_URI, ROS_DISTRO, AMENT_PREFIX_PATH } = environment;
@@ -51,10 +51,10 @@ export function rosSettings(configured: RobotConfig["ros"], environment: Readonl
   };
 }
 
-/** Beyond, the ports of a domain are none. */
+/** Highest domain id with valid ports. */
 const DOMAIN_ID_MAX = 232;
 
-/** Prefixes of the ROS 2 that packages have installed, the newest release first: their names go by the alphabet. */
+/** Returns prefixes of installed ROS 2 packages, newest release first: release names are alphabetical. */
 function installedRos(system_root: string): string[] {
   const directory = join(system_root, "opt/ros");
   try {

@@ -20,7 +20,7 @@ const turns = async (): Promise<void> => {
 
 interface Robot {
   bridge: RosBridge;
-  /** Lets simulated time pass, a second at a time. */
+  /** Advances the simulated clock, one second at a time. */
   wait: (seconds: number) => Promise<void>;
 }
 
@@ -47,7 +47,7 @@ async function startRobot(
 
 const states = ({ adapters }: RosBridge): string[] => adapters.map(({ name, state }) => `${name} ${state}`);
 
-test("lists the topics of all adapters, one that several have once, by the first of them", LIMIT, async (t) => {
+test("lists the topics of all adapters, each once, as described by the first adapter", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   dds.published = [SCAN_2, { name: "/map", type: "nav_msgs/msg/OccupancyGrid" }];
   ros1.published = [SCAN_1, ARM];
@@ -59,7 +59,7 @@ test("lists the topics of all adapters, one that several have once, by the first
   ]);
 });
 
-test("subscribes each topic at the adapter that has it, and nowhere else", LIMIT, async (t) => {
+test("subscribes to each topic only at the adapter that has it", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   dds.published = [SCAN_2];
   ros1.published = [SCAN_1, ARM];
@@ -78,7 +78,7 @@ test("subscribes each topic at the adapter that has it, and nowhere else", LIMIT
   assert.equal(got.at(-1), "scan of ROS 1 3");
 });
 
-test("a lost adapter interrupts no stream of another one; streams of a topic that both have move and return", LIMIT, async (t) => {
+test("a lost adapter interrupts no stream of another one; streams of a shared topic move and return", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   dds.published = [SCAN_2];
   ros1.published = [SCAN_1, ARM];
@@ -87,7 +87,7 @@ test("a lost adapter interrupts no stream of another one; streams of a topic tha
   await bridge.subscribe("/scan", {}, ({ message }) => scan.push(message));
   await bridge.subscribe("/arm", {}, ({ message }) => arm.push(message));
   await turns();
-  dds.leave("nobody publishes in the DDS domain any more");
+  dds.leave("no publishers left in the DDS domain");
   await turns();
   ros1.publish("/arm", 1);
   ros1.publish("/scan", 2);
@@ -142,7 +142,7 @@ test("a search that hangs, one that fails and a list without an answer do not de
   assert.deepEqual(bridge.adapters[0], { name: "dds", state: "failed", reason: "late" });
 });
 
-test("a subscription that its adapter refuses is tried again", LIMIT, async (t) => {
+test("a subscription that its adapter refuses is retried", LIMIT, async (t) => {
   const [dds, ros1] = [new ScriptedRos("dds"), new ScriptedRos("ros1")];
   ros1.published = [ARM];
   ros1.refuses = true;

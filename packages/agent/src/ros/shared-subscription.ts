@@ -3,11 +3,11 @@ import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import type { RosAdapter, RosMessage } from "./adapter.ts";
 
-/** Each kind of failure is logged at most once in it. */
+/** Each kind of failure is logged at most once in this time. */
 const FAILURE_LOG_MS = 60_000;
 
 interface Listener {
-  /** Milliseconds between two messages at least; 0: every one. */
+  /** Minimum milliseconds between two messages; 0: every message. */
   interval_ms: number;
   /** On the monotonic clock. */
   next_at: number;
@@ -16,12 +16,12 @@ interface Listener {
 
 interface SharedSubscriptionOptions {
   topic: string;
-  /** Which type, where topics of several types share the name. */
+  /** The type, if topics of several types share the name. */
   type?: string | undefined;
   clock: Clock;
   log: Logger;
   /** Called when the last listener has left. */
-  nobody: () => void;
+  unused: () => void;
 }
 
 /** One topic for all of its listeners: one subscription, at one adapter at a time. */
@@ -32,7 +32,7 @@ export class SharedSubscription {
   /** Ends the subscription at `#adapter`. */
   #end: (() => void) | undefined;
   #newest: RosMessage | undefined;
-  /** Messages dropped since that was last logged. */
+  /** Messages dropped since the last log entry. */
   #dropped = 0;
   #dropped_logged_at = -Infinity;
   #failure_logged_at = -Infinity;
@@ -49,26 +49,26 @@ export class SharedSubscription {
     return this.#options.type;
   }
 
-  /** Where it is subscribed; undefined also after the adapter refused. */
+  /** The adapter of the subscription; undefined also after the adapter refused it. */
   get adapter(): RosAdapter | undefined {
     return this.#adapter;
   }
 
-  /** Answers how to leave. */
+  /** Returns a function that removes the listener. */
   add(rate: number | undefined, on: (message: RosMessage) => void): () => void {
     const listener: Listener = { interval_ms: rate === undefined ? 0 : 1_000 / rate, next_at: -Infinity, on };
     this.#listeners.add(listener);
-    // What is published once, a map for instance, comes once: whoever is late gets what came last.
+    // A latched message, for instance a map, is published once: a late listener gets the latest message.
     const newest = this.#newest;
-    if (newest !== undefined) queueMicrotask(() => this.#listeners.has(listener) && this.#give(listener, newest));
+    if (newest !== undefined) queueMicrotask(() => this.#listeners.has(listener) && this.#deliver(listener, newest));
     return () => {
       if (!this.#listeners.delete(listener) || this.#listeners.size > 0) return;
       this.detach();
-      this.#options.nobody();
+      this.#options.unused();
     };
   }
 
-  /** Moves the subscription to an adapter; does nothing if it is there already. */
+  /** Moves the subscription to an adapter; does nothing if it is already there. */
   attach(adapter: RosAdapter): void {
     if (this.#adapter === adapter) return;
     this.detach();
@@ -94,7 +94,7 @@ export class SharedSubscription {
       );
   }
 
-  /** Ends the subscription at its adapter: that is gone, or the last listener has left. */
+  /** Ends the subscription: its adapter is gone, or the last listener has left. */
   detach(): void {
     this.#newest = undefined;
     this.#adapter = undefined;
@@ -113,13 +113,13 @@ export class SharedSubscription {
 
   #handOn(message: RosMessage): void {
     this.#newest = message;
-    for (const listener of this.#listeners) this.#give(listener, message);
+    for (const listener of this.#listeners) this.#deliver(listener, message);
   }
 
-  #give(listener: Listener, message: RosMessage): void {
+  #deliver(listener: Listener, message: RosMessage): void {
     const now = this.#options.clock.monotonic();
     if (now < listener.next_at) return;
-    // From when it was due, so that 10 a second out of 30 are 10; not from long ago, so that a pause earns no burst.
+    // Counted from the due time, so that 10 of 30 messages a second are exactly 10; after a long pause from now, so that there is no burst.
     const late_ms = now - listener.next_at;
     listener.next_at = (late_ms < listener.interval_ms ? listener.next_at : now) + listener.interval_ms;
     try {
@@ -129,12 +129,12 @@ export class SharedSubscription {
     }
   }
 
-  /** A message may be anything, whatever its type says: one that a listener cannot take is lost to that listener, and nothing else. */
+  /** Counts a message that a listener failed to process. Its content may not match its type; only that listener loses it. */
   #drop(error: unknown, now: number): void {
     this.#dropped += 1;
     if (now - this.#dropped_logged_at < FAILURE_LOG_MS) return;
     const { topic, log } = this.#options;
-    log.warn({ topic, messages: this.#dropped, reason: errorText(error) }, "messages of a topic could not be taken");
+    log.warn({ topic, messages: this.#dropped, reason: errorText(error) }, "listeners failed to process messages of a topic");
     this.#dropped = 0;
     this.#dropped_logged_at = now;
   }

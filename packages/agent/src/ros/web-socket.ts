@@ -2,20 +2,20 @@ import type { Clock } from "@roamfleet/clock";
 import { WebSocket } from "ws";
 import { errorText } from "../disk/write-atomically.ts";
 
-/** The largest message that is taken, an uncompressed 4K image with room to spare; a larger one ends the connection. */
+/** The largest message that is accepted, with room for an uncompressed 4K image; a larger one ends the connection. */
 export const ROS_SOCKET_MESSAGE_BYTES_MAX = 64 * 1024 * 1024;
 const HANDSHAKE_MS_MAX = 3_000;
 const PING_INTERVAL_MS = 15_000;
-/** Neither a message nor a pong for this long: the other end hangs, whatever TCP believes. */
+/** Idle timeout: without a message or pong for so long the peer hangs, even if TCP is still connected. */
 const SILENCE_MS_MAX = 45_000;
 
 export interface RosSocketOptions {
   url: string;
   protocols: string[];
   clock: Clock;
-  /** Gives up the attempt; an open connection is ended by `close`. */
+  /** Aborts the attempt; an open connection is closed by `close`. */
   signal: AbortSignal;
-  /** Called with each message from the first one on; when it throws, the connection is ended with that as the reason. */
+  /** Called with each message; if it throws, the connection ends with that reason. */
   on: (data: Buffer, binary: boolean) => void;
 }
 
@@ -34,7 +34,7 @@ export class RosSocket {
     };
     const pulse = clock.every(PING_INTERVAL_MS, () => {
       if (clock.monotonic() - heard_at_ms > SILENCE_MS_MAX) {
-        failure = "it is silent";
+        failure = "it sends nothing";
         return socket.terminate();
       }
       if (socket.readyState === socket.OPEN) socket.ping();
@@ -43,11 +43,11 @@ export class RosSocket {
     socket.on("ping", hear);
     socket.on("message", (data, binary) => {
       hear();
-      // What the other end says is anything: nothing of it may end the agent.
+      // An invalid message must not end the agent.
       try {
         on(Buffer.isBuffer(data) ? data : Buffer.concat(Array.isArray(data) ? data : [Buffer.from(data)]), binary);
       } catch (error) {
-        failure ??= `it sent what cannot be read (${errorText(error)})`;
+        failure ??= `it sent an unreadable message (${errorText(error)})`;
         socket.terminate();
       }
     });
@@ -60,7 +60,7 @@ export class RosSocket {
     });
   }
 
-  /** Resolves when it is open; undefined when nobody answers, or somebody who speaks none of the protocols. */
+  /** Resolves when it is open; undefined if no server answers, or one without these protocols. */
   static async open(options: RosSocketOptions): Promise<RosSocket | undefined> {
     const { url, protocols, signal } = options;
     if (signal.aborted) return undefined;
@@ -83,7 +83,7 @@ export class RosSocket {
     }
   }
 
-  /** Says what fits in JSON; nothing once the connection has ended. */
+  /** Sends a value as JSON; does nothing once the connection has ended. */
   send(value: unknown): void {
     if (this.#socket.readyState === this.#socket.OPEN) this.#socket.send(JSON.stringify(value));
   }

@@ -5,7 +5,7 @@ import { DDS_MESSAGE_BYTES_MAX, PARTICIPANT_WRITER, PUBLICATIONS_WRITER, screenD
 const PREFIX = "0102030405060708090a0b0c";
 const HEADER = Buffer.concat([Buffer.from("RTPS"), Buffer.from([2, 1, 1, 0x10]), Buffer.from(PREFIX, "hex")]);
 
-/** A submessage in little endian, with its right length unless another is given. */
+/** Builds a submessage in little endian, with its correct length unless another one is passed. */
 function submessage(id: number, body: Buffer, { flags = 1, length = body.length } = {}): Buffer {
   const head = Buffer.from([id, flags, 0, 0]);
   head.writeUInt16LE(length, 2);
@@ -14,7 +14,7 @@ function submessage(id: number, body: Buffer, { flags = 1, length = body.length 
 
 const datagram = (...submessages: Buffer[]): Uint8Array => Uint8Array.from(Buffer.concat([HEADER, ...submessages]));
 
-/** The body of a DATA before inline QoS and payload. */
+/** Builds the body of a DATA submessage up to inline QoS and payload. */
 function dataHead(writer: number, sequence = 1): Buffer {
   const body = Buffer.alloc(20);
   body.writeUInt16LE(16, 2);
@@ -48,7 +48,7 @@ function heartbeat(first: bigint, last: bigint): Buffer {
 
 const isTaken = (...submessages: Buffer[]): boolean => screenDatagram(datagram(...submessages)) !== undefined;
 
-test("what is no RTPS, or is cut, is not taken", () => {
+test("datagrams that are not RTPS, or are truncated, are dropped", () => {
   assert.equal(screenDatagram(new Uint8Array(0)), undefined);
   assert.equal(screenDatagram(Uint8Array.from(HEADER.subarray(0, 19))), undefined);
   assert.equal(screenDatagram(new Uint8Array(100).fill(255)), undefined);
@@ -61,7 +61,7 @@ test("what is no RTPS, or is cut, is not taken", () => {
   assert.equal(isTaken(...Array.from({ length: 2_000 }, () => submessage(0x01, Buffer.alloc(0)))), false);
 });
 
-test("numbers over which the library would count for hours are not taken", () => {
+test("datagrams whose ranges would keep the library in a loop for hours are dropped", () => {
   assert.equal(isTaken(heartbeat(1n, 50_000n)), true);
   assert.equal(isTaken(heartbeat(5n, 4n)), true);
   assert.equal(isTaken(heartbeat(1n, 2n ** 60n)), false);
@@ -71,13 +71,13 @@ test("numbers over which the library would count for hours are not taken", () =>
   assert.equal(isTaken(fragment({ total: DDS_MESSAGE_BYTES_MAX + 1 })), false);
   assert.equal(isTaken(fragment({ size: 256, total: DDS_MESSAGE_BYTES_MAX })), false);
   assert.equal(isTaken(fragment({ start: 4 })), false);
-  assert.equal(isTaken(fragment({ count: 2 })), false, "two fragments are said and one is there");
+  assert.equal(isTaken(fragment({ count: 2 })), false, "two fragments announced, one present");
   const bits = Buffer.alloc(32);
   bits.writeUInt32LE(100_000, 24);
   assert.equal(isTaken(submessage(0x08, bits)), false);
 });
 
-test("a length of 0 in the last submessage is to the end, a time that is none is skipped", () => {
+test("a length of 0 in the last submessage extends to the end, and an invalidated timestamp is skipped", () => {
   const bytes = datagram(
     submessage(0x09, Buffer.alloc(0), { flags: 3 }),
     submessage(0x15, Buffer.concat([dataHead(3), Buffer.alloc(8)]), { flags: 5, length: 0 }),
@@ -95,7 +95,7 @@ const parameter = (id: number, value: Buffer): Buffer => {
 const END = parameter(1, Buffer.alloc(0));
 const OVER = parameter(0x71, Buffer.from([0, 0, 0, 3]));
 
-test("inline QoS becomes padding, and the payload begins where the library looks for it", () => {
+test("inline QoS becomes padding, and the payload begins where the library expects it", () => {
   const payload = Buffer.from("the payload!");
   const qos = Buffer.concat([parameter(0x70, Buffer.alloc(16, 9)), END]);
   const bytes = datagram(submessage(0x15, Buffer.concat([dataHead(3, 77), qos, payload]), { flags: 7 }), submessage(0x01, Buffer.alloc(4)));
@@ -105,10 +105,10 @@ test("inline QoS becomes padding, and the payload begins where the library looks
   assert.deepEqual([bytes[at], bytes[at + 1], Buffer.from(bytes).readUInt16LE(at + 2)], [0x15, 5, 20 + payload.length]);
   assert.equal(Buffer.from(bytes).readUInt32LE(at + 20), 77);
   assert.equal(Buffer.from(bytes.subarray(at + 24, at + 24 + payload.length)).toString(), "the payload!");
-  assert.ok(screenDatagram(bytes), "it stays sound");
+  assert.ok(screenDatagram(bytes), "it stays valid");
 });
 
-test("a goodbye is heard in both ways in which it is said", () => {
+test("a disposal is recognized in both of its encodings", () => {
   const guid = Buffer.from(`${PREFIX}00000103`, "hex");
   const hashed = Buffer.concat([dataHead(PUBLICATIONS_WRITER), OVER, parameter(0x70, guid), END]);
   assert.deepEqual(screenDatagram(datagram(submessage(0x15, hashed, { flags: 3 })))?.goodbyes, [

@@ -1,20 +1,23 @@
 /**
- * Looks through each datagram before the RTPS library does. That library takes what it is sent on trust: a wrong length ends in an exception outside of
- * its guard, a heartbeat over 2^60 messages in a loop that never ends, and data with inline QoS in a payload that begins too early. Anyone on the network
- * can send such.
+ * Validates each datagram before the RTPS library, which trusts its input. There, a wrong length causes an exception outside of its error handling, a
+ * heartbeat over 2^60 messages an endless loop, and data with inline QoS a payload with a wrong start. Any host on the network can send such
+ * datagrams.
  */
 import { Buffer } from "node:buffer";
 
 const HEADER_BYTES = 20;
 const SUBMESSAGE_HEADER_BYTES = 4;
 const SUBMESSAGES_MAX = 1_024;
-/** The largest message of a topic that is put together from fragments. */
+/** The largest message that is reassembled from fragments. */
 export const DDS_MESSAGE_BYTES_MAX = 32 * 1024 * 1024;
-/** DDS vendors fragment at about 1 KiB and more; the last of our kind of robots' at 64 KiB. */
+/** DDS vendors use fragments of about 1 KiB or more; the most common ones on robots use 64 KiB. */
 const FRAGMENT_BYTES_MIN = 256;
-/** Of one message; the library makes a list so long at the first of them. At 1 KiB these are more than the largest message has. */
+/**
+ * Maximum fragments per message: the library allocates a list of that length at the first fragment. At 1 KiB each, this is more than the largest
+ * message has.
+ */
 const FRAGMENTS_MAX = 40_000;
-/** Messages that a writer may keep; the loop of the library over them takes milliseconds. */
+/** Messages that a writer may keep; the library's loop over them takes milliseconds. */
 const HEARTBEAT_RANGE_MAX = 65_536n;
 const SET_BITS_MAX = 256;
 
@@ -34,7 +37,7 @@ const FLAG_INLINE_QOS = 0x02;
 const FLAG_INVALIDATE = 0x02;
 const FLAG_DATA = 0x04;
 
-/** The least that each submessage has after its header. */
+/** The minimum length of each submessage's body. */
 const BODY_BYTES_MIN: Readonly<Record<number, number>> = {
   [PAD]: 0,
   [ACKNACK]: 24,
@@ -59,23 +62,21 @@ const STATUS_UNREGISTERED = 0x02;
 export const PARTICIPANT_WRITER = 0x0100c2;
 export const PUBLICATIONS_WRITER = 0x0003c2;
 
-/** A participant or an endpoint that has said goodbye. */
+/** A participant or an endpoint that has announced its end. */
 export interface Goodbye {
-  /** PARTICIPANT_WRITER or PUBLICATIONS_WRITER: what it was. */
+  /** PARTICIPANT_WRITER or PUBLICATIONS_WRITER: the kind of entity. */
   writer: number;
   /** 32 hex digits: 24 of the participant, 8 of the endpoint. */
   guid: string;
 }
 
 export interface Datagram {
-  /** Who sent it: 24 hex digits. */
+  /** The sender: 24 hex digits. */
   guid_prefix: string;
   goodbyes: Goodbye[];
 }
 
-/**
- * Checks a datagram, and moves inline QoS out of the way (in place). Answers undefined for one that the library must not see.
- */
+/** Validates a datagram, and replaces inline QoS by padding (in place). Returns undefined for a datagram that the library must not receive. */
 export function screenDatagram(bytes: Uint8Array): Datagram | undefined {
   if (bytes.length < HEADER_BYTES || bytes[0] !== 0x52 || bytes[1] !== 0x54 || bytes[2] !== 0x50 || bytes[3] !== 0x53) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
@@ -102,7 +103,7 @@ interface Submessage {
   offset: number;
   flags: number;
   little: boolean;
-  /** Where the next one begins. */
+  /** Offset of the next submessage. */
   end: number;
 }
 
@@ -110,16 +111,16 @@ function readHeader(view: DataView, offset: number): Submessage {
   let id = view.getUint8(offset);
   const flags = view.getUint8(offset + 1);
   const little = (flags & FLAG_LITTLE_ENDIAN) !== 0;
-  // No time: the library would read what follows as one.
+  // The timestamp is absent: the library would read the following bytes as one.
   if (id === INFO_TS && (flags & FLAG_INVALIDATE) !== 0) view.setUint8(offset, (id = PAD));
   let length = view.getUint16(offset + 2, little);
-  // 0 stands for "to the end" in the last one; the library does not know that.
+  // A length of 0 in the last submessage means "to the end", which the library does not support.
   const rest = view.byteLength - offset - SUBMESSAGE_HEADER_BYTES;
   if (length === 0 && id !== PAD && id !== INFO_TS && rest <= 0xffff) view.setUint16(offset + 2, (length = rest), little);
   return { view, id, offset, flags, little, end: offset + SUBMESSAGE_HEADER_BYTES + length };
 }
 
-/** Whether the numbers in it are such that no loop over them is long and no buffer large. */
+/** Whether the submessage's numbers cause neither a long loop nor a large buffer. */
 function isSound(submessage: Submessage): boolean {
   const { view, id, offset, little, end } = submessage;
   const sequence = (at: number): bigint =>
@@ -152,13 +153,13 @@ function areFragmentsSound({ view, offset, little, flags, end }: Submessage): bo
   if (size < FRAGMENT_BYTES_MIN || total > DDS_MESSAGE_BYTES_MAX || start < 1 || count < 1 || total > size * FRAGMENTS_MAX) return false;
   const first = (start - 1) * size;
   const bytes = Math.min(count * size, total - first);
-  // With inline QoS before it there is less; then what is there is cut by takeInlineQos.
+  // With inline QoS there is less payload; takeInlineQos then checks the length.
   return first < total && (count - 1) * size < total - first && ((flags & FLAG_INLINE_QOS) !== 0 || offset + 36 + bytes <= end);
 }
 
 /**
- * Makes padding of the inline QoS in front of a payload, and says whose goodbye it holds. In: header, QoS, payload. Out: a PAD submessage as long
- * as the QoS, header, payload.
+ * Replaces the inline QoS before a payload by padding, and returns the disposed entity that it names. In: header, QoS, payload. Out: a PAD submessage
+ * as long as the QoS, header, payload.
  */
 function takeInlineQos(submessage: Submessage): Goodbye | "broken" | undefined {
   const { view, id, offset, flags, little, end } = submessage;
@@ -171,7 +172,7 @@ function takeInlineQos(submessage: Submessage): Goodbye | "broken" | undefined {
   const writer = view.getUint32(offset + 12, false);
   const has_data = (flags & FLAG_DATA) !== 0 || id === DATA_FRAG;
   const goodbye = over && id === DATA ? goodbyeOf(view, writer, parameters, end) : undefined;
-  // Without a payload the library reads the QoS as one, finds nothing in it that it knows, and counts the message as come: that is right.
+  // Without a payload the library parses the QoS as one, finds no known field, and correctly counts the message as received.
   if (!has_data) return goodbye;
   const qos_bytes = parameters.end - (offset + header_bytes);
   const header = Uint8Array.prototype.slice.call(new Uint8Array(view.buffer, view.byteOffset + offset, header_bytes));
@@ -205,7 +206,7 @@ function goodbyeOf(view: DataView, writer: number, inline: Parameters, end: numb
   if (writer !== PARTICIPANT_WRITER && writer !== PUBLICATIONS_WRITER) return undefined;
   const wanted = writer === PARTICIPANT_WRITER ? PID_PARTICIPANT_GUID : PID_ENDPOINT_GUID;
   let key = inline.found.get(PID_KEY_HASH);
-  // The key comes as such, a parameter list of its own, or hashed, which for a GUID is the GUID.
+  // The key is either plain (a parameter list) or hashed; for a GUID the hash is the GUID.
   if (inline.end + 4 <= end) {
     const list = readParameters(view, inline.end + 4, end, view.getUint8(inline.end + 1) === 3);
     key = list?.found.get(wanted) ?? key;

@@ -12,7 +12,7 @@ const skip = whyNoDds() ?? false;
 const CLOCKS_APART_MS_MAX = 120_000;
 const IMAGE_BYTES = 300_000;
 
-/** Resolves when it holds; rejects at once when the listener has ended. */
+/** Resolves when `holds` returns true; rejects immediately when the listener has ended. */
 async function heard(what: string, listener: Listener, holds: () => boolean): Promise<void> {
   const look = (): boolean => {
     assert.ok(listener.running, "the listener is gone");
@@ -22,7 +22,7 @@ async function heard(what: string, listener: Listener, holds: () => boolean): Pr
   await until(what, look, { detail });
 }
 
-/** A prefix as of a ROS workspace, with the definition of demo_msgs/msg/Reading and no other. */
+/** Creates a prefix like that of a ROS workspace, with only the definition of demo_msgs/msg/Reading. */
 async function prefix(t: TestContext): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "roamfleet-ament-"));
   t.after(() => rm(directory, { recursive: true }));
@@ -40,13 +40,13 @@ const textsOf = (listener: Listener, topic: string): string[] =>
   listener.of(topic).map(({ message }) => (message as { data: string }).data);
 const numbersOf = (texts: string[]): number[] => texts.map((text) => Number(/\d+$/.exec(text)?.[0]));
 
-/** While writer and reader find each other, the first may be sent again behind the second. */
+/** During discovery, a writer may send the first message again after the second. */
 function firstInOrder(numbers: number[]): number[] {
   const [first = 0, second = 0] = numbers;
   return first > second ? [second, first, ...numbers.slice(2)] : numbers;
 }
 
-/** From the lowest on, every one once and in order. */
+/** Asserts that every number from the lowest on arrived once and in order. */
 function assertGapless(numbers: number[]): void {
   const ordered = firstInOrder(numbers);
   assert.deepEqual(
@@ -55,7 +55,7 @@ function assertGapless(numbers: number[]): void {
   );
 }
 
-/** Every one at most once and in order: what a best-effort writer sends while the reader is busy is lost. */
+/** Asserts that every number arrived at most once and in order: messages of a best-effort writer are lost while the reader is busy. */
 function assertAscending(numbers: number[]): void {
   const ordered = firstInOrder(numbers);
   assert.deepEqual(
@@ -65,7 +65,7 @@ function assertAscending(numbers: number[]): void {
 }
 
 test(
-  "what a Cyclone DDS writer publishes as ROS 2 does is found and decoded: reliable, best effort, latched, large",
+  "messages of a Cyclone DDS writer with the conventions of ROS 2 are decoded: reliable, best effort, latched, large",
   { ...LIMIT, skip },
   async (t) => {
     const [writer, namespace, ament] = [await buildWriter(t), await startNamespace(t), await prefix(t)];
@@ -98,7 +98,7 @@ test(
     assertAscending(numbersOf(textsOf(listener, "/hasty")));
     assert.match(textsOf(listener, "/chatter")[0]!, /^hello \d+$/);
     assert.ok(Math.abs(Date.parse(listener.of("/chatter").at(-1)!.at) - Date.now()) < CLOCKS_APART_MS_MAX);
-    // Two writers of one process, each counting for itself: a reliable one and a hasty one.
+    // Two writers of one process with separate counters: a reliable and a best-effort one.
     assertGapless(numbersOf(ofWriter("first")));
     assertAscending(numbersOf(ofWriter("second")));
     assert.deepEqual(
@@ -139,9 +139,9 @@ test(
   },
 );
 
-test("noise on the port of discovery ends nothing, and publishers that go and come are found again", { ...LIMIT, skip }, async (t) => {
+test("noise on the discovery port does no harm, and publishers that restart are found again", { ...LIMIT, skip }, async (t) => {
   const [writer, namespace] = [await buildWriter(t), await startNamespace(t)];
-  // Another agent of the same network, which publishes nothing.
+  // Another agent in the same network, which publishes nothing.
   const other = listen(namespace, [], { ROS_DOMAIN_ID: "0" });
   const listener = listen(namespace, ["/chatter"], { ROS_DOMAIN_ID: "0" });
   const first = namespace.spawn(writer, []);
@@ -156,7 +156,7 @@ test("noise on the port of discovery ends nothing, and publishers that go and co
   const before = listener.of("/chatter").length;
   namespace.spawn(writer, []);
   await heard("messages of the next one", listener, () => listener.of("/chatter").length >= before + 5);
-  // While a writer and a reader find each other, the first message may be sent again behind the second.
+  // During discovery, a writer may send the first message again after the second.
   assertGapless(
     numbersOf(textsOf(listener, "/chatter"))
       .slice(before)

@@ -6,22 +6,22 @@ import { ddsTopicOf, rosTopicOf, rosTypeOf } from "./names.ts";
 import { DISCOVERY_INFO_TOPIC, NodeNames } from "./node-names.ts";
 import { DdsParticipant } from "./participant.ts";
 
-/** Participants announce themselves at once to one that is new. */
+/** Wait for participants, which announce themselves immediately to a new one. */
 const ANSWER_MS = 3_000;
-/** With nobody who publishes for so long, ROS is gone. */
+/** After so long without a publisher, ROS is considered gone. */
 const ALONE_MS = 60_000;
 const ALONE_CHECK_MS = 5_000;
-/** Topics of the domain that are told of. */
+/** Maximum topics of the domain that are listed. */
 const TOPICS_MAX = 5_000;
 
-/** As numbers of the library's enumerations, which is imported later. */
+/** Numbers of the library's enumerations: the library is imported later. */
 const BEST_EFFORT: Reliability = 1;
 const RELIABLE: Reliability = 2;
 const VOLATILE: Durability = 0;
 const TRANSIENT_LOCAL: Durability = 1;
 const KEEP_LAST: HistoryKind = 0;
 
-/** Answers when somebody in the domain publishes, as every node of ROS does: another agent that only listens is not ROS. */
+/** Resolves with an adapter if there is a publisher in the domain, as every ROS node is. Another agent that only listens does not count. */
 export const findDds: FindRosAdapter = async (options) => {
   const adapter = new DdsAdapter(options);
   await adapter.start();
@@ -33,11 +33,11 @@ export const findDds: FindRosAdapter = async (options) => {
 interface Subscription {
   dds_topic: string;
   on: (message: RosMessage) => void;
-  /** One for each type that the topic is published with: one, unless somebody errs. */
+  /** One reader for each type that the topic is published with; more than one only if publishers disagree. */
   readers: Map<string, { options: SubscribeOpts; end: () => void }>;
 }
 
-/** The robot's ROS 2 by its own wire, DDS: no software of ROS is needed beside the publishers. */
+/** The robot's ROS 2 through its wire protocol, DDS: needs no ROS software besides the publishers. */
 class DdsAdapter implements RosAdapter {
   readonly name = "dds";
   readonly distro: string | null;
@@ -78,7 +78,7 @@ class DdsAdapter implements RosAdapter {
     let alone_since = clock.monotonic();
     this.#alone = clock.every(ALONE_CHECK_MS, () => {
       if (this.#writers().length > 0) alone_since = clock.monotonic();
-      else if (clock.monotonic() - alone_since > ALONE_MS) this.#end("nobody publishes in the DDS domain any more");
+      else if (clock.monotonic() - alone_since > ALONE_MS) this.#end("no publishers left in the DDS domain");
     });
   }
 
@@ -136,7 +136,7 @@ class DdsAdapter implements RosAdapter {
     if (!this.#closed) for (const subscription of this.#subscriptions.values()) this.#match(subscription);
   }
 
-  /** Subscribes as those do who publish: with their type, and as reliably as the least reliable of them, so that it matches all. */
+  /** Subscribes with the publishers' types, and with the lowest reliability among them, so that all match. */
   #match(subscription: Subscription): void {
     const writers = this.#writers().filter(({ topicName }) => topicName === subscription.dds_topic);
     for (const typeName of new Set(writers.map((writer) => writer.typeName))) {
@@ -169,11 +169,11 @@ class DdsAdapter implements RosAdapter {
       .then((decode) => {
         if (this.#subscriptions.get(topicName) === wanted && !this.#closed) wanted.on(new DdsMessage(type, at, serializedData, decode));
       })
-      .catch((error: unknown) => this.#options.log.warn({ topic: topicName, err: error }, "a message could not be handed on"));
+      .catch((error: unknown) => this.#options.log.warn({ topic: topicName, err: error }, "a message could not be delivered"));
   }
 }
 
-/** Decoded when somebody reads it. */
+/** Decoded on first access. */
 class DdsMessage implements RosMessage {
   readonly type: string;
   readonly at: Date;
@@ -196,13 +196,13 @@ class DdsMessage implements RosMessage {
   }
 }
 
-/** What a reader keeps matters to nobody here: each message is handed on at once. */
+/** The reader's history has no effect: each message is passed on immediately. */
 const HISTORY = { kind: KEEP_LAST, depth: 1 };
 const reliability = (kind: Reliability): SubscribeOpts["reliability"] => ({ kind, maxBlockingTime: { sec: 0, nsec: 100_000_000 } });
 
 const isSame = (a: SubscribeOpts, b: SubscribeOpts): boolean => a.durability === b.durability && a.reliability.kind === b.reliability.kind;
 
-/** `/opt/ros/humble` says it too. */
+/** The path of the prefix, such as `/opt/ros/humble`, names the distribution, too. */
 function distroOf(prefixes: readonly string[]): string | null {
   for (const prefix of prefixes) {
     const [, distro] = /^\/opt\/ros\/([a-z]+)\/?$/.exec(prefix) ?? [];

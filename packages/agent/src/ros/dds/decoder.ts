@@ -5,10 +5,10 @@ import { errorText } from "../../disk/write-atomically.ts";
 import { UndecodedMessage } from "../adapter.ts";
 import { findDefinitions, UnknownType } from "./definitions.ts";
 
-/** Types whose definitions are kept. */
+/** Maximum types whose definitions are cached. */
 const TYPES_MAX = 1_000;
 
-/** How long a type that is not known stays so. */
+/** How long an unknown type is cached. */
 const UNKNOWN_MS = 10_000;
 
 interface DecoderOptions {
@@ -20,7 +20,7 @@ interface DecoderOptions {
 
 export type Decode = (bytes: Uint8Array) => unknown;
 
-/** Reads messages of ROS 2 (CDR) by the definitions that are found for their types; each type is looked for once. */
+/** Decodes ROS 2 messages (CDR) by the definitions of their types; each type is searched for once. */
 export class Decoder {
   readonly #options: DecoderOptions;
   readonly #types = new Map<string, Promise<Decode>>();
@@ -29,11 +29,11 @@ export class Decoder {
     this.#options = options;
   }
 
-  /** How messages of a type are read; never rejects and never throws: what cannot be read becomes an UndecodedMessage. */
+  /** Returns the decoder of a type. Never rejects and never throws: unreadable messages become an UndecodedMessage. */
   find(type: string): Promise<Decode> {
     let found = this.#types.get(type);
     if (found === undefined) {
-      // Forgotten altogether: names of types come from the network.
+      // Names of types come from the network, so the cache is limited: it is cleared when full.
       if (this.#types.size >= TYPES_MAX) this.#types.clear();
       found = this.#find(type);
       this.#types.set(type, found);
@@ -48,12 +48,12 @@ export class Decoder {
         import("@foxglove/rosmsg2-serialization"),
         findDefinitions(type, prefixes, distro),
       ]);
-      log.info({ type, source }, "a type of ROS is decoded");
+      log.info({ type, source }, "decoding a ROS type");
       return decodeBy(new MessageReader(definitions), type, source);
     } catch (error) {
       const reason = errorText(error);
-      if (!(error instanceof UnknownType)) log.warn({ type, reason }, "the definition of a type of ROS is of no use");
-      // Looked for again by and by: its package may be installed meanwhile.
+      if (!(error instanceof UnknownType)) log.warn({ type, reason }, "the definition of a ROS type cannot be used");
+      // Searched for again after a time: its package may be installed meanwhile.
       clock.setTimer(UNKNOWN_MS, () => this.#types.delete(type));
       return (bytes) => new UndecodedMessage(bytes, reason);
     }

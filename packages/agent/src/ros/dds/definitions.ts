@@ -5,29 +5,29 @@ import { errorText } from "../../disk/write-atomically.ts";
 
 type MessageDefinition = ReturnType<typeof parseMsg>[number];
 
-/** Types that one message may be made of. */
+/** Maximum nested types of one message. */
 const DEFINITIONS_MAX = 500;
 const DEFINITION_BYTES_MAX = 256 * 1024;
 
 export interface TypeDefinition {
-  /** The type itself first, then those it is made of. */
+  /** The type itself first, then its nested types. */
   definitions: MessageDefinition[];
-  /** Where they were found: a file of the robot, or the list that comes with the agent. */
+  /** Where they were found: a file of the robot, or the agent's own list. */
   source: string;
 }
 
-/** A type that cannot be decoded, and why, for people. */
+/** A type that cannot be decoded; the message states why, for people. */
 export class UnknownType extends Error {}
 
-/** Of a ROS 2 type: `std_msgs/msg/String`. Names go into paths, so they are letters, digits and underscores. */
+/** A ROS 2 type: `std_msgs/msg/String`. Names become paths, so they are letters, digits and underscores. */
 const TYPE = /^([A-Za-z]\w*)\/(msg|srv|action)\/([A-Za-z]\w*)$/;
 
 /**
- * Finds what a type is made of: in the `.msg` files below the prefixes (AMENT_PREFIX_PATH), then in their `.idl` files, then among the common
- * types that the agent brings along. Throws UnknownType.
+ * Finds a type and its nested types: in the `.msg` files below the prefixes (AMENT_PREFIX_PATH), then in their `.idl` files, then among the agent's
+ * common types. Throws UnknownType.
  */
 export async function findDefinitions(type: string, prefixes: readonly string[], distro: string | null): Promise<TypeDefinition> {
-  if (!TYPE.test(type)) throw new UnknownType(`${type} is no type of ROS 2`);
+  if (!TYPE.test(type)) throw new UnknownType(`${type} is not a ROS 2 type`);
   const wrong: string[] = [];
   for (const find of [findMsg, findIdl]) {
     try {
@@ -44,7 +44,7 @@ export async function findDefinitions(type: string, prefixes: readonly string[],
   throw new UnknownType(`no definition of ${type}: ${where}, and it is none of the common types`);
 }
 
-/** As definitions name them, without the folder: `std_msgs/Header`. */
+/** Returns the name as definitions use it, without the folder: `std_msgs/Header`. */
 const shortName = (type: string): string => type.replace(/\/(msg|srv|action)\//, "/");
 
 async function findMsg(type: string, prefixes: readonly string[]): Promise<TypeDefinition | undefined> {
@@ -97,7 +97,7 @@ async function findIdl(type: string, prefixes: readonly string[]): Promise<TypeD
   return { definitions: [root, ...parsed.filter((one) => one !== root)], source: source ?? "" };
 }
 
-/** The newest, for robots that do not say which ROS they have. */
+/** The newest distribution, for robots whose ROS distribution is unknown. */
 const COMMON_DEFAULT = "jazzy";
 
 async function findCommon(type: string, distro: string | null): Promise<TypeDefinition | undefined> {

@@ -10,7 +10,7 @@ const UNKNOWN_WRITER = 0x0103;
 const FRAGMENT_BYTES = 1_024;
 const LARGE = 32 * 1024 * 1024;
 
-/** The library's participant, which has heard of two others; it is never started. */
+/** Creates the library's participant, which has discovered two others; it is never started. */
 function heard() {
   const participant = new Participant({
     name: "test",
@@ -45,28 +45,28 @@ function heard() {
 
 const bytesOf = (kept: DataFragments[]): number => kept.reduce((sum, { totalBytes }) => sum + totalBytes, 0);
 
-test("fragments of a writer that nobody told of cost nothing", () => {
+test("fragments of an unknown writer are dropped without memory", () => {
   const { send, kept } = heard();
   for (let sequence = 1; sequence <= 500; sequence += 1) send(PREFIXES[0], UNKNOWN_WRITER, sequence, LARGE);
   send("ff".repeat(12), PublicationsWriter, 1, LARGE);
   assert.deepEqual(kept(), []);
 });
 
-test("however many messages are begun, their number and the bytes that they are said to have are bounded", () => {
+test("the number of incomplete messages and their announced bytes are limited", () => {
   const { send, kept, views } = heard();
   for (let sequence = 1; sequence <= 500; sequence += 1) send(PREFIXES[0], PublicationsWriter, sequence, LARGE);
   assert.deepEqual([kept().length, bytesOf(kept())], [2, FRAGMENTED_BYTES_MAX]);
   const begun = Array.from(views[0]!.writerIdToDataFragments.get(PublicationsWriter)?.keys() ?? []);
-  assert.deepEqual(begun, [499n, 500n], "a writer makes room for what is new with what it began before");
+  assert.deepEqual(begun, [499n, 500n], "a writer's older incomplete messages are evicted for its newer ones");
   send(PREFIXES[1], PublicationsWriter, 1, LARGE);
-  assert.equal(views[1]!.writerIdToDataFragments.size, 0, "and for nobody else");
+  assert.equal(views[1]!.writerIdToDataFragments.size, 0, "other writers' messages are not evicted");
   const small = heard();
   for (let sequence = 1; sequence <= 500; sequence += 1)
     for (const writer of [PublicationsWriter, SubscriptionsWriter]) small.send(PREFIXES[sequence % 2]!, writer, sequence, 2_000);
   assert.equal(small.kept().length, FRAGMENTED_MESSAGES_MAX);
 });
 
-test("of a datagram the fragment is kept, and not the rest", () => {
+test("only the fragment of a datagram is kept in memory", () => {
   const { send, kept } = heard();
   send(PREFIXES[0], PublicationsWriter, 1, 4_000);
   assert.equal(kept()[0]!.remainingFragments, 3);

@@ -1,14 +1,14 @@
 /**
- * Bounds what the RTPS library keeps of messages that come in fragments. It makes a list as long as the message is said to be, whoever says so, and keeps
- * the whole datagram that a fragment came in.
+ * Limits the memory of the RTPS library for fragmented messages. For any sender, it allocates a list as long as the announced message, and keeps the
+ * whole datagram of each fragment.
  */
 import type { EntityId, Participant, ParticipantView } from "@foxglove/rtps";
 
-/** Messages that are put together at a time, of all writers, and the bytes that they are said to have. */
+/** Maximum messages that are reassembled at a time, of all writers, and their announced bytes. */
 export const FRAGMENTED_MESSAGES_MAX = 64;
 export const FRAGMENTED_BYTES_MAX = 64 * 1024 * 1024;
 
-/** What of the library is reached into; the version is pinned. */
+/** Internals of the library that are used here; the version is pinned. */
 export interface FragmentsInside {
   handleDataFrag: (guid_prefix: string, fragment: Fragment) => void;
 }
@@ -28,8 +28,8 @@ interface Fragment {
 }
 
 /**
- * From now on fragments of unknown writers are dropped, and those of messages for which there is no room. A writer makes room with what it began before:
- * a best-effort writer goes on when a fragment is lost, and a reliable one sends again.
+ * Drops fragments of unknown writers, and those of messages without room. A writer's older incomplete messages are evicted first: a best-effort
+ * writer continues when a fragment is lost, and a reliable one sends again.
  */
 export function boundFragments(participant: Participant): void {
   const inside = participant as unknown as FragmentsInside;
@@ -47,7 +47,7 @@ export function boundFragments(participant: Participant): void {
   };
 }
 
-/** Answers whether a message of so many bytes may begin. */
+/** Evicts older messages of the writer. Returns whether a message of so many bytes may begin. */
 function makeRoom(participants: Participants, sender: ParticipantView, writer: EntityId, bytes: number): boolean {
   let [count, sum] = [1, bytes];
   for (const { writerIdToDataFragments } of participants.values())

@@ -1,15 +1,15 @@
 import type { MessageReader } from "@foxglove/rosmsg2-serialization";
 
-/** Where each participant of ROS 2 says which nodes it holds. */
+/** Topic on which each participant of ROS 2 publishes its nodes. */
 export const DISCOVERY_INFO_TOPIC = "ros_discovery_info";
 const NODES_MAX = 1_000;
 
-/** Of rmw_dds_common, which no robot needs to have installed with its definitions: 24 bytes until Humble, 16 from Iron on. */
+/** GID lengths of rmw_dds_common: 24 bytes until Humble, 16 since Iron. Its definitions need not be installed on the robot. */
 const GID_BYTES = [16, 24];
 
 type DiscoveryInfo = { node_entities_info_seq: { node_namespace: string; node_name: string }[] };
 
-/** Reads names of nodes, such as `/camera/driver`, out of what participants say in ros_discovery_info. */
+/** Reads names of nodes, such as `/camera/driver`, from the participants' messages in ros_discovery_info. */
 export class NodeNames {
   readonly #by_participant = new Map<string, string[]>();
   #readers: MessageReader<DiscoveryInfo>[] = [];
@@ -21,12 +21,12 @@ export class NodeNames {
     return names;
   }
 
-  /** What a participant said last takes the place of what it said before. What cannot be read is left out. */
+  /** Replaces the names of a participant by those in its latest message; an unreadable message is ignored. */
   take(participant: string, bytes: Uint8Array): void {
     for (const reader of this.#readers) {
       try {
         const { node_entities_info_seq: nodes } = reader.readMessage<DiscoveryInfo>(bytes);
-        // With the wrong length of GIDs what follows makes no sense, or does not end where the message does.
+        // With the wrong length of GIDs the rest is invalid, or does not end at the end of the message.
         if (bytes.length - reader.lastReadByteLength() >= PADDING_BYTES) continue;
         this.#by_participant.set(participant, nodes.slice(0, NODES_MAX).map(fullName));
         return;
@@ -36,14 +36,14 @@ export class NodeNames {
     }
   }
 
-  /** Of participants that are there, each name once. */
+  /** Returns each name once, of participants that are present. */
   names(is_there: (participant: string) => boolean): string[] {
     for (const participant of this.#by_participant.keys()) if (!is_there(participant)) this.#by_participant.delete(participant);
     return [...new Set(Array.from(this.#by_participant.values()).flat())];
   }
 }
 
-/** A whole is aligned to as many. */
+/** A message is padded to a multiple of this. */
 const PADDING_BYTES = 4;
 
 const fullName = ({ node_namespace, node_name }: DiscoveryInfo["node_entities_info_seq"][number]): string =>

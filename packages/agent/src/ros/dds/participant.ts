@@ -17,17 +17,17 @@ import { boundFragments } from "./fragments.ts";
 import { type MakeSet, Received } from "./received.ts";
 import { ddsAddresses, DdsSocket } from "./sockets.ts";
 
-/** Others forget a participant that they do not hear of for its lease, 10 s. */
+/** Other participants drop one that does not announce itself within its lease of 10 s. */
 const ANNOUNCE_MS = 3_000;
-/** A participant that has been silent for its lease, and for this, is gone: some renew late. */
+/** A participant is gone after its lease, but not before this time: some renew late. */
 const LEASE_MS_MIN = 20_000;
 const TIDY_MS = 1_000;
-/** Messages of one writer that are being put together at a time, and rounds of tidying that one of them may stand still. */
+/** Messages of one writer that are reassembled at a time, and cleanup rounds after which one without progress is dropped. */
 const FRAGMENTED_MAX = 4;
 const FRAGMENTED_ROUNDS_MAX = 10;
-/** Participants that are listened to; a network holds more only when somebody makes them up. */
+/** Maximum participants; a network has more only if they are forged. */
 const PARTICIPANTS_MAX = 1_000;
-/** Warnings of the library that are told in a minute. */
+/** The library's warnings are logged at most once in this time. */
 const FAILURE_LOG_MS = 60_000;
 
 export interface DdsParticipantOptions {
@@ -35,19 +35,19 @@ export interface DdsParticipantOptions {
   localhost_only: boolean;
   clock: Clock;
   log: Logger;
-  /** Each message of a topic once. */
+  /** Receives each message of a topic once. */
   received: (data: UserData) => void;
-  /** Somebody began or ended to publish, came or went. */
+  /** Called when an endpoint or a participant appears or disappears. */
   changed: () => void;
 }
 
-/** What of the library is reached into; the version is pinned. */
+/** Internals of the library that are used here; the version is pinned. */
 interface Inside {
   handleHeartbeat: (guid_prefix: string, heartbeat: { writerEntityId: EntityId }) => void;
   handlePublication: (parameters: Uint8Array, timestamp: unknown) => unknown;
 }
 
-/** A participant in a DDS domain that only listens: the library's, guarded against what it does not guard itself against (see datagram.ts and received.ts). */
+/** A participant in a DDS domain that only listens: the library's, with protection against invalid input (see datagram.ts and received.ts). */
 export class DdsParticipant {
   readonly #options: DdsParticipantOptions;
   readonly #rtps: typeof Rtps;
@@ -59,7 +59,7 @@ export class DdsParticipant {
   /** By reader. */
   readonly #received = new Map<EntityId, Received>();
   readonly #context = { writer: "" };
-  /** Rounds that a message has stood still, and at how many fragments. */
+  /** Cleanup rounds without progress of a message, and its missing fragments. */
   #stuck = new WeakMap<object, { remaining: number; rounds: number }>();
   #timers: Timer[] = [];
   #failure_logged_at = -Infinity;
@@ -105,12 +105,12 @@ export class DdsParticipant {
     });
   }
 
-  /** Everything that somebody publishes. */
+  /** Returns all writers in the domain. */
   writers(): EndpointAttributesWithTopic[] {
     return this.#participant.topicWriters();
   }
 
-  /** Answers how to end it. */
+  /** Returns a function that ends the subscription. */
   subscribe(options: SubscribeOpts): () => void {
     const reader = this.#participant.subscribe(options);
     this.#countReceived();
@@ -144,12 +144,12 @@ export class DdsParticipant {
     const { guid_prefix, goodbyes } = datagram;
     if (this.#heard.has(guid_prefix)) this.#heard.set(guid_prefix, this.#options.clock.monotonic());
     else if (this.#heard.size >= PARTICIPANTS_MAX) return false;
-    // Its last words are for us; it is forgotten once the library has heard them too.
+    // The participant is removed once the library has processed its disposal, too.
     if (goodbyes.length > 0) queueMicrotask(() => goodbyes.forEach((goodbye) => this.#leave(goodbye, guid_prefix)));
     return true;
   }
 
-  /** Only of what is the sender's own. */
+  /** Removes a disposed participant or endpoint, if it belongs to the sender. */
   #leave({ writer, guid }: Goodbye, guid_prefix: string): void {
     if (!guid.startsWith(guid_prefix)) return;
     if (writer === PARTICIPANT_WRITER) return this.#forget(guid_prefix);
@@ -172,7 +172,7 @@ export class DdsParticipant {
     this.#options.changed();
   }
 
-  /** Readers that the library has made get our account of what they have received. */
+  /** Replaces the history of new readers by our own. */
   #countReceived(): void {
     const make: MakeSet = (base, bits) => new this.#rtps.SequenceNumberSet(base, bits);
     for (const participant of this.#participants.values()) {
@@ -187,7 +187,7 @@ export class DdsParticipant {
 
   #take(data: UserData): void {
     const writer = this.#rtps.makeGuid(data.publication.guidPrefix, data.publication.entityId);
-    // Sent again because an acknowledgement was on its way.
+    // Sent again while an acknowledgement was in transit.
     if (this.#received.get(data.subscription.entityId)?.has(writer, data.writerSeqNumber) === true) return;
     if (data.serializedData.length <= DDS_MESSAGE_BYTES_MAX) this.#options.received(data);
   }
@@ -201,7 +201,7 @@ export class DdsParticipant {
     }
   }
 
-  /** The library waits for the missing fragments of a best-effort message for ever. */
+  /** Drops incomplete messages without progress: the library waits forever for missing fragments of a best-effort message. */
   #tidyFragments(participant: ParticipantView): void {
     for (const [writer, messages] of participant.writerIdToDataFragments) {
       let kept = messages.size;
@@ -222,17 +222,17 @@ export class DdsParticipant {
     const now = this.#options.clock.monotonic();
     if (now - this.#failure_logged_at < FAILURE_LOG_MS) return;
     this.#failure_logged_at = now;
-    this.#options.log.warn({ reason: errorText(error) }, "a DDS message could not be taken");
+    this.#options.log.warn({ reason: errorText(error) }, "a DDS message could not be processed");
   }
 }
 
-/** A parameter list begins after it; its second byte says what the list is. */
+/** A parameter list begins after it; its second byte is the kind of the list. */
 const ENCAPSULATION_BYTES = 4;
 const LITTLE_ENDIAN_LIST = 3;
 /** PID_RELIABILITY: its head, reliable, 0 s, 0.1 s as a fraction of 2^32. */
 const RELIABLE_PARAMETER = [0, 2, 0, 0x19999999];
 
-/** A writer that says nothing of its reliability is reliable, as Cyclone leaves it out; the library takes no notice of such a writer. */
+/** Adds the default reliability to a writer that announces none. Cyclone omits it for reliable writers, and the library ignores such writers. */
 function withReliability(parameters: Uint8Array, rtps: typeof Rtps): Uint8Array {
   const given = rtps.ParametersView.FromCdr(parameters);
   if (given === undefined || given.reliability() !== undefined || given.topicName() === undefined) return parameters;
@@ -242,11 +242,11 @@ function withReliability(parameters: Uint8Array, rtps: typeof Rtps): Uint8Array 
   longer.set(parameters.subarray(ENCAPSULATION_BYTES), ENCAPSULATION_BYTES + 4 * RELIABLE_PARAMETER.length);
   const view = new DataView(longer.buffer, ENCAPSULATION_BYTES);
   RELIABLE_PARAMETER.forEach((word, i) => view.setUint32(4 * i, word, little));
-  // The first word is two halves.
+  // The first word consists of two 16-bit numbers.
   view.setUint16(0, 0x001a, little);
   view.setUint16(2, 0x000c, little);
   return longer;
 }
 
-/** The two highest bits of an entity's kind: one of those that discovery is made of. */
+/** Returns whether an entity is one of those used for discovery, by the two highest bits of its kind. */
 const isBuiltin = (entity: EntityId): boolean => (entity & 0xc0) === 0xc0;

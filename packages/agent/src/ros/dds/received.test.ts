@@ -17,7 +17,7 @@ function make() {
   return { received, take, ask };
 }
 
-test("what is missing of a writer is asked for, and each writer is accounted for by itself", () => {
+test("missing messages are requested, separately for each writer", () => {
   const { received, take, ask } = make();
   take("a", 1, 2, 4);
   take("b", 1);
@@ -30,7 +30,7 @@ test("what is missing of a writer is asked for, and each writer is accounted for
   assert.equal(received.has("a", 5n), false);
 });
 
-test("what the writer no longer has is not waited for, and nothing is said to a writer that has nothing", () => {
+test("messages that the writer no longer has are not requested, and an empty writer gets no acknowledgement", () => {
   const { take, ask } = make();
   take("a", 12);
   assert.deepEqual(ask("a", 10, 12), { base: 10n, missing: [10n, 11n] });
@@ -38,7 +38,7 @@ test("what the writer no longer has is not waited for, and nothing is said to a 
   assert.equal(ask("b", 1, 0).base, 0n);
 });
 
-test("a gap of billions costs nothing, one further on is remembered in part", () => {
+test("a gap of billions of messages needs no memory, and a later one is tracked in part", () => {
   const { received, ask } = make();
   received.addGapRange(1n, 10_000_000_000n, undefined, "a");
   assert.deepEqual(ask("a", 1, 10_000_000_001), { base: 10_000_000_001n, missing: [10_000_000_001n] });
@@ -46,10 +46,10 @@ test("a gap of billions costs nothing, one further on is remembered in part", ()
   assert.deepEqual(ask("b", 1, 8), { base: 1n, missing: [1n, 2n, 3n, 4n] });
 });
 
-test("a best-effort writer with losses is counted in bounded memory", () => {
+test("tracking a best-effort writer with losses takes bounded memory", () => {
   const { received, take } = make();
   for (let number = 1_000_000; number < 1_050_000; number += 2) take("a", number);
-  // Given up: too much came after it.
+  // No longer requested: too many messages arrived after it.
   assert.equal(received.has("a", 1_000_001n), true);
   assert.equal(received.has("a", 1_049_997n), false);
 });

@@ -1,24 +1,24 @@
 import type { CacheChange, SequenceNumber, SequenceNumberSet } from "@foxglove/rtps";
 
-/** Messages that came before one that is missing; beyond, the missing one is given up. */
+/** Maximum messages received after a missing one; beyond this, the missing one is no longer requested. */
 const AHEAD_MAX = 1_024;
-/** What one acknowledgement can ask for. */
+/** Maximum messages that one acknowledgement can request. */
 const ASKED_MAX = 256;
 const WRITERS_MAX = 4_096;
 
 interface FromWriter {
-  /** Everything up to here has come or is not waited for any more. */
+  /** Watermark: everything up to here was received or is no longer requested. */
   low: SequenceNumber;
-  /** What came beyond. */
+  /** Messages received beyond the watermark. */
   ahead: Set<SequenceNumber>;
 }
 
-/** For the library's class of numbers that are asked for. */
+/** Creates the library's set of requested numbers. */
 export type MakeSet = (base: SequenceNumber, bits: number) => SequenceNumberSet;
 
 /**
- * Which messages of its writers a reader has. Takes the place of the library's history, which keeps an entry for each message of a best-effort
- * writer for ever, walks through a gap number by number, and mixes the numbers of two writers of one process.
+ * Tracks which messages of its writers a reader has. Replaces the library's history, which keeps an entry for each message of a best-effort writer
+ * forever, iterates over a gap number by number, and mixes the numbers of two writers of one process.
  */
 export class Received {
   readonly depth = 0;
@@ -26,7 +26,7 @@ export class Received {
   readonly #context: { writer: string };
   readonly #make_set: MakeSet;
 
-  /** `context.writer` is whose heartbeat is being dealt with: the library does not say. */
+  /** `context.writer` is the writer of the current heartbeat: the library does not pass it. */
   constructor(context: { writer: string }, make_set: MakeSet) {
     this.#context = context;
     this.#make_set = make_set;
@@ -37,7 +37,7 @@ export class Received {
     return from !== undefined && (sequence <= from.low || from.ahead.has(sequence));
   }
 
-  /** The writer is no more. */
+  /** Removes a writer that is gone. */
   forget(writer: string): void {
     this.#writers.delete(writer);
   }
@@ -46,7 +46,7 @@ export class Received {
     const from = this.#from(writerGuid);
     if (sequenceNumber <= from.low) return;
     from.ahead.add(sequenceNumber);
-    // Half of it at once: to look for the least each time costs 100 µs a message.
+    // Drops half of them in one step: finding the minimum for each message costs 100 µs.
     if (from.ahead.size > AHEAD_MAX) jump(from, Array.from(from.ahead).toSorted((a, b) => (a < b ? -1 : 1))[AHEAD_MAX / 2] ?? 0n);
     settle(from);
   }
@@ -61,7 +61,7 @@ export class Received {
     settle(from);
   }
 
-  /** What the writer of the context has between these and the reader has not; base 0: there is nothing to be said. */
+  /** Returns the messages between these numbers that the reader lacks, of the context's writer; base 0: no acknowledgement is needed. */
   heartbeatUpdate(first: SequenceNumber, last: SequenceNumber): SequenceNumberSet {
     const from = this.#from(this.#context.writer);
     if (first - 1n > from.low) jump(from, first - 1n);
@@ -85,12 +85,12 @@ export class Received {
   }
 }
 
-/** Moves the mark over what has come without a hole. */
+/** Advances the watermark over messages without a gap. */
 function settle(from: FromWriter): void {
   while (from.ahead.delete(from.low + 1n)) from.low += 1n;
 }
 
-/** Nothing up to there is waited for any more. */
+/** Advances the watermark: messages up to there are no longer requested. */
 function jump(from: FromWriter, low: SequenceNumber): void {
   from.low = low;
   for (const one of from.ahead) if (one <= low) from.ahead.delete(one);

@@ -8,7 +8,7 @@ const SEND_BUFFER_BYTES = 256 * 1024;
 const RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024;
 const INTERFACES_MAX = 16;
 
-/** Where DDS is spoken: the addresses of this machine that multicast goes out of, the one that others are told first. */
+/** Returns the addresses of this machine that DDS uses for multicast; the first is announced as its own. */
 export function ddsAddresses(localhost_only: boolean): string[] {
   if (localhost_only) return [LOOPBACK];
   const all = Object.values(networkInterfaces()).flatMap((list) => list ?? []);
@@ -25,15 +25,16 @@ const isMulticast = (address: string): boolean => {
 
 export interface DdsSocketOptions {
   addresses: readonly string[];
-  /** Looks at what arrives first: false keeps it from the library. */
+  /** Checks each datagram; false keeps it from the library. */
   screen: (bytes: Uint8Array) => boolean;
-  /** What the library threw for a message. */
+  /** Called with an exception of the library. */
   failed: (error: unknown) => void;
 }
 
 /**
- * The sockets of an RTPS participant. Unlike those of the library they hear and send multicast on every interface (a robot has several, and ROS
- * may be confined to the loopback), a send that fails is a lost datagram and no unhandled rejection, and a message that breaks the library ends nothing.
+ * The sockets of an RTPS participant. They differ from the library's in three ways. They receive and send multicast on every interface (a robot has
+ * several, and ROS may be restricted to the loopback). A failed send is a lost datagram instead of an unhandled rejection. A message that causes an
+ * exception does no further harm.
  */
 export class DdsSocket extends EventEmitter implements UdpSocket {
   readonly #socket: Socket;
@@ -65,7 +66,7 @@ export class DdsSocket extends EventEmitter implements UdpSocket {
     return Promise.resolve(this.#closed ? undefined : this.#socket.address());
   }
 
-  /** On every interface; one that has no multicast is left out, and all of them having none is an error. */
+  /** Joins the group on every interface that supports multicast; fails if none does. */
   addMembership(group: string): Promise<void> {
     let problem: unknown = new Error("no network interface");
     let joined = 0;
@@ -94,7 +95,7 @@ export class DdsSocket extends EventEmitter implements UdpSocket {
     });
   }
 
-  /** A datagram may always be lost: one that cannot be sent is. */
+  /** Sends a datagram; a failure counts as a lost datagram. */
   async send(data: Uint8Array, offset: number, length: number, port: number, address: string): Promise<void> {
     if (this.#closed) return;
     if (!isMulticast(address)) return await this.#sendOne(data, offset, length, port, address);

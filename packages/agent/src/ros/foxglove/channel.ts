@@ -1,21 +1,21 @@
 import { UndecodedMessage } from "../adapter.ts";
 
-/** What a server says of one of its topics. */
+/** A topic as announced by the server. */
 export interface FoxgloveChannel {
   id: number;
   topic: string;
-  /** Of the messages: `cdr`, `ros1`, `json`, … */
+  /** Encoding of the messages: `cdr`, `ros1`, `json`, … */
   encoding: string;
   /** The type of the messages. */
   schema_name: string;
   schema: string;
-  /** Absent in old servers: what belongs to the encoding. */
+  /** Absent in old servers: it follows from the encoding. */
   schema_encoding: string | undefined;
 }
 
 export type Decode = (bytes: Uint8Array) => unknown;
 
-/** Reads a channel out of an `advertise`; undefined for what is none. */
+/** Parses a channel of an `advertise`; undefined if it is invalid. */
 export function readChannel(value: unknown): FoxgloveChannel | undefined {
   if (typeof value !== "object" || value === null) return undefined;
   const { id, topic, encoding, schemaName, schema, schemaEncoding } = value as Record<string, unknown>;
@@ -30,7 +30,7 @@ export function readChannel(value: unknown): FoxgloveChannel | undefined {
   };
 }
 
-/** How messages of the channel are read. What is in no encoding of ROS becomes an UndecodedMessage. */
+/** Returns the decoder of a channel. Messages in an encoding that is not of ROS become an UndecodedMessage. */
 export async function decoderOf(channel: FoxgloveChannel): Promise<Decode> {
   const { encoding, schema, schema_encoding } = channel;
   const wanted = `${encoding}+${schema_encoding ?? { cdr: "ros2msg", ros1: "ros1msg", protobuf: "protobuf" }[encoding] ?? ""}`;

@@ -30,10 +30,13 @@ module demo_msgs {
   };
 };
 `;
-/** A std_msgs/String of `hü`, by hand (the writer counts characters where CDR counts bytes): little endian, 4 bytes with the end. */
+/**
+ * A std_msgs/String of `hü`, built by hand, since the writer counts characters where CDR counts bytes: little endian, 4 bytes including the
+ * terminator.
+ */
 const CDR_HU = Uint8Array.of(0, 1, 0, 0, 4, 0, 0, 0, 0x68, 0xc3, 0xbc, 0);
 
-/** Accepts one subprotocol and nobody who does not offer it, as foxglove_bridge does. */
+/** Accepts one subprotocol and refuses clients without it, like foxglove_bridge. */
 async function listen(t: TestContext, accepted: string, serve: (socket: WebSocket) => void): Promise<string> {
   const server = new WebSocketServer({
     host: "127.0.0.1",
@@ -51,7 +54,7 @@ async function listen(t: TestContext, accepted: string, serve: (socket: WebSocke
   return `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
 }
 
-/** One client of a server that speaks the framing of foxglove.sdk.v1 (and of the version before: it is the same). */
+/** One client of a server that uses the framing of foxglove.sdk.v1 (identical in the version before). */
 class Served {
   readonly socket: WebSocket;
   readonly asked: Record<string, unknown>[] = [];
@@ -74,7 +77,7 @@ class Served {
   /** Sends one message of a channel, under the id that the client chose for it. */
   publish(channel: number, bytes: Uint8Array, logged_ns = 1_900_000_000_123_456_789n): void {
     const subscription = this.subscriptions().find(({ channelId }) => channelId === channel);
-    assert.ok(subscription, "nobody subscribed");
+    assert.ok(subscription, "there is no subscription");
     const head = Buffer.alloc(13);
     head[0] = 1;
     head.writeUInt32LE(subscription.id, 1);
@@ -104,7 +107,7 @@ async function startSdk(t: TestContext): Promise<{ adapter: RosAdapter; served: 
 }
 
 test(
-  "a server that accepts only foxglove.sdk.v1 is found, its topics, nodes and distribution are told",
+  "a server that accepts only foxglove.sdk.v1 is found, and its topics, nodes and distribution are listed",
   { timeout: TIMEOUT_MS },
   async (t) => {
     const { adapter, served } = await startSdk(t);
@@ -130,7 +133,7 @@ test(
 );
 
 test(
-  "messages in CDR are read by ros2msg and ros2idl definitions, and by none at all when no encoding of ROS is named",
+  "messages in CDR are read by ros2msg and ros2idl definitions, and stay undecoded in an encoding that is not of ROS",
   { timeout: TIMEOUT_MS },
   async (t) => {
     const { adapter, served } = await startSdk(t);
@@ -169,7 +172,7 @@ test(
 );
 
 test(
-  "a topic is waited for, survives that its channel goes and comes again, and ends when nobody wants it",
+  "a subscription waits for its topic, survives the channel's removal, and ends with its last listener",
   { timeout: TIMEOUT_MS },
   async (t) => {
     const { adapter, served } = await startSdk(t);
@@ -217,7 +220,7 @@ test("a server that accepts only foxglove.websocket.v1, as bridges before 3 do, 
 });
 
 test(
-  "nobody there, somebody who speaks another protocol and a server that says nothing are no foxglove server",
+  "no adapter is found without a server, with another protocol, or with a server that sends nothing",
   { timeout: TIMEOUT_MS },
   async (t) => {
     assert.equal(await findFoxglove(adapterOptions({ foxglove_url: "ws://127.0.0.1:1" })), undefined);
@@ -228,7 +231,7 @@ test(
   },
 );
 
-test("an adapter says why it is gone when its server ends, and when it is closed", { timeout: TIMEOUT_MS }, async (t) => {
+test("an adapter reports why it is gone when its server ends, and when it is closed", { timeout: TIMEOUT_MS }, async (t) => {
   const { adapter, served } = await startSdk(t);
   served.socket.close(1001);
   assert.match(await adapter.gone, /closed \(1001\)/);
@@ -244,7 +247,7 @@ message Point { double x = 1; int64 count = 2; }
 message Pose { Point at = 1; repeated float ranges = 2; string name = 3; bytes data = 4; Mode mode = 5; }`;
 
 test(
-  "messages in protobuf are read by the descriptors of their channel, and a schema that is none says why",
+  "messages in protobuf are read by the descriptors of their channel, and an invalid schema has a reason",
   { timeout: TIMEOUT_MS },
   async (t) => {
     const { adapter, served } = await startSdk(t);

@@ -11,10 +11,10 @@ export const FOXGLOVE_URL = "ws://127.0.0.1:8765";
 /** The framing is the same in both; foxglove_bridge 3 and later accepts only the first, earlier ones only the second. */
 const SUBPROTOCOLS = ["foxglove.sdk.v1", "foxglove.websocket.v1"];
 const SERVER_INFO_MS_MAX = 3_000;
-/** After the opcode: the subscription's id (uint32), when it was logged (uint64, ns), the message. */
+/** After the opcode: the subscription's id (uint32), the log time (uint64, ns), the message. */
 const MESSAGE_DATA = 1;
 const MESSAGE_DATA_HEADER_BYTES = 13;
-/** A robot has hundreds; the rest is not shown. */
+/** A robot has hundreds; further ones are ignored. */
 const CHANNELS_MAX = 10_000;
 const GRAPH_ENTRIES_MAX = 50_000;
 const NS_PER_MS = 1_000_000n;
@@ -27,12 +27,12 @@ interface ServerInfo {
 interface Subscription {
   topic: string;
   on: (message: RosMessage) => void;
-  /** Undefined while nobody publishes the topic. */
+  /** Undefined while the topic has no publisher. */
   channel: FoxgloveChannel | undefined;
   decode: Decode | undefined;
 }
 
-/** foxglove_bridge, or any server that speaks its protocol, by WebSocket. */
+/** Finds foxglove_bridge, or another server with its protocol, by WebSocket. */
 export const findFoxglove: FindRosAdapter = async ({ settings, clock, signal }) => {
   const adapter = new FoxgloveAdapter(clock, settings);
   return (await adapter.connect(settings.foxglove_url ?? FOXGLOVE_URL, signal)) ? adapter : undefined;
@@ -57,7 +57,7 @@ class FoxgloveAdapter implements RosAdapter {
     this.gone = this.#gone.promise;
   }
 
-  /** False when no such server is there. */
+  /** Returns false if there is no such server. */
   async connect(url: string, signal: AbortSignal): Promise<boolean> {
     const clock = this.#clock;
     const socket = await RosSocket.open({ url, protocols: SUBPROTOCOLS, clock, signal, on: (data, binary) => this.#take(data, binary) });
@@ -120,7 +120,7 @@ class FoxgloveAdapter implements RosAdapter {
         (bytes) =>
           new UndecodedMessage(bytes, reason(error)),
     );
-    // Meanwhile it may have been ended, or the channel have gone.
+    // The subscription may have ended meanwhile, or the channel may be gone.
     if (this.#subscriptions.get(id) !== subscription || subscription.channel !== channel) return;
     subscription.decode = decode;
     this.#socket?.send({ op: "subscribe", subscriptions: [{ id, channelId: channel.id }] });
@@ -170,7 +170,7 @@ class FoxgloveAdapter implements RosAdapter {
     }
   }
 
-  /** Who publishes, subscribes and offers what: the nodes are in there and nowhere else. */
+  /** Updates the connection graph: publishers, subscribers and services. It is the only source of node names. */
   #takeGraph(update: Record<string, unknown>): void {
     for (const [list, ids] of [
       ["publishedTopics", "publisherIds"],

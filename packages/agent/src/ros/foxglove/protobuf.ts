@@ -7,8 +7,8 @@ interface FromDescriptor {
 }
 
 /**
- * Reads protobuf messages of a channel, whose schema is a FileDescriptorSet in base64. 64-bit integers are texts and enums are names, as in the
- * JSON of protobuf; fields that are not set have their defaults. Throws for a schema that is none or lacks the type.
+ * Returns a decoder for protobuf messages of a channel, whose schema is a FileDescriptorSet in base64. As in protobuf's JSON, 64-bit integers are
+ * strings, enums are names, and unset fields have their defaults. Throws if the schema is invalid or lacks the type.
  */
 export function protobufDecoder({ schema, schema_name }: Pick<FoxgloveChannel, "schema" | "schema_name">): Decode {
   const set = descriptor.FileDescriptorSet.decode(Buffer.from(schema, "base64"));

@@ -1,12 +1,15 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { HttpHandler, HttpServer } from "@foxglove/xmlrpc";
 
-/** The master says who publishes a topic, and no more. */
+/** Limit of a request: the master sends only the publishers of a topic. */
 const BODY_BYTES_MAX = 256 * 1024;
 const REQUEST_MS_MAX = 5_000;
 const CONNECTIONS_MAX = 16;
 
-/** Where the master tells this node who publishes a topic: at one address only, and with bounds that the library's own server lacks. */
+/**
+ * HTTP server on which the master notifies this node of a topic's publishers. It listens on one address only, with limits that the library's server
+ * lacks.
+ */
 export class FollowerServer implements HttpServer {
   handler: HttpHandler = () => Promise.resolve({ statusCode: 404 });
   readonly #address: string;

@@ -5,9 +5,9 @@ import { callText, readAnswer } from "./xml-rpc.ts";
 
 const ASK_MS_MAX = 4_000;
 const CONNECT_MS_MAX = 2_000;
-/** Of one answer: the names of a few thousand topics and nodes. */
+/** Per response: the names of a few thousand topics and nodes. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024;
-/** What ROS 1 puts first in every answer: 1 success, 0 failure, -1 error. */
+/** First element of every response in ROS 1: 1 success, 0 failure, -1 error. */
 const SUCCESS = 1;
 
 /** The ROS 1 master (roscore), by XML-RPC. */
@@ -24,7 +24,7 @@ export class Ros1Master {
     this.#http = httpClient(options.clock);
   }
 
-  /** What the master answers to a method; rejects when it does not, within ASK_MS_MAX. */
+  /** Calls a method of the master and returns its value; rejects after a failure, or after ASK_MS_MAX. */
   async ask(method: string, ...params: string[]): Promise<unknown> {
     const over = new AbortController();
     const timer = this.#clock.setTimer(ASK_MS_MAX, () => over.abort(new Error(`the ROS master did not answer within ${ASK_MS_MAX} ms`)));
@@ -40,7 +40,7 @@ export class Ros1Master {
       const text = await readText(answer, ANSWER_BYTES_MAX);
       if (answer.status !== 200) throw new Error(`the ROS master answered ${answer.status}`);
       const value = readAnswer(text);
-      if (!Array.isArray(value) || value.length !== 3) throw new Error("this is no ROS master");
+      if (!Array.isArray(value) || value.length !== 3) throw new Error("this is not a ROS master");
       if (value[0] !== SUCCESS) throw new Error(`the ROS master refused ${method}`);
       return value[2];
     } finally {
@@ -48,7 +48,7 @@ export class Ros1Master {
     }
   }
 
-  /** Value of a parameter, if it is a text; undefined when it is not set. */
+  /** Returns the value of a parameter; undefined if it is not set or not a string. */
   async textParameter(name: string): Promise<string | undefined> {
     try {
       const value = await this.ask("getParam", name);
@@ -59,7 +59,7 @@ export class Ros1Master {
   }
 }
 
-/** The address of this machine that a host is reached from; undefined when nobody listens there. */
+/** Returns this machine's address on the route to a host; undefined if the host does not accept a connection. */
 export function addressTowards(uri: string, clock: Clock, signal: AbortSignal): Promise<string | undefined> {
   return new Promise((resolve) => {
     if (signal.aborted || !URL.canParse(uri)) return resolve(undefined);

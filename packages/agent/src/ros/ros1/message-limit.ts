@@ -1,2 +1,2 @@
-/** The largest message that is read, an uncompressed 4K image with room to spare; of a larger one only its size is told. */
+/** The largest message that is read, with room for an uncompressed 4K image. Of a larger one only the size is reported. */
 export const ROS1_MESSAGE_BYTES_MAX = 64 * 1024 * 1024;

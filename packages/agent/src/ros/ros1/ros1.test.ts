@@ -7,10 +7,10 @@ import { adapterOptions, eventually } from "../testing/adapter-options.ts";
 import { NO_ROS1, type Roscore, startRoscore } from "../testing/roscore.ts";
 import { findRos1 } from "./ros1.ts";
 
-/** A master, publishers and tools are Python, and each starts for seconds. */
+/** The master, publishers and tools are written in Python and take seconds to start. */
 const TIMEOUT_MS = 300_000;
 
-/** A talker at 20 Hz, and three messages that every subscriber gets, once. */
+/** A talker at 20 Hz, and three latched messages that every subscriber gets once. */
 const PUBLISHER = `
 import rospy
 from std_msgs.msg import String, Empty
@@ -40,7 +40,7 @@ while not rospy.is_shutdown():
 `;
 
 async function connect(t: TestContext, roscore: Roscore): Promise<RosAdapter> {
-  // A master that is busy may answer too late: then it is looked for again, as the bridge does.
+  // A busy master may answer too late: the search is repeated, as in the bridge.
   const adapter = await until("the master to be found", () => findRos1(adapterOptions({ ros1_master_uri: roscore.uri })));
   t.after(() => adapter.close());
   return adapter;
@@ -57,7 +57,10 @@ async function one(adapter: RosAdapter, topic: string): Promise<RosMessage> {
   }
 }
 
-/** A message as rostopic shows it: times have `secs` and `nsecs`, byte arrays are lists, what is no number is a word. rospy counts `seq` anew. */
+/**
+ * Formats a message like rostopic: times have `secs` and `nsecs`, byte arrays are lists, NaN and infinities are words. `seq` is omitted, since rospy
+ * renumbers it.
+ */
 function asRostopic(value: unknown): unknown {
   if (ArrayBuffer.isView(value)) return [...(value as Uint8Array)].map(asRostopic);
   if (Array.isArray(value)) return value.map(asRostopic);
@@ -89,7 +92,7 @@ test("messages of a real rospy publisher have the values that rostopic echo show
 });
 
 test(
-  "topics, types, nodes and the distribution are told, and the agent's node is there only while it listens",
+  "topics, types, nodes and the distribution are listed, and the agent's node is registered only while it subscribes",
   { timeout: TIMEOUT_MS, skip: NO_ROS1 },
   async (t) => {
     const roscore = await startRoscore(t);
@@ -115,7 +118,7 @@ test(
 );
 
 test(
-  "a topic is waited for, and goes on with the next publisher after one that was killed",
+  "a subscription waits for its topic, and continues with the next publisher after one was killed",
   { timeout: TIMEOUT_MS, skip: NO_ROS1 },
   async (t) => {
     const roscore = await startRoscore(t);
@@ -132,7 +135,7 @@ test(
   },
 );
 
-test("nobody there, and somebody who is no master, are no ROS 1", { timeout: TIMEOUT_MS }, async (t) => {
+test("no adapter is found without a server, or with one that is not a ROS master", { timeout: TIMEOUT_MS }, async (t) => {
   assert.equal(await findRos1(adapterOptions({ ros1_master_uri: "http://127.0.0.1:1" })), undefined);
   const { createServer } = await import("node:http");
   const web = createServer((_, response) => response.end("<html></html>")).listen(0, "127.0.0.1");
@@ -142,7 +145,7 @@ test("nobody there, and somebody who is no master, are no ROS 1", { timeout: TIM
   assert.equal(await findRos1(adapterOptions({ ros1_master_uri: `http://127.0.0.1:${port}` })), undefined);
 });
 
-test("the adapter says that it is gone when the master has ended", { timeout: TIMEOUT_MS, skip: NO_ROS1 }, async (t) => {
+test("the adapter reports that it is gone when the master has ended", { timeout: TIMEOUT_MS, skip: NO_ROS1 }, async (t) => {
   const roscore = await startRoscore(t);
   const adapter = await connect(t, roscore);
   await roscore.stop();

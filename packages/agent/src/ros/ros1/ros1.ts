@@ -11,24 +11,24 @@ import type { TcpRosReader } from "./tcpros-socket.ts";
 export const ROS1_MASTER_URI = "http://127.0.0.1:11311";
 
 const WATCH_INTERVAL_MS = 5_000;
-/** A master that is busy may be late once. */
+/** A busy master may miss one answer. */
 const MISSED_ANSWERS_MAX = 2;
 
 interface Subscription {
   on: (message: RosMessage) => void;
-  /** What the publishers said; absent before the first one. */
+  /** Type as given by the publishers; empty before the first one. */
   type: string;
   decode: (bytes: Uint8Array) => unknown;
-  /** The node was told. */
+  /** The node has the subscription. */
   begun: boolean;
 }
 
-/** ROS 1 itself: as a node that subscribes, known to the master only while somebody looks at a topic. */
+/** Finds ROS 1. The agent is a node that subscribes, and registers with the master only while a topic has listeners. */
 export const findRos1: FindRosAdapter = async ({ settings, clock, signal }) => {
   const uri = settings.ros1_master_uri ?? ROS1_MASTER_URI;
   const address = await addressTowards(uri, clock, signal);
   if (address === undefined) return undefined;
-  // Two nodes of one name end each other.
+  // A second node with the same name would end the first.
   const name = `/roamfleet_agent_${Buffer.from(clock.randomBytes(4)).toString("hex")}`;
   const master = new Ros1Master({ uri, clock, caller: name });
   try {
@@ -48,7 +48,7 @@ export const findRos1: FindRosAdapter = async ({ settings, clock, signal }) => {
   });
 };
 
-/** Under which the master reaches this node: what ROS was told, unless the master is on this very machine. */
+/** Returns the host name under which the master reaches this node: ROS's own setting, unless the master is on this machine. */
 function hostnameOf({ environment }: RosSettings, address: string): string {
   if (address.startsWith("127.") || address === "::1") return address;
   return environment["ROS_HOSTNAME"] ?? environment["ROS_IP"] ?? address;
@@ -62,7 +62,7 @@ interface Ros1Options {
   run_id: string | undefined;
   distro: string | null;
   hostname: string;
-  /** Where the node listens for the master. */
+  /** Address on which the node listens for the master. */
   address: string;
 }
 
@@ -102,7 +102,7 @@ class Ros1Adapter implements RosAdapter {
   }
 
   async subscribe(topic: string, on: (message: RosMessage) => void): Promise<() => void> {
-    const unread = (bytes: Uint8Array): UndecodedMessage => new UndecodedMessage(bytes, "its publisher did not say what its type is");
+    const unread = (bytes: Uint8Array): UndecodedMessage => new UndecodedMessage(bytes, "its publisher did not send its type");
     const subscription: Subscription = { on, type: "*", decode: unread, begun: false };
     this.#subscriptions.set(topic, subscription);
     const end = (): void => {
@@ -112,7 +112,7 @@ class Ros1Adapter implements RosAdapter {
       if (this.#subscriptions.size === 0) void this.#endNode();
     };
     try {
-      // Of any type: the publisher tells which.
+      // Any type is accepted: the publisher sends it.
       (await this.#startNode()).subscribe({ topic, dataType: "*" });
       subscription.begun = true;
     } catch (error) {
@@ -185,13 +185,13 @@ class Ros1Adapter implements RosAdapter {
       },
       message: (topic, bytes) => handOn(topic, bytes),
       oversized: (topic, bytes) => {
-        const reason = `it has ${bytes} bytes, and no message over ${ROS1_MESSAGE_BYTES_MAX} is read`;
+        const reason = `it has ${bytes} bytes, over the limit of ${ROS1_MESSAGE_BYTES_MAX}`;
         handOn(topic, new Uint8Array(), (none) => new UndecodedMessage(none, reason));
       },
     };
   }
 
-  /** Nobody says that a master has ended, or has been started anew and knows nothing of this node any more. */
+  /** Polls the master: nothing reports its end, or a restart, after which it has lost this node. */
   async #look(): Promise<void> {
     const { master } = this.#options;
     try {
@@ -199,19 +199,18 @@ class Ros1Adapter implements RosAdapter {
       this.#missed = 0;
     } catch (error) {
       this.#missed += 1;
-      const nobody = error instanceof Error && "code" in error && error.code === "ECONNREFUSED";
-      if (nobody || this.#missed >= MISSED_ANSWERS_MAX) this.#gone.resolve(errorText(error));
+      const is_refused = error instanceof Error && "code" in error && error.code === "ECONNREFUSED";
+      if (is_refused || this.#missed >= MISSED_ANSWERS_MAX) this.#gone.resolve(errorText(error));
       return;
     }
     const run_id = await master.textParameter("/run_id");
-    if (run_id !== undefined && this.#run_id !== undefined && run_id !== this.#run_id)
-      return this.#gone.resolve("roscore was started anew");
+    if (run_id !== undefined && this.#run_id !== undefined && run_id !== this.#run_id) return this.#gone.resolve("roscore was restarted");
     // roscore sets both a moment after its master answers.
     this.#run_id ??= run_id;
     this.distro ??= (await master.textParameter("/rosdistro")) ?? null;
     const node = await this.#node?.catch(() => undefined);
     const dropped = [...this.#subscriptions].some(([topic, { begun }]) => begun && node !== undefined && !node.isSubscribedTo(topic));
-    if (dropped) this.#gone.resolve("somebody ended our node");
+    if (dropped) this.#gone.resolve("the agent's node was ended from outside");
   }
 }
 

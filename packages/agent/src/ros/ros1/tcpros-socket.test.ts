@@ -18,7 +18,7 @@ const lengthOf = (length: number): Buffer => {
 const framed = (bytes: Uint8Array): Buffer => Buffer.concat([lengthOf(bytes.length), bytes]);
 const HEADER = framed(TcpConnection.SerializeHeader(new Map([["type", "std_msgs/String"]])));
 
-/** A publisher that does `serve` with each connection, and a socket to it that notes what came. */
+/** Starts a publisher that runs `serve` for each connection, and a socket to it that records what it receives. */
 async function publisher(t: TestContext, serve: (socket: Socket) => void) {
   const connections = new Set<Socket>();
   const server = createServer((socket) => {
@@ -51,7 +51,7 @@ async function publisher(t: TestContext, serve: (socket: Socket) => void) {
   };
 }
 
-test("messages are cut out of the stream wherever it is divided, empty ones too", TIMEOUT, async (t) => {
+test("messages are split off the stream at any chunk boundary, including empty ones", TIMEOUT, async (t) => {
   const stream = Buffer.concat([HEADER, framed(Buffer.from("one")), framed(new Uint8Array()), framed(Buffer.from("three"))]);
   const { came, connect } = await publisher(t, (socket) => {
     socket.setNoDelay(true);
@@ -70,7 +70,7 @@ test("messages are cut out of the stream wherever it is divided, empty ones too"
   ]);
 });
 
-test("of a message that is too long only the size is told, and the next one is read", TIMEOUT, async (t) => {
+test("an overlong message is reported by size only, and the next one is read", TIMEOUT, async (t) => {
   const bytes = ROS1_MESSAGE_BYTES_MAX + 1;
   const { came, connect } = await publisher(t, (socket) => {
     socket.once("data", () => {
@@ -84,7 +84,7 @@ test("of a message that is too long only the size is told, and the next one is r
   assert.deepEqual(came.slice(1), [`oversized on /chatter: ${bytes}`, "message of /chatter: next"]);
 });
 
-test("after a cut the header that comes first is a header again", TIMEOUT, async (t) => {
+test("after a reconnect the first frame is read as a header again", TIMEOUT, async (t) => {
   let connections = 0;
   const { came, connect } = await publisher(t, (socket) => {
     connections += 1;
@@ -100,12 +100,12 @@ test("after a cut the header that comes first is a header again", TIMEOUT, async
   assert.deepEqual(came, [header, "closed", header, "message of /chatter: hello 2"]);
 });
 
-test("a peer that speaks no TCPROS is left, and one that is not there is said to be", TIMEOUT, async (t) => {
+test("a peer with another protocol is disconnected, and a missing one is reported", TIMEOUT, async (t) => {
   const { came, connect } = await publisher(t, (socket) => void socket.write("HTTP/1.1 400 Bad Request\r\n\r\n"));
   await connect();
   await eventually(() => came, ["error", "closed"]);
   const reader = { header: () => {}, message: () => {}, oversized: () => {} };
-  const nobody = new TcpRosSocket({ host: "127.0.0.1", port: 1 }, systemClock, reader);
-  nobody.on("error", () => {});
-  await assert.rejects(nobody.connect(), /ECONNREFUSED/);
+  const unreachable = new TcpRosSocket({ host: "127.0.0.1", port: 1 }, systemClock, reader);
+  unreachable.on("error", () => {});
+  await assert.rejects(unreachable.connect(), /ECONNREFUSED/);
 });

@@ -4,23 +4,23 @@ import { TcpConnection, type TcpAddress, type TcpSocket } from "@foxglove/ros1";
 import type { Clock } from "@roamfleet/clock";
 import { ROS1_MESSAGE_BYTES_MAX } from "./message-limit.ts";
 
-/** It holds the definition of the message's type. */
+/** The header contains the definition of the message's type. */
 const HEADER_BYTES_MAX = 1024 * 1024;
 const CONNECT_MS_MAX = 5_000;
 const LENGTH_BYTES = 4;
 
-/** What a publisher sends on a connection. */
+/** Receives what a publisher sends on a connection. */
 export interface TcpRosReader {
-  /** Says what follows, once per connection: `type`, `message_definition`, … */
+  /** Called once per connection with the fields of the header: `type`, `message_definition`, … */
   header(topic: string, header: ReadonlyMap<string, string>): void;
   message(topic: string, bytes: Uint8Array): void;
-  /** In the place of a message over ROS1_MESSAGE_BYTES_MAX. */
+  /** Replaces a message over ROS1_MESSAGE_BYTES_MAX. */
   oversized(topic: string, bytes: number): void;
 }
 
 /**
- * A connection to a publisher. RosNode makes and ends it, and reads nothing from it: its own reader decodes every message, takes up to 1 GB for one,
- * and takes the publisher's header for a message once it has connected again.
+ * A connection to a publisher. RosNode opens and closes it, but reads nothing from it: its reader decodes every message, takes up to 1 GB for one,
+ * and after a reconnect takes the publisher's header for a message.
  */
 export class TcpRosSocket extends EventEmitter implements TcpSocket {
   readonly #to: { host: string; port: number };
@@ -36,7 +36,7 @@ export class TcpRosSocket extends EventEmitter implements TcpSocket {
     this.#reader = reader;
   }
 
-  /** Rejects when it cannot; `close` is emitted then as well, and RosNode tries again by and by. */
+  /** Rejects if it cannot connect; `close` is emitted then as well, and RosNode retries later. */
   connect(): Promise<void> {
     return new Promise((resolve, reject) => {
       const socket = createConnection(this.#to);
@@ -72,7 +72,7 @@ export class TcpRosSocket extends EventEmitter implements TcpSocket {
     });
   }
 
-  /** RosNode writes one thing, the header of the subscription. */
+  /** RosNode writes only the header of the subscription. */
   async write(data: Uint8Array): Promise<void> {
     this.#topic = TcpConnection.ParseHeader(data.subarray(LENGTH_BYTES)).get("topic") ?? "";
     await new Promise<void>((resolve, reject) => {
@@ -115,12 +115,12 @@ interface FrameTaker {
   oversized(bytes: number): void;
 }
 
-/** Cuts a stream into what has its length before it (uint32, little endian): the header first, then messages. */
+/** Splits a stream of length-prefixed frames (uint32, little endian): the header first, then messages. */
 class Frames {
   readonly #take: FrameTaker;
   #parts: Uint8Array[] = [];
   #held = 0;
-  /** Of the length itself while it is not known. */
+  /** Bytes of the next frame, or of its length field while that is unknown. */
   #wanted = LENGTH_BYTES;
   #in_body = false;
   #has_header = false;
@@ -130,7 +130,7 @@ class Frames {
     this.#take = take;
   }
 
-  /** Throws when this is no TCPROS. */
+  /** Throws if the stream is not TCPROS. */
   add(chunk: Uint8Array): void {
     for (let rest = chunk; rest.length > 0 || (this.#in_body && this.#wanted === 0);) {
       if (this.#skip > 0) {

@@ -6,7 +6,7 @@ import { callText, readAnswer } from "./xml-rpc.ts";
 const answer = (value: string): string =>
   `<?xml version='1.0'?>\n<methodResponse>\n<params>\n<param>\n${value}\n</param>\n</params>\n</methodResponse>\n`;
 
-test("what Python's xmlrpc writes is read, with and without types and with every entity", () => {
+test("output of Python's xmlrpc is parsed, with and without types and with every entity", () => {
   const value = `<value><array><data>
 <value><int>1</int></value>
 <value><string>current &lt;topics&gt; &amp;amp; &#252;&#x41;</string></value>
@@ -23,7 +23,7 @@ test("what Python's xmlrpc writes is read, with and without types and with every
   assert.deepEqual(readAnswer(answer(value)), [1, "current <topics> &amp; üA", [["/chatter", "plain"], [], "", true, -1.5, ""]]);
 });
 
-test("what the library writes is read (other than its CDATA, which no master writes), and the library reads what is written here", async () => {
+test("output of the library is parsed (except CDATA, which no master writes), and the library parses our output", async () => {
   const value = [1, 'a "c"', [["/topic", ["/node"]], [], [1.5, true]]];
   assert.deepEqual(readAnswer(serializeMethodResponse(value)), value);
   assert.deepEqual(await new Deserializer().deserializeMethodCall(callText("getParam", ["/me", "a <&> b"])), [
@@ -32,7 +32,7 @@ test("what the library writes is read (other than its CDATA, which no master wri
   ]);
 });
 
-test("a fault, a page and an answer that is cut or nested without end are refused", async () => {
+test("a fault, a web page and a truncated or endlessly nested response are refused", async () => {
   const { serializeFault } = await import("@foxglove/xmlrpc");
   const whole = answer("<value><array><data><value><int>1</int></value></data></array></value>");
   const deep = answer("<value><array><data>".repeat(1_000));

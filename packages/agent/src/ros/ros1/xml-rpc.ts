@@ -1,25 +1,25 @@
-/** Nested deeper than anything that a master answers. */
+/** Deeper than any response of a master. */
 const DEPTH_MAX = 16;
 const ENTITIES: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" };
 
-/** A call of a method with texts, as XML. */
+/** Encodes a call of a method with strings as XML. */
 export function callText(method: string, params: readonly string[]): string {
   const values = params.map((text) => `<param><value><string>${escape(text)}</string></value></param>`).join("");
   return `<?xml version="1.0"?><methodCall><methodName>${escape(method)}</methodName><params>${values}</params></methodCall>`;
 }
 
 /**
- * What a method answered: numbers, texts, booleans and arrays of them, which is all that a ROS master says to what is asked here. Throws for a
- * fault, and for what is no such answer. The library's own reader takes 13 MB of memory, and a robot with ROS 1 is asked all the time.
+ * Parses a method's response: numbers, strings, booleans and arrays of them, which is all that a ROS master returns here. Throws for a fault, and for
+ * an invalid response. The library's parser takes 13 MB of memory, and a robot with ROS 1 is polled continuously.
  */
 export function readAnswer(text: string): unknown {
   const tokens = tokensOf(text);
   if (tokens.shift() !== "<methodResponse>" || tokens.shift() !== "<params>" || tokens.shift() !== "<param>")
-    throw new Error("this is no answer");
+    throw new Error("this is not an XML-RPC response");
   return readValue(tokens, 0);
 }
 
-/** Tags, and texts between them, one after the other. */
+/** A stream of tags, and of texts between them. */
 class Tokens {
   readonly #tokens: string[];
   #at = 0;
@@ -37,7 +37,7 @@ class Tokens {
   }
 }
 
-/** The declaration is left out, and what is only space. */
+/** The XML declaration and whitespace are dropped. */
 const tokensOf = (text: string): Tokens =>
   new Tokens((text.replace(/^\s*<\?[^>]*\?>/, "").match(/<[^<>]*>|[^<>]+/g) ?? []).filter((token) => token.trim() !== ""));
 
@@ -46,7 +46,7 @@ function readValue(tokens: Tokens, depth: number): unknown {
   expect(tokens, "<value>");
   const head = tokens.shift();
   if (head === "</value>") return "";
-  // Without a type it is a text.
+  // A value without a type is a string.
   if (head !== undefined && !head.startsWith("<")) {
     expect(tokens, "</value>");
     return unescape(head);

@@ -6,7 +6,7 @@ import { signalGroup } from "../../runtime/process-table.ts";
 import { spawnChild } from "../../runtime/spawn-child.ts";
 import { stopGroup } from "../../runtime/stop-group.ts";
 
-/** Of a list: the names of a few thousand topics. */
+/** Per list: the names of a few thousand topics. */
 const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
 const STOP_GRACE_MS = 1_000;
 
@@ -17,7 +17,7 @@ export interface Ros2Command {
   clock: Clock;
 }
 
-/** Where `ros2` is on the PATH; undefined when it is nowhere. */
+/** Returns the path of `ros2` on the PATH; undefined if there is none. */
 export async function findProgram(environment: Readonly<Record<string, string>>): Promise<string | undefined> {
   for (const directory of (environment["PATH"] ?? "").split(":")) {
     if (!directory.startsWith("/")) continue;
@@ -32,21 +32,21 @@ export async function findProgram(environment: Readonly<Record<string, string>>)
 }
 
 /**
- * Starts it as the leader of a process group; without its pipe, where no descriptors are left, and then it has an error to tell. Python holds
- * back what it prints into a pipe unless it is told not to.
+ * Starts the command as the leader of a process group. When no file descriptors are left it has no pipe and emits an error. Python's output is
+ * unbuffered, since it would otherwise delay what it writes to a pipe.
  */
 export function start({ program, environment }: Ros2Command, args: readonly string[]): ChildProcess {
   const env = { ...environment, PYTHONUNBUFFERED: "1" };
   return spawnChild(program, args, { env, detached: true, stdio: ["ignore", "pipe", "ignore"] });
 }
 
-/** Ends it and all that it started. */
+/** Ends the command and all of its children. */
 export async function stop(child: ChildProcess, clock: Clock): Promise<void> {
   child.stdout?.destroy();
   if (child.pid !== undefined) await stopGroup(child.pid, { clock, grace_ms: STOP_GRACE_MS });
 }
 
-/** What it prints; undefined when it fails, prints too much or has not ended within `timeout_ms`. */
+/** Returns the output; undefined if it fails, prints too much or does not end within `timeout_ms`. */
 export function outputOf(
   command: Ros2Command,
   args: readonly string[],

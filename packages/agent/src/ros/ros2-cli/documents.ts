@@ -1,21 +1,21 @@
 import { StringDecoder } from "node:string_decoder";
 import { parse } from "yaml";
 
-/** The longest document that is read: reading holds up everything else, for a quarter of a second already here. */
+/** The longest document that is parsed: parsing blocks the event loop, for a quarter of a second at this size. */
 export const ROS2_DOCUMENT_CHARACTERS_MAX = 128 * 1024;
 
 const END = "---\n";
 
-/** Cuts what `ros2 topic echo` prints into its documents. */
+/** Splits the output of `ros2 topic echo` into YAML documents. */
 export class Documents {
   readonly #decoder = new StringDecoder("utf8");
   readonly #take: (text: string | undefined) => void;
   #text = "";
-  /** Up to where no end was found. */
+  /** Offset up to which no end was found. */
   #seen = 0;
   #too_long = false;
 
-  /** `take` is called with each document, with undefined in the place of one that is too long. */
+  /** `take` is called with each document, or with undefined for one that is too long. */
   constructor(take: (text: string | undefined) => void) {
     this.#take = take;
   }
@@ -30,12 +30,12 @@ export class Documents {
     }
     if (this.#text.length <= ROS2_DOCUMENT_CHARACTERS_MAX) return;
     this.#too_long = true;
-    // An end may have begun.
+    // The separator may have begun.
     this.#text = this.#text.slice(-END.length);
     this.#seen = 0;
   }
 
-  /** Where the line of dashes is that ends the first document; -1: not there yet. */
+  /** Returns the offset of the line of dashes that ends the first document; -1: not received yet. */
   #end(): number {
     for (;;) {
       const at = this.#text.indexOf(END, this.#seen);
@@ -49,7 +49,7 @@ export class Documents {
   }
 }
 
-/** A document as a message: integers are numbers while they are exact, and bigint beyond. */
+/** Parses a document: integers are numbers while they are exact, and bigint beyond. */
 export function readDocument(text: string): unknown {
   return exact(parse(text, { intAsBigInt: true, maxAliasCount: 0, logLevel: "error" }));
 }

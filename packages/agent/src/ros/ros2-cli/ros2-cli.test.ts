@@ -12,7 +12,7 @@ import { findRos2 } from "./ros2-cli.ts";
 
 const TIMEOUT_MS = 120_000;
 
-/** Prints what the real command prints; it shows that this is read, and nothing of ROS 2. */
+/** Prints the output of the real command; it tests only the parsing, not ROS 2. */
 const STAND_IN = `#!/bin/bash
 echo "$$ $*" >> "$LOG"
 case "$1 $2" in
@@ -34,7 +34,7 @@ async function standIn(t: TestContext, source = STAND_IN): Promise<{ environment
   };
 }
 
-test("what a stand-in for `ros2` prints is parsed (no ROS 2 here: only the parsing is tested)", { timeout: TIMEOUT_MS }, async (t) => {
+test("output of a fake `ros2` command is parsed (without ROS 2, only the parsing is tested)", { timeout: TIMEOUT_MS }, async (t) => {
   const { environment, log } = await standIn(t);
   const adapter = await findRos2(adapterOptions({ environment, distro: "humble" }));
   assert.ok(adapter);
@@ -54,32 +54,28 @@ test("what a stand-in for `ros2` prints is parsed (no ROS 2 here: only the parsi
   assert.match(await log(), /topic echo --full-length --no-daemon --spin-time 2 \/chatter std_msgs\/msg\/String\n/);
 });
 
-test(
-  "a child of the stand-in is ended with all that it started, when nobody listens and at the close",
-  { timeout: TIMEOUT_MS },
-  async (t) => {
-    const { environment, log } = await standIn(t);
-    const adapter = await findRos2(adapterOptions({ environment }));
-    assert.ok(adapter);
-    const groupOf = async (topic: string): Promise<number> =>
-      Number(new RegExp(`^(\\d+) topic echo .*${topic} `, "m").exec(await log())?.[1]);
-    const came: RosMessage[] = [];
-    const end = await adapter.subscribe("/chatter", (message) => came.push(message));
-    await adapter.subscribe("/odom", (message) => came.push(message));
-    await eventually(() => came.length === 4);
-    const [chatter, odom] = [await groupOf("/chatter"), await groupOf("/odom")];
-    // What it starts comes after what it prints.
-    await eventually(() => groupMembers(chatter).length >= 2 && groupMembers(odom).length >= 2);
-    end();
-    await eventually(() => groupMembers(chatter), []);
-    assert.ok(groupMembers(odom).length >= 2);
-    await adapter.close();
-    assert.deepEqual(groupMembers(odom), []);
-    await adapter.gone;
-  },
-);
+test("the fake command's process group is ended with its last listener and at close", { timeout: TIMEOUT_MS }, async (t) => {
+  const { environment, log } = await standIn(t);
+  const adapter = await findRos2(adapterOptions({ environment }));
+  assert.ok(adapter);
+  const groupOf = async (topic: string): Promise<number> =>
+    Number(new RegExp(`^(\\d+) topic echo .*${topic} `, "m").exec(await log())?.[1]);
+  const came: RosMessage[] = [];
+  const end = await adapter.subscribe("/chatter", (message) => came.push(message));
+  await adapter.subscribe("/odom", (message) => came.push(message));
+  await eventually(() => came.length === 4);
+  const [chatter, odom] = [await groupOf("/chatter"), await groupOf("/odom")];
+  // Its children start after its first output.
+  await eventually(() => groupMembers(chatter).length >= 2 && groupMembers(odom).length >= 2);
+  end();
+  await eventually(() => groupMembers(chatter), []);
+  assert.ok(groupMembers(odom).length >= 2);
+  await adapter.close();
+  assert.deepEqual(groupMembers(odom), []);
+  await adapter.gone;
+});
 
-test("no command, one that fails and one that finds nothing but itself are no ROS 2", { timeout: TIMEOUT_MS }, async (t) => {
+test("no adapter is found without the command, if it fails, or if it lists only its own topics", { timeout: TIMEOUT_MS }, async (t) => {
   assert.equal(await findRos2(adapterOptions({ environment: { PATH: "/nowhere" } })), undefined);
   const failing = await standIn(t, "#!/bin/bash\nexit 1\n");
   assert.equal(await findRos2(adapterOptions({ environment: failing.environment })), undefined);
@@ -87,7 +83,7 @@ test("no command, one that fails and one that finds nothing but itself are no RO
   assert.equal(await findRos2(adapterOptions({ environment: alone.environment })), undefined);
 });
 
-test("documents are cut wherever chunks end, and one that is too long is told without its text", () => {
+test("documents are split at any chunk boundary, and an overlong one is reported without its text", () => {
   const took: (string | undefined)[] = [];
   const documents = new Documents((text) => took.push(text));
   const text = "data: kühl\n---\na: '---'\nb: |\n  x---\n---\n";
@@ -101,7 +97,7 @@ test("documents are cut wherever chunks end, and one that is too long is told wi
   assert.deepEqual(readDocument(took[1]!), { next: 1 });
 });
 
-test("a message that is too long to be parsed is not parsed, and says so", { timeout: TIMEOUT_MS }, async (t) => {
+test("an overlong message is not parsed and has a reason", { timeout: TIMEOUT_MS }, async (t) => {
   const print = "printf 'data: '; head -c 200000 /dev/zero | tr '\\0' x; printf '\\n---\\n'; sleep 1000";
   const { environment } = await standIn(
     t,

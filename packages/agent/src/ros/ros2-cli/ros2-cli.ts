@@ -7,12 +7,12 @@ import { Documents, readDocument } from "./documents.ts";
 
 /** Python starts slowly on a small computer. */
 const LIST_MS_MAX = 20_000;
-/** Each list is a process of seconds, so it is not made for every question. */
+/** Each list takes a process of several seconds, so lists are cached. */
 const LIST_FRESH_MS = 30_000;
 const FAILED_LISTS_MAX = 2;
-/** Without the daemon that it would leave behind; it has to look around by itself then. */
+/** Runs without the daemon, which would stay behind; the command then has to discover the network. */
 const ALONE = ["--no-daemon", "--spin-time", "2"];
-/** What it publishes itself is there even when no ROS is. */
+/** Its own topics exist even without ROS. */
 const OWN_TOPICS = new Set(["/rosout", "/parameter_events"]);
 
 const readBytes = (bytes: Uint8Array): unknown => readDocument(Buffer.from(bytes).toString("utf8"));
@@ -23,7 +23,7 @@ interface Lists {
   nodes: string[];
 }
 
-/** The `ros2` command where it is installed: a child process for each list, and one for each topic that somebody looks at. */
+/** Finds the `ros2` command. It runs a child process for each list, and one for each topic with listeners. */
 export const findRos2: FindRosAdapter = async ({ settings, clock, signal }) => {
   const program = await findProgram(settings.environment);
   if (program === undefined) return undefined;
@@ -43,7 +43,7 @@ async function readLists(command: Ros2Command, signal?: AbortSignal): Promise<Li
   return { topics: readTopics(topics), nodes: [...new Set(nodes.split("\n").filter((name) => name.startsWith("/")))] };
 }
 
-/** `/chatter [std_msgs/msg/String]` a line; of several types the first. */
+/** Parses lines `/chatter [std_msgs/msg/String]`; of several types the first. */
 const readTopics = (text: string): RosTopic[] =>
   [...text.matchAll(/^(\/\S*) \[([^\s,\]]+)[^\]\n]*\]$/gm)].map(([, name = "", type = ""]) => ({ name, type }));
 
@@ -95,7 +95,7 @@ class Ros2Adapter implements RosAdapter {
     this.#gone.resolve("it was closed");
   }
 
-  /** Looks again when the lists are old; whoever asked has the old ones. */
+  /** Refreshes old lists; the caller gets the old ones meanwhile. */
   #refresh(): void {
     if (this.#listing !== undefined || this.#closing.signal.aborted || this.#clock.monotonic() - this.#listed_at_ms < LIST_FRESH_MS) return;
     this.#listing = this.#list().finally(() => (this.#listing = undefined));
@@ -110,18 +110,18 @@ class Ros2Adapter implements RosAdapter {
     if (this.#failed >= FAILED_LISTS_MAX) this.#gone.resolve("ros2 lists no topics any more");
   }
 
-  /** The command ends when the topic has no type yet, and may do so at any time: it is started again by and by. */
+  /** Runs `ros2 topic echo`. It exits when the topic has no type yet, and may exit at any time: it is restarted with backoff. */
   async #echo(topic: string, on: (message: RosMessage) => void, signal: AbortSignal): Promise<void> {
     for (let tries = 0; !signal.aborted; tries += 1) {
       const type = this.topics().find(({ name }) => name === topic)?.type;
-      // A topic that is on no list yet may be there all the same; its type is then left to the command.
+      // A topic that is not listed yet may still exist; the command then determines its type.
       const came = await this.#echoOnce(topic, type, on, signal).catch(() => false);
       if (came) tries = 0;
       if (!signal.aborted) await this.#clock.sleep(backoffMs(this.#clock, tries), signal);
     }
   }
 
-  /** Answers whether a message came. */
+  /** Returns whether a message was received. */
   async #echoOnce(topic: string, type: string | undefined, on: (message: RosMessage) => void, signal: AbortSignal): Promise<boolean> {
     const child = start(this.#command, ["topic", "echo", "--full-length", ...ALONE, topic, ...(type === undefined ? [] : [type])]);
     let came = false;

@@ -1,10 +1,10 @@
 /** Types whose arrays rosbridge sends as base64. */
 const BYTE_TYPES = new Set(["uint8", "char", "byte", "octet"]);
 
-/** Fields of the messages of one type: arrays of bytes by `true`, fields that have fields by those. */
+/** The fields of one message type that contain bytes: true for an array of bytes, a map for a nested message. */
 export type ByteFields = ReadonlyMap<string, true | ByteFields>;
 
-/** Reads the answer of `rosapi/message_details`: the type itself comes first, then those that it is made of. */
+/** Parses the response of `rosapi/message_details`: the type itself comes first, then its nested types. */
 export function readByteFields(type: string, typedefs: unknown): ByteFields {
   const definitions = new Map<string, Record<string, unknown>>();
   for (const value of listOf(typedefs)) {
@@ -16,7 +16,7 @@ export function readByteFields(type: string, typedefs: unknown): ByteFields {
 function fieldsOf(type: string, definitions: ReadonlyMap<string, Record<string, unknown>>, above: ReadonlySet<string>): ByteFields {
   const made = new Map<string, true | ByteFields>();
   const definition = definitions.get(type);
-  // No type contains itself, whatever an answer says.
+  // Protects against a response in which a type contains itself.
   if (definition === undefined || above.has(type)) return made;
   const [names, types, lengths] = ["fieldnames", "fieldtypes", "fieldarraylen"].map((key) => listOf(definition[key]));
   for (const [index, name] of names!.entries()) {
@@ -31,7 +31,7 @@ function fieldsOf(type: string, definitions: ReadonlyMap<string, Record<string, 
   return made;
 }
 
-/** The message with bytes in the place of their base64. */
+/** Returns the message with base64 replaced by bytes. */
 export function withBytes(message: unknown, fields: ByteFields): unknown {
   if (Array.isArray(message)) return message.map((one) => withBytes(one, fields));
   if (typeof message !== "object" || message === null) return message;
@@ -43,7 +43,7 @@ export function withBytes(message: unknown, fields: ByteFields): unknown {
   return message;
 }
 
-/** `sensor_msgs/msg/Image` of ROS 2 and `sensor_msgs/Image` of ROS 1 are named either way in the details. */
+/** Details may use either `sensor_msgs/msg/Image` (ROS 2) or `sensor_msgs/Image` (ROS 1). */
 const plainType = (type: string): string => type.replace("/msg/", "/");
 
 const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);

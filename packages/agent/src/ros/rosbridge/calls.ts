@@ -4,7 +4,7 @@ const CALL_MS_MAX = 2_000;
 
 type Answer = { ok: true; values: Record<string, unknown> } | { ok: false };
 
-/** Calls of services, answered by id. */
+/** Calls of services, matched to responses by id. */
 export class Calls {
   readonly #clock: Clock;
   readonly #send: (value: unknown) => void;
@@ -17,7 +17,7 @@ export class Calls {
     this.#send = send;
   }
 
-  /** What a service answers: `ok` is false when there is none, undefined is the answer of nobody within CALL_MS_MAX. */
+  /** Calls a service. `ok` is false if there is no such service; undefined: no response within CALL_MS_MAX. */
   call(service: string, args: Record<string, unknown>): Promise<Answer | undefined> {
     if (this.#ended) return Promise.resolve(undefined);
     const id = `call:${(this.#count += 1)}`;
@@ -33,13 +33,13 @@ export class Calls {
     });
   }
 
-  /** Takes a `service_response`. */
+  /** Processes a `service_response`. */
   take({ id, result, values }: Record<string, unknown>): void {
     const failed = result === false || typeof values !== "object" || values === null;
     this.#waiting.get(String(id))?.(failed ? { ok: false } : { ok: true, values: values as Record<string, unknown> });
   }
 
-  /** Nobody answers any more, neither those that wait nor later ones. */
+  /** Ends all calls without a response, pending and future ones. */
   end(): void {
     this.#ended = true;
     for (const answer of this.#waiting.values()) answer(undefined);

@@ -11,7 +11,7 @@ import { findRosbridge } from "./rosbridge.ts";
 
 const TIMEOUT_MS = 120_000;
 
-/** What is used of roslib; its declarations cannot be resolved from a module of Node. */
+/** The used part of roslib: its declarations cannot be resolved from a Node module. */
 interface Ros {
   close(): void;
   once(event: "connection", listener: () => void): void;
@@ -30,7 +30,7 @@ const STRING = {
   type: "std_msgs/msg/String",
   typedefs: [{ type: "std_msgs/String", fieldnames: ["data"], fieldtypes: ["string"], fieldarraylen: [-1] }],
 };
-/** As rosapi tells it: 0 is an array of any length, -1 is none. */
+/** As rosapi reports it: 0 is an array of any length, -1 is not an array. */
 const IMAGES = {
   type: "demo_msgs/msg/Images",
   typedefs: [
@@ -46,7 +46,7 @@ async function connect(t: TestContext, url: string): Promise<RosAdapter> {
   return adapter;
 }
 
-/** The client that everybody uses with rosbridge. */
+/** The standard client of rosbridge. */
 async function roslib(t: TestContext, url: string): Promise<Ros> {
   const ros = new Ros({ url });
   t.after(() => ros.close());
@@ -55,7 +55,7 @@ async function roslib(t: TestContext, url: string): Promise<Ros> {
 }
 
 for (const prefix of ["/rosapi/", "rosapi/"])
-  test(`topics and nodes of a server whose services are named ${prefix}… are told`, { timeout: TIMEOUT_MS }, async (t) => {
+  test(`topics and nodes of a server whose services are named ${prefix}… are listed`, { timeout: TIMEOUT_MS }, async (t) => {
     const server = await RosbridgeServer.start(t, prefix);
     server.topics.set("/chatter", STRING);
     server.nodes.push("/talker", "/rosbridge_websocket");
@@ -65,7 +65,7 @@ for (const prefix of ["/rosapi/", "rosapi/"])
     assert.equal(adapter.distro, "humble");
   });
 
-test("what roslib is told of topics and messages by the same server is what the adapter tells", { timeout: TIMEOUT_MS }, async (t) => {
+test("the adapter reports the same topics and messages as roslib does with the same server", { timeout: TIMEOUT_MS }, async (t) => {
   const server = await RosbridgeServer.start(t, "rosapi/");
   server.topics.set("/chatter", STRING);
   const ros = await roslib(t, server.url);
@@ -75,20 +75,20 @@ test("what roslib is told of topics and messages by the same server is what the 
     await adapter.topics(),
     told.topics.map((name, index) => ({ name, type: told.types[index] })),
   );
-  const [theirs, ours]: [unknown[], unknown[]] = [[], []];
+  const [expected, ours]: [unknown[], unknown[]] = [[], []];
   const topic = new Topic({ ros, name: "/chatter", messageType: STRING.type });
-  topic.subscribe((message) => theirs.push(message));
+  topic.subscribe((message) => expected.push(message));
   const end = await adapter.subscribe("/chatter", ({ message }) => ours.push(message));
   await eventually(() => server.subscriptions.size === 2);
   for (let n = 0; n < 20; n += 1) server.publish("/chatter", { data: `hello ${n}, kühl` });
-  await eventually(() => theirs.length === 20 && ours.length === 20);
-  assert.deepEqual(ours, theirs);
+  await eventually(() => expected.length === 20 && ours.length === 20);
+  assert.deepEqual(ours, expected);
   topic.unsubscribe();
   end();
   await eventually(() => server.subscriptions.size === 0);
 });
 
-test("arrays of bytes come as bytes, at any depth", { timeout: TIMEOUT_MS }, async (t) => {
+test("arrays of bytes are decoded at any depth", { timeout: TIMEOUT_MS }, async (t) => {
   const server = await RosbridgeServer.start(t, "/rosapi/");
   server.topics.set("/images", IMAGES);
   const adapter = await connect(t, server.url);
@@ -112,7 +112,7 @@ test("arrays of bytes come as bytes, at any depth", { timeout: TIMEOUT_MS }, asy
   assert.deepEqual(came[0]!.message, { name: "AAAA", images });
 });
 
-test("a topic that nobody publishes yet is waited for", { timeout: TIMEOUT_MS }, async (t) => {
+test("a subscription waits for the topic's first publisher", { timeout: TIMEOUT_MS }, async (t) => {
   const server = await RosbridgeServer.start(t, "/rosapi/");
   const adapter = await connect(t, server.url);
   const came: unknown[] = [];
@@ -125,7 +125,7 @@ test("a topic that nobody publishes yet is waited for", { timeout: TIMEOUT_MS },
 });
 
 test(
-  "a server without rosapi is a rosbridge, one that never answers is none, and nobody there is none",
+  "a server without rosapi is accepted; no adapter is found without an answer or without a server",
   { timeout: TIMEOUT_MS },
   async (t) => {
     const bare = await RosbridgeServer.start(t);
@@ -140,7 +140,7 @@ test(
   },
 );
 
-test("an adapter says that it is gone when its server ends, and its questions are answered then", { timeout: TIMEOUT_MS }, async (t) => {
+test("an adapter reports that it is gone when its server ends, and pending calls return", { timeout: TIMEOUT_MS }, async (t) => {
   const server = await RosbridgeServer.start(t, "/rosapi/");
   const adapter = await connect(t, server.url);
   server.drop();
@@ -148,12 +148,12 @@ test("an adapter says that it is gone when its server ends, and its questions ar
   assert.deepEqual(await adapter.topics(), []);
 });
 
-test("what cannot even be read ends the connection with the reason, and nothing else", { timeout: TIMEOUT_MS }, async (t) => {
+test("an unreadable message only ends the connection, with the reason", { timeout: TIMEOUT_MS }, async (t) => {
   const server = await RosbridgeServer.start(t, "/rosapi/");
   server.topics.set("/chatter", STRING);
   const adapter = await connect(t, server.url);
   await adapter.subscribe("/chatter", () => {});
   await eventually(() => server.subscriptions.size === 1);
   for (const { socket } of server.subscriptions) socket.send('{"op":"publish","topic":{"toString":1}}');
-  assert.match(await adapter.gone, /it sent what cannot be read/);
+  assert.match(await adapter.gone, /it sent an unreadable message/);
 });

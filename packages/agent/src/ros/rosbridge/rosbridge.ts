@@ -15,11 +15,11 @@ interface Subscription {
   on: (message: RosMessage) => void;
   type: string;
   bytes: ByteFields;
-  /** Aborted when nobody wants it any more. */
+  /** Aborted when the last listener has left. */
   over: AbortController;
 }
 
-/** rosbridge_server, protocol version 2, by WebSocket; topics and nodes come from rosapi where it runs. */
+/** Finds rosbridge_server, protocol version 2, by WebSocket; topics and nodes come from rosapi if it runs. */
 export const findRosbridge: FindRosAdapter = async ({ settings, clock, signal }) => {
   const adapter = new RosbridgeAdapter(clock, settings);
   return (await adapter.connect(settings.rosbridge_url ?? ROSBRIDGE_URL, signal)) ? adapter : undefined;
@@ -35,7 +35,7 @@ class RosbridgeAdapter implements RosAdapter {
   readonly #gone = Promise.withResolvers<string>();
   #socket: RosSocket | undefined;
   #subscription_id = 0;
-  /** How rosapi's services are named here. */
+  /** Prefix of rosapi's services on this server. */
   #prefix = "/rosapi/";
 
   constructor(clock: Clock, settings: RosSettings) {
@@ -45,7 +45,7 @@ class RosbridgeAdapter implements RosAdapter {
     this.#calls = new Calls(clock, (value) => this.#socket?.send(value));
   }
 
-  /** False when no such server is there. */
+  /** Returns false if there is no such server. */
   async connect(url: string, signal: AbortSignal): Promise<boolean> {
     const socket = await RosSocket.open({ url, protocols: [], clock: this.#clock, signal, on: (data, binary) => this.#take(data, binary) });
     if (socket === undefined) return false;
@@ -89,7 +89,7 @@ class RosbridgeAdapter implements RosAdapter {
     this.#gone.resolve("it was closed");
   }
 
-  /** It is one when it answers a call, be it that there is no such service. Some servers know rosapi's without the slash only. */
+  /** Returns whether the server answers a call, even with "no such service". Some servers have rosapi's services only without the leading slash. */
   async #isRosbridge(): Promise<boolean> {
     let answered = false;
     for (const prefix of ["/rosapi/", "rosapi/"]) {
@@ -110,7 +110,7 @@ class RosbridgeAdapter implements RosAdapter {
     return answer?.ok === true ? answer.values : undefined;
   }
 
-  /** rosbridge refuses a topic that has no type yet, so it is asked for once somebody publishes it. */
+  /** Subscribes once the topic is published: rosbridge refuses a topic that has no type yet. */
   async #begin(subscription: Subscription): Promise<void> {
     const { id, topic, over } = subscription;
     for (let tries = 0; !over.signal.aborted; tries += 1) {

@@ -5,7 +5,7 @@ import { pino } from "pino";
 import type { RosAdapterOptions } from "../adapter.ts";
 import type { RosSettings } from "../settings.ts";
 
-/** What the bridge hands to a search, with the settings that a test names. */
+/** Returns what the bridge passes to a search, with the given settings. */
 export const adapterOptions = (settings: Partial<RosSettings>): RosAdapterOptions => ({
   settings: { adapters: [], prefixes: [], environment: {}, ...settings },
   clock: systemClock,
@@ -13,7 +13,7 @@ export const adapterOptions = (settings: Partial<RosSettings>): RosAdapterOption
   signal: new AbortController().signal,
 });
 
-/** Waits until `read` answers what is expected: true, if nothing else is. */
+/** Waits until `read` returns the expected value, by default true. */
 export async function eventually(read: () => unknown, expected: unknown = true): Promise<void> {
   let seen: unknown;
   const look = async (): Promise<boolean> => isDeepStrictEqual((seen = await read()), expected);

@@ -8,12 +8,12 @@ interface ServedTopic {
   typedefs: unknown[];
 }
 
-/** A small server of rosbridge's protocol, version 2, with the services of rosapi. roslib says whether it is one. */
+/** A small server with rosbridge's protocol, version 2, and the services of rosapi. The tests verify it with roslib. */
 export class RosbridgeServer {
   readonly url: string;
   readonly topics = new Map<string, ServedTopic>();
   readonly nodes: string[] = [];
-  /** What clients subscribe to now: connection, id and topic. */
+  /** Current subscriptions of clients: connection, id and topic. */
   readonly subscriptions = new Set<{ socket: WebSocket; id: unknown; topic: unknown }>();
   readonly #server: WebSocketServer;
 
@@ -26,7 +26,7 @@ export class RosbridgeServer {
     });
   }
 
-  /** Its services are named `/rosapi/topics` or `rosapi/topics` by the prefix; without one there is no rosapi. */
+  /** `service_prefix` is the prefix of rosapi's services, `/rosapi/` or `rosapi/`; without it there is no rosapi. */
   static async start(t: Pick<TestContext, "after">, service_prefix?: string): Promise<RosbridgeServer> {
     const server = new WebSocketServer({ host: "127.0.0.1", port: 0 });
     t.after(() => {

@@ -10,19 +10,19 @@ import { freePort } from "@roamfleet/clock/testing/free-port";
 import { signalGroup } from "../../runtime/process-table.ts";
 
 const ROSCORE = "/usr/bin/roscore";
-/** Debian's Python, for which its ROS is built; another may come first on the path. */
+/** Debian's Python, for which its ROS is built; the PATH may have another one first. */
 const PYTHON = "/usr/bin/python3";
 
-/** Why tests with a real ROS 1 cannot run here; false when they can. */
+/** Why tests with a real ROS 1 cannot run here; false if they can. */
 export const NO_ROS1 = existsSync(ROSCORE) ? false : "Debian's ros-core is not installed";
 
-/** A master of its own, with everything it writes in a directory of its own. */
+/** A separate ROS master, with all its files in a temporary directory. */
 export interface Roscore {
   uri: string;
   env: Record<string, string>;
   /** Runs a Python program against it until the test ends, or until it is stopped. */
   python(source: string): Promise<Ros1Process>;
-  /** What a ROS tool prints on stdout. */
+  /** Returns the stdout of a ROS tool. */
   output(program: string, ...args: string[]): Promise<string>;
   stop(): Promise<void>;
 }
@@ -56,7 +56,7 @@ export async function startRoscore(t: TestContext): Promise<Roscore> {
     stops.push(stop);
     return { child, stop };
   };
-  /** What roscore starts has groups of its own, and ends with it only if it is asked. */
+  /** Children of roscore have process groups of their own and end only if roscore is terminated gracefully. */
   const startMaster = (): (() => Promise<void>) => {
     const child = spawn(ROSCORE, ["-p", String(port)], { env, cwd: directory, detached: true, stdio: "ignore" });
     const ended = once(child, "exit");
@@ -94,7 +94,7 @@ export async function startRoscore(t: TestContext): Promise<Roscore> {
   };
 }
 
-/** Resolves when roscore has set its parameters, in whichever order. */
+/** Resolves when roscore has set its parameters, in either order. */
 const answering = (uri: string): Promise<boolean> =>
   until("roscore to have started", async () => (await hasParameter(uri, "/run_id")) && (await hasParameter(uri, "/rosdistro")), {
     poll_ms: 50,

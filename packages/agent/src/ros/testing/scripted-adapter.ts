@@ -1,13 +1,13 @@
 import type { FindRosAdapter, RosAdapter, RosAdapterName, RosMessage, RosTopic } from "../adapter.ts";
 
-/** A ROS that a test plays: it says what is published and when, and sees who subscribes. */
+/** A ROS adapter that a test controls: it sets what is published and when, and sees the subscriptions. */
 export class ScriptedRos {
   readonly name: RosAdapterName;
-  /** Whether it answers when it is looked for. */
+  /** Whether a search finds it. */
   there = true;
   searches = 0;
   distro = "humble";
-  /** Never answers which topics there are. */
+  /** Topic lists never return. */
   hangs = false;
   /** Rejects subscriptions. */
   refuses = false;
@@ -26,12 +26,12 @@ export class ScriptedRos {
     return Promise.resolve(this.there ? this.#adapter() : undefined);
   };
 
-  /** To whoever subscribes. */
+  /** Publishes a message to the subscribers. */
   publish(topic: string, message: unknown, type = "test_msgs/msg/Any", at = new Date("2030-01-01T00:00:00Z")): void {
     this.#listeners.get(topic)?.({ type, at, message });
   }
 
-  /** Topics that somebody is subscribed to now. */
+  /** Topics with a subscription. */
   get listened(): string[] {
     return Array.from(this.#listeners.keys());
   }

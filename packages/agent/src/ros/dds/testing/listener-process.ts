@@ -1,4 +1,4 @@
-/** Runs the bridge with the DDS adapter, and prints what it finds and hears as lines of JSON. Ends with its standard input. */
+/** Runs the bridge with the DDS adapter, and prints what it finds and receives as lines of JSON. Ends with its standard input. */
 import { createHash } from "node:crypto";
 import { createSocket } from "node:dgram";
 import { createInterface } from "node:readline";
@@ -50,7 +50,7 @@ createInterface({ input: process.stdin })
     void bridge.stop();
   });
 
-/** What anyone on the network can send to the port of discovery: short, wrong, and long loops. */
+/** Sends invalid datagrams to the discovery port, as any host could: truncated, malformed, and with long ranges. */
 async function noise(): Promise<void> {
   const socket = createSocket("udp4");
   const header = Buffer.concat([Buffer.from("RTPS"), Buffer.from([2, 1, 1, 0x10]), Buffer.alloc(12, 7)]);

@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 const HERE = import.meta.dirname;
 const BUILD_TIMEOUT_MS = 60_000;
 
-/** Why the tests with a real DDS writer cannot run here, or undefined. */
+/** Returns why the tests with a real DDS writer cannot run here, or undefined. */
 export function whyNoDds(): string | undefined {
   if (process.getuid?.() !== 0) return "a network namespace needs root";
   for (const program of ["idlc", "gcc", "ip", "unshare", "nsenter"])
@@ -19,7 +19,7 @@ export function whyNoDds(): string | undefined {
   return made.status === 0 ? undefined : `no network namespace can be made here: ${made.stderr.trim()}`;
 }
 
-/** A network of its own, on which only multicast over the loopback goes: nobody else's DDS is heard, and nobody hears ours. */
+/** Creates a network namespace with multicast over the loopback only: isolated from other DDS participants. */
 export async function startNamespace(t: TestContext): Promise<Namespace> {
   const script = "ip link set lo up && ip link set lo multicast on && ip route add 224.0.0.0/4 dev lo && echo up && exec cat";
   const holder = spawn("unshare", ["--net", "sh", "-c", script], { stdio: ["pipe", "pipe", "inherit"] });
@@ -37,12 +37,12 @@ export class Namespace {
     this.#holder = holder;
   }
 
-  /** What stands in front of a command that is to run in it. */
+  /** Command prefix that runs a program in the namespace. */
   get within(): string[] {
     return ["nsenter", `--net=/proc/${this.#holder.pid}/ns/net`];
   }
 
-  /** Ends with the test. */
+  /** Starts a process that ends with the test. */
   spawn(
     program: string,
     args: readonly string[],
@@ -62,7 +62,7 @@ export class Namespace {
   }
 }
 
-/** Builds the Cyclone DDS writer with Debian's idlc and gcc; answers its path. */
+/** Builds the Cyclone DDS writer with Debian's idlc and gcc; returns its path. */
 export async function buildWriter(t: TestContext): Promise<string> {
   const directory = await mkdtemp(join(tmpdir(), "roamfleet-dds-"));
   t.after(() => rm(directory, { recursive: true }));
@@ -80,7 +80,7 @@ export interface HeardMessage {
   message: unknown;
 }
 
-/** What the bridge in a process of its own has found and received. */
+/** What the bridge in a separate process has found and received. */
 export class Listener {
   found: { name: string; distro: string | null } | undefined;
   gone = 0;
@@ -101,7 +101,7 @@ export class Listener {
     });
   }
 
-  /** What it has received of a topic. */
+  /** Messages received of a topic. */
   of(topic: string): HeardMessage[] {
     return this.messages.filter((message) => message.topic === topic);
   }
@@ -115,7 +115,7 @@ export class Listener {
   }
 }
 
-/** A process in the namespace that runs the bridge and tells what it hears. */
+/** Starts a process in the namespace that runs the bridge and prints what it receives. */
 export function listen(namespace: Namespace, topics: readonly string[], environment: Record<string, string>): Listener {
   return new Listener(namespace.spawn(process.execPath, [join(HERE, "listener-process.ts"), JSON.stringify(topics)], environment));
 }
