@@ -6,8 +6,8 @@ const isBelow = (file: string, directory: string): boolean =>
   file.startsWith(directory.endsWith(path.sep) ? directory : directory + path.sep);
 
 /**
- * Answers the path if it is below one of the directories that the robot's own config names, seen after every symlink
- * on the way: what the server sends must not decide where it may write. Throws StepFailure `rejected_by_robot`.
+ * Returns the path if it is below one of the directories of the robot's config file, after resolving all symlinks: the server must not decide where
+ * it may write. Throws StepFailure `rejected_by_robot`.
  */
 export function allowedPath(file: string, directories: readonly string[]): string {
   const wanted = path.resolve(file);
@@ -27,7 +27,7 @@ export function allowedPath(file: string, directories: readonly string[]): strin
   throw new StepFailure("rejected_by_robot", `manifest: path ${wanted} is not below a directory that this robot allows`);
 }
 
-/** The real path of a directory of which the last parts need not exist yet. */
+/** Returns the real path of a directory whose last parts may not exist yet. */
 function realAncestor(directory: string): string {
   if (fs.existsSync(directory)) return fs.realpathSync(directory);
   const parent = path.dirname(directory);

@@ -13,7 +13,7 @@ import { StepAborted } from "./failure.ts";
 import { TIMING } from "./limits.ts";
 
 test(
-  "who is called off while another fetches the same bytes waits no longer, and whoever comes next has its turn",
+  "an aborted caller stops waiting for another download of the same bytes, and the next caller proceeds",
   {
     timeout: 120_000,
   },

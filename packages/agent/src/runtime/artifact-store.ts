@@ -8,7 +8,7 @@ import { Turns } from "./turns.ts";
 
 export type ArtifactStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
 
-/** Downloads by digest: two apps that want the same bytes take turns, so that one file has one writer. */
+/** Downloads by digest. Two apps with the same artifact download one after the other, so that a file has one writer. */
 export class ArtifactStore {
   readonly #options: ArtifactStoreOptions;
   readonly #turns = new Turns();
@@ -17,7 +17,7 @@ export class ArtifactStore {
     this.#options = options;
   }
 
-  /** Fetches the artifact, hands its path to `use` (which may move it away), then deletes what is left of it. */
+  /** Downloads the artifact, passes its path to `use` (which may move the file), then deletes it. */
   async with(release: DesiredRelease, io: StageIo, use: (file: string) => Promise<void>): Promise<void> {
     const sha256 = release.artifact_sha256;
     await this.#turns.take(sha256, io.signal, async () => {
@@ -30,7 +30,7 @@ export class ArtifactStore {
     });
   }
 
-  /** Deletes what no deployment in progress wants: parts of called off downloads, artifacts that turned out bad. */
+  /** Deletes artifacts that no deployment in progress needs: partial files of aborted downloads, and bad artifacts. */
   prune(keep_sha256: ReadonlySet<string>): void {
     if (!fs.existsSync(this.#options.directory)) return;
     for (const name of fs.readdirSync(this.#options.directory)) {

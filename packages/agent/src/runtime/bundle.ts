@@ -18,7 +18,7 @@ import { isStaged, stageVersion } from "./staged-versions.ts";
 import { verifyWorkload } from "./verify.ts";
 import { Workload } from "./workload.ts";
 
-/** So long a damaged release that is to run waits for its server; then it is started as it is. */
+/** Maximum wait for the server to repair a damaged release; then it is started as it is. */
 const REPAIR_MS_MAX = 60_000;
 
 export interface RuntimeOptions {
@@ -29,11 +29,11 @@ export interface RuntimeOptions {
   timing: Timing;
   log: Logger;
   logs: LogSink;
-  /** Called between any two side effects with the name of the place: tests end the process there. */
+  /** Called between any two side effects with the name of the point: tests end the process there. */
   on_step: (name: string) => void;
-  /** True while only signed releases may run: what is staged is compared with what was signed before each start. */
+  /** True while only signed releases may run: staged files are verified before each start. */
   requires_signature: () => boolean;
-  /** What ran is gone, though nothing asked for it: the app wants another look. */
+  /** The workload has disappeared unexpectedly: the app's worker must check it. */
   on_lost: (app: string) => void;
 }
 
@@ -48,10 +48,10 @@ interface Running {
 }
 
 const NAMES_LOGGED = 20;
-/** For fetching again what was damaged; what came by then is kept for the next try. */
+/** Time limit for a repeated download; a partial file is kept for the next attempt. */
 const FETCH_AGAIN_MS = 120_000;
 
-/** `app_bundle`: a tar.gz with a program, unpacked into a directory of its own and run under supervision. */
+/** `app_bundle`: a tar.gz with a program, unpacked into a separate directory and run under supervision. */
 export class BundleExecutor implements Executor {
   readonly kind = "app_bundle";
   readonly #options: RuntimeOptions;
@@ -67,13 +67,13 @@ export class BundleExecutor implements Executor {
     await this.#fetch(app, release, io);
   }
 
-  /** Fetches a version beside the staged one, if there is one, and then replaces that. */
+  /** Downloads a version beside an existing staged one, and then replaces that. */
   async #fetch(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
     const { paths, artifacts, on_step } = this.#options;
     await artifacts.with(release, io, (archive) =>
       stageVersion(paths, app, release.id, async (directory) => {
         on_step("bundle.downloaded");
-        // Loaded when it is needed: most of the time a robot only watches what it runs.
+        // Loaded on demand: most of the time a robot only supervises.
         const { unpackBounds, unpackBundle } = await import("./unpack.ts");
         await unpackBundle(archive, directory, unpackBounds(release.artifact_size), io.signal);
         on_step("bundle.unpacked");
@@ -86,7 +86,7 @@ export class BundleExecutor implements Executor {
   async #isDamaged(app: string, release: DesiredRelease, depth: "quick" | "whole"): Promise<boolean> {
     const { paths, log } = this.#options;
     const file = await damagedEntry(paths, app, release, depth);
-    if (file !== undefined) log.warn({ app, release: release.tag, file }, "a staged release is damaged and is fetched again");
+    if (file !== undefined) log.warn({ app, release: release.tag, file }, "a staged release is damaged and is downloaded again");
     return file !== undefined;
   }
 
@@ -99,13 +99,13 @@ export class BundleExecutor implements Executor {
       await this.stage(app, release, { signal: AbortSignal.any([signal, late.signal]), progress: () => {} });
     } catch (error) {
       throwIfAborted(signal);
-      log.warn({ app, release: release.tag, err: error }, "the damaged release could not be fetched again: it is started as it is");
+      log.warn({ app, release: release.tag, err: error }, "the damaged release could not be downloaded again: it is started as it is");
     } finally {
       timer.cancel();
     }
   }
 
-  /** Replaces what is staged and may not be started. Throws StepFailure when it cannot be fetched; then it stays, for the next try. */
+  /** Downloads a staged release again that must not be started. On failure throws StepFailure and keeps the files for the next attempt. */
   async #replace(app: string, release: DesiredRelease, problem: string, signal: AbortSignal): Promise<void> {
     const limit = new AbortController();
     const late = new StepFailure("download_failed", `it did not arrive within ${FETCH_AGAIN_MS / 1_000} s`);
@@ -116,14 +116,14 @@ export class BundleExecutor implements Executor {
       throwIfAborted(signal);
       throw new StepFailure(
         "digest_mismatch",
-        `${release.tag} was not started: ${problem}; and it could not be fetched: ${errorMessage(error)}`,
+        `${release.tag} was not started: ${problem}; and it could not be downloaded: ${errorMessage(error)}`,
       );
     } finally {
       timer.cancel();
     }
   }
 
-  /** Why the staged release may not be started; logged where people see it. */
+  /** Returns why the staged release must not be started, and logs it for the app's users. */
   async #problem(app: string, release: DesiredRelease): Promise<string | undefined> {
     const { paths, log, logs, requires_signature } = this.#options;
     if (!requires_signature()) return undefined;
@@ -134,8 +134,8 @@ export class BundleExecutor implements Executor {
       ),
     );
     if (problem !== undefined) {
-      log.error({ app, release: release.tag, problem }, "a signed release was changed on the disk: it is not started, and fetched again");
-      const message = `${app} is not started: ${problem} (release ${release.tag}); it is fetched again`;
+      log.error({ app, release: release.tag, problem }, "a signed release was changed on disk: it is not started, but downloaded again");
+      const message = `${app} is not started: ${problem} (release ${release.tag}); it is downloaded again`;
       logs.write({ level: "error", source: "roamfleet", message, fields: { app, release: release.tag } });
     }
     return problem;
@@ -145,7 +145,7 @@ export class BundleExecutor implements Executor {
     const { paths, clock, timing, log, logs, on_step } = this.#options;
     if (!fresh && this.#running.get(app)?.release.id === release.id) return;
     const problem = await this.#problem(app, release);
-    // First: a bad release does not keep running because the one before it cannot be fetched.
+    // First, so that a bad release stops even if the previous one cannot be downloaded.
     await this.stop(app);
     if (problem !== undefined) await this.#replace(app, release, problem, signal);
     const directory = paths.version(app, release.id);
@@ -188,7 +188,7 @@ export class BundleExecutor implements Executor {
     const search = [inherited["PATH"] ?? "/usr/local/bin:/usr/bin:/bin", path.dirname(process.execPath)].join(":");
     return {
       ...inherited,
-      // The agent's own Node comes last: a robot's own one wins.
+      // The agent's own Node comes last: an installed one takes precedence.
       PATH: search,
       ...manifest.env,
       ROAMFLEET_CONFIG_DIR: paths.configs,
@@ -224,7 +224,7 @@ export class BundleExecutor implements Executor {
 
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
     const running = this.#running.get(app);
-    if (running?.release.id !== release.id) return { ok: false, message: "it does not run" };
+    if (running?.release.id !== release.id) return { ok: false, message: "it is not running" };
     return this.#probe(running);
   }
 

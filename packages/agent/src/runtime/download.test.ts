@@ -56,7 +56,7 @@ const failsWith =
   (error: unknown): boolean =>
     error instanceof StepFailure && error.reason === reason;
 
-test("an artifact comes whole, under its digest, and its progress ends at its size", async () => {
+test("an artifact is downloaded completely under its digest, and its progress ends at its size", async () => {
   const seen: number[] = [];
   const file = await download({ progress: (done) => seen.push(done) });
   assert.equal(path.basename(file), sha256);
@@ -64,7 +64,7 @@ test("an artifact comes whole, under its digest, and its progress ends at its si
   assert.equal(seen.at(-1), SIZE);
 });
 
-test("a connection that is cut again and again is resumed where it stopped", async () => {
+test("an interrupted download resumes where it stopped, each time", async () => {
   const part = path.join(directory, `${sha256}.part`);
   const written = (): number => fs.statSync(part, { throwIfNoEntry: false })?.size ?? 0;
   server.trouble = ({ start }) => (server.requests.length < 8 ? { cut_after: 20_000, once: () => written() > start } : undefined);
@@ -73,7 +73,7 @@ test("a connection that is cut again and again is resumed where it stopped", asy
   assert.ok(server.requests.every(({ start }, index) => index === 0 || start >= server.requests[index - 1]!.start));
 });
 
-test("what an earlier agent left is resumed, not fetched again", async () => {
+test("a partial download of an earlier agent is resumed", async () => {
   fs.writeFileSync(path.join(directory, `${sha256}.part`), bytes.subarray(0, 100_000));
   assert.ok(fs.readFileSync(await download()).equals(bytes));
   assert.deepEqual(
@@ -82,7 +82,7 @@ test("what an earlier agent left is resumed, not fetched again", async () => {
   );
 });
 
-test("a damaged start is fetched once more from the first byte", async () => {
+test("a download with a damaged beginning restarts once from the first byte", async () => {
   fs.writeFileSync(path.join(directory, `${sha256}.part`), Buffer.alloc(100_000));
   assert.ok(fs.readFileSync(await download()).equals(bytes));
   assert.deepEqual(
@@ -91,7 +91,7 @@ test("a damaged start is fetched once more from the first byte", async () => {
   );
 });
 
-test("wrong bytes twice are a digest mismatch, and nothing gets the artifact's name", async () => {
+test("wrong bytes twice are a digest mismatch, and no file gets the artifact's name", async () => {
   const wrong = Buffer.from(bytes);
   wrong[1_000]! ^= 1;
   server.trouble = ({ start }) => ({ bytes: wrong.subarray(start) });
@@ -106,16 +106,16 @@ test("more bytes than the release names are refused without being kept", async (
   assert.ok(fs.statSync(path.join(directory, `${sha256}.part`)).size <= SIZE);
 });
 
-test("a server that never has it is given up after bounded tries", async () => {
+test("a download fails after a bounded number of responses without a byte", async () => {
   server.trouble = () => ({ status: 500 });
   await assert.rejects(
     download({ timing: { download_tries: 4 } }),
-    (error: unknown) => failsWith("download_failed")(error) && /4 tries.*500/.test(String(error)),
+    (error: unknown) => failsWith("download_failed")(error) && /4 attempts.*500/.test(String(error)),
   );
   assert.equal(server.requests.length, 4);
 });
 
-/** Sleeps take no time and are written down. */
+/** A clock whose sleeps take no time and are recorded. */
 function sleepless(slept: (total_ms: number) => void = () => {}): { clock: Clock; waits: number[] } {
   const waits: number[] = [];
   const sleep = async (ms: number): Promise<void> => slept(waits.push(ms) && waits.reduce((sum, wait) => sum + wait));
@@ -123,7 +123,7 @@ function sleepless(slept: (total_ms: number) => void = () => {}): { clock: Clock
 }
 
 for (const status of [429, 502, 503, 504]) {
-  test(`a server that says "not now" (${status}) for longer than there are tries is waited for as it asks`, async () => {
+  test(`a server that says "not now" (${status}) for longer than the number of attempts is retried after its requested waits`, async () => {
     const put_off = TIMING.download_tries + 15;
     server.trouble = () => (server.requests.length <= put_off ? { status, headers: { "retry-after": "90" } } : undefined);
     const { clock, waits } = sleepless();
@@ -136,7 +136,7 @@ for (const status of [429, 502, 503, 504]) {
   });
 }
 
-test("being put off without a time backs off up to a minute, and ends with the step's own time", async () => {
+test("a refusal without Retry-After backs off up to a minute, and ends with the step's timeout", async () => {
   server.trouble = () => ({ status: 503 });
   const step = new AbortController();
   const deadline_ms = 2 * 3_600_000;
@@ -151,7 +151,7 @@ test("being put off without a time backs off up to a minute, and ends with the s
   assert.ok((waits[0] ?? 0) < 2_500 && waits.slice(8).every((ms) => ms >= 30_000 && ms <= 60_000), String(waits));
 });
 
-test("answers without a byte count over the times between at which the server put the robot off, and a byte ends the count", async () => {
+test("responses without a byte are counted across responses with Retry-After, and a received byte resets the count", async () => {
   const tries = 4;
   const putOff = (): { status: number } | undefined => (server.requests.length % 2 === 0 ? { status: 503 } : undefined);
   const { clock } = sleepless();
@@ -170,12 +170,12 @@ test("answers without a byte count over the times between at which the server pu
   assert.ok(server.requests.length > 2 * tries);
 });
 
-test("a server that only ever has a part is given up too", async () => {
+test("a download from a server that only has a part fails", async () => {
   server.trouble = ({ start }) => (start >= 1_000 ? { status: 416 } : { bytes: bytes.subarray(start, 1_000) });
   await assert.rejects(download({ timing: { download_tries: 4 } }), failsWith("download_failed"));
 });
 
-test("a robot out of reach goes on trying until its line is back", async () => {
+test("a robot without network retries until the network is back", async () => {
   let unreachable = 20;
   const there = plainFetcher(server.origin);
   const fetcher: Fetcher = {
@@ -184,12 +184,12 @@ test("a robot out of reach goes on trying until its line is back", async () => {
   assert.ok(fs.readFileSync(await download({ fetcher, timing: { download_tries: 2 } })).equals(bytes));
 });
 
-test("a server that hangs is cut and asked again", async () => {
+test("a response that stalls is aborted and retried", async () => {
   server.trouble = () => (server.requests.length === 1 ? "hang" : undefined);
   assert.ok(fs.readFileSync(await download({ timing: { download_stall_ms: 50, download_tries: 1_000 } })).equals(bytes));
 });
 
-test("a download that is called off ends at once and keeps its part for later", async () => {
+test("an aborted download ends immediately and keeps its partial file", async () => {
   const abort = new AbortController();
   const part = path.join(directory, `${sha256}.part`);
   const arrived = (): boolean => (fs.statSync(part, { throwIfNoEntry: false })?.size ?? 0) > 0;

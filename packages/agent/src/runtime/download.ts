@@ -29,13 +29,13 @@ export interface DownloadOptions extends FetchOptions {
 
 const PROGRESS_INTERVAL_MS = 500;
 const READ_CHUNK_BYTES = 1024 * 1024;
-/** Where the bytes go; a file, mostly. */
+/** Destination of the bytes, usually a file. */
 export interface PartFile {
   write(bytes: Uint8Array, offset: number, length: number, position: number): Promise<{ bytesWritten: number }>;
   truncate(length: number): Promise<void>;
 }
 
-/** What is there so far, and its digest. */
+/** The bytes received so far, and their digest. */
 export interface Part {
   handle: PartFile;
   bytes: number;
@@ -43,10 +43,9 @@ export interface Part {
 }
 
 /**
- * Fetches an artifact by its digest and answers the file's path. What a cut or a crash left is resumed by range; the
- * digest over the whole decides at the end, so a server that answers another range does no harm. A wrong digest is
- * tried once more from the first byte. Throws StepFailure (`download_failed`, `digest_mismatch`,
- * `insufficient_disk`) or StepAborted.
+ * Downloads an artifact by its digest and returns the file's path. A partial file of an interruption or a crash is resumed by range. The digest over
+ * the whole file decides, so a server that returns another range does no harm. After a wrong digest the download restarts once from the first byte.
+ * Throws StepFailure (`download_failed`, `digest_mismatch`, `insufficient_disk`) or StepAborted.
  */
 export async function downloadArtifact(artifact: Artifact, options: DownloadOptions): Promise<string> {
   if (!/^[0-9a-f]{64}$/.test(artifact.sha256)) throw new StepFailure("rejected_by_robot", "the release's digest is not a SHA-256 in hex");
@@ -69,13 +68,13 @@ export async function downloadArtifact(artifact: Artifact, options: DownloadOpti
   return done;
 }
 
-/** Goes on from what is there until the digest is right, once more from the first byte when it is not. Throws StepFailure. */
+/** Continues from the partial file until the digest is right; after a wrong one restarts once from the first byte. Throws StepFailure. */
 export async function fetchWhole(part: Part, artifact: Artifact, options: FetchOptions): Promise<void> {
   for (const last of [false, true]) {
     await fillPart(part, artifact, options);
     if (part.hash.copy().digest("hex") === artifact.sha256) return;
     await restart(part);
-    if (last) throw new StepFailure("digest_mismatch", `the artifact's bytes are not the ones of SHA-256 ${artifact.sha256}, twice`);
+    if (last) throw new StepFailure("digest_mismatch", `the artifact's bytes do not have the SHA-256 ${artifact.sha256}, in two attempts`);
   }
 }
 
@@ -89,7 +88,7 @@ async function checkSpace(artifact: Artifact, file: string, directory: string): 
   if (free < needed)
     throw new StepFailure(
       "insufficient_disk",
-      `the artifact needs ${needed} bytes (with ${DISK_FREE_FLOOR_BYTES} to stay free), ${free} are free`,
+      `the artifact needs ${needed} bytes (and ${DISK_FREE_FLOOR_BYTES} must stay free), ${free} are free`,
     );
 }
 
@@ -115,10 +114,10 @@ async function restart(part: Part): Promise<void> {
   part.hash = createHash("sha256");
 }
 
-/** Tries until as many bytes are there as the artifact has, whatever they are. */
+/** Retries until the file has the artifact's size. */
 async function fillPart(part: Part, artifact: Artifact, options: FetchOptions): Promise<void> {
   const { clock, timing, signal } = options;
-  /** Tries without progress: all of them space the next one out, only those with an answer that is one count against the bound. */
+  /** Attempts without progress. All of them increase the backoff; only those with a response from the server count towards the limit. */
   let idle_tries = 0;
   let answered_tries = 0;
   let most = part.bytes;
@@ -136,30 +135,29 @@ async function fillPart(part: Part, artifact: Artifact, options: FetchOptions): 
       if (error instanceof NotNow) asked_wait_ms = error.wait_ms;
     }
     if (part.bytes >= artifact.size) return;
-    // Measured against the most there ever was: a server that begins anew each time makes no progress.
+    // Compared with the maximum so far: a server that restarts each time makes no progress.
     idle_tries = part.bytes > most ? 0 : idle_tries + 1;
-    // A robot out of reach waits for its line to come back, one that was put off for its turn, until the step as a whole has
-    // taken too long.
+    // Without a response (no network, or Retry-After), attempts are not limited: they end with the step's timeout.
     if (answered) answered_tries = part.bytes > most ? 0 : answered_tries + 1;
     most = Math.max(most, part.bytes);
     if (answered_tries >= timing.download_tries) {
       throw new StepFailure(
         "download_failed",
-        `no byte of the artifact came in ${answered_tries} tries; the last: ${last_error || "the answer ended early"}`,
+        `no byte of the artifact arrived in ${answered_tries} attempts; the last: ${last_error || "the response ended early"}`,
       );
     }
     const ceiling = Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** Math.min(idle_tries, 16));
-    // Later than asked by up to a half: robots that were put off together do not come back together.
+    // Up to one and a half times the wait that the server asked for, so that delayed robots do not return at the same time.
     await clock.sleep(Math.max(ceiling * (0.5 + clock.random() / 2), asked_wait_ms * (1 + clock.random() / 2)), signal);
   }
 }
 
-/** One request: appends what it brings. */
+/** Sends one request and appends what it returns. */
 async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions & { on_answer: () => void }): Promise<void> {
   const cut = new AbortController();
   const signal = AbortSignal.any([options.signal, cut.signal]);
   const { clock, timing } = options;
-  const stalled = (): void => cut.abort(new Error(`nothing came for ${timing.download_stall_ms} ms`));
+  const stalled = (): void => cut.abort(new Error(`nothing arrived for ${timing.download_stall_ms} ms`));
   let stall = clock.setTimer(timing.download_stall_ms, stalled);
   let told_at = -Infinity;
   try {
@@ -180,7 +178,7 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
     }
     for await (const chunk of response.body) {
       stall.cancel();
-      // A body may be slow to notice that it was aborted: nothing is written after that.
+      // A body may notice its abort late: nothing is written after that.
       if (signal.aborted) throw signal.reason;
       if (part.bytes + chunk.length > artifact.size)
         throw new StepFailure("digest_mismatch", `the artifact is longer than the ${artifact.size} bytes that the release names`);
@@ -196,7 +194,7 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
   }
 }
 
-/** Reads a little, then leaves: that ends the connection without an abort, which nobody would be listening for. */
+/** Reads a little, then stops: this ends the connection without an abort error, which would have no listener. */
 export async function discardBody(body: AsyncIterable<Uint8Array>): Promise<void> {
   const reading = body[Symbol.asyncIterator]();
   await reading.next();

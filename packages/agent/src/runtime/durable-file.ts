@@ -2,7 +2,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { fileFailpoint, syncDirectory } from "../disk/write-atomically.ts";
 
-/** Points a symlink elsewhere in one step, also when the power goes: there is no instant without it. */
+/** Points a symlink to another target atomically, also across a power loss: it always exists. */
 export function switchSymlink(link: string, target: string): void {
   const temporary = `${link}.tmp`;
   fs.rmSync(temporary, { force: true });
@@ -14,7 +14,7 @@ export function switchSymlink(link: string, target: string): void {
   syncDirectory(path.dirname(link));
 }
 
-/** Bytes that may still be written below `directory`. */
+/** Returns the free bytes on the disk of `directory`. */
 export async function freeBytes(directory: string): Promise<number> {
   const { bavail, bsize } = await fs.promises.statfs(directory);
   return bavail * bsize;

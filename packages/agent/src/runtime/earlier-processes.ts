@@ -15,8 +15,8 @@ export interface EarlierProcessesOptions {
 }
 
 /**
- * Ends what an agent that was killed left running of this app, so that there are never two copies. Their output is
- * lost with that agent's pipes, so they cannot be taken over: they are started again.
+ * Ends processes of this app that a killed agent left running, so that there are never two copies. They cannot be adopted, since their output is lost
+ * with that agent's pipes: they are started again.
  */
 export async function stopEarlierProcesses({ app, paths, clock, log, grace_ms }: EarlierProcessesOptions): Promise<void> {
   const recorded = readRecorded(paths.process(app));
@@ -27,7 +27,7 @@ export async function stopEarlierProcesses({ app, paths, clock, log, grace_ms }:
   await stopStrays(strays, { clock, grace_ms });
 }
 
-/** A recorded pid counts only with its start time: the number may belong to somebody else by now. */
+/** A recorded pid counts only with its start time: the number may have been reused. */
 function readRecorded(file: string): ProcessEntry | undefined {
   try {
     const record = JSON.parse(fs.readFileSync(file, "utf8")) as ProcessRecord;

@@ -7,7 +7,7 @@ const refuse = (name: string, why: string): StepFailure =>
     `unsafe archive: entry ${JSON.stringify(name.length > 200 ? `${name.slice(0, 200)}…` : name)} ${why}`,
   );
 
-/** The components of an archive's entry name; empty for the root itself. Throws StepFailure for a name that is unsafe. */
+/** Returns the components of an archive's entry name; empty for the root itself. Throws StepFailure for an unsafe name. */
 export function checkEntryPath(name: string): string[] {
   if (name.includes("\0")) throw refuse(name, "has a NUL in its name");
   if (name.includes("\\")) throw refuse(name, "has a backslash in its name");
@@ -24,8 +24,8 @@ export function checkEntryPath(name: string): string[] {
 type EntryKind = "file" | "directory" | "link";
 
 /**
- * The names that an archive has used so far. Refuses a name that is there already, also one that differs in case or
- * Unicode form only: on some file systems the second would silently replace the first.
+ * The names that an archive has used so far. Refuses a repeated name, even if it differs in case or Unicode form: on some file systems the second
+ * would silently replace the first.
  */
 export class EntryNames {
   readonly #seen = new Map<string, { path: string; kind: EntryKind }>();
@@ -43,7 +43,7 @@ export class EntryNames {
   add(parts: string[], kind: "file" | "link"): void {
     this.#addParents(parts);
     const path = parts.join("/");
-    if (this.#seen.has(fold(path))) throw refuse(path, "is there twice (names that differ in case only count as the same)");
+    if (this.#seen.has(fold(path))) throw refuse(path, "occurs twice (names that differ only in case count as the same)");
     this.#seen.set(fold(path), { path, kind });
   }
 

@@ -1,4 +1,4 @@
-/** Why a step ended; the words are those of the API. */
+/** Why a step ended; values of the API. */
 export type FailureReason =
   | "timeout"
   | "health_check_failed"
@@ -11,7 +11,7 @@ export type FailureReason =
   | "rejected_by_robot"
   | "rollback_failed";
 
-/** A step that cannot succeed: ends the deployment with this reason. Anything else that is thrown is tried again. */
+/** A step that cannot succeed: ends the deployment with this reason. Any other exception is retried. */
 export class StepFailure extends Error {
   readonly reason: FailureReason;
 
@@ -21,20 +21,20 @@ export class StepFailure extends Error {
   }
 }
 
-/** The step was called off (a newer desired state, or the agent stops): it has no outcome. */
+/** The step was aborted (a newer desired state, or the agent stops): it has no outcome. */
 export class StepAborted extends Error {
   constructor() {
-    super("called off");
+    super("cancelled");
   }
 }
 
-/** A step that ran out of time is aborted with the StepFailure that says so; any other abort calls it off. */
+/** Throws if the signal is aborted: the StepFailure of a timeout, or StepAborted for any other abort. */
 export function throwIfAborted(signal: AbortSignal): void {
   if (!signal.aborted) return;
   throw signal.reason instanceof StepFailure ? signal.reason : new StepAborted();
 }
 
-/** Answers what `work` does, or throws the signal's reason when that comes first, whatever becomes of the work. */
+/** Returns the result of `work`, or throws the signal's reason if that comes first; `work` is then abandoned. */
 export async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): Promise<T> {
   const heard = new AbortController();
   const aborted = new Promise<never>((_, reject) => {
@@ -56,7 +56,7 @@ export function errorCode(error: unknown): string | undefined {
 
 export const errorMessage = (error: unknown): string => (error instanceof Error ? error.message : String(error));
 
-/** A disk that is full is the robot's trouble, not the release's: it has its own reason. */
+/** Returns the failure for an exception. A full disk is the robot's problem, not the release's: it has its own reason. */
 export function failureOf(error: unknown, otherwise: FailureReason): StepFailure {
   if (error instanceof StepFailure) return error;
   const code = errorCode(error);

@@ -6,18 +6,20 @@ export interface FetchWholeOptions {
   fetcher: Fetcher;
   clock: Clock;
   signal: AbortSignal;
-  /** The whole answer must be there by then. */
+  /** Time limit for the complete response. */
   within_ms: number;
   bytes_max: number;
-  /** The server said something of what was asked for. */
+  /** Called when the server has sent a response other than Retry-After. */
   on_answer?: () => void;
 }
 
-/** One signed GET whose answer is small and wanted whole. Throws NotNow when the server puts the robot off, else an Error that says what went wrong. */
+/**
+ * Sends one signed GET and returns its small response completely. Throws NotNow if the server sends Retry-After, otherwise an Error with the cause.
+ */
 export async function fetchWhole(path: string, options: FetchWholeOptions): Promise<Buffer> {
   const { fetcher, clock, within_ms, bytes_max } = options;
   const late = new AbortController();
-  const timer = clock.setTimer(within_ms, () => late.abort(new Error(`no whole answer within ${within_ms} ms`)));
+  const timer = clock.setTimer(within_ms, () => late.abort(new Error(`no complete response within ${within_ms} ms`)));
   const signal = AbortSignal.any([options.signal, late.signal]);
   try {
     const answer = await fetcher.get(path, { signal });
@@ -35,7 +37,7 @@ export async function fetchWhole(path: string, options: FetchWholeOptions): Prom
     for await (const chunk of answer.body) {
       if (signal.aborted) throw signal.reason;
       bytes += chunk.length;
-      if (bytes > bytes_max) throw new Error(`the answer is larger than ${bytes_max} bytes`);
+      if (bytes > bytes_max) throw new Error(`the response is larger than ${bytes_max} bytes`);
       chunks.push(chunk);
     }
     return Buffer.concat(chunks);

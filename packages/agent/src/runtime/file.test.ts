@@ -17,7 +17,7 @@ afterEach(() => fs.rmSync(allowed, { recursive: true, force: true }));
 const file = (tag: string, content: string, manifest: unknown = null): TestRelease =>
   releaseOf(tag, Buffer.from(content), { kind: "file", manifest });
 
-test("a file without a manifest lands below the state directory under the app's name", options, async () => {
+test("a file without a manifest is installed below the state directory under the app's name", options, async () => {
   await using rig = await DeploymentsRig.start();
   const end = await rig.ended(rig.deploy(file("v1", "map 1"), { app: "map" }));
   assert.equal(end.status, "applied");
@@ -27,7 +27,7 @@ test("a file without a manifest lands below the state directory under the app's 
   assert.deepEqual(rig.deployments.workloads(), [{ app: "map", kind: "file", status: "running", restarts: 0, release_tag: "v2" }]);
 });
 
-test("a file with a path lands there with its mode, and only where the robot allows", options, async () => {
+test("a file with a path is installed there with its mode, if the robot allows it", options, async () => {
   await using rig = await DeploymentsRig.start({ config: { file_directories: [allowed] } });
   const place = path.join(allowed, "sub/map.yaml");
   assert.equal((await rig.ended(rig.deploy(file("v1", "a", { path: place, mode: "0600" }), { app: "map" }))).status, "applied");
@@ -64,7 +64,7 @@ test("a reload command that fails rolls the file back to the previous bytes", op
   assert.equal(fs.readFileSync(place, "utf8"), "good");
 });
 
-test("a file that moves leaves nothing at its old place, and the robot's own file comes back when ours goes", options, async () => {
+test("a file whose path changes is removed from the old path, and the robot's original file is restored", options, async () => {
   await using rig = await DeploymentsRig.start({ config: { file_directories: [allowed] } });
   const [one, two] = [path.join(allowed, "one"), path.join(allowed, "two")];
   fs.writeFileSync(two, "the robot's own");

@@ -20,13 +20,13 @@ import { digestOf } from "./staged-tree.ts";
 import { stageVersion } from "./staged-versions.ts";
 
 export interface FileOptions extends RuntimeOptions {
-  /** Sends a signal to the workload of another app; false when it does not run. */
+  /** Sends a signal to the workload of another app; returns false if it does not run. */
   signal_app: (app: string, signal: NodeJS.Signals) => boolean;
 }
 
 const ARTIFACT = "artifact";
 
-/** `file`: one file put in place, in one step; who reads it may be told. */
+/** `file`: installs one file atomically, and can notify its reader. */
 export class FileExecutor implements Executor {
   readonly kind = "file";
   readonly #options: FileOptions;
@@ -42,8 +42,8 @@ export class FileExecutor implements Executor {
     const staged = this.#artifact(app, release);
     if (fs.lstatSync(staged, { throwIfNoEntry: false })?.isFile()) {
       if ((await digestOf(staged)) === release.artifact_sha256) return;
-      log.error({ app, release: release.tag }, "the staged file was changed on the disk: it is fetched again");
-      // In one step, so that a crash or a server that cannot be reached leaves the robot with a file.
+      log.error({ app, release: release.tag }, "the staged file was changed on disk: it is downloaded again");
+      // Replaced atomically, so that after a crash, or with an unreachable server, the robot still has a file.
       return artifacts.with(release, io, async (file) => renameDurably(file, staged));
     }
     await artifacts.with(release, io, (file) =>
@@ -68,12 +68,12 @@ export class FileExecutor implements Executor {
     }
     const manifest = parseFileManifest(release.manifest);
     const { on_step } = this.#options;
-    // No other bytes are put in place than the release's.
+    // Only the release's own bytes are installed.
     await this.stage(app, release, { signal, progress: () => {} });
     try {
       const destination = this.#destination(app, manifest);
       const before = this.#readPlaced(app);
-      // Both names are written down first: whichever is there after a crash, we know that it is ours.
+      // Both paths are recorded first: after a crash we know that either file is ours.
       const kept = this.#keepOriginal(app, destination, before);
       writePlaced(this.#options.paths, app, { ...kept, files: [...new Set([...kept.files, destination])] });
       on_step("file.written_down");
@@ -90,9 +90,7 @@ export class FileExecutor implements Executor {
 
   #readPlaced(app: string): PlacedFiles {
     const { paths, log } = this.#options;
-    return readPlaced(paths, app, () =>
-      log.warn({ app }, "the list of files that were put in place is damaged: none of them is taken back"),
-    );
+    return readPlaced(paths, app, () => log.warn({ app }, "the list of installed files is damaged: none of them is removed"));
   }
 
   running(app: string): string | null {
@@ -103,12 +101,12 @@ export class FileExecutor implements Executor {
     return path.join(this.#options.paths.version(app, release.id), ARTIFACT);
   }
 
-  /** A file that was there before ours, and is not ours, comes back when ours goes. */
+  /** Keeps a copy of a file that was there before ours, to restore it when ours is removed. */
   #keepOriginal(app: string, destination: string, placed: PlacedFiles): PlacedFiles {
     if (placed.files.includes(destination) || placed.originals[destination] !== undefined || !fs.existsSync(destination)) return placed;
     const copy = path.join(this.#options.paths.app(app), `original.${createHash("sha256").update(destination).digest("hex").slice(0, 16)}`);
     makeDirectory(this.#options.paths.app(app), 0o755);
-    // On the disk before ours takes its place: it is the only one.
+    // On disk before ours replaces it: it is the only copy.
     copyAtomically(destination, copy);
     failpoint("file.original:copied", "file");
     return { ...placed, originals: { ...placed.originals, [destination]: copy } };
@@ -138,7 +136,8 @@ export class FileExecutor implements Executor {
     const { clock, log, paths, config } = this.#options;
     if (reload === null) return;
     if ("signal" in reload) {
-      if (!this.#options.signal_app(reload.app, reload.signal)) log.warn({ app, reader: reload.app }, "nobody to tell about the new file");
+      if (!this.#options.signal_app(reload.app, reload.signal))
+        log.warn({ app, reader: reload.app }, "the app to notify of the new file is not running");
       return;
     }
     const { ok, message } = await runCommand({
@@ -162,7 +161,7 @@ export class FileExecutor implements Executor {
       const hash = createHash("sha256");
       for await (const chunk of fs.createReadStream(destination)) hash.update(chunk);
       const ok = hash.digest("hex") === release.artifact_sha256;
-      return { ok, message: ok ? "it is in place" : `${destination} holds other bytes` };
+      return { ok, message: ok ? "it is installed" : `${destination} has other content` };
     } catch {
       return { ok: false, message: `${destination} cannot be read` };
     }
@@ -170,7 +169,7 @@ export class FileExecutor implements Executor {
 
   async alive(app: string): Promise<ProbeResult> {
     const release = this.#placed.get(app);
-    return release === undefined ? { ok: false, message: "no file is in place" } : this.probe(app, release);
+    return release === undefined ? { ok: false, message: "no file is installed" } : this.probe(app, release);
   }
 
   settle(): void {}

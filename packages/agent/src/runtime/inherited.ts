@@ -1,6 +1,6 @@
-/** What a workload inherits of the agent's environment; docs/guide/deploying.md lists it. */
+/** The environment variables that workloads inherit from the agent; docs/guide/deploying.md lists them. */
 const INHERITED = /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ)$/;
 
-/** The part of the environment of the agent's children that workloads get: no credentials of a proxy, a cloud or the service manager. */
+/** Returns the part of the children's environment that workloads get: no credentials of a proxy, a cloud or the service manager. */
 export const inheritedByWorkloads = (environment: Readonly<Record<string, string>>): Record<string, string> =>
   Object.fromEntries(Object.entries(environment).filter(([name]) => INHERITED.test(name)));

@@ -4,7 +4,7 @@ import { StepFailure } from "./failure.ts";
 import { decodeFileName, encodeFileName } from "@roamfleet/protocol";
 import { parseBundleManifest, parseFileManifest } from "./manifest.ts";
 
-test("a full manifest is read, a small one gets its defaults", () => {
+test("a full manifest is parsed, and a minimal one gets the defaults", () => {
   assert.deepEqual(parseBundleManifest({ start: ["node", "main.js"] }), {
     start: ["node", "main.js"],
     env: {},
@@ -60,7 +60,7 @@ for (const [message, manifest] of wrong) {
   });
 }
 
-test("a file release's manifest is optional; a relative path or a strange mode is refused", () => {
+test("a file release's manifest is optional; a relative path or an invalid mode is refused", () => {
   assert.deepEqual(parseFileManifest(null), { path: null, mode: 0o644, reload: null });
   assert.deepEqual(parseFileManifest({ path: "/etc/robot/../robot/map.yaml", mode: "0600", reload: { signal: "SIGHUP" } }), {
     path: "/etc/robot/map.yaml",
@@ -71,7 +71,7 @@ test("a file release's manifest is optional; a relative path or a strange mode i
   assert.throws(() => parseFileManifest({ mode: "4755" }), /mode must be permissions/);
 });
 
-test("any text becomes one file name that is no path, and comes back", () => {
+test("any string becomes a file name without separators, and is decoded again", () => {
   for (const text of ["default", "a/b", "..", ".", ".hidden", "a.b", "ü", "a b", "%", "100%25", "nul\0", "A_b-c~1", "\u{1F916}"]) {
     const name = encodeFileName(text);
     assert.match(name, /^[A-Za-z0-9_~%-][A-Za-z0-9_~%.-]*$/);

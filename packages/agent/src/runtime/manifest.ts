@@ -14,7 +14,7 @@ export interface BundleManifest {
   env: Record<string, string>;
   health: HealthCheck | null;
   stop_timeout_seconds: number;
-  /** How the workload hears of a new config; null: it watches the file. */
+  /** How the workload is notified of a new config; null: it watches the file. */
   reload: { signal: NodeJS.Signals } | null;
 }
 
@@ -106,7 +106,7 @@ export function signalName(value: unknown, field: string): NodeJS.Signals {
   return name as NodeJS.Signals;
 }
 
-/** Checks what `roamfleet.json` says; throws StepFailure that names the field. */
+/** Validates `roamfleet.json`; throws StepFailure that names the field. */
 export function parseBundleManifest(value: unknown): BundleManifest {
   const fields = object(value, MANIFEST_NAME, ["start", "env", "health", "stop_timeout_seconds", "reload"]);
   const reload = fields["reload"] ?? null;
@@ -125,7 +125,7 @@ export function parseBundleManifest(value: unknown): BundleManifest {
   };
 }
 
-/** Reads and checks the manifest of an unpacked bundle. */
+/** Reads and validates the manifest of an unpacked bundle. */
 export function readBundleManifest(directory: string): BundleManifest {
   const file = path.join(directory, MANIFEST_NAME);
   let content: string;
@@ -146,7 +146,7 @@ export function readBundleManifest(directory: string): BundleManifest {
   return parseBundleManifest(value);
 }
 
-/** Checks the manifest of a `file` release; null or absent: it lands below the state directory. */
+/** Validates the manifest of a `file` release; null or absent: it is installed below the state directory. */
 export function parseFileManifest(value: unknown): FileManifest {
   const fields = value === undefined || value === null ? {} : object(value, MANIFEST_NAME, ["path", "mode", "reload"]);
   const place = fields["path"] ?? null;

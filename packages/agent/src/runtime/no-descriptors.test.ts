@@ -12,7 +12,7 @@ const LIMIT = { timeout: 120_000 };
 const DESCRIPTORS = 256;
 const env = { PATH: process.env["PATH"] ?? "" };
 
-/** Begins something while this process can open nothing more. */
+/** Runs `begin` while this process has no file descriptors left. */
 function withoutDescriptors<T>(begin: () => T): T {
   const held: number[] = [];
   try {
@@ -27,7 +27,7 @@ function withoutDescriptors<T>(begin: () => T): T {
   }
 }
 
-test("a program that cannot be started for want of descriptors is told as that, and ends nobody", LIMIT, async () => {
+test("a program that cannot be started without file descriptors fails with that reason, without an uncaught error", LIMIT, async () => {
   execFileSync("prlimit", [`--pid=${process.pid}`, `--nofile=${DESCRIPTORS}:`]);
   const command = withoutDescriptors(() => runCommand({ argv: ["true"], cwd: "/", env, timeout_ms: 60_000, clock: systemClock }));
   assert.deepEqual(await command, { ok: false, message: "could not be started (spawn true EMFILE)" });
@@ -43,6 +43,6 @@ test("a program that cannot be started for want of descriptors is told as that, 
     () => withoutDescriptors(() => new PipedTerminal({ argv: ["true"], cwd: "/", env, clock: systemClock })),
     /no descriptors left/,
   );
-  // What Node tells of the last one, too.
+  // Node may report the last error asynchronously.
   await new Promise((resolve) => setImmediate(resolve));
 });

@@ -2,12 +2,12 @@ import type { Clock } from "@roamfleet/clock";
 import type { FetchAnswer } from "../contract.ts";
 import { retryAfterMs } from "../link/backoff.ts";
 
-/** "Not now" of a server that is busy, starts or stops, or of the proxy before it; nothing is said of what was asked for. */
+/** Responses of a server that is busy, starts or stops, or of a proxy before it: the request should be retried. */
 const NOT_NOW = new Set([429, 502, 503, 504]);
 
 export const isNotNow = ({ status }: FetchAnswer): boolean => NOT_NOW.has(status);
 
-/** The server asked to come back later, after `wait_ms` if it said when. */
+/** The server asked to retry later, after `wait_ms` if it sent a time. */
 export class NotNow extends Error {
   readonly wait_ms: number;
 

@@ -3,8 +3,8 @@ import { StringDecoder } from "node:string_decoder";
 import { LOG_MESSAGE_CHARACTERS_MAX } from "@roamfleet/protocol/link";
 
 /**
- * Cuts a stream into lines. A line longer than what one log record carries is passed on cut, with the number of
- * characters that are missing: a program without line breaks must not eat our memory. The last line needs no break.
+ * Splits a stream into lines. A line longer than a log record is truncated, and the number of missing characters is passed along: a program without
+ * line breaks must not fill our memory. The last line needs no line break.
  */
 export function readLines(stream: Readable, line: (text: string, missing_characters: number) => void): void {
   const decoder = new StringDecoder("utf8");
@@ -37,6 +37,6 @@ export function readLines(stream: Readable, line: (text: string, missing_charact
     push(decoder.end());
     flush();
   });
-  // A broken pipe ends the log of this process, nothing else.
+  // A broken pipe ends only the log of this process.
   stream.on("error", () => flush());
 }

@@ -1,12 +1,12 @@
 import path from "node:path";
 import { encodeFileName } from "@roamfleet/protocol";
 
-/** Where the agent keeps what it installs, below its state directory. */
+/** Paths of the agent's data below its state directory. */
 export interface StatePaths {
   /** The state directory itself. */
   readonly root: string;
   readonly downloads: string;
-  /** Parts of images, by digest: kept for the next image that has them too. */
+  /** Image parts by digest, cached for images that share them. */
   readonly layers: string;
   readonly files: string;
   readonly configs: string;
@@ -17,7 +17,7 @@ export interface StatePaths {
   versions(app: string): string;
   version(app: string, release_id: string): string;
   current(app: string): string;
-  /** Which process runs the app: written after each start, read after a crash. */
+  /** Record of the app's process: written after each start, read after a crash. */
   process(app: string): string;
   config(namespace: string): string;
 }

@@ -2,10 +2,10 @@ import path from "node:path";
 import { makeDirectory, readJson, writeJson } from "../disk/write-atomically.ts";
 import type { StatePaths } from "./paths.ts";
 
-/** What `file` releases of an app have put on the robot. */
+/** The files that an app's `file` releases have installed. */
 export interface PlacedFiles {
   files: string[];
-  /** Copies of the robot's own files that ours replaced, by the place they stood in. */
+  /** Copies of the robot's own files that were replaced, by their original path. */
   originals: Record<string, string>;
 }
 
@@ -14,8 +14,8 @@ const NOTHING: PlacedFiles = { files: [], originals: {} };
 const placedFile = (paths: StatePaths, app: string): string => path.join(paths.app(app), "placed.json");
 
 /**
- * Nothing when the file is damaged, of which `damaged` is told: files are deleted by what it says, and one changed bit
- * would name somebody else's.
+ * Returns an empty record if the file is damaged, and calls `damaged`: files are deleted according to it, and one changed bit could name another
+ * file.
  */
 export function readPlaced(paths: StatePaths, app: string, damaged: () => void): PlacedFiles {
   const value = readJson(placedFile(paths, app), damaged);

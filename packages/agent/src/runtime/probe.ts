@@ -19,7 +19,7 @@ export interface ProbeResult {
   message: string;
 }
 
-/** Asks a workload once whether it is well. Ends within the timeout and never throws. */
+/** Checks a workload's health once. Returns within the timeout and never throws. */
 export async function probe(check: HealthCheck, context: ProbeContext): Promise<ProbeResult> {
   try {
     if ("http" in check) return await probeHttp(check.http, context);
@@ -47,7 +47,7 @@ function probeHttp(
       request.destroy();
       resolve(result);
     };
-    // A connection of its own each time: a kept one would prove an old process alive.
+    // A new connection each time: a kept one could belong to an old process.
     const request = client.get(url, { agent: false, headers: { "user-agent": "roamfleet-agent" } }, (response) => {
       const status = response.statusCode ?? 0;
       end({ ok: status === expect_status, message: `${url} answered ${status}, expected ${expect_status}` });
@@ -59,7 +59,7 @@ function probeHttp(
 function probeFile(check: { path: string; max_age_seconds: number }, { directory, clock }: ProbeContext): ProbeResult {
   try {
     const { mtimeMs } = fs.statSync(path.resolve(directory, check.path));
-    // A time in the future counts as age too: after the clock was set back, the file must be written again.
+    // A time in the future counts as age, too: after the clock was set back, the file must be written again.
     const age_seconds = Math.abs(clock.now().getTime() - mtimeMs) / 1_000;
     return {
       ok: age_seconds <= check.max_age_seconds,

@@ -1,15 +1,15 @@
 import fs from "node:fs";
 import path from "node:path";
 
-/** The kernel's own: pids to signal are never those of another root. */
+/** The kernel's own, not below a test's root: the pids are used for signals. */
 const PROC = "/proc";
 
-/** One process as the kernel tells it; a zombie is not listed: it runs nothing any more. */
+/** A process. Zombies are not listed: they no longer run. */
 export interface ProcessEntry {
   pid: number;
   group: number;
   session: number;
-  /** Clock ticks since boot. With the pid it names one process for good: pids are used again, start times are not. */
+  /** Clock ticks since boot. Together with the pid it identifies a process permanently: pids are reused, start times are not. */
   start_time: number;
 }
 
@@ -20,7 +20,7 @@ export function readProcess(pid: number): ProcessEntry | undefined {
   } catch {
     return undefined;
   }
-  // The second field is the program's name in brackets and may hold anything, brackets and spaces too.
+  // The second field is the program's name in parentheses, which may contain any characters, including parentheses and spaces.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   const [state, , group, session] = fields;
   if (state === undefined || state === "Z" || state === "X") return undefined;
@@ -49,12 +49,12 @@ export function allProcesses(): ProcessEntry[] {
 
 export const groupMembers = (group: number): ProcessEntry[] => allProcesses().filter((entry) => entry.group === group);
 
-/** Is in the environment of all that a person's shell runs. */
+/** Environment variable of all processes of a user's shell. */
 export const SHELL_VARIABLE = "ROAMFLEET_SHELL";
 
 /**
- * Processes in whose environment all of `variables` stand, except those of a person's shell: a shell of an app has the app's environment. The environment is inherited by all that a workload
- * starts, so this finds what a killed agent left behind even when it died between starting it and writing down its pid.
+ * Returns the processes whose environment contains all of `variables`, except those of a user's shell, which has the app's environment. All
+ * descendants of a workload inherit its environment. So this finds processes of a killed agent, even if it died before it stored their pid.
  */
 export function processesWithEnvironment(variables: Record<string, string>): ProcessEntry[] {
   const wanted = Object.entries(variables).map(([name, value]) => `${name}=${value}`);
@@ -65,7 +65,7 @@ export function processesWithEnvironment(variables: Record<string, string>): Pro
     try {
       environment = fs.readFileSync(path.join(PROC, String(pid), "environ"), "utf8").split("\0");
     } catch {
-      // Gone meanwhile, or another user's: not ours.
+      // Ended meanwhile, or owned by another user: not ours.
       continue;
     }
     if (!wanted.every((line) => environment.includes(line)) || environment.includes(`${SHELL_VARIABLE}=1`)) continue;
@@ -75,7 +75,7 @@ export function processesWithEnvironment(variables: Record<string, string>): Pro
   return found;
 }
 
-/** Answers false when there was nobody to signal. */
+/** Returns false if the group does not exist. */
 export function signalGroup(group: number, signal: NodeJS.Signals): boolean {
   try {
     process.kill(-group, signal);

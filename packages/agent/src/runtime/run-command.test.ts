@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { systemClock } from "@roamfleet/clock";
 import { runCommand } from "./run-command.ts";
 
-test("a command that is called off before it begins is ended at once", { timeout: 120_000 }, async () => {
+test("a command whose signal is aborted before it starts ends immediately", { timeout: 120_000 }, async () => {
   const signal = AbortSignal.abort();
   const { ok, message } = await runCommand({
     argv: ["/bin/sleep", "600"],

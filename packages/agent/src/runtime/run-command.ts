@@ -9,17 +9,17 @@ export interface CommandOptions {
   env: Record<string, string>;
   timeout_ms: number;
   clock: Clock;
-  /** Ends the command as a timeout does. */
+  /** Ends the command like a timeout. */
   signal?: AbortSignal | undefined;
 }
 
 export interface CommandResult {
   ok: boolean;
-  /** `exited with 3`, `did not end within 5000 ms`, … and the last words of its output. */
+  /** `exited with 3`, `did not end within 5000 ms`, … and the end of its output. */
   message: string;
 }
 
-/** Runs a probe or reload command to its end, or kills it and all it started. Never throws. */
+/** Runs a probe or reload command to its end, or kills it with all its children. Never throws. */
 export function runCommand({ argv, cwd, env, timeout_ms, clock, signal: cut }: CommandOptions): Promise<CommandResult> {
   return new Promise((resolve) => {
     const [program, ...args] = argv;
@@ -35,7 +35,7 @@ export function runCommand({ argv, cwd, env, timeout_ms, clock, signal: cut }: C
     const end = (ok: boolean, why: string): void => {
       timer.cancel();
       cut?.removeEventListener("abort", kill);
-      // Also what the command left running in the background: a probe has no business there.
+      // Includes processes that the command left in the background.
       if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
       child.stdout?.destroy();
       child.stderr?.destroy();

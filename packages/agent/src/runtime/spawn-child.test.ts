@@ -16,7 +16,7 @@ const LIMIT = { timeout: 120_000 };
 const env = { PATH: process.env["PATH"] ?? "" };
 const clock = systemClock;
 
-test("reports every error of a start as an event, also those that Node throws", LIMIT, async (t) => {
+test("reports every error of a start as an event, including those that Node throws", LIMIT, async (t) => {
   const { all, close } = unstartables(temporaryDirectory(t));
   t.after(close);
   for (const { code, program, args = [], cwd = "/" } of all) {

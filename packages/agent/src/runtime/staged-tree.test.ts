@@ -26,7 +26,7 @@ async function staged(t: TestContext) {
   };
 }
 
-test("finds missing and truncated entries quickly, and every change in the whole", async (t) => {
+test("the quick check finds missing and truncated entries, the full check every change", async (t) => {
   const { directory, damage } = await staged(t);
   assert.deepEqual(await damage(), [undefined, undefined]);
   const words = path.join(directory, "lib", "words");
@@ -45,7 +45,7 @@ test("finds missing and truncated entries quickly, and every change in the whole
   }
 });
 
-test("takes a torn record for damage, and a version without a record for whole", async (t) => {
+test("a torn record counts as damage, a version without a record as intact", async (t) => {
   const { record, damage } = await staged(t);
   fs.truncateSync(record, 20);
   assert.deepEqual(await damage(), [path.basename(record), path.basename(record)]);
@@ -53,7 +53,7 @@ test("takes a torn record for damage, and a version without a record for whole",
   assert.deepEqual(await damage(), [undefined, undefined]);
 });
 
-test("reads records without sizes, as older agents wrote them", async (t) => {
+test("reads records of older agents, without sizes", async (t) => {
   const { directory, record, check, damage } = await staged(t);
   const { sizes: _, crc32: __, ...older } = JSON.parse(fs.readFileSync(record, "utf8")) as Record<string, unknown>;
   fs.writeFileSync(record, JSON.stringify(older));

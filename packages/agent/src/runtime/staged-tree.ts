@@ -7,9 +7,9 @@ import { makeDirectory, readJson, writeJson } from "../disk/write-atomically.ts"
 import type { StatePaths } from "./paths.ts";
 
 interface TreeRecord {
-  /** The archive that it was unpacked from: the one that the release's signature names. */
+  /** Digest of the archive that it was unpacked from, which the release's signature contains. */
   artifact_sha256: string;
-  /** What a staged directory contains, by relative path: `d`, `l` and the target of a link, `f`, mode and SHA-256 of a file. */
+  /** Contents of a staged directory by relative path: `d`; `l` and the target of a link; `f`, mode and SHA-256 of a file. */
   tree: Record<string, string>;
   /** Bytes of each file; absent from records of older agents. */
   sizes?: Record<string, number>;
@@ -20,14 +20,14 @@ const MODE_MASK = 0o777;
 const recordFile = (paths: StatePaths, app: string, release_id: string): string =>
   path.join(paths.app(app), "trees", `${encodeFileName(release_id)}.json`);
 
-/** Writes down what a directory holds that was just unpacked from the release's verified archive. */
+/** Records the contents of a directory that was just unpacked from the release's verified archive. */
 export async function recordTree(paths: StatePaths, app: string, release: DesiredRelease, directory: string): Promise<void> {
   const file = recordFile(paths, app, release.id);
   makeDirectory(path.dirname(file));
   writeJson(file, { artifact_sha256: release.artifact_sha256, ...(await readTree(directory)) } satisfies TreeRecord);
 }
 
-/** Deletes the records of all releases but these. */
+/** Deletes the records of all releases except these. */
 export function pruneTrees(paths: StatePaths, app: string, keep: readonly string[]): void {
   const directory = path.join(paths.app(app), "trees");
   if (!fs.existsSync(directory)) return;
@@ -36,8 +36,8 @@ export function pruneTrees(paths: StatePaths, app: string, keep: readonly string
 }
 
 /**
- * Returns the first entry of a staged version that is damaged, undefined when there is none or no record. `quick` finds missing and truncated
- * entries only, as power loss leaves them: a program may change its own files while it runs. `whole` compares everything that was staged.
+ * Returns the first damaged entry of a staged version; undefined if there is none, or no record. `quick` finds only missing and truncated entries, as
+ * after a power loss: a program may change its own files while it runs. `whole` compares everything that was staged.
  */
 export async function damagedEntry(
   paths: StatePaths,
@@ -60,8 +60,8 @@ export async function damagedEntry(
 }
 
 /**
- * Compares a staged version with its record. Entries that the release does not have are deleted, since an interpreter could load them;
- * `removed` is called with their names. Returns why the version is not what was signed; undefined: it is.
+ * Compares a staged version with its record. Entries that are not in the release are deleted, since an interpreter could load them; `removed` is
+ * called with their names. Returns why the version differs from what was signed; undefined: it does not.
  */
 export async function checkTree(
   paths: StatePaths,
@@ -76,7 +76,7 @@ export async function checkTree(
   const found = (await readTree(directory).catch(() => undefined))?.tree;
   if (found === undefined) return "the staged files cannot be read";
   const changed = Object.keys(record.tree).find((name) => found[name] !== record.tree?.[name]);
-  if (changed !== undefined) return `${changed} is not what the release holds`;
+  if (changed !== undefined) return `${changed} is not what the release contains`;
   const extra = Object.keys(found).filter((name) => record.tree?.[name] === undefined);
   for (const name of extra) fs.rmSync(path.join(directory, name), { recursive: true, force: true });
   if (extra.length > 0) removed(extra);
@@ -84,7 +84,7 @@ export async function checkTree(
 }
 
 async function readTree(directory: string): Promise<Required<Omit<TreeRecord, "artifact_sha256">>> {
-  // Without a prototype: a file may be called __proto__.
+  // Without a prototype: a file may be named __proto__.
   const tree = Object.create(null) as Record<string, string>;
   const sizes = Object.create(null) as Record<string, number>;
   for (const name of (await fs.promises.readdir(directory, { recursive: true })).toSorted()) {

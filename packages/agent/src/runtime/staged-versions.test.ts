@@ -11,7 +11,7 @@ const MODULES = ["@roamfleet/clock/failpoint", "./paths.ts", "./staged-versions.
   JSON.stringify(import.meta.resolve(name)),
 );
 
-test("a version whose removal was cut in the middle does not pass for staged, and is staged anew", { timeout: 120_000 }, async () => {
+test("a version whose removal was interrupted does not count as staged, and is staged again", { timeout: 120_000 }, async () => {
   const state = mkdtempSync(path.join(tmpdir(), "roamfleet-staged-"));
   try {
     const paths = statePaths(state);

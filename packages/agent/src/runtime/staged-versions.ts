@@ -6,10 +6,10 @@ import { encodeFileName } from "@roamfleet/protocol";
 import type { StatePaths } from "./paths.ts";
 import { pruneTrees } from "./staged-tree.ts";
 
-/** True when the version was staged whole: its directory got its name only after everything in it was on disk. */
+/** True if the version was staged completely: its directory is renamed only after everything in it is on disk. */
 export const isStaged = (paths: StatePaths, app: string, release_id: string): boolean => fs.existsSync(paths.version(app, release_id));
 
-/** Fills a directory beside the versions, then gives it the version's name in one step. */
+/** Fills a temporary directory beside the versions, then renames it atomically. */
 export async function stageVersion(
   paths: StatePaths,
   app: string,
@@ -28,7 +28,7 @@ export async function stageVersion(
     fs.rmSync(temporary, { recursive: true, force: true });
     throw error;
   }
-  // A damaged version gives its name to the whole one.
+  // A damaged version is moved away before the complete one gets its name.
   const damaged = `${directory}.damaged.tmp`;
   fs.rmSync(damaged, { recursive: true, force: true });
   if (fs.existsSync(directory)) renameDurably(directory, damaged);
@@ -37,7 +37,7 @@ export async function stageVersion(
   failpoint("stage:after-rename", "file");
 }
 
-/** Deletes all versions but these. A version loses its name first: half of it must never pass for staged. */
+/** Deletes all versions except these. A version is renamed first: a partly deleted one must not count as staged. */
 export function pruneVersions(paths: StatePaths, app: string, keep: readonly string[]): void {
   pruneTrees(paths, app, keep);
   const directory = paths.versions(app);
@@ -58,7 +58,7 @@ export function pruneVersions(paths: StatePaths, app: string, keep: readonly str
   }
 }
 
-/** As far as a removal came that was cut. */
+/** Removes the first entry only, like an interrupted removal. */
 function removeFirst(directory: string): void {
   const [first] = fs.readdirSync(directory);
   if (first !== undefined) fs.rmSync(path.join(directory, first), { recursive: true });

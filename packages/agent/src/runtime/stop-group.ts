@@ -17,11 +17,11 @@ async function waitUntil(clock: Clock, timeout_ms: number, done: () => boolean):
 
 export interface StopOptions {
   clock: Clock;
-  /** How long the group may take after SIGTERM before SIGKILL. */
+  /** Time for the group to end after SIGTERM, before SIGKILL. */
   grace_ms: number;
 }
 
-/** Ends a whole process group: SIGTERM, then SIGKILL. Answers false when it survives even that (stuck in the kernel). */
+/** Ends a whole process group: SIGTERM, then SIGKILL. Returns false if it survives even that (stuck in the kernel). */
 export async function stopGroup(group: number, { clock, grace_ms }: StopOptions): Promise<boolean> {
   const gone = (): boolean => groupMembers(group).length === 0;
   if (gone()) return true;
@@ -31,7 +31,7 @@ export async function stopGroup(group: number, { clock, grace_ms }: StopOptions)
   return waitUntil(clock, KILL_WAIT_MS, gone);
 }
 
-/** Ends processes that are not of our making any more (an earlier agent's), each with its group, if it is still the same process. */
+/** Ends processes of an earlier agent, each with its group, if they are still the same processes. */
 export async function stopStrays(strays: ProcessEntry[], options: StopOptions): Promise<void> {
   const own = readProcess(process.pid)?.group;
   const groups = new Set<number>();

@@ -1,15 +1,15 @@
 import { throwIfAborted, unlessAborted } from "./failure.ts";
 
-/** Work on the same thing, one after the other. */
+/** A mutex for each key. */
 export class Turns {
   readonly #last = new Map<string, Promise<void>>();
 
-  /** Somebody works on it, or waits to. */
+  /** Whether the key is locked or waited for. */
   has(name: string): boolean {
     return this.#last.has(name);
   }
 
-  /** Does the work when those who came before have ended. Whoever is called off before its turn waits no longer: theirs may take hours. */
+  /** Runs `work` after all earlier callers with this key. An aborted caller stops waiting; the current holder may take hours. */
   async take(name: string, signal: AbortSignal, work: () => Promise<void>): Promise<void> {
     const before = this.#last.get(name) ?? Promise.resolve();
     const turn = before.then(() => {

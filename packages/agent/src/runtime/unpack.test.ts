@@ -24,13 +24,13 @@ async function unpack(archive: Buffer, bounds = unpackBounds(archive.length)): P
   return directory;
 }
 
-/** All that is there afterwards: the archive and the file outside, as it was. */
+/** Asserts that only the archive and the unchanged file outside exist. */
 function nothingElse(): void {
   assert.deepEqual(fs.readdirSync(root).toSorted(), ["archive", "outside"]);
   assert.equal(fs.readFileSync(path.join(root, "outside"), "utf8"), "untouched");
 }
 
-test("files, folders, modes, hard links and inner links come out as they went in", async () => {
+test("files, folders, modes, hard links and inner links are unpacked unchanged", async () => {
   const directory = await unpack(
     await tarGz([
       { name: "bin/", type: "directory" },
@@ -44,7 +44,7 @@ test("files, folders, modes, hard links and inner links come out as they went in
   assert.equal(fs.readFileSync(path.join(directory, "data/link"), "utf8"), "go");
   assert.equal(fs.statSync(path.join(directory, "hard")).ino, fs.statSync(path.join(directory, "bin/run")).ino);
   assert.equal(fs.statSync(path.join(directory, "bin/run")).mode & 0o7777, 0o755);
-  // setuid does not come through.
+  // setuid is removed.
   assert.equal(fs.statSync(path.join(directory, "data/deep/file")).mode & 0o7777, 0o666);
   assert.equal(fs.readFileSync(path.join(directory, "größe/ünï"), "utf8"), "utf8");
 });
@@ -115,7 +115,7 @@ for (const [what, entries] of Object.entries(hostile)) {
   });
 }
 
-test("a bomb is refused as soon as it passes the bound", async () => {
+test("an archive bomb is refused as soon as it exceeds the limit", async () => {
   const bomb = gzipSync(Buffer.alloc(80 * 1024 * 1024));
   await assert.rejects(unpack(bomb), /unpacks to more than \d+ bytes/);
   nothingElse();
@@ -127,7 +127,7 @@ test("an archive of too many entries is refused", async () => {
   nothingElse();
 });
 
-test("what is no archive, or one that is cut, is refused", async () => {
+test("an invalid or truncated archive is refused", async () => {
   const whole = await tarGz([{ name: "file", content: "x".repeat(100_000) }]);
   for (const bytes of [Buffer.from("hello"), Buffer.alloc(0), gzipSync("hello"), whole.subarray(0, whole.length / 2)]) {
     await assert.rejects(unpack(bytes), StepFailure);

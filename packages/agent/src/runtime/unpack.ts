@@ -23,7 +23,7 @@ export interface UnpackBounds {
   bytes: number;
 }
 
-/** How large an archive of this packed size may grow. */
+/** Returns the limits for an archive of this packed size. */
 export const unpackBounds = (packed_bytes: number): UnpackBounds => ({
   entries: UNPACK_ENTRIES_MAX,
   bytes: Math.min(UNPACK_BYTES_MAX, UNPACK_ALLOWANCE_BYTES + UNPACK_RATIO_MAX * packed_bytes),
@@ -39,9 +39,9 @@ interface Links {
 }
 
 /**
- * Unpacks a tar.gz into `directory`, which must not exist, and makes it durable. Nothing is ever written outside of it:
- * names are checked before a byte is written, files are created only where nothing is (O_EXCL), and links are made
- * last, so that no file can be written through one. Throws StepFailure `rejected_by_robot` that names the entry.
+ * Unpacks a tar.gz into `directory`, which must not exist, and makes it durable. Nothing is ever written outside of it. Names are checked before a
+ * byte is written, files are created with O_EXCL, and links are created last, so that no file can be written through one. Throws StepFailure
+ * `rejected_by_robot` that names the entry.
  */
 export async function unpackBundle(archive: string, directory: string, bounds: UnpackBounds, signal: AbortSignal): Promise<void> {
   fs.mkdirSync(directory, { mode: 0o755 });
@@ -62,14 +62,14 @@ export async function unpackBundle(archive: string, directory: string, bounds: U
   }
 }
 
-/** Waits for both, since neither may still write when we clean up; then throws the failure that came first: it is the one that explains. */
+/** Waits for all, since none may still write during the cleanup; then throws the first failure, which is the cause. */
 async function bothEnded(...works: Promise<void>[]): Promise<void> {
   const failures: unknown[] = [];
   await Promise.all(works.map((work) => work.catch((error: unknown) => failures.push(error))));
   if (failures.length > 0) throw failures[0];
 }
 
-/** Counts everything that comes out of gzip, padding and headers too: a bomb of zeros is no entry. */
+/** Counts all unpacked bytes, including padding and headers: a bomb of zeros contains no entry. */
 function countBytes(bounds: UnpackBounds, directory: string): Transform {
   let bytes = 0;
   let next_check = 0;
@@ -81,7 +81,7 @@ function countBytes(bounds: UnpackBounds, directory: string): Transform {
       next_check = bytes + UNPACK_SPACE_CHECK_BYTES;
       freeBytes(directory).then((free) => {
         if (free < DISK_FREE_FLOOR_BYTES)
-          done(new StepFailure("insufficient_disk", `only ${free} bytes are free, ${DISK_FREE_FLOOR_BYTES} must stay so`));
+          done(new StepFailure("insufficient_disk", `only ${free} bytes are free, ${DISK_FREE_FLOOR_BYTES} must stay free`));
         else done(null, chunk);
       }, done);
     },
@@ -103,7 +103,7 @@ async function readEntries(extract: tar.Extract, directory: string, reading: Rea
     if (count > reading.bounds.entries) throw refuse(`it has more than ${reading.bounds.entries} entries`);
     const parts = checkEntryPath(entry.header.name);
     if (parts.length === 0) {
-      if (entry.header.type !== "directory") throw refuse(`entry ${quote(entry.header.name)} stands for the folder itself`);
+      if (entry.header.type !== "directory") throw refuse(`entry ${quote(entry.header.name)} is the folder itself, but not a directory`);
       entry.resume();
       continue;
     }
@@ -140,7 +140,7 @@ async function writeEntry(entry: Entry, parts: string[], directory: string, { na
       entry.resume();
       return;
     default:
-      // Also types that the library does not know, whatever its declaration says.
+      // Includes types that the library does not declare.
       throw refuse(`entry ${quote(header.name)} is a ${header.type ?? "thing of unknown type"}`);
   }
 }
@@ -155,14 +155,14 @@ async function writeFile(entry: Entry, file: string, mode: number): Promise<void
 }
 
 /**
- * Hard links first, to files of the archive only; then symlinks, each of which must lead to something inside. The
- * check is the file system's own answer (realpath): a chain of harmless looking links can leave the tree.
+ * Creates hard links first, only to files of the archive; then symlinks, whose targets must be inside. The check uses the file system's realpath,
+ * since a chain of harmless looking links can lead out of the tree.
  */
 function makeLinks(directory: string, names: EntryNames, links: Links): void {
   for (const { file, target } of links.hard) {
     const parts = checkEntryPath(target);
     if (!names.isFile(parts))
-      throw refuse(`hard link ${quote(path.relative(directory, file))} leads to ${quote(target)}, which is no file of the archive`);
+      throw refuse(`hard link ${quote(path.relative(directory, file))} leads to ${quote(target)}, which is not a file of the archive`);
     fs.mkdirSync(path.dirname(file), { recursive: true });
     fs.linkSync(path.join(directory, ...parts), file);
   }
@@ -189,7 +189,7 @@ function realPath(file: string): string | undefined {
   }
 }
 
-/** Files first, then every directory, so that after the rename of the whole a power cut loses none of it. */
+/** Syncs files first, then every directory, so that after the final rename a power loss loses nothing. */
 async function syncTree(directory: string, signal: AbortSignal): Promise<void> {
   const entries = await fs.promises.readdir(directory, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile()).map((entry) => path.join(entry.parentPath, entry.name));

@@ -5,12 +5,12 @@ import { CRASH_LOOP_EXITS, PROBE_STREAK, type Timing, VERIFY_SECONDS_MAX } from 
 import type { ProbeResult } from "./probe.ts";
 import type { Workload } from "./workload.ts";
 
-/** What is to stay up: a process of ours, or a container. */
+/** What is monitored: a child process, or a container. */
 export type Watched = Pick<Workload, "pid" | "alive" | "exits" | "last_exit">;
 
 export interface VerifyOptions {
   workload: Watched;
-  /** undefined: being up is all the health there is. */
+  /** undefined: being up is the only health check. */
   probe: (() => Promise<ProbeResult>) | undefined;
   verify_seconds: number;
   clock: Clock;
@@ -18,12 +18,12 @@ export interface VerifyOptions {
   signal: AbortSignal;
 }
 
-/** A window too short for three probes a second apart is cut into this many. */
+/** Minimum number of probes in a window that is too short for three probes a second apart. */
 const PROBES_MIN = 5;
 
 /**
- * Watches a workload for the whole window: well means that the last probes in a row succeeded, up to the one at the
- * end, all on one and the same process. One that keeps ending is told early.
+ * Monitors a workload for the whole window. It is healthy if the last consecutive probes succeeded, up to the end, all on the same process. A crash
+ * loop ends the window early.
  */
 export async function verifyWorkload({ workload, probe, verify_seconds, clock, timing, signal }: VerifyOptions): Promise<Verdict> {
   const window_ms = Math.min(Math.max(verify_seconds, 0), VERIFY_SECONDS_MAX) * 1_000;
@@ -34,7 +34,7 @@ export async function verifyWorkload({ workload, probe, verify_seconds, clock, t
   let last: ProbeResult = { ok: false, message: "it was never probed" };
   for (let probes = 1; ; probes += 1) {
     throwIfAborted(signal);
-    // Asked before the probe, so that the last answer is one from the end of the window or later.
+    // Read before the probe, so that the last result is from the end of the window or later.
     const at_end = clock.monotonic() >= end && probes >= PROBE_STREAK;
     last = probe === undefined ? { ok: true, message: "it is up" } : await probe();
     const up = workload.pid !== undefined && workload.pid === pid;
@@ -57,5 +57,5 @@ function verdict(workload: Watched, streak: number, last: ProbeResult): Verdict 
 const crashed = ({ exits, last_exit }: Watched): Verdict => ({
   healthy: false,
   reason: "crash_loop",
-  message: `the program ${last_exit ?? "is not running"} (ended ${exits} ${exits === 1 ? "time" : "times"} during verification)`,
+  message: `the program ${last_exit ?? "is not running"} (exited ${exits} ${exits === 1 ? "time" : "times"} during verification)`,
 });

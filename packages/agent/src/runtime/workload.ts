@@ -16,34 +16,34 @@ export interface WorkloadOptions {
   directory: string;
   env: Record<string, string>;
   stop_timeout_seconds: number;
-  /** Where the running process is written down for the next agent. */
+  /** Where the running process is recorded for the next agent. */
   process_file: string;
   clock: Clock;
   timing: Timing;
   log: Logger;
   logs: LogSink;
-  /** Asked before each restart: why the program may not be started again; undefined: it may. */
+  /** Called before each restart. Returns why the program must not be started again; undefined: it may. */
   check?: () => Promise<string | undefined>;
-  /** It was not started again for that reason, and never will be by this object. */
+  /** Called when the program was not restarted for that reason; this object does not retry. */
   on_refused?: () => void;
 }
 
-/** What `process_file` holds. */
+/** Contents of `process_file`. */
 export interface ProcessRecord {
   pid: number;
   start_time: number | null;
 }
 
 /**
- * Keeps one program running: its own process group, its output into the log, started again with growing waits when it
- * ends by itself. There is never a second copy: what is left of the group is killed before the next start.
+ * Keeps one program running in its own process group, with its output in the log. It is restarted with backoff when it exits. There is never a second
+ * copy: the rest of the group is killed before the next start.
  */
 export class Workload {
   /** Starts after the first one. */
   restarts = 0;
-  /** Why it ended last, in words. */
+  /** Description of the last exit. */
   last_exit: string | null = null;
-  /** How often it ended by itself. */
+  /** Number of unexpected exits. */
   exits = 0;
   readonly #options: WorkloadOptions;
   #child: ChildProcess | undefined;
@@ -72,7 +72,7 @@ export class Workload {
     this.#started_at = clock.monotonic();
     const child = spawnChild(program, args, { cwd: directory, env, detached: true, stdio: ["ignore", "pipe", "pipe"] });
     this.#ended = new Promise((resolve) => {
-      // Each time: without a pid it never ran; with one this is a signal that could not be sent, and `exit` will follow.
+      // `error` may occur several times. Without a pid the program never ran; with one a signal could not be sent, and `exit` will follow.
       child.on("error", (error) => {
         if (child.pid === undefined) void this.#onEnd(child, `could not be started: ${error.message}`).finally(resolve);
       });
@@ -88,8 +88,8 @@ export class Workload {
     try {
       fs.writeFileSync(process_file, JSON.stringify(record));
     } catch (error) {
-      // The next agent finds it by its environment as well.
-      log.warn({ app, err: error }, "could not write down the workload's process");
+      // The next agent also finds it by its environment.
+      log.warn({ app, err: error }, "could not record the workload's process");
     }
     failpoint("workload:recorded", "step");
     this.#readOutput(child);
@@ -107,7 +107,7 @@ export class Workload {
   async #onEnd(child: ChildProcess, how: string): Promise<void> {
     const { app, clock, timing, log, logs } = this.#options;
     this.#child = undefined;
-    // Children that outlive their leader hold its ports and files.
+    // Children that outlive their leader occupy its ports and files.
     if (child.pid !== undefined && groupMembers(child.pid).length > 0) {
       signalGroup(child.pid, "SIGKILL");
       await stopGroup(child.pid, { clock, grace_ms: 0 });
@@ -118,7 +118,7 @@ export class Workload {
     const up_ms = clock.monotonic() - this.#started_at;
     this.#failures_in_row = up_ms >= timing.restart_reset_ms ? 1 : this.#failures_in_row + 1;
     const wait_ms = Math.min(timing.restart_last_ms, timing.restart_first_ms * 2 ** Math.min(this.#failures_in_row - 1, 16));
-    log.warn({ app, how, up_ms: Math.round(up_ms), wait_ms }, "workload ended by itself");
+    log.warn({ app, how, up_ms: Math.round(up_ms), wait_ms }, "workload exited");
     logs.write({ level: "warn", source: "roamfleet", message: `${app} ${how}; it is started again`, fields: { app, wait_ms } });
     this.#restart = clock.setTimer(wait_ms, () => void this.#startAgain());
   }
@@ -135,12 +135,12 @@ export class Workload {
     this.start();
   }
 
-  /** Answers false when it is down or does not take the signal. */
+  /** Returns false if it is down or cannot be signaled. */
   signal(signal: NodeJS.Signals): boolean {
     return this.#child?.kill(signal) ?? false;
   }
 
-  /** SIGTERM to the whole group, SIGKILL after the manifest's time; resolves when nothing of it runs. */
+  /** Sends SIGTERM to the whole group, and SIGKILL after the manifest's timeout; resolves when no process of it is left. */
   async stop(): Promise<void> {
     this.#stopping = true;
     this.#restart?.cancel();
@@ -154,13 +154,13 @@ export class Workload {
     } else {
       await this.#ended;
     }
-    // #onEnd of a process that ended while we began to stop may have set it again.
+    // #onEnd of a process that exited during the stop may have set it again.
     this.#restart?.cancel();
     failpoint("workload:after-stop", "step");
     fs.rmSync(process_file, { force: true });
   }
 
-  /** Leaves it running when the agent goes: no restarts from here any more. */
+  /** Leaves it running when the agent exits: from here on it is not restarted. */
   release(): void {
     this.#stopping = true;
     this.#restart?.cancel();

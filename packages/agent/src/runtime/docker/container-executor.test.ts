@@ -18,14 +18,14 @@ import type { DeploymentsRig } from "../../testing/deployments-rig.ts";
 import { imageRelease, shellImage, STAYS_UP, tarOf } from "../../testing/images.ts";
 
 const LIMIT = { timeout: 300_000, skip: SKIP };
-/** A program that ends again and again is told at its third end, well before this. */
+/** A crash loop is reported at the third exit, well before the end of this time. */
 const UNTIL_IT_CRASHED = { verify_seconds: 50 };
 const engine = useEngine();
 const up = (more = "") => shellImage(`${more}\n${STAYS_UP}`);
 const saidBy = (rig: DeploymentsRig, source: string): string[] =>
   rig.logs.filter((one) => one.source === source).map(({ message }) => message);
 
-test("a good image is applied, and a bad one is rolled back to the very container that ran before", LIMIT, async () => {
+test("a good image is applied, and a bad one is rolled back to the same container that ran before", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const first = await rig.ended(rig.deploy(await imageRelease("v1", await up(), {}, rig.server)));
   assert.deepEqual([first.status, first.message], ["applied", undefined]);
@@ -47,7 +47,7 @@ test("a good image is applied, and a bad one is rolled back to the very containe
 });
 
 test(
-  "an image whose program ends again and again is rolled back as a crash loop, its restarts counted and its words kept",
+  "an image whose program keeps exiting is rolled back as a crash loop, with its restarts counted and its output kept",
   LIMIT,
   async () => {
     await using rig = await startContainerRig(engine());
@@ -56,14 +56,14 @@ test(
       rig.deploy(await imageRelease("v2", await shellImage("echo cannot go on; exit 7"), {}, rig.server), UNTIL_IT_CRASHED),
     );
     assert.deepEqual([bad.status, bad.reason], ["rolled_back", "crash_loop"]);
-    assert.match(bad.message ?? "", /ended 3 times/);
+    assert.match(bad.message ?? "", /exited 3 times/);
     await until("its words", () => saidBy(rig, "main").includes("cannot go on"));
     assert.ok(saidBy(rig, "roamfleet").some((message) => /main .*; the engine starts it again/.test(message)));
     assert.deepEqual(await runningTags(engine(), rig.state), ["v1"]);
   },
 );
 
-test("a first image that fails is stopped and removed, with everything that was made for it", LIMIT, async () => {
+test("a first image that fails is stopped and removed, with everything that was created for it", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const mounts = [{ type: "volume", source: "data", target: "/data" }];
   const bad = await rig.ended(rig.deploy(await imageRelease("v1", await shellImage("exit 1"), { mounts }, rig.server), UNTIL_IT_CRASHED));
@@ -87,7 +87,7 @@ test("a restart by the engine's policy is counted and shown while the release ru
   await until("it to run again", () => rig.deployments.workloads()[0]?.status === "running");
 });
 
-test("replaced beside, the old container runs until the new one is verified; replaced after, it is stopped first", LIMIT, async () => {
+test("with replace: beside the old container runs until the new one is verified, with after it is stopped first", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   await rig.ended(rig.deploy(await imageRelease("v1", await up(), {}, rig.server)));
   const verify_seconds = 1;
@@ -106,7 +106,7 @@ test("replaced beside, the old container runs until the new one is verified; rep
   assert.ok(at("v2", "die") < at("v3", "start"), JSON.stringify(events));
 });
 
-test("an image in another's layers fetches only the one that is new", LIMIT, async () => {
+test("an image that shares layers with another downloads only the new one", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const shared = await tarOf([{ name: "map", content: Buffer.alloc(1_000_000, 7) }]);
   const first = await imageRelease("v1", await shellImage(STAYS_UP, [shared]), {}, rig.server);
@@ -126,16 +126,16 @@ test("an image in another's layers fetches only the one that is new", LIMIT, asy
   assert.ok(bytes < 10_000, `${bytes} bytes of ${second.bytes.length}`);
 });
 
-test("old images and layers go after success, those of the release before stay", LIMIT, async () => {
+test("old images and layers are deleted after success, except those of the previous release", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   for (const tag of ["v1", "v2", "v3"])
     assert.equal((await rig.ended(rig.deploy(await imageRelease(tag, await up(`# ${tag} of three`), {}, rig.server)))).status, "applied");
   await until("the oldest image to go", async () => (await imageReleases(engine(), rig.state)).join() === "rel_v2,rel_v3");
-  // Two configs, two scripts, and the shell that both have.
+  // Two configs, two scripts, and the shared shell layer.
   await until("its layers to go", () => fs.readdirSync(path.join(rig.state, "layers")).length === 5);
 });
 
-test("a container reaches the agent's socket, also the one of the next agent, and nothing else that is the agent's", LIMIT, async () => {
+test("a container reaches the agent's socket, also after a restart of the agent, and no other file of the agent", LIMIT, async () => {
   await using rig = await startContainerRig(engine(), { mount_directories: ["/usr"] });
   const config = {
     container_sockets: [engine().socket],
@@ -165,7 +165,7 @@ test("a container reaches the agent's socket, also the one of the next agent, an
   assert.ok(!saidBy(rig, "main").includes("writable"));
   const [one] = await containersOf(engine(), rig.state);
   await rig.robot_side?.stop();
-  await until("nobody to answer", () => /Could|Fail|refused|couldn/i.test(saidBy(rig, "main").at(-1) ?? ""));
+  await until("the socket to be closed", () => /Could|Fail|refused|couldn/i.test(saidBy(rig, "main").at(-1) ?? ""));
   await reboot();
   const before = granted();
   await until("the next agent to answer", () => granted() > before);
@@ -173,7 +173,7 @@ test("a container reaches the agent's socket, also the one of the next agent, an
   assert.deepEqual([same?.id, same?.state], [one?.id, "running"]);
 });
 
-test("a container sees its environment, its configs to read only, and what the robot allows of its directories", LIMIT, async () => {
+test("a container sees its environment, its configs read-only, and the directories that the robot allows", LIMIT, async () => {
   const shared = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-mount-"));
   await using rig = await startContainerRig(engine(), { mount_directories: [shared] });
   try {
@@ -214,7 +214,7 @@ test("a container sees its environment, its configs to read only, and what the r
   }
 });
 
-test("health is asked by http, by a command inside, or read from the output", LIMIT, async () => {
+test("health is checked by http, by a command inside, or from the output", LIMIT, async () => {
   await using rig = await startContainerRig(engine());
   const late = (more: string) => shellImage(`sleep 0.3; ${more}; ${STAYS_UP}`);
   const good = [
@@ -224,7 +224,7 @@ test("health is asked by http, by a command inside, or read from the output", LI
   ] as const;
   rig.server.setConfig("well", Buffer.from("{}"));
   for (const [tag, more, health] of good) {
-    // Long enough for three answers in a row after it has begun late, of an engine that is busy too.
+    // Enough for three successes in a row after a late start, even of a busy engine.
     const end = await rig.ended(rig.deploy(await imageRelease(tag, await late(more), { health }, rig.server), { verify_seconds: 8 }));
     assert.deepEqual([end.status, end.message], ["applied", undefined], tag);
   }

@@ -33,7 +33,7 @@ import { WatchedContainer } from "./watched-container.ts";
 export interface ContainerOptions extends RuntimeOptions {
   engine: Engine;
   layers: LayerStore;
-  /** For the registry of a release's image; undefined: none is known. */
+  /** Returns the login for the registry of a release's image; undefined: none is known. */
   login: (release_id: string) => RegistryLogin | undefined;
 }
 
@@ -44,7 +44,7 @@ interface Running {
   health_timer: Timer | undefined;
 }
 
-/** An agent that ends does not wait for an engine that is away, nor long for one that hangs: systemd would kill it. */
+/** On shutdown the agent does not wait for an unreachable engine, and only briefly for one that hangs: systemd would kill it. */
 const CLOSE_WAIT = { wait_ms: 0, limit_ms: 10_000 };
 
 /** `container_image`: an image in the robot's container engine, and one container of it, which the engine keeps running. */
@@ -55,9 +55,9 @@ export class ContainerExecutor implements Executor {
   readonly #containers: Containers;
   readonly #replacement: Replacement;
   readonly #running = new Map<string, Running>();
-  /** What is tidied up behind the apps' backs, one thing after the other for each. */
+  /** Cleanup in the background, in sequence for each app. */
   readonly #tidying = new Map<string, Promise<void>>();
-  /** Parts of images that are being staged. */
+  /** Digests of image parts that are being staged. */
   readonly #staging = new Map<string, readonly string[]>();
   readonly #closing = new AbortController();
 
@@ -81,7 +81,7 @@ export class ContainerExecutor implements Executor {
     const staged = readStagedImage(directory);
     if (staged !== undefined) {
       if ((await this.#images.find(staged.image_id, io.signal)) !== undefined) return;
-      // Somebody took the image away: what we noted of it goes too.
+      // The image was removed from the engine: our record of it is deleted, too.
       fs.rmSync(directory, { recursive: true, force: true });
     }
     this.#staging.set(app, release.layers ? [release.layers.config, ...release.layers.layers].map(({ sha256 }) => sha256) : []);
@@ -121,13 +121,13 @@ export class ContainerExecutor implements Executor {
     await this.#watch(app, release, kept);
   }
 
-  /** Somebody may have taken the image from the engine meanwhile: then it is brought once more, of what the robot still has of it. */
+  /** Chooses the container to run. If the image was removed from the engine, it is loaded again from the parts that the robot still has. */
   async #choose(app: string, release: DesiredRelease, options: { fresh: boolean; signal: AbortSignal }): Promise<Kept> {
     try {
       return await this.#replacement.choose(app, release, options);
     } catch (error) {
       if (!lacksImage(error)) throw error;
-      this.#options.log.warn({ app, release: release.tag }, "the engine has lost the image of a release: it is brought again");
+      this.#options.log.warn({ app, release: release.tag }, "the engine has lost the image of a release: it is loaded again");
       await this.#bring(app, release, { signal: options.signal, progress: () => {} });
       return this.#replacement.choose(app, release, options);
     }
@@ -156,7 +156,7 @@ export class ContainerExecutor implements Executor {
     return running;
   }
 
-  /** Stops looking at what ran: whether it still does is not asked here. */
+  /** Stops watching the container, without checking whether it still runs. */
   async #letGo(app: string, running: Running | undefined): Promise<void> {
     if (running === undefined) return;
     await running.container.close();
@@ -168,7 +168,7 @@ export class ContainerExecutor implements Executor {
     try {
       if (readReading(paths, app, container_id) !== read_until) writeReading(paths, app, container_id, read_until);
     } catch (error) {
-      log.warn({ app, err: error }, "how far a container's log was read could not be written down");
+      log.warn({ app, err: error }, "the read position of a container's log could not be stored");
     }
   }
 
@@ -199,7 +199,7 @@ export class ContainerExecutor implements Executor {
 
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
     const running = this.#running.get(app);
-    if (running?.release.id !== release.id) return { ok: false, message: "it does not run" };
+    if (running?.release.id !== release.id) return { ok: false, message: "it is not running" };
     return running.container.check();
   }
 
@@ -233,8 +233,8 @@ export class ContainerExecutor implements Executor {
         settled: true,
       });
     } catch (error) {
-      // As it is, the next start finds the container by its labels.
-      log.warn({ app, err: error }, "the container that runs could not be written down");
+      // The next start finds the container by its labels.
+      log.warn({ app, err: error }, "the running container could not be recorded");
     }
     this.#tidy(app, () => this.#removeOthers(app, container.container_id));
     running.health_timer?.cancel();
@@ -256,17 +256,20 @@ export class ContainerExecutor implements Executor {
       container.healthy = ok;
       this.#noteReading(app, container);
     } catch {
-      // The engine is away, or we are: the next look tells.
+      // The engine is unreachable, or the agent stops: the next check finds out.
       return;
     }
     if (container.down && running.spec.restart.policy === "always") await this.#bringUp(app, container);
     if (!container.gone) return;
-    log.warn({ app }, "the container is gone from the engine: it is made anew");
+    log.warn({ app }, "the container is gone from the engine: it is created again");
     await this.#letGo(app, this.#takeAway(app));
     on_lost(app);
   }
 
-  /** dockerd 20.10 that was killed leaves down what it was to restart always; a `docker stop` on the robot is none of the server's wishes either. */
+  /**
+   * Starts a container that the engine left down. A killed dockerd 20.10 does not restart containers with policy `always`, and a local `docker stop`
+   * does not change the desired state.
+   */
   async #bringUp(app: string, { container_id }: WatchedContainer): Promise<void> {
     const { log } = this.#options;
     log.warn({ app }, "the engine left the container down: it is started again");
@@ -297,7 +300,7 @@ export class ContainerExecutor implements Executor {
   async remove(app: string): Promise<void> {
     const { paths, on_step } = this.#options;
     const { signal } = this.#closing;
-    // A robot without an engine has nothing of ours in one.
+    // Without an engine there is nothing to remove.
     if (!hasRecord(paths, app) && !this.available) return;
     await this.#tidying.get(app);
     const running = this.#takeAway(app);
@@ -331,7 +334,7 @@ export class ContainerExecutor implements Executor {
     this.#options.layers.prune(keep);
   }
 
-  /** Done beside the app's work, and before the next step that this could disturb; what fails is left for the next time. */
+  /** Runs cleanup in the background, before the next step that it could disturb; a failure is left for the next cleanup. */
   #tidy(app: string, work: () => Promise<void>): void {
     const before = this.#tidying.get(app) ?? Promise.resolve();
     const turn = before.then(work).catch((error: unknown) => {
@@ -375,7 +378,7 @@ export class ContainerExecutor implements Executor {
   #kill(app: string, { container }: Running, name: NodeJS.Signals): void {
     this.#containers
       .kill(container.container_id, name, this.#closing.signal)
-      .catch((error: unknown) => this.#options.log.warn({ app, reason: engineMessage(error) }, "the container did not take the signal"));
+      .catch((error: unknown) => this.#options.log.warn({ app, reason: engineMessage(error) }, "the container could not be signaled"));
   }
 
   async close(keep_workloads: boolean): Promise<void> {

@@ -16,7 +16,7 @@ function frame(line: string): Buffer {
   return Buffer.concat([header, text]);
 }
 
-/** What is told of these connections of an engine, each with lines of a time and a text, and the log when all were read. */
+/** Reads these connections of an engine, each with lines of a time and a text. Returns the output, and the log when all were read. */
 async function read(connections: string[][], read_until: string): Promise<{ said: string[]; log: ContainerLog; since: number[] }> {
   let left = [...connections];
   await using stub = await StubEngine.start((_, response) => {
@@ -45,7 +45,7 @@ async function read(connections: string[][], read_until: string): Promise<{ said
   return { said, log, since: stub.requests.map((request) => Number(/since=([\d.]+)/.exec(request)?.[1])) };
 }
 
-test("lines that were read are not told again after a reconnect, those after a clock that was set back are", LIMIT, async () => {
+test("lines are not repeated after a reconnect, and lines after a clock that was set back are kept", LIMIT, async () => {
   const first = ["2025-05-05T10:00:00.1Z a", "2025-05-05T10:00:00.2Z b", "2025-05-05T08:00:00.1Z c", "2025-05-05T08:00:00.2Z d"];
   const { said, log, since } = await read([first, [...first.slice(0, 2), ...first.slice(3), "2025-05-05T08:00:01Z e"]], "");
   assert.deepEqual(said, ["a", "b", "c", "d", "e"]);
@@ -53,7 +53,7 @@ test("lines that were read are not told again after a reconnect, those after a c
   assert.equal(since[1], Number(nanoseconds("2025-05-05T08:00:00.2Z")) / 1e9);
 });
 
-test("what an earlier agent read in a future that did not come is no reason to wait for it", LIMIT, async () => {
+test("a stored read position in the future does not delay the log", LIMIT, async () => {
   const soon = [60_000, 61_000].map((ms) => new Date(Date.now() + ms).toISOString());
   const { said, log, since } = await read([soon.map((at, i) => `${at} ${"ab"[i]}`)], "2100-01-01T00:00:00Z");
   assert.deepEqual(said, ["a", "b"]);
@@ -61,7 +61,7 @@ test("what an earlier agent read in a future that did not come is no reason to w
   assert.ok(since.every((at) => at * 1_000 <= Date.now()));
 });
 
-test("lines that overtook each other by a moment are all told, and once", LIMIT, async () => {
+test("lines with slightly swapped times are all read once", LIMIT, async () => {
   const first = ["2025-05-05T10:00:00.1Z a", "2025-05-05T10:00:00.3Z b", "2025-05-05T10:00:00.2Z c"];
   const { said } = await read([first, ["2025-05-05T10:00:00.3Z b", "2025-05-05T10:00:01Z d"]], "");
   assert.deepEqual(said, ["a", "b", "c", "d"]);

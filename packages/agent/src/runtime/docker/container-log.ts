@@ -9,7 +9,7 @@ export interface ContainerLogOptions {
   container_id: string;
   /** Nanoseconds since 1970: lines up to here were read by an earlier agent. */
   read_until: bigint;
-  /** From where lines are looked at by `on_line`, also those that were read before. */
+  /** Time from which `on_line` receives lines, including those that were read before. */
   look_from: bigint;
   engine: Engine;
   clock: Clock;
@@ -21,36 +21,36 @@ export interface ContainerLogOptions {
 const RETRY_FIRST_MS = 100;
 const RETRY_LAST_MS = 5_000;
 const CLOSE_GRACE_MS = 100;
-/** What was read before is told again at once; a line that comes later than this is a new one. */
+/** Lines that were read before are repeated immediately; a line later than this is a new one. */
 const REPLAY_MS = 10_000;
 const NANO = 1_000_000_000n;
 const NANO_OF_MS = 1_000_000n;
-/** stdout and stderr overtake each other by less: more is a clock that was set back. */
+/** stdout and stderr lines may be swapped by less than this; more means that the clock was set back. */
 const OVERTAKEN_MAX = NANO / 2n;
-/** stream, three times zero, length in big endian */
+/** Stream, three zero bytes, length in big endian. */
 const HEADER_BYTES = 8;
 const STDERR = 2;
 
-/** Follows what a container prints, over its restarts and those of the engine; each line once. */
+/** Follows a container's output, across its restarts and those of the engine; each line once. */
 export class ContainerLog {
   readonly #options: ContainerLogOptions;
   readonly #stop = new AbortController();
   #read_until: bigint;
-  /** Lines of that very time that were passed on, and how many of them are still to be told again: podman's times are whole seconds. */
+  /** Number of passed lines with the last time, and how many of them will be repeated: podman's times are whole seconds. */
   #of_last_time = Infinity;
   #repeated = Infinity;
-  /** The latest time that a line had: above `read_until` once the clock was set back. */
+  /** The latest time of any line: above `read_until` once the clock was set back. */
   #highest: bigint;
-  /** Lines come that were read before, until the last one that was. */
+  /** True while lines are repeated that were read before. */
   #replaying = true;
-  /** By the monotonic clock: when this connection began, and when the last new line came. */
+  /** On the monotonic clock: when this connection began, and when the last new line arrived. */
   #connected_ms = 0;
   #last_new_ms: number;
   #ended: Promise<void> | undefined;
 
   constructor(options: ContainerLogOptions) {
     this.#options = options;
-    // Read in a future that did not come: from there on, an engine would tell nothing until then.
+    // A position in the future: the engine would return nothing until then.
     const now = nanosecondsOf(options.clock.now());
     this.#read_until = options.read_until > now ? now : options.read_until;
     this.#highest = this.#read_until;
@@ -66,7 +66,7 @@ export class ContainerLog {
     this.#ended ??= this.#run();
   }
 
-  /** Lines that the engine has already are still read, for a moment. */
+  /** Waits for a moment, so that lines which the engine already has are read. */
   async close(): Promise<void> {
     await this.#options.clock.sleep(CLOSE_GRACE_MS);
     this.#stop.abort();
@@ -81,7 +81,7 @@ export class ContainerLog {
       const before = this.#read_until;
       this.#replaying = true;
       this.#connected_ms = clock.monotonic();
-      // Set back meanwhile: what was printed since the last line may have times from then on.
+      // The clock may have been set back: lines since the last one may have times from then on.
       const since_last_line = nanosecondsOf(clock.now()) - BigInt(Math.ceil(this.#connected_ms - this.#last_new_ms)) * NANO_OF_MS;
       try {
         await this.#followOnce(from < since_last_line ? from : since_last_line);
@@ -103,7 +103,7 @@ export class ContainerLog {
     const options = { what: "show a container's log", signal: this.#stop.signal, limit_ms: 2 ** 31 - 1, wait_ms: 0 };
     await engine.use(options, async (docker, abortSignal) => {
       const query = { follow: true, stdout: true, stderr: true, timestamps: true, since, abortSignal } as const;
-      // The engine takes parts of a second too, whatever the types say.
+      // The engine accepts fractions of a second, in contrast to the types.
       const stream = await docker.getContainer(container_id).logs(query as unknown as { follow: true });
       await this.#read(stream);
     });
@@ -158,8 +158,8 @@ export class ContainerLog {
   }
 
   /**
-   * Asked for from a time on, an engine tells the lines of that time again; in the order in which they were printed, so that
-   * what comes behind the last one that was read is new, also with an earlier time.
+   * Returns whether a line was read before. Queried from a time on, the engine repeats lines of that time, in the order in which they were printed.
+   * So everything after the last line that was read is new, even with an earlier time.
    */
   #isRepeated(at: bigint): boolean {
     if (at === this.#read_until) {
@@ -173,7 +173,7 @@ export class ContainerLog {
     }
     const may_be_old = this.#replaying && this.#options.clock.monotonic() - this.#connected_ms < REPLAY_MS;
     if (may_be_old && at <= this.#highest) return true;
-    // One that was overtaken by another a moment ago is no place to go on from.
+    // A line that was slightly overtaken is not a position to resume from.
     if (at > this.#read_until || this.#read_until - at > OVERTAKEN_MAX) {
       this.#read_until = at;
       this.#of_last_time = 1;
@@ -188,7 +188,7 @@ export class ContainerLog {
 
 const nanosecondsOf = (time: Date): bigint => BigInt(time.getTime()) * NANO_OF_MS;
 
-/** Nanoseconds since 1970 of an RFC 3339 time; undefined for what is none, and for the engine's time of what never was. */
+/** Parses an RFC 3339 time to nanoseconds since 1970; undefined if it is invalid, or the engine's zero time. */
 export function nanoseconds(text: string): bigint | undefined {
   const parts = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/.exec(text);
   if (parts === null) return undefined;

@@ -4,7 +4,7 @@ import { StepFailure } from "../failure.ts";
 import { readContainerManifest } from "./container-manifest.ts";
 import { portsClash } from "./create-options.ts";
 
-test("a release without a manifest runs as its image says, and the engine keeps it up", () => {
+test("a release without a manifest runs with the image's defaults, and the engine restarts it", () => {
   for (const nothing of [null, undefined, {}]) {
     const spec = readContainerManifest(nothing);
     assert.deepEqual(
@@ -14,7 +14,7 @@ test("a release without a manifest runs as its image says, and the engine keeps 
   }
 });
 
-test("what a manifest says wrong is refused by the name of its field", () => {
+test("an invalid manifest is refused with the name of the field", () => {
   const wrong: [Record<string, unknown>, string][] = [
     [{ comand: ["x"] }, "comand is unknown"],
     [{ entrypoint: [] }, "entrypoint must be a list"],
@@ -43,7 +43,7 @@ test("what a manifest says wrong is refused by the name of its field", () => {
     );
 });
 
-test("two containers clash over one port of the robot and protocol, and over nothing else", () => {
+test("two containers conflict only if they use the same host port and protocol", () => {
   const spec = readContainerManifest({
     ports: [{ container: 80, host: 8080 }, { container: 53, host: 53, protocol: "udp" }, { container: 1 }],
   });

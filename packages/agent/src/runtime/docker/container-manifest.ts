@@ -11,7 +11,7 @@ export type ContainerHealthCheck =
 
 /** A manifest with every default filled in. */
 export interface ContainerSpec {
-  /** null: the image's. */
+  /** null: the image's entrypoint. */
   entrypoint: string[] | null;
   command: string[] | null;
   env: Record<string, string>;
@@ -28,7 +28,7 @@ export interface ContainerSpec {
   reload: { signal: NodeJS.Signals } | { command: string[] } | null;
 }
 
-/** The names that the server knows too; the compiler holds both together. */
+/** The server knows the same names; the compiler keeps both in sync. */
 const FIELDS = {
   entrypoint: true,
   command: true,
@@ -120,7 +120,7 @@ function absolute(value: unknown, field: string): string {
   return path.normalize(place);
 }
 
-/** Unlike an entrypoint it may be empty, and so may its words: it is the entrypoint's arguments. */
+/** The entrypoint's arguments: unlike an entrypoint the list may be empty, and so may its items. */
 function readCommand(value: unknown): string[] {
   return list(value, "command", MANIFEST_ARGUMENTS_MAX).map((item, index) => {
     if (typeof item !== "string" || item.includes("\0")) throw bad(`command[${index}]`, "must be a text without NUL");

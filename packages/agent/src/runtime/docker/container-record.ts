@@ -9,15 +9,15 @@ export interface Kept {
   release_id: string;
 }
 
-/** Which containers an app has, on disk before each change of them. */
+/** The containers of an app, stored on disk before each change of them. */
 export interface ContainerRecord {
-  /** The one that is to run. */
+  /** The container to run. */
   current: Kept | null;
-  /** The one to go back to, as it was: stopped, or still running beside. */
+  /** The container for a rollback, unchanged: stopped, or still running beside. */
   old: Kept | null;
-  /** The current one was verified. */
+  /** The current container was verified. */
   settled: boolean;
-  /** The current one was stopped on purpose, as it is. */
+  /** The current container was stopped on purpose and kept. */
   stopped: boolean;
 }
 
@@ -29,7 +29,7 @@ const imageFile = (directory: string): string => path.join(directory, "image.jso
 
 export const hasRecord = (paths: StatePaths, app: string): boolean => fs.existsSync(recordFile(paths, app));
 
-/** A damaged one is as good as none: the containers are found by their labels. */
+/** Reads the record. A damaged one counts as empty: the containers are found by their labels. */
 export function readRecord(paths: StatePaths, app: string): ContainerRecord {
   const value = readJson(recordFile(paths, app));
   return typeof value === "object" && value !== null ? { ...NO_CONTAINERS, ...value } : NO_CONTAINERS;
@@ -40,7 +40,7 @@ export function writeRecord(paths: StatePaths, app: string, record: ContainerRec
   writeJson(recordFile(paths, app), record);
 }
 
-/** Nanoseconds since 1970 up to which the container's output was read; 0 for another container. */
+/** Returns the nanoseconds since 1970 up to which the container's output was read; 0 for another container. */
 export function readReading(paths: StatePaths, app: string, container_id: string): bigint {
   const value = readJson(readingFile(paths, app));
   if (typeof value !== "object" || value === null) return 0n;
@@ -54,7 +54,7 @@ export function writeReading(paths: StatePaths, app: string, container_id: strin
   if (fs.existsSync(paths.app(app))) writeJson(readingFile(paths, app), { container_id, read_until: String(read_until) });
 }
 
-/** What is staged of a container release: the engine has the rest. */
+/** The agent's record of a staged image: the engine has the image itself. */
 export interface StagedImage {
   image_id: string;
   /** Digests of its parts in the layer cache. */
@@ -72,7 +72,7 @@ export function readStagedImage(directory: string): StagedImage | undefined {
   return typeof value?.image_id === "string" && Array.isArray(value.parts) ? { image_id: value.image_id, parts: value.parts } : undefined;
 }
 
-/** Digests of all layers that a staged release of any app is made of. */
+/** Returns the digests of all layers of staged releases, of any app. */
 export function stagedParts(paths: StatePaths): Set<string> {
   const parts = new Set<string>();
   if (!fs.existsSync(paths.apps)) return parts;

@@ -4,7 +4,7 @@ import { engineFailure, type CallOptions, type Engine, statusOf } from "./engine
 import { StepFailure } from "../failure.ts";
 import { ENGINE_CALL_MS, STOP_TIMEOUT_SECONDS_MAX } from "../limits.ts";
 
-/** How containers are found again, whatever happened to our own notes: names are for people. */
+/** Labels by which containers are found, independent of our own records; names are for people. */
 export const LABELS = {
   /** The agent's state directory: two agents may share one engine. */
   robot: "roamfleet.state",
@@ -18,7 +18,7 @@ export interface Found {
   release_id: string;
   /** `created`, `running`, `restarting`, `exited`, … */
   state: string;
-  /** Of the robot, while it runs. */
+  /** Host ports, while it runs. */
   ports: HostPort[];
 }
 
@@ -27,10 +27,10 @@ export interface HostPort {
   protocol: string;
 }
 
-/** Whether a container could not be made because the engine has not got its image any more. */
+/** Whether a container could not be created because the engine no longer has its image. */
 export const lacksImage = (error: unknown): boolean => error instanceof StepFailure && statusOf(error.cause) === 404;
 
-/** The containers of one robot's apps, each known by its id. Every method bears a second call. */
+/** The containers of one robot's apps, identified by id. All methods are idempotent. */
 export class Containers {
   readonly #engine: Engine;
   readonly #robot: string;
@@ -44,7 +44,7 @@ export class Containers {
     return [`${LABELS.robot}=${this.#robot}`, `${LABELS.app}=${app}`];
   }
 
-  /** The newest first. */
+  /** Lists the app's containers, newest first. */
   async list(app: string, options: Omit<CallOptions, "what">): Promise<Found[]> {
     const label = this.#labels(app);
     const found = await this.#engine.use({ ...options, what: "list its containers" }, (docker, abortSignal) =>
@@ -60,7 +60,7 @@ export class Containers {
       }));
   }
 
-  /** Directories of the robot that containers of its other apps have; not those of the agent itself. */
+  /** Returns the host directories mounted by containers of the robot's other apps, except those of the agent itself. */
   async binds(app: string, signal: AbortSignal): Promise<Bind[]> {
     const label = [`${LABELS.robot}=${this.#robot}`];
     const found = await this.#engine.use({ what: "list its containers", signal }, (docker, abortSignal) =>
@@ -73,7 +73,7 @@ export class Containers {
     });
   }
 
-  /** Throws StepFailure with the engine's own words when it will not have it. */
+  /** Creates a container. Throws StepFailure with the engine's message if the engine refuses. */
   async create(options: ContainerCreateOptions, signal: AbortSignal): Promise<string> {
     try {
       return await this.#engine.use({ what: "create a container", signal }, async (docker, abortSignal) => {
@@ -82,7 +82,7 @@ export class Containers {
           return id;
         } catch (error) {
           if (statusOf(error) !== 409 || options.name === undefined) throw error;
-          // The name is new for each container: an earlier call was heard, and its answer was not.
+          // The name is unique for each container: an earlier call succeeded, but its response was lost.
           const { Id, Config, State } = await docker.getContainer(options.name).inspect({ abortSignal });
           const ours = Object.entries(options.Labels ?? {}).every(([label, value]) => Config.Labels[label] === value);
           if (!ours || State.Status !== "created") throw error;
@@ -94,7 +94,7 @@ export class Containers {
     }
   }
 
-  /** Also of one that runs already. */
+  /** Starts a container; does nothing if it runs already. */
   async start(id: string, signal: AbortSignal): Promise<void> {
     try {
       await this.#engine.use({ what: "start a container", signal }, (docker, abortSignal) =>
@@ -105,7 +105,7 @@ export class Containers {
     }
   }
 
-  /** SIGTERM, and SIGKILL after the time that the container was made with; also of one that is stopped or gone. */
+  /** Sends SIGTERM, and SIGKILL after the container's stop timeout; does nothing if it is stopped or gone. */
   async stop(id: string, options: Omit<CallOptions, "what" | "limit_ms">): Promise<void> {
     const limit_ms = ENGINE_CALL_MS + STOP_TIMEOUT_SECONDS_MAX * 1_000;
     await this.#quietly(304, () =>
@@ -115,9 +115,9 @@ export class Containers {
     );
   }
 
-  /** With its unnamed volumes; also of one that runs or is gone. */
+  /** Removes a container with its unnamed volumes, even while it runs; does nothing if it is gone. */
   async remove(id: string, signal: AbortSignal): Promise<void> {
-    // 409: the engine removes it already.
+    // 409: the engine is already removing it.
     await this.#quietly(409, () =>
       this.#engine.use({ what: "remove a container", signal }, (docker, abortSignal) =>
         docker.getContainer(id).remove({ force: true, v: true, abortSignal }),
@@ -133,7 +133,7 @@ export class Containers {
     }
   }
 
-  /** Undefined for one that is gone. */
+  /** Returns undefined for a container that is gone. */
   async inspect(id: string, options: Omit<CallOptions, "what">): Promise<ContainerInspectInfo | undefined> {
     try {
       return await this.#engine.use({ ...options, what: "describe a container" }, (docker, abortSignal) =>
@@ -151,7 +151,7 @@ export class Containers {
     );
   }
 
-  /** Volumes that were made for the app. */
+  /** Removes the volumes that were created for the app. */
   async removeVolumes(app: string, signal: AbortSignal): Promise<void> {
     const filters = JSON.stringify({ label: this.#labels(app) });
     const { Volumes } = await this.#engine.use({ what: "list its volumes", signal }, (docker) => docker.listVolumes({ filters }));

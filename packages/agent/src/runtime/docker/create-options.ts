@@ -13,28 +13,28 @@ export interface CreateContext {
   release: DesiredRelease;
   spec: ContainerSpec;
   image_id: string;
-  /** Of the robot. */
+  /** The agent's state directory. */
   state_directory: string;
   configs_directory: string;
   mount_directories: readonly string[];
   allow_devices: boolean;
   allow_host_network: boolean;
-  /** Sockets of container engines: whoever has one has the robot. */
+  /** Sockets of container engines: access to one gives full control of the robot. */
   engine_sockets: readonly string[];
-  /** undefined: the container does not reach the agent. */
+  /** undefined: the container has no access to the agent. */
   socket: SocketMount | undefined;
-  /** Says apart containers of one app. */
+  /** Distinguishes containers of one app. */
   suffix: string;
 }
 
 const RESTART = { always: "unless-stopped", on_failure: "on-failure", never: "no" } as const;
 const NANO = 1_000_000_000;
 
-/** What the engine is asked for. Throws StepFailure `rejected_by_robot` for what of the robot a container may not have. */
+/** Returns the options for the engine. Throws StepFailure `rejected_by_robot` if the container requests something that the robot does not allow. */
 export function createOptions(context: CreateContext): ContainerCreateOptions {
   const { app, release, spec, image_id, state_directory, suffix } = context;
   return {
-    // For people who look at the robot; the agent knows it by its id.
+    // For people; the agent finds the container by its id.
     name: `roamfleet-${app}-${suffix}`,
     Image: image_id,
     ...(spec.entrypoint === null ? {} : { Entrypoint: spec.entrypoint }),
@@ -53,14 +53,14 @@ export function createOptions(context: CreateContext): ContainerCreateOptions {
       [LABELS.release]: release.tag,
     },
     StopTimeout: Math.ceil(spec.stop_timeout_seconds),
-    // The agent asks by itself: podman without systemd never runs these, and both would cost twice.
+    // The agent runs the health checks: podman without systemd never runs them, and both would run them twice.
     Healthcheck: { Test: ["NONE"] },
     ExposedPorts: Object.fromEntries(spec.ports.map(({ container, protocol }) => [`${container}/${protocol}`, {}])),
     HostConfig: hostConfig(context),
   };
 }
 
-/** Devices and the robot's network reach past the container, so the robot itself has to allow them. */
+/** Devices and the host network reach outside the container, so the robot has to allow them. */
 function requireAllowed({ spec, allow_devices, allow_host_network }: CreateContext): void {
   const refuse = (field: string, flag: string): StepFailure =>
     new StepFailure("rejected_by_robot", `manifest: ${field} is refused: this robot does not allow it (${flag})`);
@@ -97,7 +97,7 @@ function hostConfig(context: CreateContext): NonNullable<ContainerCreateOptions[
     ...(memory_bytes === null ? {} : { Memory: memory_bytes }),
     ...(cpus === null ? {} : { NanoCpus: Math.round(cpus * NANO) }),
     ...(pids === null ? {} : { PidsLimit: pids }),
-    // Whatever the engine's own default is: the agent reads it, and a robot's disk is small.
+    // Independent of the engine's default: the agent reads this log, and a robot's disk is small.
     LogConfig: { Type: "json-file", Config: { "max-size": String(CONTAINER_LOG_BYTES_MAX) } },
   };
 }
@@ -112,7 +112,10 @@ function portBindings({ ports }: ContainerSpec): Record<string, { HostIp: string
 const tmpfsOptions = (read_only: boolean, size_bytes: number | null): string =>
   [read_only ? "ro" : "rw", ...(size_bytes === null ? [] : [`size=${size_bytes}`])].join(",");
 
-/** It is its app's: two apps may use one name. App names may hold dots and dashes too, but no capital letters. */
+/**
+ * Mounts a volume of the app; the name includes the app, since two apps may use one name. App names may contain dots and dashes, but no capital
+ * letters.
+ */
 function volumeMount({ app, state_directory }: CreateContext, source: string, Target: string, ReadOnly: boolean): MountSettings {
   return {
     Type: "volume",
@@ -134,30 +137,29 @@ function bindMounts({ spec, state_directory, configs_directory, mount_directorie
     if (from.includes(":") || target.includes(":")) throw new StepFailure("rejected_by_robot", `manifest: mount ${from} has a colon`);
     return [`${from}:${target}${read_only ? ":ro" : ""}`];
   });
-  // The directory, not the file: an agent that is restarted makes another file.
+  // Mounts the directory instead of the socket: a restarted agent creates a new socket file.
   const run = socket === undefined ? [] : [`${socket.directory}:${SOCKET_DIRECTORY_INSIDE}:ro`];
   return [...run, `${configs_directory}:${CONFIGS_INSIDE}:ro`, ...mounts];
 }
 
 /**
- * Answers the place on the robot, seen after every symlink, when it is below a directory that the robot's own config
- * names, or is one: what the server sends must not decide what of the robot a container sees. Never what is `guarded`, nor
- * what it lies in.
+ * Returns the real path on the robot if it is, or is below, a directory of the robot's config file. The server must not decide which host directories
+ * a container sees. A guarded directory, or a parent of one, is never allowed.
  */
 export function allowedMount(source: string, directories: readonly string[], guarded: readonly string[] = []): string {
   const refuse = (why: string): StepFailure => new StepFailure("rejected_by_robot", `manifest: mount ${source} ${why}`);
   if (directories.length === 0) throw refuse("is refused: this robot allows no mounts of its directories (--allow-mounts)");
-  if (!fs.existsSync(source)) throw refuse("is not there on this robot");
+  if (!fs.existsSync(source)) throw refuse("does not exist on this robot");
   const real = fs.realpathSync(source);
   const resolved = (place: string): string => (fs.existsSync(place) ? fs.realpathSync(place) : place);
   if (!directories.some((directory) => isWithin(real, resolved(directory))))
     throw refuse("is not below a directory that this robot allows");
   if (guarded.map(resolved).some((place) => isWithin(place, real) || isWithin(real, place)))
-    throw refuse("holds the agent's own state, or the socket of a container engine");
+    throw refuse("contains the agent's own state, or the socket of a container engine");
   return real;
 }
 
-/** Whether it wants a port of the robot that another container has. */
+/** Whether the container needs a host port that another one uses. */
 export function portsClash({ ports }: ContainerSpec, taken: readonly HostPort[]): boolean {
   return ports.some(({ host, protocol }) => taken.some((other) => other.port === host && other.protocol === protocol));
 }

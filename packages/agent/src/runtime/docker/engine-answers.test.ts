@@ -19,13 +19,13 @@ const LIMIT = { timeout: 120_000 };
 const { signal } = new AbortController();
 const json = (value: unknown) => JSON.stringify(value);
 
-test("a container that was made although the answer was lost is found again, and no other is taken for it", LIMIT, async () => {
+test("a created container is found again after a lost response, and no other container is mistaken for it", LIMIT, async () => {
   const labels = { [LABELS.robot]: "/state", [LABELS.app]: "main", [LABELS.release_id]: "rel_1" };
   let there = { Id: "c1", Config: { Labels: { ...labels, [LABELS.release_id]: "rel_other" } }, State: { Status: "created" } };
   await using stub = await StubEngine.start((request, response) => {
     if (request.method !== "POST") return void response.end(json(there));
     request.resume();
-    // The first is heard, and its answer never comes.
+    // The first request is processed, but its response never arrives.
     if (stub.requests.length === 1) return void request.socket.destroy();
     response.writeHead(409).end(json({ message: 'Conflict. The container name "/roamfleet-main-ab" is already in use' }));
   });
@@ -38,7 +38,7 @@ test("a container that was made although the answer was lost is found again, and
   await assert.rejects(create(), StepFailure);
 });
 
-test("an image that the engine has lost is told apart from a container that it will not have", LIMIT, async () => {
+test("a missing image is distinguished from a refused container", LIMIT, async () => {
   let status = 404;
   await using stub = await StubEngine.start((request, response) => {
     request.resume();
@@ -51,7 +51,7 @@ test("an image that the engine has lost is told apart from a container that it w
   assert.equal(await lost(), false);
 });
 
-/** An image of these layers, all of it on the robot's disk, and an engine that takes none; answers how the load ends. */
+/** Loads an image of these layers, all on the robot's disk, into an engine that refuses it; returns how the load ends. */
 async function load(
   layers: readonly Buffer[],
   damage: (file: string) => void,
@@ -68,7 +68,7 @@ async function load(
       return { sha256, size: content.length, diff_id: sha256 };
     });
     assert.ok(config);
-    const fetcher = { get: () => Promise.reject(new Error("nothing is to be fetched")) };
+    const fetcher = { get: () => Promise.reject(new Error("no download expected")) };
     const options = { engine: stub.engine, clock: systemClock, timing: TIMING };
     const store = new LayerStore({ ...options, directory, fetcher });
     const on_step = (name: string): void => {
@@ -81,21 +81,21 @@ async function load(
       (error: unknown) => error,
     );
     assert.ok(failure instanceof StepFailure, String(failure));
-    assert.ok(!store.has(config), "what was refused is fetched again next time");
+    assert.ok(!store.has(config), "refused parts are downloaded again next time");
     return { failure, loads: stub.requests.filter((line) => line.includes("/images/load")).length, breaks: stub.engine.breaks };
   } finally {
     fs.rmSync(directory, { recursive: true });
   }
 }
 
-test("a layer that is gone from the robot's disk ends the load at once: that is no engine that is away", LIMIT, async () => {
+test("a layer missing from the robot's disk fails the load immediately: the engine is reachable", LIMIT, async () => {
   const { failure, loads, breaks } = await load([Buffer.from("layer")], (file) => fs.rmSync(file));
   assert.equal(failure.reason, "rejected_by_robot");
   assert.match(failure.message, /cannot be read: ENOENT/);
   assert.deepEqual([loads, breaks], [1, 0]);
 });
 
-test("a layer that is far larger unpacked than packed is refused, and the engine never sees it", LIMIT, async () => {
+test("a layer that is far larger unpacked than packed is refused before it is loaded", LIMIT, async () => {
   const bomb = gzipSync(Buffer.alloc(100_000_000));
   const { failure, loads } = await load([bomb], () => {});
   assert.equal(failure.reason, "rejected_by_robot");
@@ -103,7 +103,7 @@ test("a layer that is far larger unpacked than packed is refused, and the engine
   assert.equal(loads, 0);
 });
 
-test("no app's volume has the name of another one's, whatever they are called", () => {
+test("volumes of two apps never have the same name", () => {
   const names = [
     ["a", "b-c"],
     ["a-b", "c"],

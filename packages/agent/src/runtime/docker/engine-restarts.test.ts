@@ -9,13 +9,13 @@ import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
 import { StubEngine } from "../../testing/stub-engine.ts";
 
 const LIMIT = { timeout: 300_000, skip: SKIP };
-/** The sleep between two probes is the fifth part of the window, the one after a rollback as set. */
+/** The sleep between two probes is a fifth of the window; the one after a rollback is set. */
 const VERIFY_SECONDS = 1.05;
 const BETWEEN_PROBES_MS = 210;
 const AFTER_ROLLBACK_MS = 555;
 const timing = { probe_interval_ms: 1_000, rollback_alive_ms: AFTER_ROLLBACK_MS };
 
-/** A clock on which work is done during one sleep of a length. No other sleep ends before it, so that no call of the engine meets the work. */
+/** A clock that runs work during one sleep of a given length. No other sleep ends before it, so no call to the engine overlaps the work. */
 class PausingClock {
   #next: { ms: number; work: () => Promise<void> } | undefined;
   #running: Promise<void> | undefined;
@@ -43,7 +43,7 @@ interface Restarting {
   restartDuring: (ms: number, signal: NodeJS.Signals) => () => boolean;
 }
 
-/** With a release that runs. */
+/** Runs `work` with a running release. */
 async function withRestarts(work: (parts: Restarting) => Promise<void>): Promise<void> {
   await using own = await DockerEngine.start();
   const pausing = new PausingClock();

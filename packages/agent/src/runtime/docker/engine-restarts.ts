@@ -20,8 +20,8 @@ const TRIES_MAX = 3;
 export const EVERY_TIME = `; the container engine restarted during each of ${TRIES_MAX} checks`;
 
 /**
- * Repeats a check of a container that failed while the engine ended: a restart of the engine ends containers, whatever is in them.
- * Returns the last result, and whether the engine ended during that check too. Throws StepFailure (`timeout`) when the engine stays away.
+ * Repeats a check of a container that failed while the engine ended: a restart of the engine ends all containers. Returns the last result, and
+ * whether the engine ended during that check, too. Throws StepFailure (`timeout`) if the engine does not return.
  */
 export async function checkAcrossRestarts<R>(
   { app, engine, container, containers, clock, log, signal }: RestartOptions,
@@ -33,7 +33,7 @@ export async function checkAcrossRestarts<R>(
     using run = engine.watchRun();
     const result = await check();
     if (passed(result)) return { result, interrupted: false };
-    // Waits for an engine that is away. The sleep lets Node handle the end of the watched connection, which came before the answer.
+    // Waits for an unreachable engine. During the sleep, Node handles the end of the watched connection, which came before the response.
     await container.refresh();
     await clock.sleep(1, signal);
     const interrupted = run.ended || engine.breaks !== breaks;

@@ -24,51 +24,43 @@ const LIMIT = { timeout: 300_000, skip: SKIP };
 const engine = useEngine();
 const manifest = { host_network: true, stop_timeout_seconds: 1 };
 
-test(
-  "an archive that comes whole is loaded too: of docker save and OCI, and none of its names touches the robot's own",
-  LIMIT,
-  async () => {
-    await using rig = await startContainerRig(engine());
-    const archives = {
-      docker: await dockerArchive(await shellImage(`# docker\n${STAYS_UP}`), ["robot-os:latest"]),
-      oci: await ociArchive(await shellImage(`# oci\n${STAYS_UP}`, [], { gzip: true })),
-    };
-    for (const [tag, bytes] of Object.entries(archives)) {
-      const end = await rig.ended(rig.deploy(releaseOf(tag, bytes, { kind: "container_image", manifest })));
-      assert.deepEqual([end.status, end.message], ["applied", undefined], tag);
-      assert.deepEqual(await runningTags(engine(), rig.state), [tag]);
-    }
-    const names = (await engine().images()).flatMap(({ RepoTags }) => RepoTags ?? []);
-    assert.deepEqual(
-      names.filter((name) => name.includes("robot-os")),
-      [],
-    );
-    const bad = await rig.ended(rig.deploy(releaseOf("bad", randomBytes(2_000), { kind: "container_image", manifest })));
-    assert.deepEqual([bad.status, bad.reason], ["failed", "rejected_by_robot"]);
-    assert.deepEqual(await runningTags(engine(), rig.state), ["oci"]);
-  },
-);
+test("image archives of docker save and OCI are loaded, and their tags do not replace tags on the robot", LIMIT, async () => {
+  await using rig = await startContainerRig(engine());
+  const archives = {
+    docker: await dockerArchive(await shellImage(`# docker\n${STAYS_UP}`), ["robot-os:latest"]),
+    oci: await ociArchive(await shellImage(`# oci\n${STAYS_UP}`, [], { gzip: true })),
+  };
+  for (const [tag, bytes] of Object.entries(archives)) {
+    const end = await rig.ended(rig.deploy(releaseOf(tag, bytes, { kind: "container_image", manifest })));
+    assert.deepEqual([end.status, end.message], ["applied", undefined], tag);
+    assert.deepEqual(await runningTags(engine(), rig.state), [tag]);
+  }
+  const names = (await engine().images()).flatMap(({ RepoTags }) => RepoTags ?? []);
+  assert.deepEqual(
+    names.filter((name) => name.includes("robot-os")),
+    [],
+  );
+  const bad = await rig.ended(rig.deploy(releaseOf("bad", randomBytes(2_000), { kind: "container_image", manifest })));
+  assert.deepEqual([bad.status, bad.reason], ["failed", "rejected_by_robot"]);
+  assert.deepEqual(await runningTags(engine(), rig.state), ["oci"]);
+});
 
-test(
-  "an image is fetched from a registry by its digest, with the login that came beside the release and is not written down",
-  LIMIT,
-  async () => {
-    await using rig = await startContainerRig(engine());
-    await using registry = await Registry.start();
-    registry.login = { username: "robot", password: "secret-of-the-registry" };
-    const image = registry.add(await shellImage(`# private\n${STAYS_UP}`, [], { gzip: true }));
-    const release = registryRelease("v1", image, { registry_auth: registry.login });
-    rig.deployments.learn?.({ type: "desired", generation: 1, apps: { main: { ...wishOf(release.release) } }, configs: {} });
-    const end = await rig.ended(rig.deploy(release));
-    assert.deepEqual([end.status, end.message], ["applied", undefined]);
-    assert.deepEqual(await imageReleases(engine(), rig.state), ["rel_v1"]);
-    await rig.deployments.stop();
-    const written = fs.readdirSync(rig.state, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
-    for (const { name, parentPath } of written)
-      assert.ok(!fs.readFileSync(path.join(parentPath, name)).includes("secret-of-the-registry"), name);
-    await rig.boot();
-  },
-);
+test("an image is pulled from a registry by digest, with a login that is never stored on disk", LIMIT, async () => {
+  await using rig = await startContainerRig(engine());
+  await using registry = await Registry.start();
+  registry.login = { username: "robot", password: "secret-of-the-registry" };
+  const image = registry.add(await shellImage(`# private\n${STAYS_UP}`, [], { gzip: true }));
+  const release = registryRelease("v1", image, { registry_auth: registry.login });
+  rig.deployments.learn?.({ type: "desired", generation: 1, apps: { main: { ...wishOf(release.release) } }, configs: {} });
+  const end = await rig.ended(rig.deploy(release));
+  assert.deepEqual([end.status, end.message], ["applied", undefined]);
+  assert.deepEqual(await imageReleases(engine(), rig.state), ["rel_v1"]);
+  await rig.deployments.stop();
+  const written = fs.readdirSync(rig.state, { recursive: true, withFileTypes: true }).filter((entry) => entry.isFile());
+  for (const { name, parentPath } of written)
+    assert.ok(!fs.readFileSync(path.join(parentPath, name)).includes("secret-of-the-registry"), name);
+  await rig.boot();
+});
 
 const wishOf = (release: ReturnType<typeof registryRelease>["release"]) => ({
   release,
@@ -78,7 +70,7 @@ const wishOf = (release: ReturnType<typeof registryRelease>["release"]) => ({
   policy: { verify_seconds: 1 },
 });
 
-test("an image that the registry does not have fails at once, and what ran runs on", LIMIT, async () => {
+test("an image that the registry does not have fails immediately, and the current release keeps running", LIMIT, async () => {
   await using rig = await startContainerRig(engine(), {}, { timing: { download_tries: 1_000 } });
   await using registry = await Registry.start();
   await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(STAYS_UP), {}, rig.server)));
@@ -91,14 +83,14 @@ test("an image that the registry does not have fails at once, and what ran runs 
   assert.deepEqual(await runningTags(engine(), rig.state), ["v1"]);
 });
 
-test("a registry that goes away midway is asked again: applied when it is back, failed when it stays away", LIMIT, async () => {
+test("a pull is retried while the registry is unreachable: applied when it returns, failed if it does not", LIMIT, async () => {
   await using rig = await startContainerRig(engine(), {}, { timing: { download_tries: 6, retry_last_ms: 300 } });
   await using registry = await Registry.start();
   const image = async (name: string) =>
     registry.add(await shellImage(`# ${name}\n${STAYS_UP}`, [await tarOf([{ name: "map", content: randomBytes(300_000) }])]));
   registry.cut_blobs_after = 1_000;
   const target = rig.deploy(registryRelease("v1", await image("comes back")));
-  await until("a layer to be cut", () => registry.requests.some(({ path: place }) => place.includes("/blobs/")));
+  await until("a layer to be interrupted", () => registry.requests.some(({ path: place }) => place.includes("/blobs/")));
   await registry.close();
   registry.cut_blobs_after = undefined;
   await registry.open();
@@ -108,11 +100,11 @@ test("a registry that goes away midway is asked again: applied when it is back, 
   await registry.close();
   const failed = await rig.ended(rig.deploy(second));
   assert.deepEqual([failed.status, failed.reason], ["failed", "download_failed"]);
-  assert.match(failed.message ?? "", /in 6 tries; the last: .*refused/);
+  assert.match(failed.message ?? "", /in 6 attempts; the last: .*refused/);
   assert.deepEqual(await runningTags(engine(), rig.state), ["v1"]);
 });
 
-test("an engine that is restarted while a release is verified costs nothing but time, in good order or killed", LIMIT, async () => {
+test("a restart or kill of the engine during verification only delays the deployment", LIMIT, async () => {
   await using own = await DockerEngine.start();
   await using rig = await startContainerRig(own);
   for (const [tag, signal] of [
@@ -127,34 +119,30 @@ test("an engine that is restarted while a release is verified costs nothing but 
     assert.deepEqual([end.status, end.message], ["applied", undefined], tag);
     assert.deepEqual(await runningTags(own, rig.state), [tag]);
   }
-  // Nobody asks for anything: the engine alone brings back what ran, and the agent sees it.
+  // The engine restarts the containers without the agent, which then detects them.
   await own.stop();
   await own.restart();
   await until("it to run again", async () => (await runningTags(own, rig.state)).join() === "v2");
   await until("the agent to see it", () => rig.deployments.workloads()[0]?.status === "running");
 });
 
-test(
-  "an engine that does not come back ends the deployment with its reason, and what ran before is back with the engine",
-  LIMIT,
-  async () => {
-    await using own = await DockerEngine.start();
-    await using rig = await startContainerRig(own, {}, { timing: { engine_wait_ms: 500 } });
-    await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(STAYS_UP), {}, rig.server)));
-    // It is the engine's end that ends this.
-    const watched = { verify_seconds: 600 };
-    const target = rig.deploy(await imageRelease("v2", await shellImage(`# 2\n${STAYS_UP}`), {}, rig.server), watched);
-    await until("it to be verified", () => rig.statuses(target).includes("verifying"));
-    await own.stop();
-    const end = await rig.ended(target);
-    assert.deepEqual([end.status, end.reason], ["failed", "rollback_failed"]);
-    assert.match(end.message ?? "", /did not come back within 0.5 s/);
-    await own.restart();
-    await until("the old one to run again, alone", async () => (await runningTags(own, rig.state)).join() === "v1");
-  },
-);
+test("an engine that stays down fails the deployment, and the previous release runs again once the engine returns", LIMIT, async () => {
+  await using own = await DockerEngine.start();
+  await using rig = await startContainerRig(own, {}, { timing: { engine_wait_ms: 500 } });
+  await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(STAYS_UP), {}, rig.server)));
+  // Long, so that verification ends because of the engine.
+  const watched = { verify_seconds: 600 };
+  const target = rig.deploy(await imageRelease("v2", await shellImage(`# 2\n${STAYS_UP}`), {}, rig.server), watched);
+  await until("it to be verified", () => rig.statuses(target).includes("verifying"));
+  await own.stop();
+  const end = await rig.ended(target);
+  assert.deepEqual([end.status, end.reason], ["failed", "rollback_failed"]);
+  assert.match(end.message ?? "", /did not come back within 0.5 s/);
+  await own.restart();
+  await until("the old one to run again, alone", async () => (await runningTags(own, rig.state)).join() === "v1");
+});
 
-test("a disk of the engine without room ends with insufficient_disk, told before or by the engine itself", LIMIT, async (t) => {
+test("a full disk of the engine ends with insufficient_disk, detected before the load or by the engine", LIMIT, async (t) => {
   using disk = SmallDisk.mount(160);
   if (disk === undefined) return t.skip("needs root to mount a small tmpfs");
   await using own = await DockerEngine.start({ place: disk.directory });
@@ -164,7 +152,7 @@ test("a disk of the engine without room ends with insufficient_disk, told before
   const end = await rig.ended(rig.deploy(await imageRelease("v2", large, {}, rig.server)));
   assert.deepEqual([end.status, end.reason], ["failed", "insufficient_disk"]);
   assert.match(end.message ?? "", /the image needs \d+ bytes below/);
-  // Packed, it seems to fit.
+  // Compressed it seems to fit.
   const packed = await shellImage(`# packed\n${STAYS_UP}`, [await tarOf([{ name: "map", content: Buffer.alloc(200_000_000) }])], {
     gzip: true,
   });
@@ -175,7 +163,7 @@ test("a disk of the engine without room ends with insufficient_disk, told before
 });
 
 test(
-  "a robot without an engine does not say that it installs images; one that comes later is found, and so is what ran",
+  "a robot without an engine does not announce the kind; an engine that starts later is found, with its running containers",
   LIMIT,
   async () => {
     const own = await DockerEngine.start();
@@ -186,7 +174,7 @@ test(
     const early = await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(STAYS_UP), {}, rig.server)));
     assert.deepEqual([early.status, early.reason], ["failed", "incompatible"]);
     await own.restart();
-    await until("the kind to be told", () => rig.deployments.kinds.includes("container_image"));
+    await until("the kind to be announced", () => rig.deployments.kinds.includes("container_image"));
     assert.equal((await rig.ended(rig.deploy(await imageRelease("v2", await shellImage(STAYS_UP), {}, rig.server)))).status, "applied");
     await rig.deployments.stop();
     assert.deepEqual(await runningTags(own, rig.state), []);
@@ -197,7 +185,7 @@ test(
   },
 );
 
-test("what an earlier agent left running is taken over as it is, and made anew when somebody removed it", LIMIT, async () => {
+test("a container left by an earlier agent is adopted, and created again after it was removed", LIMIT, async () => {
   await using rig = await startContainerRig(engine(), { keep_workloads: true });
   await rig.ended(rig.deploy(await imageRelease("v1", await shellImage(`# kept\n${STAYS_UP}`), {}, rig.server)));
   await until("its output", () => rig.logs.some(({ message }) => message === "up v1"));
@@ -213,11 +201,11 @@ test("what an earlier agent left running is taken over as it is, and made anew w
     return all[0]?.state === "running" && all;
   });
   assert.notEqual(other?.id, one?.id);
-  // And with its image, which nothing uses then: `docker system prune -a`.
+  // The image is removed, too, since nothing uses it then: `docker system prune -a`.
   const [image_id] = (await engine().images()).flatMap(({ Id, RepoTags }) =>
     RepoTags?.some((name) => name.includes("rel_v1")) ? [Id] : [],
   );
-  // The agent may have made another container of it before the image is asked for.
+  // The agent may create another container of it before the image is removed.
   await until("the image to be gone", async () => {
     for (const { id } of await containersOf(engine(), rig.state))
       await engine()

@@ -11,43 +11,43 @@ export interface EngineOptions {
   clock: Clock;
   timing: Timing;
   log: Logger;
-  /** It answers now and did not before. */
+  /** Called when the engine has become reachable. */
   on_answer: () => void;
 }
 
 export interface CallOptions {
-  /** For messages: what the engine was to do. */
+  /** For messages: the operation. */
   what: string;
   signal: AbortSignal;
-  /** Of one try. Default: ENGINE_CALL_MS. */
+  /** Timeout of one attempt. Default: ENGINE_CALL_MS. */
   limit_ms?: number;
-  /** How long an engine that is away is waited for; default: `engine_wait_ms`. */
+  /** How long to wait for an unreachable engine; default: `engine_wait_ms`. */
   wait_ms?: number;
 }
 
 const PING_TIMEOUT_MS = 3_000;
 const RETRY_MS = 250;
 
-/** A container engine (dockerd or podman) on a unix socket, which may come late, go away and come back. */
+/** A container engine (dockerd or podman) on a unix socket. It may start late, stop and return. */
 export class Engine {
   readonly #options: EngineOptions;
   #socket: string | undefined;
   /** On the monotonic clock. */
   #answered_at = -Infinity;
   #timer: Timer | undefined;
-  /** How often a call found it away. */
+  /** How often a call found it unreachable. */
   breaks = 0;
 
   constructor(options: EngineOptions) {
     this.#options = options;
   }
 
-  /** It answered, and has not been silent for long: a restart of the engine changes nothing of what the robot can install. */
+  /** True if it has answered recently: a restart of the engine does not change which kinds the robot can install. */
   get available(): boolean {
     return this.#options.clock.monotonic() - this.#answered_at < ENGINE_GONE_MS;
   }
 
-  /** Looks once now, then every so often. */
+  /** Checks now, and then periodically. */
   async start(): Promise<void> {
     if (this.#options.sockets.length === 0 || this.#timer !== undefined) return;
     this.#timer = this.#options.clock.every(this.#options.timing.engine_check_ms, async () => void (await this.#look()));
@@ -75,9 +75,8 @@ export class Engine {
   }
 
   /**
-   * Runs calls of the engine. While it is away they are tried again, so they must bear a second time. Throws StepFailure
-   * (`incompatible`: there never was an engine, `timeout`: it did not come back, or took too long), StepAborted, or what the
-   * engine answered.
+   * Runs calls of the engine. While it is unreachable they are retried, so they must be idempotent. Throws StepFailure (`incompatible`: there never
+   * was an engine, `timeout`: it did not return, or took too long), StepAborted, or the engine's error.
    */
   async use<T>(options: CallOptions, work: (docker: Docker, signal: AbortSignal) => Promise<T>): Promise<T> {
     const { clock, timing } = this.#options;
@@ -92,7 +91,7 @@ export class Engine {
       const timer = clock.setTimer(limit_ms, () => limit.abort(late));
       const call = AbortSignal.any([signal, limit.signal]);
       try {
-        // An engine that hangs answers nothing, and some of dockerode's calls take no signal: the call is left to itself then.
+        // An engine may hang, and some of dockerode's calls take no signal: such a call is abandoned.
         const answer = await unlessAborted(
           call,
           this.#connect(call).then((docker) => work(docker, call)),
@@ -117,15 +116,16 @@ export class Engine {
   }
 
   /**
-   * Reports in `ended` whether the engine has ended since this call, also when it is back and no other call has failed: a stream of
-   * events stays open as long as the engine's process. Unlike the socket's inode it also changes when systemd owns the socket. Dispose it.
+   * Returns an object whose `ended` is true once the engine has ended since this call, even if it is back and no other call has failed. It uses an
+   * event stream, which stays open as long as the engine's process. The socket's inode does not change when systemd owns the socket. Dispose the
+   * object.
    */
   watchRun(): Disposable & { readonly ended: boolean } {
     let ended = false;
     let refused = false;
     const never = encodeURIComponent(JSON.stringify({ label: ["roamfleet.no-event"] }));
     const request = http.get({ socketPath: this.#socket, path: `/events?filters=${never}`, agent: false }, (response) => {
-      // An engine, or a proxy before it, that refuses the stream ends each of them.
+      // An engine, or a proxy before it, that refuses the stream would end each one.
       if (response.statusCode !== 200) refused = true;
       response.on("error", () => {}).resume();
     });
@@ -138,9 +138,9 @@ export class Engine {
     };
   }
 
-  /** One for each call, so that every request of the call ends with it: one that is left open would hold the agent's process. */
+  /** Creates one client for each call, so that all its requests end with the call: an open request would keep the agent's process alive. */
   async #connect(call: AbortSignal): Promise<Docker> {
-    // Loaded when it is needed: most robots that could run containers still start with none.
+    // Loaded on demand: most robots that could run containers run none.
     const { default: Docker } = await import("dockerode");
     const docker = new Docker({ socketPath: this.#socket });
     const { modem } = docker;
@@ -165,32 +165,32 @@ function ping(socketPath: string, clock: Clock): Promise<boolean> {
 }
 
 const AWAY_CODES = new Set(["ECONNREFUSED", "ECONNRESET", "EPIPE", "ENOENT", "ECONNABORTED", "ERR_STREAM_PREMATURE_CLOSE"]);
-/** What an engine says that is about to go, or that has just lost the part of it that runs containers. */
+/** Messages of an engine that is shutting down, or that has just lost its container runtime. */
 const AWAY_WORDS =
   /transport is closing|connection error: desc|server is shutting down|daemon is shutting down|containerd.*connection refused|socket hang up|error reading from server: EOF|context canceled/i;
 
 export function isAway(error: unknown): boolean {
   const code = errorCode(error);
-  // A file of ours that is not there says nothing of the engine, whose socket is connected to.
+  // A missing local file is no sign of an unreachable engine: only ENOENT of `connect` counts.
   if (code === "ENOENT" && (error as NodeJS.ErrnoException).syscall !== "connect") return false;
   if (code !== undefined && AWAY_CODES.has(code)) return true;
   return statusOf(error) !== 404 && AWAY_WORDS.test(errorMessage(error));
 }
 
-/** HTTP status that the engine answered; undefined for any other error. */
+/** Returns the HTTP status of the engine's response; undefined for any other error. */
 export function statusOf(error: unknown): number | undefined {
   if (typeof error !== "object" || error === null || !("statusCode" in error)) return undefined;
   return typeof error.statusCode === "number" ? error.statusCode : undefined;
 }
 
-/** What the engine says went wrong, in words for an operator. */
+/** Returns the engine's error message, in words for an operator. */
 export function engineMessage(error: unknown): string {
   return errorMessage(error)
     .replace(/^\(HTTP code \d+\) [^-]*- /, "")
     .trim();
 }
 
-/** A failure with the reason that the engine's words name, if they name one. */
+/** Returns a failure with the reason that the engine's message indicates, or `otherwise`. */
 export function engineFailure(error: unknown, otherwise: ConstructorParameters<typeof StepFailure>[0]): StepFailure {
   if (error instanceof StepFailure) return error;
   const message = engineMessage(error);

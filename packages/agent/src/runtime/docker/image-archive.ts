@@ -13,9 +13,9 @@ import { IMAGE_JSON_BYTES_MAX, IMAGE_LAYERS_MAX } from "../limits.ts";
 
 type Entry = Extract extends AsyncIterable<infer Source> ? Source : never;
 
-/** What an archive holds, by the names of its entries. */
+/** Contents of an archive, by the names of its entries. */
 export interface ArchivedImage {
-  /** `sha256:…` of the config: what an engine calls the image. */
+  /** `sha256:…` of the config: the engine's id of the image. */
   image_id: string;
   config: string;
   layers: string[];
@@ -23,7 +23,7 @@ export interface ArchivedImage {
 
 const refused = (why: string): StepFailure => new StepFailure("rejected_by_robot", `the image archive ${why}`);
 
-/** The archive of `docker save`, made of parts that the robot has on disk. `file` answers a part's path. */
+/** Creates an archive as `docker save` does, from parts on the robot's disk. `file` returns a part's path. */
 export function composeArchive(layers: DesiredLayers, tag: string, file: (sha256: string) => string): Readable {
   const tar = pack();
   const name = (sha256: string): string => `blobs/sha256/${sha256}`;
@@ -55,16 +55,16 @@ function endArchive(tar: Pack, { config, layers }: Pick<ArchivedImage, "config" 
   tar.finalize();
 }
 
-/** An engine would act on these: other names for the image, or another way to read the archive. */
+/** Files of the archive that an engine would apply: other names for the image, or another format of the archive. */
 const DESCRIPTIONS = new Set(["manifest.json", "repositories", "index.json", "oci-layout"]);
 
-/** Passes a docker-archive or OCI archive on as a docker-archive whose one image has this name only. */
+/** Converts a docker-archive or OCI archive to a docker-archive whose only image has this name. */
 export function renameArchive(archive: string, image: ArchivedImage, tag: string): Readable {
   const tar = pack();
   const copy = async (): Promise<void> => {
     await eachEntry(archive, async ({ pax: _, ...header }, content) => {
       if (DESCRIPTIONS.has(entryName(header))) return;
-      // Without the extended header, which would say the name once more, as it was.
+      // Drops the extended header, which contains the original name.
       const named = { ...header, name: entryName(header) };
       if (header.type === "file") await writeEntry(tar, named, Readable.from(content));
       else if (header.type === "symlink" || header.type === "link") tar.entry(named);
@@ -75,13 +75,13 @@ export function renameArchive(archive: string, image: ArchivedImage, tag: string
   return Readable.from(tar);
 }
 
-/** As an engine that unpacks it below a directory sees it, however it is written. */
+/** Returns the name as an engine sees it that unpacks the archive below a directory. */
 const entryName = ({ name }: Pick<Header, "name">): string => path.posix.resolve("/", name).slice(1);
 
 async function eachEntry(archive: string, use: (header: Header, content: Entry) => Promise<void>): Promise<void> {
   const entries = extract();
   const is_gzip = await isGzip(archive);
-  // From here on without a pause: a file that cannot be read says so to whoever listens.
+  // Nothing is awaited from here on: an unreadable file must report its error to a listener.
   const file = fs.createReadStream(archive);
   const reading = is_gzip ? pipeline(file, createGunzip(), entries) : pipeline(file, entries);
   const using = (async (): Promise<void> => {
@@ -93,16 +93,16 @@ async function eachEntry(archive: string, use: (header: Header, content: Entry) 
   await Promise.all([reading, using]);
 }
 
-/** Bytes of what an archive holds, with the layers in it unpacked that are gzip; looks no further once they are more than `max`. */
+/** Returns the bytes of an archive's contents, with compressed layers (gzip) unpacked; stops once they exceed `max`. */
 export async function unpackedArchiveBytes(archive: string, max: number, signal: AbortSignal): Promise<number> {
   let bytes = 0;
-  const enough = new Error("enough was seen");
+  const enough = new Error("the limit was reached");
   try {
     await eachEntry(archive, async ({ type }, content) => {
       if (type === "file")
         bytes += await unpackedBytesOf(content, max - bytes, signal).catch((error: unknown) => {
           signal.throwIfAborted();
-          throw refused(`holds a layer that cannot be unpacked: ${error instanceof Error ? error.message : String(error)}`);
+          throw refused(`contains a layer that cannot be unpacked: ${error instanceof Error ? error.message : String(error)}`);
         });
       if (bytes > max) throw enough;
     });
@@ -112,7 +112,7 @@ export async function unpackedArchiveBytes(archive: string, max: number, signal:
   return bytes;
 }
 
-/** Reads what image a docker-archive or OCI archive holds. `arch` in Node's words. Throws StepFailure `rejected_by_robot`. */
+/** Returns the image of a docker-archive or OCI archive. `arch` as in Node. Throws StepFailure `rejected_by_robot`. */
 export async function readArchive(archive: string, arch: string): Promise<ArchivedImage> {
   const documents = new Map<string, Buffer>();
   let bytes = 0;
@@ -123,7 +123,7 @@ export async function readArchive(archive: string, arch: string): Promise<Archiv
       const chunks: Uint8Array[] = [];
       for await (const chunk of content) chunks.push(chunk as Uint8Array);
       const document = Buffer.concat(chunks);
-      // Small layers are no documents: one look at the first byte tells.
+      // Small layers are skipped by their first byte.
       if (!/^\s*[[{]/.test(document.subarray(0, 64).toString("latin1"))) return;
       bytes += document.length;
       if (bytes > 4 * IMAGE_JSON_BYTES_MAX) throw refused("has too many documents");
@@ -131,7 +131,7 @@ export async function readArchive(archive: string, arch: string): Promise<Archiv
     });
   } catch (error) {
     if (error instanceof StepFailure) throw error;
-    throw refused(`is no tar: ${error instanceof Error ? error.message : String(error)}`);
+    throw refused(`is not a tar file: ${error instanceof Error ? error.message : String(error)}`);
   }
   const { config, layers } = documents.has("manifest.json") ? readDockerArchive(documents) : readOciArchive(documents, arch);
   const content = documents.get(config);
@@ -158,7 +158,7 @@ const textsOf = (value: unknown): string[] => (Array.isArray(value) ? value.filt
 
 function readDockerArchive(documents: Documents): Pick<ArchivedImage, "config" | "layers"> {
   const images = parse(documents, "manifest.json");
-  if (!Array.isArray(images) || images.length !== 1) throw refused("must hold exactly one image");
+  if (!Array.isArray(images) || images.length !== 1) throw refused("must contain exactly one image");
   const { Config, Layers } = fieldsOf(images[0]);
   if (typeof Config !== "string") throw refused("names no config");
   return { config: Config, layers: textsOf(Layers) };
@@ -168,15 +168,15 @@ const OCI_ARCHITECTURES: Record<string, string> = { x64: "amd64", ia32: "386" };
 const blobName = (digest: unknown): string =>
   typeof digest === "string" ? `blobs/${digest.replace(":", "/")}` : "a blob without a digest";
 
-/** Follows an index to the manifest for this machine, through indexes in indexes. */
+/** Follows an index to the manifest for this machine, through nested indexes. */
 function readOciArchive(documents: Documents, arch: string): Pick<ArchivedImage, "config" | "layers"> {
   let manifest = fieldsOf(parse(documents, "index.json"));
   for (let depth = 0; Array.isArray(manifest["manifests"]); depth += 1) {
-    if (depth > 4) throw refused("has indexes without end");
+    if (depth > 4) throw refused("has indexes that are nested too deeply");
     const candidates = manifest["manifests"].map(fieldsOf).filter(({ platform }) => fitsMachine(fieldsOf(platform), arch));
     if (candidates.length === 0)
       throw new StepFailure("incompatible", `the image archive has no image for ${OCI_ARCHITECTURES[arch] ?? arch}`);
-    if (candidates.length > 1) throw refused("must hold exactly one image for this robot");
+    if (candidates.length > 1) throw refused("must contain exactly one image for this robot");
     manifest = fieldsOf(parse(documents, blobName(candidates[0]?.["digest"])));
   }
   const { config, layers } = manifest;
@@ -186,7 +186,7 @@ function readOciArchive(documents: Documents, arch: string): Pick<ArchivedImage,
   };
 }
 
-/** One without a platform is for any; builders add attestations for a platform that is none. */
+/** A manifest without a platform fits any machine; builders add attestations with an unknown platform. */
 function fitsMachine({ architecture, os }: Record<string, unknown>, arch: string): boolean {
   if (architecture === undefined && os === undefined) return true;
   return os === "linux" && architecture === (OCI_ARCHITECTURES[arch] ?? arch);

@@ -36,12 +36,12 @@ export interface RegistryLogin {
   password: string;
 }
 
-/** Nobody else's: a name with this domain is never looked for in a registry. */
+/** A reserved domain: such a name is never pulled from a registry. */
 const REPOSITORY = "roamfleet.local/apps";
-/** Bytes that a load takes of the engine's disk: a copy of the archive, and what is unpacked of it. */
+/** Copies that a load needs on the engine's disk: the archive, and its unpacked contents. */
 const LOAD_COPIES = 2;
 
-/** The images of releases in the engine. Each is tagged with its app and release, so that it can be found and taken away again. */
+/** The images of releases in the engine. Each is tagged with its app and release, so that it can be found and deleted. */
 export class Images {
   readonly #options: ImagesOptions;
   readonly #owner: string;
@@ -59,7 +59,7 @@ export class Images {
     return `${REPOSITORY}:${this.#tag(app, release_id)}`;
   }
 
-  /** Id of the image, `sha256:…`; undefined when the engine has none by this name or id. */
+  /** Returns the image's id, `sha256:…`; undefined if the engine has no image with this name or id. */
   async find(name: string, signal: AbortSignal): Promise<string | undefined> {
     try {
       return await this.#options.engine.use({ what: "look for an image", signal }, async (docker) => {
@@ -72,7 +72,7 @@ export class Images {
     }
   }
 
-  /** Brings an image to the engine of which the robot fetches the layers that it lacks. Answers its id. */
+  /** Loads an image into the engine after downloading the layers that the robot lacks. Returns its id. */
   async loadLayers(app: string, release_id: string, layers: DesiredLayers, io: StageIo): Promise<string> {
     const { layers: store, on_step } = this.#options;
     const known = await this.find(`sha256:${layers.config.sha256}`, io.signal);
@@ -93,21 +93,21 @@ export class Images {
       throw error;
     });
     on_step("container.layers_checked");
-    // Loaded when it is needed: most of the time a robot only watches what it runs.
+    // Loaded on demand: most of the time a robot only supervises.
     const { composeArchive } = await import("./image-archive.ts");
     const name = this.name(app, release_id);
     try {
       await this.#load(() => composeArchive(layers, name, (sha256) => store.file(sha256)), io.signal);
     } catch (error) {
       const failure = engineFailure(error, "rejected_by_robot");
-      // What the engine would not take may be damaged on our disk: the next try fetches it again.
+      // Parts that the engine refused may be damaged on disk: the next attempt downloads them again.
       if (failure.reason === "rejected_by_robot") store.drop(parts);
       throw failure;
     }
     return this.#named(name, io.signal);
   }
 
-  /** Brings an image to the engine that is one file on the robot's disk. Answers its id. */
+  /** Loads an image into the engine from one file on the robot's disk. Returns its id. */
   async loadArchive(app: string, release_id: string, archive: string, io: StageIo): Promise<string> {
     const { readArchive, renameArchive, unpackedArchiveBytes } = await import("./image-archive.ts");
     const image = await readArchive(archive, process.arch);
@@ -127,7 +127,7 @@ export class Images {
   }
 
   async #load(archive: () => Readable, signal: AbortSignal): Promise<void> {
-    const stalled = new StepFailure("timeout", `the container engine did nothing with the image for ${ENGINE_STALL_MS / 1_000} s`);
+    const stalled = new StepFailure("timeout", `the container engine made no progress with the image for ${ENGINE_STALL_MS / 1_000} s`);
     await this.#move("load an image", stalled, signal, async (docker, abortSignal, moved) => {
       const meter = new Transform({
         transform: (chunk, _, done) => {
@@ -137,7 +137,7 @@ export class Images {
       });
       const content = archive();
       const unreadable = new AbortController();
-      // What goes wrong at the engine's end the call tells; what cannot be read here would be told as if the engine had gone.
+      // The call reports the engine's errors. A local read error would look as if the engine had stopped, so it is reported here.
       pipeline(content, meter, () => {
         const { errored } = content;
         if (errored !== null)
@@ -152,7 +152,7 @@ export class Images {
       } catch (error) {
         throw unreadable.signal.aborted ? unreadable.signal.reason : error;
       } finally {
-        // An archive that nobody reads to its end would keep its file open.
+        // An archive that is not read to its end would keep its file open.
         meter.destroy();
         content.destroy();
       }
@@ -160,7 +160,7 @@ export class Images {
     this.#options.on_step("container.image_loaded");
   }
 
-  /** A call that moves an image and may take long, but not stand still: `moved` is called for all that moves. */
+  /** Runs a call that transfers an image. It may take long, but must not stall: `moved` is called on progress. */
   async #move(
     what: string,
     stalled: StepFailure,
@@ -187,17 +187,17 @@ export class Images {
 
   async #named(name: string, signal: AbortSignal): Promise<string> {
     const id = await this.find(name, signal);
-    if (id === undefined) throw new StepFailure("rejected_by_robot", "the container engine took the image and does not know it");
+    if (id === undefined) throw new StepFailure("rejected_by_robot", "the container engine accepted the image but does not list it");
     return id;
   }
 
   async #giveName(app: string, release_id: string, id: string, signal: AbortSignal): Promise<void> {
-    await this.#options.engine.use({ what: "name an image", signal }, (docker, abortSignal) =>
+    await this.#options.engine.use({ what: "tag an image", signal }, (docker, abortSignal) =>
       docker.getImage(id).tag({ repo: REPOSITORY, tag: this.#tag(app, release_id), abortSignal }),
     );
   }
 
-  /** Where the engine keeps its images; undefined: we cannot see it, and the engine tells by itself when that is full. */
+  /** Returns where the engine stores its images; undefined: not visible here, and the engine reports a full disk. */
   async #root(signal: AbortSignal): Promise<string | undefined> {
     const info: unknown = await this.#options.engine.use({ what: "describe itself", signal }, (docker) => docker.info());
     const root = typeof info === "object" && info !== null && "DockerRootDir" in info ? info.DockerRootDir : undefined;
@@ -212,11 +212,11 @@ export class Images {
     if (free < needed)
       throw new StepFailure(
         "insufficient_disk",
-        `the image needs ${needed} bytes below ${root} (with ${DISK_FREE_FLOOR_BYTES} to stay free), ${free} are free`,
+        `the image needs ${needed} bytes below ${root} (and ${DISK_FREE_FLOOR_BYTES} must stay free), ${free} are free`,
       );
   }
 
-  /** What an image becomes when it is unpacked: the engine would do that until its disk is full. */
+  /** Checks the unpacked size of an image: the engine would unpack it until its disk is full. */
   async #checkUnpacked(files: readonly string[], measure: (max: number) => Promise<number>, signal: AbortSignal): Promise<void> {
     const packed = files.reduce((sum, file) => sum + (fs.statSync(file, { throwIfNoEntry: false })?.size ?? 0), 0);
     const most = Math.min(UNPACK_BYTES_MAX, packed * UNPACK_RATIO_MAX + UNPACK_ALLOWANCE_BYTES);
@@ -227,15 +227,15 @@ export class Images {
     if (unpacked > room)
       throw new StepFailure(
         "insufficient_disk",
-        `the image needs more than ${room} bytes below ${root} unpacked, and ${DISK_FREE_FLOOR_BYTES} are to stay free`,
+        `the image needs more than ${room} bytes below ${root} unpacked, and ${DISK_FREE_FLOOR_BYTES} must stay free`,
       );
     if (unpacked > packed + most)
       throw new StepFailure("rejected_by_robot", `the image is more than ${most} bytes unpacked, of ${packed} packed`);
   }
 
   /**
-   * Has the engine fetch an image by its digest. A registry that is away is asked again, as often as a download is tried; one
-   * that says there is no such image, or not for us, is believed. Throws StepFailure `download_failed`, `insufficient_disk`.
+   * Pulls an image by its digest. An unreachable registry is retried as often as a download. An answer that the image does not exist, or is not
+   * allowed, is final. Throws StepFailure `download_failed`, `insufficient_disk`.
    */
   async pull(app: string, release_id: string, image: string, login: () => RegistryLogin | undefined, io: StageIo): Promise<string> {
     const { clock, timing, on_step } = this.#options;
@@ -257,7 +257,7 @@ export class Images {
         tries = progress.done > most ? 1 : tries + 1;
         most = Math.max(most, progress.done);
         if (tries >= timing.download_tries)
-          throw new StepFailure("download_failed", `nothing came of the image in ${tries} tries; the last: ${failure.message}`, {
+          throw new StepFailure("download_failed", `the image could not be pulled in ${tries} attempts; the last: ${failure.message}`, {
             cause: error,
           });
       }
@@ -275,7 +275,7 @@ export class Images {
   async #pullOnce(image: string, login: RegistryLogin | undefined, progress: PullProgress, signal: AbortSignal): Promise<void> {
     const stalled = new StepFailure("download_failed", `the registry sent nothing for ${ENGINE_STALL_MS / 1_000} s`);
     const registry = image.slice(0, image.indexOf("/"));
-    await this.#move("fetch an image", stalled, signal, async (docker, abortSignal, moved) => {
+    await this.#move("pull an image", stalled, signal, async (docker, abortSignal, moved) => {
       const answer = await docker.pull(image, {
         abortSignal,
         ...(login === undefined ? {} : { authconfig: { username: login.username, password: login.password, serveraddress: registry } }),
@@ -287,7 +287,7 @@ export class Images {
     });
   }
 
-  /** Takes the names of all releases of the app but these off their images; what nothing else names or runs is deleted. */
+  /** Removes the tags of all other releases of the app; images without another tag or container are deleted. */
   async prune(app: string, keep_release_ids: readonly string[], signal: AbortSignal): Promise<void> {
     const { engine, on_step } = this.#options;
     const prefix = `${REPOSITORY}:${this.#owner}.${app}.`;
@@ -295,7 +295,7 @@ export class Images {
     for (const { Id, RepoTags } of images) {
       for (const name of RepoTags ?? []) {
         const release_id = name.startsWith(prefix) ? name.slice(prefix.length) : undefined;
-        // A dot: it belongs to an app whose name goes on.
+        // A dot: it belongs to an app with a longer name.
         if (release_id === undefined || release_id.includes(".") || keep_release_ids.includes(release_id)) continue;
         await this.#remove(name, signal);
         on_step("container.image_untagged");
@@ -304,7 +304,7 @@ export class Images {
     }
   }
 
-  /** An image that was fetched by its digest keeps that as a name when ours goes. */
+  /** Deletes an image that was pulled by digest: it keeps the digest as a name after its tag is removed. */
   async #removeNameless(id: string, signal: AbortSignal): Promise<void> {
     const left = await this.#options.engine
       .use({ what: "look for an image", signal }, (docker) => docker.getImage(id).inspect())
@@ -322,13 +322,13 @@ export class Images {
         docker.getImage(name).remove({ abortSignal }),
       );
     } catch (error) {
-      // Gone already, or a container needs it: that one is not ours to end.
+      // Gone already, or a container uses it: that container is not ours.
       if (statusOf(error) !== 404 && statusOf(error) !== 409) throw error;
     }
   }
 }
 
-/** Asking again would bring the same answer; without a login, one may come with the server's next word. */
+/** Whether a retry would have the same result. Without a login it may not: the server may send one. */
 function isFinal(error: unknown, logged_in: boolean): boolean {
   if (isAway(error)) return false;
   if (!logged_in && /unauthorized|access denied|denied:|no basic auth/i.test(engineMessage(error))) return false;
@@ -343,7 +343,7 @@ function isFinal(error: unknown, logged_in: boolean): boolean {
   );
 }
 
-/** Bytes of the layers that are fetched; those that the engine has are no part of it. */
+/** Progress of layers that are downloaded; those that the engine has do not count. */
 class PullProgress {
   readonly #io: StageIo;
   readonly #layers = new Map<string, { done: number; total: number }>();

@@ -13,7 +13,7 @@ import type { KillDriverTask } from "../../testing/kill-driver.ts";
 import { end, finalStatus, killEverywhere, runKilledAt, startAgent } from "../../testing/killed-agents.ts";
 
 const VERIFY = 0.3;
-/** More places than any run has. */
+/** More points than any run has. */
 const PLACES = { places_max: 60, parallel: 3 };
 const LIMIT = { timeout: 600_000, skip: SKIP };
 const engine = useEngine();
@@ -26,7 +26,7 @@ interface Outcome {
 }
 
 const GOOD: Outcome = { status: "applied", manifest: {}, last_place: "container.old_stopped", runs: "v2" };
-/** The image that was not well is taken away last. */
+/** The bad image is deleted last. */
 const BAD: Outcome = {
   status: "rolled_back",
   manifest: { health: { command: ["false"] } },
@@ -34,10 +34,10 @@ const BAD: Outcome = {
   runs: "v1",
 };
 
-/** Kills the agent at one place of bringing the second image, starts it again, and looks. False: the run had no such place. */
+/** Kills the agent at one point of installing the second image, restarts it, and checks the outcome. Returns false if the run had no such point. */
 async function killAt(place: number, server: ArtifactServer, { status, manifest, last_place, runs }: Outcome): Promise<boolean> {
   const state = fs.realpathSync(fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-kill-")));
-  // Its own image each time: one that the engine has is not loaded again.
+  // A new image each time, since the engine does not load one that it has.
   const image = await shellImage(`# ${state}\n${STAYS_UP}`);
   const first = await imageRelease("v1", await shellImage(STAYS_UP), {}, server);
   const second = await imageRelease("v2", image, manifest, server);
@@ -74,14 +74,22 @@ async function placesOf(outcome: Outcome): Promise<number> {
   return await killEverywhere(PLACES, (place) => killAt(place, server, outcome));
 }
 
-test("an agent killed between any two steps of a good image ends it applied, with its container alone", LIMIT, async (t) => {
-  const places = await placesOf(GOOD);
-  t.diagnostic(`${places} places`);
-  assert.ok(places >= 8);
-});
+test(
+  "an agent killed between any two steps of a good image resumes and ends as applied, with only its container running",
+  LIMIT,
+  async (t) => {
+    const places = await placesOf(GOOD);
+    t.diagnostic(`${places} places`);
+    assert.ok(places >= 8);
+  },
+);
 
-test("an agent killed between any two steps of a bad image ends it rolled back, with the old container alone", LIMIT, async (t) => {
-  const places = await placesOf(BAD);
-  t.diagnostic(`${places} places`);
-  assert.ok(places >= 10);
-});
+test(
+  "an agent killed between any two steps of a bad image resumes and ends as rolled back, with only the old container running",
+  LIMIT,
+  async (t) => {
+    const places = await placesOf(BAD);
+    t.diagnostic(`${places} places`);
+    assert.ok(places >= 10);
+  },
+);

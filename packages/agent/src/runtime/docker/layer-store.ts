@@ -8,8 +8,8 @@ import { makeDirectory } from "../../disk/write-atomically.ts";
 export type LayerStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
 
 /**
- * Parts of images on the robot, by digest, so that the next image fetches only what is new in it. Two apps that want the
- * same part take turns. Bounded by `prune`: what is kept belongs to a release that is kept.
+ * Cache of image parts on the robot, by digest, so that the next image downloads only new parts. Two apps with the same part download one after the
+ * other. Limited by `prune`: kept parts belong to a kept release.
  */
 export class LayerStore {
   readonly #options: LayerStoreOptions;
@@ -27,7 +27,7 @@ export class LayerStore {
     return fs.statSync(this.file(sha256), { throwIfNoEntry: false })?.size === size;
   }
 
-  /** Fetches what is not there yet; `progress` counts the bytes of those parts only. Answers how many that were. */
+  /** Downloads missing parts; `progress` counts only their bytes. Returns the number of downloaded parts. */
   async fetch(parts: readonly Artifact[], io: StageIo): Promise<number> {
     makeDirectory(this.#options.directory);
     const missing = [...new Map(parts.map((part) => [part.sha256, part])).values()].filter((part) => !this.has(part));
@@ -42,18 +42,18 @@ export class LayerStore {
 
   async #fetchOne(part: Artifact, io: StageIo): Promise<void> {
     await this.#turns.take(part.sha256, io.signal, async () => {
-      // A file of another size is none of ours: its name is its digest.
+      // A file of another size is invalid: its name is its digest.
       if (!this.has(part)) fs.rmSync(this.file(part.sha256), { force: true });
       await downloadArtifact(part, { ...this.#options, ...io });
     });
   }
 
-  /** Deletes what the engine could not use: it is fetched again. */
+  /** Deletes parts that the engine could not use; they are downloaded again. */
   drop(parts: readonly Artifact[]): void {
     for (const { sha256 } of parts) fs.rmSync(this.file(sha256), { force: true });
   }
 
-  /** Deletes everything but these, and but what is being fetched. */
+  /** Deletes all parts except these, and except those that are being downloaded. */
   prune(keep_sha256: ReadonlySet<string>): void {
     if (!fs.existsSync(this.#options.directory)) return;
     for (const name of fs.readdirSync(this.#options.directory)) {

@@ -9,7 +9,7 @@ import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
 import { PodmanEngine, whyNoPodman } from "../../testing/podman-engine.ts";
 
 const LIMIT = { timeout: 300_000, skip: whyNoPodman() };
-/** Without CAP_SYS_RESOURCE the limits that podman sets by itself are refused. */
+/** Without CAP_SYS_RESOURCE podman's default limits are refused. */
 const ulimits = { nofile: { soft: 1_024, hard: 1_024 }, nproc: { soft: 1_024, hard: 1_024 } };
 
 test(
@@ -27,7 +27,7 @@ test(
     );
     assert.deepEqual([first.status, first.message], ["applied", undefined]);
     await until("its output", () => rig.logs.some(({ message }) => message === "up v1"));
-    // Each once, though podman tells whole seconds only.
+    // Each line once, although podman's times are whole seconds.
     assert.deepEqual(
       rig.logs.filter(({ source }) => source === "main").map(({ message }) => message),
       ["one", "two", "a socket", "up v1"],

@@ -1,16 +1,16 @@
 import { ENGINE_LINE_BYTES_MAX } from "../limits.ts";
 
-/** One line of what the engine tells of a load or a pull. */
+/** One progress line of the engine for a load or a pull. */
 export interface ProgressLine {
   status?: string;
-  /** Of a layer. */
+  /** Id of a layer. */
   id?: string;
   progressDetail?: { current?: number; total?: number };
   stream?: string;
   error?: string;
 }
 
-/** Reads the engine's lines of JSON to their end; calls `line` for each. Throws what the engine says went wrong, as Error. */
+/** Reads the engine's lines of JSON to their end; calls `line` for each. Throws the engine's error message as Error. */
 export async function readProgress(stream: AsyncIterable<Uint8Array | string>, line: (progress: ProgressLine) => void): Promise<void> {
   const decoder = new TextDecoder();
   let kept = "";
@@ -26,7 +26,7 @@ export async function readProgress(stream: AsyncIterable<Uint8Array | string>, l
     const lines = kept.split("\n");
     kept = lines.pop() ?? "";
     for (const one of lines) take(one);
-    if (kept.length > ENGINE_LINE_BYTES_MAX) throw new Error("the container engine sent a line without end");
+    if (kept.length > ENGINE_LINE_BYTES_MAX) throw new Error("the container engine sent a line that is too long");
   }
   take(kept);
 }

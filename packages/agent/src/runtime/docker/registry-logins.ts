@@ -1,11 +1,11 @@
 import type { Desired } from "@roamfleet/protocol/link";
 import type { RegistryLogin } from "./images.ts";
 
-/** Who the robot is to a registry: told with each desired state, kept in memory only. */
+/** Logins for registries: sent with each desired state, kept in memory only. */
 export class RegistryLogins {
   #of_release = new Map<string, RegistryLogin>();
 
-  /** Forgets what the newer state does not name. */
+  /** Replaces the logins by those of the newer desired state. */
   learn({ apps }: Desired): void {
     const releases = Object.values(apps).flatMap(({ release }) =>
       release?.registry_auth ? [[release.id, release.registry_auth] as const] : [],

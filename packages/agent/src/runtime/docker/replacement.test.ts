@@ -18,7 +18,7 @@ import { Replacement } from "./replacement.ts";
 const SIGNED = "registry.example/app@sha256:11";
 const release = { id: "rel_1", tag: "v1", image: SIGNED, manifest: {} } as unknown as DesiredRelease;
 
-/** Chooses the container of a robot that has one of the release already, made of `image_id`. */
+/** Chooses the container on a robot that already has one of the release, created from `image_id`. */
 async function choose(t: TestContext, { image_id, requires_signature }: { image_id: string; requires_signature: boolean }) {
   const state = fs.mkdtempSync(path.join(os.tmpdir(), "rf-replacement-"));
   t.after(() => fs.rmSync(state, { recursive: true }));
@@ -51,7 +51,7 @@ async function choose(t: TestContext, { image_id, requires_signature }: { image_
   return { container_id, image: created.Image, removed: stub.requests.some((line) => line.startsWith("DELETE")) };
 }
 
-test("a container of another image than the signed one is removed and made again by the signed digest", async (t) => {
+test("a container of another image than the signed one is removed and created again from the signed digest", async (t) => {
   const other = { image_id: "sha256:bb", requires_signature: true };
   assert.deepEqual(await choose(t, other), { container_id: "new", image: SIGNED, removed: true });
   const kept = { container_id: "there", image: undefined, removed: false };

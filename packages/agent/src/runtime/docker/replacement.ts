@@ -14,10 +14,10 @@ export interface ReplacementOptions extends Pick<RuntimeOptions, "paths" | "conf
 
 const SUFFIX_BYTES = 3;
 
-/** podman leaves `sha256:` out. */
+/** podman omits `sha256:`. */
 const bare = (image_id: string): string => image_id.replace(/^sha256:/, "");
 
-/** Which container is to run: the one that is there, the one before it, or a new one. */
+/** Chooses the container to run: the existing one, the previous one, or a new one. */
 export class Replacement {
   readonly #options: ReplacementOptions;
   readonly #socket: SocketDirectory;
@@ -27,9 +27,9 @@ export class Replacement {
     this.#socket = new SocketDirectory(options);
   }
 
-  /** Answers the container to start; what it takes the place of is stopped or kept beside, as its manifest says. */
+  /** Returns the container to start. The one that it replaces is stopped or kept beside, depending on its manifest. */
   async choose(app: string, release: DesiredRelease, { fresh, signal }: { fresh: boolean; signal: AbortSignal }): Promise<Kept> {
-    // A container that is there has it mounted: the directory is to be there when it is started.
+    // An existing container has it mounted: the directory must exist when the container starts.
     this.#socket.prepare();
     const found = await this.#options.containers.list(app, { signal });
     const record = readRecord(this.#options.paths, app);
@@ -45,18 +45,18 @@ export class Replacement {
     const staged = readStagedImage(paths.version(app, release.id));
     const image = (await containers.inspect(container_id, { signal }))?.Image;
     if (staged !== undefined && image !== undefined && bare(image) === bare(staged.image_id)) return true;
-    log.error({ app, release: release.tag }, "a container is not of the signed image: it is made anew");
+    log.error({ app, release: release.tag }, "a container is not of the signed image: it is created again");
     await containers.remove(container_id, signal);
     return false;
   }
 
-  /** Refuses what this robot will not run: StepFailure `rejected_by_robot`. */
+  /** Checks that this robot may run the release. Throws StepFailure `rejected_by_robot`. */
   async check(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void> {
     await this.#checkMounts(app, this.#createOptions(app, release, ""), signal);
   }
 
   async #checkMounts(app: string, { HostConfig }: ReturnType<typeof createOptions>, signal: AbortSignal): Promise<void> {
-    // No place holds a colon: what does is refused.
+    // Paths contain no colon: such paths are refused.
     const wanted = (HostConfig?.Binds ?? []).flatMap((bind): Bind[] => {
       const [source = "", , mode] = bind.split(":");
       return isWithin(source, this.#options.paths.root) ? [] : [{ app, source, writable: mode !== "ro" }];
@@ -64,7 +64,7 @@ export class Replacement {
     if (wanted.length > 0) refuseSwappable(wanted, await this.#options.containers.binds(app, signal));
   }
 
-  /** What the engine is asked for. Refuses as above. */
+  /** Returns the options for the engine. Refuses as above. */
   #createOptions(app: string, release: DesiredRelease, image_id: string): ReturnType<typeof createOptions> {
     const { paths, config, clock } = this.#options;
     return createOptions({
@@ -83,14 +83,14 @@ export class Replacement {
     });
   }
 
-  /** After a restart of the agent: the container that is there. */
+  /** Returns the existing container, after a restart of the agent. */
   #adopt(release: DesiredRelease, { current }: ContainerRecord, found: readonly Found[]): Kept | undefined {
     const mine = found.filter(({ release_id }) => release_id === release.id);
     const one = mine.find(({ id }) => id === current?.container_id) ?? mine.find(({ state }) => state === "running");
     return one === undefined ? undefined : { container_id: one.id, release_id: one.release_id };
   }
 
-  /** The very container that ran before, as it was left, when the release is the one to go back to. */
+  /** Returns the same container that ran before, unchanged, if the release is the one to roll back to. */
   async #goBack(
     app: string,
     release: DesiredRelease,
@@ -101,7 +101,7 @@ export class Replacement {
     const { paths, on_step, containers } = this.#options;
     const old = record.settled && record.stopped ? record.current : record.old;
     if (old?.release_id !== release.id || !found.some(({ id }) => id === old.container_id)) return undefined;
-    // The bad one first: it may hold what the old one needs.
+    // The bad container first: it may use resources that the old one needs.
     for (const { id } of found) if (id !== old.container_id) await containers.remove(id, signal);
     on_step("container.bad_removed");
     writeRecord(paths, app, { ...NO_CONTAINERS, current: old, settled: true });
@@ -109,7 +109,7 @@ export class Replacement {
     return old;
   }
 
-  /** A new container; what ran before is kept, stopped or beside it, until the new one is settled. */
+  /** Creates a new container. The previous one is kept, stopped or beside it, until the new one is settled. */
   async #install(
     app: string,
     release: DesiredRelease,
@@ -121,7 +121,7 @@ export class Replacement {
     const staged = readStagedImage(paths.version(app, release.id));
     if (staged === undefined) throw new StepFailure("rejected_by_robot", `release ${release.tag} is not staged`);
     const old = record.settled ? record.current : record.old;
-    // By its digest, as it was signed: what was noted at staging lies on the disk.
+    // By its signed digest: the id recorded at staging is on disk, where it could be changed.
     const image = this.#options.requires_signature() && release.image !== null ? release.image : staged.image_id;
     const options = this.#createOptions(app, release, image);
     await this.#checkMounts(app, options, signal);

@@ -13,13 +13,13 @@ interface Options {
 
 const POLL_FIRST_MS = 20;
 const POLL_LAST_MS = 200;
-/** What a command said may be on its way still when it has ended. */
+/** Wait for the rest of a command's output after its end. */
 const LAST_WORDS_MS = 500;
-/** Frames of the engine's stream, between what the command prints: stream, three times zero, length. */
+/** Frames of the engine's stream between parts of the output: stream, three zero bytes, length. */
 // oxlint-disable-next-line no-control-regex
 const FRAME = /[\u0000-\u0002]\0\0\0[\s\S]{4}/g;
 
-/** Runs commands in a container, one at a time: an engine cannot end one that hangs, so no second is put beside it. */
+/** Runs commands in a container, one at a time: an engine cannot end a command that hangs, so no second one is started beside it. */
 export class ContainerCommands {
   readonly #options: Options;
   #busy: string | undefined;
@@ -28,12 +28,12 @@ export class ContainerCommands {
     this.#options = options;
   }
 
-  /** Ends within the timeout and, but for being called off, never throws. */
+  /** Returns within the timeout. Throws only if it is aborted. */
   async run(argv: string[], timeout_ms: number, signal: AbortSignal, what: string): Promise<ProbeResult> {
     const name = `${what} ${argv[0]}`;
     try {
       if (this.#busy !== undefined && (await this.#runs(this.#busy, signal)))
-        return { ok: false, message: `${name} still hangs since an earlier time` };
+        return { ok: false, message: `${name} still hangs from an earlier run` };
       return await this.#runOnce(argv, timeout_ms, signal, name);
     } catch (error) {
       if (signal.aborted) throw new StepAborted();
@@ -59,7 +59,7 @@ export class ContainerCommands {
     output.on("error", () => {});
     const deadline = clock.monotonic() + timeout_ms;
     try {
-      // Not until the stream ends: what the command left in the background holds it open.
+      // Polls instead of waiting for the stream's end: background processes of the command keep it open.
       for (let poll_ms = POLL_FIRST_MS; ; poll_ms = Math.min(POLL_LAST_MS, poll_ms * 2)) {
         const { Running, ExitCode } = await engine.use(options, () => exec.inspect());
         if (!Running && ExitCode !== null) {
@@ -84,7 +84,7 @@ export class ContainerCommands {
       );
       return Running;
     } catch {
-      // The engine forgets it with the run of the container that it was in.
+      // The engine forgets the command when the container is restarted.
       return false;
     }
   }

@@ -21,7 +21,7 @@ async function listen(t: TestContext, socket: string): Promise<void> {
   t.after(() => server.close());
 }
 
-test("the agent's own directory is made with the place for the configs, and again when it is gone", (t) => {
+test("the agent's socket directory is created with a mount point for the configs, and again after it was deleted", (t) => {
   const state = temporaryDirectory(t);
   const { directory, lines } = directoryOf(socketIn(state), state);
   const run = path.join(state, "run");
@@ -33,7 +33,7 @@ test("the agent's own directory is made with the place for the configs, and agai
   assert.deepEqual(lines, []);
 });
 
-test("a socket elsewhere is given when it is alone in its directory, under its own name", async (t) => {
+test("a socket at another path is mounted if it is alone in its directory", async (t) => {
   const place = temporaryDirectory(t);
   const socket = path.join(place, "robot.sock");
   await listen(t, socket);
@@ -43,14 +43,14 @@ test("a socket elsewhere is given when it is alone in its directory, under its o
   assert.deepEqual(lines, []);
 });
 
-test("a directory that holds anything else is given to no container, which is said once", async (t) => {
+test("a directory with other files is mounted into no container, which is logged once", async (t) => {
   const state = temporaryDirectory(t);
   fs.mkdirSync(path.join(state, "identity"));
   await listen(t, path.join(state, "agent.sock"));
   const beside = directoryOf(path.join(state, "agent.sock"), state);
   for (let times = 0; times < 3; times += 1) assert.equal(beside.directory.prepare(), undefined);
   assert.deepEqual([beside.lines.length, fs.readdirSync(state)], [1, ["agent.sock", "identity"]]);
-  assert.match(beside.lines[0] ?? "", /holds other things too, such as identity/);
+  assert.match(beside.lines[0] ?? "", /contains other files too, such as identity/);
 
   const full = temporaryDirectory(t);
   fs.mkdirSync(path.join(full, "configs"));
@@ -66,7 +66,7 @@ test("a directory that holds anything else is given to no container, which is sa
   }
 });
 
-test("a robot without a socket gives none, and says nothing", (t) => {
+test("a robot without a socket mounts none and logs nothing", (t) => {
   const { directory, lines } = directoryOf(undefined, temporaryDirectory(t));
   assert.deepEqual([directory.prepare(), lines], [undefined, []]);
 });

@@ -4,15 +4,15 @@ import type { AgentConfig, Logger } from "../../contract.ts";
 import { errorText, makeDirectory } from "../../disk/write-atomically.ts";
 import { socketIn } from "../../local/socket-path.ts";
 
-/** Where a container finds the directory of the agent's socket, and in it, mounted on top, its configs. */
+/** Path of the directory of the agent's socket in a container. The configs are mounted inside it. */
 export const SOCKET_DIRECTORY_INSIDE = "/run/roamfleet";
 const CONFIGS = "configs";
 export const CONFIGS_INSIDE = `${SOCKET_DIRECTORY_INSIDE}/${CONFIGS}`;
 
 export interface SocketMount {
-  /** Of the robot. */
+  /** Directory on the robot. */
   directory: string;
-  /** The socket as the container sees it. */
+  /** Path of the socket inside the container. */
   inside: string;
 }
 
@@ -21,7 +21,7 @@ export interface SocketDirectoryOptions {
   log: Logger;
 }
 
-/** The directory of the agent's socket, for containers to have: only while nothing else is in it. */
+/** The directory of the agent's socket, for mounting into containers: only while it contains nothing else. */
 export class SocketDirectory {
   readonly #options: SocketDirectoryOptions;
   #told: string | undefined;
@@ -31,8 +31,8 @@ export class SocketDirectory {
   }
 
   /**
-   * Answers what to mount, and sees to it that it can be mounted, also after a reboot that emptied it; undefined when there is no
-   * socket, or containers cannot be given it, which is said once. Never throws.
+   * Returns the directory to mount, and creates it if necessary, for example after a reboot that emptied it. Returns undefined if there is no socket,
+   * or if it must not be mounted, which is logged once. Never throws.
    */
   prepare(): SocketMount | undefined {
     const { config, log } = this.#options;
@@ -52,8 +52,8 @@ function whyNot(socket: string, directory: string, state_directory: string): str
     if (socket === socketIn(state_directory)) makeDirectory(directory);
     if (directory.includes(":")) return `${directory} has a colon`;
     const other = fs.readdirSync(directory).find((name) => name !== path.basename(socket) && name !== CONFIGS);
-    if (other !== undefined) return `${directory} holds other things too, such as ${other}`;
-    // What is mounted to read only gets no directory later: the configs need theirs before.
+    if (other !== undefined) return `${directory} contains other files too, such as ${other}`;
+    // A mount point for the configs cannot be created later in a directory that is mounted read-only.
     makeDirectory(path.join(directory, CONFIGS));
     const inside = fs.readdirSync(path.join(directory, CONFIGS))[0];
     return inside === undefined ? undefined : `${path.join(directory, CONFIGS)} is not empty`;

@@ -6,7 +6,7 @@ import { type Bind, refuseSwappable } from "./swappable-mounts.ts";
 
 const bind = (app: string, source: string, writable: boolean): Bind => ({ app, source, writable });
 
-test("no container gets a directory in whose place another one could put a symlink", () => {
+test("no container gets a directory that another one could replace by a symlink", () => {
   const refused = (wanted: Bind[], others: Bind[] = []) =>
     assert.throws(() => refuseSwappable(wanted, others), /mount \/data\/maps of app b lies below \/data, which app a may write/);
   const [below, above] = [bind("b", "/data/maps", false), bind("a", "/data", true)];
@@ -24,7 +24,7 @@ test("no container gets a directory in whose place another one could put a symli
     assert.doesNotThrow(() => refuseSwappable([wanted], [other]), JSON.stringify([wanted, other]));
 });
 
-test("what other apps have of the robot is the engine's word, without what the agent gives to each", { timeout: 120_000 }, async () => {
+test("the mounts of other apps are read from the engine, without the agent's own mounts", { timeout: 120_000 }, async () => {
   const container = (app: string, ...mounts: [Source: string, RW: boolean][]) => ({
     Labels: { [LABELS.robot]: "/state", [LABELS.app]: app },
     Mounts: [...mounts.map(([Source, RW]) => ({ Type: "bind", Source, RW })), { Type: "volume", Source: "", RW: true }],

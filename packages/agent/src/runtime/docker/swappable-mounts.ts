@@ -1,10 +1,10 @@
 import { StepFailure } from "../failure.ts";
 
-/** Whether a place is a directory or lies below it; both are absolute and without symlinks. */
+/** Whether a path is a directory or below it; both are absolute and without symlinks. */
 export const isWithin = (place: string, directory: string): boolean =>
   place === directory || place.startsWith(directory === "/" ? directory : `${directory}/`);
 
-/** A directory of the robot that a container has. */
+/** A host directory mounted into a container. */
 export interface Bind {
   app: string;
   source: string;
@@ -12,9 +12,9 @@ export interface Bind {
 }
 
 /**
- * Refuses a container a directory that lies below one which another container may write, and one to write that lies above
- * another's: the engine follows symlinks each time that it starts a container, so that whoever may write above could put one in
- * the place of what was looked at, and have it point anywhere on the robot. Throws StepFailure `rejected_by_robot`.
+ * Refuses a directory below one that another container may write, and a writable one above another container's. The engine resolves symlinks at each
+ * start of a container. A container that may write a parent directory could replace the checked directory by a symlink to any path on the robot.
+ * Throws StepFailure `rejected_by_robot`.
  */
 export function refuseSwappable(wanted: readonly Bind[], others: readonly Bind[]): void {
   for (const bind of wanted)
@@ -26,7 +26,7 @@ export function refuseSwappable(wanted: readonly Bind[], others: readonly Bind[]
       const [inner, outer] = below ? [bind, other] : [other, bind];
       throw new StepFailure(
         "rejected_by_robot",
-        `manifest: mount ${inner.source} of app ${inner.app} lies below ${outer.source}, which app ${outer.app} may write: it could put a symlink there; mount one of them read_only, or the whole in both`,
+        `manifest: mount ${inner.source} of app ${inner.app} lies below ${outer.source}, which app ${outer.app} may write: it could put a symlink there; mount one of them read_only, or the same directory in both`,
       );
     }
 }

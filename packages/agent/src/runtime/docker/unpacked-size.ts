@@ -3,9 +3,8 @@ import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 
 /**
- * Bytes of these files with those that are gzip unpacked: what is packed tells nothing of that, and an engine unpacks until
- * its disk is full. Looks no further once they are more than `max`. A file that is damaged counts for nothing: the
- * engine refuses it by itself.
+ * Returns the bytes of these files with gzip files unpacked: the packed size is no bound, and an engine unpacks until its disk is full. Stops once
+ * they exceed `max`. A damaged file counts as 0: the engine refuses it.
  */
 export async function unpackedBytes(files: readonly string[], max: number, signal: AbortSignal): Promise<number> {
   let bytes = 0;
@@ -21,7 +20,7 @@ export async function unpackedBytes(files: readonly string[], max: number, signa
   return bytes;
 }
 
-/** The same of what is read here. Throws for what is damaged. */
+/** The same for a stream. Throws if it is damaged. */
 export async function unpackedBytesOf(content: AsyncIterable<unknown>, max: number, signal: AbortSignal): Promise<number> {
   const chunks = (content as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
   const first = await chunks.next();
@@ -49,7 +48,7 @@ export async function unpackedBytesOf(content: AsyncIterable<unknown>, max: numb
 
 const startsAsGzip = (bytes: Uint8Array): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
 
-/** Whether it begins as gzip does. */
+/** Whether the file begins with gzip's magic number. */
 export async function isGzip(file: string): Promise<boolean> {
   await using handle = await fs.promises.open(file);
   const { buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);

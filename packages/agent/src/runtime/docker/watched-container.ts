@@ -24,11 +24,11 @@ export interface WatchedContainerOptions {
 
 type State = ContainerInspectInfo["State"];
 
-/** A container as the agent sees it: what it is doing, whether it is well, and what it prints. It is the engine that keeps it running. */
+/** The agent's view of a container: its state, its health and its output. The engine keeps it running. */
 export class WatchedContainer {
-  /** The engine's count of restarts, since the container was made. */
+  /** The engine's count of restarts since the container was created. */
   restarts = 0;
-  /** How often it ended by itself since it is watched. */
+  /** How often it exited since it is watched. */
   exits = 0;
   last_exit: string | null = null;
   healthy = true;
@@ -59,12 +59,12 @@ export class WatchedContainer {
     return this.#state?.Running === true && !this.#state.Restarting && !this.#state.Paused;
   }
 
-  /** It ended, and the engine does not start it again. */
+  /** It exited, and the engine does not restart it. */
   get down(): boolean {
     return this.#state?.Status === "exited" || this.#state?.Status === "dead";
   }
 
-  /** It is gone from the engine: somebody removed it. */
+  /** It was removed from the engine. */
   get gone(): boolean {
     return this.#state === undefined && this.last_exit !== null;
   }
@@ -73,11 +73,11 @@ export class WatchedContainer {
     return this.#log?.read_until ?? this.#options.read_until;
   }
 
-  /** Looks for the first time, and reads its output from then on. */
+  /** Reads its state, and its output from now on. */
   async start(signal: AbortSignal): Promise<void> {
     const { spec, containers, container_id } = this.#options;
     if (spec.health !== null && "log" in spec.health) {
-      // Linear in the length of the line, whatever the pattern is: a pattern from elsewhere must not stop the agent.
+      // Takes time linear in the line's length for any pattern: a pattern of a release must not block the agent.
       const { RE2JS } = await import("re2js");
       const pattern = RE2JS.compile(spec.health.log.pattern);
       this.#matches = (line) => pattern.matcher(line).find();
@@ -90,7 +90,7 @@ export class WatchedContainer {
       ...this.#options,
       look_from: look_from ?? this.#options.read_until,
       on_line: (line, at) => {
-        // podman's times are whole seconds: the end of that one.
+        // podman's times are whole seconds: use the end of that second.
         if (this.#matches?.(line)) this.#matched_at = at % 1_000_000_000n === 0n ? at + 999_999_999n : at;
       },
     });
@@ -102,7 +102,7 @@ export class WatchedContainer {
     await this.#log?.close();
   }
 
-  /** Asks the engine what it is doing. Throws StepFailure when the engine does not come back. */
+  /** Queries its state. Throws StepFailure if the engine does not return. */
   async refresh(wait_ms?: number): Promise<void> {
     const { containers, container_id } = this.#options;
     const wait = wait_ms === undefined ? {} : { wait_ms };
@@ -118,7 +118,7 @@ export class WatchedContainer {
       return;
     }
     const { RestartCount: restarts, State: state } = info;
-    // The engine counts a restart when it begins to wait for it; one that it will not restart ended all the same.
+    // The engine counts a restart when it begins to wait for it; an exit without a restart is counted here.
     const ended = state.Status === "exited" || state.Status === "dead";
     const ended_before = before?.Status === "exited" || before?.Status === "dead";
     const new_exits = Math.max(0, restarts - this.restarts) + (ended && !ended_before && restarts === this.restarts ? 1 : 0);
@@ -132,10 +132,10 @@ export class WatchedContainer {
     const { app, log, logs } = this.#options;
     this.exits += new_exits;
     const out_of_memory = state.OOMKilled ? ", out of memory" : "";
-    // While it runs again, the engine shows no exit code of the run before.
-    this.last_exit = state.Running && !state.Restarting ? "ended by itself" : `exited with ${state.ExitCode}${out_of_memory}`;
+    // While it runs again, the engine shows no exit code of the previous run.
+    this.last_exit = state.Running && !state.Restarting ? "exited" : `exited with ${state.ExitCode}${out_of_memory}`;
     if (state.Error) this.last_exit = `could not be started: ${state.Error}`;
-    log.warn({ app, how: this.last_exit, restarts: this.restarts }, "container ended by itself");
+    log.warn({ app, how: this.last_exit, restarts: this.restarts }, "container exited");
     const then = ended ? "it stays down" : "the engine starts it again";
     logs.write({
       level: "warn",
@@ -145,7 +145,7 @@ export class WatchedContainer {
     });
   }
 
-  /** What it does now, and whether it is well. */
+  /** Returns whether it runs and is healthy. */
   async check(wait_ms?: number): Promise<ProbeResult> {
     await this.refresh(wait_ms);
     if (!this.alive) return { ok: false, message: `the container ${this.last_exit ?? `is ${this.#state?.Status ?? "gone"}`}` };
@@ -164,7 +164,7 @@ export class WatchedContainer {
     return { ok, message: `${ok ? "a line" : "no line"} of its output matches ${pattern}` };
   }
 
-  /** Runs a command in it, as its manifest wants when a config changed. */
+  /** Runs a command in it: the manifest's reload command after a config change. */
   run(argv: string[], timeout_ms: number): Promise<ProbeResult> {
     return this.#commands.run(argv, timeout_ms, this.#stop.signal, "reload command");
   }
