@@ -4,7 +4,7 @@ import type { Clock } from "@roamfleet/clock";
 import { OUTPUT_TAIL_CHARACTERS } from "../runtime/limits.ts";
 import { runCommand } from "../runtime/run-command.ts";
 
-/** How the robot itself is asked whether it may be updated now. */
+/** The safe-to-update check: a command or URL of the robot that decides whether it may be updated now. */
 export type SafeToUpdate = ({ command: string } | { url: string }) & { timeout_ms: number };
 
 export const GATE_TIMEOUT_SECONDS_DEFAULT = 10;
@@ -12,7 +12,7 @@ export const GATE_TIMEOUT_SECONDS_MAX = 300;
 
 export interface GateAnswer {
   safe: boolean;
-  /** In words, at most a few hundred characters. */
+  /** The reason, at most a few hundred characters. */
   why: string;
 }
 
@@ -20,11 +20,11 @@ export interface GateContext {
   env: Record<string, string>;
   directory: string;
   clock: Clock;
-  /** The agent stops: the answer is not waited for. */
+  /** Aborted when the agent stops. */
   signal: AbortSignal;
 }
 
-/** Asks once. Ends within the timeout and never throws: whoever does not say that it is safe says that it is not. */
+/** Runs the check once. Returns within the timeout and never throws: only an explicit yes counts as safe. */
 export async function askGate(gate: SafeToUpdate, context: GateContext): Promise<GateAnswer> {
   if ("url" in gate)
     return askUrl(gate.url, gate.timeout_ms, context).catch((error: Error) => ({ safe: false, why: `${gate.url}: ${error.message}` }));
@@ -43,7 +43,7 @@ function askUrl(url: string, timeout_ms: number, { clock, signal }: GateContext)
       request.destroy();
       resolve(answer);
     };
-    // A connection of its own each time: a kept one would prove an old process alive.
+    // A new connection each time: a kept one could belong to an old process.
     const request = client.get(url, { agent: false, headers: { "user-agent": "roamfleet-agent" }, signal }, (response) => {
       const status = response.statusCode ?? 0;
       if (status === 200) return end({ safe: true, why: `${url} answered 200` });

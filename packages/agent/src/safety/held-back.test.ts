@@ -25,7 +25,7 @@ async function robotWithOne(t: TestContext, config: Partial<AgentConfig> = {}) {
   return { rig, one, two, status, permission };
 }
 
-test("while the lock is held an update is downloaded and staged and nothing more; given back, it is installed", LIMIT, async (t) => {
+test("while the lock is held an update is only downloaded and staged; it is installed after the release of the lock", LIMIT, async (t) => {
   const { rig, one, two, status, permission } = await robotWithOne(t);
   await using _ = rig;
   await rig.ended(rig.deploy(one));
@@ -45,14 +45,14 @@ test("while the lock is held an update is downloaded and staged and nothing more
   });
   const told = rig.progress.length;
   rig.deployments.announce();
-  assert.equal(rig.progress.length, told + 1, "said again after each connect");
+  assert.equal(rig.progress.length, told + 1, "reported again after each connect");
   assert.deepEqual(rig.processes("main", "one"), [pid], "what runs was not touched");
   permission.releaseLock("docking");
   assert.equal((await rig.ended(target)).status, "applied");
   assert.equal(status().held, null);
 });
 
-test("an app is not taken off while the lock is held, and an update can be called off", LIMIT, async (t) => {
+test("an app is not removed while the lock is held, and an update can be cancelled", LIMIT, async (t) => {
   const { rig, one, two, status, permission } = await robotWithOne(t);
   await using _ = rig;
   await rig.ended(rig.deploy(one));
@@ -69,7 +69,7 @@ test("an app is not taken off while the lock is held, and an update can be calle
   assert.equal(rig.processes("main").length, 0);
 });
 
-test("an agent that comes back finds the lock held and holds on; what it had begun it finishes", LIMIT, async (t) => {
+test("a restarted agent still respects the lock, but finishes a change that it had begun", LIMIT, async (t) => {
   const { rig, one, two, status, permission } = await robotWithOne(t);
   await using _ = rig;
   await rig.ended(rig.deploy(one));
@@ -86,7 +86,7 @@ test("an agent that comes back finds the lock held and holds on; what it had beg
   assert.equal((await rig.ended(target)).status, "applied");
 });
 
-test("a lock whose owner is killed holds nothing back any more", LIMIT, async (t) => {
+test("a lock expires when its owner is killed", LIMIT, async (t) => {
   const { rig, one, two, status, permission } = await robotWithOne(t);
   await using _ = rig;
   await rig.ended(rig.deploy(one));
@@ -101,7 +101,7 @@ test("a lock whose owner is killed holds nothing back any more", LIMIT, async (t
   await until("the file to be gone", () => !existsSync(join(rig.state, "update.lock")));
 });
 
-test("the gate's command is asked until it says yes, and its words are shown", LIMIT, async (t) => {
+test("the gate's command is retried until it succeeds, and its output is shown", LIMIT, async (t) => {
   const directory = temporaryDirectory(t);
   const busy = join(directory, "busy");
   const asked = join(directory, "asked");
@@ -119,20 +119,20 @@ test("the gate's command is asked until it says yes, and its words are shown", L
   assert.equal((await rig.ended(target)).status, "applied");
 });
 
-test("a gate that hangs is not safe, is cut at its time, and does not hold up the agent's end", LIMIT, async (t) => {
+test("a gate that hangs counts as not safe, is killed at its timeout, and does not delay the agent's stop", LIMIT, async (t) => {
   const command = "echo thinking; sleep 1000";
   const { rig, one, status } = await robotWithOne(t, { safe_to_update: { command, timeout_ms: 300 } });
   await using _ = rig;
   rig.deploy(one);
   await until("being held", () => status().held !== null);
   assert.match(status().held?.why ?? "", /^the safe-to-update command did not end within 300 ms/);
-  // It is asked again and again: a busy machine may cut it before it has said anything.
+  // Retried: on a busy machine the command may be killed before its first output.
   const said = { by: "gate", why: "the safe-to-update command did not end within 300 ms: thinking" };
   await until("its words", () => isDeepStrictEqual(status().held, said));
 });
 
-test("the gate's address: 200 is safe, anything else says why", LIMIT, async (t) => {
-  let answer: [number, string] = [503, "battery at 12 %"];
+test("the gate's URL: 200 is safe, any other result has a reason", LIMIT, async (t) => {
+  let answer: [number, string] = [503, "battery at 12%"];
   const server = createServer((_, response) => response.writeHead(answer[0]).end(answer[1]));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
@@ -142,7 +142,7 @@ test("the gate's address: 200 is safe, anything else says why", LIMIT, async (t)
   await using _ = rig;
   const target = rig.deploy(one);
   await until("being held", () => status().held !== null);
-  assert.deepEqual(status().held, { by: "gate", why: `${url} answered 503: battery at 12 %` });
+  assert.deepEqual(status().held, { by: "gate", why: `${url} answered 503: battery at 12%` });
   answer = [200, ""];
   assert.equal((await rig.ended(target)).status, "applied");
 });

@@ -3,15 +3,15 @@ import { uptime } from "node:os";
 import { join } from "node:path";
 import { readBootId } from "../identity/platform.ts";
 
-/** What every process of the robot can agree on, whatever its clock says. */
+/** Machine-wide values that are the same for all processes and independent of the clock. */
 export interface Machine {
-  /** Names this boot. */
+  /** Id of this boot. */
   readonly boot_id: string;
-  /** Milliseconds since the boot, time asleep included; setting the clock does not move it. */
+  /** Milliseconds since boot, including suspend; setting the clock does not change it. */
   uptime_ms(): number;
 }
 
-/** The machine that this process runs on; `system_root` is `/`, but for tests. */
+/** Returns the machine that this process runs on. `system_root` is `/` except in tests. */
 export function thisMachine(system_root: string): Machine {
   return {
     boot_id: readBootId(system_root),
@@ -20,7 +20,7 @@ export function thisMachine(system_root: string): Machine {
         const seconds = Number.parseFloat(readFileSync(join(system_root, "proc/uptime"), "utf8"));
         if (Number.isFinite(seconds)) return Math.round(seconds * 1_000);
       } catch {
-        // No /proc: the system call says the same.
+        // No /proc: the system call returns the same.
       }
       return Math.round(uptime() * 1_000);
     },

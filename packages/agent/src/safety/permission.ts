@@ -4,32 +4,32 @@ import { errorText } from "../disk/write-atomically.ts";
 import { askGate, type GateContext, type SafeToUpdate } from "./gate.ts";
 import { type FallReason, type HeldLock, LockBusy, type LockRequest, type UpdateLock } from "./update-lock.ts";
 
-/** While a lock holds, how often is looked whether it fell. */
+/** Interval at which a held lock is checked for expiry. */
 export const LOCK_LOOK_MS = 1_000;
-/** Between two questions to the gate: grows from the first to the last. */
+/** Backoff between checks of the gate: grows from the first to the last value. */
 const GATE_RETRY_FIRST_MS = 1_000;
 const GATE_RETRY_LAST_MS = 60_000;
-/** A gate that said yes is believed for so long; after that it is asked again. */
+/** How long a positive answer of the gate is valid. */
 const GATE_FRESH_MS = 5_000;
 
-/** Why nothing that changes what runs may begin, and when to ask again. */
+/** Why no change of the running release may begin, and when to check again. */
 export interface Held {
   by: "lock" | "gate";
   why: string;
   retry_ms: number;
 }
 
-/** Whether a step that changes what runs may begin. */
+/** Decides whether a step that changes the running release may begin. */
 export interface Permission {
-  /** At this very instant, without asking anybody. */
+  /** Whether a change may begin now, without a query of the gate. */
   readonly may_install: boolean;
-  /** The update lock holds at this very instant. */
+  /** Whether the update lock is held now. */
   readonly locked: boolean;
-  /** Asks the robot; undefined: it may begin now. Never rejects. */
+  /** Checks the lock and the gate; undefined: a change may begin now. Never rejects. */
   ask(): Promise<Held | undefined>;
 }
 
-/** A robot that never holds anything back. */
+/** For a robot that never holds updates back. */
 export const ALWAYS: Permission = { may_install: true, locked: false, ask: () => Promise.resolve(undefined) };
 
 export type LockEvent =
@@ -41,15 +41,15 @@ export type LockEvent =
 export interface RobotPermissionOptions {
   lock: UpdateLock;
   gate?: SafeToUpdate | undefined;
-  /** Where and with which environment the gate's command runs. */
+  /** Environment and directory of the gate's command. */
   gate_context: Pick<GateContext, "env" | "directory">;
   clock: Clock;
   log: Logger;
 }
 
-/** The robot's own word: its update lock first, then its gate. */
+/** The robot's own decision: its update lock first, then its gate. */
 export class RobotPermission implements Permission {
-  /** Told of everything that becomes of the lock; whoever waits for it asks again. */
+  /** Called with every change of the lock; workers then check again. */
   on_event: (event: LockEvent) => void = () => {};
   readonly #options: RobotPermissionOptions;
   readonly #stopping = new AbortController();
@@ -64,19 +64,19 @@ export class RobotPermission implements Permission {
     this.#options = options;
   }
 
-  /** Looks at a lock that may be there from before, and watches it. */
+  /** Reads a lock from before the start, and watches it. */
   start(): void {
     this.#look();
     if (this.lock() !== undefined) this.#watchLock();
   }
 
-  /** Ends the question under way. */
+  /** Aborts the check in progress. */
   stop(): void {
     this.#stopping.abort();
     this.#unwatchLock();
   }
 
-  /** Who holds the lock now. A disk that cannot be read counts as free: robots must stay within reach. */
+  /** Returns the held lock. An unreadable disk counts as unlocked: the robot must stay updatable. */
   lock(): HeldLock | undefined {
     try {
       const held = this.#options.lock.held;
@@ -117,7 +117,7 @@ export class RobotPermission implements Permission {
     const before = this.#refused;
     if (before !== undefined && clock.monotonic() < before.ask_again_at)
       return { by: "gate", why: before.why, retry_ms: before.ask_again_at - clock.monotonic() };
-    // A robot that was not asked for long starts with short waits again.
+    // After a long time without a check, the backoff starts again.
     if (before !== undefined && clock.monotonic() > before.ask_again_at + GATE_RETRY_LAST_MS) this.#refusals = 0;
     const { safe, why } = await askGate(gate, { ...gate_context, clock, signal: this.#stopping.signal });
     if (safe) {
@@ -143,7 +143,7 @@ export class RobotPermission implements Permission {
     return lock;
   }
 
-  /** Answers whether there was a lock. Throws LockHeld, LockBusy. */
+  /** Returns whether there was a lock. Throws LockHeld, LockBusy. */
   releaseLock(owner: string | undefined): boolean {
     this.#look();
     const released = this.#options.lock.release(owner);
@@ -171,12 +171,12 @@ export class RobotPermission implements Permission {
     try {
       const fell = lock.sweep();
       if (fell === undefined) return;
-      log.warn({ owner: fell.owner, why: fell.reason }, "update lock fell");
+      log.warn({ owner: fell.owner, why: fell.reason }, "update lock expired");
       this.on_event({ type: "lock.fallen", ...fell });
     } catch (error) {
       if (error instanceof LockBusy) return;
-      // It holds no longer, whether it can be removed or not.
-      log.debug({ reason: errorText(error) }, "a fallen update lock could not be removed");
+      // The lock has expired even if its file cannot be removed.
+      log.debug({ reason: errorText(error) }, "an expired update lock could not be removed");
     }
   }
 }

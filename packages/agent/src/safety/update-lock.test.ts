@@ -22,7 +22,7 @@ function lockOf(t: TestContext, at = "2030-01-01T00:00:00Z") {
 
 const fell = (state: LockState): string | undefined => ("fallen" in state ? state.fallen.reason : undefined);
 
-test("one owner holds it, another is told who and for how long, and gets it when it is given back", LIMIT, (t) => {
+test("another owner is refused with the holder and its remaining time, and gets the lock after its release", LIMIT, (t) => {
   const { lock, open, directory } = lockOf(t);
   lock.take({ owner: "docking", ttl_seconds: 60 });
   const other = open();
@@ -34,11 +34,11 @@ test("one owner holds it, another is told who and for how long, and gets it when
   assert.equal(lock.release("docking"), "docking");
   assert.equal(lock.release("docking"), undefined);
   other.take({ owner: "mission", ttl_seconds: 60 });
-  assert.equal(other.release(undefined), "mission", "by force anybody's");
+  assert.equal(other.release(undefined), "mission", "by force, any owner's");
   assert.deepEqual(readdirSync(directory), []);
 });
 
-test("it holds for its time from the last renewal, and no longer", LIMIT, async (t) => {
+test("the lock expires its TTL after the last renewal", LIMIT, async (t) => {
   const { lock, clock } = lockOf(t);
   lock.take({ owner: "docking", ttl_seconds: 60 });
   await clock.advance({ seconds: 59 });
@@ -52,7 +52,7 @@ test("it holds for its time from the last renewal, and no longer", LIMIT, async 
   assert.equal(lock.sweep(), undefined);
 });
 
-test("a wrong clock neither ends nor prolongs it: the time since boot counts", LIMIT, async (t) => {
+test("a wrong clock neither shortens nor prolongs the lock: the time since boot counts", LIMIT, async (t) => {
   const { directory, clock, machine, lock } = lockOf(t, "1970-01-01T00:00:00Z");
   lock.take({ owner: "docking", ttl_seconds: 60 });
   const years_later = new SimulatedClock({ at: "2055-01-01T00:00:00Z" });
@@ -62,7 +62,7 @@ test("a wrong clock neither ends nor prolongs it: the time since boot counts", L
   assert.equal(fell(same.look()), "expired");
 });
 
-test("one that says it was taken later than now holds for its time and no longer", LIMIT, async (t) => {
+test("a lock with a future start time expires after its TTL", LIMIT, async (t) => {
   const { lock, clock, file } = lockOf(t);
   lock.take({ owner: "docking", ttl_seconds: 60 });
   const said = JSON.parse(readFileSync(file, "utf8")) as Record<string, unknown>;
@@ -73,7 +73,7 @@ test("one that says it was taken later than now holds for its time and no longer
   assert.equal(fell(lock.look()), "expired");
 });
 
-test("after a reboot it has fallen, whatever its time", LIMIT, (t) => {
+test("the lock expires at a reboot", LIMIT, (t) => {
   const { lock, machine, open } = lockOf(t);
   lock.take({ owner: "docking", ttl_seconds: 86_400 });
   machine.boot_id = "the next boot";
@@ -81,14 +81,14 @@ test("after a reboot it has fallen, whatever its time", LIMIT, (t) => {
   assert.equal(open().take({ owner: "mission", ttl_seconds: 1 }).owner, "mission");
 });
 
-test("it falls with its owner's process, also when another one has its number by now", LIMIT, async (t) => {
+test("the lock expires with its owner's process, even if the pid is reused", LIMIT, async (t) => {
   const { lock, file } = lockOf(t);
   const owner = spawn("sleep", ["60"]);
   const ended = once(owner, "exit");
   t.after(() => owner.kill("SIGKILL"));
   lock.take({ owner: "docking", ttl_seconds: 600, pid: owner.pid! });
   assert.equal(lock.held?.pid, owner.pid);
-  assert.equal(lock.take({ owner: "docking", ttl_seconds: 600 }).pid, owner.pid, "renewed without a process it keeps the first");
+  assert.equal(lock.take({ owner: "docking", ttl_seconds: 600 }).pid, owner.pid, "a renewal without a process keeps the first");
   owner.kill("SIGKILL");
   await ended;
   assert.equal(fell(lock.look()), "owner_gone");
@@ -100,7 +100,7 @@ test("it falls with its owner's process, also when another one has its number by
 });
 
 test(
-  "a file that another program wrote holds for its own time, whichever clock says so, and one that nobody can read for a while",
+  "a lock file of another program expires after its TTL by either clock, and an unreadable one after a default time",
   LIMIT,
   async (t) => {
     const { lock, file, clock, open } = lockOf(t, new Date().toISOString());
@@ -111,14 +111,14 @@ test(
       ['{"owner":"script","ttl_seconds":1e300}', "an unreadable lock file", LOCK_UNREADABLE_SECONDS],
     ] as const) {
       writeFileSync(file, content);
-      // Written in the future: the robot's clock was set back since.
+      // Modified in the future: the robot's clock was set back since.
       utimesSync(file, clock.now(), new Date(clock.now().getTime() + 86_400_000));
       assert.equal(lock.held?.owner, owner);
       await clock.advance({ seconds: seconds - 1 });
       assert.equal(lock.held?.owner, owner);
       await clock.advance({ seconds: 1 });
       assert.equal(fell(lock.look()), "expired");
-      // Long ago by the clock, seen for the first time.
+      // Modified long ago by the clock, but seen for the first time.
       utimesSync(file, clock.now(), new Date(clock.now().getTime() - seconds * 1_000));
       assert.equal(fell(open().look()), "expired");
     }
@@ -144,7 +144,7 @@ async function runKilled(directory: string, spec: string, log: string, what: str
 
 for (const what of ["take", "release"] as const) {
   test(
-    `killed anywhere while it is to ${what}, the lock is as before or as it should be, and the next one gets on`,
+    `a process killed while it is to ${what} leaves the lock unchanged or updated, and does not block the next one`,
     { timeout: 120_000 },
     async (t) => {
       const base = temporaryDirectory(t);
@@ -173,18 +173,18 @@ for (const what of ["take", "release"] as const) {
         assert.ok(held === undefined || held === "docking", point);
         if ((held === undefined) === (what === "take")) before += 1;
         else after += 1;
-        // Whoever comes next is neither stopped by the guard of the dead nor by what it left behind.
+        // The next process is not blocked by the dead one's guard or temporary files.
         if (held !== undefined) lock.release("docking");
         lock.take({ owner: "mission", ttl_seconds: 5 });
         assert.equal(lock.release("mission"), "mission");
         assert.equal(existsSync(join(directory, LOCK_FILE)), false);
       }
-      assert.ok(before > 0 && after > 0, `${before} left it as it was, ${after} as it should be`);
+      assert.ok(before > 0 && after > 0, `${before} left it unchanged, ${after} updated`);
     },
   );
 }
 
-test("two processes that take it at once: one has it, the other is told", LIMIT, async (t) => {
+test("of two processes that take the lock concurrently one gets it, the other is refused", LIMIT, async (t) => {
   const directory = temporaryDirectory(t);
   const script = TAKE.replace('owner: "docking"', "owner: String(process.pid)");
   const children = Array.from({ length: 4 }, () =>

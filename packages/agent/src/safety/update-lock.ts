@@ -7,28 +7,28 @@ import { isMissing, removeDurably, writeJson } from "../disk/write-atomically.ts
 import { readProcess } from "../runtime/process-table.ts";
 import type { Machine } from "./machine.ts";
 
-/** A program that holds longer than this renews. */
+/** A program that needs the lock longer than this must renew it. */
 export const LOCK_TTL_SECONDS_MAX = 86_400;
 export const LOCK_OWNER_CHARACTERS_MAX = 100;
-/** How long a lock file that nobody can read holds: somebody meant something by it. */
+/** How long an unreadable lock file counts as locked: a program wanted a lock. */
 export const LOCK_UNREADABLE_SECONDS = 600;
 export const LOCK_FILE = "update.lock";
 
-/** What the file holds. */
+/** Contents of the lock file. */
 interface LockFile {
   owner: string;
   ttl_seconds: number;
-  /** The lock falls with this process; null: with its time only. */
+  /** The lock expires with this process; null: after its TTL only. */
   pid: number | null;
-  /** Clock ticks from boot to the start of the process: numbers are used again, this pair is not. */
+  /** Clock ticks from boot to the start of the process: pids are reused, this pair is not. */
   pid_start_time: number | null;
   boot_id: string;
   taken_uptime_ms: number;
-  /** For people; nothing is decided by it. */
+  /** For people only; no decision uses it. */
   taken_at: string;
 }
 
-/** The lock as somebody holds it now. */
+/** The lock as currently held. */
 export interface HeldLock {
   owner: string;
   pid: number | null;
@@ -37,7 +37,7 @@ export interface HeldLock {
   expires_in_seconds: number;
 }
 
-/** Why a lock holds no longer although nobody gave it back. */
+/** Why a lock expired without a release. */
 export type FallReason = "expired" | "owner_gone" | "rebooted";
 
 export type LockState = { held: HeldLock } | { fallen: { owner: string; reason: FallReason } } | { free: true };
@@ -46,7 +46,7 @@ export interface LockRequest {
   owner: string;
   /** 1 to LOCK_TTL_SECONDS_MAX. */
   ttl_seconds: number;
-  /** Of this machine, as the agent sees it. */
+  /** Pid on this machine, in the agent's pid namespace. */
   pid?: number;
 }
 
@@ -62,7 +62,7 @@ export class LockHeld extends Error {
 
 /** The owner's process does not exist. */
 export class NoSuchProcess extends Error {}
-/** Somebody else changes the lock at this instant: to be tried again. */
+/** Another process is changing the lock: retry. */
 export class LockBusy extends Error {}
 
 export interface UpdateLockOptions {
@@ -72,14 +72,14 @@ export interface UpdateLockOptions {
 }
 
 /**
- * `update.lock` in the state directory: robot software holds it while an update would be dangerous. Each change is one
- * atomic write under a guard of its own, so that a process killed anywhere leaves the lock as it was or as it should be. Its
- * time counts by the machine's time since boot: no clock that is wrong or set can hold it.
+ * `update.lock` in the state directory: the robot's software holds it while an update would be dangerous. Each change is one atomic write under a
+ * separate guard, so that a process killed at any point leaves either the old or the new lock. Its TTL counts by the machine's time since boot: a
+ * wrong or changed clock cannot prolong it.
  */
 export class UpdateLock {
   readonly #options: UpdateLockOptions;
   readonly #path: string;
-  /** When a file without the machine's time was seen first. */
+  /** When a lock file without an uptime stamp was first seen. */
   #foreign: { mark: string; seen_uptime_ms: number } | undefined;
 
   constructor(options: UpdateLockOptions) {
@@ -87,7 +87,7 @@ export class UpdateLock {
     this.#path = join(options.state_directory, LOCK_FILE);
   }
 
-  /** Looks at the file now. Throws what the disk throws, but for a file that is not there. */
+  /** Reads the file. Throws errors of the disk, except that the file does not exist. */
   look(): LockState {
     let text: string;
     let modified_ms: number;
@@ -103,12 +103,12 @@ export class UpdateLock {
     }
     const file = parseLock(text);
     const { machine } = this.#options;
-    // A time that has not come yet could hold for ever.
+    // A start time in the future could lock forever.
     const ours = "boot_id" in file && (file.boot_id !== machine.boot_id || file.taken_uptime_ms <= machine.uptime_ms());
-    return ours ? this.#judge(file) : this.#judgeForeign(file, modified_ms, mark);
+    return ours ? this.#evaluate(file) : this.#evaluateForeign(file, modified_ms, mark);
   }
 
-  #judge(file: LockFile): LockState {
+  #evaluate(file: LockFile): LockState {
     const { machine } = this.#options;
     if (file.boot_id !== machine.boot_id) return fallen(file.owner, "rebooted");
     const left_ms = file.taken_uptime_ms + file.ttl_seconds * 1_000 - machine.uptime_ms();
@@ -117,8 +117,8 @@ export class UpdateLock {
     return { held: heldBy(file, file.taken_at, left_ms) };
   }
 
-  /** A file that another program wrote: its time counts from when it was written or seen first, whichever is over sooner. */
-  #judgeForeign(file: Foreign, modified_ms: number, mark: string): LockState {
+  /** Evaluates a file of another program: its TTL counts from its modification or from when it was first seen, whichever ends sooner. */
+  #evaluateForeign(file: Foreign, modified_ms: number, mark: string): LockState {
     const { machine, clock } = this.#options;
     if (this.#foreign?.mark !== mark) this.#foreign = { mark, seen_uptime_ms: machine.uptime_ms() };
     const age_ms = Math.max(machine.uptime_ms() - this.#foreign.seen_uptime_ms, clock.now().getTime() - modified_ms);
@@ -133,7 +133,7 @@ export class UpdateLock {
     return "held" in state ? state.held : undefined;
   }
 
-  /** Takes the lock, or renews it for its owner, and answers how it is held. Throws LockHeld, NoSuchProcess, LockBusy. */
+  /** Takes the lock, or renews it for its owner, and returns it. Throws LockHeld, NoSuchProcess, LockBusy. */
   take({ owner, ttl_seconds, pid }: LockRequest): HeldLock {
     const { machine, clock } = this.#options;
     return this.#guarded(() => {
@@ -156,7 +156,7 @@ export class UpdateLock {
     });
   }
 
-  /** Gives the lock back; `owner` undefined: whoever holds it. Answers who held it. Throws LockHeld, LockBusy. */
+  /** Releases the lock; with `owner` undefined, that of any owner. Returns the former owner. Throws LockHeld, LockBusy. */
   release(owner: string | undefined): string | undefined {
     return this.#guarded(() => {
       const state = this.look();
@@ -167,11 +167,11 @@ export class UpdateLock {
     });
   }
 
-  /** Removes a lock that holds no longer, and answers whose it was and why it fell. Throws LockBusy. */
+  /** Removes an expired lock, and returns its owner and why it expired. Throws LockBusy. */
   sweep(): { owner: string; reason: FallReason } | undefined {
     if (!("fallen" in this.look())) return undefined;
     return this.#guarded(() => {
-      // Looked at again under the guard: somebody may have taken it since.
+      // Read again under the guard: another process may have taken the lock meanwhile.
       const state = this.look();
       if (!("fallen" in state)) return undefined;
       removeDurably(this.#path);
@@ -179,7 +179,7 @@ export class UpdateLock {
     });
   }
 
-  /** One writer at a time, of whichever process; the guard of a process that was killed is taken over. */
+  /** Allows one writer at a time across processes; the guard of a killed process is taken over. */
   #guarded<T>(change: () => T): T {
     let unlock: () => void;
     try {
@@ -211,7 +211,7 @@ const heldBy = ({ owner, pid, ttl_seconds }: Foreign, taken_at: string, left_ms:
 
 type Foreign = Pick<LockFile, "owner" | "ttl_seconds" | "pid">;
 
-/** Whoever wrote no readable file still means to hold: for a while, and by a name that says what is wrong. */
+/** An unreadable file still counts as a lock: for a default time, with an owner that describes the problem. */
 function parseLock(text: string): LockFile | Foreign {
   const unreadable: Foreign = { owner: "an unreadable lock file", ttl_seconds: LOCK_UNREADABLE_SECONDS, pid: null };
   let value: unknown;
@@ -231,6 +231,6 @@ function parseLock(text: string): LockFile | Foreign {
 export const isTtl = (value: unknown): value is number =>
   typeof value === "number" && Number.isFinite(value) && value >= 1 && value <= LOCK_TTL_SECONDS_MAX;
 export const isPid = (value: unknown): value is number => Number.isSafeInteger(value) && Number(value) > 0;
-/** 1 to LOCK_OWNER_CHARACTERS_MAX printable characters: it stands in logs. */
+/** 1 to LOCK_OWNER_CHARACTERS_MAX printable characters: the owner appears in logs. */
 export const isOwner = (value: unknown): value is string =>
   typeof value === "string" && value.trim() !== "" && value.length <= LOCK_OWNER_CHARACTERS_MAX && !/\p{Cc}/u.test(value);

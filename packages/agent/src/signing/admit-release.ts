@@ -11,27 +11,24 @@ import {
 import type { SignedHistory } from "./history.ts";
 
 export interface AdmissionCase {
-  /** undefined: this robot never heard of signing keys. */
+  /** undefined: this robot has never received signing keys. */
   trust: Trust | undefined;
   history: SignedHistory | undefined;
   org_id: string;
   robot_id: string;
-  /** As the robot's own command line has them. */
+  /** As given on the robot's own command line. */
   labels: Readonly<Record<string, string>>;
-  /** Milliseconds since 1970; what the history knows to be later counts. */
+  /** Milliseconds since 1970; a later time in the history takes precedence. */
   now_ms: number;
   app: string;
   release: DesiredRelease;
-  /** What lies on the robot's disk under the release ids that it came with. */
+  /** Releases on the robot's disk, with the ids under which they came. */
   known: readonly DesiredRelease[];
 }
 
 export type AdmissionVerdict = { release: DesiredRelease; statement: ReleaseStatement | undefined } | { refusal: SignatureRefusal };
 
-/**
- * Whether a robot installs what a server, which it need not trust for this, tells it to. Answers the release cut down to
- * what its maker signed. Pure.
- */
+/** Decides whether a robot installs a release, without trust in the server. Returns the release reduced to the fields that its maker signed. Pure. */
 export function admitRelease(one: AdmissionCase): AdmissionVerdict {
   const { trust, history, org_id, app, release } = one;
   const is_signed = release.signature !== null && release.signature !== undefined;
@@ -58,24 +55,24 @@ function refusalByHistory(history: SignedHistory | undefined, statement: Release
   if (history === undefined) return undefined;
   const { tag, version } = statement;
   if (version < history.minimum)
-    return refuse("withdrawn", `release ${tag} has version ${version}, and the maker withdrew what is below ${history.minimum}`);
+    return refuse("withdrawn", `release ${tag} has version ${version}, and the maker withdrew versions below ${history.minimum}`);
   if (version > history.highest || history.ran.includes(contentDigest(statement))) return undefined;
   return refuse("downgrade", `release ${tag} has version ${version}; this robot has run version ${history.highest} and never this release`);
 }
 
 function refusalOfContent({ release, known }: AdmissionCase, { tag, image_configs }: ReleaseStatement): SignatureRefusal | undefined {
-  // Files are kept under the id, which the server gives: other content under an id that is on the disk would run the old files.
+  // Files are stored under the release id, which the server assigns: other content under an existing id would run the old files.
   if (known.some((other) => other.id === release.id && contentOf(other) !== contentOf(release)))
     return refuse("other_content", `release ${tag} came under the id of another release that is on this robot`);
   const config = release.layers?.config.sha256;
   if (config === undefined || image_configs === null || image_configs.includes(config)) return undefined;
-  return refuse("other_content", `what was signed is another release than ${tag}: another image in its archive`);
+  return refuse("other_content", `the signature is not for release ${tag}: its archive contains another image`);
 }
 
 const contentOf = ({ tag, kind, artifact_sha256, artifact_size, image, manifest }: DesiredRelease): string =>
   canonicalJson({ tag, kind, artifact_sha256, artifact_size, image, manifest: manifest ?? null });
 
-/** Only what is signed, and what proves itself against it: a field that a server adds reaches no executor. */
+/** Keeps only signed fields, and those that are verified against them: a field that a server adds reaches no executor. */
 function asSigned(release: DesiredRelease, { image_configs }: ReleaseStatement): DesiredRelease {
   const { id, tag, kind, artifact_sha256, artifact_size, image, manifest, signature, layers, registry_auth } = release;
   return {

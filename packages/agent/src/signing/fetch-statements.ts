@@ -4,7 +4,7 @@ import { fetchWhole } from "../runtime/fetch-whole.ts";
 const ANSWER_BYTES_MAX = 4 * 1024 * 1024;
 const ANSWER_WITHIN_MS = 15_000;
 
-/** Statements of signing keys above a serial number, as the server has them: nothing of them is proven yet. Throws when it does not answer. */
+/** Returns the server's statements of signing keys above a serial number, unverified. Throws if the server does not answer. */
 export async function fetchStatements(after: number, options: { fetcher: Fetcher; clock: Clock; signal: AbortSignal }): Promise<unknown[]> {
   const bounds = { within_ms: ANSWER_WITHIN_MS, bytes_max: ANSWER_BYTES_MAX };
   const answer = await fetchWhole(`/agent/signing?after=${after}`, { ...options, ...bounds });

@@ -1,7 +1,7 @@
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { SignedHistory } from "./history.ts";
 
-/** What of an app a guard must know. */
+/** The app data that a guard needs. */
 export interface GuardedApp {
   app: string;
   current: DesiredRelease | null;
@@ -9,15 +9,15 @@ export interface GuardedApp {
   signed?: SignedHistory | undefined;
 }
 
-/** Decides by its signature whether a release may be installed. */
+/** Checks by its signature whether a release may be installed. */
 export interface Guard {
   /** True while this robot refuses unsigned releases. */
   readonly requires_signature: boolean;
   /**
-   * Answers the release as it may be installed; asks for newer keys first where signatures play a part, unless it did lately and that
-   * will do. Throws StepFailure (`signature_invalid`) with the check that refused it in its message, or StepAborted.
+   * Returns the release in the form that may be installed. If signatures are used, it first queries newer keys, unless `asked` is "lately" and it did
+   * so recently. Throws StepFailure (`signature_invalid`) with the failed check in its message, or StepAborted.
    */
   admit(app: GuardedApp, release: DesiredRelease, options: { asked: "now" | "lately"; signal: AbortSignal }): Promise<DesiredRelease>;
-  /** The history of an app after this release ran, which was admitted before. */
+  /** Returns the history of an app after this admitted release ran. */
   ran(history: SignedHistory | undefined, release: DesiredRelease): SignedHistory | undefined;
 }

@@ -1,21 +1,21 @@
 import { contentDigest, type ReleaseStatement } from "@roamfleet/protocol/signatures";
 
-/** What a robot remembers of the signed releases of an app that ran on it. It stands in the app's journal, written with the end of each. */
+/** What a robot remembers of the signed releases of an app that ran on it. It is part of the app's journal, and updated after each success. */
 export interface SignedHistory {
   /** Highest version that ran. */
   highest: number;
-  /** What is lower was withdrawn by the maker of a release that ran. */
+  /** Lower versions were withdrawn by the maker of a release that ran. */
   minimum: number;
-  /** Latest time at which anything that ran was signed: it is later than that now, whatever clocks say. */
+  /** Latest signing time of any release that ran: a lower bound of the current time, independent of all clocks. */
   latest_issued_at: string;
-  /** Contents that ran, the latest last. */
+  /** Content digests of releases that ran, newest last. */
   ran: string[];
 }
 
-/** Releases that may come back without a higher version. What is forgotten is refused, so forgetting is safe. */
+/** Releases that may be installed again without a higher version. An evicted one is refused, so eviction is safe. */
 export const RAN_MAX = 64;
 
-/** The history after a release ran: nothing in it ever goes back. */
+/** Returns the history after a release ran; its numbers never decrease. */
 export function afterRun(history: SignedHistory | undefined, statement: ReleaseStatement): SignedHistory {
   const { highest = 0, minimum = 0, latest_issued_at = statement.issued_at, ran = [] } = history ?? {};
   const content = contentDigest(statement);

@@ -4,17 +4,17 @@ import { makeDirectory, readJson, writeJson } from "../disk/write-atomically.ts"
 
 const trustFile = (state_directory: string): string => join(state_directory, "identity", "signing.json");
 
-/** What a damaged file stands for: nothing is installed until somebody says on this machine whom to trust. */
-const NOBODY: Trust = { serial: 0, require_signature: true, keys: [] };
+/** Used for a damaged file: nothing is installed until keys are set on this machine. */
+const NO_KEYS: Trust = { serial: 0, require_signature: true, keys: [] };
 
-/** The keys that this robot trusts; undefined when it was never told of any. */
+/** Returns the keys that this robot trusts; undefined if it has never received any. */
 export function readTrust(state_directory: string, damaged: () => void = () => {}): Trust | undefined {
   let is_damaged = false;
   const value = readJson(trustFile(state_directory), () => (is_damaged = true));
   const trust = parseTrust(value);
   if (trust === undefined && (is_damaged || value !== undefined)) {
     damaged();
-    return NOBODY;
+    return NO_KEYS;
   }
   return trust;
 }
@@ -38,13 +38,12 @@ function isKey(value: unknown): value is TrustedKey {
 }
 
 /**
- * Pins the keys that the answer to the enrolment names, as at the first contact there is nobody else to ask; keys that
- * somebody gave this robot on its own machine before stay. A server that knows no signing answers none.
+ * Pins the keys in the response to the enrollment (trust on first use). Keys that were set on the robot itself before are kept. A server without
+ * signing returns none.
  */
 export function pinAtEnrolment(state_directory: string, org_id: string, answered: SignedText | null): void {
   if (answered === null || readTrust(state_directory) !== undefined) return;
   const statement = parseTrustStatement(answered.text);
-  if (statement === undefined || statement.org_id !== org_id)
-    throw new Error("the answer to the enrolment has signing keys that cannot be read");
+  if (statement === undefined || statement.org_id !== org_id) throw new Error("the response to the enrollment has unreadable signing keys");
   writeTrust(state_directory, statement);
 }

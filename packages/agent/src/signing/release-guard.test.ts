@@ -24,7 +24,7 @@ const trustIn = (serial: number, ...keys: Signer[]): Trust => ({
 const one = releaseOf("v1", Buffer.from("bytes"));
 const APP = { app: "main", current: null, previous: null };
 
-/** A guard whose server has these statements; `asked` counts its questions. */
+/** A guard whose server has these statements; `asked` counts its requests. */
 function guardOf(t: TestContext, options: { trust?: Trust; statements?: SignedText[]; status?: number; server_time?: number } = {}) {
   const directory = temporaryDirectory(t);
   if (options.trust !== undefined) writeTrust(directory, options.trust);
@@ -61,13 +61,13 @@ function guardOf(t: TestContext, options: { trust?: Trust; statements?: SignedTe
   return { guard, admit, asked, directory, clock };
 }
 
-test("where nobody signs, nothing is asked and everything is admitted as it is", async (t) => {
+test("without signing no keys are requested and every release is admitted unchanged", async (t) => {
   const { admit, asked } = guardOf(t);
   assert.equal(await admit(), "admitted");
   assert.deepEqual(asked, []);
 });
 
-test("a robot that never heard of keys learns them with the first signed release, along their whole chain", async (t) => {
+test("a robot without keys fetches their whole chain with the first signed release", async (t) => {
   const statements = [trusting(1, [first], first), trusting(2, [first, second], first), trusting(3, [second], second)];
   const { guard, admit, directory } = guardOf(t, { statements });
   assert.equal(await admit(signed(one, second, 1).release), "admitted");
@@ -76,7 +76,7 @@ test("a robot that never heard of keys learns them with the first signed release
   assert.equal(await admit(), "signature_invalid unsigned");
 });
 
-test("statements that a trusted key did not sign are passed over, and those that it did are taken", async (t) => {
+test("statements that no trusted key signed are skipped, and the others are applied", async (t) => {
   const statements = [trusting(4, [stranger], stranger), trusting(5, [second], first), trusting(6, [stranger], stranger)];
   const { guard, admit, asked } = guardOf(t, { trust: trustIn(3, first), statements });
   assert.equal(await admit(signed(one, first, 1).release), "signature_invalid unknown_key");
@@ -84,7 +84,7 @@ test("statements that a trusted key did not sign are passed over, and those that
   assert.deepEqual(asked, ["/agent/signing?after=3"]);
 });
 
-test("a server that does not answer changes nothing; one that was asked lately is not asked again for what was held back", async (t) => {
+test("an unreachable server changes nothing; a recent query is not repeated for an update that was held back", async (t) => {
   const broken = guardOf(t, { trust: trustIn(1, first), status: 500 });
   assert.equal(await broken.admit(signed(one, first, 1).release), "admitted");
   const { admit, asked, clock } = guardOf(t, { trust: trustIn(1, first) });
@@ -97,7 +97,7 @@ test("a server that does not answer changes nothing; one that was asked lately i
   assert.equal(asked.length, 3);
 });
 
-test("a later time than the robot's own clock has makes a signature expire: the server's, and when anything that ran was signed", async (t) => {
+test("a signature expires by the latest known time: the robot's clock, the server's, or a signing time in the history", async (t) => {
   const { release } = signed(one, first, 1);
   const ahead = guardOf(t, { trust: trustIn(1, first), server_time: Date.now() + 3 * 86_400_000 });
   assert.equal(await ahead.admit(release), "signature_invalid expired");
@@ -107,12 +107,12 @@ test("a later time than the robot's own clock has makes a signature expire: the 
   await assert.rejects(admitted, /^Error: expired:/);
 });
 
-test("a step that was called off admits nothing and refuses nothing", async (t) => {
+test("an aborted step neither admits nor refuses a release", async (t) => {
   const { admit } = guardOf(t, { trust: trustIn(1, first) });
   assert.equal(await admit(signed(one, first, 1).release, "now", AbortSignal.abort()), String(new StepAborted()));
 });
 
-test("damaged keys admit nothing until somebody at the robot gives it others", async (t) => {
+test("damaged keys admit nothing until new ones are set on the robot", async (t) => {
   const { directory } = guardOf(t, { trust: trustIn(7, first) });
   const path = join(directory, "identity", "signing.json");
   for (const damage of ["", "{}", readFileSync(path, "utf8").replace('"serial": 7', '"serial": 6')]) {
@@ -133,7 +133,7 @@ test("damaged keys admit nothing until somebody at the robot gives it others", a
   assert.throws(() => trustKeys([pem], { state: directory }, () => {}), /holds no Ed25519 key/);
 });
 
-test("the enrolment pins the org's keys once, and never over keys that the robot has", (t) => {
+test("the enrollment pins the org's keys once, and never replaces keys of the robot", (t) => {
   const directory = temporaryDirectory(t);
   mkdirSync(join(directory, "identity"));
   pinAtEnrolment(directory, TEST_ORG, null);
@@ -144,7 +144,7 @@ test("the enrolment pins the org's keys once, and never over keys that the robot
   assert.deepEqual(readTrust(directory), trustIn(3, first));
 });
 
-test("layers come through only where the signature names the image that they make", async (t) => {
+test("layers are kept only if the signature names their image", async (t) => {
   const { guard } = guardOf(t, { trust: trustIn(1, first) });
   const layers = { config: { sha256: "c".repeat(64), size: 1 }, layers: [], repo_tags: ["other:latest"] };
   const admit = async (image_configs: string[] | null) => {
@@ -153,10 +153,10 @@ test("layers come through only where the signature names the image that they mak
   };
   assert.equal(await admit(null), undefined);
   assert.deepEqual(await admit(["d".repeat(64), "c".repeat(64)]), { config: layers.config, layers: [] });
-  await assert.rejects(admit(["d".repeat(64)]), /other_content: .* another image in its archive/);
+  await assert.rejects(admit(["d".repeat(64)]), /other_content: .* its archive contains another image/);
 });
 
-test("a history only grows, and what falls out of it is refused", () => {
+test("numbers of a history never decrease, and evicted releases are refused", () => {
   const { signature } = signed(one, first, 5).release;
   const statement = JSON.parse((signature as SignedText).text.split("\n")[1] ?? "");
   let history = afterRun(undefined, { ...statement, version: 9, minimum_version: 4 });

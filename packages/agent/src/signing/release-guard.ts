@@ -14,16 +14,16 @@ export interface ReleaseGuardOptions {
   robot_id: string;
   labels: Readonly<Record<string, string>>;
   clock: Clock;
-  /** Milliseconds since 1970 by the server's clock, for a robot whose own is behind. It can only make more expire. */
+  /** Milliseconds since 1970 by the server's clock, for a robot whose own is behind. It can only make more signatures expire. */
   server_time: () => number;
   fetcher: Fetcher;
   log: Logger;
 }
 
-/** Where newer keys are wanted that were asked for "lately": this long before. */
+/** Maximum age of a key query that is accepted as "lately". */
 const ASKED_LATELY_MS = 60_000;
 
-/** Decides what may be installed by the keys that this robot trusts, whatever the server says. */
+/** Decides by the robot's trusted keys what may be installed, independent of the server. */
 export class ReleaseGuard implements Guard {
   readonly #options: ReleaseGuardOptions;
   #trust: Trust | undefined;
@@ -33,7 +33,7 @@ export class ReleaseGuard implements Guard {
   constructor(options: ReleaseGuardOptions) {
     this.#options = options;
     this.#trust = readTrust(options.state_directory, () =>
-      options.log.error("the signing keys on disk are damaged: nothing is installed until they are given anew with rf-agent trust-key"),
+      options.log.error("the signing keys on disk are damaged: nothing is installed until they are set again with rf-agent trust-key"),
     );
   }
 
@@ -45,7 +45,7 @@ export class ReleaseGuard implements Guard {
     return this.#trust?.require_signature === true;
   }
 
-  /** Returns `requires_signature` after a look for newer statements, unless one was made within the last minute. */
+  /** Returns `requires_signature` after a query for newer statements, unless one was made within the last minute. */
   async askRequired(signal: AbortSignal): Promise<boolean> {
     if (this.#trust !== undefined && !this.requires_signature) await this.#refresh("lately", signal);
     return this.requires_signature;
@@ -78,7 +78,7 @@ export class ReleaseGuard implements Guard {
     return statement === undefined ? history : afterRun(history, statement);
   }
 
-  /** Takes what the server has of newer statements, as far as keys that are trusted signed them. A server that does not answer changes nothing. */
+  /** Applies the server's newer statements that trusted keys signed. An unreachable server changes nothing. */
   async #refresh(asked: "now" | "lately", signal: AbortSignal): Promise<void> {
     const { clock, fetcher, log, org_id, state_directory } = this.#options;
     if (asked === "lately" && clock.monotonic() - this.#asked_at < ASKED_LATELY_MS) return;
@@ -88,7 +88,7 @@ export class ReleaseGuard implements Guard {
       for (const statement of statements) {
         const taken = nextTrust(this.#trust, org_id, statement);
         if ("refusal" in taken) {
-          log.warn({ why: taken.refusal }, "a change of the signing keys was refused");
+          log.warn({ why: taken.refusal }, "refused a change of the signing keys");
           continue;
         }
         writeTrust(state_directory, taken.trust);
@@ -99,7 +99,7 @@ export class ReleaseGuard implements Guard {
         log.info({ serial, require_signature, keys: keys.map(({ name }) => name) }, "the signing keys changed");
       }
     } catch (error) {
-      log.warn({ err: error }, "the server could not be asked for newer signing keys");
+      log.warn({ err: error }, "could not query the server for newer signing keys");
     }
   }
 }

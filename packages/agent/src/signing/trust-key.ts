@@ -9,13 +9,13 @@ import { readTrust, writeTrust } from "./pinned-trust.ts";
 
 export interface TrustKeyFlags {
   state: string;
-  /** Unsigned releases stay possible. */
+  /** Unsigned releases stay allowed. */
   optional?: boolean;
 }
 
 /**
- * Makes the robot trust these public keys (PEM files) and no others, on the word of whoever is at this machine. The agent must
- * not run meanwhile. Statements that the robot took count as taken; the next one must be signed by one of these keys.
+ * Makes the robot trust these public keys (PEM files) and no others, authorized by access to this machine. The agent must not run meanwhile.
+ * Statements that the robot has applied stay applied; the next one must be signed by one of these keys.
  */
 export function trustKeys(files: readonly string[], { state, optional = false }: TrustKeyFlags, print: (text: string) => void): void {
   const keys = files.map(readKey);
@@ -29,7 +29,7 @@ export function trustKeys(files: readonly string[], { state, optional = false }:
     unlock();
   }
   const names = keys.map(({ name, public_key }) => `${name} (${keyIdOf(public_key)})`).join(", ");
-  print(`this robot trusts releases signed by ${names}${optional ? ", and takes unsigned ones" : ", and no others"}\n`);
+  print(`this robot trusts releases signed by ${names}${optional ? ", and accepts unsigned ones" : ", and no others"}\n`);
 }
 
 function readKey(file: string): TrustedKey {
