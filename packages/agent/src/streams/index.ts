@@ -17,14 +17,14 @@ export interface StreamParts {
   /** Never served as files. */
   state_directory: string;
   signatures: SignaturePolicy;
-  /** What children of the agent inherit, such as ffmpeg. */
+  /** Environment of the agent's children, such as ffmpeg. */
   environment: Readonly<Record<string, string>>;
   shells: Pick<Shells, "source">;
-  /** Absent: this agent reaches no ROS. */
+  /** Absent: this agent has no ROS. */
   ros?: TopicsOptions["ros"];
 }
 
-/** Kinds of streams that this agent serves: the server opens a channel with the kind's name. What the robot forbids is refused. */
+/** Returns the kinds of streams that this agent serves: the server opens a channel with the kind's name. Kinds that the robot forbids are refused. */
 export function streamSources(parts: StreamParts): ReadonlyMap<string, StreamSource> {
   const { robot, clock, log, state_directory, signatures, environment, shells, ros } = parts;
   const is_confined = (): boolean => signatures.requires_signature;

@@ -22,7 +22,7 @@ const NEEDS_ROOT = { ...LIMIT, skip: process.getuid?.() !== 0 && "needs root" };
 const KEY = makeSigner("maker");
 const log = pino({ enabled: false });
 
-/** Every stream of a robot whose keys lie on its disk, as the agent makes them. */
+/** All streams of a robot with signing keys on its disk, created as in the agent. */
 function startRobot(t: TestContext, more: Partial<RobotConfig>, { required = true } = {}) {
   const state_directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-signed-"));
   t.after(() => fs.rmSync(state_directory, { recursive: true, force: true }));
@@ -76,7 +76,7 @@ function startRobot(t: TestContext, more: Partial<RobotConfig>, { required = tru
 
 const SHELL = { cols: 80, rows: 24, terminal: false };
 
-/** What a shell printed, and how its channel ended. */
+/** Returns the output of a shell, and why its channel ended. */
 async function run(channel: Channel): Promise<{ text: string; reason: string }> {
   let text = "";
   for await (const message of channel) {
@@ -95,7 +95,7 @@ async function ask(channel: Channel, request: Record<string, unknown>): Promise<
 }
 
 test(
-  "shells, files and tunnels are refused while signed releases are required and the robot's file does not allow them",
+  "shells, files and tunnels are refused while signed releases are required unless the robot's config file allows them",
   LIMIT,
   async (t) => {
     const listener = createServer((socket) => socket.destroy());
@@ -113,7 +113,7 @@ test(
 );
 
 test(
-  "what the robot's file allows beside signed releases runs as another user, who gets neither root nor the agent's state",
+  "streams that the config file allows beside signed releases run as another user, without root and without the agent's state",
   NEEDS_ROOT,
   async (t) => {
     const robot = startRobot(t, { shell: { user: "nobody" }, signed: { allow: ["shell", "files"] } });
@@ -148,7 +148,7 @@ test(
   },
 );
 
-test("a user who could enter the agent's state gets no shell beside signed releases", NEEDS_ROOT, async (t) => {
+test("a user who may enter the agent's state gets no shell beside signed releases", NEEDS_ROOT, async (t) => {
   for (const [user, prepare, refusal] of [
     ["root", () => {}, /neither root nor the agent's own user/],
     ["nobody", (directory: string) => fs.chmodSync(directory, 0o755), /may enter .*chmod it to 0700/],
@@ -161,7 +161,7 @@ test("a user who could enter the agent's state gets no shell beside signed relea
   }
 });
 
-test("an agent that is not root opens no shell beside signed releases, as it cannot act as another user", NEEDS_ROOT, () => {
+test("an agent that is not root opens no shell beside signed releases, since it cannot switch users", NEEDS_ROOT, () => {
   const script = `
     const { findShellUser } = await import(${JSON.stringify(path.join(import.meta.dirname, "shell/shell-user.ts"))});
     for (const user of [undefined, "nobody", "daemon"])
@@ -177,7 +177,7 @@ test("an agent that is not root opens no shell beside signed releases, as it can
   assert.equal(output.match(/does not run as root/g)?.length, 3, output);
 });
 
-test("a shell that is open when signed releases become required is ended, and the next one is refused", LIMIT, async (t) => {
+test("an open shell ends when signed releases become required, and the next one is refused", LIMIT, async (t) => {
   const robot = startRobot(t, { shell: { user: os.userInfo().username } }, { required: false });
   const shell = await robot.open("shell", { ...SHELL, command: ["sleep", "20"] });
   const ended = run(shell);

@@ -5,8 +5,8 @@ import type { ReleaseGuard } from "../signing/release-guard.ts";
 export type SignaturePolicy = Pick<ReleaseGuard, "requires_signature" | "askRequired" | "onRequired">;
 
 /**
- * Wraps a stream by which a person could change what the robot runs. While signed releases are required it is refused unless the
- * robot's own config file allows it, and channels that are open when the requirement begins are ended.
+ * Wraps a stream through which a user could change what the robot runs. While signed releases are required it is refused, unless the robot's config
+ * file allows it. Channels that are open when the requirement begins are ended.
  */
 export function signedOnly(kind: SignedSwitch, source: StreamSource, robot: RobotConfig, policy: SignaturePolicy): StreamSource {
   const refuse = (channel: Channel): void =>
@@ -20,7 +20,7 @@ export function signedOnly(kind: SignedSwitch, source: StreamSource, robot: Robo
     void channel.ended.then(() => left.abort());
     const is_required = await policy.askRequired(left.signal).catch(() => policy.requires_signature);
     if (is_required && !is_allowed) return refuse(channel);
-    // What was opened before ran with the rights of that time.
+    // A stream that is already open may have been started with more rights.
     const forget = policy.onRequired(() => refuse(channel));
     void channel.ended.then(forget);
     return source(channel, params);

@@ -7,7 +7,7 @@ import { CameraOutput } from "./camera-output.ts";
 const LIMIT = { timeout: 120_000 };
 const frame = (number: number): Uint8Array => Uint8Array.of(number);
 
-/** A channel whose queue takes one message, and lets it go when the test says so. */
+/** A channel whose queue accepts one message, and sends it when the test decides. */
 function output(fps: number) {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const sent: number[] = [];
@@ -33,7 +33,7 @@ function output(fps: number) {
     clock,
     sent,
     one,
-    /** Frames of a source with so many a second, numbered from 1. */
+    /** Offers `count` frames at a fixed interval, numbered from 1. */
     offer: async (count: number, each_ms: number): Promise<void> => {
       for (let i = 1; i <= count; i += 1) {
         one.offer(frame(i));
@@ -49,7 +49,7 @@ function output(fps: number) {
   };
 }
 
-test("a source that is as fast as was asked for loses no frame, also when it is not exact", LIMIT, async () => {
+test("a source at the requested rate loses no frame, even with jitter", LIMIT, async () => {
   const { sent, one, clock } = output(10);
   for (let i = 1; i <= 20; i += 1) {
     one.offer(frame(i));
@@ -61,7 +61,7 @@ test("a source that is as fast as was asked for loses no frame, also when it is 
   );
 });
 
-test("a faster source is sent as often as was asked for, and its newest frame each time", LIMIT, async () => {
+test("of a faster source the newest frame is sent at the requested rate", LIMIT, async () => {
   const { sent, offer } = output(2);
   await offer(100, 40);
   // Four seconds.
@@ -69,12 +69,12 @@ test("a faster source is sent as often as was asked for, and its newest frame ea
   for (let i = 2; i < sent.length; i += 1) assert.ok(sent[i]! - sent[i - 1]! >= 12, String(sent));
 });
 
-test("while a frame is on its way the newest waits and those before it are left out", LIMIT, async () => {
+test("while a frame is being sent only the newest one waits and older ones are dropped", LIMIT, async () => {
   const { sent, stick, free, offer, one, clock } = output(30);
   stick();
   await offer(50, 40);
   assert.deepEqual(sent, [1]);
-  assert.deepEqual(one.carried(), undefined, "nothing has left, and it is not long enough ago to say more");
+  assert.deepEqual(one.carried(), undefined, "nothing was sent, and too little time has passed for an estimate");
   await free();
   assert.deepEqual(sent, [1, 50]);
   const carried = one.carried()!;
@@ -85,7 +85,7 @@ test("while a frame is on its way the newest waits and those before it are left 
   assert.deepEqual(one.carried(), { elapsed_ms: 5_000, blocked_ms: 5_000, bytes: 0, frames: 0 });
 });
 
-test("a frame that came too early is sent when its time comes, if no newer one does", LIMIT, async () => {
+test("a frame that came too early is sent when it is due, unless a newer one replaces it", LIMIT, async () => {
   const { sent, one, clock } = output(1);
   one.offer(frame(1));
   one.offer(frame(2));

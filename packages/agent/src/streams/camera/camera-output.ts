@@ -2,16 +2,16 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import { type Channel, dataMessage } from "@roamfleet/protocol/link";
 import type { Carried } from "./pace.ts";
 
-/** Part of an interval by which a frame may come early: sources are not exact. */
+/** Fraction of the interval by which a frame may be early: sources have jitter. */
 const EARLY = 0.3;
-/** A frame that has waited for so long tells of the line before it has left. */
-const TELL_BLOCKED_MS = 5_000;
+/** A frame that has waited for so long is reported as blocked before it was sent. */
+const REPORT_BLOCKED_MS = 5_000;
 
-/** Sends one channel the newest frame each time that the line has taken the one before, and no more often than it is told. */
+/** Sends the newest frame to one channel each time the previous one has been sent, but not above the given rate. */
 export class CameraOutput {
   readonly channel: Channel;
   readonly #clock: Pick<Clock, "monotonic" | "setTimer">;
-  /** Milliseconds from one frame to the next. */
+  /** Milliseconds between two frames. */
   #interval_ms: number;
   #newest: Uint8Array | undefined;
   #due_at: number;
@@ -34,7 +34,7 @@ export class CameraOutput {
     this.#interval_ms = 1_000 / fps;
   }
 
-  /** Takes the place of a frame that has not been sent. */
+  /** Replaces a frame that has not been sent yet. */
   offer(jpeg: Uint8Array): void {
     this.#newest = jpeg;
     this.#sendWhenDue();
@@ -45,12 +45,12 @@ export class CameraOutput {
     this.#newest = undefined;
   }
 
-  /** What the line did since this was asked last; undefined while that is not known yet. */
+  /** Returns what was sent since the last call; undefined while that is unknown. */
   carried(): Carried | undefined {
     const now = this.#clock.monotonic();
     if (this.#sending_since !== undefined) {
       const waited = now - this.#sending_since;
-      if (this.#frames === 0 && waited < TELL_BLOCKED_MS) return undefined;
+      if (this.#frames === 0 && waited < REPORT_BLOCKED_MS) return undefined;
       this.#blocked_ms += waited;
       this.#sending_since = now;
     }
@@ -75,7 +75,7 @@ export class CameraOutput {
     const jpeg = this.#newest;
     if (jpeg === undefined) return;
     this.#newest = undefined;
-    // A source that pauses is not made up for.
+    // A pause of the source is not compensated by a higher rate.
     this.#due_at = Math.max(this.#due_at, now - this.#interval_ms) + this.#interval_ms;
     this.#sending_since = now;
     const sent = (await this.channel.write(dataMessage(jpeg))) && (await this.channel.drained());

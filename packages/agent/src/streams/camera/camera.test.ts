@@ -21,14 +21,14 @@ const refusal = async (opening: Promise<Channel>): Promise<string> => {
   return `${code} ${reason}`;
 };
 
-test("the frames are the very bytes that left ffmpeg, in order", REAL, async () => {
+test("the frames are exactly ffmpeg's output, in order", REAL, async () => {
   await using rig = await cameraRig([front]);
   await rig.program('"$FFMPEG" "$@" | tee "$RIG/out"');
   const channel = await rig.open();
   const seen: string[] = [];
   while (seen.length < 20) seen.push(Buffer.from(await nextFrame(channel)).toString("base64"));
   channel.close();
-  // By another way than the product's: an ffmpeg frame has one end only.
+  // Splits frames in another way than the product: a frame of ffmpeg has only one end marker.
   const read = async (): Promise<string[]> => {
     const written = (await readFile(path.join(rig.directory, "out"))).toString("latin1");
     const frames = written.split("\xff\xd9").slice(0, -1);
@@ -50,7 +50,7 @@ test("the frames are the very bytes that left ffmpeg, in order", REAL, async () 
   assert.equal(await sizeOf(Buffer.from(seen[0]!, "base64")), "640x480");
 });
 
-test("one process serves all who ask for the same, and ends with the last of them", REAL, async () => {
+test("one process serves all viewers of the same picture, and ends with the last of them", REAL, async () => {
   await using rig = await cameraRig([front]);
   await rig.program('exec "$FFMPEG" "$@"');
   const [first, second] = [await rig.open(), await rig.open({ camera: "front" })];
@@ -65,7 +65,7 @@ test("one process serves all who ask for the same, and ends with the last of the
   await until("the end of ffmpeg", () => !isAlive(pid!));
 });
 
-test("size and quality are as asked for, with the camera's shape and never larger than it is", REAL, async () => {
+test("size and quality are as requested, with the camera's aspect ratio and never larger than its picture", REAL, async () => {
   await using rig = await cameraRig([front]);
   const [small, poor, large] = [
     await rig.open({ width: 320 }),
@@ -78,7 +78,7 @@ test("size and quality are as asked for, with the camera's shape and never large
   for (const channel of [small, poor, large]) channel.close();
 });
 
-test("a camera that never gave a picture is refused with ffmpeg's last words, without its secrets", REAL, async () => {
+test("a camera without a picture is refused with ffmpeg's last error, without secrets", REAL, async () => {
   await using rig = await cameraRig([
     { name: "rtsp", kind: "ffmpeg", input: ["-rtsp_transport", "tcp", "-i", "rtsp://bob:hunter2@127.0.0.1:1/live?token=abc"] },
     { name: "video0", kind: "ffmpeg", input: ["-f", "v4l2", "-i", "/dev/video-not-there"] },
@@ -87,16 +87,16 @@ test("a camera that never gave a picture is refused with ffmpeg's last words, wi
   assert.match(rtsp, /^4410 ffmpeg: .*refused/i);
   assert.doesNotMatch(rtsp, /hunter2|abc/);
   assert.match(await refusal(rig.open({ camera: "video0" })), /^4410 ffmpeg: .*No such file/);
-  // At once, without another ffmpeg.
+  // Immediately, without another ffmpeg.
   assert.match(await refusal(rig.open({ camera: "video0" })), /^4410 ffmpeg: .*No such file/);
 });
 
-test("a picture that comes to its end ends the stream in good order", REAL, async () => {
+test("the end of a file ends the stream normally", REAL, async () => {
   await using rig = await cameraRig([{ ...front, input: lavfi("testsrc2=size=320x240:rate=15:duration=1") }]);
-  assert.equal(await refusal(rig.open()), "1000 the picture has come to its end");
+  assert.equal(await refusal(rig.open()), "1000 the file has ended");
 });
 
-test("a source that dies is started again while somebody watches, and given up with its last words when it stays dead", REAL, async () => {
+test("a source that exits is restarted while it has viewers, and fails with its last error if it keeps exiting", REAL, async () => {
   await using rig = await cameraRig([front], { haste: 100 });
   await rig.program('exec "$FFMPEG" "$@"');
   const channel = await rig.open({ width: 320 });
@@ -110,12 +110,12 @@ test("a source that dies is started again while somebody watches, and given up w
   assert.ok((await rig.starts()).length >= 6);
 });
 
-test("viewers of a network camera that ends its stream, as one that reboots does, stay and see it again", REAL, async (t) => {
+test("viewers of a network camera stay connected while it reboots, and see it again", REAL, async (t) => {
   const jpeg = await jpegByFfmpeg();
   let connections = 0;
   const camera = createServer((socket) => {
     connections += 1;
-    // In good order: ffmpeg exits with 0.
+    // Closed normally: ffmpeg exits with 0.
     for (let frame = 0; frame < 30; frame += 1) socket.write(jpeg);
     socket.end();
     socket.on("error", () => {});
@@ -131,9 +131,9 @@ test("viewers of a network camera that ends its stream, as one that reboots does
   channel.close();
 });
 
-test("a source whose process does not end, as one in uninterruptible sleep, does not keep the next viewers waiting", REAL, async (t) => {
+test("a source whose process does not end, as one in uninterruptible sleep, does not block the next viewers", REAL, async (t) => {
   await using rig = await cameraRig([front], { haste: 100 });
-  // Its end is not reported while another session holds its output open.
+  // Its end is not reported while another session keeps its output open.
   await rig.program('setsid sleep 600 & echo $! > "$RIG/holder"; exec "$FFMPEG" "$@"');
   const first = await rig.open({ width: 320 });
   await nextFrame(first);
@@ -144,12 +144,12 @@ test("a source whose process does not end, as one in uninterruptible sleep, does
   await nextFrame(await rig.open({ width: 160 }));
 });
 
-test("a robot without ffmpeg says so, and still has a test picture in the size that is asked for", LIMIT, async () => {
+test("a robot without ffmpeg reports that, and still has a test picture in the requested size", LIMIT, async () => {
   await using rig = await cameraRig([front, drawn], { path: "" });
   assert.equal(await refusal(rig.open()), "4410 ffmpeg is not installed on the robot");
   const whole = await rig.open({ camera: "test", fps: 30 });
   const frames = [await nextFrame(whole)];
-  // It moves, if not from each frame to the next.
+  // Consecutive frames may be equal, but the picture moves.
   while (frames.length < 3) {
     const frame = await nextFrame(whole);
     if (!Buffer.from(frame).equals(frames.at(-1)!)) frames.push(frame);
@@ -178,7 +178,7 @@ test("cameras are listed, and one that does not exist is refused with the names 
   assert.equal(await refusal(none.open()), "4410 this robot has no camera");
 });
 
-test("frames that are too large are made smaller, or refused when they cannot be", REAL, async () => {
+test("frames that are too large are reduced, or refused if that is impossible", REAL, async () => {
   await using rig = await cameraRig([{ ...front, input: lavfi("nullsrc=size=1600x1200:rate=5,geq=random(1)*255:128:128") }]);
   const channel = await rig.open({ width: 1600, quality: 100 });
   const frame = await nextFrame(channel);

@@ -11,17 +11,17 @@ import { LastWords } from "./last-words.ts";
 import { type Picture, QUALITY_DEFAULT } from "./request.ts";
 import { Silence } from "./silence.ts";
 
-/** Nobody who did not ask for it gets a picture wider than this. */
+/** Maximum width unless a client requests more. */
 const WIDTH_DEFAULT = 1280;
-/** Lower rates are made by leaving frames out: the filter would hold the first frame back until it knows the second. */
+/** Lower rates are produced by dropping frames: ffmpeg's fps filter would delay the first frame until it has the second. */
 const FILTER_FPS_MIN = 5;
 const STOP_GRACE_MS = 1_500;
-/** Best and worst of the encoder's scale. */
+/** Best and worst quality of the encoder. */
 const QSCALE = { best: 2, worst: 31 } as const;
 
 export interface FfmpegOptions {
   clock: Clock;
-  /** Of the child; its PATH is where ffmpeg is looked for. */
+  /** Environment of the child; ffmpeg is searched for on its PATH. */
   environment: Readonly<Record<string, string>>;
 }
 
@@ -34,16 +34,16 @@ export async function hasFfmpeg({ environment }: Pick<FfmpegOptions, "environmen
       await access(path.join(directory, "ffmpeg"), constants.X_OK);
       return true;
     } catch {
-      // The next.
+      // Try the next directory.
     }
   }
   return false;
 }
 
-/** Quality from 1 to 100 in the encoder's terms. */
+/** Converts quality from 1 to 100 to the encoder's scale. */
 export const qscaleOf = (quality: number): number => Math.round(QSCALE.worst - ((quality - 1) / 99) * (QSCALE.worst - QSCALE.best));
 
-/** Never larger than the camera's own, with the shape kept, both sides even. */
+/** Never larger than the camera's picture, with the aspect ratio kept and even sides. */
 function scaleFilter({ width, height, scale }: Picture): string {
   const parts = [`${width ?? (height === undefined ? WIDTH_DEFAULT : 1e6)}/iw`, ...(height === undefined ? [] : [`${height}/ih`])];
   const part = parts.reduce((least, one) => `min(${least},${one})`, "1");
@@ -51,16 +51,16 @@ function scaleFilter({ width, height, scale }: Picture): string {
   return `scale=w=${side("iw")}:h=${side("ih")}`;
 }
 
-/** `filters` come before the size. */
+/** `filters` come before scaling. */
 function outputArguments(picture: Picture, filters: readonly string[]): string[] {
   const encoder = ["-c:v", "mjpeg", "-pix_fmt", "yuvj420p", "-q:v", String(qscaleOf(picture.quality ?? QUALITY_DEFAULT))];
-  // One thread: others would hold as many frames back.
+  // One thread: each further thread would delay the output by a frame.
   return ["-an", "-sn", "-vf", [...filters, scaleFilter(picture)].join(","), ...encoder, "-threads", "1", "-f", "image2pipe", "pipe:1"];
 }
 
 const QUIETLY = ["-hide_banner", "-nostdin", "-loglevel", "error"];
 
-/** ffmpeg's whole command line for an input that it opens by itself. */
+/** Returns ffmpeg's command line for an input that it opens. */
 export const inputArguments = (input: readonly string[], picture: Picture): string[] => [
   ...QUIETLY,
   ...input,
@@ -70,41 +70,41 @@ export const inputArguments = (input: readonly string[], picture: Picture): stri
 const FED = ["-f", "mpjpeg", "-probesize", "32", "-analyzeduration", "0", "-fflags", "nobuffer", "-threads", "1", "-i", "pipe:0"];
 
 /**
- * It gives out a picture once it has read the next one (measured with 5.1, however it is told to hurry): so each is fed twice, and every second
- * one is left out again. Without new times it would fill the holes with repeats.
+ * ffmpeg outputs a picture only after it has read the next one (measured with 5.1, with any option). So each picture is fed twice, and every second
+ * one is dropped. Without new timestamps it would fill gaps with repeats.
  */
 const FED_COPIES = 2;
 const FED_FILTERS = [`select='not(mod(n,${FED_COPIES}))'`, "setpts=N/(25*TB)"];
 
-/** Its command line for JPEGs that it is fed as a multipart body. */
+/** ffmpeg's command line for JPEGs that are fed as a multipart body. */
 const fedArguments = (picture: Picture): string[] => [...QUIETLY, ...FED, ...outputArguments(picture, FED_FILTERS)];
 
-/** Without its pipes, where no descriptors are left; then it has an error to tell. */
+/** Starts ffmpeg. If no file descriptors are left it has no pipes and emits an error. */
 function start(args: readonly string[], fed: boolean, environment: Readonly<Record<string, string>>): ChildProcess {
   return spawnChild("ffmpeg", args, {
     stdio: [fed ? "pipe" : "ignore", "pipe", "pipe"],
     env: { ...environment, AV_LOG_FORCE_NOCOLOR: "1" },
-    // A group of its own: what it starts ends with it.
+    // A separate process group, so that its children end with it.
     detached: true,
   });
 }
 
-/** Whether the input has an end of its own: a file or a drawn picture. Everything else is live, and its end is a failure whatever ffmpeg exits with. */
+/** Whether the input is finite: a file or a generated picture. All others are live, and their end is a failure for any exit code. */
 function hasEnd(input: readonly string[]): boolean {
   const source = input[input.indexOf("-i") + 1] ?? "";
   const is_file = !/^[a-z][a-z0-9+.-]*:/i.test(source) && !source.startsWith("/dev/");
   return input.includes("lavfi") || is_file || source.startsWith("file:");
 }
 
-/** Runs ffmpeg until it ends or the signal does, and hands on its frames. Its pipe is always read: what waits there would be old. */
+/** Runs ffmpeg until it exits or the signal is aborted, and passes on its frames. Its pipe is always read: frames waiting there would be late. */
 export async function runFfmpeg(input: readonly string[], run: SourceRun, options: FfmpegOptions): Promise<SourceEnd> {
   const end = await watchChild(start(inputArguments(input, run.picture), false, options.environment), run, options);
   return end.failed || hasEnd(input) || run.signal.aborted ? end : { failed: true, reason: "the camera ended its stream" };
 }
 
-/** Takes frames of another source, and makes them smaller. */
+/** Scales frames of another source with ffmpeg. */
 export interface Feeding {
-  /** Only the newest of those that come while ffmpeg is busy is taken. */
+  /** Passes a frame to ffmpeg; while that is busy only the newest frame is kept. */
   feed: (jpeg: Uint8Array) => void;
   ended: Promise<SourceEnd>;
 }
@@ -165,6 +165,6 @@ async function watchChild(child: ChildProcess, { signal, frame, refused }: Sourc
 function endOf(code: number | null, killed: string | null, { line }: LastWords, silent: boolean): SourceEnd {
   if (silent)
     return { failed: true, reason: `no picture for ${FRAME_SILENCE_MS / 1_000} s${line === undefined ? "" : `; ffmpeg: ${line}`}` };
-  if (code === 0) return { failed: false, reason: "the picture has come to its end" };
+  if (code === 0) return { failed: false, reason: "the file has ended" };
   return { failed: true, reason: `ffmpeg: ${line ?? (code === null ? `ended by ${killed}` : `ended with ${code}`)}` };
 }

@@ -1,16 +1,16 @@
-/** Luminance and the two colour differences, each 0 to 255, as JPEG has them. */
+/** Luminance and the two color differences, each 0 to 255, as in JPEG. */
 export type Ycc = readonly [number, number, number];
 
 const BLOCK = 8;
-/** The standard's codes for the size of a difference of DC values: how many codes of each length there are, then what they mean. */
+/** The standard's Huffman codes for the size of a DC difference: the number of codes of each length, then their values. */
 const DC_COUNTS = [0, 1, 5, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0];
 const DC_SIZES = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
-/** One code, of one bit: no other coefficient. */
+/** A single code of one bit: there are no AC coefficients. */
 const AC_COUNTS = [1, ...Array.from({ length: 15 }, () => 0)];
-/** By it a flat block's DC value is its colour. */
+/** Quantization step with which the DC value of a flat block equals its color. */
 const DC_STEP = 8;
 
-/** Codes by the size that they stand for: as the standard makes them of the counts. */
+/** Codes by the size that they encode, derived from the counts as in the standard. */
 const DC_CODES = ((): { code: number; length: number }[] => {
   const codes: { code: number; length: number }[] = [];
   let code = 0;
@@ -44,8 +44,8 @@ function headOf(columns: number, rows: number): number[] {
   ];
 }
 
-/** A baseline JPEG of flat squares of 8 × 8 pixels: all that a test picture needs, and no transform. Some 6 KB for 80 × 60 of them. */
-export function flatJpeg(columns: number, rows: number, colour: (column: number, row: number) => Ycc): Uint8Array {
+/** Encodes a baseline JPEG of flat squares of 8 × 8 pixels: enough for a test picture, and without a transform. About 6 KB for 80 × 60 squares. */
+export function flatJpeg(columns: number, rows: number, color: (column: number, row: number) => Ycc): Uint8Array {
   const bytes = headOf(columns, rows);
   let bits = 0;
   let count = 0;
@@ -63,7 +63,7 @@ export function flatJpeg(columns: number, rows: number, colour: (column: number,
   const before = [128, 128, 128];
   for (let row = 0; row < rows; row += 1)
     for (let column = 0; column < columns; column += 1)
-      colour(column, row).forEach((value, component) => {
+      color(column, row).forEach((value, component) => {
         const difference = value - before[component]!;
         before[component] = value;
         const size = 32 - Math.clz32(Math.abs(difference));

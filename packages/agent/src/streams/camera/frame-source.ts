@@ -3,32 +3,32 @@ import type { Picture } from "./request.ts";
 
 /** Why a source ended. */
 export interface SourceEnd {
-  /** False: it came to its end in good order, such as that of a file. */
+  /** False: it ended normally, such as a file. */
   failed: boolean;
   /** For people, without secrets. */
   reason: string;
-  /** Trying again is of no use. */
+  /** A retry would fail, too. */
   final?: boolean;
 }
 
 export interface SourceRun {
   picture: Picture;
-  /** Ends it; `run` resolves once everything that it started is gone. */
+  /** Ends the run; `run` resolves once all its processes are gone. */
   signal: AbortSignal;
-  /** Takes a frame: a whole JPEG of at most CAMERA_FRAME_BYTES_MAX in memory of its own. */
+  /** Receives a frame: a complete JPEG of at most CAMERA_FRAME_BYTES_MAX in separate memory. */
   frame: (jpeg: Uint8Array) => void;
-  /** A frame was over CAMERA_FRAME_BYTES_MAX. */
+  /** Called for a frame over CAMERA_FRAME_BYTES_MAX. */
   refused: () => void;
 }
 
-/** Where the frames of a camera come from. */
+/** A source of a camera's frames. */
 export interface FrameSource {
   readonly kind: CameraSource["kind"];
-  /** Whether size and quality can be other than they come. */
+  /** Whether size and quality can be changed. */
   adjustable(): Promise<boolean>;
-  /** Makes frames until the signal, or until it ends by itself. Never rejects. */
+  /** Produces frames until the signal is aborted or the source ends. Never rejects. */
   run(run: SourceRun): Promise<SourceEnd>;
 }
 
-/** No picture for this long: the source is taken for dead. */
+/** After so long without a picture the source counts as failed. */
 export const FRAME_SILENCE_MS = 20_000;

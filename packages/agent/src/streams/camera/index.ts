@@ -12,26 +12,26 @@ import { rosFrames } from "./ros-image.ts";
 import { SharedSource } from "./shared-source.ts";
 import { testPicture } from "./test-picture.ts";
 
-/** Sources that run at a time: each may be a process. */
+/** Maximum running sources: each may be a process. */
 const SOURCES_MAX = 8;
-/** So long a camera that has just failed is not tried again for those who come anew. */
+/** For so long after a failure, new viewers get that failure instead of another attempt. */
 const FAILED_MS = 2_000;
 
 export interface CameraOptions {
   cameras: readonly CameraSource[];
   clock: Clock;
   log: Logger;
-  /** Of the children; its PATH is where ffmpeg is looked for. */
+  /** Environment of children; ffmpeg is searched for on its PATH. */
   environment: Readonly<Record<string, string>>;
-  /** Absent: this agent reaches no ROS. */
+  /** Absent: this agent has no ROS. */
   ros?: Pick<RosBridge, "subscribe">;
 }
 
-/** Serves channels of kind `camera`: frames of the camera that is named, or the list of them. */
+/** Serves channels of kind `camera`: frames of the named camera, or the list of cameras. */
 export function cameraStreams(options: CameraOptions): StreamSource {
   const shared = new Map<string, SharedSource>();
   const failed = new Map<string, { end: SourceEnd; at: number }>();
-  /** Of each camera, the source that is about to end: a device may be open once only. */
+  /** By camera, the source that is about to end: a device may only be opened once. */
   const ending = new Map<string, Promise<void>>();
   return (channel, params) => {
     const request = readCameraRequest(params);
@@ -88,7 +88,7 @@ function frameSource(camera: CameraSource, options: CameraOptions): FrameSource 
   }
 }
 
-/** The camera that is meant, or why there is none. */
+/** Returns the requested camera, or why there is none. */
 function choose(cameras: readonly CameraSource[], { camera: name }: CameraRequest): CameraSource | string {
   const [first] = cameras;
   if (first === undefined) return "this robot has no camera";

@@ -4,18 +4,18 @@ import { feedFfmpeg, type FfmpegOptions, FFMPEG_MISSING, hasFfmpeg } from "./ffm
 import type { FrameSource, SourceEnd, SourceRun } from "./frame-source.ts";
 import { isUnchanged } from "./request.ts";
 
-/** Longest picture that is made smaller. */
+/** Largest picture that is scaled. */
 const FED_BYTES_MAX = 8 * 1024 * 1024;
 
 export interface JpegRun extends Omit<SourceRun, "picture"> {
-  /** A picture over this is refused. */
+  /** A larger picture is refused. */
   bytes_max: number;
 }
 
-/** Runs a source whose frames come as JPEG already: hands them on until the signal, or until it ends by itself. */
+/** Runs a source whose frames are already JPEG: passes them on until the signal is aborted or the source ends. */
 export type RunJpegs = (run: JpegRun) => Promise<SourceEnd>;
 
-/** A source of JPEGs: handed on as they are, or through ffmpeg when another size or quality is wanted. */
+/** A source of JPEGs: passed on unchanged, or through ffmpeg if another size or quality is requested. */
 export function jpegSource(kind: CameraSource["kind"], run_jpegs: RunJpegs, options: FfmpegOptions): FrameSource {
   return {
     kind,
@@ -29,7 +29,7 @@ export function jpegSource(kind: CameraSource["kind"], run_jpegs: RunJpegs, opti
   };
 }
 
-/** The source and ffmpeg end together; the one that ended first says why. */
+/** The source and ffmpeg end together; the reason is that of the first one to end. */
 async function runAdjusted(run_jpegs: RunJpegs, run: SourceRun, options: FfmpegOptions): Promise<SourceEnd> {
   const ending = new AbortController();
   const signal = AbortSignal.any([run.signal, ending.signal]);

@@ -8,7 +8,7 @@ import { cameraRig, jpegByFfmpeg, NO_FFMPEG, nextFrame, sizeOf } from "../../tes
 
 const LIMIT = { timeout: 120_000, skip: NO_FFMPEG };
 
-/** A camera that speaks MJPEG over HTTP, as `send` writes it. */
+/** A camera that serves MJPEG over HTTP, as written by `send`. */
 async function httpCamera(send: (response: ServerResponse) => void, status = 200) {
   const authorizations: (string | undefined)[] = [];
   const server = createServer((request, response) => {
@@ -29,7 +29,7 @@ async function httpCamera(send: (response: ServerResponse) => void, status = 200
   };
 }
 
-/** Writes a part every few milliseconds, by turns. */
+/** Writes the parts in turn, one every few milliseconds. */
 function sendParts(parts: readonly Uint8Array[]): (response: ServerResponse) => void {
   return (response) => {
     let sent = 0;
@@ -58,7 +58,7 @@ for (const [how, head] of [
     await until("the end of the request", async () => (await web.connections()) === 0);
   });
 
-test("MJPEG over HTTP in another size goes through ffmpeg, each picture at once", LIMIT, async () => {
+test("MJPEG over HTTP in another size goes through ffmpeg, each picture immediately", LIMIT, async () => {
   const jpeg = await jpegByFfmpeg("testsrc2=size=640x480");
   let response: ServerResponse | undefined;
   await using web = await httpCamera((answer) => {
@@ -72,7 +72,7 @@ test("MJPEG over HTTP in another size goes through ffmpeg, each picture at once"
   assert.equal(await sizeOf(await nextFrame(channel)), "160x120");
 });
 
-test("an HTTP camera that refuses or is not there says so without secrets", LIMIT, async () => {
+test("an HTTP camera that refuses or is not there fails with a reason without secrets", LIMIT, async () => {
   await using web = await httpCamera((response) => response.end(), 401);
   await using rig = await cameraRig([web.camera, { name: "gone", kind: "mjpeg", url: "http://a:b@127.0.0.1:1/x?k=secret" }]);
   for (const [camera, why] of [
@@ -87,7 +87,7 @@ test("an HTTP camera that refuses or is not there says so without secrets", LIMI
   }
 });
 
-test("without ffmpeg an HTTP camera is shown as it is, and another size is refused with the reason", LIMIT, async () => {
+test("without ffmpeg an HTTP camera is shown unchanged, and another size is refused with the reason", LIMIT, async () => {
   const jpeg = await jpegByFfmpeg();
   await using web = await httpCamera(sendParts([framed(jpeg, "Content-Type: image/jpeg")]));
   await using rig = await cameraRig([web.camera], { path: "" });
@@ -97,7 +97,7 @@ test("without ffmpeg an HTTP camera is shown as it is, and another size is refus
   assert.match((await small.ended).reason, /needs ffmpeg, which is not installed/);
 });
 
-test("a ROS topic of compressed images is shown whatever its adapter makes of bytes, and left when nobody watches", LIMIT, async () => {
+test("a ROS topic of compressed images is shown with any encoding of bytes, and unsubscribed without viewers", LIMIT, async () => {
   const jpeg = await jpegByFfmpeg();
   await using rig = await cameraRig([{ name: "ros", kind: "ros", topic: "/camera/compressed" }]);
   const channel = await rig.open({ fps: 30 });
@@ -115,7 +115,7 @@ test("a ROS topic of compressed images is shown whatever its adapter makes of by
   assert.ok(large.length > CAMERA_FRAME_BYTES_MAX);
   const smaller: Uint8Array[] = [];
   void nextFrame(channel).then((frame) => smaller.push(frame));
-  // It is subscribed to anew, for ffmpeg.
+  // For ffmpeg, the topic is subscribed to again.
   await until("a smaller picture", () => {
     rig.topics.get("/camera/compressed")?.({ type: "", at: new Date(0), message: { data: large } });
     return smaller.length > 0;

@@ -14,7 +14,7 @@ const segment = (code: number, payload: readonly number[]): number[] => [
 ];
 /** Stuffed bytes, restart markers and fill bytes among compressed data. */
 const DATA = [1, 2, 0xff, 0x00, 3, 0xff, 0xd0, 4, 0xff, 0x00, 0xd9, 0xff, 0xff, 0xd7];
-/** With a thumbnail in it, an end of image in a table and in a scan's header, and two scans. */
+/** Contains a thumbnail, an end-of-image marker in a table and in a scan's header, and two scans. */
 const tricky = (extra: readonly number[] = []): Buffer => {
   const thumbnail = [...SOI, ...segment(0xda, [1]), 7, 7, ...EOI, ...SOI, ...EOI];
   const head = [...SOI, ...segment(0xe1, thumbnail), 0xff, ...segment(0xdb, EOI)];
@@ -31,7 +31,7 @@ function split(bytes: Uint8Array, chunk: number): { jpegs: string[]; refused: nu
     () => (refused += 1),
   );
   for (let at = 0; at < bytes.length; at += chunk) {
-    // The memory is used again, as a pipe's is.
+    // The memory is reused, as with a pipe.
     const part = Buffer.from(bytes.subarray(at, at + chunk));
     splitter.push(part);
     part.fill(0xd8);
@@ -40,30 +40,30 @@ function split(bytes: Uint8Array, chunk: number): { jpegs: string[]; refused: nu
 }
 const hex = (...jpegs: Buffer[]): string[] => jpegs.map((jpeg) => jpeg.toString("hex"));
 
-test("pictures are told apart by their markers, whatever their segments hold and however they are cut into chunks", () => {
+test("pictures are split by their markers, for any contents of segments and any chunk boundaries", () => {
   const pictures = [tricky(), plain(9), tricky([8, 8]), plain(0)];
   const bytes = Buffer.concat(pictures);
   for (let chunk = 1; chunk <= bytes.length; chunk += 1)
     assert.deepEqual(split(bytes, chunk).jpegs, hex(...pictures), `chunks of ${chunk}`);
 });
 
-test("what is between pictures is left out, as the headers of a multipart body", () => {
+test("data between pictures is skipped, such as the headers of a multipart body", () => {
   const between = Buffer.from("\r\n--myboundary\r\nContent-Type: image/jpeg\r\nContent-Length: 27\r\n\r\n");
   const bytes = Buffer.concat([between, plain(1), between, Buffer.from([0xff, 0xff, 0x00, 0xff]), plain(2), between]);
   for (const chunk of [1, 2, 3, 7, 1000]) assert.deepEqual(split(bytes, chunk).jpegs, hex(plain(1), plain(2)));
 });
 
-test("a picture that was cut off is left out and the one behind it is whole", () => {
+test("a truncated picture is dropped and the next one is complete", () => {
   const cuts = Array.from({ length: tricky().length - 2 }, (_, i) => i + 2);
   for (const cut of cuts) {
     const cut_off = tricky().subarray(0, cut);
-    // A segment's length that was cut may swallow 64 KiB.
+    // The length of a truncated segment may skip 64 KiB.
     const { jpegs } = split(Buffer.concat([cut_off, plain(1, 70_000), plain(2), plain(3)]), 4_001);
     assert.deepEqual(jpegs.slice(-2), hex(plain(2), plain(3)), `cut at ${cut}`);
   }
 });
 
-test("a picture over the bound is refused and not kept, and the next one comes", () => {
+test("a picture over the limit is refused without being buffered, and the next one is emitted", () => {
   const huge = plain(3, CAMERA_FRAME_BYTES_MAX);
   assert.deepEqual(split(Buffer.concat([huge, plain(4)]), 65_536), { jpegs: hex(plain(4)), refused: 1 });
   const largest = plain(3, CAMERA_FRAME_BYTES_MAX - plain(3, 0).length);
@@ -71,7 +71,7 @@ test("a picture over the bound is refused and not kept, and the next one comes",
   assert.deepEqual(split(largest, 65_536), { jpegs: hex(largest), refused: 0 });
 });
 
-test("a JPEG is recognised at its beginning, with nothing kept of what is behind it", () => {
+test("a JPEG is recognized at the beginning of the bytes, without the bytes after it", () => {
   assert.deepEqual(Buffer.from(jpegOf(Buffer.concat([plain(1), Buffer.from("tail")]))!), plain(1));
   for (const none of [Buffer.alloc(0), Buffer.from("x"), Buffer.concat([Buffer.from("x"), plain(1)]), plain(1).subarray(0, -1)])
     assert.equal(jpegOf(none), undefined);

@@ -4,29 +4,29 @@ const MARKER = 0xff;
 const SOI = 0xd8;
 const EOI = 0xd9;
 const SOS = 0xda;
-/** Markers that are no segment: TEM and the restart markers RST0 to RST7. */
+/** Markers without a segment: TEM and the restart markers RST0 to RST7. */
 const isBare = (code: number): boolean => code === 0x01 || (code >= 0xd0 && code <= 0xd7);
 
-/** Where in a picture the next byte is. */
+/** State of the parser: what the next byte is. */
 type Place =
-  /** Between pictures: whatever is no SOI is left out, such as the headers of a multipart body. */
+  /** Between pictures: everything except SOI is skipped, such as the headers of a multipart body. */
   | "outside"
-  /** A marker has to come. */
+  /** A marker is expected. */
   | "marker"
   /** After the 0xff of a marker, which may be repeated. */
   | "code"
   | "length_high"
   | "length_low"
-  /** Within a segment's payload, which may hold a whole other JPEG (a thumbnail). */
+  /** In a segment's payload, which may contain a complete other JPEG (a thumbnail). */
   | "payload"
-  /** Within compressed data, where 0xff 0x00 is a byte 0xff. */
+  /** In compressed data, where 0xff 0x00 is a byte 0xff. */
   | "data"
   | "data_code";
 
 /**
- * Takes a stream of JPEGs apart, by their markers and not by a search for the last one: the payload of a segment may hold any bytes.
- * Pictures may be divided anyhow over the chunks and have anything without 0xff 0xd8 between them. A broken one is left out, and so is
- * one over the bound, of which no more than that is ever kept.
+ * Splits a stream of JPEGs by parsing markers. A search for the end marker is not enough: the payload of a segment may contain any bytes. Pictures
+ * may have any chunk boundaries, and any data without 0xff 0xd8 between them. A broken picture is dropped, and so is one over the limit, of which no
+ * more than the limit is buffered.
  */
 export class JpegSplitter {
   readonly #emit: (jpeg: Uint8Array) => void;
@@ -35,21 +35,21 @@ export class JpegSplitter {
   #place: Place = "outside";
   #ff = false;
   #left = 0;
-  /** The segment is the last before compressed data. */
+  /** The segment is the last one before compressed data. */
   #scan = false;
   #parts: Uint8Array[] = [];
   #bytes = 0;
 
-  /** `refused` is called for each that is over `bytes_max`. */
+  /** `refused` is called for each picture over `bytes_max`. */
   constructor(emit: (jpeg: Uint8Array) => void, refused: () => void = () => {}, bytes_max: number = CAMERA_FRAME_BYTES_MAX) {
     this.#bytes_max = bytes_max;
     this.#emit = emit;
     this.#refused = refused;
   }
 
-  /** The chunk may be reused afterwards: what is kept of it is copied. */
+  /** The chunk may be reused afterwards: kept bytes are copied. */
   push(chunk: Uint8Array): void {
-    /** Where the part of the picture begins that is in this chunk. */
+    /** Offset in this chunk where its part of the picture begins. */
     let start = 0;
     for (let at = 0; at < chunk.length;) {
       if (this.#place === "outside") {
@@ -74,7 +74,7 @@ export class JpegSplitter {
     if (this.#place !== "outside") this.#keep(chunk.subarray(start));
   }
 
-  /** Behind the next SOI, or at the end of the chunk. */
+  /** Returns the offset after the next SOI, or the end of the chunk. */
   #findStart(chunk: Uint8Array, from: number): number {
     let at = from;
     if (this.#ff && chunk[at] === SOI) return this.#begin(at + 1);
@@ -87,7 +87,7 @@ export class JpegSplitter {
     }
   }
 
-  /** SOI is kept by itself: it may have been divided over two chunks. */
+  /** SOI is stored separately: it may have been split over two chunks. */
   #begin(after: number): number {
     this.#ff = false;
     this.#place = "marker";
@@ -96,7 +96,7 @@ export class JpegSplitter {
     return after;
   }
 
-  /** Takes one byte of a marker or a length; false when the picture ends at it, or is broken by it. */
+  /** Parses one byte of a marker or a length; false if the picture ends here, or is broken. */
   #step(byte: number): boolean {
     switch (this.#place) {
       case "marker":
@@ -131,7 +131,7 @@ export class JpegSplitter {
     return true;
   }
 
-  /** The picture is over at this byte: whole when it is the code of an EOI. Answers where to go on. */
+  /** Ends the picture at this byte; it is complete if the byte is the code of an EOI. Returns where to continue. */
   #finish(chunk: Uint8Array, start: number, at: number): number {
     const byte = chunk[at]!;
     const behind_marker = this.#place === "code" || this.#place === "data_code";
@@ -144,7 +144,7 @@ export class JpegSplitter {
       return at + 1;
     }
     this.#forget();
-    // One that was cut off, with the next behind it.
+    // The picture was truncated, and the next one follows.
     this.#ff = behind_marker;
     return at;
   }
@@ -161,7 +161,7 @@ export class JpegSplitter {
   }
 }
 
-/** The whole JPEG that these bytes begin with; undefined when they are none. */
+/** Returns the complete JPEG at the beginning of these bytes; undefined if there is none. */
 export function jpegOf(bytes: Uint8Array): Uint8Array | undefined {
   const found: Uint8Array[] = [];
   if (bytes[0] === MARKER && bytes[1] === SOI) new JpegSplitter((jpeg) => found.push(jpeg), undefined, bytes.length).push(bytes);

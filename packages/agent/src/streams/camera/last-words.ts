@@ -1,8 +1,8 @@
 const KEPT_CHARACTERS = 4_096;
-/** So that a reason fits into a WebSocket's close frame (123 bytes) with a few words before it. */
+/** So that a reason fits into a WebSocket's close frame (123 bytes) after a short prefix. */
 const SAID_CHARACTERS = 90;
 
-/** What a program wrote to its standard error last. */
+/** The end of a program's standard error. */
 export class LastWords {
   #text = "";
 
@@ -10,7 +10,7 @@ export class LastWords {
     this.#text = (this.#text + String(chunk)).slice(-KEPT_CHARACTERS);
   }
 
-  /** Its last line, without addresses of memory and without secrets; undefined when it said nothing. */
+  /** The last line, without memory addresses and secrets; undefined if there was no output. */
   get line(): string | undefined {
     const lines = this.#text
       .split(/[\r\n]+/)
@@ -20,7 +20,7 @@ export class LastWords {
   }
 }
 
-/** Leaves of each address in a text what is no secret, scheme and host: many cameras take a password in the path. */
+/** Reduces each URL in a text to scheme and host, since many cameras have a password in the path. */
 export function withoutSecrets(text: string): string {
   return text.replace(/\b([a-z][a-z\d+.-]*:\/\/)(?:[^\s/@]*@)*([^\s/?#'"]*)(?:[/?#][^\s'"]*?(?=:?(?:[\s'"]|$)))?/gi, "$1$2");
 }

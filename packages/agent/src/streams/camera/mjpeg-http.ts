@@ -8,15 +8,15 @@ import { withoutSecrets } from "./last-words.ts";
 import { Silence } from "./silence.ts";
 
 /**
- * Frames of an MJPEG stream over HTTP (multipart/x-mixed-replace). Cameras disagree on the boundary's dashes and many leave out
- * Content-Length, so neither is looked at: the JPEGs are taken out by their own markers, and what is between them has none.
+ * Reads frames of an MJPEG stream over HTTP (multipart/x-mixed-replace). Cameras disagree on the boundary's dashes and many omit Content-Length, so
+ * both are ignored: JPEGs are found by their own markers, which the data between them does not contain.
  */
 export function mjpegFrames(url: string, clock: Clock): RunJpegs {
   return ({ signal, frame, refused, bytes_max }) =>
     new Promise((resolve) => {
       const failed = (reason: string): void => end({ failed: true, reason: `${withoutSecrets(url)}: ${reason}` });
       const silence = new Silence(clock, FRAME_SILENCE_MS, () => failed(`no picture for ${FRAME_SILENCE_MS / 1_000} s`));
-      const stop = (): void => end({ failed: false, reason: "nobody watches" });
+      const stop = (): void => end({ failed: false, reason: "no viewers" });
       const request = (url.startsWith("https:") ? httpsRequest : httpRequest)(url, { agent: false });
       let ended = false;
       const end = (why: SourceEnd): void => {

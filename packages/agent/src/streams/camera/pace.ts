@@ -1,50 +1,50 @@
-/** What a line let through in a time. Bytes of frames, milliseconds. */
+/** What the network carried in an interval. Bytes of frames, milliseconds. */
 export interface Carried {
   elapsed_ms: number;
-  /** Part of the time in which a frame waited to leave. */
+  /** Part of the interval in which a frame waited to be sent. */
   blocked_ms: number;
   bytes: number;
   frames: number;
 }
 
-/** What is sent until more is known. */
+/** The current rate and quality. */
 export interface Pace {
-  /** Frames a second, at most what was asked for. */
+  /** Frames per second, at most the requested rate. */
   fps: number;
-  /** How much of quality and size is given up: 0 is what was asked for. */
+  /** Reduction of quality and size: 0 is as requested. */
   level: number;
-  /** Bytes a second that the line is believed to carry; Infinity while nothing was seen of its end. */
+  /** Estimated capacity of the network in bytes per second; Infinity while no limit was seen. */
   budget: number;
-  /** Typical length of a frame at this level; 0 while none was sent. */
+  /** Typical length of a frame at this level; 0 before the first frame. */
   frame_bytes: number;
   /** Observations since the level changed. */
   age: number;
-  /** Observations in a row after which a level less would do. */
+  /** Consecutive observations in which a better level would fit. */
   ease: number;
 }
 
-/** While frames wait for so much of the time, the line shows what it carries; with less there is room. */
+/** If frames wait for this fraction of the time, the throughput is the network's capacity; otherwise there is room. */
 const BUSY = 0.6;
-/** Of what a line carries, so that what else is on it, and each frame, gets through at once. */
+/** Fraction of the capacity that is used, so that other traffic, and each frame, passes without delay. */
 const HEADROOM = 0.85;
 const GROWTH = 1.1;
-/** A line that is believed to carry so many times what is asked for is no limit. */
+/** A budget of so many times the requested rate counts as unlimited. */
 const NEED_FACTOR = 4;
-/** Before quality and size are given up, the rate goes down to this, or to what was asked for when that is less. */
+/** Before quality and size are reduced, the rate goes down to this, or to the requested rate if that is lower. */
 const FPS_FLOOR = 3;
 const FPS_MIN = 0.2;
-/** A level costs about a third of a frame's bytes. */
+/** Factor by which a level is assumed to reduce a frame's bytes. */
 const LEVEL_GAIN = 1.8;
-/** Observations that a level has before the next: the source starts anew with each. */
+/** Minimum observations before the next reduction: the source restarts with each level. */
 const AGE_MIN = 3;
-/** Observations in which a better level has to look possible first; it is twice as many steps as the way down. */
+/** Consecutive observations in which a better level must fit before it is used. Twice as slow as the reduction. */
 const EASE_MIN = 10;
 
 export const firstPace = (asked_fps: number): Pace => ({ fps: asked_fps, level: 0, budget: Infinity, frame_bytes: 0, age: 0, ease: 0 });
 
 /**
- * Decides what is sent next from what the line has just carried. A line that is full costs rate first; when not even FPS_FLOOR frames a second are
- * left, quality and size, down to the last of `levels`. What was given up comes back in the other order, more slowly.
+ * Computes the next pace from what the network has just carried. If it is saturated, the rate is reduced first; below FPS_FLOOR frames a second,
+ * quality and size are, down to the last of `levels`. They recover in the opposite order, more slowly.
  */
 export function nextPace(pace: Pace, asked_fps: number, levels: number, carried: Carried): Pace {
   const { bytes, frames } = carried;
@@ -74,7 +74,7 @@ const changed = (level: number, fps: number, budget: number, frame_bytes: number
 
 const smooth = (before: number, now: number): number => (before === 0 ? now : before * 0.7 + now * 0.3);
 
-/** A busy line shows what it carries; one with room may carry a little more, until nobody knows its end any more. */
+/** Estimates the capacity: the throughput of a saturated network. With room, the estimate grows slowly until it is unlimited. */
 function nextBudget(before: number, { elapsed_ms, blocked_ms, bytes }: Carried, need: number): number {
   if (blocked_ms > 0 && blocked_ms >= elapsed_ms * BUSY) return Math.max(1, ((bytes * 1_000) / blocked_ms) * HEADROOM);
   if (before === Infinity) return before;

@@ -6,7 +6,7 @@ import { type CameraRequest, isUnchanged, LEVELS_COUNT, pictureAt, readCameraReq
 
 const ASKED: CameraRequest = { camera: undefined, fps: 15, width: undefined, height: undefined, quality: undefined };
 
-test("what a server asks for is bounded, and each fault is named", () => {
+test("requests are limited, and each error is named", () => {
   assert.deepEqual(readCameraRequest({}), ASKED);
   assert.deepEqual(readCameraRequest(undefined), ASKED);
   assert.equal(readCameraRequest({ list: true }), "list");
@@ -35,7 +35,7 @@ test("what a server asks for is bounded, and each fault is named", () => {
   }
 });
 
-test("each level gives up quality or size, and level 0 nothing", () => {
+test("each level reduces quality or size, except level 0", () => {
   assert.ok(isUnchanged(pictureAt(ASKED, 0)));
   const pictures = Array.from({ length: LEVELS_COUNT }, (_, level) => pictureAt({ ...ASKED, quality: 90 }, level));
   for (let i = 1; i < pictures.length; i += 1) {
@@ -43,7 +43,7 @@ test("each level gives up quality or size, and level 0 nothing", () => {
     assert.ok(worse.quality! < better.quality! && worse.scale <= better.scale, JSON.stringify(worse));
     assert.ok(!isUnchanged(worse));
   }
-  // What was asked for is never raised.
+  // The requested quality is never exceeded.
   assert.equal(pictureAt({ ...ASKED, quality: 5 }, LEVELS_COUNT - 1).quality, 5);
 });
 
@@ -57,7 +57,7 @@ test("quality covers the encoder's scale", () => {
   );
 });
 
-test("a program's last words have no secrets and no addresses of memory, and are short", () => {
+test("a program's last error has no secrets and no memory addresses, and is short", () => {
   assert.equal(new LastWords().line, undefined);
   const words = new LastWords();
   words.push("[rtsp @ 0x5581f0a0] method failed\n");

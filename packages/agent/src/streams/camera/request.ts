@@ -3,20 +3,20 @@ import { CAMERA_BOUNDS } from "@roamfleet/protocol/link";
 const FPS_DEFAULT = 15;
 export const QUALITY_DEFAULT = 80;
 
-/** What somebody wants to see of a camera. */
+/** A client's request for a camera. */
 export interface CameraRequest {
-  /** Undefined: the first. */
+  /** Undefined: the first camera. */
   camera: string | undefined;
-  /** Frames a second, at most. */
+  /** Maximum frames per second. */
   fps: number;
-  /** Pixels, at most; undefined: as the camera has it. */
+  /** Maximum pixels; undefined: the camera's own. */
   width: number | undefined;
   height: number | undefined;
-  /** 1 to 100; undefined: as the camera has it, or QUALITY_DEFAULT where there is none yet. */
+  /** 1 to 100; undefined: the camera's own, or QUALITY_DEFAULT if it has none. */
   quality: number | undefined;
 }
 
-/** Reads what a server asked for; a text says what is wrong with it. */
+/** Parses a request of the server; `fault` describes an error. */
 export function readCameraRequest(params: unknown): CameraRequest | "list" | { fault: string } {
   const given = typeof params === "object" && params !== null ? (params as Record<string, unknown>) : {};
   if (given.list === true) return "list";
@@ -35,19 +35,19 @@ export function readCameraRequest(params: unknown): CameraRequest | "list" | { f
   return { camera, fps: numbers.fps ?? FPS_DEFAULT, width: numbers.width, height: numbers.height, quality: numbers.quality };
 }
 
-/** What a source is to make: size and quality, and how many of it. */
+/** The picture that a source produces: size, quality and rate. */
 export interface Picture {
   fps: number;
-  /** Pixels, at most, before `scale`. */
+  /** Maximum pixels, before `scale`. */
   width: number | undefined;
   height: number | undefined;
-  /** Undefined: as it comes, where it comes as JPEG. */
+  /** Undefined: unchanged, if the frames are already JPEG. */
   quality: number | undefined;
-  /** Part of the width and height that is left, up to 1. */
+  /** Factor for width and height, at most 1. */
   scale: number;
 }
 
-/** What is given up when a line does not even carry a few frames a second: quality first, then size. */
+/** Reductions if the network does not carry even a few frames a second: quality first, then size. */
 const LEVELS = [
   { quality: 1, scale: 1 },
   { quality: 0.65, scale: 1 },
@@ -56,10 +56,10 @@ const LEVELS = [
   { quality: 0.3, scale: 0.35 },
 ] as const;
 export const LEVELS_COUNT = LEVELS.length;
-/** Below this a picture shows nothing any more; somebody who asked for less gets that. */
+/** Below this a picture is useless; a client that requests less gets that. */
 const QUALITY_FLOOR = 15;
 
-/** The picture of a request at a level: 0 is what was asked for. */
+/** Returns the picture of a request at a level: 0 is as requested. */
 export function pictureAt({ fps, width, height, quality }: CameraRequest, level: number): Picture {
   const given_up = LEVELS[Math.min(level, LEVELS_COUNT - 1)] ?? LEVELS[0];
   if (given_up === LEVELS[0]) return { fps, width, height, quality, scale: 1 };
@@ -73,6 +73,6 @@ export function pictureAt({ fps, width, height, quality }: CameraRequest, level:
   };
 }
 
-/** True when frames that come as JPEG can be handed on as they are. */
+/** True if frames that are already JPEG can be passed on unchanged. */
 export const isUnchanged = ({ width, height, quality, scale }: Picture): boolean =>
   width === undefined && height === undefined && quality === undefined && scale === 1;

@@ -6,16 +6,16 @@ import { FRAME_SILENCE_MS, type SourceEnd } from "./frame-source.ts";
 import type { Clock } from "@roamfleet/clock";
 import { Silence } from "./silence.ts";
 
-/** Frames of a topic of sensor_msgs/CompressedImage. One in another format than JPEG is left out, and said if no other comes. */
+/** Reads frames of a topic of sensor_msgs/CompressedImage. One in another format than JPEG is dropped, and reported if there are no others. */
 export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | undefined, clock: Clock): RunJpegs {
   return async ({ signal, frame, refused, bytes_max }) => {
-    if (ros === undefined) return { failed: true, reason: "this agent reaches no ROS", final: true };
+    if (ros === undefined) return { failed: true, reason: "this agent has no ROS", final: true };
     const { promise, resolve } = Promise.withResolvers<SourceEnd>();
-    let trouble = "nobody publishes it";
+    let trouble = "it has no publisher";
     const silence = new Silence(clock, FRAME_SILENCE_MS, () =>
       resolve({ failed: true, reason: `no picture from ${topic} for ${FRAME_SILENCE_MS / 1_000} s: ${trouble}` }),
     );
-    const stop = (): void => resolve({ failed: false, reason: "nobody watches" });
+    const stop = (): void => resolve({ failed: false, reason: "no viewers" });
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
     let unsubscribe: (() => void) | undefined;
@@ -44,7 +44,7 @@ export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | und
   };
 }
 
-/** The JPEG of a message, or why there is none. */
+/** Returns the JPEG of a message, or why there is none. */
 function imageOf(message: unknown, bytes_max: number): Uint8Array | string {
   if (typeof message !== "object" || message === null || !("data" in message)) return "has no picture";
   const data = bytesOf(message.data);
@@ -56,7 +56,7 @@ function imageOf(message: unknown, bytes_max: number): Uint8Array | string {
   return `is not JPEG (format: ${format})`;
 }
 
-/** Adapters that speak JSON give bytes as Base64 or as numbers. */
+/** JSON adapters return bytes as Base64 or as numbers. */
 function bytesOf(data: unknown): Uint8Array | undefined {
   if (data instanceof Uint8Array) return data;
   if (typeof data === "string") return Buffer.from(data, "base64");

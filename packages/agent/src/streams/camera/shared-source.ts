@@ -7,11 +7,11 @@ import { type Carried, firstPace, nextPace, type Pace } from "./pace.ts";
 import { type CameraRequest, LEVELS_COUNT, pictureAt } from "./request.ts";
 
 const OBSERVE_MS = 1_000;
-/** Waits between attempts while there are viewers; after the last one the source is given up. A network camera takes about a minute to boot. */
+/** Waits between restarts while there are viewers; after the last one the source fails. A network camera takes about a minute to boot. */
 const RESTART_MS = [500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000, 15_000, 15_000, 15_000];
-/** How long a source that has been ended may take to go. */
+/** Maximum wait for an earlier source to end. */
 const EARLIER_END_MS_MAX = 10_000;
-/** A run that was good for so long: the next failure starts from the shortest wait again. */
+/** After a run of this length the next failure starts again from the shortest wait. */
 const GOOD_RUN_MS = 30_000;
 
 export interface SharedSourceOptions {
@@ -20,15 +20,15 @@ export interface SharedSourceOptions {
   request: CameraRequest;
   clock: Clock;
   log: Logger;
-  /** An earlier source of the camera, which has to be gone first. */
+  /** The end of an earlier source of the camera, which must be awaited first. */
   after: Promise<void> | undefined;
-  /** Called once when nobody is served any more; the source may still be about to end. */
+  /** Called once when no viewer is left; the source may still be about to end. */
   over: (end: SourceEnd | undefined) => void;
 }
 
-/** One running source for all channels that asked for the same: it starts with the first and ends with the last. */
+/** One running source for all channels with the same request: it starts with the first and ends with the last. */
 export class SharedSource {
-  /** Resolves when everything that it started is gone. */
+  /** Resolves when all of its processes are gone. */
   readonly done: Promise<void>;
   readonly #options: SharedSourceOptions;
   readonly #outputs = new Set<CameraOutput>();
@@ -36,7 +36,7 @@ export class SharedSource {
   readonly #observing: Timer;
   #pace: Pace;
   #levels = 1;
-  /** Ends the present run, so that the next has another level. */
+  /** Ends the current run, so that the next one uses another level. */
   #run = new AbortController();
   #last: Uint8Array | undefined;
   #frames = 0;
@@ -75,7 +75,7 @@ export class SharedSource {
       const wait = RESTART_MS[good ? 0 : failures];
       failures = good ? 1 : failures + 1;
       log.warn({ camera: name, reason: end.reason }, "a camera's source ended");
-      // One that never gave a picture says so at once.
+      // A source that never had a picture fails immediately.
       if (!end.failed || end.final === true || this.#frames === 0 || wait === undefined) return this.#end(end);
       await clock.sleep(wait, this.#leaving.signal);
     }
@@ -95,7 +95,7 @@ export class SharedSource {
     });
   }
 
-  /** A frame that no channel may carry: less quality and size may help, else nothing does. */
+  /** Handles a frame over the limit: quality and size are reduced if possible; otherwise the source fails. */
   #tooLarge(): void {
     if (this.#run.signal.aborted) return;
     const { level } = this.#pace;
@@ -106,7 +106,7 @@ export class SharedSource {
 
   #observe(): void {
     const all = Array.from(this.#outputs, (output) => output.carried()).filter((one) => one !== undefined);
-    // They share the line: the one that waits most tells most of it.
+    // All outputs share the network: the one that is blocked most determines the pace.
     const worst = all.toSorted((a, b) => partBlocked(b) - partBlocked(a))[0];
     if (worst !== undefined) this.#setPace(nextPace(this.#pace, this.#options.request.fps, this.#levels, worst));
   }
@@ -116,7 +116,7 @@ export class SharedSource {
     this.#pace = pace;
     for (const output of this.#outputs) output.fps = pace.fps;
     if (pace.level === level) return;
-    this.#options.log.info({ camera: this.#options.name, level: pace.level, fps: pace.fps }, "a camera was fitted to the line");
+    this.#options.log.info({ camera: this.#options.name, level: pace.level, fps: pace.fps }, "adjusted a camera to the network");
     this.#run.abort();
   }
 

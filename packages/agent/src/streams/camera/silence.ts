@@ -1,6 +1,6 @@
 import type { Clock, Timer } from "@roamfleet/clock";
 
-/** Calls `late` once nothing was heard for `ms`. */
+/** An idle timeout: calls `late` after `ms` without activity. */
 export class Silence {
   readonly #clock: Pick<Clock, "setTimer" | "monotonic">;
   readonly #ms: number;
@@ -24,7 +24,7 @@ export class Silence {
     this.#timer.cancel();
   }
 
-  /** One timer for many frames, instead of one for each. */
+  /** Uses one timer for many frames, instead of one for each. */
   #check(): void {
     const left = this.#heard_at + this.#ms - this.#clock.monotonic();
     if (left <= 0) this.#late();

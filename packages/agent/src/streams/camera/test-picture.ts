@@ -7,7 +7,7 @@ import type { Picture } from "./request.ts";
 const WIDTH = 640;
 const HEIGHT = 480;
 const SQUARE = 8;
-/** Below this the clock has no room. */
+/** Below this width there is no room for the clock. */
 const COLUMNS_MIN = 40;
 
 /** Bars from white to blue, as on television. */
@@ -38,7 +38,7 @@ const DIGITS: Record<string, string> = {
   ":": "000010000010000",
 };
 
-/** Bars, the time of day (UTC) and a ball that moves: whoever sees it knows that it is live, and how late it is. */
+/** Draws bars, the time of day (UTC) and a moving ball, so that a viewer sees that the picture is live, and its delay. */
 export function drawTestPicture(at: Date, { width, height, scale }: Pick<Picture, "width" | "height" | "scale">): Uint8Array {
   const part = Math.min(1, (width ?? WIDTH) / WIDTH, (height ?? HEIGHT) / HEIGHT) * scale;
   const columns = Math.max(COLUMNS_MIN, Math.round((WIDTH / SQUARE) * part));
@@ -58,7 +58,7 @@ export function drawTestPicture(at: Date, { width, height, scale }: Pick<Picture
   });
 }
 
-/** A picture for robots without a camera: ffmpeg's own where there is an ffmpeg, else one that is drawn here. */
+/** A picture for robots without a camera: ffmpeg's own if available, otherwise the one drawn here. */
 export function testPicture(options: FfmpegOptions): FrameSource {
   const { clock } = options;
   return {
@@ -77,5 +77,5 @@ async function drawFrames(clock: Clock, { picture, signal, frame }: SourceRun): 
     frame(drawTestPicture(clock.now(), picture));
     await clock.sleep(1_000 / picture.fps, signal);
   }
-  return { failed: false, reason: "nobody watches" };
+  return { failed: false, reason: "no viewers" };
 }

@@ -26,7 +26,7 @@ async function directory(t: TestContext): Promise<string> {
 
 const REST = { is_confined: () => false, environment: {}, clock: systemClock, log: pino({ enabled: false }) };
 
-/** The agent's own user, by name: root has to be named. */
+/** The agent's own user, by name: root must be named explicitly. */
 const robot = (
   directories: string[],
   user: string | undefined = process.getuid?.() === 0 ? "root" : undefined,
@@ -44,7 +44,7 @@ class Asker {
   async say(request: FileRequest): Promise<void> {
     await this.channel.write(controlMessage(request));
   }
-  /** The next answer, and the data that came before it. */
+  /** Returns the next response, and the data before it. */
   async hear(): Promise<{ answer: FileAnswer; data: Buffer }> {
     const parts: Uint8Array[] = [];
     for (;;) {
@@ -62,7 +62,7 @@ class Asker {
   async send(bytes: Uint8Array): Promise<void> {
     for (let at = 0; at < bytes.length; at += 50_000) if (!(await this.channel.write(dataMessage(bytes.subarray(at, at + 50_000))))) return;
   }
-  /** A whole write; answers the last word, and from where it went on. */
+  /** Writes a complete file. Returns the last response, and the offset at which the write began. */
   async put(file: string, bytes: Uint8Array, claimed = sha256(bytes), mode = 0o640): Promise<{ answer: FileAnswer; offset: number }> {
     const ready = await this.ask({ type: "write", path: file, size: bytes.length, sha256: claimed, mode });
     if (ready.type !== "ready") return { answer: ready, offset: -1 };
@@ -79,7 +79,7 @@ const randomBytes = (count: number, seed = 7): Buffer => {
 
 const codeOf = (answer: FileAnswer): string => (answer.type === "failed" ? answer.code : answer.type);
 
-test("a file is read from an offset on, with the hash of the whole", LIMIT, async (t) => {
+test("a file is read from an offset, with the hash of the whole file", LIMIT, async (t) => {
   const room = await directory(t);
   const bytes = randomBytes(300_000);
   fs.writeFileSync(path.join(room, "map.bin"), bytes, { mode: 0o640 });
@@ -100,12 +100,12 @@ test("a file is read from an offset on, with the hash of the whole", LIMIT, asyn
   const rest = await asker.hear();
   assert.deepEqual([rest.data.equals(bytes.subarray(299_000)), rest.answer], [true, { ...done, moved: 1_000 }]);
 
-  // Another file by now: what was there is not gone on with.
+  // The file has changed: the read is not resumed.
   fs.appendFileSync(path.join(room, "map.bin"), "more");
   assert.equal(codeOf(await asker.ask({ type: "read", path: path.join(room, "map.bin"), offset: 299_000, version })), "changed");
 });
 
-test("a file is written under its name only when all of it is there and right", LIMIT, async (t) => {
+test("a file gets its name only when it is complete and its checksum is right", LIMIT, async (t) => {
   const room = await directory(t);
   const target = path.join(room, "nav.yaml");
   fs.writeFileSync(target, "the old one", { mode: 0o600 });
@@ -119,14 +119,14 @@ test("a file is written under its name only when all of it is there and right", 
   const done = { type: "done", path: target, bytes: 200_000, moved: 200_000, sha256: sha256(bytes) };
   assert.deepEqual(await asker.ask({ type: "end" }), done);
   assert.ok(fs.readFileSync(target).equals(bytes));
-  // Its mode, but for what would lend somebody's rights.
+  // The mode, without setuid and setgid.
   assert.equal(fs.statSync(target).mode & 0o7777, 0o755);
   assert.deepEqual(fs.readdirSync(room), ["nav.yaml"]);
   const again = await asker.put(target, bytes);
   assert.deepEqual(again.answer, { ...done, moved: 0, unchanged: true });
 });
 
-test("a write that was cut is gone on with where it stopped, also by another session", LIMIT, async (t) => {
+test("an interrupted write is resumed, even by another session", LIMIT, async (t) => {
   const room = await directory(t);
   const target = path.join(room, "big.bin");
   const bytes = randomBytes(400_000);
@@ -149,7 +149,7 @@ test("a write that was cut is gone on with where it stopped, also by another ses
   assert.deepEqual(fs.readdirSync(room), ["big.bin"]);
 });
 
-test("wrong bytes, too many, too few and a full disk leave nothing, and the session goes on", LIMIT, async (t) => {
+test("wrong bytes, too many, too few and a full disk leave no file, and the session continues", LIMIT, async (t) => {
   const room = await directory(t);
   const target = path.join(room, "a");
   const asker = await Asker.open(robot([room]));
@@ -160,7 +160,7 @@ test("wrong bytes, too many, too few and a full disk leave nothing, and the sess
   assert.equal(codeOf(await asker.ask(write)), "ready");
   await asker.send(Buffer.alloc(11));
   assert.equal(codeOf((await asker.hear()).answer), "bad_request");
-  // What was on its way still is no request.
+  // Data that was still in transit is not a request.
   await asker.send(Buffer.alloc(5));
   await asker.say({ type: "end" });
   assert.equal(codeOf(await asker.ask(write)), "ready");
@@ -174,7 +174,7 @@ test("wrong bytes, too many, too few and a full disk leave nothing, and the sess
   assert.equal(codeOf(await asker.ask({ type: "stat", path: room })), "stat");
 });
 
-test("no path leads out of the directories that the robot allows", LIMIT, async (t) => {
+test("no path leads outside the allowed directories", LIMIT, async (t) => {
   const top = await directory(t);
   const room = path.join(top, "room");
   fs.mkdirSync(path.join(room, "sub"), { recursive: true });
@@ -233,7 +233,7 @@ test("no path leads out of the directories that the robot allows", LIMIT, async 
   assert.deepEqual(fs.readdirSync(top).toSorted(), ["room", "room-other", "secret"]);
 });
 
-test("a directory is listed with what its entries are, links to directories apart", LIMIT, async (t) => {
+test("a directory is listed with the types of its entries, and links to directories as links", LIMIT, async (t) => {
   const room = await directory(t);
   for (let i = 0; i < 250; i += 1) fs.writeFileSync(path.join(room, `file-${i}`), "x".repeat(i));
   fs.mkdirSync(path.join(room, "sub"), { mode: 0o750 });
@@ -255,7 +255,7 @@ test("a directory is listed with what its entries are, links to directories apar
   }
   assert.deepEqual(
     ["file-249", "to-file", "to-directory", "sub", "to-outside"].map((name) => entries.get(name)),
-    // How large a file is that nobody may read is nobody's business.
+    // The size of a link's target outside the allowed directories is not revealed.
     ["file 249", "file 7", "link", "directory", "link"],
   );
   assert.equal(entries.size, 254);
@@ -265,7 +265,7 @@ test("a directory is listed with what its entries are, links to directories apar
   assert.equal(fs.statSync(path.join(room, "new")).mode & 0o777, 0o700);
 });
 
-test("requests that are none are told, messages that are none end the session", LIMIT, async (t) => {
+test("invalid requests get an error, invalid messages end the session", LIMIT, async (t) => {
   const room = await directory(t);
   const pair = robot([room]);
   const asker = await Asker.open(pair);
@@ -287,7 +287,7 @@ test("requests that are none are told, messages that are none end the session", 
 });
 
 test(
-  "root serves files as the user that the robot's configuration names, with no more rights than that",
+  "root serves files as the user in the robot's config file, with only that user's rights",
   { ...LIMIT, skip: process.getuid?.() !== 0 && "needs root" },
   async (t) => {
     const room = await directory(t);
@@ -325,7 +325,7 @@ test(
   },
 );
 
-test("files of the agent's own state directory are neither read nor written, whatever they are called", LIMIT, async (t) => {
+test("files of the agent's own state directory are neither read nor written, through any path", LIMIT, async (t) => {
   const around = await directory(t);
   const state = path.join(around, "state");
   fs.mkdirSync(path.join(state, "identity"), { recursive: true, mode: 0o700 });
@@ -382,7 +382,7 @@ test("files of the agent's own state directory are neither read nor written, wha
   }
   assert.equal(fs.readFileSync(key, "utf8"), "the private key");
   assert.deepEqual(fs.readdirSync(path.join(state, "identity")), ["key.pem"]);
-  // What is beside the state directory is served as before.
+  // Files beside the state directory are served.
   fs.writeFileSync(path.join(around, "map.bin"), "a map");
   assert.equal((await asker.ask({ type: "stat", path: path.join(around, "map.bin") })).type, "stat");
 });

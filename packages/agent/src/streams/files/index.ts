@@ -9,15 +9,15 @@ import type { FileRoom } from "./place.ts";
 const CLOSE_BAD_MESSAGE = 1008;
 
 export interface FilesOptions {
-  /** Below which files may be read and written; absolute. */
+  /** Absolute directories below which files may be read and written. */
   directories: readonly string[];
-  /** The agent's own: nothing in it is read or written. */
+  /** The agent's state directory: nothing in it is read or written. */
   state_directory: string;
   /** True while signed releases are required: files are served as another user. */
   is_confined: () => boolean;
-  /** Whose files they are; absent: the agent's own user, unless that is root. */
+  /** User for file access; absent: the agent's own user, unless that is root. */
   user: string | undefined;
-  /** What the agent's children inherit: it names the home of a user that is in no file. */
+  /** Environment of the agent's children: contains the home of a user without a passwd entry. */
   environment: Readonly<Record<string, string>>;
   clock: Pick<Clock, "now" | "setTimer">;
   log: Pick<Logger, "warn">;
@@ -37,7 +37,7 @@ async function serve(channel: Channel, options: FilesOptions, processes: Process
       kept_from: options.is_confined() ? options.state_directory : undefined,
     });
   } catch (error) {
-    if (!(error instanceof ShellRefused)) options.log.warn({ err: error }, "whose files are served cannot be told");
+    if (!(error instanceof ShellRefused)) options.log.warn({ err: error }, "could not determine the user for files");
     return channel.reset(CLOSE_NOT_AVAILABLE, errorText(error));
   }
   const room: FileRoom = { directories: options.directories, home: user.home, closed: options.state_directory };
@@ -50,7 +50,7 @@ async function serve(channel: Channel, options: FilesOptions, processes: Process
       await serveInProcess(channel, room, user, { ...options, processes });
     }
   } catch (error) {
-    options.log.warn({ err: error }, "a session of files was broken off");
+    options.log.warn({ err: error }, "a file session failed");
     channel.reset(CLOSE_BAD_MESSAGE, errorText(error));
   }
 }

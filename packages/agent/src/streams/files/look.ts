@@ -6,18 +6,18 @@ import { type MessagePort, PortClosed } from "./message-port.ts";
 import { type FileRoom, findPlace, findTarget, type Place } from "./place.ts";
 import { FileRefused } from "./refused.ts";
 
-/** Entries of one message. */
+/** Maximum entries per message. */
 const ENTRIES_MAX = 100;
-/** Of a directory; a larger one is refused. */
+/** Maximum names in a directory; a larger one is refused. */
 const NAMES_MAX = 100_000;
 const MODE_MASK = 0o777;
 
-/** Tells the other end. Throws PortClosed when nobody listens. */
+/** Sends a response. Throws PortClosed if the other end is gone. */
 export async function answer(port: MessagePort, message: FileAnswer): Promise<void> {
   if (!(await port.write(controlMessage(message)))) throw new PortClosed();
 }
 
-/** Two files with the same version have, for all that can be seen from outside, the same bytes. */
+/** Two files with the same version have the same bytes, as far as their metadata show. */
 export const versionOf = ({ ino, size, mtimeMs }: Stats): string => `${ino}-${size}-${mtimeMs}`;
 
 export const modeOf = ({ mode }: Stats): number => mode & MODE_MASK;
@@ -26,7 +26,7 @@ const kindOf = (stats: Stats): FileKind => (stats.isFile() ? "file" : stats.isDi
 
 const seen = (stats: Stats): Omit<FileEntry, "name" | "kind"> => ({ size: stats.size, mode: modeOf(stats), version: versionOf(stats) });
 
-/** Answers what a path is; symbolic links are followed. */
+/** Sends the metadata of a path; symbolic links are followed. */
 export async function answerStat(port: MessagePort, room: FileRoom, path: unknown): Promise<void> {
   const place = await findPlace(path, room);
   try {
@@ -37,11 +37,11 @@ export async function answerStat(port: MessagePort, room: FileRoom, path: unknow
   }
 }
 
-/** Answers what is in a directory, many entries at a time. */
+/** Sends the entries of a directory, many per message. */
 export async function answerList(port: MessagePort, room: FileRoom, path: unknown): Promise<void> {
   const place = await findPlace(path, room);
   try {
-    if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is no directory`);
+    if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is not a directory`);
     const names = await readdir(place.at, { encoding: "buffer" });
     if (names.length > NAMES_MAX)
       throw new FileRefused("failed", `${place.path}: a directory with more than ${NAMES_MAX} names is not copied`);
@@ -56,7 +56,7 @@ export async function answerList(port: MessagePort, room: FileRoom, path: unknow
   }
 }
 
-/** Undefined: it went away meanwhile. A link to a file counts as the file, unless that is where nobody may look. */
+/** Returns undefined if the entry has disappeared. A link to a file counts as the file, unless its target is not allowed. */
 async function entryOf(place: Place, name: string, room: FileRoom): Promise<FileEntry | undefined> {
   const at = `${place.at}/${name}`;
   try {
@@ -79,7 +79,7 @@ async function statsOfTarget(path: string, room: FileRoom): Promise<Stats | unde
   }
 }
 
-/** Makes one directory, or finds it there. */
+/** Creates one directory, or accepts an existing one. */
 export async function answerMkdir(port: MessagePort, room: FileRoom, path: unknown, mode: unknown): Promise<void> {
   const place = await findTarget(path, room);
   try {
@@ -87,7 +87,7 @@ export async function answerMkdir(port: MessagePort, room: FileRoom, path: unkno
       await mkdir(place.at, { mode: Number(mode) & MODE_MASK });
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-      if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is no directory`);
+      if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is not a directory`);
     }
     await answer(port, { type: "made", path: place.path });
   } finally {

@@ -1,10 +1,10 @@
-/** Where a session of files hears and speaks: a channel, or the pipes of a process of its own. Messages are tagged. */
+/** The connection of a file session: a channel, or the pipes of a separate process. Messages are tagged. */
 export interface MessagePort {
-  /** The next message, or undefined when there are no more. */
+  /** Returns the next message, or undefined at the end. */
   read(): Promise<Uint8Array | undefined>;
-  /** Resolves with true once there was room, with false when nobody listens any more. One at a time. */
+  /** Resolves with true once there was room, with false if the other end is gone. One call at a time. */
   write(message: Uint8Array): Promise<boolean>;
 }
 
-/** Nobody listens any more: there is nobody to be told either. */
+/** The other end is gone, so no response can be sent. */
 export class PortClosed extends Error {}

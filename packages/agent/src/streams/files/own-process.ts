@@ -7,23 +7,23 @@ import { PipePort } from "./pipe-port.ts";
 import type { FileRoom } from "./place.ts";
 
 const CLOSE_TOO_MANY = 4429;
-/** Each is a process of its own, with a runtime of its own, on the robot. */
+/** Maximum processes: each has a separate Node runtime on the robot. */
 export const PROCESSES_MAX = 8;
-/** A process that does not notice its end. */
+/** Time limit for a process to end. */
 const END_TIMEOUT_MS = 5_000;
-/** Of the agent's own settings it is given nothing. */
+/** The process gets none of the agent's own settings. */
 const PATH_OF_CHILD = "/usr/local/bin:/usr/bin:/bin";
 
-/** Of one robot, until they are gone for good. */
+/** The running processes of one robot, until they have ended. */
 export interface Processes {
   running: number;
 }
 
-/** The agent's program: a bundle is what was started. */
+/** The agent's program: in a bundle the file that was started. */
 const program = (): string =>
   import.meta.filename.endsWith(".ts") ? path.resolve(import.meta.dirname, "../../main.ts") : (process.argv[1] ?? "");
 
-/** Serves a channel from a process that runs as the user: so the system itself sees to it what that user may. */
+/** Serves a channel from a process that runs as the user, so that the operating system enforces its rights. */
 export async function serveInProcess(
   channel: Channel,
   room: FileRoom,
@@ -31,7 +31,7 @@ export async function serveInProcess(
   { clock, processes }: { clock: Pick<Clock, "setTimer">; processes: Processes },
 ): Promise<void> {
   if (processes.running >= PROCESSES_MAX)
-    return channel.reset(CLOSE_TOO_MANY, `a robot serves at most ${PROCESSES_MAX} sessions of files at a time`);
+    return channel.reset(CLOSE_TOO_MANY, `a robot serves at most ${PROCESSES_MAX} file sessions at a time`);
   const argv = [...user.become, process.execPath, program(), "serve-files"];
   const env = { HOME: user.home, PATH: PATH_OF_CHILD };
   const child = spawnChild(argv[0] ?? "", argv.slice(1), { cwd: "/", env, stdio: ["pipe", "pipe", "ignore"] });

@@ -5,7 +5,7 @@ import type { MessagePort } from "./message-port.ts";
 
 const LENGTH_BYTES = 4;
 
-/** Messages through a pair of pipes, each behind its length in four bytes. */
+/** Messages through a pair of pipes, each with a length prefix of four bytes. */
 export class PipePort implements MessagePort {
   readonly #chunks: AsyncIterator<Buffer, undefined>;
   readonly #output: Writable;
@@ -15,7 +15,7 @@ export class PipePort implements MessagePort {
   constructor(input: Readable, output: Writable) {
     this.#chunks = input[Symbol.asyncIterator]() as AsyncIterator<Buffer, undefined>;
     this.#output = output;
-    // A pipe whose other end is gone is closed, and that is how it is noticed.
+    // Errors of a pipe are followed by its close, which is handled.
     input.on("error", () => {});
     output.on("error", () => {});
   }
@@ -41,7 +41,7 @@ export class PipePort implements MessagePort {
     return !output.destroyed;
   }
 
-  /** So many bytes, or undefined when fewer come. */
+  /** Returns so many bytes, or undefined if the stream ends before. */
   async #take(count: number): Promise<Buffer | undefined> {
     while (this.#waiting_bytes < count) {
       const { value } = await this.#chunks.next().catch(() => ({ value: undefined }));

@@ -3,34 +3,34 @@ import { type FileHandle, lstat, open, readdir, readlink, realpath, stat } from 
 import path from "node:path";
 import { FileRefused } from "./refused.ts";
 
-/** From linux/fcntl.h: a handle of a directory that needs no right to read it. */
+/** From linux/fcntl.h: opens a directory without permission to read it. */
 const O_PATH = 0o10000000;
 const PATH_BYTES_MAX = 4096;
 
-/** Where files may be, and for whom. */
+/** Where files may be read and written. */
 export interface FileRoom {
-  /** Absolute; files are below these and nowhere else. */
+  /** Absolute; only files below these are allowed. */
   directories: readonly string[];
-  /** Where relative paths begin. */
+  /** Base of relative paths. */
   home: string;
-  /** A directory that is served to nobody, by whatever name it is reached: the agent's own state. */
+  /** A directory that is never served, under any name: the agent's own state. */
   closed: string;
 }
 
-/** A directory that is held open, and a name in it: what the path meant when it was checked, it means until `close`. */
+/** An open directory, and a name in it: until `close`, the checked path cannot be redirected. */
 export interface Place {
   /** Absolute, without symbolic links. */
   path: string;
-  /** The same through the open directory. */
+  /** The same path through the open directory. */
   at: string;
-  /** Another name in the same directory. */
+  /** Returns another name in the same directory. */
   beside(name: string): string;
-  /** Of the directory itself. */
+  /** Path of the directory itself. */
   directory: string;
   close(): Promise<void>;
 }
 
-/** Reads the path that somebody wrote. Throws FileRefused for what is none. */
+/** Returns the absolute path of a request. Throws FileRefused for an invalid one. */
 export function absolutePath(written: unknown, { home }: FileRoom): string {
   if (typeof written !== "string" || written === "") throw new FileRefused("bad_request", "a path is needed");
   if (written.includes("\0")) throw new FileRefused("bad_request", "a path has no zero byte");
@@ -39,19 +39,19 @@ export function absolutePath(written: unknown, { home }: FileRoom): string {
   return path.resolve(home, written.startsWith("~/") ? `./${written.slice(2)}` : written);
 }
 
-/** A file or directory that is there; symbolic links are followed. */
+/** Opens the place of an existing file or directory; symbolic links are followed. */
 export async function findPlace(written: unknown, room: FileRoom): Promise<Place> {
   const wanted = absolutePath(written, room);
   try {
     return await hold(await realpath(wanted), room);
   } catch (error) {
-    // What is outside is nobody's business, nor whether it is there.
+    // Whether a path outside the allowed directories exists is not revealed.
     if (!(error instanceof FileRefused) && !(await isInRoom(wanted, room))) throw forbidden(wanted, room);
     throw error;
   }
 }
 
-/** Where something is to be written: what is there (symbolic links are followed), or nothing yet in a directory that is. */
+/** Opens the place of a write: an existing file (symbolic links are followed), or a new name in an existing directory. */
 export async function findTarget(written: unknown, room: FileRoom): Promise<Place> {
   const wanted = absolutePath(written, room);
   try {
@@ -68,11 +68,11 @@ export async function findTarget(written: unknown, room: FileRoom): Promise<Plac
 }
 
 async function hold(real: string, room: FileRoom): Promise<Place> {
-  // The root has no name in any directory.
+  // The root directory has no name in a parent.
   const name = path.basename(real) || ".";
   const directory = await open(path.dirname(real), O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
-    // What was opened, not what was asked for: somebody may have moved a directory meanwhile.
+    // The path of the opened directory is checked: a directory may have been moved since the request.
     const held = await pathOf(directory);
     const place = path.join(held, name);
     if (!(await isInRoom(place, room))) throw forbidden(place, room);
@@ -90,17 +90,20 @@ function forbidden(place: string, { directories }: FileRoom): FileRefused {
   return new FileRefused("forbidden", `${place}: the robot's configuration allows files ${allowed}`);
 }
 
-/** What a directory is, whatever its name: a bind mount gives it a second one. */
+/** Identifies a directory under any name: a bind mount gives it a second one. */
 const identityOf = ({ dev, ino }: Stats): string => `${dev}:${ino}`;
 
-/** The closed directory and those in it; none that this process cannot see, as it can then reach nothing in them. */
+/**
+ * Returns the identities of the closed directory and its subdirectories. Those that this process cannot see are left out, since it cannot reach files
+ * in them.
+ */
 async function closedDirectories({ closed }: FileRoom): Promise<Set<string>> {
   const names = await readdir(closed).catch(() => []);
   const found = await Promise.all([".", ...names].map((name) => stat(path.join(closed, name)).catch(() => undefined)));
   return new Set(found.filter((one) => one?.isDirectory() === true).map((one) => identityOf(one as Stats)));
 }
 
-/** Throws FileRefused when the name in this directory is the closed directory, or is in it. */
+/** Throws FileRefused if the name in this directory is the closed directory, or is inside it. */
 async function requireOpen(directory: FileHandle, name: string, room: FileRoom): Promise<void> {
   const closed = await closedDirectories(room);
   const refuse = (): never => {
@@ -117,7 +120,7 @@ async function requireOpen(directory: FileHandle, name: string, room: FileRoom):
   }
 }
 
-/** Throws FileRefused when one of the file's names may lie in the closed directory: a second name of a file that the agent's user owns. */
+/** Throws FileRefused if one of the file's hard links may be in the closed directory: the file has several links and belongs to the agent's user. */
 async function requireOneName(stats: Stats, place: Place, { closed }: FileRoom): Promise<void> {
   if (stats.nlink === 1) return;
   const own = await stat(closed).catch(() => undefined);
@@ -137,7 +140,7 @@ async function isInRoom(place: string, { directories }: FileRoom): Promise<boole
   return false;
 }
 
-/** Opens a regular file and nothing else, without following a link that was put there meanwhile. */
+/** Opens a regular file only, without following a link that replaced it meanwhile. */
 export async function openRegular(place: Place, room: FileRoom): Promise<{ file: FileHandle; stats: Stats }> {
   requireRegular(await lstat(place.at), place);
   const file = await open(place.at, constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK);
@@ -152,8 +155,8 @@ export async function openRegular(place: Place, room: FileRoom): Promise<{ file:
   }
 }
 
-/** Throws FileRefused for directories, devices and whatever else holds no bytes of its own. */
+/** Throws FileRefused for directories, devices and other files that are not regular. */
 export function requireRegular(stats: Stats, place: Pick<Place, "path">): void {
   if (stats.isDirectory()) throw new FileRefused("not_a_file", `${place.path}: this is a directory`);
-  if (!stats.isFile()) throw new FileRefused("not_a_file", `${place.path}: this is no regular file`);
+  if (!stats.isFile()) throw new FileRefused("not_a_file", `${place.path}: this is not a regular file`);
 }

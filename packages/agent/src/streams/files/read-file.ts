@@ -6,20 +6,20 @@ import { type MessagePort, PortClosed } from "./message-port.ts";
 import { type FileRoom, findPlace, openRegular, type Place } from "./place.ts";
 import { FileRefused } from "./refused.ts";
 
-/** What is read to be hashed and not sent. */
+/** Buffer for bytes that are hashed but not sent. */
 const HASH_BYTES = 1024 * 1024;
 /** The tag of a data message. */
 const DATA = 0;
 
 export interface ReadRequest {
   path: unknown;
-  /** Bytes that the other end has already. */
+  /** Bytes that the client already has. */
   offset: unknown;
-  /** Of the file that they are of. */
+  /** Version of the file that these bytes are from. */
   version: unknown;
 }
 
-/** Sends a file from an offset on, and at its end the hash of the whole: what the other end had before is part of it. */
+/** Sends a file from an offset on, and finally the hash of the whole file, including the bytes before the offset. */
 export async function answerRead(port: MessagePort, room: FileRoom, request: ReadRequest): Promise<void> {
   const place = await findPlace(request.path, room);
   try {
@@ -34,7 +34,7 @@ export async function answerRead(port: MessagePort, room: FileRoom, request: Rea
       const hash = createHash("sha256");
       await hashPart(file, hash, offset);
       await sendFrom(file, port, hash, offset, size, place);
-      // Bytes of two versions are those of none.
+      // Bytes of two versions must not be mixed.
       if (versionOf(await file.stat()) !== version) throw changed(place);
       await answer(port, { type: "done", path: place.path, bytes: size, moved: size - offset, sha256: hash.digest("hex") });
     } finally {
@@ -47,7 +47,7 @@ export async function answerRead(port: MessagePort, room: FileRoom, request: Rea
 
 const changed = ({ path }: Place): FileRefused => new FileRefused("changed", `${path}: the file was changed meanwhile`);
 
-/** Puts the first bytes of a file into a hash. */
+/** Adds the first bytes of a file to a hash. */
 export async function hashPart(file: FileHandle, hash: { update(bytes: Uint8Array): unknown }, bytes: number): Promise<void> {
   const buffer = Buffer.allocUnsafe(Math.min(HASH_BYTES, Math.max(1, bytes)));
   for (let at = 0; at < bytes;) {
@@ -58,7 +58,7 @@ export async function hashPart(file: FileHandle, hash: { update(bytes: Uint8Arra
   }
 }
 
-/** A frame at a time, and no further than the other end takes them. */
+/** Sends one frame at a time, no faster than the other end reads. */
 async function sendFrom(
   file: FileHandle,
   port: MessagePort,

@@ -3,7 +3,7 @@ import { readMessage } from "@roamfleet/protocol/link";
 import { PipePort } from "./pipe-port.ts";
 import { serveFiles } from "./session.ts";
 
-/** The other end of serveInProcess: first it is told where files may be, then what to do. Ends with its input. */
+/** The other end of serveInProcess: receives the allowed directories first, then requests. Ends with its input. */
 export async function serveStdio(): Promise<void> {
   const port = new PipePort(process.stdin, process.stdout);
   const first = await port.read();

@@ -6,15 +6,15 @@ import { answerRead } from "./read-file.ts";
 import { FileRefused, refusalOf } from "./refused.ts";
 import { FileWriter } from "./write-file.ts";
 
-/** A request of type FileRequest, as it came: nothing of it is known. */
+/** A request of type FileRequest, not validated yet. */
 type Asked = Readonly<Record<string, unknown>>;
 
-/** Does what is asked of it, one request after the other, until nobody asks any more. Throws FrameError for what is no message. */
+/** Handles requests, in sequence, until the other end closes. Throws FrameError for an invalid message. */
 export async function serveFiles(port: MessagePort, room: FileRoom, now: () => number): Promise<void> {
   const writer = new FileWriter(room, now);
   for (let message = await port.read(); message !== undefined; message = await port.read()) {
     const { control } = readMessage(message);
-    // Bytes of a write that has failed already, and its end.
+    // Data of a write that has already failed, and its end.
     if (control === undefined || control["type"] === "end") continue;
     try {
       await serveRequest(port, room, writer, control);
@@ -41,6 +41,6 @@ function serveRequest(port: MessagePort, room: FileRoom, writer: FileWriter, ask
     case "mkdir":
       return answerMkdir(port, room, path, mode);
     default:
-      return Promise.reject(new FileRefused("bad_request", "the robot does not know this request"));
+      return Promise.reject(new FileRefused("bad_request", "the robot does not support this request"));
   }
 }

@@ -12,9 +12,9 @@ import { FileRefused, refusalOf } from "./refused.ts";
 const MODE_MASK = 0o777;
 const PART_MODE = 0o600;
 const PART_NAME = /^\.rf-[0-9a-f]{24}\.part$/;
-/** How often it is told how much has been taken. */
-const TELL_BYTES = 512 * 1024;
-/** A part that nobody went on with for so long is given up. */
+/** Progress is reported after this many bytes. */
+const PROGRESS_BYTES = 512 * 1024;
+/** A partial file that was not resumed for so long is deleted. */
 const PART_KEPT_MS = 7 * 24 * 60 * 60 * 1_000;
 
 export interface WriteRequest {
@@ -30,11 +30,11 @@ interface Wanted {
   mode: number;
 }
 
-/** Takes files of one session. */
+/** Writes files of one session. */
 export class FileWriter {
   readonly #room: FileRoom;
   readonly #now: () => number;
-  /** Directories in which old parts were looked for. */
+  /** Directories in which old partial files were already searched for. */
   readonly #tidied = new Set<string>();
 
   /** `now` in milliseconds since 1970. */
@@ -44,8 +44,8 @@ export class FileWriter {
   }
 
   /**
-   * Takes a file. What has arrived stands in a file of its own beside the target until all of it is there and right, and then takes the
-   * target's place in one step; what is left of a write that was cut is gone on with.
+   * Receives a file. The received bytes are stored in a partial file beside the target. Once it is complete and correct, it replaces the target
+   * atomically. A partial file of an interrupted write is resumed.
    */
   async answerWrite(port: MessagePort, request: WriteRequest): Promise<void> {
     const wanted = wantedOf(request);
@@ -88,12 +88,14 @@ function wantedOf({ size, sha256, mode }: WriteRequest): Wanted {
   return { size: Number(size), sha256, mode: Number(mode) & MODE_MASK };
 }
 
-/** The same bytes to the same place go on with each other, everything else stays apart. */
+/** The same bytes for the same target share a partial file, all others have separate ones. */
 function partName(place: Place, { sha256 }: Wanted): string {
   return `.rf-${hashOf("sha256", `${path.basename(place.path)}\0${sha256}`).slice(0, 24)}.part`;
 }
 
-/** Whether the target has these very bytes; it is given the mode then. Throws FileRefused when it is something that no file can take the place of. */
+/**
+ * Returns whether the target already has exactly these bytes, and then sets its mode. Throws FileRefused if the target cannot be replaced by a file.
+ */
 async function keepWhatIsThere(place: Place, room: FileRoom, { size, sha256, mode }: Wanted): Promise<boolean> {
   const there = await lstat(place.at).catch(() => undefined);
   if (there === undefined) return false;
@@ -106,7 +108,7 @@ async function keepWhatIsThere(place: Place, room: FileRoom, { size, sha256, mod
     const hash = createHash("sha256");
     await hashPart(opened.file, hash, size);
     if (hash.digest("hex") !== sha256) return false;
-    // Of the file that was read: another one may have its name by now.
+    // On the opened file: another one may have its name by now.
     await opened.file.chmod(mode);
     return true;
   } finally {
@@ -133,7 +135,7 @@ async function take(port: MessagePort, place: Place, part: string, file: FileHan
   } catch (error) {
     if (error instanceof PortClosed) throw error;
     const refusal = refusalOf(error, place.path);
-    // Gone on with it would fail again, and a full disk needs the room.
+    // Resuming would fail again, and a full disk needs the room.
     if (refusal.code === "checksum" || refusal.code === "disk_full" || refusal.code === "bad_request")
       await unlink(place.beside(part)).catch(() => {});
     throw refusal;
@@ -147,7 +149,7 @@ async function requireSpace(place: Place, bytes: number): Promise<void> {
     throw new FileRefused("disk_full", `${place.path}: the robot's disk has ${free} bytes left, and the file needs ${bytes} more`);
 }
 
-/** Writes data until `end`; answers how far the file goes then. */
+/** Writes data until `end`; returns the file's size then. */
 async function takeBytes(
   port: MessagePort,
   file: FileHandle,
@@ -157,7 +159,7 @@ async function takeBytes(
 ): Promise<number> {
   let at = from;
   for (let told = from; ;) {
-    if (at - told >= TELL_BYTES) {
+    if (at - told >= PROGRESS_BYTES) {
       told = at;
       await answer(port, { type: "took", bytes: at });
     }
@@ -178,17 +180,17 @@ async function takeBytes(
   }
 }
 
-/** On disk first, then under its name. */
+/** Syncs the file to disk, then renames it. */
 async function putInPlace(place: Place, part: string, file: FileHandle, { mode }: Wanted): Promise<void> {
   await file.chmod(mode);
   await file.sync();
   await rename(place.beside(part), place.at).catch(async (error: NodeJS.ErrnoException) => {
-    // Two copies of the same bytes at a time: the other one was faster.
+    // Two copies of the same bytes were written concurrently: the other one was faster.
     const there = error.code === "ENOENT" ? await lstat(place.at).catch(() => undefined) : undefined;
     if (there?.ino !== (await file.stat()).ino) throw error;
   });
   const directory = await open(place.beside("."), constants.O_RDONLY | constants.O_DIRECTORY).catch(() => undefined);
-  // The name is as safe as the file system makes it where directories cannot be synced or read.
+  // Where directories cannot be synced or read, the rename is as durable as the file system makes it.
   await directory?.sync().catch(() => {});
   await directory?.close();
 }

@@ -3,9 +3,9 @@ import { connect, isIP, type Socket } from "node:net";
 import type { Clock } from "@roamfleet/clock";
 import type { ForwardRules } from "./rules.ts";
 
-/** For one address, the finding of it included. */
+/** Per address, including the name lookup. */
 const CONNECT_TIMEOUT_MS = 10_000;
-/** A dead peer is found out by these, and routers on the way keep the connection in mind. */
+/** Detects a dead peer, and keeps the connection in the tables of routers. */
 const KEEP_ALIVE_MS = 30_000;
 
 export interface Target {
@@ -13,19 +13,19 @@ export interface Target {
   port: number;
 }
 
-/** Why there is no connection, in words for the person who asked. */
+/** Why there is no connection, in words for the user. */
 export class NoConnection extends Error {}
 
-/** Takes what a connection has sent, before the same memory is written again; false holds the connection up until it is resumed. */
+/** Receives bytes of a connection, whose memory is reused afterwards; false pauses the connection until it is resumed. */
 export type TakeBytes = (bytes: Uint8Array) => boolean;
 
-/** What is read from a connection at once. */
+/** Maximum bytes of one read from a connection. */
 const READ_BYTES = 64 * 1024 - 1;
 
 /** Connects to the first allowed address of the target that answers. Rejects with NoConnection. */
 export async function connectTo(target: Target, rules: ForwardRules, clock: Pick<Clock, "setTimer">, take: TakeBytes): Promise<Socket> {
   const { host, port } = target;
-  const found = isIP(host) === 0 ? await within(clock, addressesOf(host), `the robot does not find ${host} in time`) : [host];
+  const found = isIP(host) === 0 ? await within(clock, addressesOf(host), `the robot could not resolve ${host} in time`) : [host];
   const allowed = found.filter((address) => rules.allows(host, address, port));
   if (allowed.length === 0)
     throw new NoConnection(`the robot's configuration does not allow ${nameOf(target)}: forward.allow names where tunnels may lead`);
@@ -38,7 +38,7 @@ export async function connectTo(target: Target, rules: ForwardRules, clock: Pick
       noDelay: true,
       keepAlive: true,
       keepAliveInitialDelay: KEEP_ALIVE_MS,
-      // One buffer for the whole connection: with a new one for each read most of the time goes to the garbage.
+      // One buffer for the whole connection: a new one for each read would spend most of the time on garbage collection.
       onread: { buffer: Buffer.allocUnsafe(READ_BYTES), callback: (count, bytes) => take(bytes.subarray(0, count)) },
     });
     try {
@@ -56,16 +56,16 @@ async function addressesOf(host: string): Promise<string[]> {
   try {
     return (await lookup(host, { all: true })).map(({ address }) => address);
   } catch {
-    throw new NoConnection(`the robot does not know ${host}`);
+    throw new NoConnection(`the robot cannot resolve ${host}`);
   }
 }
 
-/** Address and port as people write them. */
+/** Returns address and port as people write them. */
 export const nameOf = ({ host, port }: Target): string => `${isIP(host) === 6 ? `[${host}]` : host}:${port}`;
 
 const connected = (socket: Socket): Promise<void> =>
   new Promise((resolve, reject) => {
-    // The listener stays: an error that follows the connection must never be without one.
+    // The listener stays: a later error of the connection needs one, too.
     socket.on("error", reject);
     socket.once("connect", resolve);
   });
@@ -82,14 +82,14 @@ async function within<T>(clock: Pick<Clock, "setTimer">, work: Promise<T>, late:
 
 const WORDS = new Map<string, (name: string) => string>([
   ["ECONNREFUSED", (name) => `${name} refused the connection: nothing listens there`],
-  ["EHOSTUNREACH", (name) => `the robot has no way to ${name}`],
-  ["ENETUNREACH", (name) => `the robot has no way to ${name}`],
+  ["EHOSTUNREACH", (name) => `the robot has no route to ${name}`],
+  ["ENETUNREACH", (name) => `the robot has no route to ${name}`],
   ["ETIMEDOUT", (name) => `${name} does not answer`],
   ["ECONNRESET", (name) => `${name} reset the connection`],
-  ["EPIPE", (name) => `${name} takes nothing any more`],
+  ["EPIPE", (name) => `${name} accepts no more data`],
 ]);
 
-/** A socket's error in words. */
+/** Returns a socket's error in words. */
 export function reasonOf(error: unknown, target: Target): string {
   if (error instanceof NoConnection) return error.message;
   const { code = "unknown" } = error as NodeJS.ErrnoException;

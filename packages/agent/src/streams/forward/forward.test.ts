@@ -35,7 +35,7 @@ async function service(serve: (socket: net.Socket) => void) {
 
 const tunnels = (allow = FORWARD_ALLOW_DEFAULT) => channelPair({ forward: forwardSource({ allow, clock: systemClock }) });
 
-/** What came until the end: bytes, and whether the robot said that there are no more. */
+/** Reads until the end. Returns the bytes, and whether the robot sent `eof`. */
 async function readAll(channel: Channel): Promise<{ bytes: Buffer; eof: boolean }> {
   const parts: Uint8Array[] = [];
   let eof = false;
@@ -51,7 +51,7 @@ async function readAll(channel: Channel): Promise<{ bytes: Buffer; eof: boolean 
 
 const EOF = controlMessage({ type: "eof" });
 
-test("bytes go both ways; when both sides are done the channel ends in good order", LIMIT, async () => {
+test("bytes go both ways; the channel ends normally when both sides are done", LIMIT, async () => {
   await using echo = await service((socket) => socket.pipe(socket));
   const pair = tunnels();
   const channel = await pair.server.open("forward", "topics", { port: echo.port });
@@ -63,14 +63,14 @@ test("bytes go both ways; when both sides are done the channel ends in good orde
   await until("the channel is gone at the robot", () => pair.robot.size === 0);
 });
 
-test("a service that is done first can still be told more, and one that hears the end first can still answer", LIMIT, async () => {
+test("a half-closed tunnel still carries data in the other direction, on either side", LIMIT, async () => {
   const heard: Buffer[] = [];
-  // Says its piece and FIN at once, then listens.
+  // Sends data and FIN immediately, then reads.
   await using speaker = await service((socket) => {
     socket.end("all I say");
     socket.on("data", (bytes) => heard.push(bytes));
   });
-  // Listens until FIN, then answers.
+  // Reads until FIN, then answers.
   await using listener = await service((socket) => {
     let count = 0;
     socket.on("data", (bytes) => (count += bytes.length));
@@ -94,7 +94,7 @@ test("a service that is done first can still be told more, and one that hears th
   assert.equal(String((await readAll(asked)).bytes), "10000 bytes");
 });
 
-test("100 MB come through as they are, whichever way", { timeout: 120_000 }, async () => {
+test("100 MB pass unchanged in either direction", { timeout: 120_000 }, async () => {
   const size = 100 * MIB;
   const piece = Buffer.from(Array.from({ length: 256 }, (_, i) => i)).toString("latin1");
   const block = Buffer.from(piece.repeat(256), "latin1");
@@ -146,7 +146,7 @@ test("a reset on one side is a reset on the other", LIMIT, async () => {
     const channel = await pair.server.open("forward", "topics", { port: quiet.port });
     await until("the service has the connection", () => quiet.sockets.size === 1);
     leave(channel);
-    await until("the service learns it", () => ends.length > before);
+    await until("the service to receive it", () => ends.length > before);
   }
   assert.deepEqual(ends, ["ECONNRESET", "ECONNRESET", "ECONNRESET"]);
 
@@ -156,7 +156,7 @@ test("a reset on one side is a reset on the other", LIMIT, async () => {
   assert.deepEqual(await channel.ended, { code: 4410, reason: `127.0.0.1:${rude.port} reset the connection` });
 });
 
-test("what cannot be reached, is not allowed or makes no sense is refused with the reason", LIMIT, async () => {
+test("an unreachable, forbidden or invalid target is refused with the reason", LIMIT, async () => {
   const closed = await service(() => {});
   const { port } = closed;
   await closed[Symbol.asyncDispose]();
@@ -172,7 +172,7 @@ test("what cannot be reached, is not allowed or makes no sense is refused with t
   assert.equal(await refusal({ port }), `127.0.0.1:${port} refused the connection: nothing listens there`);
   assert.match(await refusal({ host: "10.1.2.3", port }), /does not allow 10\.1\.2\.3:\d+: forward\.allow/);
   assert.match(await refusal({ host: "fd00::1", port }), /does not allow \[fd00::1\]:\d+/);
-  assert.match(await refusal({ host: "no-such-name.invalid", port }), /does not know no-such-name\.invalid/);
+  assert.match(await refusal({ host: "no-such-name.invalid", port }), /cannot resolve no-such-name\.invalid/);
   for (const params of [
     null,
     7,
@@ -186,16 +186,16 @@ test("what cannot be reached, is not allowed or makes no sense is refused with t
     assert.match(await refusal(params), /needs a port/, JSON.stringify(params));
 });
 
-test("a service that does not answer in time is given up", LIMIT, async () => {
+test("a connection to a service that does not answer times out", LIMIT, async () => {
   await using slow = await service(() => {});
-  // Its time is over before a connection can be made.
+  // The timeout fires before a connection can be made.
   const clock = { setTimer: (_ms: number, work: () => unknown) => (queueMicrotask(() => work()), { cancel: () => {} }) };
   const pair = channelPair({ forward: forwardSource({ allow: FORWARD_ALLOW_DEFAULT, clock }) });
   const channel = await pair.server.open("forward", "topics", { port: slow.port });
   assert.deepEqual(await channel.ended, { code: 4410, reason: `127.0.0.1:${slow.port} does not answer` });
 });
 
-test("twenty connections at a time keep their bytes apart", LIMIT, async () => {
+test("twenty connections at a time do not mix their bytes", LIMIT, async () => {
   await using echo = await service((socket) => socket.pipe(socket));
   const pair = tunnels();
   await Promise.all(
@@ -210,7 +210,7 @@ test("twenty connections at a time keep their bytes apart", LIMIT, async () => {
   );
 });
 
-test("whoever does not read holds up its own connection, and little of it is kept", LIMIT, async () => {
+test("an end that does not read blocks only its own connection, with little buffered data", LIMIT, async () => {
   let sent = 0;
   await using endless = await service((socket) => {
     const more = (): void => {
@@ -238,7 +238,7 @@ test("whoever does not read holds up its own connection, and little of it is kep
     seen = [sent, written];
     await new Promise((resolve) => setTimeout(resolve, 2));
   }
-  // The kernel's buffers of loopback hold some MB themselves; ours are far below one.
+  // The kernel's loopback buffers take several MB; ours take far less than one.
   assert.ok(sent < 16 * MIB, `${sent} bytes were taken from the service`);
   assert.ok(written < 16 * MIB, `${written} bytes were taken for the service`);
   unread.reset(1000, "");

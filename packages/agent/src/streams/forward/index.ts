@@ -8,12 +8,12 @@ const CLOSE_REFUSED = 4410;
 const HOST_CHARACTERS_MAX = 253;
 
 export interface ForwardOptions {
-  /** Rules of `forward.allow`; throws Error when one is malformed. */
+  /** Rules of `forward.allow`; throws Error if one is malformed. */
   allow: readonly string[];
   clock: Pick<Clock, "setTimer">;
 }
 
-/** Tunnels of TCP to services that this robot reaches, one connection a channel. */
+/** TCP tunnels to services that this robot can reach, one connection per channel. */
 export function forwardSource({ allow, clock }: ForwardOptions): StreamSource {
   const rules = new ForwardRules(allow);
   return (channel, params) => {

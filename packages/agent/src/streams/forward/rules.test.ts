@@ -8,7 +8,7 @@ const FORWARD_ALLOW_DEFAULT = ROBOT_CONFIG_DEFAULT.forward.allow;
 const allows = (rules: readonly string[], host: string, address: string, port: number): boolean =>
   new ForwardRules(rules).allows(host, address, port);
 
-test("by default only the robot itself is reached, by whatever name", () => {
+test("by default only the robot itself is allowed, by any name", () => {
   const reached: [string, string, boolean][] = [
     ["127.0.0.1", "127.0.0.1", true],
     ["localhost", "127.0.0.1", true],
@@ -17,7 +17,7 @@ test("by default only the robot itself is reached, by whatever name", () => {
     ["127.0.0.2", "127.0.0.2", false],
     ["10.0.0.1", "10.0.0.1", false],
     ["::ffff:10.0.0.1", "::ffff:10.0.0.1", false],
-    // A name that calls itself loopback but leads elsewhere.
+    // A name that begins like loopback but resolves to another address.
     ["127.0.0.1.evil.example", "10.0.0.1", false],
   ];
   for (const [host, address, allowed] of reached) assert.equal(allows(FORWARD_ALLOW_DEFAULT, host, address, 22), allowed, host);
@@ -39,7 +39,7 @@ test("rules name ports, ranges of ports, networks, names and everything", () => 
   for (const [host, address, port, allowed] of cases) assert.equal(allows(rules, host, address, port), allowed, `${host}:${port}`);
 });
 
-test("a rule that is none is told by name", () => {
+test("an invalid rule is named in the error", () => {
   for (const rule of [
     "",
     "127.0.0.1",

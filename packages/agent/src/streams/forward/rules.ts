@@ -3,7 +3,7 @@ import { BlockList, isIP, isIPv4 } from "node:net";
 const PORT_MAX = 65_535;
 
 interface Rule {
-  /** Name as it is asked for, in lower case. */
+  /** Name as in the request, in lower case. */
   name: string | undefined;
   /** Undefined: every address. */
   addresses: BlockList | undefined;
@@ -12,8 +12,8 @@ interface Rule {
 }
 
 /**
- * Rules like `127.0.0.1:*`, `[::1]:22`, `192.168.1.0/24:8000-8100`, `lidar.local:80`, `*:443`. A name stands for the name that is asked
- * for; addresses also count for names that lead to them. Throws Error for a rule that is none.
+ * Rules like `127.0.0.1:*`, `[::1]:22`, `192.168.1.0/24:8000-8100`, `lidar.local:80`, `*:443`. A name matches the requested name; addresses also
+ * match names that resolve to them. Throws Error for an invalid rule.
  */
 export class ForwardRules {
   readonly #rules: readonly Rule[];
@@ -22,7 +22,7 @@ export class ForwardRules {
     this.#rules = rules.map(parseRule);
   }
 
-  /** `host` as it was asked for, `address` what it stands for. */
+  /** `host` as requested, `address` as resolved. */
   allows(host: string, address: string, port: number): boolean {
     return this.#rules.some(
       ({ name, addresses, first_port, last_port }) =>
@@ -35,7 +35,7 @@ export class ForwardRules {
   }
 }
 
-/** Throws Error for the first rule that is none. */
+/** Throws Error for the first invalid rule. */
 export function checkRules(rules: readonly string[]): void {
   for (const rule of rules) parseRule(rule);
 }

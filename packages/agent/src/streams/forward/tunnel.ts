@@ -2,22 +2,23 @@ import type { Socket } from "node:net";
 import { type Channel, controlMessage, dataMessage, FrameError, readMessage } from "@roamfleet/protocol/link";
 import { drained } from "@roamfleet/protocol/drained";
 
-/** What may wait here for the channel; beyond, the connection is not read until half of it is gone. */
+/** Maximum bytes that wait for the channel; beyond this the connection is paused until half of them are sent. */
 const WAITING_BYTES_MAX = 128 * 1024;
 const RESUME_BYTES = WAITING_BYTES_MAX / 2;
 const CLOSE_ENDED = 4410;
 const CLOSE_BAD_MESSAGE = 1008;
 
 /**
- * Carries bytes between a connected socket and a channel, each way until its sender is done: a FIN is `eof` there and back. Neither is
- * read faster than the other takes it. The channel is told `open` first. Resolves when both are over; `reason` puts a socket's error into words.
+ * Forwards bytes between a connected socket and a channel, each way until its sender is done: a FIN becomes `eof` and vice versa. Neither is read
+ * faster than the other end accepts data. `open` is sent to the channel first. Resolves when both are closed; `reason` converts a socket's error to
+ * words.
  */
 export async function carryTunnel(channel: Channel, socket: Socket, outward: Outward, reason: (error: Error) => string): Promise<void> {
   let failed: Error | undefined;
   let over = false;
   const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
   socket.on("error", (error) => (failed = error));
-  // The other end never closes in good order before us: its end is a reset, and whoever is connected must not take it for a FIN.
+  // The viewer's end never closes normally before ours: its end is a reset, and the service must not mistake it for a FIN.
   void channel.ended.then(() => {
     if (!over) socket.resetAndDestroy();
   });
@@ -45,9 +46,9 @@ async function carryIn(channel: Channel, connection: Socket): Promise<void> {
   }
 }
 
-/** From a connection into a channel: begins with what comes as soon as there is a connection. */
+/** The direction from a connection to a channel: forwards data as soon as there is a connection. */
 export class Outward {
-  /** Resolves when the channel has taken everything, the end included, or takes no more. */
+  /** Resolves when the channel has sent everything, including the end, or accepts no more. */
   readonly done: Promise<void>;
   readonly #channel: Channel;
   readonly #resolve: () => void;
@@ -64,7 +65,7 @@ export class Outward {
     this.#channel = channel;
   }
 
-  /** Copies what has come; false when no more is to be read for now. */
+  /** Copies received bytes; returns false if the connection must pause. */
   take(bytes: Uint8Array): boolean {
     this.#waiting.push(dataMessage(bytes));
     this.#waiting_bytes += bytes.length;
@@ -79,7 +80,7 @@ export class Outward {
       this.#waiting.push(controlMessage({ type: "eof" }));
       if (!this.#writing) void this.#write(socket);
     });
-    // Without an end it was torn down: there is nothing to wait for.
+    // Without an end the connection was reset: there is nothing to wait for.
     socket.once("close", () => {
       if (!this.#ended) this.#resolve();
     });
@@ -91,7 +92,7 @@ export class Outward {
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
       if (!(await this.#channel.write(next))) return this.#resolve();
       const had = this.#waiting_bytes;
-      // A word is no byte of the connection.
+      // A control message does not count as data of the connection.
       if (next[0] === 0) this.#waiting_bytes -= next.length - 1;
       if (had > RESUME_BYTES && this.#waiting_bytes <= RESUME_BYTES) socket.resume();
     }

@@ -11,14 +11,14 @@ import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
 import { PodmanEngine, whyNoPodman } from "../../testing/podman-engine.ts";
 import { createShells } from "./index.ts";
 
-/** Without CAP_SYS_RESOURCE the limits that podman sets by itself are refused. */
+/** Without CAP_SYS_RESOURCE podman's default limits are refused. */
 const ulimits = { nofile: { soft: 1_024, hard: 1_024 }, nproc: { soft: 1_024, hard: 1_024 } };
 
 interface TestEngine extends AsyncDisposable {
   readonly socket: string;
 }
 
-/** An app in a container, and shells beside it. */
+/** Starts an app in a container, and opens shells in it. */
 async function startApp(engine: TestEngine) {
   const rig = await DeploymentsRig.start({ config: { container_sockets: [engine.socket] } });
   const release = await imageRelease("v1", await shellImage(STAYS_UP), { ulimits }, rig.server);
@@ -75,7 +75,7 @@ async function proveShells(engine: TestEngine): Promise<void> {
   await until("the prompt", () => login.text.includes("# "));
   login.channel.close(1000, "the viewer left");
 
-  // The size is set by a call of the engine's own, which takes its time; with podman the first one too.
+  // The size is set by a separate call to the engine, which takes time; with podman even the first one.
   const sizes = ["31 99", "41 111"].map((size) => `while test "$(stty size)" != '${size}'; do sleep 0.1; done; echo size ${size}`);
   const sized = await it.open({
     cols: 99,
@@ -109,12 +109,12 @@ async function proveShells(engine: TestEngine): Promise<void> {
   assert.ok(missing.exit?.["code"] === 127 || missing.exit?.["code"] === 126 || (await missing.channel.ended).code === 4410);
 }
 
-test("a shell inside of an app's container, by dockerd", { timeout: 300_000, skip: whyNoDockerd() }, async () => {
+test("a shell in an app's container, with dockerd", { timeout: 300_000, skip: whyNoDockerd() }, async () => {
   await using engine: TestEngine = await DockerEngine.start();
   await proveShells(engine);
 });
 
-test("a shell inside of an app's container, by podman", { timeout: 300_000, skip: whyNoPodman() }, async () => {
+test("a shell in an app's container, with podman", { timeout: 300_000, skip: whyNoPodman() }, async () => {
   await using engine: TestEngine = await PodmanEngine.start();
   await proveShells(engine);
 });

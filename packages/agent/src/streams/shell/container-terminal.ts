@@ -11,15 +11,18 @@ import { endSession } from "./session-processes.ts";
 import type { Output, ShellExit, Size, Terminal } from "./terminal.ts";
 
 const INSPECT_MS = 200;
-/** An exit that the engine is slow to tell; then none is known. */
+/** Maximum wait for the engine to return the exit code; then it is unknown. */
 const EXIT_TOLD_MS_MAX = 5_000;
-/** What a shell says of a program whose end nobody has seen. */
+/** Exit code of a program whose real one is unknown. */
 const EXIT_UNKNOWN = 255;
 const MARKER = "ROAMFLEET_SHELL_ID";
 const MARKER_BYTES = 12;
 const NO_WAIT = { wait_ms: 0 };
 
-/** Ends by its environment what cannot be reached from outside; the script itself has the words as its name, not there. */
+/**
+ * Kills processes inside the container by their environment, if they cannot be signaled from outside. The script has the marker as its $0, not in its
+ * environment.
+ */
 const KILL_INSIDE = 'for p in /proc/[0-9]*; do grep -qs "$0" "$p/environ" && kill -9 "${p#/proc/}"; done; true';
 
 export interface ContainerShell extends Size {
@@ -27,12 +30,12 @@ export interface ContainerShell extends Size {
   container_id: string;
   argv: readonly string[];
   term: string;
-  /** Without it every byte is as it was, and errors are apart. */
+  /** Without it bytes are unchanged, and stderr is separate. */
   tty: boolean;
   clock: Clock;
 }
 
-/** A program beside those that a container runs already, on a terminal that the engine makes there. */
+/** A program in a running container, optionally on a terminal that the engine creates there. */
 export class ContainerTerminal implements Terminal {
   readonly exited: Promise<ShellExit>;
   readonly #options: ContainerShell;
@@ -45,7 +48,7 @@ export class ContainerTerminal implements Terminal {
   #exit: Promise<ShellExit> | undefined;
   #closed: Promise<void> | undefined;
 
-  /** Throws StepFailure or what the engine answered, when it cannot be. */
+  /** Throws StepFailure or the engine's error if the program cannot be started. */
   static async open(options: ContainerShell): Promise<ContainerTerminal> {
     const { engine, container_id, argv, term, tty, cols, rows, clock } = options;
     const connection = new AbortController();
@@ -58,7 +61,7 @@ export class ContainerTerminal implements Terminal {
         AttachStdout: true,
         AttachStderr: true,
         Tty: tty,
-        // What no byte means leaves every byte to the program.
+        // A sequence that no input contains, so that every byte reaches the program.
         DetachKeys: "ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@,ctrl-@",
         Env: [marker, ...(tty ? [`TERM=${term}`] : [])],
         ...(tty ? { ConsoleSize: [rows, cols] as [number, number] } : {}),
@@ -69,7 +72,7 @@ export class ContainerTerminal implements Terminal {
       exec.start({ hijack: true, stdin: true, Tty: tty }),
     );
     const terminal = new ContainerTerminal(options, exec, socket, marker, connection);
-    // podman takes no size with the call that makes it.
+    // podman accepts no size in the call that creates the terminal.
     if (tty) terminal.resize(cols, rows);
     return terminal;
   }
@@ -106,7 +109,7 @@ export class ContainerTerminal implements Terminal {
     const { signal } = this.#connection;
     this.#options.engine
       .use({ what: "resize a terminal", signal, ...NO_WAIT }, () => this.#exec.resize({ w: cols, h: rows }))
-      // It has just ended.
+      // The program has just ended.
       .catch(() => {});
   }
 
@@ -132,7 +135,7 @@ export class ContainerTerminal implements Terminal {
     return (this.#closed ??= this.#end());
   }
 
-  /** The engine leaves what it started to itself when nobody listens any more: it is ended from here. */
+  /** Ends the program: an engine leaves it running when the connection closes. */
   async #end(): Promise<void> {
     const { engine, container_id, clock } = this.#options;
     const { signal } = new AbortController();
@@ -151,13 +154,13 @@ export class ContainerTerminal implements Terminal {
     } catch {
       // The engine or the container is gone, and the shell with it.
     } finally {
-      // Last: a program that ended in good order has ended its connection by itself.
+      // Last: a program that ended normally has closed its connection already.
       this.#attached.destroy();
       this.#connection.abort();
     }
   }
 
-  /** Its process as this machine numbers it, when the engine runs on this machine and the agent may end it. */
+  /** Returns the program's pid on this machine, if the engine runs on this machine and the agent may signal it. */
   #findOutside(pid: number | undefined): { id: number; start_time: number } | undefined {
     if (pid === undefined || pid <= 1) return undefined;
     try {

@@ -4,7 +4,7 @@ import type { Output } from "./terminal.ts";
 const HEADER_BYTES = 8;
 const STANDARD_ERROR = 2;
 
-/** Output of a container engine without a terminal: frames of a stream's number, three times zero, a length and bytes. */
+/** Reads a container engine's output without a terminal: frames of a stream number, three zero bytes, a length and data. */
 export class FrameReader {
   readonly #stream: Readable;
   #header = Buffer.alloc(0);
@@ -36,13 +36,13 @@ export class FrameReader {
     }
   }
 
-  /** Nothing more is waited for. */
+  /** Stops waiting for more data. */
   end(): void {
     this.#over = true;
     this.#wake?.();
   }
 
-  /** The first bytes of the frame that is being read; the rest goes back. */
+  /** Returns the bytes that belong to the current frame; the rest is put back. */
   #take(bytes: Buffer): Output | undefined {
     if (this.#left === 0) {
       const missing = HEADER_BYTES - this.#header.length;

@@ -2,17 +2,17 @@ import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@roamfleet/protocol/link
 import type { ShellSeams } from "./open-terminal.ts";
 import { readShellParams } from "./params.ts";
 
-/** Of one robot at a time. */
+/** Maximum open shells of one robot. */
 export const SHELLS_MAX = 16;
 const CLOSE_TOO_MANY = 4429;
 
 export interface Shells {
   source: StreamSource;
-  /** Resolves when nothing runs any more of the shells whose channels have ended. */
+  /** Resolves when all processes of shells whose channels have ended are gone. */
   ended(): Promise<void>;
 }
 
-/** The shells of this robot. What they need is loaded with the first of them. */
+/** The shells of this robot. Their modules are loaded with the first one. */
 export function createShells(seams: ShellSeams): Shells {
   const running = new Set<Promise<void>>();
   const source: StreamSource = (channel, params) => {

@@ -14,23 +14,23 @@ import type { Terminal } from "./terminal.ts";
 export interface ShellSeams {
   clock: Clock;
   shell: RobotConfig["shell"];
-  /** True while signed releases are required: shells run as another user, and beside no app. */
+  /** True while signed releases are required: shells run as another user, and not in an app's place. */
   is_confined: () => boolean;
-  /** The agent's own. */
+  /** The agent's state directory. */
   state_directory: string;
-  /** What programs inherit of the agent: PATH, locale. */
+  /** Environment that programs inherit from the agent: PATH, locale. */
   environment: Readonly<Record<string, string>>;
-  /** Where an app runs; undefined: it does not. */
+  /** Returns where an app runs; undefined if it does not run. */
   place: (app: string) => AppPlace | undefined;
 }
 
 const SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-/** A container has the shells that it has. */
+/** The shells available in a container are unknown. */
 const SHELL_IN_CONTAINER = ["/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l"];
-/** What somebody else's shell may have of the agent's surroundings. */
+/** Variables of the agent's environment that a shell of another user gets. */
 const LOCALE = /^(LANG|LANGUAGE|LC_\w+|TZ)$/;
 
-/** Starts what was asked for. Throws ShellRefused, or an error that names why it could not be started. */
+/** Starts the requested program. Throws ShellRefused, or an error that states why it could not be started. */
 export async function openTerminal(seams: ShellSeams, params: CheckedParams): Promise<Terminal> {
   const { app, command, terminal: tty, term, cols, rows } = params;
   const { clock } = seams;
@@ -38,7 +38,7 @@ export async function openTerminal(seams: ShellSeams, params: CheckedParams): Pr
   if (is_confined && app !== undefined)
     throw new ShellRefused("this robot runs signed releases only: no shell is opened where an app runs, since it could change the app");
   const place = app === undefined ? undefined : seams.place(app);
-  if (app !== undefined && place === undefined) throw new ShellRefused(`nothing of the app ${app} runs on the robot`);
+  if (app !== undefined && place === undefined) throw new ShellRefused(`the app ${app} does not run on the robot`);
   if (place !== undefined && "container" in place)
     return ContainerTerminal.open({ ...place.container, argv: command ?? SHELL_IN_CONTAINER, tty, term, cols, rows, clock });
   const user = await findShellUser(seams.shell.user, {
@@ -67,7 +67,7 @@ function environmentOf(
   const own = user.become.length === 0;
   const base = own ? environment : Object.fromEntries(Object.entries(environment).filter(([name]) => LOCALE.test(name)));
   const env: Record<string, string> = {
-    // A service has no locale, and then no program would show more than ASCII.
+    // A service has no locale, and without one no program would show more than ASCII.
     LANG: "C.UTF-8",
     ...base,
     ...app_environment,
@@ -78,12 +78,12 @@ function environmentOf(
     SHELL: user.shell,
     [SHELL_VARIABLE]: "1",
   };
-  // Of the terminal that the agent itself was started in.
+  // These belong to the terminal in which the agent itself was started.
   for (const name of ["TERM", "TERMCAP", "COLUMNS", "LINES", "TMUX", "TMUX_PANE", "STY", "WINDOW", "PWD", "OLDPWD"]) delete env[name];
   if (term !== undefined) env["TERM"] = isKnown(term) ? term : "xterm-256color";
   return env;
 }
 
-/** Programs stop at a kind of terminal that the robot has never heard of. */
+/** Programs refuse to start on an unknown kind of terminal. */
 const isKnown = (term: string): boolean =>
   ["/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo"].some((place) => fs.existsSync(path.join(place, term.slice(0, 1), term)));

@@ -6,7 +6,7 @@ interface Source {
   error: boolean;
 }
 
-/** Several streams read as one, a piece at a time: between two reads nothing is taken from any of them. */
+/** Merges several streams into one, a chunk at a time: between two reads nothing is consumed from any of them. */
 export class OutputQueue {
   readonly #sources: readonly Source[];
   #open: Set<Source>;
@@ -32,7 +32,7 @@ export class OutputQueue {
     });
   }
 
-  /** Nothing more is waited for; what came before is still read. */
+  /** Stops waiting for more data; earlier data is still read. */
   end(): void {
     this.#open = new Set();
     this.#look();
@@ -42,7 +42,7 @@ export class OutputQueue {
     if (this.#waiting === undefined) return;
     for (const { stream, error } of this.#sources) {
       const bytes = stream.read() as Buffer | null;
-      // Reading may have told of an end, which looked by itself.
+      // Reading may have emitted an end, whose handler has already checked the queue.
       if (bytes !== null) return this.#give({ bytes, error });
     }
     if (this.#open.size === 0) this.#give(undefined);

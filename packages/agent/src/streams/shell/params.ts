@@ -6,9 +6,9 @@ const COMMAND_BYTES_MAX = 64 * 1024;
 
 export type CheckedParams = Required<Pick<ShellParams, "cols" | "rows" | "terminal" | "term">> & Pick<ShellParams, "app" | "command">;
 
-/** What the server asks for, or why it makes no sense. */
+/** Validates a request for a shell; returns a message if it is invalid. */
 export function readShellParams(params: unknown): CheckedParams | string {
-  if (typeof params !== "object" || params === null) return "what is asked for is no shell";
+  if (typeof params !== "object" || params === null) return "the request for a shell is not an object";
   const { cols, rows, app, command, terminal = true, term = "xterm-256color" } = params as Record<string, unknown>;
   if (!isSize(cols) || !isSize(rows)) return `a terminal has 1 to ${SIZE_MAX} columns and rows`;
   if (app !== undefined && typeof app !== "string") return "app must be the name of an app";
@@ -18,7 +18,7 @@ export function readShellParams(params: unknown): CheckedParams | string {
   return { cols, rows, terminal, term, ...(app === undefined ? {} : { app }), ...(command === undefined ? {} : { command }) };
 }
 
-/** Columns or rows of a terminal. */
+/** Whether a value is a valid number of columns or rows. */
 export const isSize = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= SIZE_MAX;
 
 function isCommand(value: unknown): value is string[] {

@@ -8,11 +8,11 @@ import { OutputQueue } from "./output-queue.ts";
 import { endSession, type Session, sessionOf } from "./session-processes.ts";
 import type { Output, Program, ShellExit, Terminal } from "./terminal.ts";
 
-/** A daemon that the program left behind may hold its output open for good; what it printed itself has come by then. */
+/** A daemon that the program left behind may keep its output open; the program's own output arrives within this time. */
 const SILENCE_AFTER_EXIT_MS = 1_000;
 const SHELL_CANNOT_START = 126;
 
-/** A program without a terminal: every byte both ways as it is, errors apart from the output, and input that ends. */
+/** A program without a terminal: bytes are unchanged in both directions, stderr is separate from stdout, and input can end. */
 export class PipedTerminal implements Terminal {
   readonly exited: Promise<ShellExit>;
   readonly #clock: Clock;
@@ -25,7 +25,7 @@ export class PipedTerminal implements Terminal {
 
   constructor({ argv: [file = "", ...args], cwd, env, clock }: Program & { clock: Clock }) {
     this.#clock = clock;
-    // Detached: a session of its own, so that all of it can be found and ended.
+    // Detached: a separate session, so that all of its processes can be found and ended.
     const child = spawnChild(file, args, { cwd, env: { ...env }, detached: true, stdio: ["pipe", "pipe", "pipe"] });
     const { stdin, stdout, stderr } = child;
     if (!stdin || !stdout || !stderr) {
@@ -38,7 +38,7 @@ export class PipedTerminal implements Terminal {
       { stream: stderr, error: true },
     ]);
     this.#session = child.pid === undefined ? undefined : sessionOf(child.pid);
-    // A program that closed its input is told nothing more.
+    // A program that closed its input gets no more of it.
     stdin.on("error", () => {});
     this.exited = new Promise((resolve) => {
       child.once("error", () => resolve({ code: SHELL_CANNOT_START }));

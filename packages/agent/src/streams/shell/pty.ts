@@ -6,11 +6,11 @@ import type { Clock } from "@roamfleet/clock";
 import { endSession, type Session, sessionOf } from "./session-processes.ts";
 import type { Output, Program, ShellExit, Size, Terminal } from "./terminal.ts";
 
-/** The kernel holds no more than this of what a terminal was sent and nobody read: what comes after it was printed by others. */
+/** Maximum unread output that the kernel buffers for a terminal: later output belongs to other processes. */
 const TAIL_BYTES_MAX = 128 * 1024;
 const READ_BYTES = 64 * 1024;
 
-/** The compiled part of node-pty. Its JavaScript part closes the terminal 200 ms after an exit, read or not, so that is done here. */
+/** The compiled part of node-pty. Its JavaScript part closes the terminal 200 ms after an exit, even with unread output, so it is replaced here. */
 interface Native {
   fork(
     ...args: [
@@ -44,22 +44,22 @@ function native(): Native {
 
 export interface PtyOptions extends Program, Size {
   clock: Clock;
-  /** Who is to own the terminal, when that is somebody else than the agent. */
+  /** The owner of the terminal, if it is not the agent's user. */
   owner?: number | undefined;
 }
 
 const SIGNAL_NAMES = new Map<number, string>(Object.entries(constants.signals).map(([name, number]) => [number, name]));
 
-/** A program on a terminal of its own. */
+/** A program on a separate terminal. */
 export class PtyTerminal implements Terminal {
   readonly exited: Promise<ShellExit>;
-  /** Of the program, which leads a session of its own. */
+  /** Pid of the program, which leads a separate session. */
   readonly pid: number;
   readonly #clock: Clock;
   readonly #fd: number;
   /**
-   * Kept open until the program has ended. Without it libuv takes the hang-up that follows the last process for the end of the data,
-   * and what the kernel still holds is lost.
+   * Kept open until the program has ended. Without it libuv treats the hang-up after the last process as the end of the data, and output in the
+   * kernel's buffer is lost.
    */
   #slave: number | undefined;
   readonly #stream: tty.ReadStream;
@@ -87,12 +87,12 @@ export class PtyTerminal implements Terminal {
     this.#stream = new tty.ReadStream(fd);
     this.#stream.pause();
     this.#stream.on("data", (bytes: Buffer) => {
-      // Then what `read` of the stream answers is told here too.
+      // After the exit `read` returns this data directly.
       if (this.#has_exited) return;
       this.#stream.pause();
       this.#give({ bytes, error: false });
     });
-    // Nobody has the terminal open any more: `read` finds that out by itself.
+    // No process has the terminal open any more: `read` detects that.
     this.#stream.on("error", () => this.#answer());
   }
 
@@ -111,7 +111,7 @@ export class PtyTerminal implements Terminal {
     waiting?.(output);
   }
 
-  /** The program has ended: what is left is what this end has read already, then what the kernel holds. */
+  /** After the program's end, returns what this end has read already, then what is left in the kernel's buffer. */
   #answer(): void {
     if (this.#waiting === undefined || (!this.#has_exited && !this.#stream.destroyed)) return;
     this.#stream.pause();
@@ -129,7 +129,7 @@ export class PtyTerminal implements Terminal {
       const count = fs.readSync(this.#fd, bytes);
       return count === 0 ? undefined : bytes.subarray(0, count);
     } catch {
-      // EAGAIN: the kernel has handed out all there was.
+      // EAGAIN: the kernel's buffer is empty.
       return undefined;
     }
   }

@@ -1,32 +1,32 @@
 import type { Clock } from "@roamfleet/clock";
 import { allProcesses, type ProcessEntry, readProcess } from "../../runtime/process-table.ts";
 
-/** How long programs have to say goodbye after the terminal has hung up. */
-const GOODBYE_MS = 500;
+/** Time for programs to exit after the terminal has hung up. */
+const EXIT_GRACE_MS = 500;
 const POLL_MS = 20;
 const KILL_WAIT_MS = 5_000;
 
-/** A session of the kernel: a terminal's programs, or those of a command without one. */
+/** A session of the kernel: the processes of a terminal, or those of a command without one. */
 export interface Session {
   id: number;
-  /** Of its leader: a pid is used again. */
+  /** Start time of its leader: pids are reused. */
   start_time: number | undefined;
 }
 
 export const sessionOf = (leader: number): Session => ({ id: leader, start_time: readProcess(leader)?.start_time });
 
-/** What runs in it; not what made itself a session of its own, as daemons do. */
+/** Returns its processes, except those that started a separate session, as daemons do. */
 function membersOf({ id, start_time }: Session): ProcessEntry[] {
   const leader = readProcess(id);
   if (leader !== undefined && leader.start_time !== start_time) return [];
   return allProcesses().filter((entry) => entry.session === id);
 }
 
-/** Hangs up on all that runs in a session, and kills what does not go. Resolves when nothing of it runs. */
+/** Sends SIGHUP to all processes of a session, and kills those that do not exit. Resolves when none is left. */
 export async function endSession(session: Session, clock: Clock): Promise<void> {
-  // A stopped program hears of it when it goes on.
+  // A stopped program receives SIGHUP once it is continued.
   for (const name of ["SIGHUP", "SIGCONT"] as const) signalAll(session, name);
-  if (await isEmptyWithin(session, GOODBYE_MS, clock)) return;
+  if (await isEmptyWithin(session, EXIT_GRACE_MS, clock)) return;
   signalAll(session, "SIGKILL");
   await isEmptyWithin(session, KILL_WAIT_MS, clock);
 }
@@ -36,7 +36,7 @@ function signalAll(session: Session, name: NodeJS.Signals): void {
     try {
       process.kill(pid, name);
     } catch {
-      // Gone meanwhile, or another user's by sudo: the hang-up of the terminal reaches it.
+      // Ended meanwhile, or another user's through sudo: the terminal's hang-up reaches it.
     }
   }
 }

@@ -4,11 +4,11 @@ import path from "node:path";
 import { test } from "node:test";
 import type { ShellUser } from "./shell-user.ts";
 
-/** No file of users has it, as in a container that was started with a number. */
+/** A uid without a passwd entry, as in a container that was started with a number. */
 const NOBODYS_UID = "54321";
 
 test(
-  "a user that is in no file has a home all the same: the environment's, or the root directory",
+  "a user without a passwd entry gets the home of the environment, or the root directory",
   { timeout: 120_000, skip: process.getuid?.() !== 0 && "needs root" },
   () => {
     const script = `

@@ -2,7 +2,7 @@ import { execFile } from "node:child_process";
 import fs from "node:fs";
 import path from "node:path";
 
-/** A shell that cannot be had, in words for whoever asked for it. */
+/** A shell that is refused; the message is for the user. */
 export class ShellRefused extends Error {}
 
 export interface ShellUser {
@@ -12,7 +12,7 @@ export interface ShellUser {
   home: string;
   /** The login shell. */
   shell: string;
-  /** Words before the program that make it run as this user; none for the agent's own. */
+  /** Command prefix that runs a program as this user; empty for the agent's own user. */
   become: readonly string[];
 }
 
@@ -21,18 +21,18 @@ const SETPRIV = ["/usr/bin/setpriv", "/bin/setpriv", "/usr/sbin/setpriv", "/sbin
 const SHELL_OTHERWISE = "/bin/sh";
 
 export interface ShellUserOptions {
-  /** What the agent's children inherit; names the home of a user that is in no file of users. */
+  /** Environment of the agent's children; contains the home of a user without a passwd entry. */
   environment?: Readonly<Record<string, string>>;
   /**
-   * A directory that the user must not be able to enter: the agent's state. Then it is another user than root and the agent's own,
-   * without groups, and without ways to get more rights.
+   * A directory that the user must not be able to enter: the agent's state. The user must then be neither root nor the agent's own, and runs without
+   * supplementary groups and without ways to gain privileges.
    */
   kept_from?: string | undefined;
 }
 
 /**
- * Whose shell is opened: the user that the robot's config names, or the agent's own; `environment` names that one's home when no file of
- * users does. Throws ShellRefused when that is root and nobody said so, when there is no such user, and when the agent may not become it.
+ * Returns the user for shells: the one in the robot's config file, or the agent's own; `environment` contains that one's home if it has no passwd
+ * entry. Throws ShellRefused if that is root without being named, if there is no such user, or if the agent may not switch to it.
  */
 export async function findShellUser(named: string | undefined, { environment = {}, kept_from }: ShellUserOptions = {}): Promise<ShellUser> {
   const own = process.getuid?.() ?? 0;
@@ -49,7 +49,7 @@ export async function findShellUser(named: string | undefined, { environment = {
   if (own !== 0) throw new ShellRefused(`the agent does not run as root, and so cannot open a shell of ${named}`);
   const setpriv = SETPRIV.find((file) => fs.existsSync(file));
   if (setpriv === undefined) throw new ShellRefused(`setpriv is not installed, and so no shell of ${named} can be opened`);
-  // Its groups may be those of a container engine, and setuid programs such as sudo would give it root.
+  // Its groups may include that of a container engine, and setuid programs such as sudo could give it root.
   const rights = kept_from !== undefined ? ["--clear-groups", "--no-new-privs"] : ["--init-groups"];
   return { ...user, become: [setpriv, `--reuid=${user.uid}`, `--regid=${user.gid}`, ...rights, "--"] };
 }
@@ -67,7 +67,7 @@ function requireKept(directory: string, { name, uid, gid }: Entry, own: number):
 
 type Entry = Omit<ShellUser, "become">;
 
-/** Users that are in no file count too: getent asks whatever the robot is set up to ask. */
+/** Finds users of other sources, too: getent uses all that the robot has configured. */
 async function lookUp(name: string): Promise<Entry | undefined> {
   return parseEntry(fromFile(name) ?? (await fromGetent(name)));
 }
@@ -91,7 +91,7 @@ const fromGetent = (name: string): Promise<string | undefined> =>
         resolve(error === null ? stdout.trim() : undefined),
       );
     } catch {
-      // Node throws when the program is there and cannot be started.
+      // Node throws if the program exists but cannot be started.
       resolve(undefined);
     }
   });
@@ -102,13 +102,13 @@ function parseEntry(line: string | undefined): Entry | undefined {
   return { name, uid: Number(uid), gid: Number(gid), home: home || "/", shell: shell || SHELL_OTHERWISE };
 }
 
-/** In a container the agent may run as a number that no user has. */
+/** In a container the agent may run with a uid that has no passwd entry. */
 function nameless(uid: number, { HOME }: Readonly<Record<string, string>>): Entry {
   const home = HOME !== undefined && path.isAbsolute(HOME) ? HOME : "/";
   return { name: String(uid), uid, gid: process.getgid?.() ?? uid, home, shell: SHELL_OTHERWISE };
 }
 
-/** Absolute path of a program as the user would find it, or undefined. */
+/** Returns the absolute path of a program as the user would find it, or undefined. */
 export function findProgram(name: string, cwd: string, search: string): string | undefined {
   const candidates = name.includes("/")
     ? [path.resolve(cwd, name)]

@@ -17,7 +17,7 @@ import { PtyTerminal } from "./pty.ts";
 const LIMIT = { timeout: 120_000 };
 const MIB = 1024 * 1024;
 
-/** What a viewer has of a shell. */
+/** A viewer's end of a shell. */
 class Seen {
   readonly channel: Channel;
   readonly #parts: Uint8Array[] = [];
@@ -75,7 +75,7 @@ async function startShells(more: Partial<ShellSeams> = {}) {
       opened.push(channel);
       return new Seen(channel);
     },
-    /** The way to a viewer that reads only when the test does. */
+    /** Opens a channel that is read only when the test does so. */
     async openUnread(params: Partial<ShellParams>): Promise<Channel> {
       const channel = await pair.server.open("shell", "shell", { cols: 80, rows: 24, ...params });
       opened.push(channel);
@@ -91,7 +91,7 @@ async function startShells(more: Partial<ShellSeams> = {}) {
 
 const sh = (script: string, ...args: string[]): Partial<ShellParams> => ({ command: ["sh", "-c", script, "sh", ...args] });
 
-/** Processes that still have these words on their command line. */
+/** Returns the processes that still have these words on their command line. */
 function runningWith(words: string): number[] {
   return fs.readdirSync("/proc").flatMap((pid) => {
     if (!/^\d+$/.test(pid)) return [];
@@ -104,7 +104,7 @@ function runningWith(words: string): number[] {
   });
 }
 
-test("bash on a real terminal: it echoes, runs what is typed, and its exit code is the shell's", LIMIT, async () => {
+test("bash on a real terminal echoes, runs typed commands, and returns its exit code", LIMIT, async () => {
   await using it = await startShells({ shell: { user: OWN_USER, command: ["bash", "--norc"] } });
   const seen = await it.open();
   await seen.type("tty; echo $((6*7)) $TERM\r");
@@ -116,7 +116,7 @@ test("bash on a real terminal: it echoes, runs what is typed, and its exit code 
   assert.deepEqual(await seen.channel.ended, { code: 1000, reason: "" });
 });
 
-test("the login shell of the user is what opens without a command, at home", LIMIT, async () => {
+test("without a command the user's login shell opens in the home directory", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open();
   await seen.type("pwd; echo user=$USER shell=$0; exit\r");
@@ -125,7 +125,7 @@ test("the login shell of the user is what opens without a command, at home", LIM
   assert.ok(seen.text.includes(os.homedir()), seen.text);
 });
 
-test("of 40 bursts that end with an exit none loses its tail", { timeout: 120_000 }, async () => {
+test("the output before an exit is complete in 40 of 40 runs", { timeout: 120_000 }, async () => {
   await using it = await startShells();
   const size = 1_000_000;
   for (let i = 0; i < 40; i += 1) {
@@ -136,12 +136,12 @@ test("of 40 bursts that end with an exit none loses its tail", { timeout: 120_00
   }
 });
 
-test("a tail that nobody reads for a while comes whole all the same", LIMIT, async () => {
+test("output before an exit stays complete if it is read late", LIMIT, async () => {
   await using it = await startShells();
   const marker = path.join(it.home, "ended");
   const channel = await it.openUnread(sh(`stty raw; head -c 300000 /dev/zero; touch ${marker}; exit 9`));
   await until("that it is stuck or over", () => fs.existsSync(marker));
-  // Longer than the library's own patience of 200 ms after an exit.
+  // Longer than the library's delay of 200 ms after an exit.
   await new Promise((resolve) => setTimeout(resolve, 500));
   const seen = new Seen(channel);
   await seen.over;
@@ -149,7 +149,7 @@ test("a tail that nobody reads for a while comes whole all the same", LIMIT, asy
   assert.equal(seen.exit?.["code"], 9);
 });
 
-test("a program that prints 50 MB to a viewer who does not read waits, and costs the agent nothing", LIMIT, async () => {
+test("a program that prints 50 MB to a viewer who does not read blocks without buffering in the agent", LIMIT, async () => {
   await using it = await startShells();
   const file = path.join(it.home, "big");
   fs.writeFileSync(file, Buffer.alloc(50 * MIB, "0123456789abcdef"));
@@ -176,7 +176,7 @@ test("a program that prints 50 MB to a viewer who does not read waits, and costs
   assert.deepEqual([bytes, exit], [50 * MIB, 0]);
 });
 
-test("every byte comes through as it is, both ways", LIMIT, async () => {
+test("every byte passes unchanged in both directions", LIMIT, async () => {
   await using it = await startShells();
   const all = Uint8Array.from({ length: 256 }, (_, i) => i);
   const seen = await it.open(sh("stty raw -echo; printf ready; exec head -c 256"));
@@ -189,7 +189,7 @@ test("every byte comes through as it is, both ways", LIMIT, async () => {
   assert.equal(words.text, "grüße 日本 \u{1f916}");
 });
 
-test("the size is the viewer's from the beginning, and a new one is told to the program", LIMIT, async () => {
+test("the terminal starts with the viewer's size, and the program is notified of a new one", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open({ cols: 132, rows: 43, ...sh("trap 'stty size; exit' WINCH; stty size; while :; do sleep 0.05; done") });
   await until("the first size", () => seen.text.includes("43 132"));
@@ -199,7 +199,7 @@ test("the size is the viewer's from the beginning, and a new one is told to the 
   await seen.over;
 });
 
-test("Ctrl-C reaches the program, and one that a signal ended says so", LIMIT, async () => {
+test("Ctrl-C reaches the program, and its exit names the signal", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open(sh("trap 'echo interrupted; kill -TERM $$' INT; echo ready; while :; do sleep 0.05; done"));
   await until("the program", () => seen.text.includes("ready"));
@@ -227,7 +227,7 @@ test("vim draws its screen in the size of the viewer and saves what is typed", L
   assert.equal(fs.readFileSync(file, "utf8"), "hello robot\n");
 });
 
-test("whoever leaves takes the shell along: what ignores the hang-up is killed, in the background too", LIMIT, async () => {
+test("disconnecting ends the shell: processes that ignore the hang-up are killed, in the background too", LIMIT, async () => {
   await using it = await startShells();
   const mark = `left-${process.pid}-${Math.floor(performance.now())}`;
   const seen = await it.open(
@@ -239,7 +239,7 @@ test("whoever leaves takes the shell along: what ignores the hang-up is killed, 
   await it.shells.ended();
 });
 
-test("what a shell left in the background does not hold its end up, and ends with it", LIMIT, async () => {
+test("background jobs of a shell do not delay its end, and end with it", LIMIT, async () => {
   await using it = await startShells();
   const mark = `job-${process.pid}-${Math.floor(performance.now())}`;
   for (const terminal of [true, false]) {
@@ -250,7 +250,7 @@ test("what a shell left in the background does not hold its end up, and ends wit
   }
 });
 
-test("without a terminal bytes are as they are, errors come apart, and input ends", LIMIT, async () => {
+test("without a terminal bytes are unchanged, stderr is separate, and input ends", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open({ terminal: false, ...sh("cat; echo wrong >&2; test -t 0 || exit 7") });
   const all = Buffer.from(Uint8Array.from({ length: 256 }, (_, i) => i));
@@ -262,7 +262,7 @@ test("without a terminal bytes are as they are, errors come apart, and input end
   assert.deepEqual(seen.exit, { type: "exit", code: 7 });
 });
 
-test("a program that reads nothing holds its typist up, not the agent's memory", LIMIT, async () => {
+test("a program that does not read its input blocks the sender without buffering in the agent", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open({ terminal: false, ...sh("exec sleep 60") });
   let [taken, stuck] = [0, false];
@@ -275,7 +275,7 @@ test("a program that reads nothing holds its typist up, not the agent's memory",
   assert.ok(taken <= MIB, `${taken} bytes`);
 });
 
-test("a command that does not exist ends with 127 and says so", LIMIT, async () => {
+test("a command that does not exist exits with 127 and an error", LIMIT, async () => {
   await using it = await startShells();
   const seen = await it.open({ command: ["no-such-program", "x"] });
   await seen.over;
@@ -283,7 +283,7 @@ test("a command that does not exist ends with 127 and says so", LIMIT, async () 
   assert.equal(seen.exit?.["code"], 127);
 });
 
-test("what is no shell is refused, and so are more than a robot has", LIMIT, async () => {
+test("an invalid request is refused, and so are shells over the limit", LIMIT, async () => {
   await using it = await startShells();
   for (const params of [{ cols: 0 }, { rows: 5_000 }, { command: [] }, { command: ["a\0b"] }, { app: 7 as unknown as string }])
     await assert.rejects(it.open(params), { code: 4410 });
@@ -300,7 +300,7 @@ test("an app that does not run has no shell; a bundle's has its directory and en
     });
     const gone = await it.open({ app: "arm" });
     await gone.over;
-    assert.deepEqual(await gone.channel.ended, { code: 4410, reason: "nothing of the app arm runs on the robot" });
+    assert.deepEqual(await gone.channel.ended, { code: 4410, reason: "the app arm does not run on the robot" });
     const seen = await it.open({ app: "nav", ...sh("pwd; echo app=$ROAMFLEET_APP") });
     await seen.over;
     assert.ok(seen.text.includes(directory) && seen.text.includes("app=nav"), seen.text);
@@ -309,7 +309,7 @@ test("an app that does not run has no shell; a bundle's has its directory and en
   }
 });
 
-test("shells of another user are theirs: groups, home and terminal", LIMIT, async (t) => {
+test("shells of another user have that user's groups, home and terminal", LIMIT, async (t) => {
   if (process.getuid?.() !== 0) return t.skip("only root opens shells of others");
   await using it = await startShells({ shell: { user: "nobody" } });
   const seen = await it.open(sh('id -un; id -Gn; stat -c "tty of %U" "$(tty)"; grep -i capeff /proc/self/status'));
@@ -332,7 +332,7 @@ test("an agent that runs as root opens no shell of root unless its config says s
   assert.match(reason, /shell\.user/);
 });
 
-test("what is typed leaves nothing behind in the agent, on a terminal and without one", LIMIT, async (t) => {
+test("typed input leaves no memory allocated in the agent, with and without a terminal", LIMIT, async (t) => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
   for (const terminal of [true, false]) {

@@ -4,7 +4,7 @@ import { openTerminal, type ShellSeams } from "./open-terminal.ts";
 import { type CheckedParams, isSize } from "./params.ts";
 import type { Terminal } from "./terminal.ts";
 
-/** Runs one shell on its channel, from its start until nothing of it runs any more. Never throws. */
+/** Runs one shell on its channel, from its start until all of its processes are gone. Never throws. */
 export async function runShell(seams: ShellSeams, channel: Channel, params: CheckedParams): Promise<void> {
   let terminal: Terminal;
   try {
@@ -12,7 +12,7 @@ export async function runShell(seams: ShellSeams, channel: Channel, params: Chec
   } catch (error) {
     return channel.reset(CLOSE_NOT_AVAILABLE, engineMessage(error) || "the shell could not be started");
   }
-  // Also when nothing is printed or typed: whoever left takes the shell along.
+  // Even while nothing is printed or typed: disconnecting ends the shell.
   const left = channel.ended.then(() => terminal.close());
   // Awaited below, possibly after it has failed.
   left.catch(() => {});
@@ -22,7 +22,7 @@ export async function runShell(seams: ShellSeams, channel: Channel, params: Chec
   await Promise.all([left, typing]);
 }
 
-/** As fast as the other end reads: what it has no credit for stays with the program. */
+/** Sends output as fast as the other end reads: without credit it stays in the program's pipe or terminal. */
 async function sendOutput(channel: Channel, terminal: Terminal): Promise<void> {
   for (let output = await terminal.read(); output !== undefined; output = await terminal.read()) {
     const message = output.error
@@ -44,6 +44,6 @@ async function takeInput(channel: Channel, terminal: Terminal): Promise<void> {
         terminal.resize(control["cols"], control["rows"]);
     }
   } catch {
-    channel.reset(CLOSE_NOT_AVAILABLE, "what was sent to the shell is no message");
+    channel.reset(CLOSE_NOT_AVAILABLE, "the message to the shell is invalid");
   }
 }

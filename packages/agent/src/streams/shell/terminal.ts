@@ -1,35 +1,35 @@
-/** How a program ended; after a signal the code is 128 and the signal's number, as shells say it. */
+/** How a program ended; after a signal the code is 128 plus the signal's number, as in shells. */
 export interface ShellExit {
   code: number;
-  /** Its name, such as SIGTERM. */
+  /** Name of the signal, such as SIGTERM. */
   signal?: string;
 }
 
 export interface Output {
   bytes: Uint8Array;
-  /** What the program said on its standard error, where that is apart: not on a terminal. */
+  /** True for output on stderr, if that is separate: not on a terminal. */
   error: boolean;
 }
 
-/** A program that somebody far away types to. */
+/** A program with a remote user. */
 export interface Terminal {
   /**
-   * What it prints next; undefined when it has ended and all it printed was read. Nothing is taken from the program between two
-   * reads, so one that prints faster than is read waits. One read at a time.
+   * Returns the next output; undefined when the program has ended and all of its output was read. Nothing is consumed between two reads, so a program
+   * that prints faster blocks. One read at a time.
    */
   read(): Promise<Output | undefined>;
-  /** Resolves when the program, or the kernel for it, took the bytes, or when it has ended. One write at a time. */
+  /** Resolves when the program, or the kernel for it, has accepted the bytes, or when it has ended. One write at a time. */
   write(bytes: Uint8Array): Promise<void>;
-  /** No more input comes. On a terminal it is for the program to be told by Ctrl-D. */
+  /** Ends the input. On a terminal the user types Ctrl-D instead. */
   endInput(): void;
   resize(cols: number, rows: number): void;
-  /** Known once the program has ended, which may be before all it printed was read. */
+  /** Resolves once the program has ended, possibly before all of its output was read. */
   readonly exited: Promise<ShellExit>;
-  /** Ends whatever still runs in it; resolves when nothing does. May be called again. */
+  /** Ends all of its processes; resolves when none is left. May be called again. */
   close(): Promise<void>;
 }
 
-/** What is started, by whomever and wherever. */
+/** A program to start, with its arguments, environment and user. */
 export interface Program {
   argv: readonly string[];
   cwd: string;

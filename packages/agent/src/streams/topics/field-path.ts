@@ -1,9 +1,9 @@
-/** Names of fields and indices of arrays, from the outside in. */
+/** Names of fields and indices of arrays, from outer to inner. */
 export type FieldPath = readonly (string | number)[];
 
 const STEP = /^(?:\.?([A-Za-z_]\w*)|\[(\d{1,9})\])/;
 
-/** `a.b[0].c` is `["a", "b", 0, "c"]`, nothing is the whole; undefined for what is no path. */
+/** Parses `a.b[0].c` to `["a", "b", 0, "c"]`; an empty text is the whole message; undefined for an invalid path. */
 export function parseFieldPath(text: string): FieldPath | undefined {
   const path: (string | number)[] = [];
   if (text.startsWith(".")) return undefined;
@@ -19,18 +19,18 @@ export function parseFieldPath(text: string): FieldPath | undefined {
 
 export type Picked = { value: unknown } | { missing: string };
 
-/** The part of a message that a path names. An index beyond the end of an array is null: the next message may be longer. */
+/** Returns the part of a message at a path. An index beyond the end of an array is null: the next message may be longer. */
 export function pickField(message: unknown, path: FieldPath): Picked {
   let value = message;
   for (const [i, step] of path.entries()) {
     const so_far = textOf(path.slice(0, i + 1));
     if (typeof step === "number") {
-      if (!Array.isArray(value) && !isTypedArray(value)) return { missing: `${so_far}: that is no array` };
+      if (!Array.isArray(value) && !isTypedArray(value)) return { missing: `${so_far}: this is not an array` };
       value = value[step] ?? null;
       if (value === null) return { value };
     } else {
       if (typeof value !== "object" || value === null || Array.isArray(value) || isTypedArray(value))
-        return { missing: `${so_far}: it is in no object` };
+        return { missing: `${so_far}: its parent is not an object` };
       if (!Object.hasOwn(value, step))
         return { missing: `${so_far}: there is ${Object.keys(value).slice(0, NAMES_MAX).join(", ") || "nothing"}` };
       value = (value as Record<string, unknown>)[step];
@@ -39,7 +39,7 @@ export function pickField(message: unknown, path: FieldPath): Picked {
   return { value };
 }
 
-/** A reason is short. */
+/** Maximum names in a reason. */
 const NAMES_MAX = 8;
 
 const textOf = (path: FieldPath): string =>

@@ -4,15 +4,15 @@ import type { RosMessage } from "../../ros/adapter.ts";
 import type { RosBridge } from "../../ros/bridge.ts";
 import { pickField } from "./field-path.ts";
 import { type EchoRequest, readTopicsRequest } from "./params.ts";
-import { FULL_BYTES_MAX, showMessage, SUMMARISED } from "./to-json.ts";
+import { FULL_BYTES_MAX, showMessage, SUMMARIZED } from "./to-json.ts";
 
-/** How often who follows the list is told of what changed, at most. */
+/** Minimum interval between updates of a followed list. */
 const LIST_MS = 1_000;
-/** A topic that sent nothing for so long and is on no list ends its stream with that as the reason. */
+/** A stream ends with a reason if its topic sends nothing for so long and is on no list. */
 const UNPUBLISHED_MS = 1_500;
-/** How long a list waits for adapters that are searched for while another one is connected. */
+/** How long a list waits for adapters that are still searched for while another one is connected. */
 const LIST_REST_MS = 1_000;
-/** Topics that the list holds. */
+/** Maximum topics in the list. */
 const LIST_MAX = 2_000;
 
 export interface TopicsOptions {
@@ -20,7 +20,7 @@ export interface TopicsOptions {
   clock: Clock;
 }
 
-/** Serves channels of kind `topics`: what is published, or the messages of one topic. */
+/** Serves channels of kind `topics`: the list of topics, or the messages of one topic. */
 export function topicsSource(options: TopicsOptions): StreamSource {
   return (channel, params) => {
     const request = readTopicsRequest(params);
@@ -52,7 +52,7 @@ async function tellTopics({ ros, clock }: TopicsOptions, channel: Channel, follo
   for (let before = ""; !ended.aborted;) {
     const topics = (await ros.topics()).slice(0, LIST_MAX);
     const { adapters } = ros;
-    // The first adapter has fields of its own for clients that know of one.
+    // The first adapter has separate fields for clients that support only one.
     const first = adapters.find(({ state }) => state === "connected");
     const list = { type: "topics", topics, adapter: first?.name ?? null, distro: first?.distro ?? null, adapters };
     const text = JSON.stringify(list);
@@ -63,7 +63,7 @@ async function tellTopics({ ros, clock }: TopicsOptions, channel: Channel, follo
   }
 }
 
-/** Sends the newest message of a topic each time that the one before has left, and counts those between. */
+/** Sends the newest message of a topic each time the previous one has been sent, and counts skipped ones. */
 class Echo {
   readonly #ros: TopicsOptions["ros"];
   readonly #channel: Channel;
@@ -123,13 +123,13 @@ class Echo {
       this.#skipped = 0;
       const line = this.#lineOf(message, skipped);
       if (line === undefined || !(await this.#channel.write(dataMessage(Buffer.from(line))))) return;
-      // Into the queue is not away: what waits there is older than what comes next.
+      // A message in the queue is not sent yet: it would be older than the next one.
       if (!(await this.#channel.drained())) return;
     }
     this.#sending = false;
   }
 
-  /** JSON, `skipped` first where there is one, so that the server finds it without reading the rest. Undefined: the stream has ended. */
+  /** Returns a message as JSON, with `skipped` first, so that the server finds it without parsing the rest. Undefined: the stream has ended. */
   #lineOf(message: RosMessage, skipped: number): string | undefined {
     const { topic, field, full } = this.#request;
     const { type, at } = message;
@@ -141,7 +141,7 @@ class Echo {
     const head = { ...(skipped > 0 ? { skipped } : {}), topic, type, at: at.toISOString() };
     const line = JSON.stringify({ ...head, ...showMessage(picked.value, full) });
     if (Buffer.byteLength(line) <= FULL_BYTES_MAX) return line;
-    const summary = JSON.stringify({ ...head, ...showMessage(picked.value, false), note: SUMMARISED });
+    const summary = JSON.stringify({ ...head, ...showMessage(picked.value, false), note: SUMMARIZED });
     return Buffer.byteLength(summary) <= FULL_BYTES_MAX ? summary : JSON.stringify({ ...head, message: null, note: "too large" });
   }
 }

@@ -5,9 +5,9 @@ const FIELD_CHARACTERS_MAX = 256;
 const RATE_MAX = 1_000;
 
 export interface EchoRequest {
-  /** With the slash at its front. */
+  /** With a leading slash. */
   topic: string;
-  /** Which type, where topics of several types share the name. */
+  /** The type, if topics of several types share the name. */
   type: string | undefined;
   rate: number | undefined;
   field: FieldPath;
@@ -16,7 +16,7 @@ export interface EchoRequest {
 
 export type TopicsRequest = { op: "list"; follow: boolean } | ({ op: "echo" } & EchoRequest);
 
-/** Reads what came with the opening of a channel; a text says what is wrong with it. */
+/** Parses the parameters of a channel; returns a message if they are invalid. */
 export function readTopicsRequest(params: unknown): TopicsRequest | string {
   if (typeof params !== "object" || params === null) return "params must be an object";
   const { op, follow, topic, type, rate, field, full } = params as Record<string, unknown>;

@@ -9,7 +9,7 @@ const summary = (message: unknown): unknown => showMessage(message, false).messa
 const times = (count: number, value: unknown): unknown[] => Array.from({ length: count }, () => value);
 const full = (message: unknown): unknown => showMessage(message, true).message;
 
-test("numbers that JSON has not become texts, exact ones stay numbers", () => {
+test("numbers that JSON cannot represent become strings, exact ones stay numbers", () => {
   const message = {
     small: 7n,
     large: 2n ** 53n,
@@ -32,7 +32,7 @@ test("numbers that JSON has not become texts, exact ones stay numbers", () => {
   assert.deepEqual(full(BigUint64Array.of(1n, 2n ** 64n - 1n)), [1, "18446744073709551615"]);
 });
 
-test("long arrays, texts and bytes are told by length and beginning, short ones as they are", () => {
+test("long arrays, strings and bytes are summarized by length and beginning, short ones are unchanged", () => {
   const image = new Uint8Array(300_000).map((_, i) => i);
   assert.deepEqual(summary({ format: "jpeg", data: image }), {
     format: "jpeg",
@@ -48,7 +48,7 @@ test("long arrays, texts and bytes are told by length and beginning, short ones 
   assert.deepEqual(summary(Uint8Array.of(1, 2)), [1, 2]);
 });
 
-test("arrays of arrays are bounded as a whole", () => {
+test("nested arrays are limited in total", () => {
   const deep = times(64, times(64, times(64, times(64, "x".repeat(1_000)))));
   assert.ok(JSON.stringify(summary(deep)).length < 6 * 1024 * 1024);
   let nested: unknown = 1;
@@ -56,7 +56,7 @@ test("arrays of arrays are bounded as a whole", () => {
   assert.ok(JSON.stringify(summary(nested)).length < 1_000);
 });
 
-test("in full nothing is left out, up to a bound beyond which it is summarised and said", () => {
+test("a full message is complete up to a limit, and summarized with a note beyond it", () => {
   const points = Float32Array.from({ length: 1_000 }, (_, i) => i);
   assert.deepEqual(full(points), Array.from(points));
   const image = new Uint8Array(300_000).map((_, i) => i);
@@ -64,17 +64,17 @@ test("in full nothing is left out, up to a bound beyond which it is summarised a
   for (const large of [new Uint8Array(FULL_BYTES_MAX), new Float64Array(FULL_BYTES_MAX), "x".repeat(FULL_BYTES_MAX)]) {
     const { message, note } = showMessage({ large }, true);
     assert.equal((message as { large: { length: number } }).large.length, large.length);
-    assert.match(note ?? "", /summarised/);
+    assert.match(note ?? "", /summarized/);
   }
 });
 
-test("texts of a summary are bounded together", () => {
+test("strings of a summary are limited in total", () => {
   const texts = Array.from({ length: 60 }, () => Array.from({ length: 60 }, () => "ä".repeat(1_000)));
   const bytes = Buffer.byteLength(JSON.stringify(summary(texts)));
   assert.ok(bytes < 2 * SUMMARY_TEXT_BYTES_MAX, `${bytes} bytes`);
 });
 
-test("what cannot be decoded is its length, its first bytes and why", () => {
+test("an undecoded message is shown by its length, its first bytes and the reason", () => {
   const undecoded = new UndecodedMessage(
     Uint8Array.from({ length: 100 }, (_, i) => i),
     "no definition of a/msg/B",
@@ -83,12 +83,12 @@ test("what cannot be decoded is its length, its first bytes and why", () => {
   assert.equal(Buffer.from((full(undecoded) as { base64: string }).base64, "base64").length, 100);
 });
 
-test("a field that is called __proto__ is a field", () => {
+test("a field named __proto__ is shown", () => {
   const message: unknown = JSON.parse('{"__proto__":{"polluted":1}}');
   assert.equal(JSON.stringify(summary(message)), '{"__proto__":{"polluted":1}}');
 });
 
-test("a path leads to a part of a message", () => {
+test("a path selects a part of a message", () => {
   const message = { a: { b: [{ c: 5 }, { c: 6 }] }, ranges: Float32Array.of(1, 2) };
   const pick = (text: string): unknown => pickField(message, parseFieldPath(text)!);
   assert.deepEqual(
@@ -97,12 +97,12 @@ test("a path leads to a part of a message", () => {
   );
   assert.deepEqual(pick("a.x"), { missing: "a.x: there is b" });
   assert.deepEqual(pick("toString"), { missing: "toString: there is a, ranges" });
-  assert.deepEqual(pick("a[0]"), { missing: "a[0]: that is no array" });
-  assert.deepEqual(pick("ranges.length"), { missing: "ranges.length: it is in no object" });
+  assert.deepEqual(pick("a[0]"), { missing: "a[0]: this is not an array" });
+  assert.deepEqual(pick("ranges.length"), { missing: "ranges.length: its parent is not an object" });
   for (const wrong of [".a", "a.", "a..b", "a[", "a[x]", "a b", "a[1]b", "a[-1]"]) assert.equal(parseFieldPath(wrong), undefined, wrong);
 });
 
-test("what a server may ask is checked", () => {
+test("requests of a server are validated", () => {
   assert.deepEqual(readTopicsRequest({ op: "echo", topic: "chatter", type: "std_msgs/String", field: "a.b", rate: 2 }), {
     op: "echo",
     topic: "/chatter",

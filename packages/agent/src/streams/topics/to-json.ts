@@ -2,31 +2,32 @@ import { Buffer } from "node:buffer";
 import { UndecodedMessage } from "../../ros/adapter.ts";
 import { isTypedArray } from "./field-path.ts";
 
-/** Arrays up to here are shown as they are. 36 numbers of a covariance are, a laser scan is not. */
+/** Arrays up to this length are shown completely. The 36 numbers of a covariance are, a laser scan is not. */
 export const SUMMARY_ARRAY_MAX = 64;
-/** Of a longer one so many are shown. */
+/** Number of shown items of a longer array. */
 export const SUMMARY_ARRAY_FIRST = 8;
 export const SUMMARY_TEXT_MAX = 1_024;
 export const SUMMARY_TEXT_FIRST = 256;
-/** Values of a whole summary; arrays that begin beyond are told by their length alone. */
+/** Maximum values of a summary; later arrays are shown by their length only. */
 export const SUMMARY_VALUES_MAX = 4_000;
-/** Bytes of the texts of a whole summary; those beyond are told by their length alone. */
+/** Maximum bytes of all strings of a summary; later ones are shown by their length only. */
 export const SUMMARY_TEXT_BYTES_MAX = 128 * 1024;
-/** Bytes of a message as JSON when all of it is asked for; a larger one is summarised after all. Two of them may wait for a viewer. */
+/** Maximum bytes of a full message as JSON; a larger one is summarized. Two of them may wait for a viewer. */
 export const FULL_BYTES_MAX = 512 * 1024;
 const DEPTH_MAX = 64;
-/** The note of a message that was asked for in full. */
-export const SUMMARISED = `more than ${FULL_BYTES_MAX} bytes: summarised`;
+/** The note of a message that was requested in full. */
+export const SUMMARIZED = `more than ${FULL_BYTES_MAX} bytes: summarized`;
 
 export interface Shown {
   message: unknown;
-  /** Why it is not what was asked for. */
+  /** Why it is not what was requested. */
   note?: string;
 }
 
 /**
- * A decoded message as JSON can hold it. 64-bit integers are numbers while they are exact, texts beyond; NaN and infinities are the texts "NaN", "Infinity"
- * and "-Infinity". Without `full`, long arrays and texts become `{ length, first }`; with it, long byte arrays become `{ length, base64 }`.
+ * Converts a decoded message to JSON values. 64-bit integers are numbers while they are exact, strings beyond; NaN and infinities are the strings
+ * "NaN", "Infinity" and "-Infinity". Without `full`, long arrays and strings become `{ length, first }`; with it, long byte arrays become `{ length,
+ * base64 }`.
  */
 export function showMessage(message: unknown, full: boolean): Shown {
   if (full) {
@@ -34,7 +35,7 @@ export function showMessage(message: unknown, full: boolean): Shown {
       return { message: new Full().show(message, 0) };
     } catch (error) {
       if (!(error instanceof TooLarge)) throw error;
-      return { message: new Summary().show(message, 0), note: SUMMARISED };
+      return { message: new Summary().show(message, 0), note: SUMMARIZED };
     }
   }
   return { message: new Summary().show(message, 0) };
@@ -71,7 +72,7 @@ abstract class Shape {
     const shown: Record<string, unknown> = {};
     for (const [name, field] of Object.entries(value)) {
       this.count(name.length + NAME_BYTES);
-      // Not by assignment: a field called __proto__ is one as any other.
+      // Assignment would not create a field named __proto__.
       Object.defineProperty(shown, name, { value: this.show(field, depth + 1), enumerable: true });
     }
     return shown;
@@ -83,14 +84,14 @@ abstract class Shape {
     return shown;
   }
 
-  /** Told of about so many bytes of JSON. */
+  /** Called with the approximate bytes of added JSON. */
   protected abstract count(bytes: number): void;
   protected abstract text(value: string): unknown;
   protected abstract array(value: ArrayLike<unknown>, depth: number): unknown;
   protected abstract bytes(value: Uint8Array): { length: number };
 }
 
-/** As JSON, at least; quotes, colon and comma of a name. */
+/** Minimum bytes as JSON; quotes, colon and comma of a name. */
 const NUMBER_BYTES = 2;
 const NAME_BYTES = 4;
 

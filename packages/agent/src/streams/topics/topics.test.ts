@@ -46,7 +46,7 @@ async function listed(channel: Channel): Promise<unknown> {
   return readMessage((await channel.read())!).control;
 }
 
-test("messages of a topic come with type, time and the part that was asked for", LIMIT, async (t) => {
+test("messages of a topic have type, time and the requested part", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/pose", field: "position.x" });
   await eventually(() => ros.listened, ["/pose"]);
@@ -56,7 +56,7 @@ test("messages of a topic come with type, time and the part that was asked for",
   await eventually(() => ros.listened, []);
 });
 
-test("a field that the type has not ends the stream with those that it has", LIMIT, async (t) => {
+test("an unknown field ends the stream with a list of the known ones", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/pose", field: "z" });
   await eventually(() => ros.listened, ["/pose"]);
@@ -65,7 +65,7 @@ test("a field that the type has not ends the stream with those that it has", LIM
   await eventually(() => ros.listened, []);
 });
 
-test("who does not read is sent the newest afterwards and told how many were left out", LIMIT, async (t) => {
+test("a slow viewer is sent the newest message with the number of skipped ones", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/image", full: true });
   await eventually(() => ros.listened, ["/image"]);
@@ -79,7 +79,7 @@ test("who does not read is sent the newest afterwards and told how many were lef
   assert.deepEqual([numberOf(third), third.skipped], [200, undefined]);
 });
 
-test("a rate is obeyed, and what it leaves out is not called skipped", LIMIT, async (t) => {
+test("a rate is respected, and messages dropped by it do not count as skipped", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/fast", rate: 0.001 });
   await eventually(() => ros.listened, ["/fast"]);
@@ -94,24 +94,24 @@ test("a rate is obeyed, and what it leaves out is not called skipped", LIMIT, as
   await channel.ended;
 });
 
-test("a message that is too large in full is summarised, and says so", LIMIT, async (t) => {
+test("a message that is too large in full is summarized, with a note", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/cloud", full: true });
   await eventually(() => ros.listened, ["/cloud"]);
   ros.publish("/cloud", { data: new Uint8Array(6_000_000) });
   const { message, note } = await line(channel);
   assert.deepEqual(message, { data: { length: 6_000_000, first: [0, 0, 0, 0, 0, 0, 0, 0] } });
-  assert.match(note ?? "", /summarised/);
+  assert.match(note ?? "", /summarized/);
 });
 
-test("a summary is bounded too: texts without end are told by their length, names without end not at all", LIMIT, async (t) => {
+test("a summary is limited: endless strings are shown by length, and endless names are refused", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   const channel = await open({ op: "echo", topic: "/strange", full: true });
   await eventually(() => ros.listened, ["/strange"]);
   const texts = Object.fromEntries(Array.from({ length: 8_000 }, (_, i) => [`t${i}`, "\u0000".repeat(1_000)]));
   ros.publish("/strange", texts);
   const first = await line(channel);
-  assert.match(first.note ?? "", /summarised|too large/);
+  assert.match(first.note ?? "", /summarized|too large/);
   ros.publish("/strange", Object.fromEntries(Array.from({ length: 10 }, (_, i) => [`${i}${"n".repeat(1_000_000)}`, i])));
   const { message, note } = await line(channel);
   assert.deepEqual([message, note], [null, "too large"]);
@@ -126,7 +126,7 @@ test("a message that cannot be shown ends its stream with a reason", LIMIT, asyn
   assert.deepEqual(await channel.ended, { code: 4410, reason: "a message of this topic could not be shown" });
 });
 
-test("what is published is listed once, or again whenever it is another", LIMIT, async (t) => {
+test("the list of topics is sent once, or after each change if it is followed", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   ros.published = [
     { name: "/b", type: "std_msgs/msg/String" },
@@ -147,7 +147,7 @@ test("what is published is listed once, or again whenever it is another", LIMIT,
   following.close();
 });
 
-test("a type chooses among topics of one name; a type that none has ends the stream with the reason", LIMIT, async (t) => {
+test("a type selects among topics of one name; an unknown type ends the stream with the reason", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   ros.published = [{ name: "/tf", type: "tf2_msgs/msg/TFMessage" }];
   const channel = await open({ op: "echo", topic: "/tf", type: "tf2_msgs/msg/TFMessage" });
@@ -159,7 +159,7 @@ test("a type chooses among topics of one name; a type that none has ends the str
   channel.close();
 });
 
-test("without ROS, switched off, or asked for nonsense: refused with the reason", LIMIT, async (t) => {
+test("a stream without ROS, switched off, or with invalid parameters is refused with the reason", LIMIT, async (t) => {
   const { ros, open } = startRobot(t);
   ros.there = false;
   const none = await open({ op: "echo", topic: "/a" });
@@ -170,18 +170,14 @@ test("without ROS, switched off, or asked for nonsense: refused with the reason"
   assert.equal(off.ros.searches, 0);
 });
 
-test(
-  "a topic that is not published ends its stream within two seconds with the reason; one that is published and silent does not",
-  LIMIT,
-  async (t) => {
-    const { ros, open } = startRobot(t);
-    ros.published = [{ name: "/silent", type: "test_msgs/msg/Any" }];
-    const [silent, unknown] = [await open({ op: "echo", topic: "/silent" }), await open({ op: "echo", topic: "/unknown" })];
-    const { code, reason } = await unknown.ended;
-    assert.equal(code, 4410);
-    assert.match(reason, /^no topic \/unknown is published on this robot/);
-    ros.publish("/silent", { data: 1 });
-    assert.deepEqual((await line(silent)).message, { data: 1 });
-    silent.close();
-  },
-);
+test("a topic that is not published ends its stream within two seconds with the reason, unless it is only silent", LIMIT, async (t) => {
+  const { ros, open } = startRobot(t);
+  ros.published = [{ name: "/silent", type: "test_msgs/msg/Any" }];
+  const [silent, unknown] = [await open({ op: "echo", topic: "/silent" }), await open({ op: "echo", topic: "/unknown" })];
+  const { code, reason } = await unknown.ended;
+  assert.equal(code, 4410);
+  assert.match(reason, /^no topic \/unknown is published on this robot/);
+  ros.publish("/silent", { data: 1 });
+  assert.deepEqual((await line(silent)).message, { data: 1 });
+  silent.close();
+});
