@@ -9,7 +9,7 @@ import type { CreateDeployments, DeploymentsOptions } from "../contract.ts";
 
 export function temporaryDirectory(t: TestContext): string {
   const directory = mkdtempSync(join(tmpdir(), "rf-agent-"));
-  // What is registered later ends later: an agent that still runs may write while its directory is being removed.
+  // The directory is removed last, with retries: an agent that still runs may write to it meanwhile.
   t.after(() => rmSync(directory, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 }));
   return directory;
 }
@@ -30,7 +30,7 @@ export function agentConfig(server: string, state_directory: string, more: Parti
     allow_devices: true,
     allow_host_network: true,
     container_sockets: [],
-    // No ROS of this machine's is looked for.
+    // This machine's ROS is not searched for.
     robot: { ...ROBOT_CONFIG_DEFAULT, ros: { adapters: [] } },
     workload_environment: {},
     system_root: "/",
@@ -38,7 +38,7 @@ export function agentConfig(server: string, state_directory: string, more: Parti
   };
 }
 
-/** A robot that installs nothing, as the swarm's do: it notes what it is told, and lets a test report through it. */
+/** A robot that installs nothing, as in the swarm: it records the desired states that it receives, and lets a test send reports. */
 export function idleDeployments(): { create: CreateDeployments; received: Desired[]; given: () => DeploymentsOptions } {
   const received: Desired[] = [];
   let given: DeploymentsOptions | undefined;

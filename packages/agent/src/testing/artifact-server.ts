@@ -4,7 +4,7 @@ import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
 import type { Fetcher } from "../contract.ts";
 
-/** What a request for this path is answered with; undefined: the stored bytes. */
+/** Returns the response to a request for this path; undefined: the stored bytes. */
 export type Trouble = (request: {
   path: string;
   start: number;
@@ -15,7 +15,7 @@ export type Trouble = (request: {
   | "hang"
   | undefined;
 
-/** A small real HTTP server of artifacts and configs with ranges, and with troubles on demand. */
+/** A small real HTTP server of artifacts and configs with ranges, and with errors on demand. */
 export class ArtifactServer {
   readonly requests: { path: string; start: number }[] = [];
   trouble: Trouble = () => undefined;
@@ -69,7 +69,7 @@ export class ArtifactServer {
 
 const CUT_TIMEOUT_MS = 60_000;
 
-/** A client that has not read yet loses what was sent before the cut; `once` says when it has. */
+/** Destroys the connection once `once` returns true: a client that has not read yet would lose the data before the cut. */
 async function destroyOnce(response: http.ServerResponse, once: () => boolean = () => true): Promise<void> {
   const deadline = performance.now() + CUT_TIMEOUT_MS;
   while (!once() && performance.now() < deadline) await new Promise((resolve) => setTimeout(resolve, 2));

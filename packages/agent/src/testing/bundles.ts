@@ -5,7 +5,7 @@ import { type Header, pack } from "tar-stream";
 
 export type TestEntry = Partial<Header> & { name: string; content?: string | Uint8Array };
 
-/** A real tar.gz of these entries, whatever they are: also ones that no sane tool would write. */
+/** A real tar.gz of these entries, including ones that no normal tool would write. */
 export async function tarGz(entries: TestEntry[]): Promise<Buffer> {
   const tar = pack();
   for (const { content, ...header } of entries) {
@@ -40,7 +40,7 @@ export function releaseOf(id: string, bytes: Buffer, more: Partial<DesiredReleas
   };
 }
 
-/** A shell program is up at once and costs little: hundreds of them are started here. */
+/** A shell program starts fast and uses few resources: tests start hundreds of them. */
 export const WELL = 'trap "exit 0" TERM; echo "up $ROAMFLEET_RELEASE"; while :; do sleep 0.05; done';
 
 /** A bundle that runs a shell script. */

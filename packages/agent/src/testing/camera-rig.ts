@@ -16,7 +16,7 @@ import { channelPair } from "@roamfleet/protocol/link/testing";
 const DEADLINE_MS = 60_000;
 const run = promisify(execFile);
 
-/** Why the machine has no ffmpeg to test with; false when it has one. */
+/** Why tests cannot use ffmpeg here; false if they can. */
 export const NO_FFMPEG: string | false = await run("ffmpeg", ["-version"]).then(
   () => false as const,
   () => "ffmpeg is not installed",
@@ -25,14 +25,14 @@ export const NO_FFMPEG: string | false = await run("ffmpeg", ["-version"]).then(
 /** A lavfi input of ffmpeg, in real time. */
 export const lavfi = (source: string): string[] => ["-re", "-f", "lavfi", "-i", source];
 
-/** A picture for tests, coded by ffmpeg. */
+/** A test picture, encoded by ffmpeg. */
 export async function jpegByFfmpeg(source = "testsrc2=size=320x240", quality = 5): Promise<Buffer> {
   const args = ["-loglevel", "error", "-f", "lavfi", "-i", source, "-frames:v", "1", "-q:v", String(quality), "-f", "image2pipe", "pipe:1"];
   const { stdout } = await run("ffmpeg", ["-nostdin", ...args], { encoding: "buffer", maxBuffer: 1 << 26 });
   return stdout;
 }
 
-/** Width and height that ffmpeg reads in a picture; it fails for one that is broken. */
+/** Returns the width and height that ffmpeg reads in a picture; fails for a broken one. */
 export async function sizeOf(jpeg: Uint8Array): Promise<string> {
   const directory = await mkdtemp(path.join(tmpdir(), "rf-jpeg-"));
   try {
@@ -54,8 +54,8 @@ export const nextFrame = async (channel: Channel): Promise<Uint8Array> => {
 };
 
 /**
- * The camera streams of a robot, with a link and without a server. Its own directory is the first on the PATH of what it starts;
- * pauses between attempts are `haste` times shorter than a robot's.
+ * The camera streams of a robot, with a link and without a server. Its own directory is the first on the PATH of its children; waits between attempts
+ * are divided by `haste`.
  */
 export async function cameraRig(cameras: CameraSource[], { path: search = process.env.PATH ?? "", haste = 1 } = {}) {
   const directory = await mkdtemp(path.join(tmpdir(), "rf-camera-"));
@@ -83,14 +83,14 @@ export async function cameraRig(cameras: CameraSource[], { path: search = proces
     topics,
     pair,
     open: (params: unknown = {}) => pair.server.open("camera", "camera", params),
-    /** In the place of ffmpeg; each start is written down, with the number of the process. $FFMPEG is the real one. */
+    /** Replaces ffmpeg by a script. Each start is recorded with its pid. $FFMPEG is the real one. */
     async program(lines: string): Promise<void> {
       const real = (await run("sh", ["-c", "command -v ffmpeg || true"])).stdout.trim();
       const file = path.join(programs, "ffmpeg");
       await writeFile(file, `#!/bin/sh\nFFMPEG=${real}\necho $$ >> "$RIG/starts"\n${lines}\n`);
       await chmod(file, 0o755);
     },
-    /** Process numbers of what `program` made start. */
+    /** Returns the recorded pids. */
     starts,
     async [Symbol.asyncDispose]() {
       pair.cut("the test is over");

@@ -8,7 +8,7 @@ import { releaseOf, type TestRelease } from "./bundles.ts";
 
 export const SKIP = whyNoDockerd();
 
-/** One engine for the tests of a file, started when there can be one. */
+/** One engine for all tests of a file, started if possible. */
 export function useEngine(): () => DockerEngine {
   let engine: DockerEngine | undefined;
   before(async () => {
@@ -31,7 +31,7 @@ export interface TestContainer {
   image_id: string;
 }
 
-/** Those of one robot, by release tag. */
+/** Returns the containers of one robot, by release tag. */
 export async function containersOf(engine: DockerEngine, state_directory: string): Promise<TestContainer[]> {
   const all = await engine.containers();
   return all
@@ -43,7 +43,7 @@ export async function containersOf(engine: DockerEngine, state_directory: string
 export const runningTags = async (engine: DockerEngine, state_directory: string): Promise<string[]> =>
   (await containersOf(engine, state_directory)).filter(({ state }) => state === "running").map(({ tag }) => tag);
 
-/** When the containers of a robot started and ended, oldest first, as the engine says itself. */
+/** Returns when the containers of a robot started and ended, oldest first, from the engine's events. */
 export async function containerEvents(
   engine: DockerEngine,
   state_directory: string,
@@ -64,7 +64,7 @@ export async function containerEvents(
   }));
 }
 
-/** Release ids whose images the engine has under our names, for one robot. */
+/** Returns the release ids of the images in the engine that belong to one robot. */
 export async function imageReleases(engine: DockerEngine, state_directory: string): Promise<string[]> {
   const owner = createHash("sha256").update(state_directory).digest("hex").slice(0, 8);
   const names = (await engine.images()).flatMap(({ RepoTags }) => RepoTags ?? []);

@@ -15,7 +15,7 @@ import { ReleaseGuard, type ReleaseGuardOptions } from "../signing/release-guard
 import { ArtifactServer, plainFetcher } from "./artifact-server.ts";
 import type { TestRelease } from "./bundles.ts";
 
-/** Waits that a test need not sit through. How long others may take to answer stays a robot's: it is what a busy machine needs. */
+/** Short waits for tests. Timeouts for other programs stay those of a robot, since a busy machine needs them. */
 export const QUICK: Partial<Timing> = {
   retry_first_ms: 5,
   retry_last_ms: 50,
@@ -34,11 +34,11 @@ export const VERIFY_SECONDS = 0.5;
 export interface RigOptions {
   config?: Partial<AgentConfig>;
   tuning?: DeploymentsTuning;
-  /** Default: the system's. */
+  /** Default: the system clock. */
   clock?: Clock;
-  /** With it, releases are admitted by the signing keys on its disk. */
+  /** If set, releases are admitted by the signing keys on the robot's disk. */
   guarded?: Guarded;
-  /** Puts things on the disk before the agent starts. */
+  /** Prepares the state directory before the agent starts. */
   before_boot?: (state_directory: string) => void;
 }
 
@@ -64,10 +64,10 @@ export function testConfig(state_directory: string, more: Partial<AgentConfig> =
   };
 }
 
-/** Who the robot is to a guard of its releases. */
+/** The robot's identity for a guard of its releases. */
 export type Guarded = Pick<ReleaseGuardOptions, "org_id" | "robot_id" | "labels">;
 
-/** The deployments part of an agent on a directory of its own, with a real server of artifacts. */
+/** The deployments part of an agent on a temporary directory, with a real server of artifacts. */
 export class DeploymentsRig {
   readonly server: ArtifactServer;
   readonly state: string;
@@ -75,7 +75,7 @@ export class DeploymentsRig {
   readonly progress: Omit<Progress, "type">[] = [];
   readonly logs: LogRecord[] = [];
   deployments!: Deployments;
-  /** Of a robot whose config names a socket or a gate. */
+  /** Set if the config names a socket or a gate. */
   robot_side: RobotSide | undefined;
   #desired: Desired = { type: "desired", generation: 0, apps: {}, configs: {} };
   readonly #config: Partial<AgentConfig>;
@@ -100,7 +100,7 @@ export class DeploymentsRig {
     return rig;
   }
 
-  /** Starts an agent on what is on disk. */
+  /** Starts an agent on the existing state directory. */
   async boot(config: Partial<AgentConfig> = this.#config): Promise<void> {
     const log = pino({ level: process.env["RIG_LOG"] ?? "silent" });
     const fetcher = plainFetcher(this.server.origin);
@@ -147,7 +147,7 @@ export class DeploymentsRig {
     this.deployments.desired(this.#desired);
   }
 
-  /** Asks for a release on one app and answers with the name of the target. */
+  /** Adds a release of one app to the desired state and returns the target's id. */
   deploy(one: TestRelease, options: { app?: string; target?: string; attempt?: number; verify_seconds?: number } = {}): string {
     const { app = "main", target = `tgt_${one.release.tag}`, attempt = 1, verify_seconds = VERIFY_SECONDS } = options;
     this.server.add(one.bytes);
@@ -169,7 +169,7 @@ export class DeploymentsRig {
     );
   }
 
-  /** Pids of the leaders that run for this app, by the release tag in their environment. */
+  /** Returns the pids of the app's group leaders, optionally of one release tag, by their environment. */
   processes(app: string, tag?: string): number[] {
     const variables = {
       ROAMFLEET_APP: app,

@@ -8,13 +8,13 @@ import { until } from "@roamfleet/clock/testing";
 const STOP_MS = 20_000;
 const CGROUPS = "/sys/fs/cgroup";
 
-/** Why no container engine of its own can be started here; undefined where it can. */
+/** Why no separate container engine can be started here; undefined if it can. */
 export function whyNoDockerd(): string | undefined {
   if (process.getuid?.() !== 0) return "dockerd needs root";
   return spawnSync("dockerd", ["--version"]).status === 0 ? undefined : "dockerd is not installed (Debian's docker.io)";
 }
 
-/** A dockerd of its own: no network, no iptables, everything below one directory. Ended with all that it ran, and nothing is left. */
+/** A separate dockerd: without network and iptables, with all data below one directory. Disposal ends its containers and removes everything. */
 export class DockerEngine implements AsyncDisposable {
   readonly #directory: string;
   readonly #data: string;
@@ -30,7 +30,7 @@ export class DockerEngine implements AsyncDisposable {
     this.#flags = flags;
   }
 
-  /** `place`: where its images are kept, such as a small disk. */
+  /** `place`: the directory of its images, such as a small disk. */
   static async start({ place = "", flags = [] }: { place?: string; flags?: readonly string[] } = {}): Promise<DockerEngine> {
     const engine = new DockerEngine(place, flags);
     try {
@@ -50,7 +50,7 @@ export class DockerEngine implements AsyncDisposable {
     return this.#data;
   }
 
-  /** What it printed so far. */
+  /** Its output so far. */
   get output(): string {
     return this.#output;
   }
@@ -59,7 +59,7 @@ export class DockerEngine implements AsyncDisposable {
     return path.basename(this.#directory);
   }
 
-  /** Starts it on what an earlier one left, and waits until it answers. */
+  /** Starts it on the existing data, and waits until it answers. */
   async restart(): Promise<void> {
     const words = ["--data-root", this.#data, "--exec-root", path.join(this.#directory, "run"), "-H", `unix://${this.socket}`];
     const more = ["-p", path.join(this.#directory, "pid"), "--bridge=none", "--iptables=false", `--cgroup-parent=/${this.#cgroup}`];
@@ -75,15 +75,15 @@ export class DockerEngine implements AsyncDisposable {
     await until("dockerd to answer", look, { detail: () => this.#output.slice(-4_000) });
   }
 
-  /** Ends it: by default in good order, its containers too. */
+  /** Stops it: by default gracefully, with its containers. */
   async stop(signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
     const child = this.#child;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
     child.kill(signal);
-    // It would wait for a containerd that has nobody to tell anything any more.
+    // containerd would wait for the killed dockerd.
     if (signal === "SIGKILL") {
       this.#killProcesses(/containerd --config/);
-      // As after a power cut: nobody may be there to bury it, and a dead process passes for one that runs.
+      // As after a power loss: a zombie that no process reaps would count as running.
       fs.rmSync(path.join(this.#directory, "run", "containerd", "containerd.pid"), { force: true });
     }
     const late = setTimeout(() => child.kill("SIGKILL"), STOP_MS);
@@ -92,7 +92,7 @@ export class DockerEngine implements AsyncDisposable {
     fs.rmSync(this.socket, { force: true });
   }
 
-  /** Asks its API; answers the body. Throws for an answer over 399. */
+  /** Calls its API and returns the body. Throws for a status over 399. */
   ask(method: string, place: string): Promise<string> {
     return new Promise((resolve, reject) => {
       const request = http.request({ socketPath: this.socket, method, path: place, agent: false }, (response) => {
@@ -116,7 +116,7 @@ export class DockerEngine implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // The agent leaves its containers stopped, to run them again: here there is no again.
+    // The agent leaves its containers stopped, to start them later; here they are removed.
     for (const { Id } of await this.containers().catch(() => [])) await this.ask("DELETE", `/containers/${Id}?force=1`).catch(() => {});
     await this.stop();
     this.#killProcesses(/./);
@@ -141,7 +141,7 @@ export class DockerEngine implements AsyncDisposable {
         const words = fs.readFileSync(`/proc/${name}/cmdline`, "latin1").replaceAll("\0", " ");
         if (words.includes(`${this.#directory}/`) && command.test(words) && !words.includes("node")) process.kill(Number(name), "SIGKILL");
       } catch {
-        // It has ended.
+        // The process has ended.
       }
     }
   }
@@ -149,7 +149,7 @@ export class DockerEngine implements AsyncDisposable {
 
 const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** The innermost first. */
+/** Returns the mounts, innermost first. */
 function mountsBelow(directory: string): string[] {
   return fs
     .readFileSync("/proc/self/mounts", "utf8")
@@ -165,14 +165,14 @@ const groupsBelow = (directory: string): string[] =>
     .filter((entry) => entry.isDirectory())
     .map(({ name }) => path.join(directory, name));
 
-/** Programs of containers whose engine is gone. */
+/** Kills processes of containers whose engine is gone. */
 function killMembers(directory: string): void {
   for (const inner of groupsBelow(directory)) killMembers(inner);
   for (const pid of fs.readFileSync(path.join(directory, "cgroup.procs"), "utf8").split("\n").filter(Boolean))
     process.kill(Number(pid), "SIGKILL");
 }
 
-/** They are removed as directories, the inner ones first; one that a program just left is busy for a moment. */
+/** Removes cgroups as directories, inner ones first; a cgroup that a process just left is busy for a moment. */
 async function removeCgroups(directory: string): Promise<void> {
   for (const inner of groupsBelow(directory)) await removeCgroups(inner);
   for (let tries = 0; tries < 50; tries += 1) {

@@ -25,7 +25,7 @@ export async function tarOf(entries: readonly LayerEntry[]): Promise<Buffer> {
 
 const sha256 = (bytes: Uint8Array): string => createHash("sha256").update(bytes).digest("hex");
 
-/** A static shell and its commands: enough of a system for a test, and no network is asked for it. */
+/** A static shell and its commands: enough for a test, and needs no network. */
 export const busyboxLayer = (): Promise<Buffer> =>
   tarOf([
     { name: "bin/busybox", mode: 0o755, content: fs.readFileSync(BUSYBOX) },
@@ -35,13 +35,13 @@ export const busyboxLayer = (): Promise<Buffer> =>
 
 export interface TestImage {
   config: Buffer;
-  /** As they stand in an archive. */
+  /** As stored in an archive. */
   layers: Buffer[];
   /** `sha256:…` */
   id: string;
 }
 
-/** An image that runs a shell script. `layers`: plain tars between the shell and the script. */
+/** An image that runs a shell script. `layers`: uncompressed tars between the shell and the script. */
 export async function shellImage(script: string, layers: readonly Buffer[] = [], { gzip = false } = {}): Promise<TestImage> {
   const plain = [await busyboxLayer(), ...layers, await tarOf([{ name: "run.sh", mode: 0o755, content: script }])];
   const config = Buffer.from(
@@ -57,7 +57,7 @@ export async function shellImage(script: string, layers: readonly Buffer[] = [],
   return { config, layers: gzip ? plain.map((layer) => gzipSync(layer)) : plain, id: `sha256:${sha256(config)}` };
 }
 
-/** What `docker save` writes. */
+/** An archive as written by `docker save`. */
 export function dockerArchive({ config, layers }: TestImage, repo_tags: string[] = ["app:latest"]): Promise<Buffer> {
   const manifest = [{ Config: `${sha256(config)}.json`, RepoTags: repo_tags, Layers: layers.map((layer) => `${sha256(layer)}/layer.tar`) }];
   return tarOf([
@@ -92,7 +92,7 @@ export function ociImage({ config, layers }: TestImage): OciImage {
   return { blobs: new Map([config, manifest, ...layers].map((blob) => [sha256(blob), blob])), manifest };
 }
 
-/** What `skopeo copy … oci-archive:` and `docker buildx build -o type=oci` write. */
+/** An archive as written by `skopeo copy … oci-archive:` and `docker buildx build -o type=oci`. */
 export function ociArchive(image: TestImage): Promise<Buffer> {
   const { blobs, manifest } = ociImage(image);
   const index = {
@@ -106,7 +106,7 @@ export function ociArchive(image: TestImage): Promise<Buffer> {
   ]);
 }
 
-/** The parts of an image as the server tells them, and puts the parts where the robot fetches them. */
+/** Returns the parts of an image as the server sends them, and adds them to the artifact server. */
 export function serveLayers(server: ArtifactServer, { config, layers }: TestImage, plain: TestImage["layers"] = layers): DesiredLayers {
   for (const part of [config, ...layers]) server.add(part);
   return {
@@ -115,7 +115,7 @@ export function serveLayers(server: ArtifactServer, { config, layers }: TestImag
   };
 }
 
-/** A container release of one file; with `server` of parts. */
+/** A container release as one file; with `server`, in parts. */
 export async function imageRelease(
   id: string,
   image: TestImage,
@@ -129,5 +129,5 @@ export async function imageRelease(
   });
 }
 
-/** Runs until it is told to stop. */
+/** Runs until SIGTERM. */
 export const STAYS_UP = 'trap "exit 0" TERM; echo "up $ROAMFLEET_RELEASE"; while :; do sleep 0.1; done';

@@ -8,25 +8,25 @@ import type { AgentConfig } from "../contract.ts";
 import { plainFetcher } from "./artifact-server.ts";
 import { QUICK, testConfig } from "./deployments-rig.ts";
 
-/** What the test passes as the one argument, in JSON. */
+/** The driver's only argument, in JSON. */
 export interface KillDriverTask {
   state: string;
   origin: string;
   desired: Desired;
-  /** The process ends itself with SIGKILL at this place between side effects, counted from 1; 0: never. */
+  /** The process kills itself with SIGKILL at this point between side effects, counted from 1; 0: never. */
   kill_at: number;
-  /** Only places that begin with this are counted; absent: all. */
+  /** Only points with this prefix are counted; absent: all. */
   places?: string;
   config?: Partial<AgentConfig>;
 }
 
-/** Where its reports go, one JSON line each, durable like the agent's outbox. */
+/** File of its reports, one JSON line each, durable like the agent's outbox. */
 export const outboxOf = (state: string): string => path.join(state, "outbox.ndjson");
 
-/** Names of the places that the last process came by, one a line. */
+/** File with the names of the points that the last process passed, one a line. */
 export const placesOf = (state: string): string => path.join(state, "places.txt");
 
-/** A process of its own that runs the deployments part: for tests that kill it. It ends on SIGTERM. */
+/** Runs the deployments part in a separate process that tests kill. It ends on SIGTERM. */
 async function main(task: KillDriverTask): Promise<void> {
   const outbox = fs.openSync(outboxOf(task.state), "a");
   const places = fs.openSync(placesOf(task.state), "w");
@@ -58,7 +58,7 @@ async function main(task: KillDriverTask): Promise<void> {
   );
   process.once("SIGTERM", () => void deployments.stop().then(() => process.exit(0)));
   await deployments.start();
-  // Timers of a settled app without a health check are none: the process stays until it is told.
+  // A settled app without a health check has no timers: this interval keeps the process running until SIGTERM.
   setInterval(() => {}, 60_000);
 }
 

@@ -10,7 +10,7 @@ import { type KillDriverTask, outboxOf, placesOf } from "./kill-driver.ts";
 const DRIVER = path.join(import.meta.dirname, "kill-driver.ts");
 const FINAL = ["applied", "rolled_back", "failed", "cancelled"];
 
-/** Starts an agent for a task, as a process of its own. */
+/** Starts an agent for a task, as a separate process. */
 export const startAgent = (task: KillDriverTask): ChildProcess =>
   spawn(process.execPath, [DRIVER, JSON.stringify(task)], { stdio: ["ignore", "inherit", "inherit"] });
 
@@ -23,7 +23,7 @@ export async function end(child: ChildProcess, signal: "SIGTERM" | "SIGKILL"): P
 
 const linesOf = (file: string): string[] => (fs.existsSync(file) ? fs.readFileSync(file, "utf8").split("\n").filter(Boolean) : []);
 
-/** How a target ended, by the reports of the agents on this state directory. */
+/** Returns how a target ended, by the reports of the agents on this state directory. */
 export const finalStatus = (state: string, target_id: string): string | undefined =>
   linesOf(outboxOf(state))
     .map((line) => JSON.parse(line) as ReportBody)
@@ -33,13 +33,13 @@ export const finalStatus = (state: string, target_id: string): string | undefine
 export interface KilledRun {
   task: Omit<KillDriverTask, "kill_at">;
   target_id: string;
-  /** Where a run that is not killed comes by last. */
+  /** The last point that a complete run passes. */
   last_place: string;
-  /** How the target has to end, wherever the agent was killed. */
+  /** The expected status of the target, at whatever point the agent is killed. */
   status: string;
 }
 
-/** Runs an agent that is killed at one place, and then another that finds what it left, to its end. `killed`: the run had such a place. */
+/** Runs an agent that is killed at one point, and then another one that completes its work. `killed`: the run had such a point. */
 export async function runKilledAt(kill_at: number, run: KilledRun): Promise<{ child: ChildProcess; killed: boolean }> {
   const { task, target_id, last_place, status } = run;
   const first = startAgent({ ...task, kill_at });
@@ -50,7 +50,7 @@ export async function runKilledAt(kill_at: number, run: KilledRun): Promise<{ ch
     await end(first, "SIGTERM");
   }
   const killed = first.signalCode === "SIGKILL";
-  assert.ok(killed || first.exitCode === 0, `it ended by itself: ${first.signalCode ?? first.exitCode}`);
+  assert.ok(killed || first.exitCode === 0, `it exited: ${first.signalCode ?? first.exitCode}`);
   const child = startAgent({ ...task, kill_at: 0 });
   try {
     assert.equal(
@@ -65,7 +65,7 @@ export async function runKilledAt(kill_at: number, run: KilledRun): Promise<{ ch
   return { child, killed };
 }
 
-/** Kills at one place after the other, a few runs at a time, until a run has no such place; answers how many there are. */
+/** Kills at each point, several runs in parallel, until a run has no such point; returns the number of points. */
 export async function killEverywhere(
   { parallel, places_max }: { parallel: number; places_max: number },
   killAt: (place: number) => Promise<boolean>,

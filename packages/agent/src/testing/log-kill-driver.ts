@@ -5,17 +5,17 @@ import { pino } from "pino";
 import { startLogSources } from "../logs/sources/index.ts";
 import { LogSpool } from "../spool/log-spool.ts";
 
-/** What the test passes as the one argument, in JSON. */
+/** The driver's only argument, in JSON. */
 export interface LogKillTask {
   state: string;
   globs: string[];
-  /** The process ends itself with SIGKILL behind this record, counted from 1; 0: never. */
+  /** The process kills itself with SIGKILL after this record, counted from 1; 0: never. */
   kill_at: number;
-  /** It ends by itself when a record has this message. */
+  /** The process exits after a record with this message. */
   last: string;
 }
 
-/** A process of its own that follows files into a spool: for tests that kill it. */
+/** Follows files into a spool, in a separate process that tests kill. */
 async function main({ state, globs, kill_at, last }: LogKillTask): Promise<void> {
   const clock = systemClock;
   const spool = new LogSpool({

@@ -5,12 +5,12 @@ import { ociImage, type TestImage } from "./images.ts";
 
 const MANIFEST_TYPE = "application/vnd.oci.image.manifest.v1+json";
 
-/** A small real registry (the pulling half of the distribution API), with troubles on demand. */
+/** A small real registry (the pulling half of the distribution API), with errors on demand. */
 export class Registry implements AsyncDisposable {
   readonly requests: { method: string; path: string; status: number }[] = [];
-  /** Wanted of whoever asks, if set. */
+  /** Required credentials, if set. */
   login: { username: string; password: string } | undefined;
-  /** Bytes after which the answer of a blob breaks off. */
+  /** Bytes after which the response of a blob breaks off. */
   cut_blobs_after: number | undefined;
   readonly #blobs = new Map<string, Buffer>();
   readonly #manifests = new Map<string, Buffer>();
@@ -31,7 +31,7 @@ export class Registry implements AsyncDisposable {
     return `127.0.0.1:${this.#port}`;
   }
 
-  /** Answers the name under which an engine fetches the image. */
+  /** Adds an image and returns the name by which an engine pulls it. */
   add(image: TestImage, name = "robots/app"): string {
     const { blobs, manifest } = ociImage(image);
     for (const [digest, blob] of blobs) this.#blobs.set(digest, blob);
@@ -40,7 +40,7 @@ export class Registry implements AsyncDisposable {
     return `${this.host}/${name}@sha256:${digest}`;
   }
 
-  /** Again at the same port, after it was closed. */
+  /** Opens the registry, again on the same port after it was closed. */
   async open(): Promise<void> {
     const server = http.createServer((request, response) => this.#answer(request, response));
     await new Promise<void>((resolve, reject) => server.once("error", reject).listen(this.#port, "127.0.0.1", resolve));

@@ -12,7 +12,7 @@ import {
 } from "@roamfleet/protocol/signatures";
 import type { TestRelease } from "./bundles.ts";
 
-/** Somebody with a signing key of their own. */
+/** A signer with a separate key. */
 export interface Signer extends TrustedKey {
   id: string;
   private_key: KeyObject;
@@ -26,7 +26,7 @@ export function makeSigner(name: string): Signer {
 
 export const TEST_ORG = "org_1";
 
-/** What somebody signs of a release of the app `main`, good for a day from now on. */
+/** Returns the statement for a release of the app `main`, valid for a day from now on. */
 export function statementOf(release: DesiredRelease, version: number, more: Partial<ReleaseStatement> = {}): ReleaseStatement {
   const { tag, kind, artifact_sha256, artifact_size, image, manifest } = release;
   return {
@@ -49,7 +49,7 @@ export function statementOf(release: DesiredRelease, version: number, more: Part
   };
 }
 
-/** A release as its maker signed it. */
+/** A release with its maker's signature. */
 export const signed = (one: TestRelease, signer: Signer, version: number, more: Partial<ReleaseStatement> = {}): TestRelease => ({
   bytes: one.bytes,
   release: { ...one.release, signature: signRelease(statementOf(one.release, version, more), signer.private_key) },

@@ -9,13 +9,13 @@ import { TIMING } from "../runtime/limits.ts";
 
 type Answer = (request: http.IncomingMessage, response: http.ServerResponse) => void;
 
-/** A container engine that answers what a test says: for what a real one does too seldom or too late. */
+/** A container engine with responses of a test: for cases that are rare or late with a real one. */
 export class StubEngine implements AsyncDisposable {
   readonly #directory = fs.mkdtempSync(path.join(os.tmpdir(), "rf-stub-"));
   readonly #server: http.Server;
   readonly socket = path.join(this.#directory, "engine.sock");
   readonly engine: Engine;
-  /** Method and path of all but pings. */
+  /** Method and path of all requests except pings. */
   readonly requests: string[] = [];
 
   private constructor(answer: Answer) {

@@ -11,7 +11,7 @@ export interface Unstartable {
 
 const PT_INTERP = 3;
 
-/** A copy of a dynamic program whose interpreter's name is said to be behind the end of the file: the kernel's read is short, EIO. */
+/** Copies a dynamic program with an interpreter path beyond the end of the file: the kernel's read is short, EIO. */
 function withUnreadableInterpreter(target: string): void {
   const bytes = fs.readFileSync("/bin/true");
   const headers_at = Number(bytes.readBigUInt64LE(32));
@@ -23,7 +23,7 @@ function withUnreadableInterpreter(target: string): void {
   fs.writeFileSync(target, bytes, { mode: 0o755 });
 }
 
-/** Programs that the kernel refuses to start, each with another error, made in a directory; `close` ends what it holds open for that. */
+/** Creates programs in a directory that the kernel refuses to start, each with another error; `close` releases the files that this needs open. */
 export function unstartables(directory: string): { all: Unstartable[]; close: () => void } {
   const at = (name: string): string => path.join(directory, name);
   fs.writeFileSync(at("file"), "");
