@@ -153,7 +153,7 @@ test(
     said = "";
     uninstall({ root }, print);
     assert.equal(said, "nothing was installed\n");
-    await assert.rejects(() => install({ ...flags, user: "a b" }, print), /--user wants/);
+    await assert.rejects(() => install({ ...flags, user: "a b" }, print), /--user must be the name of a user/);
   },
 );
 

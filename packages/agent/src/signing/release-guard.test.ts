@@ -138,7 +138,7 @@ test("the enrollment pins the org's keys once, and never replaces keys of the ro
   mkdirSync(join(directory, "identity"));
   pinAtEnrolment(directory, TEST_ORG, null);
   assert.equal(readTrust(directory), undefined);
-  assert.throws(() => pinAtEnrolment(directory, "org_2", trusting(3, [first], first)), /cannot be read/);
+  assert.throws(() => pinAtEnrolment(directory, "org_2", trusting(3, [first], first)), /unreadable signing keys/);
   pinAtEnrolment(directory, TEST_ORG, trusting(3, [first], first));
   pinAtEnrolment(directory, TEST_ORG, trusting(4, [stranger], stranger));
   assert.deepEqual(readTrust(directory), trustIn(3, first));
