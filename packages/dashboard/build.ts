@@ -5,10 +5,10 @@ import { brotliCompress, constants, gzip } from "node:zlib";
 import { build, type InlineConfig } from "vite";
 import config from "./vite.config.ts";
 
-/** `node packages/dashboard/build.ts DIRECTORY`: the dashboard as browsers load it, with every file compressed beside itself. */
+/** `node packages/dashboard/build.ts DIRECTORY`: builds the dashboard, with a compressed copy beside every file. */
 
 const COMPRESSED = new Set([".css", ".js", ".json", ".svg", ".txt", ".webmanifest"]);
-/** A packet holds as much: less of it arrives no sooner. */
+/** Files below this size fit into one packet: compression would not make them faster. */
 const COMPRESSED_BYTES_MIN = 1_024;
 
 const [directory] = process.argv.slice(2);
@@ -22,12 +22,12 @@ try {
   await build({ ...rest, configFile: false, logLevel: "silent", build: { ...options, outDir: path.resolve(directory) } });
   await compressAll(directory);
 } catch (error) {
-  // The bundler colours its messages even where nobody sees colours.
+  // The bundler writes color sequences even without a terminal.
   process.stderr.write(`${stripVTControlCharacters(error instanceof Error ? error.message : String(error))}\n`);
   process.exit(1);
 }
 
-/** Once, as well as it goes: the server only chooses between the files. */
+/** Compresses once with the highest level; the server only selects a file. */
 async function compressAll(directory: string): Promise<void> {
   const entries = await readdir(directory, { withFileTypes: true, recursive: true });
   const files = entries.filter((entry) => entry.isFile() && COMPRESSED.has(path.extname(entry.name)));

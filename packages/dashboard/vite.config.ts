@@ -2,7 +2,7 @@ import tailwindcss from "@tailwindcss/vite";
 import react from "@vitejs/plugin-react";
 import { defineConfig } from "vite";
 
-/** Where the server replaces this by the nonce of each answer. */
+/** Placeholder that the server replaces with the nonce of each response. */
 const NONCE_PLACEHOLDER = "__CSP_NONCE__";
 const SERVER = process.env.ROAMFLEET_URL ?? "http://127.0.0.1:7600";
 
@@ -14,7 +14,7 @@ export default defineConfig({
     outDir: "dist",
     emptyOutDir: true,
     target: "es2024",
-    // A page that is older than the server finds its chunks gone and loads itself anew: see main.tsx.
+    // A page older than the server finds its chunks missing and reloads: see src/shell/lazy-page.ts.
     manifest: true,
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

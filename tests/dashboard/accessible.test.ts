@@ -17,7 +17,7 @@ test("axe finds no violations and no overflow on any page, light and wide or dar
       await assertFits(page);
       await page.emulateMedia({ colorScheme: "dark" });
       await page.setViewportSize({ width: 390, height: 844 });
-      // The page follows a moment later.
+      // The theme changes asynchronously.
       await page.locator("html[data-theme=dark]").waitFor();
       await axe(page);
       await assertFits(page);

@@ -9,19 +9,19 @@ import { axe, type Dashboard, NO_BROWSER, openDashboard, settled, visit } from "
 import { drop } from "./by-hand.ts";
 
 const FILE_BYTES = 20_000_000;
-/** Slow enough that an upload is met half-way. */
+/** Slow enough to restart the server during an upload. */
 const SLOW_BYTES_PER_SECOND = 500_000;
 
-test("releases and configs in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
+test("pushes releases and changes configs in the browser", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-artifacts-"));
   t.after(() => rm(directory, { recursive: true }));
   const it = await openDashboard(t, { robots: 2 });
   await t.test("uploads a dropped file, over a server restart and a page reload", () => push(it, directory));
-  await t.test("what a file is already released as is said before it is sent", () => pushAgain(it, directory));
-  await t.test("other content under a tag that is taken is refused beside the tag", () => pushOther(it, directory));
-  await t.test("a release says where it runs once it is deployed", () => deploy(it));
-  await t.test("a value is set, refused by its line, shown with its origin, and rolled back", () => configure(it));
-  await t.test("what a deployment would change on a robot is shown, and then deployed", () => deployConfigs(it));
+  await t.test("shows an existing release with the same content before the upload", () => pushAgain(it, directory));
+  await t.test("shows an error at the tag if it exists with other content", () => pushOther(it, directory));
+  await t.test("shows the robots of a deployed release", () => deploy(it));
+  await t.test("sets a value, marks the line of an invalid one, shows its origin and rolls it back", () => configure(it));
+  await t.test("shows the changes of a config deployment, then deploys them", () => deployConfigs(it));
 });
 
 const fileOf = (directory: string): string => path.join(directory, "map-1.2.0.bin");
@@ -38,7 +38,7 @@ async function push({ page, server, ...it }: Dashboard, directory: string): Prom
   await network.send("Network.emulateNetworkConditions", conditions);
   await visit(page, "/releases");
   await drop(page, fileOf(directory));
-  const dialog = page.getByRole("dialog", { name: "Push a release" });
+  const dialog = page.getByRole("dialog", { name: "Push release" });
   await dialog.getByText("SHA-256").waitFor();
   assert.equal(await dialog.getByLabel("Tag").inputValue(), "map-1.2.0");
   await dialog.getByLabel("Kind", { exact: true }).selectOption("file");
@@ -49,7 +49,7 @@ async function push({ page, server, ...it }: Dashboard, directory: string): Prom
   const there = await progressOf(page);
   await server.until("more of it to be sent", async () => (await progressOf(page)) > there);
   await page.getByRole("button", { name: "Pause" }).click();
-  await page.getByText("paused; what arrived is kept for a day").waitFor();
+  await page.getByText("paused; uploaded data is kept for one day").waitFor();
   assert.ok((await progressOf(page)) < FILE_BYTES);
 
   await page.reload();
@@ -59,14 +59,14 @@ async function push({ page, server, ...it }: Dashboard, directory: string): Prom
     .getByText("awaiting upload")
     .waitFor();
   await drop(page, fileOf(directory));
-  await dialog.getByText("awaits this very file").waitFor();
+  await dialog.getByText("is awaiting this file").waitFor();
   await network.send("Network.emulateNetworkConditions", { ...conditions, uploadThroughput: -1 });
-  await dialog.getByRole("button", { name: "Go on with the upload" }).click();
+  await dialog.getByRole("button", { name: "Resume upload" }).click();
   await page
-    .getByText(/went on at|uploaded and checked/)
+    .getByText(/resumed at|^verified$/)
     .first()
     .waitFor();
-  await page.getByText("uploaded and checked").waitFor();
+  await page.getByText("verified", { exact: true }).waitFor();
   const { items } = await server.default_org.api.listReleases({ query: { tag: "map-1.2.0" } });
   assert.deepEqual(
     items.map(({ artifact_state, artifact_size, kind }) => [artifact_state, artifact_size, kind]),
@@ -76,19 +76,19 @@ async function push({ page, server, ...it }: Dashboard, directory: string): Prom
 
 async function pushAgain({ page }: Dashboard, directory: string): Promise<void> {
   await visit(page, "/releases");
-  await page.getByRole("button", { name: "Push a release" }).click();
-  const dialog = page.getByRole("dialog", { name: "Push a release" });
-  await dialog.getByLabel("Choose a file").setInputFiles(fileOf(directory));
-  await dialog.getByText("has this very content: pushing it again changes nothing").waitFor();
+  await page.getByRole("button", { name: "Push release" }).click();
+  const dialog = page.getByRole("dialog", { name: "Push release" });
+  await dialog.getByLabel("Choose file").setInputFiles(fileOf(directory));
+  await dialog.getByText("has the same content: pushing it again has no effect").waitFor();
 }
 
 async function pushOther({ page }: Dashboard, directory: string): Promise<void> {
   const other = path.join(directory, "other.bin");
   await writeFile(other, "something else");
   await visit(page, "/releases");
-  await page.getByRole("button", { name: "Push a release" }).click();
-  const dialog = page.getByRole("dialog", { name: "Push a release" });
-  await dialog.getByLabel("Choose a file").setInputFiles(other);
+  await page.getByRole("button", { name: "Push release" }).click();
+  const dialog = page.getByRole("dialog", { name: "Push release" });
+  await dialog.getByLabel("Choose file").setInputFiles(other);
   await dialog.getByLabel("Tag").fill("map-1.2.0");
   await dialog.getByLabel("Kind", { exact: true }).selectOption("file");
   await dialog.getByRole("button", { name: "Push", exact: true }).click();
@@ -100,10 +100,10 @@ async function deploy({ page, server, robots }: Dashboard): Promise<void> {
   const { api } = server.default_org;
   const release = (await api.listReleases({ query: { tag: "map-1.2.0" } })).items[0]!;
   await visit(page, `/releases/${release.id}`);
-  await page.getByText("No robot runs it").waitFor();
+  await page.getByText("Not installed on any robot").waitFor();
   assert.match((await page.getByRole("link", { name: "Deploy", exact: true }).getAttribute("href")) ?? "", new RegExp(release.id));
   await server.deploy(release, { robot_id: robots[0]!.id });
-  await page.getByRole("heading", { name: "Where it runs: 1 robot" }).waitFor();
+  await page.getByRole("heading", { name: "Installed on 1 robot" }).waitFor();
   await page.getByText("1 of 1 applied").waitFor();
   await axe(page);
 }
@@ -121,30 +121,27 @@ async function configure({ page, server, ...it }: Dashboard): Promise<void> {
   const row = page.getByRole("row", { name: /limits/ });
   await row.getByText("org", { exact: true }).waitFor();
   await row.getByText("nav").click();
-  const dialog = page.getByRole("dialog", { name: "Set another value here" });
+  const dialog = page.getByRole("dialog", { name: "Override value" });
   await dialog.getByLabel("Value", { exact: true }).fill('{"speed":');
-  await dialog.getByText("Not JSON: line 1").waitFor();
-  assert.ok(await dialog.getByRole("button", { name: "Set it" }).isDisabled());
+  await dialog.getByText("Invalid JSON: line 1").waitFor();
+  assert.ok(await dialog.getByRole("button", { name: "Set value" }).isDisabled());
   await dialog.getByLabel("Value", { exact: true }).fill('{"speed":5}');
-  await dialog.getByRole("button", { name: "Set it" }).click();
+  await dialog.getByRole("button", { name: "Set value" }).click();
   await dialog.getByText("Line 2: value limits.speed must be <= 3").waitFor();
   await dialog.getByLabel("Value", { exact: true }).fill('{"speed":2}');
-  await dialog
-    .getByRole("region", { name: /counts now/ })
-    .getByText('"speed": 2')
-    .waitFor();
+  await dialog.getByRole("region", { name: "Current and new value" }).getByText('"speed": 2').waitFor();
   await axe(page);
-  await dialog.getByRole("button", { name: "Set it" }).click();
+  await dialog.getByRole("button", { name: "Set value" }).click();
   await row.getByText("set here").waitFor();
 
   const { id } = (await api.listConfigs({ query: { scope: "fleet", scope_id: fleet_id } })).items[0]!;
   await api.setConfig({ body: { key: "limits", value: { speed: 3 }, namespace: "nav", scope: "fleet", scope_id: fleet_id } });
   await visit(page, `/configs/${id}`);
-  await page.getByRole("button", { name: "Roll back to it…" }).click();
+  await page.getByRole("button", { name: "Roll back to this version…" }).click();
   const asked = page.getByRole("dialog", { name: "Roll back to version 1" });
-  await asked.getByText("No robot changes until the next config deployment").waitFor();
+  await asked.getByText("Robots change only with the next config deployment").waitFor();
   await asked.getByRole("button", { name: "Roll back", exact: true }).click();
-  await page.getByText("rolled back to 1").waitFor();
+  await page.getByText("rolled back to version 1").waitFor();
   assert.deepEqual((await api.getConfig({ params: { id } })).data.value, { speed: 2 });
   await axe(page);
 }

@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 
-/** Drops a file of the disk on the page, as a file manager does. */
+/** Drops a file on the page, like a file manager. */
 export async function drop(page: Page, file: string): Promise<void> {
   await page.evaluate(`document.body.insertAdjacentHTML("beforeend", '<input type="file" id="hand">')`);
   await page.locator("#hand").setInputFiles(file);
@@ -14,16 +14,16 @@ export async function drop(page: Page, file: string): Promise<void> {
   })()`);
 }
 
-/** Typed as a person does, into what has the focus. */
+/** Types a line into the focused element and presses Enter. */
 export async function type(page: Page, text: string): Promise<void> {
   await page.keyboard.type(text);
   await page.keyboard.press("Enter");
 }
 
-/** The text in the terminal. */
+/** Returns the text in the terminal. */
 export const screen = (page: Page): Promise<string> => page.locator("[data-terminal] .xterm-rows").innerText();
 
-/** A number of what is drawn on the page's canvas: another one when the picture is another. */
+/** Returns a checksum of the picture on the page's canvas. */
 export const picture = (page: Page): Promise<number> =>
   page.evaluate<number>(`(() => {
     const canvas = document.querySelector("canvas");

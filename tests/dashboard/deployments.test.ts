@@ -5,7 +5,7 @@ import { axe, goTo, NO_BROWSER, openDashboard } from "../harness/browser.ts";
 
 const ROBOTS = 20;
 
-test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
+test("creates, controls and compares deployments to simulated robots", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t, { robots: ROBOTS });
   const { server, page } = it;
   const fleet_id = await server.homeFleet();
@@ -15,16 +15,16 @@ test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, time
   await server.until("the first release is everywhere", async () => (await server.deployment(before.id)).status === "applied");
   let id = "";
 
-  await t.test("waves are written, planned as they are written, and deployed", async () => {
+  await t.test("edits waves with a live preview and deploys them", async () => {
     await goTo(page, `/deployments/new?release=1.5.0&fleet=${fleet_id}`);
-    await page.getByRole("button", { name: "Add a first wave" }).click();
-    await page.getByLabel("Who", { exact: true }).selectOption("count");
-    await page.getByLabel("Up to, robots").fill("five");
-    await page.getByText("Write a whole number, 1 or more.").waitFor();
-    await page.getByLabel("Up to, robots").fill("5");
-    await page.getByLabel("Then soaks for").fill("");
-    await page.getByText("Then wait for somebody to promote it").click();
-    await page.getByLabel("Waves of the plan").getByText("up to 5 robots").waitFor();
+    await page.getByRole("button", { name: "Add first wave" }).click();
+    await page.getByLabel("Size", { exact: true }).selectOption("count");
+    await page.getByLabel("Up to (robots)").fill("five");
+    await page.getByText("Enter a whole number, 1 or more.").waitFor();
+    await page.getByLabel("Up to (robots)").fill("5");
+    await page.getByLabel("Soak time").fill("");
+    await page.getByText("Require manual promotion").click();
+    await page.getByLabel("Planned waves").getByText("up to 5 robots").waitFor();
     await page.getByText(`rf deploy 1.5.0 --fleet ${fleet_id} --wave 5 --gate`, { exact: true }).waitFor();
     await axe(page);
     await page.getByRole("button", { name: `Deploy 1.5.0 to ${ROBOTS} robots` }).click();
@@ -32,8 +32,8 @@ test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, time
     id = new URL(page.url()).pathname.split("/").at(-1) ?? "";
   });
 
-  await t.test("the page updates until the manual gate and shows what it waits for", async () => {
-    await page.getByText("Wave 2 of 2 waits for somebody to promote it.").waitFor();
+  await t.test("updates until the manual gate and shows that promotion is required", async () => {
+    await page.getByText("Wave 2 of 2 is awaiting promotion.").waitFor();
     await page.getByRole("button", { name: /^Wave 1 .*passed/ }).waitFor();
     await page.getByRole("button", { name: /^Wave 2 /u }).click();
     await page.waitForURL(/wave=2/);
@@ -41,7 +41,7 @@ test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, time
     await axe(page);
   });
 
-  await t.test("a robot is found by its name", async () => {
+  await t.test("finds a robot by name", async () => {
     const [name] = [...(await server.targets(id)).values()].map(({ robot_name }) => robot_name);
     await goTo(page, `/deployments/${id}?q=${encodeURIComponent(name ?? "")}`);
     await page
@@ -51,28 +51,28 @@ test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, time
     await page.getByRole("button", { name: "Clear" }).click();
   });
 
-  await t.test("it is paused and resumed, each after it was said what follows", async () => {
+  await t.test("pauses and resumes after showing the effect", async () => {
     await page.getByRole("button", { name: "Pause" }).click();
-    await page.getByRole("dialog").getByText("get nothing until somebody resumes it").waitFor();
+    await page.getByRole("dialog").getByText("wait until the deployment is resumed").waitFor();
     await page.getByRole("dialog").getByText(`rf deployments pause ${id}`).waitFor();
     await page.getByRole("dialog").getByRole("button", { name: "Pause" }).click();
-    await page.getByText("Nobody else gets it.").waitFor();
+    await page.getByText("emaining robots on hold.").waitFor();
     assert.equal((await server.deployment(id)).status, "paused");
-    await page.getByRole("button", { name: "Resume" }).click();
-    await page.getByRole("dialog").getByRole("button", { name: "Resume" }).click();
-    await page.getByText("Wave 2 of 2 waits for somebody").waitFor();
+    await page.getByRole("button", { name: "Resume", exact: true }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Resume", exact: true }).click();
+    await page.getByText("Wave 2 of 2 is awaiting promotion.").waitFor();
   });
 
-  await t.test("promoted, it goes wrong for one robot, and all are brought back", async () => {
+  await t.test("promotes, fails on one robot, and rolls back all robots", async () => {
     const waits = [...(await server.targets(id)).values()].filter(({ wave }) => wave === 1);
     for (const robot of it.robots) robot.behave(robot.id === waits[0]?.robot_id ? rollBack() : slow(1), "1.5.0");
     await page.getByRole("button", { name: "Promote", exact: true }).click();
     await page
       .getByRole("dialog")
-      .getByText(`${ROBOTS - 5} robots of it may begin at once.`)
+      .getByText(`${ROBOTS - 5} robots can start immediately.`)
       .waitFor();
     await page.getByRole("button", { name: "Open wave 2" }).click();
-    await page.getByText("What it does, or why").waitFor();
+    await page.getByRole("columnheader", { name: "Details" }).waitFor();
     await server.until("it has ended", async () => (await server.deployment(id)).status === "failed");
     await page
       .getByRole("main")
@@ -85,17 +85,17 @@ test("deployments in Chromium, with robots of a swarm", { skip: NO_BROWSER, time
     await page.getByText("Rollback of").waitFor();
     const back = new URL(page.url()).pathname.split("/").at(-1) ?? "";
     await server.until("all are back", async () => (await server.deployment(back)).status === "applied");
-    await page.getByText(/robots run it\./).waitFor();
+    await page.getByText(/^Applied on \d+ robots/).waitFor();
   });
 
-  await t.test("two are chosen in the list and compared", async () => {
+  await t.test("compares two deployments selected in the list", async () => {
     await goTo(page, "/deployments");
     const rows = page.locator("[data-row]");
-    await rows.nth(1).getByLabel("Choose").click();
-    await rows.nth(2).getByLabel("Choose").click();
+    await rows.nth(1).getByLabel("Select").click();
+    await rows.nth(2).getByLabel("Select").click();
     await page.getByRole("button", { name: "Compare 2 of 2" }).click();
     await page.waitForURL(/compare\?a=/);
-    await page.getByText("Robots that differ").waitFor();
+    await page.getByText("Differing robots").waitFor();
     await page.getByRole("rowheader", { name: /^Status/ }).waitFor();
     await axe(page);
   });

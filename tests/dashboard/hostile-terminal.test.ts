@@ -10,15 +10,15 @@ import { screen, type } from "./by-hand.ts";
 
 const LIMIT = { skip: NO_BROWSER, timeout: 300_000 };
 const DEADLINE_MS = 40_000;
-/** How long a click on the page may wait for its effect while a terminal draws. */
+/** Maximum response time of the page while a terminal draws. */
 const ANSWER_MS = 5_000;
 const ESC = "\u001b";
 
-/** The longest count that a parser reads, before each final that takes one. */
+/** The largest counts that a parser accepts, with every final character that takes a count. */
 const COUNTS = [...Array.from("@ABCDEFGHILMPSTXZ`abde"), " @", " A", "'}", "'~"].flatMap((final) =>
   ["2147483647", "999999999", "999999999;999999999"].map((count) => `x${ESC}[${count}${final}`),
 );
-/** What a hostile program prints, by what it attacks. */
+/** Output of hostile programs, by kind of attack. */
 const OUTPUT: Record<string, string> = {
   "counts of a billion": COUNTS.join(""),
   "the same with the C1 introducer": COUNTS.join("").replaceAll(`${ESC}[`, "\u009b"),
@@ -41,7 +41,7 @@ test("a terminal draws hostile output within its deadline, and the page stays re
   const { page } = it;
   await t.test("live", async () => {
     await visit(page, `/robots/${robot.id}/shell`);
-    await page.getByRole("button", { name: "Open a shell" }).click();
+    await page.getByRole("button", { name: "Open shell" }).click();
     await page.getByText("open", { exact: true }).waitFor();
     for (const [name, output] of Object.entries(OUTPUT)) {
       const file = path.join(directory, "output");
@@ -51,7 +51,7 @@ test("a terminal draws hostile output within its deadline, and the page stays re
       await type(page, "clear");
       await it.server.until("an empty screen", async () => !(await screen(page)).includes("the end is reached"));
     }
-    await page.getByRole("button", { name: "End the shell" }).click();
+    await page.getByRole("button", { name: "End shell" }).click();
     await page.locator("[data-shell-ended]").waitFor();
   });
   await t.test("in a recording", async () => {
@@ -60,10 +60,10 @@ test("a terminal draws hostile output within its deadline, and the page stays re
       return (await it.org.api.getShellSession({ params: { id: session!.id } })).data.status === "ended";
     });
     for (const [name, cast] of Object.entries(CASTS)) {
-      // No recorder of ours writes such files: a damaged or replaced one is read all the same.
+      // Our recorder never writes such files, but a file may be damaged or replaced.
       await page.route("**/recording", (route) => route.fulfill({ contentType: "application/x-asciicast", body: cast }));
       await visit(page, `/shells/${session!.id}`);
-      await page.getByRole("button", { name: "To the end" }).click();
+      await page.getByRole("button", { name: "Go to end" }).click();
       await drawn(it, page, name);
       await page.unroute("**/recording");
     }
@@ -88,7 +88,7 @@ const CASTS: Record<string, string> = {
   "a line of 10 MB, and a million lines that are no events": castOf(event(0.1, "o", "y".repeat(10_000_000)), "x\n".repeat(1_000_000)),
 };
 
-/** The terminal shows the end of what was printed before the deadline; until then the page answers. */
+/** Waits until the terminal shows the end of the output, within the deadline, and checks that the page stays responsive. */
 async function drawn(it: Dashboard, page: Page, what: string): Promise<void> {
   let slowest_ms = 0;
   await it.server.until(

@@ -7,11 +7,11 @@ import { hostileWords, TRAP } from "./words.ts";
 
 const WIDE = { width: 1_440, height: 900 };
 const NARROW = { width: 390, height: 844 };
-/** What text would have become, had it been taken for HTML. */
+/** Selects elements that exist only if a text was interpreted as HTML. */
 const CODE = "#root script, #root iframe, #root [onerror], #root [onload], #root [onmouseover], a[href^='javascript:' i]";
 const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
-test("text that is code, runs backwards or never ends is text on every page", LIMIT, async (t) => {
+test("every page shows code, bidirectional and very long texts as plain text", LIMIT, async (t) => {
   const it = await openDashboard(t);
   const words = hostileWords();
   const { pages } = await makeScene(it.server, { words, robots: 4 });
@@ -32,7 +32,7 @@ test("text that is code, runs backwards or never ends is text on every page", LI
       quiet += 1;
     });
   }
-  await t.test("a page of another site makes no change by the session's cookie", async () => {
+  await t.test("refuses a change from another site with the session's cookie", async () => {
     const forged = await page.request.post("/api/sites", { data: { name: "forged" }, headers: { origin: "https://evil.example" } });
     assert.equal(forged.status(), 403);
     assert.deepEqual((await it.server.api.listSites({ query: { q: "forged" } })).items, []);

@@ -14,11 +14,11 @@ const PUBLISH_EVERY_MS = 100;
 export interface LivePage {
   name: string;
   path: string;
-  /** User actions before there is content. */
+  /** User actions that make content appear. */
   prepare: (page: Page) => Promise<void>;
 }
 
-/** Pages that show a running robot: a real agent beside the simulated ones, with a terminal, a camera and a topic. */
+/** Pages of a real agent, beside the simulated ones, with a terminal, a camera and a topic. */
 export interface LiveScene extends AsyncDisposable {
   pages: readonly LivePage[];
 }
@@ -62,7 +62,7 @@ export async function startLiveScene(server: Harness): Promise<LiveScene> {
 
 const COMMANDS = ["uname -sr", "printf 'lidar \\033[32mok\\033[0m  10.0 Hz\\nimu   \\033[31mno data\\033[0m\\n'"];
 
-/** Waits until the terminal shows it. */
+/** Waits until the terminal shows the text. */
 async function shows(page: Page, text: string): Promise<void> {
   await until(`the terminal to show ${text}`, async () => (await screen(page)).includes(text), { poll_ms: 100 });
 }
@@ -72,7 +72,7 @@ const pagesOf = (id: string, endedShell: () => Promise<string | undefined>): Liv
     name: "robot-shell",
     path: `/robots/${id}/shell`,
     prepare: async (page) => {
-      await page.getByRole("button", { name: "Open a shell" }).click();
+      await page.getByRole("button", { name: "Open shell" }).click();
       await shows(page, "lift-01:~$");
       for (const command of COMMANDS) await type(page, command);
       await shows(page, "no data");
@@ -81,7 +81,7 @@ const pagesOf = (id: string, endedShell: () => Promise<string | undefined>): Liv
   {
     name: "robot-camera",
     path: `/robots/${id}/camera`,
-    prepare: (page) => page.getByText("frames a second").waitFor(),
+    prepare: (page) => page.getByText("frames/s").waitFor(),
   },
   {
     name: "robot-topics",
@@ -97,10 +97,10 @@ const pagesOf = (id: string, endedShell: () => Promise<string | undefined>): Liv
     name: "shell",
     path: "/shells",
     prepare: async (page) => {
-      // The one of the page before: leaving it ended the shell.
+      // The session of the previous page: leaving that page ended the shell.
       const ended = await until("the shell to be over", endedShell, { poll_ms: 200 });
       await page.goto(`/shells/${ended}`);
-      await page.getByRole("button", { name: "To the end" }).click();
+      await page.getByRole("button", { name: "Go to end" }).click();
       await shows(page, "no data");
     },
   },
@@ -109,7 +109,7 @@ const pagesOf = (id: string, endedShell: () => Promise<string | undefined>): Liv
     path: "/admin",
     prepare: async (page) => {
       await page.getByLabel("Admin token").fill(ADMIN_TOKEN);
-      await page.getByRole("button", { name: "Go on" }).click();
+      await page.getByRole("button", { name: "Continue" }).click();
       await page.getByRole("row").nth(1).waitFor();
     },
   },

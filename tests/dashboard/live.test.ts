@@ -14,7 +14,7 @@ import { picture, screen, type } from "./by-hand.ts";
 const FFMPEG = existsSync("/usr/bin/ffmpeg");
 const skip = NO_BROWSER === false && !FFMPEG ? "ffmpeg is not installed" : NO_BROWSER;
 const TIMEOUT = 400_000;
-/** Of bash, and of bash as root. */
+/** Prompt of bash, and of bash as root. */
 const PROMPT = /[$#]$/;
 
 async function sees(it: Dashboard, page: Page, text: string | RegExp): Promise<void> {
@@ -37,7 +37,7 @@ const FLOAT = {
   typedefs: [{ type: "std_msgs/Float32", fieldnames: ["data"], fieldtypes: ["float32"], fieldarraylen: [-1] }],
 };
 
-test("what a robot logs, shows and says is live in the browser", { skip, timeout: TIMEOUT }, async (t) => {
+test("shows a robot's shell, logs, camera and topics live in the browser", { skip, timeout: TIMEOUT }, async (t) => {
   const directory = await mkdtemp(path.join(os.tmpdir(), "roamfleet-live-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const log_file = path.join(directory, "nav.log");
@@ -56,14 +56,14 @@ test("what a robot logs, shows and says is live in the browser", { skip, timeout
     },
   });
   const scene: Scene = { it, robot, ros, foxglove, log_file };
-  await t.test("a shell is a terminal on the robot: typed, coloured, resized, ended, recorded", () => shell(scene));
-  await t.test("a megabyte that is pasted arrives whole", () => paste(scene));
-  await t.test("the recording is played, sought in, and refused to who is no admin", () => recording(scene));
-  await t.test("log lines appear as they are written, and nothing in them is obeyed", () => logs(scene));
-  await t.test("of what came before an empty log was followed nothing is missing", () => following(scene));
+  await t.test("a shell accepts input, shows colors, follows the size, ends and is recorded", () => shell(scene));
+  await t.test("a pasted megabyte arrives completely", () => paste(scene));
+  await t.test("admins can play and seek a recording, other roles cannot", () => recording(scene));
+  await t.test("log lines appear live, and their control sequences have no effect", () => logs(scene));
+  await t.test("an empty log misses no record that arrived before it was live", () => following(scene));
   await t.test("scrolling up stops following, and a button returns to the end", () => reading(scene));
-  await t.test("a camera shows one picture after the other", () => camera(scene));
-  await t.test("a topic's messages are a tree, and a number of them is drawn", () => topics(scene));
+  await t.test("a camera shows successive frames", () => camera(scene));
+  await t.test("shows a topic's messages as a tree and plots a number", () => topics(scene));
   await t.test("topics of one name in ROS 1 and ROS 2 are shown separately, and a lost adapter with its reason", () => adapters(scene));
   await t.test("shows viewers which features need the role operator", () => viewers(scene));
   await t.test("shows the logs of an offline robot and the reason why live tabs are unavailable", () => offline(scene));
@@ -73,7 +73,7 @@ async function shell({ it, robot }: Scene): Promise<void> {
   const { page } = it;
   await visit(page, `/robots/${robot.id}/shell`);
   await axe(page);
-  await page.getByRole("button", { name: "Open a shell" }).click();
+  await page.getByRole("button", { name: "Open shell" }).click();
   await sees(it, page, PROMPT);
   await type(page, String.raw`printf '\033[38;2;12;200;99m%s\033[0m\n' "$((6*7))-coloured"`);
   await sees(it, page, /^42-coloured/m);
@@ -86,18 +86,18 @@ async function shell({ it, robot }: Scene): Promise<void> {
   await sees(it, page, /^\d+x\d+/m);
   const before = /^\d+x\d+/m.exec(await screen(page))?.[0];
   await page.setViewportSize({ width: 900, height: 700 });
-  // Keys may be there before the size is.
+  // Input can arrive before the new size.
   await it.server.until("another size", async () => {
     await type(page, "clear; stty size | tr ' ' x");
     return ![undefined, before].includes(/^\d+x\d+/m.exec(await screen(page))?.[0]);
   });
   await page.setViewportSize({ width: 1_440, height: 900 });
-  // The palette's own shortcut belongs to the shell, too.
+  // The shell also receives the shortcut of the palette.
   await page.keyboard.press("Control+k");
   assert.equal(await page.getByRole("dialog").count(), 0);
   await axe(page);
   await page.getByRole("link", { name: "Logs", exact: true }).click();
-  await page.getByRole("button", { name: "Leave it" }).click();
+  await page.getByRole("button", { name: "Cancel" }).click();
   await page.locator(".xterm-helper-textarea").focus();
   await page.keyboard.press("Control+Shift+ArrowUp");
   assert.equal(await page.evaluate(`document.activeElement.closest(".xterm") === null`), true, "the keyboard gets out of the terminal");
@@ -105,19 +105,19 @@ async function shell({ it, robot }: Scene): Promise<void> {
   await type(page, "exit 3");
   await page.getByText("exit code 3").waitFor();
   await page.getByText("This session is recorded").waitFor();
-  await page.getByRole("button", { name: "Open a new shell" }).waitFor();
+  await page.getByRole("button", { name: "Open new shell" }).waitFor();
 }
 
 async function paste({ it }: Scene): Promise<void> {
   const { page } = it;
   const BYTES = 1024 * 1024;
-  await page.getByRole("button", { name: "Open a new shell" }).click();
+  await page.getByRole("button", { name: "Open new shell" }).click();
   await it.server.until("a shell", async () => (await page.getByText("open", { exact: true }).count()) > 0);
   await sees(it, page, PROMPT);
-  // Raw: the line discipline of a terminal takes no line of a megabyte.
+  // Raw mode: the terminal's line discipline does not accept a line of one megabyte.
   await type(page, `stty raw -echo; echo rea''dy; head -c ${BYTES} | sha256sum | cut -c1-16; stty sane; echo don''e`);
   const text = "0123456789abcdef".repeat(BYTES / 16);
-  // Before that the terminal keeps no more than 4 KB of a line.
+  // Before raw mode, the terminal buffers at most 4 KB of a line.
   await sees(it, page, "ready");
   await page.evaluate(
     `(() => {
@@ -129,7 +129,7 @@ async function paste({ it }: Scene): Promise<void> {
   await sees(it, page, "done");
   const { createHash } = await import("node:crypto");
   await sees(it, page, createHash("sha256").update(text).digest("hex").slice(0, 16));
-  await page.getByRole("button", { name: "End the shell" }).click();
+  await page.getByRole("button", { name: "End shell" }).click();
   await page.locator("[data-shell-ended]").waitFor();
 }
 
@@ -145,11 +145,11 @@ async function recording({ it, robot }: Scene): Promise<void> {
   await page.getByRole("row").nth(1).waitFor();
   await axe(page);
   await visit(page, `/shells/${first.id}`);
-  await page.getByLabel("Place in the recording").fill("0");
-  await page.getByRole("button", { name: "To the end" }).click();
+  await page.getByLabel("Position").fill("0");
+  await page.getByRole("button", { name: "Go to end" }).click();
   await it.server.until("what it showed at the end", async () => (await screen(page)).includes("exit 3"));
   await axe(page);
-  await page.getByRole("button", { name: "To the beginning" }).click();
+  await page.getByRole("button", { name: "Go to start" }).click();
   await it.server.until("what it showed at the beginning", async () => !(await screen(page)).includes("exit 3"));
   const operator = await it.as("operator");
   await visit(operator, `/shells/${first.id}`);
@@ -192,7 +192,7 @@ async function reading({ it, robot, log_file }: Scene): Promise<void> {
   await list.hover();
   // A wheel event counts immediately, even if a busy machine scrolls later.
   await list.dispatchEvent("wheel", { deltaY: -1 });
-  await page.getByRole("button", { name: "To the newest" }).waitFor();
+  await page.getByRole("button", { name: "Jump to latest" }).waitFor();
   await page.mouse.wheel(0, -3_000);
   appendFileSync(log_file, "many and one\n");
   await page.getByRole("button", { name: "1 new" }).waitFor();
@@ -231,7 +231,7 @@ async function following({ it, robot, log_file }: Scene): Promise<void> {
 async function camera({ it, robot }: Scene): Promise<void> {
   const { page } = it;
   await visit(page, `/robots/${robot.id}/camera?fps=5`);
-  await page.getByText("frames a second").waitFor();
+  await page.getByText("frames/s").waitFor();
   const first = await picture(page);
   await it.server.until("another picture", async () => (await picture(page)) !== first);
   await page.locator("[data-camera-figures]", { hasText: "320 × 240" }).waitFor();
@@ -283,7 +283,7 @@ async function viewers({ it, robot }: Scene): Promise<void> {
   const viewer = await it.as("viewer");
   for (const tab of ["shell", "camera", "topics"]) {
     await visit(viewer, `/robots/${robot.id}/${tab}`);
-    await viewer.getByText("For operators").waitFor();
+    await viewer.getByText("Operator role required").waitFor();
   }
   await axe(viewer);
   await viewer.context().close();
@@ -293,12 +293,12 @@ async function offline({ it, robot }: Scene): Promise<void> {
   const { page } = it;
   const { id } = robot;
   await visit(page, `/robots/${id}/shell`);
-  await page.getByRole("button", { name: "Open a shell" }).click();
+  await page.getByRole("button", { name: "Open shell" }).click();
   await sees(it, page, PROMPT);
   await robot.stop();
   await page.locator("[data-shell-ended]").getByText("Robot offline").waitFor();
   await visit(page, `/robots/${id}/logs`);
-  await page.getByText("Below is what it sent before").waitFor();
+  await page.getByText("The records below were received before").waitFor();
   await page.getByText("many and one").waitFor();
   for (const tab of ["camera", "topics"]) {
     await visit(page, `/robots/${id}/${tab}`);

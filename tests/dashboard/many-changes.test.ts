@@ -2,7 +2,7 @@ import { test } from "node:test";
 import { rollBack, slow } from "@roamfleet/swarm";
 import { NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 
-/** More than the events of one window list one by one. */
+/** More than one batch of events lists individually. */
 const ROBOTS = 40;
 const STEP_MS = 500;
 
@@ -20,7 +20,7 @@ test("open pages follow deployments that change many robots at once", { skip: NO
   const { id } = await org.deploy(release, { fleet_id });
   await visit(page, `/deployments/${id}`);
   await server.until("it to be applied", async () => (await org.deployment(id)).status === "applied");
-  await page.getByText(`${ROBOTS} robots run it.`).waitFor();
+  await page.getByText(`Applied on ${ROBOTS} robots.`).waitFor();
   await server.until("every row on the screen to be applied", async () => {
     const texts = await page.locator("[data-row]").allInnerTexts();
     return texts.length > 0 && texts.every((text) => text.includes("applied"));

@@ -8,7 +8,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
-/** The mark in the corner. On a narrow page there is a second one. */
+/** Whether the mark in the corner reads "Live". Narrow pages have a second mark. */
 const isLive = async (page: Page): Promise<boolean> => (await page.getByText("Live", { exact: true }).count()) > 0;
 const isCutOff = async (page: Page): Promise<boolean> => (await page.locator("[data-outage]").count()) > 0;
 
@@ -33,12 +33,12 @@ test("an outage shows, disables actions and ends without a reload, whether the s
       await page.locator("main[data-stale]").waitFor();
       const action = page.getByRole("button", { name: "New fleet" });
       assert.equal(await action.isDisabled(), true);
-      assert.match((await action.getAttribute("title")) ?? "", /server does not answer/);
+      assert.match((await action.getAttribute("title")) ?? "", /until the server responds/);
       await axe(page);
       await page.setViewportSize({ width: 390, height: 844 });
       await assertFits(page);
       await page.setViewportSize({ width: 1_440, height: 900 });
-      // A page that was never opened: its program is not here yet.
+      // Open a page whose code is not loaded yet.
       await page.getByRole("link", { name: "Sites" }).click();
     } finally {
       process.kill(server.program.child.pid!, "SIGCONT");
@@ -49,7 +49,7 @@ test("an outage shows, disables actions and ends without a reload, whether the s
     assert.equal(await page.evaluate("globalThis.same_page"), true);
   });
 
-  await t.test("a server that is gone and comes back with other data", async () => {
+  await t.test("a server that stops and returns with changed data", async () => {
     await server.program.kill();
     await until("the outage to show", () => isCutOff(page));
     await page.getByText("Hall").waitFor();
@@ -82,7 +82,7 @@ test("a page that could not load, and a list whose first page failed, load when 
   await page.getByText("cart-17").waitFor();
 });
 
-test("health of a robot moves with what it sends, and its time with the clock", LIMIT, async (t) => {
+test("updates a robot's health with each report, and its age with the clock", LIMIT, async (t) => {
   const it = await openDashboard(t, { robots: 1 });
   const { page } = it;
   const [robot] = it.robots;
@@ -97,8 +97,8 @@ test("health of a robot moves with what it sends, and its time with the clock", 
     });
   send(11);
   await visit(page, `/robots/${robot!.id}/health`);
-  await page.getByText("11 %").first().waitFor();
+  await page.getByText("11%").first().waitFor();
   send(77);
-  await page.getByText("77 %").first().waitFor();
+  await page.getByText("77%").first().waitFor();
   await page.getByText("just now").first().waitFor({ state: "detached" });
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { axe, NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 
-test("robots: found, watched and changed, many at once and one by one", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
+test("finds, watches and changes robots, individually and in bulk", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t, { robots: 4 });
   const { page } = it;
   const { api } = it.org;
@@ -19,8 +19,8 @@ test("robots: found, watched and changed, many at once and one by one", { skip: 
     await row("cart-2").waitFor({ state: "detached" });
     await row("cart-1").waitFor();
     await page.getByRole("searchbox").fill("zeppelin");
-    await page.getByText("No robot fits").waitFor();
-    await page.getByRole("button", { name: "Clear the filters" }).click();
+    await page.getByText("No matching robots").waitFor();
+    await page.getByRole("button", { name: "Clear filters" }).click();
     await row("cart-0").waitFor();
   });
 
@@ -52,7 +52,7 @@ test("robots: found, watched and changed, many at once and one by one", { skip: 
     await tab.context().close();
   });
 
-  await t.test("labels of all that are chosen, with what became of each", async () => {
+  await t.test("changes the labels of selected robots and shows each result", async () => {
     await page.getByRole("checkbox", { name: "Select all 4 loaded rows" }).click();
     await page.getByText("4 robots selected").waitFor();
     await page.getByRole("button", { name: "Labels" }).click();
@@ -70,7 +70,7 @@ test("robots: found, watched and changed, many at once and one by one", { skip: 
     await visit(page, "/robots?label=zone%3Ab&status=online");
     await row("cart-0").waitFor();
     await page.getByRole("button", { name: "Views" }).click();
-    await page.getByRole("menuitem", { name: "Save this view…" }).click();
+    await page.getByRole("menuitem", { name: "Save view…" }).click();
     await page.getByLabel("Name", { exact: true }).fill("Zone B");
     await page.getByRole("button", { name: "Save", exact: true }).click();
     await visit(page, "/robots");
@@ -82,36 +82,36 @@ test("robots: found, watched and changed, many at once and one by one", { skip: 
 
   await t.test("renames a robot, and decommissions it only after its name is typed", async () => {
     await visit(page, `/robots/${ids[3]!}`);
-    await page.getByRole("button", { name: "More for this robot" }).click();
+    await page.getByRole("button", { name: "Actions for this robot" }).click();
     await page.getByRole("menuitem", { name: "Rename…" }).click();
     await page.getByLabel("Name", { exact: true }).fill("lift-3");
     await page.getByRole("button", { name: "Rename" }).click();
     await page.getByRole("heading", { level: 1, name: "lift-3" }).waitFor();
-    await page.getByRole("button", { name: "More for this robot" }).click();
+    await page.getByRole("button", { name: "Actions for this robot" }).click();
     await page.getByRole("menuitem", { name: "Decommission…" }).click();
     const button = page.getByRole("button", { name: "Decommission", exact: true });
     assert.equal(await button.isDisabled(), true);
     await page.getByLabel(/^Type/).fill("lift-3");
     await button.click();
-    await page.getByText("Its identity is refused, and nothing can be changed any more").waitFor();
+    await page.getByText("the robot can no longer be changed").waitFor();
     assert.equal((await api.getRobot({ params: { id: ids[3]! } })).data.status, "decommissioned");
   });
 
-  await t.test("a robot that is offline says since when, and what still works", async () => {
+  await t.test("shows since when a robot is offline and which actions still work", async () => {
     await it.robots[1]!.disconnect();
     await visit(page, `/robots/${ids[1]!}`);
-    await page.getByText("reach it when it comes back").waitFor();
+    await page.getByText("changes take effect when it reconnects").waitFor();
     await axe(page);
   });
 
-  await t.test("viewers see the robots and are offered nothing that they may not do", async () => {
+  await t.test("shows viewers the robots without actions that they may not use", async () => {
     const viewer = await it.as("viewer");
     await visit(viewer, "/robots");
     await viewer.getByRole("row").filter({ hasText: "cart-0" }).waitFor();
     assert.equal(await viewer.getByRole("checkbox").count(), 0);
     await visit(viewer, `/robots/${ids[0]!}`);
-    await viewer.getByRole("button", { name: "More for this robot" }).click();
-    await viewer.getByRole("menuitem", { name: "Copy as rf" }).waitFor();
+    await viewer.getByRole("button", { name: "Actions for this robot" }).click();
+    await viewer.getByRole("menuitem", { name: "Copy rf command" }).waitFor();
     assert.equal(await viewer.getByRole("menuitem").count(), 1);
   });
 });

@@ -9,19 +9,19 @@ const GIB = 1024 ** 3;
 
 export interface SceneOptions {
   words?: Words;
-  /** Robots of the largest fleet. */
+  /** Number of robots in the largest fleet. */
   robots?: number;
 }
 
-/** An org as one is after some weeks: something of every kind, and something wrong. */
+/** An organization after some weeks of use: objects of every kind, some of them failing. */
 export interface Scene {
-  /** Every page that the dashboard has, with the name of its picture. */
+  /** All pages of the dashboard, with the names of their screenshots. */
   pages: readonly { name: string; path: string }[];
   robot: SimulatedRobot;
   offline: SimulatedRobot;
 }
 
-/** Makes the scene in the plane's own org; returns when everything is idle except the deployment that awaits promotion. */
+/** Creates the scene in the plane's default organization. Returns when only the deployment that awaits promotion is unfinished. */
 export async function makeScene(server: Harness, { words = PLAIN, robots = 12 }: SceneOptions = {}): Promise<Scene> {
   const org = server.default_org;
   await org.api.updateOrg({ body: { name: words.name("Acme Robotics") } });
@@ -35,8 +35,8 @@ export async function makeScene(server: Harness, { words = PLAIN, robots = 12 }:
   await org.enrollRobot({ fleet_id: fleets.arms, name: words.name("arm-02"), online: false });
   const robot = carts[0] as SimulatedRobot;
   await org.api.updateRobot({ params: { id: robot.id }, body: { labels: { zone: words.name("north"), model: "c-200" } } });
-  await tellHealth(server, carts, words);
-  tellLogs(robot, words);
+  await sendHealth(server, carts, words);
+  sendLogs(robot, words);
   const releases = await makeReleases(org, words);
   const ids = await deployAll(server, { releases, carts, fleet_id: fleets.carts, words });
   const configs = await makeConfigs(server, { robot, fleet_id: fleets.carts, words });
@@ -64,11 +64,11 @@ async function makePlaces(org: HarnessOrg, words: Words): Promise<{ site: string
 }
 
 const HOUR_MIN = 60;
-/** As many points as the server keeps in memory of a robot, at most. */
+/** Maximum health points of a robot that the server keeps in memory. */
 const POINTS_AT_ONCE = 30;
 
-/** Two of them are not well; of the first one, the hour before is known, too. */
-async function tellHealth(server: Harness, carts: readonly SimulatedRobot[], words: Words): Promise<void> {
+/** Sends health: two robots are unhealthy, and the first one has a history of one hour. */
+async function sendHealth(server: Harness, carts: readonly SimulatedRobot[], words: Words): Promise<void> {
   const [first] = carts as [SimulatedRobot];
   const { plane, default_org } = server;
   const now_ms = server.clock.now().getTime();
@@ -81,7 +81,7 @@ async function tellHealth(server: Harness, carts: readonly SimulatedRobot[], wor
 
 type Snapshot = Pick<HealthBody, "cpu" | "memory" | "battery" | "disks" | "network" | "checks">;
 
-/** Health of one of the carts, some minutes ago. */
+/** Returns the health of a cart some minutes ago. */
 function healthOf(at: number, words: Words, minutes_ago = 0): Snapshot {
   const wave = Math.sin(minutes_ago / 7) + Math.sin(minutes_ago / 2.3) / 2;
   return {
@@ -104,7 +104,7 @@ function healthOf(at: number, words: Words, minutes_ago = 0): Snapshot {
   };
 }
 
-function tellLogs(robot: SimulatedRobot, words: Words): void {
+function sendLogs(robot: SimulatedRobot, words: Words): void {
   const lines = [
     "goal reached in 14.2 s",
     "battery at 71 %",
@@ -196,7 +196,7 @@ async function makePeople(org: HarnessOrg, { site, carts }: { site: string; cart
   return { user: data.id };
 }
 
-/** A simulated robot has no shell, but the attempt is recorded. */
+/** Requests a shell. Simulated robots have none, but the attempt is recorded. */
 async function askForShell(server: Harness, robot_id: string): Promise<string> {
   const { api } = server.default_org;
   for await (const _ of await api.stream("shell", { robot_id }));

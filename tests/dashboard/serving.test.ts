@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { axe, goTo, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
 import { signIn } from "../harness/chromium.ts";
 
-test("the dashboard in Chromium, under its policy", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
+test("serves the dashboard to Chromium with its content security policy", { skip: NO_BROWSER, timeout: 400_000 }, async (t) => {
   const it = await openDashboard(t);
   const visitor = await it.as(undefined);
 
@@ -13,20 +13,20 @@ test("the dashboard in Chromium, under its policy", { skip: NO_BROWSER, timeout:
     await axe(visitor);
     await visitor.getByLabel("Token").fill("rf_org_unknown");
     await visitor.getByRole("button", { name: "Sign in" }).click();
-    await visitor.getByText("not known here").waitFor();
+    await visitor.getByText("unknown, expired or revoked").waitFor();
     await visitor.getByLabel("Token").fill(it.org.admin_token);
     await visitor.getByRole("button", { name: "Sign in" }).click();
     await visitor.waitForURL("**/robots?q=arm");
     await settled(visitor);
   });
 
-  await t.test("no script can read the session, and none of it is in storage", async () => {
+  await t.test("hides the session from scripts and browser storage", async () => {
     assert.equal(await visitor.evaluate("document.cookie"), "");
     const kept = await visitor.evaluate<string>("JSON.stringify([{ ...localStorage }, { ...sessionStorage }])");
     assert.doesNotMatch(kept, /rf_/);
   });
 
-  await t.test("inline code, handlers, styles from nowhere and other servers are refused", async () => {
+  await t.test("blocks inline scripts, event handlers, inline styles and other servers", async () => {
     it.allow(/Content Security Policy|violates the following/);
     await visit(it.page, "/");
     const ran = await it.page.evaluate<string[]>(`(async () => {
@@ -49,16 +49,16 @@ test("the dashboard in Chromium, under its policy", { skip: NO_BROWSER, timeout:
       add((one) => { const style = document.createElement("style"); style.textContent = "#styled { color: red }"; one.append(style); if (style.sheet?.cssRules.length > 0) ran.push("sheet"); });
       add((one) => { one.innerHTML = "<iframe srcdoc='<p>x'></iframe>"; });
       await fetch("http://127.0.0.1:9/").then(() => ran.push("fetch"), () => {});
-      // The browser reports each script after refusing it: until then, it might still run.
+      // The browser reports a script after it blocked it: wait for all reports, because until then it could still run.
       await all_refused;
-      // Not before: what the test's own call does at once is let through.
+      // Only now: eval in the synchronous part of the test's own call is allowed.
       try { new Function("ran('eval')")(); } catch {}
       return ran;
     })()`);
     assert.deepEqual(ran, []);
   });
 
-  await t.test("nothing is loaded from anywhere else", async () => {
+  await t.test("loads resources from its own server only", async () => {
     const page = await it.as(undefined);
     const asked: string[] = [];
     page.on("request", (request) => asked.push(request.url()));

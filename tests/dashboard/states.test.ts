@@ -7,16 +7,16 @@ import { assertFits, axe, type Dashboard, goTo, NO_BROWSER, openDashboard, settl
 
 const LIMIT = { skip: NO_BROWSER, timeout: 400_000 };
 
-test("pages state what is so: typed tags, offline robots, pauses, whole lists", LIMIT, async (t) => {
+test("pages show the actual state of tags, offline robots, pauses and long lists", LIMIT, async (t) => {
   const it = await openDashboard(t);
-  await t.test("the typed tag is deployed, also when the list marks another, and an unknown one is an error", () => typedTag(it));
-  await t.test("queued robots that are offline are called offline, and their last health is not green", () => offline(it));
+  await t.test("deploys the typed tag even if the list highlights another, and refuses an unknown one", () => typedTag(it));
+  await t.test("shows queued offline robots as offline, and their last health without green", () => offline(it));
   await t.test("a paused wave does not soak, and the overview counts paused and followed deployments", () => paused(it));
-  await t.test("the number of failed deployments leads to a list of exactly these", () => failures(it));
-  await t.test("a config change that is not deployed is pending on its page, its fleet and its robot", () => pending(it));
-  await t.test("a pasted id is found, and keys move in a table without a click", () => keys(it));
-  await t.test("selecting all reaches robots beyond the loaded page, and states how many", () => selectAll(it));
-  await t.test("a message covers no button, wide and narrow, also beside a dialog", () => toasts(it));
+  await t.test("the number of failed deployments links to a list of exactly these", () => failures(it));
+  await t.test("shows an undeployed config change as pending for its value, fleet and robot", () => pending(it));
+  await t.test("finds a pasted ID, and keys move in a table without a click", () => keys(it));
+  await t.test("selects robots beyond the loaded page and shows their number", () => selectAll(it));
+  await t.test("notifications cover no button on wide and narrow screens, also beside a dialog", () => toasts(it));
 });
 
 async function typedTag({ page, org, server }: Dashboard): Promise<void> {
@@ -28,14 +28,14 @@ async function typedTag({ page, org, server }: Dashboard): Promise<void> {
   await page.getByRole("button", { name: "Deploy nav-1.21 to 1 robot" }).waitFor();
   const release = page.getByRole("combobox", { name: "Release" });
   await release.fill("nav-1.2");
-  assert.equal(await deploy.isDisabled(), true, "what was chosen before is not sent while another tag is typed");
+  assert.equal(await deploy.isDisabled(), true, "the previous selection is not sent while another tag is typed");
   await page.getByRole("option", { name: "nav-1.20" }).hover();
   await release.press("Enter");
   await page.getByRole("button", { name: "Deploy nav-1.2 to 1 robot" }).waitFor();
-  // Left by a click elsewhere instead of Enter.
+  // Leave the field with a click elsewhere instead of Enter.
   await release.fill("nav-9");
   await page.getByRole("heading", { name: "Deploy a release" }).click();
-  await page.getByText("There is no release nav-9").waitFor();
+  await page.getByText("Release nav-9 does not exist").waitFor();
   assert.equal(await deploy.isDisabled(), true);
   await axe(page);
   await release.fill("nav-1");
@@ -46,7 +46,7 @@ async function typedTag({ page, org, server }: Dashboard): Promise<void> {
   const fleet = page.getByRole("combobox", { name: "Fleet" });
   await fleet.fill("Cart");
   await page.getByRole("heading", { name: "Deploy a release" }).click();
-  await page.getByText("No fleet is called Cart").waitFor();
+  await page.getByText("No fleet named Cart").waitFor();
   assert.equal(await deploy.isDisabled(), true);
   await fleet.fill("Carts");
   await page.getByRole("heading", { name: "Deploy a release" }).click();
@@ -110,7 +110,7 @@ async function paused({ page, org, server }: Dashboard): Promise<void> {
   const moved = page.locator("[data-row]", { hasText: "moved" });
   await moved.first().waitFor();
   assert.equal(await moved.count(), 1);
-  await page.getByRole("checkbox", { name: "Robots following their fleet" }).click();
+  await page.getByRole("checkbox", { name: "Include auto-updates" }).click();
   await page.waitForURL(/following=true/);
   await server.until("the robot's own deployment", async () => (await moved.count()) === 2);
   await axe(page);
@@ -172,7 +172,7 @@ async function keys({ page, org }: Dashboard): Promise<void> {
     [deployment!.id, `**/deployments/${deployment!.id}`],
   ] as const) {
     await page.keyboard.press("Control+k");
-    await page.getByRole("combobox", { name: /Find a robot/ }).fill(id);
+    await page.getByRole("combobox", { name: /^Search robots/ }).fill(id);
     await page.locator("#palette-0").waitFor();
     await page.keyboard.press("Enter");
     await page.waitForURL(url);
@@ -207,7 +207,7 @@ async function selectAll({ page, org, server }: Dashboard): Promise<void> {
   await page.keyboard.press("Escape");
 }
 
-/** A control that the pointer reaches without the messages is reached with them. */
+/** Asserts that notifications cover no control that is otherwise clickable. */
 async function assertUncovered(page: Page): Promise<void> {
   const covered = await page.evaluate<string[]>(`(() => {
     const controls = [...document.querySelectorAll("button, a, input")].filter((one) => one.closest("[data-toast]") === null);
@@ -241,7 +241,7 @@ async function toasts(it: Dashboard): Promise<void> {
     await page.setViewportSize({ width, height });
     await goTo(page, `/fleets/${fleet_id}`);
     await settled(page);
-    await page.getByRole("button", { name: /follow/i }).click();
+    await page.getByRole("button", { name: /auto-update/ }).click();
     const dialog = page.getByRole("dialog");
     for (let again = 0; again < 2; again += 1) await dialog.getByRole("button").last().click();
     await page.locator("[data-toast]").nth(1).waitFor();

@@ -13,21 +13,21 @@ import { drop, picture, screen, type } from "./by-hand.ts";
 
 const skip = NO_BROWSER === false && !existsSync("/usr/bin/ffmpeg") ? "ffmpeg is not installed" : NO_BROWSER;
 const SWARM = 1_000;
-/** How long a robot watches a new version here. */
+/** Verification time of the deployments in this test. */
 const VERIFY = "1s";
 
 const button = (page: Page | Locator, name: string): Locator => page.getByRole("button", { name, exact: true });
 
-test("from the first sign-in to the removal of a user, with a swarm running", { skip, timeout: 400_000 }, async (t) => {
+test("walks from the first sign-in to the removal of a user, beside a running swarm", { skip, timeout: 400_000 }, async (t) => {
   const directory = await mkdtemp(path.join(os.tmpdir(), "roamfleet-walk-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const it = await openDashboard(t, { role: undefined, robots: SWARM });
   const { api } = it.server.default_org;
   const { data: site } = await api.createSite({ body: { name: "Harbour" } });
   const { data: fleet } = await api.createFleet({ body: { name: "Yard", site_id: site.id } });
-  await t.test("a token leads to the page that was asked for", () => enter(it));
+  await t.test("signs in with a token and opens the requested page", () => enter(it));
   let key = "";
-  await t.test("a key for the fleet is made and shown once", async () => {
+  await t.test("creates an enrollment key for the fleet and shows it once", async () => {
     key = await makeKey(it);
   });
   const config = path.join(directory, "agent.yaml");
@@ -35,12 +35,12 @@ test("from the first sign-in to the removal of a user, with a swarm running", { 
   const start = (name: string): AgentProcess => new AgentProcess({ url: it.url, key, name, args: ["--config", config] });
   await using agents = new AsyncDisposableStack();
   for (const name of ["crane-1", "crane-2"]) agents.use(start(name));
-  await t.test("real robots that have the key appear by themselves", () => joined(it));
+  await t.test("real robots that enroll with the key appear automatically", () => joined(it));
   const robot_id = (await api.listRobots({ query: { fleet_id: fleet.id, q: "crane-1" } })).items[0]?.id ?? "";
-  await t.test("a good release is dropped on the page, deployed, and watched to its end", async () => {
+  await t.test("pushes a dropped file, deploys it and follows the deployment to its end", async () => {
     await push(it, directory, "yard-1.0.0", await appBundle());
     await deploy(it, { tag: "yard-1.0.0", waves: false });
-    await it.page.getByText("2 of 2 finished").or(it.page.getByText("applied on 2 of 2 robots")).first().waitFor();
+    await it.page.getByText("2 of 2 finished").or(it.page.getByText("Applied on 2 robots")).first().waitFor();
     await it.server.until("both run it", async () => (await deploymentOf(it)).status === "applied");
   });
   await t.test("a bad release goes to one robot first, which rolls back automatically, and no other robot gets it", async () => {
@@ -51,8 +51,8 @@ test("from the first sign-in to the removal of a user, with a swarm running", { 
     const { status, counts } = await deploymentOf(it);
     assert.deepEqual([status, counts.rolled_back, counts.cancelled], ["rolled_back", 1, 1]);
   });
-  await t.test("a shell on the robot answers", () => shell(it, robot_id));
-  await t.test("its camera shows one picture after the other", () => camera(it, robot_id));
+  await t.test("a shell runs commands on the robot", () => shell(it, robot_id));
+  await t.test("its camera shows successive frames", () => camera(it, robot_id));
   await t.test("a removed user is signed out within seconds", () => revoke(it));
 });
 
@@ -73,13 +73,13 @@ async function makeKey({ page }: Dashboard): Promise<string> {
   await visit(page, "/enrollment/new");
   await page.getByLabel("Site").selectOption({ label: "Harbour" });
   await page.getByLabel("Fleet").selectOption({ label: "Yard" });
-  await button(page, "Make the key").click();
+  await button(page, "Create key").click();
   await page.getByText("Waiting for robots").waitFor();
   return (await page.locator("[data-secret]").textContent()) ?? "";
 }
 
 async function joined({ page }: Dashboard): Promise<void> {
-  const list = page.getByRole("list", { name: "Robots that joined" });
+  const list = page.getByRole("list", { name: "Enrolled robots" });
   for (const name of ["crane-1", "crane-2"]) await list.locator("li", { hasText: name }).getByText("online").waitFor({ timeout: 60_000 });
 }
 
@@ -88,12 +88,12 @@ async function push({ page }: Dashboard, directory: string, tag: string, bytes: 
   await writeFile(file, bytes);
   await visit(page, "/releases");
   await drop(page, file);
-  const dialog = page.getByRole("dialog", { name: "Push a release" });
+  const dialog = page.getByRole("dialog", { name: "Push release" });
   await dialog.getByText("SHA-256").waitFor();
   assert.equal(await dialog.getByLabel("Tag").inputValue(), tag);
   assert.equal(await dialog.getByLabel("Kind", { exact: true }).inputValue(), "app_bundle");
   await button(dialog, "Push").click();
-  await page.getByText("uploaded and checked").waitFor();
+  await page.getByText("verified", { exact: true }).waitFor();
 }
 
 /** Fills in the form as a user does. */
@@ -104,11 +104,11 @@ async function deploy({ page }: Dashboard, { tag, waves }: { tag: string; waves:
   await page.getByRole("combobox", { name: "Fleet" }).fill("Yard");
   await page.getByRole("option", { name: /Yard/ }).click();
   if (waves) {
-    await button(page, "Add a first wave").click();
-    await page.getByLabel("Who", { exact: true }).selectOption("count");
-    await page.getByLabel("Up to, robots").fill("1");
+    await button(page, "Add first wave").click();
+    await page.getByLabel("Size", { exact: true }).selectOption("count");
+    await page.getByLabel("Up to (robots)").fill("1");
   }
-  await page.getByLabel("Watch the new version for").fill(VERIFY);
+  await page.getByLabel("Verification time").fill(VERIFY);
   await page.getByRole("button", { name: `Deploy ${tag} to 2 robots` }).click();
   await page.waitForURL(/\/deployments\/dep_/);
 }
@@ -119,7 +119,7 @@ async function deploymentOf({ page, server }: Dashboard) {
 
 async function shell({ page, server }: Dashboard, robot_id: string): Promise<void> {
   await visit(page, `/robots/${robot_id}/shell`);
-  await button(page, "Open a shell").click();
+  await button(page, "Open shell").click();
   await server.until("a prompt", async () => /[$#]$/.test((await screen(page)).trimEnd()));
   await type(page, "echo $((6*7))-answers");
   await server.until("its answer", async () => /^42-answers/m.test(await screen(page)));
@@ -139,16 +139,16 @@ async function revoke(it: Dashboard): Promise<void> {
   const { page } = it;
   await visit(page, "/users");
   await button(page, "Invite").click();
-  await page.getByLabel("E-mail address").fill("ada@example.org");
+  await page.getByLabel("Email address").fill("ada@example.org");
   await page.getByLabel("Name", { exact: true }).fill("Ada Lovelace");
   await button(page.getByRole("dialog"), "Invite").click();
   await page.locator("[data-secret]").waitFor();
   const member = await it.as(undefined);
   await signIn(member, (await page.locator("[data-secret]").textContent()) ?? "");
-  await button(page, "I have it").click();
+  await button(page, "Done").click();
   await visit(member, "/robots");
-  await page.getByRole("button", { name: "More about Ada Lovelace" }).click();
+  await page.getByRole("button", { name: "Actions for Ada Lovelace" }).click();
   await page.getByRole("menuitem", { name: "Remove…" }).click();
-  await button(page, "Remove them").click();
+  await button(page, "Remove user").click();
   await member.waitForURL("**/sign-in**");
 }

@@ -1,14 +1,14 @@
-/** The texts of a scene: plain ones for pictures, hostile ones for proofs. */
+/** The texts of a scene: plain ones for screenshots, hostile ones for tests. */
 export interface Words {
-  /** Of 1 to 200 characters without control characters, each another. */
+  /** Returns a unique name of 1 to 200 characters without control characters. */
   name(plain: string): string;
-  /** Of any characters and any length. */
+  /** Returns a text of any characters and length. */
   text(plain: string): string;
 }
 
 export const PLAIN: Words = { name: (plain) => plain, text: (plain) => plain };
 
-/** What each of these would call, if anything ever took it for code. */
+/** The function that the payloads call if they are executed. */
 export const TRAP = "__roamfleet_ran";
 
 const PAYLOADS = [
@@ -25,7 +25,7 @@ const PAYLOADS = [
 ];
 
 const DECORATIONS = [
-  // Turns around what stands behind it, and never ends.
+  // Reverses the direction of the following text, without an end.
   (text: string) => `\u202e${text}`,
   (text: string) => `\u2067\u202b${text}`,
   (text: string) => `${text}${"W".repeat(400)}`,
@@ -38,7 +38,7 @@ const DECORATIONS = [
 const LONG_TEXT = 10_000;
 const NAME_MAX = 200;
 
-/** Another trap for each name, in every kind of wrapping; no two are the same. */
+/** Returns unique hostile texts with varying payloads and decorations. */
 export function hostileWords(): Words & { made: number } {
   const words = {
     made: 0,
@@ -59,5 +59,5 @@ export function hostileWords(): Words & { made: number } {
   return words;
 }
 
-/** Cuts between characters, not within one. */
+/** Truncates between characters, not within a surrogate pair. */
 const cut = (text: string, length_max: number): string => text.slice(0, length_max).toWellFormed().replaceAll("\ufffd", "");

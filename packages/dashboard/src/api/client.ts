@@ -2,18 +2,18 @@ import { createBrowserClient } from "@roamfleet/sdk/browser";
 
 let csrf_token: string | undefined;
 
-/** What changing requests must send, as the session said it. */
+/** Stores the session's CSRF token, which requests that change data must send. */
 export function holdCsrfToken(token: string | undefined): void {
   csrf_token = token;
 }
 
 const TIMEOUT_MS = 30_000;
 
-/** The server that this page came from, spoken to by the cookie of the session. */
+/** The API client for the server of this page, authenticated by the session cookie. */
 export const api = createBrowserClient({
   base_url: window.location.origin,
   csrf_token: () => csrf_token,
   timeout_ms: TIMEOUT_MS,
-  // The page shows at once that something is wrong, and tries again by itself: see queries.ts.
+  // Only one retry: the page shows errors immediately and retries automatically (see queries.ts).
   retries: 1,
 });

@@ -8,16 +8,16 @@ export { type Change, type ChangeSummary, isSummary } from "./stale.ts";
 
 type Watch = (change: Change | ChangeSummary) => void;
 
-/** Several changes within this time cause one request. Four a second feel live and cost little. */
+/** Changes within this time are coalesced into one refetch. Four per second feel live and cost little. */
 const GATHER_MS = 250;
 /** Refetches this often while the stream is not live. */
 const POLL_MS = 5_000;
-/** Opens a stream again this long after the server refused it, or after it fell silent. */
+/** Delay before reopening a stream that the server refused. */
 const REOPEN_MS = 5_000;
-/** The server sends a heartbeat every 3 s: after this silence the stream, or the server, is broken. */
+/** Timeout without a heartbeat, which the server sends every 3 s: the stream or the server has failed. */
 export const SILENCE_MS = 10_000;
 const CHECK_MS = 1_000;
-/** A tab that has been hidden for this long closes its stream: over HTTP/1.1 browsers keep six connections for all tabs together. */
+/** A tab that has been hidden for this long closes its stream: over HTTP/1.1, browsers allow six connections per server for all tabs. */
 const HIDDEN_MS = 10_000;
 
 /** live: heartbeats arrive. polling: they do not, but requests are answered. stale: neither. */
@@ -32,7 +32,7 @@ function become(next: Liveness): void {
   for (const listener of listeners) listener();
 }
 
-/** Whether changes appear without a reload; shown in the page's corner. */
+/** Returns whether changes appear live, for the mark in the corner. */
 export const useLiveness = (): Liveness =>
   useSyncExternalStore(
     (listener) => {
@@ -53,7 +53,7 @@ export function useChanges(watch: Watch): void {
   }, [watch]);
 }
 
-/** Keeps all queries fresh until the returned function is called. Once for each session. */
+/** Keeps all queries up to date until the returned function is called. Call it once per session. */
 export function followChanges(): () => void {
   let gathered = new Map<string, readonly unknown[]>();
   let gathering: ReturnType<typeof setTimeout> | undefined;
@@ -91,7 +91,7 @@ export function followChanges(): () => void {
   };
 }
 
-/** The stream of changes, which is opened again whenever it breaks. Derives the liveness of the page from its silence. */
+/** The stream of changes. Reconnects after failures, and derives the liveness of the page from missing heartbeats. */
 class ChangeStream {
   readonly #onStale: () => void;
   readonly #onChange: Watch;
@@ -99,11 +99,11 @@ class ChangeStream {
   #reopening: ReturnType<typeof setTimeout> | undefined;
   #checking: ReturnType<typeof setInterval> | undefined;
   #unwatch = (): void => {};
-  /** Of the newest event, of the newest answer to any request, and of the newest connection, by performance.now(). */
+  /** Times of the last event, the last response to any request, and the last connection attempt, by performance.now(). */
   #heard_ms = 0;
   #answered_ms = 0;
   #connected_ms = 0;
-  /** Of the newest answer, by the machine's clock. */
+  /** Time of the last response, by the browser's clock. */
   #answered_at = 0;
 
   constructor({ onStale, onChange }: { onStale: () => void; onChange: Watch }) {
@@ -113,7 +113,7 @@ class ChangeStream {
 
   open(): void {
     if (this.#source !== undefined) return;
-    // A page that opens gets the same time as a stream that falls silent.
+    // A new page gets the same timeout as a stream without heartbeats.
     this.#hear();
     this.#unwatch = watchAnswers(() => this.#answer());
     this.#checking = setInterval(() => this.#check(), CHECK_MS);
@@ -139,7 +139,7 @@ class ChangeStream {
     let is_new = true;
     source.addEventListener("ready", () => {
       this.#hear("live");
-      // Data that was read before the stream was open may have changed in between. A stream that resumes gets what it missed.
+      // Data loaded before the stream opened may have changed since. A resumed stream receives the missed events.
       if (is_new) this.#onStale();
       is_new = false;
     });
@@ -159,7 +159,7 @@ class ChangeStream {
       if (source.readyState !== EventSource.CLOSED) return;
       clearTimeout(this.#reopening);
       this.#reopening = setTimeout(() => this.#connect(), REOPEN_MS);
-      // The reason of a refusal is not visible here: a session that has ended shows in the answers to requests.
+      // The reason of a refusal is not visible here. If the session has ended, the refetch returns 401.
       this.#onStale();
     });
   }
@@ -179,7 +179,7 @@ class ChangeStream {
     const now = performance.now();
     if (now - this.#heard_ms < SILENCE_MS) return;
     this.#show(now - this.#answered_ms < SILENCE_MS ? "polling" : "stale");
-    // A connection to a server that froze or went away without a word stays open for ever.
+    // A connection to a server that froze or disappeared without closing it stays open forever.
     if (this.#source?.readyState !== EventSource.CLOSED && now - this.#connected_ms >= SILENCE_MS) this.#connect();
   }
 

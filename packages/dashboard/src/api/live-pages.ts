@@ -7,17 +7,17 @@ import { pagesQuery } from "./queries.ts";
 import { queryClient } from "./query-client.ts";
 
 const PAGE_ROWS = 500;
-/** Between one reading of what is on the screen and the next. */
+/** Minimum interval between refetches of the visible pages. */
 const REREAD_GAP_MS = 500;
-/** Pages that are read again at once: rows on a screen are of two, rarely three. */
+/** Maximum pages per refetch: visible rows belong to two pages, rarely three. */
 const REREAD_PAGES_MAX = 3;
 
 type RowOf<N extends ListRouteName> = Body<N> extends { items: readonly (infer Row)[] } ? Row : never;
 type Pages = InfiniteData<RowPage<unknown>, string | undefined>;
 
 /**
- * A list of any length that stays fresh: a page is read again only while rows of it are on the screen, and pages further away
- * when they come there. Give `onRange` and `onEnd` to the DataTable. Rows are told apart by `keyOf`, which must be stable.
+ * Loads a list of any length and keeps it up to date: stale pages are refetched only while their rows are visible, others when they
+ * become visible. Pass `onRange` and `onEnd` to the DataTable. `keyOf` identifies rows and must be stable.
  */
 export function useLivePages<N extends ListRouteName>(name: N, keyOf: (row: RowOf<N>) => string, ...rest: Rest<N>) {
   const args = rest[0] as { query?: Record<string, unknown> } | undefined;
@@ -25,7 +25,7 @@ export function useLivePages<N extends ListRouteName>(name: N, keyOf: (row: RowO
   const options = pagesQuery(name, ...([asked] as unknown as Rest<N>));
   const result = useInfiniteQuery({
     ...options,
-    // What invalidates a list reads all of its pages again: here that is done page by page below.
+    // Never stale for React Query, which would refetch all pages: `rereader` below refetches single pages.
     staleTime: "static",
     refetchOnWindowFocus: false,
     refetchOnReconnect: false,
@@ -42,11 +42,11 @@ export function useLivePages<N extends ListRouteName>(name: N, keyOf: (row: RowO
   return { query: result, rows, has_more: hasNextPage, onEnd, onRange };
 }
 
-/** Reads pages on the screen again when the list was said to be stale; answers what is to be told which rows those are. */
+/** Refetches visible pages when the list is invalidated. Returns the callback that receives the visible range. */
 function useReread(name: ListRouteName, args: object, key: readonly unknown[], keyOf: (row: unknown) => string) {
   const hash = JSON.stringify(key);
   const state = useRef({ range: [0, 0] as readonly [number, number], wake: () => {} });
-  // The key says what the arguments are, and those are new objects at each rendering.
+  // The arguments are new objects on each render; their key identifies them.
   const latest = useRef({ args, key, keyOf });
   latest.current = { args, key, keyOf };
   useEffect(() => {
@@ -69,9 +69,9 @@ interface List {
 function rereader(name: ListRouteName, list: List, range: () => readonly [number, number]) {
   const { key } = list;
   const query = () => queryClient.getQueryCache().find<Pages>({ queryKey: key, exact: true });
-  // What another visit to the page left behind may be out of date.
+  // Cached data of an earlier visit may be out of date.
   let stale_from = query()?.state.data === undefined ? 0 : performance.now();
-  /** When each page was read, by its cursor. */
+  /** Time of the last fetch of each page, by cursor. */
   const read_at = new Map<string, number>();
   let timer: ReturnType<typeof setTimeout> | undefined;
   let is_reading = false;
@@ -94,10 +94,10 @@ function rereader(name: ListRouteName, list: List, range: () => readonly [number
       const at = performance.now();
       const fresh = await readPage(name, list.args, cursor);
       if (is_stopped) return;
-      // A further page is on its way, and will be put behind those that were there: this one comes again after it.
+      // The next page is loading and will be appended to the previous pages: refetch this page after it.
       if (query()?.state.fetchStatus === "fetching") continue;
       read_at.set(cursor, at);
-      // One that failed is tried again with the next change.
+      // A failed page is retried with the next change.
       if (fresh !== undefined) putPage(list, cursor, fresh);
     }
     is_reading = false;
@@ -110,7 +110,7 @@ function rereader(name: ListRouteName, list: List, range: () => readonly [number
     if (event.action.type !== "invalidate") return;
     stale_from = performance.now();
     if (event.query.state.status === "error") retry(event.query as Query<Pages>);
-    // Said once only until it is fresh again: take it back, so that the next one is said too.
+    // React Query notifies only once until the query is fresh: reset the flag, so that the next invalidation notifies, too.
     queueMicrotask(() => event.query.state.isInvalidated && event.query.setState({ isInvalidated: false }));
     wake();
   });
@@ -130,7 +130,7 @@ function rereader(name: ListRouteName, list: List, range: () => readonly [number
   };
 }
 
-/** After an outage: reads a list that failed, and allows its next page to be read again. */
+/** After an outage: refetches a list that failed, and allows its next page to be loaded. */
 function retry(failed: Query<Pages>): void {
   if (failed.state.fetchStatus !== "idle") return;
   if (failed.state.data === undefined) void failed.fetch().catch(() => {});

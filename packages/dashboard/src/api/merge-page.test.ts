@@ -7,32 +7,32 @@ const page = (rows: string, next_cursor: string | null = "more"): Page => ({ ite
 const key = (row: string): string => row;
 const shown = (pages: readonly Page[] | undefined): string => (pages === undefined ? "lost" : uniqueRows(pages, key).join(""));
 
-test("rows that new ones pushed off a page stay where they were", () => {
+test("keeps rows that new rows pushed off a page", () => {
   const pages = mergePage([page("abc"), page("def")], 0, page("xyab"), key);
   assert.equal(shown(pages), "xyabcdef");
 });
 
-test("a row that went away is gone, and the page after it shows once", () => {
+test("drops a removed row and shows the first rows of the next page once", () => {
   assert.equal(shown(mergePage([page("abc"), page("def")], 0, page("acd"), key)), "acdef");
   assert.equal(shown(mergePage([page("abc"), page("def")], 0, page("abd"), key)), "abdef");
 });
 
-test("the last page goes on where the answer ends", () => {
+test("the last page continues where the response ends", () => {
   const [only] = mergePage([page("abc", "after c")], 0, page("acd", "after d"), key)!;
   assert.deepEqual(only, page("acd", "after d"));
   const [pushed] = mergePage([page("abc", "after c")], 0, page("xab", "after b"), key)!;
   assert.deepEqual(pushed, page("xabc", "after c"));
 });
 
-test("an answer that ends the list ends it, also for pages that were there", () => {
+test("a response without a next cursor drops all later pages", () => {
   assert.equal(shown(mergePage([page("abc"), page("def")], 0, page("ab", null), key)), "ab");
 });
 
-test("so many new rows that none of the old ones is in the answer: the list is lost", () => {
+test("discards the list if the response contains none of its rows", () => {
   assert.equal(shown(mergePage([page("abc"), page("def")], 0, page("xyz"), key)), "lost");
 });
 
-test("the pages of some rows", () => {
+test("returns the pages of a range of rows", () => {
   const pages = [page("abc"), page("def"), page("gh")];
   assert.deepEqual(pagesOf(pages, 0, 2), [0]);
   assert.deepEqual(pagesOf(pages, 2, 3), [0, 1]);
@@ -40,7 +40,7 @@ test("the pages of some rows", () => {
   assert.deepEqual(pagesOf([page("", null)], 0, 0), [0]);
 });
 
-test("rows of pages that come one after the other are those of all pages at once", () => {
+test("collects incrementally the same rows as from all pages", () => {
   const collect = collector(key);
   const [first, second, other] = [page("abc"), page("cde"), page("xbc")];
   assert.equal(collect([first]).join(""), "abc");

@@ -4,9 +4,9 @@ export interface RowPage<Row> {
 }
 
 /**
- * Pages of a list after one of them was read again from where it began before. Rows that new ones pushed off its end stay: the
- * page after it begins where it always did. What it ran into of the page after it shows once, as it is now. Undefined when
- * nothing of what was there is in the answer: so much is new that rows in between may be missing.
+ * Merges a refetched page into the pages of a list. Rows that new rows pushed off its end stay, because the next page still starts at
+ * its old cursor. Rows that overlap with the next page are shown once, in their new version. Returns undefined if the response contains
+ * no known row: then rows in between may be missing.
  */
 export function mergePage<Row, Page extends RowPage<Row>>(
   pages: readonly Page[],
@@ -23,19 +23,19 @@ export function mergePage<Row, Page extends RowPage<Row>>(
   const reaches_next = last !== undefined && (pages[at + 1]?.items ?? []).some((row) => keyOf(row) === keyOf(last));
   if (last_common === -1 && !reaches_next && old.items.length > 0) return undefined;
   const rest = reaches_next ? [] : old.items.slice(last_common + 1);
-  // At the end of what was loaded a page whose last rows went away ends further on than it did.
+  // The last loaded page ends at a later row if rows at its end were removed.
   const is_moved_on = rest.length === 0 && at === pages.length - 1;
   const merged = { ...fresh, items: [...fresh.items, ...rest], next_cursor: is_moved_on ? fresh.next_cursor : old.next_cursor };
   return pages.map((page, index) => (index === at ? merged : page));
 }
 
-/** Rows of all pages, each once: a row that moved may be in two until both were read again. */
+/** Returns the rows of all pages without duplicates: a moved row may be in two pages until both are refetched. */
 export function uniqueRows<Row>(pages: readonly RowPage<Row>[], keyOf: (row: Row) => string): Row[] {
   return collector(keyOf)(pages);
 }
 
 /**
- * The same, again and again: a page that came behind those that were there is all that is looked at, however many they are.
+ * Returns an incremental version of `uniqueRows`: it processes only appended pages, however many there are.
  */
 export function collector<Row>(keyOf: (row: Row) => string): (pages: readonly RowPage<Row>[]) => Row[] {
   let known: readonly RowPage<Row>[] = [];
@@ -58,7 +58,7 @@ export function collector<Row>(keyOf: (row: Row) => string): (pages: readonly Ro
   };
 }
 
-/** Numbers of the pages that hold rows `first` to `last`. */
+/** Returns the indexes of the pages that contain rows `first` to `last`. */
 export function pagesOf(pages: readonly RowPage<unknown>[], first: number, last: number): number[] {
   const found: number[] = [];
   let start = 0;

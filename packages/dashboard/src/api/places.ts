@@ -6,14 +6,14 @@ import { query } from "./queries.ts";
 export interface Places {
   sites: readonly Site[];
   fleets: readonly Fleet[];
-  /** Names by id; an id that is not among them is one that the reader may not see. */
+  /** Names by ID. The user cannot see objects whose IDs are missing. */
   site_names: ReadonlyMap<string, string>;
   fleet_names: ReadonlyMap<string, string>;
-  /** Both lists are there. */
+  /** Whether both lists are loaded. */
   is_read: boolean;
 }
 
-/** All sites and fleets that the reader may see: names for ids, and what selects offer. */
+/** Loads all sites and fleets that the user can see, for names and selects. */
 export function usePlaces(): Places {
   const sites = useQuery(query("listSites")).data?.items;
   const fleets = useQuery(query("listFleets")).data?.items;

@@ -8,13 +8,13 @@ import { readAgain } from "./read-again.ts";
 
 type Args = { params?: Record<string, string>; query?: Record<string, unknown> } | undefined;
 
-/** Parts without a value are no part of the key. */
+/** Returns the query key without undefined parts. */
 function keyOf(args: Args): Record<string, unknown> {
   const { params, query } = JSON.parse(JSON.stringify(args ?? {})) as NonNullable<Args>;
   return { ...(params === undefined ? {} : { params }), ...(query === undefined ? {} : { query }) };
 }
 
-/** Options of useQuery for a route: `useQuery(query("getRobot", { params: { id } }))`. The key begins with its name. */
+/** Returns useQuery options for a route: `useQuery(query("getRobot", { params: { id } }))`. The key starts with the route's name. */
 export function query<N extends JsonRouteName>(name: N, ...rest: Rest<N>) {
   return queryOptions({
     queryKey: [name, keyOf(rest[0] as Args)] as const,
@@ -22,7 +22,7 @@ export function query<N extends JsonRouteName>(name: N, ...rest: Rest<N>) {
   });
 }
 
-/** Options of useInfiniteQuery for a list; its pages follow the cursor. Rows: `rowsOf(result.data)`. */
+/** Returns useInfiniteQuery options for a list with cursors. Use `rowsOf(result.data)` for the rows. */
 export function pagesQuery<N extends ListRouteName>(name: N, ...rest: Rest<N>) {
   const args = rest[0] as Args;
   return infiniteQueryOptions({
@@ -36,21 +36,21 @@ export function pagesQuery<N extends ListRouteName>(name: N, ...rest: Rest<N>) {
   });
 }
 
-/** The rows of all pages that were loaded. */
+/** Returns the rows of all loaded pages. */
 export const rowsOf = <T>(data: { pages: readonly { items: readonly T[] }[] } | undefined): T[] =>
   data?.pages.flatMap(({ items }) => [...items]) ?? [];
 
 export interface ActionOptions<N extends JsonRouteName> {
-  /** Said when it is done. */
+  /** Notification text after success. */
   done?: string | ((body: Body<N>) => string);
   onSuccess?: (body: Body<N>) => void;
-  /** The page shows the error itself, beside what caused it. */
+  /** Shows no error notification, because the page shows the error. */
   quiet?: boolean;
 }
 
 /**
- * A route that changes something, as a mutation. It is sent with an Idempotency-Key of its own, so that a try whose answer
- * got lost does nothing twice. What it made stale is read again: by the events, and at once for whoever asked.
+ * A mutation for a route that changes data. Each call has a new Idempotency-Key, so that a retry after a lost response has no second
+ * effect. Afterwards all queries are refetched immediately; other browsers refetch after the event.
  */
 export function useAction<N extends JsonRouteName>(name: N, options: ActionOptions<N> = {}) {
   return useMutation({

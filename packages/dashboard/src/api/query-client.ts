@@ -1,16 +1,16 @@
 import { ApiError, Unreachable } from "@roamfleet/sdk/browser";
 import { QueryCache, QueryClient } from "@tanstack/react-query";
 
-/** What is on the screen is never older than this when nothing said that it changed. */
+/** Maximum age of data that is shown without a refetch. */
 const STALE_MS = 30_000;
 const RETRIES = 2;
 
-/** Whether the same request may succeed later: it got no answer, or the server failed. */
+/** Whether a retry may succeed: there was no response, or the server failed. */
 export const mayPass = (error: unknown): boolean => error instanceof Unreachable || (error instanceof ApiError && error.status >= 500);
 
 const on_signed_out = new Set<() => void>();
 
-/** Calls `listener` when the server says that nobody is signed in any more. The answer takes it back. */
+/** Calls `listener` when the session has ended. Returns a function that unsubscribes. */
 export function watchSignedOut(listener: () => void): () => void {
   on_signed_out.add(listener);
   return () => void on_signed_out.delete(listener);
@@ -18,7 +18,7 @@ export function watchSignedOut(listener: () => void): () => void {
 
 const on_answer = new Set<() => void>();
 
-/** Calls `listener` whenever the server answers a query. Returns a function that stops it. */
+/** Calls `listener` after each response to a query. Returns a function that unsubscribes. */
 export function watchAnswers(listener: () => void): () => void {
   on_answer.add(listener);
   return () => void on_answer.delete(listener);

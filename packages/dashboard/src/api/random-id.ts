@@ -1,4 +1,4 @@
-/** A UUIDv4. `crypto.randomUUID` is not there on a page that came by plain HTTP from another machine. */
+/** Returns a UUIDv4. `crypto.randomUUID` is missing on pages served over plain HTTP from another machine. */
 export function randomId(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   bytes[6] = (bytes[6]! & 0x0f) | 0x40;

@@ -1,13 +1,12 @@
 import type { Query, QueryKey } from "@tanstack/react-query";
 import { queryClient } from "./query-client.ts";
 
-/** Queries that are read once more when what is under way has come. */
+/** Queries to refetch after their current request completes. */
 const once_more = new Set<string>();
 
 /**
- * Has what begins with the key read again, if it is on the screen; the rest is marked and read when it is looked at. What is
- * under way may be older than the change: it is not broken off, or under many changes nothing would ever come, but read once
- * more afterwards.
+ * Refetches mounted queries whose keys start with `queryKey`; others are marked stale and refetched when mounted. A request in progress
+ * may be older than the change. It is not aborted, or frequent changes would starve the query; the query is refetched afterwards.
  */
 export function readAgain(queryKey: QueryKey = []): void {
   for (const query of queryClient.getQueryCache().findAll({ queryKey })) {

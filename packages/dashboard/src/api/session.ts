@@ -13,7 +13,7 @@ export interface SignedIn {
   me: Me;
 }
 
-/** Who is signed in; undefined when nobody is. Throws when the server does not answer. */
+/** Returns the session and the user; undefined if signed out. Throws if the server does not respond. */
 export async function readSession(): Promise<SignedIn | undefined> {
   try {
     const { data: session } = await api.getSession();
@@ -26,7 +26,7 @@ export async function readSession(): Promise<SignedIn | undefined> {
   }
 }
 
-/** Turns a token into a cookie that no script can read. The token is kept nowhere. */
+/** Exchanges a token for a session cookie that scripts cannot read. The token is not stored. */
 export async function signIn(token: string): Promise<void> {
   const response = await api.request("POST", "/api/auth/session", { headers: { authorization: `Bearer ${token}` }, body: {} });
   const body: unknown = await response.json().catch(() => undefined);

@@ -6,7 +6,7 @@ import { keysOf } from "./stale.ts";
 
 const ids = { robot_id: "rob_1", fleet_id: "flt_1", site_id: "site_1", deployment_id: "dep_1" };
 
-test("a change of every kind makes something stale, and only what a route reads", () => {
+test("every kind of change invalidates queries of existing routes", () => {
   for (const kind of CHANGE_KINDS) {
     for (const change of ["created", "updated", "removed", "moved", "presence", "health", "status", "targets"]) {
       const keys = keysOf({ kind, id: "id_1", change, ...ids });
@@ -16,11 +16,11 @@ test("a change of every kind makes something stale, and only what a route reads"
   }
 });
 
-test("what is not known of a change makes no key without an id", () => {
+test("missing fields of a change produce no keys without an ID", () => {
   for (const kind of CHANGE_KINDS) assert.ok(!JSON.stringify(keysOf({ kind, id: "id_1", change: "updated" })).includes("{}"), kind);
 });
 
-test("a summary makes stale what any of its changes could, and no more where they share an object or a place", () => {
+test("a summary invalidates what any of its changes could, limited to a shared object or place", () => {
   const prefixOf = (key: readonly unknown[], of: readonly unknown[]): boolean =>
     key.every((part, i) => JSON.stringify(part) === JSON.stringify(of[i]));
   for (const kind of CHANGE_KINDS) {
@@ -37,12 +37,12 @@ test("a summary makes stale what any of its changes could, and no more where the
   assert.ok(targets.includes(`["listDeploymentTargets",{"params":{"id":"dep_1"}}]`) && targets.includes(`["getRobot"]`), targets);
 });
 
-test("a kind that the page does not know is passed over", () => {
+test("ignores unknown kinds of changes", () => {
   for (const kind of ["weather", "constructor", "__proto__", "toString"])
     assert.deepEqual(keysOf({ kind, id: "x", change: "updated" } as unknown as Change), []);
 });
 
-test("a robot that was moved makes the fleets and sites at both ends stale", () => {
+test("a moved robot invalidates the fleets and sites at both ends", () => {
   const text = JSON.stringify(
     keysOf({ kind: "robot", id: "rob_1", change: "moved", ...ids, from_fleet_id: "flt_0", from_site_id: "site_0" }),
   );

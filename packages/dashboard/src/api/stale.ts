@@ -3,10 +3,10 @@ import type { Change, ChangeKind, ChangeSummary } from "@roamfleet/protocol/rout
 
 export type { Change, ChangeKind, ChangeSummary };
 
-/** Beginning of a query key: the route's name, and what its path was filled with. */
+/** Prefix of a query key: the route's name and its path parameters. */
 export type KeyPrefix = readonly [RouteName, { params: Record<string, string> }] | readonly [RouteName];
 
-/** In place of each field that a summary does not have: any object, place or aspect. */
+/** Wildcard for the fields that a summary does not have. */
 const ANY = "*";
 
 const of = (name: RouteName, id: string | undefined): KeyPrefix[] => {
@@ -16,7 +16,7 @@ const of = (name: RouteName, id: string | undefined): KeyPrefix[] => {
 
 const mayBe = (side: string, { change }: Change): boolean => change === side || change === ANY;
 
-/** Of a robot whose place, presence or config may be another one: counts of fleets and sites, at both ends of a move. */
+/** Keys of queries that depend on a robot's place, presence or config, including fleets and sites at both ends of a move. */
 const ofPlacedRobot = ({ id, fleet_id, site_id, from_fleet_id, from_site_id }: Change): KeyPrefix[] => [
   ...of("getRobotConfig", id),
   ...of("diffRobotConfig", id),
@@ -26,7 +26,7 @@ const ofPlacedRobot = ({ id, fleet_id, site_id, from_fleet_id, from_site_id }: C
   ["listSites"],
 ];
 
-/** Keys of the queries that may answer something else after a change. Exhaustive: a new kind does not compile without its line. */
+/** Keys of the queries that each kind of change invalidates. Exhaustive: a new kind without a line does not compile. */
 const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
   robot: (change) => [
     ...of("getRobot", change.id),
@@ -35,7 +35,7 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
     ...(mayBe("health", change) ? of("getRobotHealth", change.id) : []),
     ...(change.change === "health" ? [] : ofPlacedRobot(change)),
   ],
-  // A fleet that is removed takes its enrolment keys along.
+  // Removing a fleet also removes its enrollment keys.
   fleet: (change) => [
     ...of("getFleet", change.id),
     ["listFleets"],
@@ -43,7 +43,7 @@ const STALE: Record<ChangeKind, (change: Change) => readonly KeyPrefix[]> = {
   ],
   site: ({ id }) => [...of("getSite", id), ["listSites"], ["listFleets"]],
   release: ({ id }) => [...of("getRelease", id), ["listReleases"]],
-  // Targets that come into being are told of as a change of their deployment.
+  // New targets are reported as a change of their deployment.
   deployment: (change) => [
     ...of("getDeployment", change.id),
     ...(mayBe("targets", change) ? of("listDeploymentTargets", change.id) : []),
@@ -95,7 +95,7 @@ const ANY_FIELDS = {
   deployment_id: ANY,
 } satisfies Partial<Change>;
 
-/** A server that is newer than the page may send kinds that have no line. */
+/** Returns the keys of the queries that a change invalidates. A newer server may send unknown kinds: they invalidate nothing. */
 export function keysOf(change: Change | ChangeSummary): readonly KeyPrefix[] {
   if (!Object.hasOwn(STALE, change.kind)) return [];
   return STALE[change.kind](isSummary(change) ? { ...ANY_FIELDS, ...change } : change);

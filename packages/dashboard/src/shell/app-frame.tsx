@@ -14,7 +14,7 @@ import { useShortcuts } from "./shortcuts.ts";
 
 type Window = "palette" | "help" | undefined;
 
-/** The navigation beside the page, and what opens over both. */
+/** The frame of all pages: navigation, page content, command palette and shortcut help. */
 export function AppFrame() {
   const me = useMe();
   const router = useRouter();
@@ -22,7 +22,7 @@ export function AppFrame() {
   const [shown, setShown] = useState<Window>();
   const is_stale = useOutage() !== undefined;
   useEffect(followChanges, [me.org.id]);
-  // The session ended: by its time, or because somebody ended it.
+  // The session expired or was revoked: return to this page after the next sign-in.
   useEffect(
     () =>
       watchSignedOut(() => {
@@ -32,7 +32,7 @@ export function AppFrame() {
       }),
     [router],
   );
-  // A link was followed: on a narrow screen the page comes forward.
+  // On narrow screens, close the navigation after following a link.
   useEffect(() => router.subscribe("onResolved", () => setOpen(false)), [router]);
   useShortcuts({ onPalette: () => setShown("palette"), onHelp: () => setShown("help") });
   return (
@@ -41,12 +41,12 @@ export function AppFrame() {
         href="#page"
         className="sr-only z-50 rounded-md bg-accent px-3 py-2 text-accent-ink focus:not-sr-only focus:fixed focus:top-2 focus:left-2"
       >
-        To the page
+        Skip to content
       </a>
       <Navigation is_open={is_open} onClose={() => setOpen(false)} onPalette={() => setShown("palette")} onHelp={() => setShown("help")} />
       <div className="flex min-w-0 flex-1 flex-col">
         <header className="flex h-12 shrink-0 items-center gap-2 border-b border-line px-3 md:hidden">
-          <IconButton label="Open the navigation" icon={<MenuIcon size={18} aria-hidden />} onClick={() => setOpen(true)} />
+          <IconButton label="Open navigation" icon={<MenuIcon size={18} aria-hidden />} onClick={() => setOpen(true)} />
           <Text line className="flex-1 font-medium">
             {me.org.name}
           </Text>

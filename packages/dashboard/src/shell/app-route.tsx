@@ -9,7 +9,7 @@ import { NotFoundPage } from "./not-found-page.tsx";
 
 const RETRY_MS = 5_000;
 
-/** A page that could not be loaded: tries again automatically when the server may answer later. */
+/** Shown if a page could not be loaded. Retries automatically after temporary errors. */
 function LoadError({ error }: { error: unknown }) {
   const router = useRouter();
   const again = useCallback(() => void router.invalidate(), [router]);
@@ -39,7 +39,7 @@ export const rootRoute = createRootRoute({
   errorComponent: LoadError,
 });
 
-/** All that needs somebody to be signed in: the frame with its navigation, and a page inside. */
+/** The parent of all pages that require a session. */
 export const appRoute = createRoute({
   getParentRoute: () => rootRoute,
   id: "app",
@@ -48,11 +48,11 @@ export const appRoute = createRoute({
     if (signed_in === undefined) throw redirect({ to: "/sign-in", search: location.href === "/" ? {} : { next: location.href } });
     return signed_in;
   },
-  // Not at each click: only when the page is loaded, and after a 401.
+  // Check the session only when the page loads and after a 401, not on every navigation.
   shouldReload: false,
   component: AppFrame,
   notFoundComponent: NotFoundPage,
 });
 
-/** Every address that is nobody's: in the frame, so that there is a way on. */
+/** Unknown addresses, shown inside the frame so that the navigation stays available. */
 export const nowhereRoute = createRoute({ getParentRoute: () => appRoute, path: "$", component: NotFoundPage });

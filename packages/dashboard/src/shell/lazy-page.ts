@@ -4,8 +4,8 @@ const RELOADED = "roamfleet.reloaded";
 const TRY_EVERY_MS = 2_000;
 
 /**
- * A page that is loaded when it is opened. While the server does not answer, loading waits; when the server has been updated and no
- * longer has this file, the browser reloads once.
+ * Loads the code of a page when the page is opened. Retries while the server does not respond. If the server was updated and no longer
+ * has the file, reloads the browser once.
  */
 export function lazyPage<M extends Record<string, unknown>, K extends keyof M & string>(load: () => Promise<M>, name: K) {
   return lazyRouteComponent(() => loadPatiently(load), name);
@@ -22,7 +22,7 @@ async function loadPatiently<M>(load: () => Promise<M>): Promise<M> {
         if (sessionStorage.getItem(RELOADED) !== null) throw error;
         sessionStorage.setItem(RELOADED, "1");
         window.location.reload();
-        // Nothing is shown until the reload.
+        // Never resolves: the reload replaces the page.
         await new Promise(() => {});
       }
     }
@@ -30,7 +30,7 @@ async function loadPatiently<M>(load: () => Promise<M>): Promise<M> {
   }
 }
 
-/** Whether the server answers with the page, that is, whether a reload would show one. */
+/** Returns whether the server responds, so that a reload would succeed. */
 async function isServed(): Promise<boolean> {
   try {
     return (await fetch("/", { method: "HEAD", signal: AbortSignal.timeout(TRY_EVERY_MS) })).ok;

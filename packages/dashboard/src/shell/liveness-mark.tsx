@@ -5,12 +5,12 @@ const WORDS: Record<Liveness, string> = {
   live: "Live: changes appear without a reload",
   connecting: "Connecting to the server",
   polling: "Not live: refreshed every 5 s",
-  stale: "Not live: the server does not answer, and what you see is out of date",
+  stale: "Not live: the server is not responding and the data shown is out of date",
 };
 const SHORT: Record<Liveness, string> = { live: "Live", connecting: "Connecting", polling: "Not live", stale: "Not live" };
 const DOTS: Record<Liveness, string> = { live: "bg-ok", connecting: "bg-line-strong", polling: "bg-warn", stale: "bg-bad" };
 
-/** Shows whether the page follows the server. */
+/** Shows whether the page receives changes live. */
 export function LivenessMark() {
   const liveness = useLiveness();
   return (

@@ -7,7 +7,7 @@ import { type Place, PLACES } from "./places.ts";
 import { chooseTheme, type Theme, useTheme } from "./theme.ts";
 
 export interface NavigationProps {
-  /** On a narrow screen: over the page. */
+  /** Whether it is shown over the page on narrow screens. */
   is_open: boolean;
   onClose: () => void;
   onPalette: () => void;
@@ -79,14 +79,14 @@ function PlaceGroup({ title, places }: { title: string; places: readonly Place[]
   );
 }
 
-/** Which org this is, the others, the account, and the way out. */
+/** The current organization, a switch to others, the account page and sign-out. */
 function OrgMenu() {
   const me = useMe();
   const navigate = useNavigate();
   const router = useRouter();
   const go = (work: Promise<unknown>, to: string): void =>
     void work.then(
-      // Everything was read in another's name: begin anew.
+      // The loaded data belongs to the previous session: load everything again.
       async () => {
         await router.invalidate();
         await navigate({ to });
@@ -95,7 +95,7 @@ function OrgMenu() {
     );
   return (
     <Menu
-      label="Org and account"
+      label="Organization and account"
       trigger={
         <button type="button" className="m-2 flex min-w-0 items-center gap-2 rounded-md p-2 text-left hover:bg-hover">
           <img src="/icon.svg" alt="" width={24} height={24} />
@@ -124,7 +124,7 @@ function OrgMenu() {
 }
 
 const THEMES: readonly { theme: Theme; label: string; icon: typeof Sun }[] = [
-  { theme: "system", label: "As the system", icon: Monitor },
+  { theme: "system", label: "System", icon: Monitor },
   { theme: "light", label: "Light", icon: Sun },
   { theme: "dark", label: "Dark", icon: Moon },
 ];
@@ -141,7 +141,7 @@ function ThemeMenu() {
         </button>
       }
       entries={THEMES.map(({ theme, label, icon: Each }) => ({
-        label: theme === chosen ? `${label} (chosen)` : label,
+        label: theme === chosen ? `${label} (selected)` : label,
         icon: <Each size={14} aria-hidden />,
         onSelect: () => chooseTheme(theme),
       }))}

@@ -14,7 +14,7 @@ export interface Entry {
 
 const ID = /^(?<kind>[a-z]+)_[0-9a-z]{26}$/;
 
-/** Pages of one object, by the prefix of its id. */
+/** Object types by the prefix of their IDs. */
 const KINDS: Record<string, { route: JsonRouteName; hint: string; icon: typeof Bot; to: string }> = {
   rob: { route: "getRobot", hint: "robot", icon: Bot, to: "/robots/" },
   fleet: { route: "getFleet", hint: "fleet", icon: Boxes, to: "/fleets/" },
@@ -26,7 +26,7 @@ const KINDS: Record<string, { route: JsonRouteName; hint: string; icon: typeof B
   shl: { route: "getShellSession", hint: "shell session", icon: SquareTerminal, to: "/shells/" },
 };
 
-/** The object of an id that was pasted, in any case; undefined for other text, and while there is none. */
+/** Returns the entry for a pasted ID, in upper or lower case; undefined for other text, while loading, and for unknown IDs. */
 export function useEntryOf(text: string): Entry | undefined {
   const id = text.trim().toLowerCase();
   const kind = KINDS[ID.exec(id)?.groups?.["kind"] ?? ""];

@@ -12,7 +12,7 @@ import { ADMIN_PLACE, PLACES } from "./places.ts";
 const FOUND_MAX = 6;
 const ICON = { size: 16, "aria-hidden": true } as const;
 
-/** Ctrl-K: pages, actions, and robots, fleets and releases by name. */
+/** The command palette (Ctrl-K): pages, actions, and robots, fleets and releases by name. */
 export function Palette({ open, onClose }: { open: boolean; onClose: () => void }) {
   return (
     <Dialog.Root open={open} onOpenChange={(next) => !next && onClose()}>
@@ -49,11 +49,11 @@ function Finder({ onClose }: { onClose: () => void }) {
     <>
       <input
         role="combobox"
-        aria-label="Find a robot, a fleet, a release or a page"
+        aria-label="Search robots, fleets, releases and pages"
         aria-expanded
         aria-controls="palette-list"
         aria-activedescendant={chosen >= 0 ? `palette-${chosen}` : undefined}
-        placeholder="Find a robot, a fleet, a release or a page…"
+        placeholder="Search robots, fleets, releases and pages…"
         className="h-12 w-full border-b border-line bg-transparent px-4 outline-none placeholder:text-muted"
         value={text}
         onChange={(event) => {
@@ -62,7 +62,7 @@ function Finder({ onClose }: { onClose: () => void }) {
         }}
         onKeyDown={press}
       />
-      <ul id="palette-list" role="listbox" aria-label="Found" className="min-h-0 flex-1 overflow-y-auto p-1">
+      <ul id="palette-list" role="listbox" aria-label="Results" className="min-h-0 flex-1 overflow-y-auto p-1">
         {entries.map((entry, index) => (
           <li
             key={entry.key}
@@ -103,7 +103,7 @@ function useEntries(text: string): Entry[] {
   const actions: Entry[] = is_operator
     ? [
         { key: "deploy", label: "Deploy a release", hint: "action", icon: <Rocket {...ICON} />, to: "/deployments/new" },
-        { key: "enroll", label: "Enrol robots", hint: "action", icon: <Plus {...ICON} />, to: "/enrollment" },
+        { key: "enroll", label: "Enroll robots", hint: "action", icon: <Plus {...ICON} />, to: "/enrollment" },
         { key: "push", label: "Push a release", hint: "action", icon: <Plus {...ICON} />, to: "/releases" },
       ]
     : [];

@@ -19,12 +19,12 @@ export interface Place {
   label: string;
   to: string;
   icon: typeof Bot;
-  /** Pressed after `g`. */
+  /** The shortcut key after `g`. */
   key: string;
   role?: Role;
 }
 
-/** Where one can go from everywhere: the navigation, the palette and the shortcuts are made of it. */
+/** The top-level pages. The navigation, the palette and the shortcuts are built from this list. */
 export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
   {
     title: "Fleet",
@@ -36,24 +36,24 @@ export const PLACES: readonly { title: string; places: readonly Place[] }[] = [
     ],
   },
   {
-    title: "Change",
+    title: "Manage",
     places: [
       { label: "Deployments", to: "/deployments", icon: Rocket, key: "d" },
       { label: "Releases", to: "/releases", icon: Package, key: "p" },
       { label: "Configs", to: "/configs", icon: FileCog, key: "c" },
-      { label: "Enrolment", to: "/enrollment", icon: KeyRound, key: "e" },
+      { label: "Enrollment", to: "/enrollment", icon: KeyRound, key: "e" },
     ],
   },
   {
-    title: "Org",
+    title: "Organization",
     places: [
       { label: "Users and tokens", to: "/users", icon: Users, key: "u", role: "admin" },
       { label: "Shell sessions", to: "/shells", icon: SquareTerminal, key: "l" },
-      { label: "Audit", to: "/audit", icon: ScrollText, key: "a", role: "admin" },
+      { label: "Audit log", to: "/audit", icon: ScrollText, key: "a", role: "admin" },
       { label: "Settings", to: "/settings", icon: Settings, key: "t" },
     ],
   },
 ];
 
-/** In the palette only: whoever runs the service opens it. */
+/** Listed only in the palette: for administrators of the service. */
 export const ADMIN_PLACE: Place = { label: "Service admin", to: "/admin", icon: Building2, key: "" };

@@ -2,27 +2,27 @@ import { Dialog } from "../ui/index.ts";
 import { PLACES } from "./places.ts";
 
 const GENERAL: readonly (readonly [string, string])[] = [
-  ["Ctrl K", "Find a robot, a fleet, a page, an action"],
+  ["Ctrl K", "Search or run a command"],
   ["/", "Search on this page"],
   ["j  k", "Next and previous row"],
-  ["Enter", "Open the row"],
-  ["x", "Choose the row"],
-  ["Esc", "Close what is open"],
-  ["?", "This help"],
+  ["Enter", "Open row"],
+  ["x", "Select row"],
+  ["Esc", "Close dialog or menu"],
+  ["?", "Show this help"],
 ];
 
 export function ShortcutHelp({ open, onClose }: { open: boolean; onClose: () => void }) {
   const places = PLACES.flatMap((group) => group.places);
   return (
-    <Dialog open={open} onClose={onClose} title="Shortcuts" wide>
+    <Dialog open={open} onClose={onClose} title="Keyboard shortcuts" wide>
       <div className="grid gap-6 sm:grid-cols-2">
         <Keys keys={GENERAL} />
         <Keys keys={places.map(({ key, label }) => [`g ${key}`, `Go to ${label}`] as const)} />
       </div>
       <p className="mt-4 border-t border-line pt-3 text-muted">
-        Everything here is also a route of the API and a command of <code className="font-mono">rf</code>:{" "}
+        Everything in the dashboard is also available in the API and in <code className="font-mono">rf</code>:{" "}
         <a href="/docs" className="text-accent underline">
-          the API's reference
+          API reference
         </a>
         .
       </p>

@@ -2,14 +2,14 @@ import { useNavigate } from "@tanstack/react-router";
 import { useEffect } from "react";
 import { PLACES } from "./places.ts";
 
-/** The second key of a pair must come within this time. */
+/** Maximum time between the two keys of a sequence. */
 const PAIR_MS = 1_000;
 
-/** Keys that belong to what is typed into. */
+/** Whether the focus is in an input, dialog, menu or terminal, which handle keys themselves. */
 const isTyping = (target: EventTarget | null): boolean =>
   target instanceof Element && target.closest("input, textarea, select, [contenteditable], [role=dialog], [role=menu], .xterm") !== null;
 
-/** `g` and a letter goes somewhere, `/` searches, `?` helps, Ctrl-K (or ⌘K) finds. */
+/** Handles global shortcuts: `g` and a letter opens a page, `/` searches, `?` shows help, Ctrl-K (or ⌘K) opens the palette. */
 export function useShortcuts({ onPalette, onHelp }: { onPalette: () => void; onHelp: () => void }): void {
   const navigate = useNavigate();
   useEffect(() => {
@@ -40,7 +40,7 @@ export function useShortcuts({ onPalette, onHelp }: { onPalette: () => void; onH
   }, [navigate, onPalette, onHelp]);
 }
 
-/** Focuses the first row on the screen of the page's table; false when the focus is inside of it already, or there is none. */
+/** Focuses the first visible row of the page's table. Returns false if the focus is already inside or there is no row. */
 function focusTable(target: EventTarget | null): boolean {
   if (target instanceof Element && target.closest("[role=grid]") !== null) return false;
   const grid = document.querySelector("main [role=grid]");
@@ -51,5 +51,5 @@ function focusTable(target: EventTarget | null): boolean {
   return row !== undefined;
 }
 
-/** A shell on a robot gets every key. */
+/** Whether the focus is in a robot's terminal, which receives every key. */
 const isTerminal = (target: EventTarget | null): boolean => target instanceof Element && target.closest(".xterm") !== null;

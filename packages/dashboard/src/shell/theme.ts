@@ -15,7 +15,7 @@ function show(): void {
   document.documentElement.dataset.theme = theme === "system" ? (dark.matches ? "dark" : "light") : theme;
 }
 
-/** Before the first paint, and whenever the system changes its mind. */
+/** Applies the theme before the first paint, and again when the system's color scheme changes. */
 export function followTheme(): void {
   show();
   dark.addEventListener("change", show);

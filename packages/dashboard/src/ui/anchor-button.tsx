@@ -1,7 +1,7 @@
 import type { AnchorHTMLAttributes, ReactNode } from "react";
 import { cx } from "./class-names.ts";
 
-/** A link that looks like a button, to what is no page of the dashboard: a file, the API's reference. */
+/** A link styled as a button, for targets outside the dashboard: a file, the API reference. */
 export function AnchorButton({
   href,
   icon,

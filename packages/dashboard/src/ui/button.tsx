@@ -16,9 +16,9 @@ const SHAPE =
 
 export interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
   look?: Look;
-  /** Beside the text; the text says what it does. */
+  /** Shown beside the text. */
   icon?: ReactNode;
-  /** The request is running. A button with this property, even false, sends a request: it is disabled while the server does not answer. */
+  /** Whether the request is running. Set it, even to false, on every button that sends a request: it is then disabled during an outage. */
   busy?: boolean;
 }
 
@@ -40,7 +40,7 @@ export function Button({ look = "secondary", icon, busy, children, className, ty
   );
 }
 
-/** A button that is only an icon: its label is read out and shown as a tooltip. */
+/** An icon-only button. Its label is its accessible name and its tooltip. */
 export function IconButton({ label, icon, look = "quiet", className, type = "button", ...rest }: ButtonProps & { label: string }) {
   return (
     <Tooltip text={label}>
@@ -51,7 +51,7 @@ export function IconButton({ label, icon, look = "quiet", className, type = "but
   );
 }
 
-/** A link that looks like a button: for what has an address. */
+/** A link to a page, styled as a button. */
 export function LinkButton({
   look = "secondary",
   icon,

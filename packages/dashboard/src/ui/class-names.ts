@@ -1,2 +1,2 @@
-/** Class names that hold, in a row. */
+/** Joins class names; leaves out `false` and `undefined`. */
 export const cx = (...names: (string | false | undefined)[]): string => names.filter(Boolean).join(" ");

@@ -4,7 +4,7 @@ import { Button, IconButton } from "./button.tsx";
 
 const SHOWN_MS = 1_500;
 
-/** Puts text on the clipboard. On a page that came by plain HTTP from another machine browsers offer only the old way. */
+/** Copies text to the clipboard. Pages served over plain HTTP from another machine have no clipboard API: uses `execCommand` there. */
 export async function copy(text: string): Promise<void> {
   if (navigator.clipboard !== undefined) return navigator.clipboard.writeText(text);
   const area = document.createElement("textarea");
@@ -14,10 +14,10 @@ export async function copy(text: string): Promise<void> {
   area.select();
   const done = document.execCommand("copy");
   area.remove();
-  if (!done) throw new Error("the browser does not let this page copy");
+  if (!done) throw new Error("the browser does not allow this page to copy");
 }
 
-/** Whether the text was copied a moment ago, and what copies it. */
+/** Returns whether the text was copied within the last `SHOWN_MS`, and a function that copies it. */
 function useCopy(text: string): [boolean, () => void] {
   const [is_copied, setCopied] = useState(false);
   useEffect(() => {
@@ -35,21 +35,21 @@ function useCopy(text: string): [boolean, () => void] {
   ];
 }
 
-/** A button that copies. */
+/** An icon button that copies `text`. */
 export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
   const [is_copied, act] = useCopy(text);
   const icon = is_copied ? <Check size={14} aria-hidden /> : <Copy size={14} aria-hidden />;
   return <IconButton label={is_copied ? "Copied" : label} icon={icon} onClick={act} />;
 }
 
-/** A short text, such as an id, that a click copies. */
+/** A short text, such as an ID, which is copied on click. */
 export function CopyText({ children, label }: { children: string; label: string }) {
   const [is_copied, act] = useCopy(children);
   return (
     <button
       type="button"
       onClick={act}
-      aria-label={`${label} ${children}: copy`}
+      aria-label={`Copy ${label} ${children}`}
       className="-mx-1 inline-flex min-h-6 max-w-full items-center gap-1 rounded px-1 font-mono text-xs text-muted hover:bg-hover hover:text-ink"
     >
       <span className="truncate">{children}</span>
@@ -65,7 +65,7 @@ export function Command({ children }: { children: string }) {
       <code className="min-w-0 flex-1 py-1.5 font-mono text-xs [overflow-wrap:anywhere] whitespace-pre-wrap">
         {children.split(/(\s+)/).map((part, at) =>
           /^\S/.test(part) ? (
-            // Whole: browsers break a line after a hyphen, and `--follow` in two reads like two words.
+            // Keep options on one line: browsers break a line after a hyphen, and a broken `--follow` reads like two words.
             <span key={at} className="inline-block max-w-full">
               {part}
             </span>
@@ -74,17 +74,17 @@ export function Command({ children }: { children: string }) {
           ),
         )}
       </code>
-      <CopyButton text={children} label="Copy the command" />
+      <CopyButton text={children} label="Copy command" />
     </div>
   );
 }
 
-/** A secret that is shown this once. */
+/** A secret that is shown only once, with a copy button. */
 export function SecretOnce({ secret, children }: { secret: string; children?: ReactNode }) {
   const [is_copied, act] = useCopy(secret);
   return (
     <div className="rounded-md border border-warn bg-warn-soft p-3">
-      <p className="mb-2">{children ?? "Copy it now: it is shown this once and kept nowhere."}</p>
+      <p className="mb-2">{children ?? "Copy it now. It is shown only once and not stored in readable form."}</p>
       <div className="flex flex-wrap items-center gap-2">
         <code className="min-w-0 flex-1 rounded bg-surface px-2 py-1.5 font-mono text-xs [overflow-wrap:anywhere]" data-secret>
           {secret}

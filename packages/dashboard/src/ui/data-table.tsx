@@ -11,9 +11,9 @@ const AHEAD_ROWS = 40;
 export interface Column<Row> {
   name: string;
   cell: (row: Row) => ReactNode;
-  /** The same in short, for rows that fly past; absent: nothing is shown of it meanwhile. */
+  /** Plain text shown during fast scrolling. Without it the cell is left out meanwhile. */
   text?: (row: Row) => string;
-  /** A track of CSS grid, such as `minmax(8rem, 2fr)`. */
+  /** A CSS grid track, such as `minmax(8rem, 2fr)`. */
   width: string;
   /** 1 is shown on every screen, 2 from 640 px, 3 from 1024 px (default 1). */
   priority?: 1 | 2 | 3;
@@ -25,28 +25,28 @@ export interface DataTableProps<Row> {
   columns: readonly Column<Row>[];
   rows: readonly Row[];
   rowKey: (row: Row) => string;
-  /** What Enter or a click on the row opens. Cells may hold links of their own. */
+  /** Called on Enter or a click on the row. Links inside cells keep working. */
   onOpen?: (row: Row) => void;
-  /** Rows that are chosen, by key; with it each row has a box. */
+  /** Keys of the selected rows. If set, each row has a checkbox. */
   selected?: ReadonlySet<string>;
   onSelect?: (keys: ReadonlySet<string>) => void;
-  /** Called when the end comes near: fetch the next page. */
+  /** Called near the end of the loaded rows: fetch the next page. */
   onEnd?: () => void;
-  /** Called with the first and last row on the screen, when those are others. */
+  /** Called with the indexes of the first and last visible row when they change. */
   onRange?: (first: number, last: number) => void;
-  /** More rows are there than were fetched. */
+  /** Whether more rows exist than were loaded. */
   has_more?: boolean;
-  /** Shown when there is no row. */
+  /** Shown if there are no rows. */
   empty?: ReactNode;
-  /** How high it is; absent: as high as its rows, up to 70 % of the window. */
+  /** CSS height. Default: the height of the rows, up to 70% of the window. */
   height?: string;
 }
 
 const HIDDEN: Record<1 | 2 | 3, string> = { 1: "", 2: "max-sm:hidden", 3: "max-lg:hidden" };
 
 /**
- * Rows of a list, of which only those on the screen exist: 100,000 scroll like ten. Arrow keys and j, k move, Enter opens,
- * x chooses.
+ * A virtualized table: only visible rows are in the DOM, so that 100,000 rows scroll like ten. Arrow keys and j, k move the focus,
+ * Enter opens a row, x selects it.
  */
 export function DataTable<Row>(props: DataTableProps<Row>) {
   const { rows, rowKey, onEnd, onRange, has_more = false } = props;
@@ -56,7 +56,7 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
     getScrollElement: () => scroller.current,
     estimateSize: () => ROW_PX,
     overscan: OVERSCAN_ROWS,
-    // A new function would have it measure all the rows anew.
+    // Stable: the virtualizer measures all rows again when this function changes.
     getItemKey: useCallback((index: number) => rowKey(rows[index]!), [rows, rowKey]),
   });
   const items = virtual.getVirtualItems();
@@ -93,8 +93,8 @@ export function DataTable<Row>(props: DataTableProps<Row>) {
 }
 
 /**
- * Whether the rows fly past faster than anybody reads, from a jump by more than is on the screen to the end of the scrolling:
- * they are made with what is cheap, or each frame of it would keep the page's thread for too long.
+ * Returns whether rows scroll too fast to read: from a jump by more than one screen until scrolling ends. Such rows are rendered as
+ * plain text, because full cells would block the main thread for too long in each frame.
  */
 function useFlight(is_scrolling: boolean, first: number, count: number): boolean {
   const flight = useRef({ is_on: false, first });
@@ -103,10 +103,10 @@ function useFlight(is_scrolling: boolean, first: number, count: number): boolean
   return flight.current.is_on;
 }
 
-/** Figures end where their column does, with air before the text of the next. */
+/** Right-aligned numbers, with padding before the next column. */
 const RIGHT = "text-right not-last:pr-3";
 
-/** The tracks of each width of screen, as CSS variables: classes cannot hold them. */
+/** Grid tracks for each screen width as CSS variables: class names cannot contain computed values. */
 function tracks<Row>({ columns, selected }: DataTableProps<Row>): Record<string, string> {
   const of = (most: number): string =>
     [
@@ -174,7 +174,7 @@ function TableRow<Row>(props: TableRowProps<Row>) {
       tabIndex={-1}
       data-row
       onClick={(event) => {
-        // What a cell opens over the page is no part of the row, but React sends its events here too.
+        // React also bubbles events from menus and dialogs that a cell opened in a portal: ignore them.
         const is_here = event.target instanceof Node && event.currentTarget.contains(event.target);
         if (onOpen !== undefined && is_here && !isControl(event.target)) onOpen(row);
       }}
@@ -193,11 +193,11 @@ function TableRow<Row>(props: TableRowProps<Row>) {
     >
       {selected !== undefined && (
         <div role="gridcell">
-          {/* The browser's own: it costs nothing while rows fly past. */}
+          {/* A native checkbox: cheap to render during fast scrolling. */}
           <label className="inline-flex size-6 items-center">
             <input
               type="checkbox"
-              aria-label="Choose"
+              aria-label="Select"
               checked={is_selected}
               onChange={(event) => choose(event.target.checked)}
               className={ROW_BOX}
@@ -214,22 +214,22 @@ function TableRow<Row>(props: TableRowProps<Row>) {
   );
 }
 
-/** Looks like the box in the head. */
+/** Same look as the checkbox in the header. */
 const ROW_BOX = cx(
   "grid size-4 appearance-none place-content-center rounded border border-line-strong bg-surface checked:border-accent checked:bg-accent",
   "before:size-2.5 before:scale-0 before:bg-accent-ink before:[clip-path:polygon(14%_44%,0_65%,50%_100%,100%_16%,80%_0,43%_62%)] before:content-[''] checked:before:scale-100",
 );
 
-/** Rows that stay on the screen while others come are not made again. */
+/** Memoized: rows that stay visible are not rendered again while scrolling. */
 const Row = memo(TableRow) as typeof TableRow;
 
 const isControl = (target: EventTarget): boolean => target instanceof Element && target.closest("a, button, input, label, select") !== null;
 
-/** Moves the focus among the rows that exist; the browser scrolls along, and then the next ones do. */
+/** Moves the focus to the next or previous rendered row. Scrolling it into view makes the virtualizer render further rows. */
 function moveByKey(event: KeyboardEvent, scroller: HTMLElement | null): void {
   const step = { ArrowDown: 1, j: 1, ArrowUp: -1, k: -1 }[event.key];
   if (step === undefined || scroller === null || !(event.target instanceof Element)) return;
-  // Keys of what a cell opened over the page (a menu, a dialog) come here too.
+  // React also bubbles keys from menus and dialogs that a cell opened in a portal.
   if (!scroller.contains(event.target) || event.target.closest("input, select") !== null) return;
   const rows = [...scroller.querySelectorAll<HTMLElement>("[data-row]")];
   const at = rows.findIndex((row) => row.contains(document.activeElement));

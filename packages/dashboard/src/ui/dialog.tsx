@@ -12,12 +12,12 @@ export interface DialogProps {
   title: string;
   description?: ReactNode;
   children?: ReactNode;
-  /** Buttons at its end, the one that does it last. */
+  /** Buttons in the footer; the primary one is last. */
   actions?: ReactNode;
   wide?: boolean;
 }
 
-/** A window over the page: Escape and a click beside it close it, the focus stays inside and goes back where it was. */
+/** A modal dialog. Escape or a click outside closes it. The focus stays inside and returns to where it was. */
 export function Dialog({ open, onClose, title, description, children, actions, wide = false }: DialogProps) {
   const is_cut_off = useOutage() !== undefined;
   return (
@@ -56,21 +56,23 @@ export interface ConfirmDialogProps {
   open: boolean;
   onClose: () => void;
   title: string;
-  /** What will be so afterwards, in whole sentences. */
+  /** The effect of the action, in whole sentences. */
   consequence: ReactNode;
-  /** On the button: what it does. */
+  /** The text of the confirm button. */
   verb: string;
   danger?: boolean;
-  /** The same by `rf`. */
+  /** The text of the button that closes the dialog without the action. Default: "Cancel". */
+  dismiss?: string;
+  /** The equivalent `rf` command. */
   command?: string;
-  /** To be typed before the button can be pressed: for what cannot be taken back. */
+  /** A text to type before the confirm button is enabled, for actions that cannot be undone. */
   type_to_confirm?: string;
   busy?: boolean;
   onConfirm: () => void;
   children?: ReactNode;
 }
 
-/** Asks before something is done, and says what follows from it. */
+/** Asks for confirmation of an action and shows its effect. */
 export function ConfirmDialog({ open, onClose, title, consequence, verb, danger = false, onConfirm, ...rest }: ConfirmDialogProps) {
   const [typed, setTyped] = useState("");
   const is_locked = rest.type_to_confirm !== undefined && typed !== rest.type_to_confirm;
@@ -82,7 +84,7 @@ export function ConfirmDialog({ open, onClose, title, consequence, verb, danger 
       description={consequence}
       actions={
         <>
-          <Button onClick={onClose}>Leave it</Button>
+          <Button onClick={onClose}>{rest.dismiss ?? "Cancel"}</Button>
           <Button
             look={danger ? "danger" : "primary"}
             onClick={onConfirm}
@@ -98,7 +100,7 @@ export function ConfirmDialog({ open, onClose, title, consequence, verb, danger 
       {rest.type_to_confirm !== undefined && (
         <label className="mt-3 block">
           <span className="mb-1 block text-muted">
-            Type <bdi className="font-mono text-ink [overflow-wrap:anywhere]">{rest.type_to_confirm}</bdi> to go on
+            Type <bdi className="font-mono text-ink [overflow-wrap:anywhere]">{rest.type_to_confirm}</bdi> to confirm{" "}
           </span>
           <input
             className="h-8 w-full rounded-md border border-line-strong bg-surface px-2"

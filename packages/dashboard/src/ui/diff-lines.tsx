@@ -2,7 +2,7 @@ import { diffLines } from "diff";
 import { useMemo } from "react";
 import { cx } from "./class-names.ts";
 
-/** Lines shown around what differs. */
+/** Unchanged lines shown around each difference. */
 const AROUND = 3;
 
 interface Line {
@@ -11,10 +11,10 @@ interface Line {
 }
 const SAID = { "+": "added", "-": "removed", "…": "", " ": "" } as const;
 
-/** Loaded lazily, by ui/diff.tsx. Signs say what colours say. */
+/** Loaded lazily by ui/diff.tsx. Signs repeat what colors show. */
 export function DiffLines({ before, after, label }: { before: string; after: string; label: string }) {
   const lines = useMemo(() => linesOf(before, after), [before, after]);
-  if (lines.length === 0) return <p className="text-muted">Nothing differs.</p>;
+  if (lines.length === 0) return <p className="text-muted">No differences</p>;
   return (
     <div
       role="region"
@@ -72,4 +72,4 @@ function linesOf(before: string, after: string): Line[] {
   return shown;
 }
 
-const leftOut = (lines: number): Line => ({ sign: "…", text: lines === 1 ? "1 line as before" : `${lines} lines as before` });
+const leftOut = (lines: number): Line => ({ sign: "…", text: lines === 1 ? "1 unchanged line" : `${lines} unchanged lines` });

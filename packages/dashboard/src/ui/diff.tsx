@@ -2,7 +2,7 @@ import { lazy, Suspense } from "react";
 
 const Lines = lazy(() => import("./diff-lines.tsx").then(({ DiffLines }) => ({ default: DiffLines })));
 
-/** What differs between two texts, line by line. What works it out is loaded only when it is looked at. */
+/** Shows the differences between two texts, line by line. The diff library is loaded on first use. */
 export function Diff({ before, after, label }: { before: string; after: string; label: string }) {
   return (
     <Suspense fallback={<div className="h-16 rounded-md border border-line bg-sunken" />}>

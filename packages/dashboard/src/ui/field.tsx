@@ -9,13 +9,13 @@ const CONTROL =
 
 interface FieldParts {
   label: string;
-  /** Below the control: what it is for. */
+  /** Shown below the control. */
   hint?: ReactNode | undefined;
-  /** Below the control, in place of the hint: what is wrong with it. */
+  /** Shown below the control instead of the hint. */
   error?: string | undefined;
 }
 
-/** A label with its control, its hint and its error; `children` gets the attributes that tie them together. */
+/** A form field. `children` receives the attributes that associate the control with its label, hint and error. */
 export function Field({
   label,
   hint,
@@ -51,7 +51,7 @@ export function TextInput({ label, hint, error, className, ...rest }: FieldParts
   );
 }
 
-/** The name of something of an org. */
+/** The field for the name of a site, fleet or robot. */
 export const NameInput = ({ onChange, ...rest }: { value: string; onChange: (name: string) => void; autoFocus?: boolean }) => (
   <TextInput label="Name" required maxLength={200} {...rest} onChange={(event) => onChange(event.target.value)} />
 );
@@ -69,7 +69,7 @@ export interface Option {
   label: string;
 }
 
-/** The browser's own: it works on every screen and with every reader. */
+/** A native select: it works on every screen and with every screen reader. */
 export function Select({
   label,
   hint,
@@ -93,7 +93,7 @@ export function Select({
   );
 }
 
-/** A select in a bar of filters: its label is inside. */
+/** A select for filter bars, without a separate label: its empty option shows the label. */
 export function FilterSelect({
   label,
   value,
@@ -102,7 +102,7 @@ export function FilterSelect({
   none = "any",
 }: {
   label: string;
-  /** What no choice means. */
+  /** The text after the label in the empty option. */
   none?: string;
   value: string | undefined;
   options: readonly Option[];
@@ -125,7 +125,7 @@ export function FilterSelect({
   );
 }
 
-/** Text to search by; the label is read out. `data-search`: the shortcut `/` goes here. */
+/** A search field. The shortcut `/` focuses the one on the page, found by `data-search`. */
 export function SearchInput({ label, className, ...rest }: { label: string } & InputHTMLAttributes<HTMLInputElement>) {
   return (
     <input
@@ -150,7 +150,7 @@ export function Checkbox({
   checked: boolean;
   onChange: (checked: boolean) => void;
   hidden_label?: boolean;
-  /** Below the label, in a form: what it is for. */
+  /** Shown below the label. */
   hint?: string;
 }) {
   const id = useId();

@@ -3,7 +3,7 @@ import { Button } from "./button.tsx";
 import { Command } from "./copy.tsx";
 import { Dialog } from "./dialog.tsx";
 
-/** What of a mutation the form shows. */
+/** The part of a mutation's state that the form shows. */
 export interface Sending {
   isPending: boolean;
   error: Error | null;
@@ -13,21 +13,21 @@ export interface FormDialogProps {
   onClose: () => void;
   title: string;
   description?: ReactNode;
-  /** On the button: what it does. */
+  /** The text of the submit button. */
   verb: string;
   sending: Sending;
-  /** Why it was refused, where the fields do not say it: by default whatever the sending says. */
+  /** An error that no field shows. Default: the error of `sending`. */
   error?: Error | null;
-  /** What was filled in so far cannot be sent. */
+  /** Whether the current input is incomplete or invalid: disables the submit button. */
   locked?: boolean;
-  /** The same by `rf`. */
+  /** The equivalent `rf` command. */
   command?: string | undefined;
   wide?: boolean;
   onSubmit: () => void;
   children: ReactNode;
 }
 
-/** Fields that are sent together: Enter sends them, and a refusal is told beside them. Render it while it is open. */
+/** A dialog with a form. Enter submits it, and an error appears below the fields. Render it only while it is open. */
 export function FormDialog({
   onClose,
   title,

@@ -1,6 +1,6 @@
 const UNITS = ["B", "kB", "MB", "GB", "TB"] as const;
 
-/** 1,234,567 → "1.2 MB": by thousands, as disks and networks count. */
+/** Formats bytes in decimal units: 1,234,567 → "1.2 MB". */
 export function byteText(count: number): string {
   let value = count;
   let unit = 0;
@@ -11,7 +11,7 @@ export function byteText(count: number): string {
   return `${unit === 0 || value >= 99.95 ? Math.round(value) : value.toFixed(1)} ${UNITS[unit]}`;
 }
 
-/** 3,725 → "1 h 2 min": the two largest units. */
+/** Formats seconds in the two largest units: 3,725 → "1 h 2 min". */
 export function durationText(seconds: number): string {
   const whole = Math.max(0, Math.round(seconds));
   if (whole < 60) return `${whole} s`;
@@ -23,13 +23,13 @@ export function durationText(seconds: number): string {
 const pair = (large: number, large_unit: string, small: number, small_unit: string): string =>
   small === 0 ? `${large} ${large_unit}` : `${large} ${large_unit} ${small} ${small_unit}`;
 
-/** "just now", "5 min ago", "in 3 h", and the date for what is more than a month away. */
+/** Formats a time relative to now: "just now", "5 min ago", "in 3 h". Returns the date for times more than 30 days away. */
 export function relativeText(at: string, now_ms: number): string {
   const seconds = (Date.parse(at) - now_ms) / 1_000;
   const away = Math.abs(seconds);
   if (away < 10) return "just now";
   if (away > 30 * 86_400) return dateText(at);
-  // What would round up to the next unit is said in that one: never "60 s".
+  // Values that would round up to the next unit use that unit: "1 min", never "60 s".
   const text =
     away < 55
       ? `${Math.round(away / 10) * 10} s`
@@ -43,5 +43,5 @@ export function relativeText(at: string, now_ms: number): string {
 
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
-/** Date and time in the reader's zone. */
+/** Formats a date and time in the browser's time zone. */
 export const dateText = (at: string): string => DATE.format(new Date(at));

@@ -1,7 +1,7 @@
 import { CircleDashed } from "lucide-react";
 import { Badge, StatusBadge } from "./status.tsx";
 
-/** The health of a robot. What a robot reported before it went offline is marked as such, and not in the color of health. */
+/** The health of a robot. Health reported before the robot went offline is labeled "was …" and has no status color. */
 export function HealthBadge({
   robot: { status, health, failing },
 }: {

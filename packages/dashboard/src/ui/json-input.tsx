@@ -8,17 +8,17 @@ export interface JsonInputProps {
   value: string;
   onChange: (text: string) => void;
   hint?: string | undefined;
-  /** What somebody else, such as the server, says is wrong with it. */
+  /** An error from elsewhere, such as the server's validation. */
   error?: string | undefined;
   rows?: number;
-  /** Nothing written is fine. */
+  /** Whether an empty input is valid. */
   optional?: boolean;
-  /** Offers to take a text that is no JSON as a text. */
+  /** Offers to convert input that is not JSON to a JSON string. */
   offer_text?: boolean;
   input?: Ref<HTMLTextAreaElement>;
 }
 
-/** JSON to be edited; says while it is written whether it is JSON. What it means is for the server to judge. */
+/** A JSON editor. Checks the syntax while typing; the server validates the content. */
 export function JsonInput({ label, value, onChange, hint, error, rows = 8, optional = false, offer_text = false, input }: JsonInputProps) {
   const id = useId();
   const read = optional && value.trim() === "" ? undefined : readJson(value);
@@ -38,7 +38,7 @@ export function JsonInput({ label, value, onChange, hint, error, rows = 8, optio
         )}
         {problem !== undefined && offer_text && (
           <Button look="quiet" className="!h-6 !px-1.5 text-xs" onClick={() => onChange(JSON.stringify(value))}>
-            Take it as text
+            Use as string
           </Button>
         )}
       </div>

@@ -2,16 +2,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { jsonText, readJson } from "./json-text.ts";
 
-test("a text is the value that its JSON says", () => {
+test("parses what it formatted", () => {
   for (const value of [1.5, "a", null, false, [1, { a: "b" }]]) assert.deepEqual(readJson(jsonText(value)), { value });
 });
 
-test("what is no JSON is said with the place where it stops being it", () => {
-  assert.deepEqual(readJson('{\n  "a": 1,\n  b\n}'), { problem: "Not JSON: line 3, column 3" });
-  assert.deepEqual(readJson('{"a":'), { problem: "Not JSON: line 1, column 6" });
-  assert.deepEqual(readJson(" "), { problem: "Nothing is written here yet." });
+test("returns the line and column of a syntax error", () => {
+  assert.deepEqual(readJson('{\n  "a": 1,\n  b\n}'), { problem: "Invalid JSON: line 3, column 3" });
+  assert.deepEqual(readJson('{"a":'), { problem: "Invalid JSON: line 1, column 6" });
+  assert.deepEqual(readJson(" "), { problem: "Enter a JSON value." });
 });
 
-test("a number that JSON cannot carry is refused, not sent as null", () => {
+test("refuses a number that would be sent as null", () => {
   assert.deepEqual(readJson("[1e999]"), { problem: "A number is too large." });
 });

@@ -1,9 +1,9 @@
-/** What a text says as JSON, or why it is none: in words, with the line and column where it stops being it. */
+/** The parsed value of a text, or why it is not JSON, with the line and column of the error. */
 export type JsonText = { value: unknown } | { problem: string };
 
-/** The value of a JSON text. Texts that would be sent as something else than they say, such as 1e999, are none. */
+/** Parses a JSON text. Refuses numbers that JavaScript cannot represent, such as 1e999, which would be sent as null. */
 export function readJson(text: string): JsonText {
-  if (text.trim() === "") return { problem: "Nothing is written here yet." };
+  if (text.trim() === "") return { problem: "Enter a JSON value." };
   let value: unknown;
   try {
     value = JSON.parse(text, (_, part: unknown) => {
@@ -22,8 +22,8 @@ function problemOf(error: unknown, text: string): string {
   const position = /at position (\d+)/.exec(message)?.[1];
   const at = position === undefined ? text.length : Number(position);
   const before = text.slice(0, at).split("\n");
-  return `Not JSON: line ${before.length}, column ${before.at(-1)!.length + 1}`;
+  return `Invalid JSON: line ${before.length}, column ${before.at(-1)!.length + 1}`;
 }
 
-/** A value as people read and edit it. */
+/** Formats a value as indented JSON for reading and editing. */
 export const jsonText = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";

@@ -1,4 +1,4 @@
-/** A JSON value as text, for reading. */
+/** Shows a JSON value as read-only, indented text. */
 export function Json({ value }: { value: unknown }) {
   return (
     <pre

@@ -3,7 +3,7 @@ import { Button } from "./button.tsx";
 import { copyAsRf } from "./copy-entry.tsx";
 import { Menu } from "./menu.tsx";
 
-/** At the head of a list: makes one more, for those who may, and the list by `rf`. */
+/** The actions of a list page: the create button, if the user may create, and the list's `rf` command. */
 export function ListActions({
   verb,
   icon: Icon = Plus,
@@ -12,7 +12,7 @@ export function ListActions({
 }: {
   verb: string;
   icon?: LucideIcon;
-  /** Absent: they may not. */
+  /** Undefined if the user may not create. */
   onMake: (() => void) | undefined;
   command: string;
 }) {

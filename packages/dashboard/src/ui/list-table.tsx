@@ -2,7 +2,7 @@ import type { InfiniteData, UseInfiniteQueryResult } from "@tanstack/react-query
 import { DataTable, type DataTableProps } from "./data-table.tsx";
 import { ErrorState, Skeleton } from "./query-state.tsx";
 
-/** A list of the server as a table that fetches its next page by itself; with its states while there is nothing to show. */
+/** A table of a paginated list. Loads further pages while scrolling, and shows the loading and error states. */
 export function ListTable<Row>({
   list,
   ...table

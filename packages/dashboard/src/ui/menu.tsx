@@ -11,7 +11,7 @@ export interface MenuEntry {
   disabled?: boolean;
 }
 
-/** What else can be done here. Without `trigger` its button is "⋯". `false` and `undefined` among the entries are left out. */
+/** A menu of actions. Without `trigger`, its button is "⋯". Entries that are `false` or `undefined` are left out. */
 export function Menu({
   label,
   entries,

@@ -1,12 +1,12 @@
 import { useSyncExternalStore } from "react";
 
-/** Why the page shows old data and no action can be sent. */
+/** An outage: the page shows old data, and actions are disabled. */
 export interface Outage {
-  /** When the server answered last, in ms of this machine's clock. */
+  /** Time of the server's last response, in ms of the browser's clock. */
   since_ms: number;
 }
 
-export const OUTAGE_REASON = "The server does not answer: no action can be sent until it does";
+export const OUTAGE_REASON = "Actions are disabled until the server responds";
 
 let outage: Outage | undefined;
 const listeners = new Set<() => void>();
@@ -20,7 +20,7 @@ export function setOutage(next: Outage | undefined): void {
 
 export const isOutage = (): boolean => outage !== undefined;
 
-/** The present outage; undefined while the server answers. */
+/** The current outage; undefined while the server responds. */
 export const useOutage = (): Outage | undefined =>
   useSyncExternalStore(
     (listener) => {

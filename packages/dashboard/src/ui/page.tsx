@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 
-/** The title of a page, what it is about, and what can be done there. The browser's title follows. */
+/** The header of a page: title, metadata and actions. Also sets the browser's title. */
 export function PageHeader({
   title,
   label,
@@ -8,7 +8,7 @@ export function PageHeader({
   actions,
 }: {
   title: ReactNode;
-  /** The title as text, for the browser's tab. */ label: string;
+  /** The title as plain text, for the browser's tab. */ label: string;
   meta?: ReactNode;
   actions?: ReactNode;
 }) {
@@ -24,7 +24,7 @@ export function PageHeader({
   );
 }
 
-/** A part of a page under a heading of its own. */
+/** A section of a page with a heading. */
 export function Section({ title, actions, children }: { title: string; actions?: ReactNode; children: ReactNode }) {
   return (
     <section className="mb-6 min-w-0" aria-label={title}>
@@ -42,7 +42,7 @@ export function Card({ children, className = "" }: { children: ReactNode; classN
   return <div className={`min-w-0 rounded-lg border border-line bg-raised p-4 ${className}`}>{children}</div>;
 }
 
-/** Facts in two columns. */
+/** Names and values in two columns. */
 export function KeyValue({ items }: { items: readonly (readonly [string, ReactNode] | false)[] }) {
   return (
     <dl className="grid grid-cols-[minmax(6rem,auto)_minmax(0,1fr)] items-baseline gap-x-4 gap-y-1.5">

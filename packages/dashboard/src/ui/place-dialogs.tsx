@@ -3,7 +3,7 @@ import { ConfirmDialog } from "./dialog.tsx";
 import { NameInput } from "./field.tsx";
 import { FormDialog, type Sending } from "./form-dialog.tsx";
 
-/** Gives something another name. */
+/** Asks for a new name. */
 export function RenameDialog({
   title,
   name: before,
@@ -16,7 +16,7 @@ export function RenameDialog({
   name: string;
   onClose: () => void;
   sending: Sending;
-  /** The same by `rf`, with the name as it was typed. */
+  /** Returns the equivalent `rf` command for the typed name. */
   command: (name: string) => string;
   onRename: (name: string) => void;
 }) {
@@ -35,7 +35,7 @@ export function RenameDialog({
   );
 }
 
-/** Deletes a fleet or a site: the name has to be typed. What is not empty cannot be deleted, and is shown instead. */
+/** Deletes a fleet or a site after its name is typed. If it is not empty, shows what it contains instead. */
 export function DeletePlaceDialog({
   kind,
   name,
@@ -48,7 +48,7 @@ export function DeletePlaceDialog({
 }: {
   kind: string;
   name: string;
-  /** What is in it, if anything, and where to see that. */
+  /** What it contains and a link there; false if it is empty. */
   full: { text: string; verb: string; onShow: () => void } | false;
   consequence: string;
   command: string;
@@ -71,9 +71,9 @@ export function DeletePlaceDialog({
     <ConfirmDialog
       open
       onClose={onClose}
-      title={`Delete the ${kind}?`}
-      consequence={`${consequence} This cannot be taken back.`}
-      verb="Delete it"
+      title={`Delete ${kind}?`}
+      consequence={`${consequence} This cannot be undone.`}
+      verb={`Delete ${kind}`}
       danger
       type_to_confirm={name}
       command={command}

@@ -9,7 +9,7 @@ export interface Part {
   label: string;
 }
 
-/** A bar of parts of a whole. The label says in words what it shows. */
+/** A stacked progress bar. `label` is its accessible name. */
 export function Progress({ parts, total, label }: { parts: readonly Part[]; total: number; label: string }) {
   const of = Math.max(1, total);
   const done = parts.reduce((sum, { value }) => sum + value, 0);
@@ -28,7 +28,7 @@ export function Progress({ parts, total, label }: { parts: readonly Part[]; tota
       }
       className="flex h-2 w-full gap-px overflow-hidden rounded-full bg-active"
     >
-      {/* By their share of what is not a gap: parts that are all of it fill the bar. */}
+      {/* Flex factors share the width without the gaps, so that complete parts fill the bar. */}
       {parts.map(
         ({ value, tone, label: name }) =>
           value > 0 && (
@@ -40,7 +40,7 @@ export function Progress({ parts, total, label }: { parts: readonly Part[]; tota
   );
 }
 
-/** How much of something is used: red when it is nearly full. */
+/** A usage meter: yellow above 80%, red above 95%. */
 export function Meter({ value, max = 100, label }: { value: number; max?: number; label: string }) {
   const share = Math.min(1, Math.max(0, value / Math.max(1e-9, max)));
   const tone: Tone = share > 0.95 ? "bad" : share > 0.8 ? "warn" : "ok";

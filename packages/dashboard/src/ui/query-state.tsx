@@ -5,7 +5,7 @@ import type { ReactNode } from "react";
 import { Button } from "./button.tsx";
 import { Command } from "./copy.tsx";
 
-/** Nothing is there: why, and what to do. */
+/** Shown for an empty list: what will appear there and how to create it. */
 export function EmptyState({
   title,
   children,
@@ -32,12 +32,12 @@ export function EmptyState({
   );
 }
 
-/** Nothing is there because of the filters. */
+/** Shown if no row matches the filters. */
 export const NoMatch = ({ title, onShowAll }: { title: string; onShowAll: () => void }) => (
   <EmptyState title={title} actions={<Button onClick={onShowAll}>Show all</Button>} />
 );
 
-/** What went wrong, in words, and a way on. */
+/** Shows an error and, with `onRetry`, a button that retries. */
 export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
   const { icon: Icon, title, text } = explain(error);
   return (
@@ -58,21 +58,21 @@ function explain(error: unknown): { icon: typeof Inbox; title: string; text: str
   if (error instanceof Unreachable)
     return {
       icon: CloudOff,
-      title: "The server does not answer",
-      text: "What you see may be out of date. This page tries again by itself.",
+      title: "The server is not responding",
+      text: "The data shown may be out of date. The page retries automatically.",
     };
-  if (error instanceof ApiError && error.status === 403) return { icon: Lock, title: "Your role does not reach here", text: error.message };
+  if (error instanceof ApiError && error.status === 403) return { icon: Lock, title: "You don't have access", text: error.message };
   if (error instanceof ApiError && error.status === 404)
     return {
       icon: SearchX,
-      title: "Not here",
-      text: `${error.message}. It was removed, is in another org, or is outside of what you may see.`,
+      title: "Not found",
+      text: `${error.message}. It may have been removed, or you may not have access to it.`,
     };
   const detail = error instanceof ApiError && error.request_id !== undefined ? ` (request ${error.request_id})` : "";
   return { icon: TriangleAlert, title: "Something went wrong", text: `${error instanceof Error ? error.message : String(error)}${detail}` };
 }
 
-/** Grey shapes while the first answer is on its way; nothing for what comes at once. */
+/** Gray placeholders while the first response is loading. They appear after a delay, so that fast responses show none. */
 export function Skeleton({ rows = 5 }: { rows?: number }) {
   return (
     <div role="status" aria-label="Loading" className="appear-late space-y-2 py-2">
@@ -83,7 +83,7 @@ export function Skeleton({ rows = 5 }: { rows?: number }) {
   );
 }
 
-/** What a page shows of a query: the skeleton, the error, or its data. Data that was read once stays while it is read again. */
+/** Shows the placeholder, the error or the data of a query. Data stays visible while it is refetched. */
 export function QueryState<T>({ query, children, rows }: { query: UseQueryResult<T>; children: (data: T) => ReactNode; rows?: number }) {
   if (query.data !== undefined) return children(query.data);
   if (query.isError) return <ErrorState error={query.error} onRetry={() => void query.refetch()} />;

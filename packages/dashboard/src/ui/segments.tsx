@@ -1,7 +1,7 @@
 import { cx } from "./class-names.ts";
 import type { Option } from "./field.tsx";
 
-/** A few choices side by side, of which one holds. */
+/** A segmented control: a few options side by side, one of which is selected. */
 export function Segments<Value extends string>({
   label,
   options,
@@ -9,7 +9,7 @@ export function Segments<Value extends string>({
   onChange,
 }: {
   label: string;
-  /** `title`: the same in more words. */
+  /** `title`: a longer text for the tooltip. */
   options: readonly (Option & { value: Value; title?: string })[];
   value: Value;
   onChange: (value: Value) => void;

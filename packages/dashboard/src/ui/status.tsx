@@ -25,7 +25,7 @@ export function Badge({ tone = "idle", icon, children }: { tone?: Tone; icon?: R
   );
 }
 
-/** Every state that the product shows: its colour, its sign (never the colour alone) and, where the word is not plain, its words. */
+/** Every status that the dashboard shows: its color, its icon (never the color alone) and its text if that differs from the name. */
 const STATUSES: Record<string, { tone: Tone; icon: typeof CircleDot; text?: string }> = {
   online: { tone: "ok", icon: CircleCheck },
   offline: { tone: "idle", icon: CircleSlash },
@@ -64,13 +64,13 @@ const STATUSES: Record<string, { tone: Tone; icon: typeof CircleDot; text?: stri
   external: { tone: "info", icon: CircleDot, text: "in a registry" },
   open: { tone: "info", icon: CircleDot },
   soaking: { tone: "info", icon: Clock },
-  gate: { tone: "warn", icon: CirclePause, text: "waits for promotion" },
+  gate: { tone: "warn", icon: CirclePause, text: "awaiting promotion" },
   passed: { tone: "ok", icon: CircleCheck },
   ended: { tone: "idle", icon: CircleCheck },
   aborted: { tone: "warn", icon: TriangleAlert },
 };
 
-/** The state of something as a badge. A state that this page does not know is shown by its name. */
+/** Shows a status as a badge. An unknown status is shown by its name. */
 export function StatusBadge({ status }: { status: string }) {
   const { tone, icon: Icon, text } = STATUSES[status] ?? { tone: "idle" as const, icon: CircleDashed };
   return (

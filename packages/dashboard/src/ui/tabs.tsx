@@ -7,13 +7,13 @@ export interface Tab {
   count?: number | undefined;
 }
 
-/** Parts of a page that have addresses of their own. */
+/** Tabs of a page, each with a URL. */
 export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
   const nav = useRef<HTMLElement>(null);
   const { pathname } = useLocation();
-  // On a narrow screen the one that is open may be beside the edge; that more are there is seen by their fading.
+  // On narrow screens, scroll the open tab into view. A fade shows that there are more tabs.
   useEffect(() => {
-    // In braces: newer browsers answer with a promise, which React would take for the effect's clean-up.
+    // In braces: newer browsers return a promise, which React would take for a cleanup function.
     nav.current?.querySelector("[aria-current=page]")?.scrollIntoView({ inline: "nearest", block: "nearest" });
   }, [pathname]);
   return (

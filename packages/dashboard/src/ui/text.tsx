@@ -1,8 +1,8 @@
 import { cx } from "./class-names.ts";
 
 /**
- * Text that somebody else wrote: names, tags, messages. Its direction stays inside, and it breaks where it must; `line`: it is
- * cut at the end of the line, with the whole in its title.
+ * Untrusted text, such as names, tags and messages. Isolates its text direction and breaks long words. With `line`, truncates the text to
+ * one line and shows all of it as tooltip.
  */
 export function Text({ children, line = false, className }: { children: string | null | undefined; line?: boolean; className?: string }) {
   if (children === null || children === undefined || children === "") return <span className="text-muted">—</span>;

@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** A clock of one timer for the whole page, which runs while somebody looks at it. Answers the hook that reads it, in ms. */
+/** Creates a clock with one timer for the whole page, which runs only while it is used. Returns a hook that returns the time in ms. */
 export function ticker(tick_ms: number): () => number {
   const listeners = new Set<() => void>();
   let now_ms = Date.now();

@@ -4,8 +4,8 @@ import { useEffect, useRef } from "react";
 import { toasts } from "./toasts.ts";
 
 /**
- * Short messages in a strip below the page, read out as they come. The strip takes its height from the page, and dialogs leave room for
- * it, so that no message covers a button.
+ * Notifications in a strip below the page, announced by screen readers. The strip reduces the height of the page, and dialogs leave
+ * space for it, so that no notification covers a button.
  */
 export function ToastList() {
   const strip = useRef<HTMLDivElement>(null);

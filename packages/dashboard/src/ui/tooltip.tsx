@@ -1,7 +1,7 @@
 import { Tooltip as Base } from "@base-ui/react/tooltip";
 import type { ReactElement, ReactNode } from "react";
 
-/** Says more of what it is around, on hover and on focus. Never the only place of something that matters. */
+/** A tooltip on hover and focus. Never the only place of essential information. */
 export function Tooltip({ text, children }: { text: ReactNode; children: ReactElement }) {
   return (
     <Base.Root>

@@ -3,10 +3,10 @@ import { ticker } from "./ticker.ts";
 
 const TICK_MS = 10_000;
 
-/** The time, to ten seconds. */
+/** The current time, updated every ten seconds. */
 export const useNow = ticker(TICK_MS);
 
-/** A time as "5 min ago", or with `exact` as date and time in the reader's zone; the exact UTC is in its title. */
+/** A time as "5 min ago", or with `exact` as local date and time. The tooltip shows the exact time in UTC. */
 export function Time({ at, exact = false }: { at: string | null | undefined; exact?: boolean }) {
   const now = useNow();
   if (at === null || at === undefined) return <span className="text-muted">never</span>;

@@ -2,7 +2,7 @@ import { useNavigate, useRouter } from "@tanstack/react-router";
 import { signOut, useMe } from "../../api/session.ts";
 import { Badge, Button, Card, CopyText, KeyValue, PageHeader, Section, Text, tellError, Time } from "../../ui/index.ts";
 
-/** Who is signed in, as what, and for how long. */
+/** The signed-in user or token, its expiry and its organizations. */
 export function AccountPage() {
   const { actor, token, org, orgs, scopes } = useMe();
   const navigate = useNavigate();
@@ -20,7 +20,7 @@ export function AccountPage() {
           <KeyValue
             items={[
               ["Name", <Text key="name">{actor.name ?? token.label ?? token.prefix}</Text>],
-              ["Kind", actor.type === "user" ? "user" : "token of the org"],
+              ["Kind", actor.type === "user" ? "user" : "organization token"],
               [
                 "Token",
                 <span key="token" className="font-mono">
@@ -29,8 +29,8 @@ export function AccountPage() {
               ],
               ["Token expires", token.expires_at === null ? "never" : <Time key="ends" at={token.expires_at} exact />],
               [
-                "Id",
-                <CopyText key="id" label="Id">
+                "ID",
+                <CopyText key="id" label="ID">
                   {actor.id}
                 </CopyText>,
               ],
@@ -38,7 +38,7 @@ export function AccountPage() {
           />
         </Card>
       </Section>
-      <Section title="Orgs">
+      <Section title="Organizations">
         <Card>
           <ul className="space-y-2">
             {orgs.map(({ id, name, role }) => (
@@ -50,7 +50,9 @@ export function AccountPage() {
             ))}
           </ul>
           {scopes.length > 0 && (
-            <p className="mt-3 text-muted">Here you reach {scopes.length} sites and fleets only; an admin of the org can change that.</p>
+            <p className="mt-3 text-muted">
+              Your access is limited to {scopes.length} sites and fleets. An admin of the organization can change this.
+            </p>
           )}
         </Card>
       </Section>

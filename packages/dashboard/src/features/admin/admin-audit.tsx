@@ -7,7 +7,7 @@ import { AUDIT_COLUMNS, AuditDetails } from "../audit/index.ts";
 
 const PAGE_ROWS = 200;
 
-/** Acts on the service as a whole; what was done to one org stands in that org's own audit. */
+/** The audit log of the service. Actions within an organization are in its own audit log. */
 export function ServiceAudit({ client }: { client: BrowserClient }) {
   const [shown, setShown] = useState<AuditEntry>();
   const list = useInfiniteQuery({
@@ -18,14 +18,14 @@ export function ServiceAudit({ client }: { client: BrowserClient }) {
   });
   return (
     <>
-      <p className="mb-3 text-muted">What was done to one org stands in that org's own audit.</p>
+      <p className="mb-3 text-muted">Actions within an organization are in its own audit log.</p>
       <ListTable
-        label="Audit of the service"
+        label="Service audit log"
         list={list}
         rowKey={({ id }) => id}
         columns={AUDIT_COLUMNS}
         onOpen={setShown}
-        empty={<EmptyState title="Nothing yet" />}
+        empty={<EmptyState title="No entries yet" />}
       />
       {shown !== undefined && <AuditDetails entry={shown} onClose={() => setShown(undefined)} />}
     </>

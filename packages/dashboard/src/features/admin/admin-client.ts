@@ -4,7 +4,7 @@ import { tellDone } from "../../ui/index.ts";
 
 const TIMEOUT_MS = 30_000;
 
-/** Of the service's administrator. The token lives in this object and nowhere else: it is gone with the page. */
+/** Creates a client for the service administrator. The token is only in memory, until the page is closed. */
 export const adminClient = (admin_token: string | undefined): BrowserClient =>
   createBrowserClient({
     base_url: window.location.origin,
@@ -13,16 +13,16 @@ export const adminClient = (admin_token: string | undefined): BrowserClient =>
     ...(admin_token === undefined ? {} : { admin_token }),
   });
 
-/** What the server said of the token, or of there being none. */
+/** Why the server refused the token or its absence. */
 export type Refusal = "token_needed" | "elsewhere" | undefined;
 
-/** 401 asks for the token; 403 says that the routes are open to the server's own machine only. */
+/** 401: a token is required. 403: the server accepts admin requests from its own machine only. */
 export function refusalOf(error: unknown): Refusal {
   if (!(error instanceof ApiError)) return undefined;
   return error.status === 401 ? "token_needed" : error.status === 403 ? "elsewhere" : undefined;
 }
 
-/** An act of the administrator: what was read is read again afterwards. */
+/** Runs an admin action, then refetches all admin data. */
 export function useAdminAction<T>(act: () => Promise<T>, { done, onSuccess }: { done?: string; onSuccess?: (answer: T) => void }) {
   const queries = useQueryClient();
   return useMutation({

@@ -12,7 +12,7 @@ import { ServiceAudit } from "./admin-audit.tsx";
 
 const route = getRouteApi("/admin");
 
-/** What the service's administrator sees once let in. */
+/** The admin page after authentication. */
 export function AdminHome({ client, stats }: { client: BrowserClient; stats: Stats }) {
   const { tab = "orgs", status } = route.useSearch();
   const queries = useQueryClient();
@@ -27,17 +27,21 @@ export function AdminHome({ client, stats }: { client: BrowserClient; stats: Sta
             <Button icon={<RefreshCw size={14} aria-hidden />} onClick={() => void queries.invalidateQueries({ queryKey: ["admin"] })}>
               Refresh
             </Button>
-            <ListActions verb="New org" onMake={() => setMaking(true)} command={tab === "orgs" ? adminLines.list : adminLines.audit} />
+            <ListActions
+              verb="New organization"
+              onMake={() => setMaking(true)}
+              command={tab === "orgs" ? adminLines.list : adminLines.audit}
+            />
           </>
         }
       />
       <Figures stats={stats} />
       <nav aria-label="Service admin" className="mb-4 flex gap-1 border-b border-line">
         <TabLink tab="orgs" shown={tab}>
-          Orgs
+          Organizations
         </TabLink>
         <TabLink tab="audit" shown={tab}>
-          Audit of the service
+          Audit log
         </TabLink>
       </nav>
       {tab === "orgs" ? <Orgs client={client} status={status} /> : <ServiceAudit client={client} />}

@@ -1,6 +1,6 @@
 import { shellLine } from "../../ui/shell-text.ts";
 
-/** What the admin page does, as lines for the terminal; `rf` takes the token from ROAMFLEET_ADMIN_TOKEN. */
+/** The `rf` commands equivalent to the admin actions. `rf` reads the token from ROAMFLEET_ADMIN_TOKEN. */
 export const adminLines = {
   list: "rf orgs list",
   create: (name: string) => shellLine("rf", "orgs", "create", name || "NAME"),

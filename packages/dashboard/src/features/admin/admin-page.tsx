@@ -6,10 +6,10 @@ import { adminClient, refusalOf } from "./admin-client.ts";
 import { AdminHome } from "./admin-home.tsx";
 import { TokenForm } from "./token-form.tsx";
 
-/** For whoever runs the service: its orgs. It has no session; the token is asked for unless the server wants none. */
+/** The page for administrators of the service. It has no session and asks for the admin token if the server requires one. */
 export function AdminPage() {
   const [token, setToken] = useState<string>();
-  // Each try is a client of its own, also with the same token again.
+  // Each attempt creates a new client, even with the same token.
   const [tries, setTries] = useState(0);
   const client = useMemo(() => adminClient(token), [token]);
   const stats = useQuery({
@@ -26,7 +26,7 @@ export function AdminPage() {
           Service admin
         </Link>
         <Link to="/" className="text-accent underline">
-          To the dashboard
+          Go to dashboard
         </Link>
       </header>
       <main className="min-h-0 flex-1 overflow-x-hidden overflow-y-auto p-4 md:p-6">

@@ -4,7 +4,7 @@ import { useRouter } from "@tanstack/react-router";
 import { signIn } from "../../api/session.ts";
 import { Button, Command, Dialog, SecretOnce, shellLine, tellError } from "../../ui/index.ts";
 
-/** The first token of an org, and what comes next. */
+/** Shows the first token of an organization and the next steps. */
 export function BootstrapToken({ org: { name, token }, onClose }: { org: ApprovedOrg; onClose: () => void }) {
   const router = useRouter();
   const entering = useMutation({
@@ -22,10 +22,10 @@ export function BootstrapToken({ org: { name, token }, onClose }: { org: Approve
       title={`${name.slice(0, 80)} is active`}
       actions={
         <>
-          <Button onClick={onClose}>I have it</Button>
+          <Button onClick={onClose}>Done</Button>
           {token !== null && (
             <Button look="primary" busy={entering.isPending} onClick={() => entering.mutate(token)}>
-              Sign in with it
+              Sign in with this token
             </Button>
           )}
         </>
@@ -33,20 +33,23 @@ export function BootstrapToken({ org: { name, token }, onClose }: { org: Approve
     >
       {token === null ? (
         <p>
-          The org was approved, but the first answer did not arrive, and its token is not told twice. Suspend the org and make another one.
+          The organization was approved, but the response with its token was lost, and the token is shown only once. Suspend the
+          organization and create another one.
         </p>
       ) : (
         <div className="text-left">
-          <SecretOnce secret={token}>The bootstrap token is shown this once. It may do everything in this org.</SecretOnce>
+          <SecretOnce secret={token}>
+            Copy the bootstrap token now: it is shown only once. It has full access to this organization.
+          </SecretOnce>
           <ol className="mt-4 list-decimal space-y-2 pl-5">
             <li>
-              Hand it over by a safe way, or sign in with it: on this server's page, or in a terminal
+              Send it over a secure channel, or sign in with it on this server's page or in a terminal:
               <div className="mt-1">
                 <Command>{shellLine("rf", "login", "--base-url", window.location.origin, "--token", token)}</Command>
               </div>
             </li>
-            <li>Enrol the first robot.</li>
-            <li>Invite people, each with a token of their own; then revoke this one.</li>
+            <li>Enroll the first robot.</li>
+            <li>Invite users, each with a separate token. Then revoke this token.</li>
           </ol>
         </div>
       )}

@@ -7,7 +7,7 @@ import { useAdminAction } from "./admin-client.ts";
 import { adminLines } from "./admin-lines.ts";
 import { BootstrapToken } from "./bootstrap-token.tsx";
 
-/** Makes an org and, unless it shall wait, approves it. */
+/** Creates an organization and optionally approves it. */
 export function NewOrg({ client, onClose }: { client: BrowserClient; onClose: () => void }) {
   const [name, setName] = useState("");
   const [email, setEmail] = useState("");
@@ -24,8 +24,8 @@ export function NewOrg({ client, onClose }: { client: BrowserClient; onClose: ()
   if (approved !== undefined) return <BootstrapToken org={approved} onClose={onClose} />;
   return (
     <FormDialog
-      title="New org"
-      verb={at_once ? "Make and approve it" : "Make it"}
+      title="New organization"
+      verb={at_once ? "Create and approve" : "Create"}
       onClose={onClose}
       sending={making}
       command={at_once ? `${adminLines.create(name.trim())}\n${adminLines.approve("ID")}` : adminLines.create(name.trim())}
@@ -33,14 +33,14 @@ export function NewOrg({ client, onClose }: { client: BrowserClient; onClose: ()
     >
       <NameInput value={name} onChange={setName} autoFocus />
       <TextInput
-        label="E-mail address of whoever it is for"
+        label="Email of the owner"
         type="email"
         value={email}
         onChange={(event) => setEmail(event.target.value)}
-        hint="If you like. Nothing is sent there."
+        hint="Optional. No email is sent."
       />
       <div className="mb-3">
-        <Checkbox label="Approve it at once: its first token is shown next" checked={at_once} onChange={setAtOnce} />
+        <Checkbox label="Approve immediately and show the bootstrap token" checked={at_once} onChange={setAtOnce} />
       </div>
     </FormDialog>
   );

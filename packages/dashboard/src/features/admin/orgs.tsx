@@ -26,7 +26,7 @@ const PAGE_ROWS = 200;
 const STATUSES = ["pending", "active", "suspended"].map((value) => ({ value, label: value === "pending" ? "requests" : value }));
 
 export function Orgs({ client, status }: { client: BrowserClient; status: AdminSearch["status"] }) {
-  // Beside the table: the row of who was let in may not be among those that are shown any more.
+  // Kept outside the table: the filter may hide the row of an approved organization.
   const [approved, setApproved] = useState<ApprovedOrg>();
   const navigate = route.useNavigate();
   const list = useInfiniteQuery({
@@ -46,17 +46,17 @@ export function Orgs({ client, status }: { client: BrowserClient; status: AdminS
         />
       </div>
       <ListTable
-        label="Orgs"
+        label="Organizations"
         list={list}
         rowKey={({ id }) => id}
         columns={columns(client, setApproved)}
         empty={
           status === undefined ? (
-            <EmptyState title="No org yet" command={adminLines.create("")}>
-              Make one, or wait until somebody asks for one on the sign-in page.
+            <EmptyState title="No organizations yet" command={adminLines.create("")}>
+              Create an organization, or wait for a request from the sign-in page.
             </EmptyState>
           ) : (
-            <EmptyState title={status === "pending" ? "Nobody waits" : `No org is ${status}`} />
+            <EmptyState title={status === "pending" ? "No pending requests" : `No ${status} organizations`} />
           )
         }
       />
@@ -77,7 +77,7 @@ const columns = (client: BrowserClient, onApproved: Approved): Column<Org>[] => 
       </Text>
     ),
   },
-  { name: "Asked by", width: "minmax(8rem,2fr)", priority: 2, cell: ({ email }) => <Text line>{email}</Text> },
+  { name: "Requested by", width: "minmax(8rem,2fr)", priority: 2, cell: ({ email }) => <Text line>{email}</Text> },
   { name: "Status", width: "7rem", cell: ({ status }) => <StatusBadge status={status} /> },
   { name: "Since", width: "7rem", priority: 2, cell: ({ created_at }) => <Time at={created_at} /> },
   { name: "", width: "8.5rem", align: "right", cell: (org) => <OrgActions client={client} org={org} onApproved={onApproved} /> },
@@ -93,7 +93,7 @@ function OrgActions({ client, org, onApproved }: { client: BrowserClient; org: O
     <span className="flex items-center justify-end gap-1">
       {status === "pending" && <Button onClick={() => setShown("approve")}>Approve</Button>}
       <Menu
-        label={`More about ${name.slice(0, 80)}`}
+        label={`Actions for ${name.slice(0, 80)}`}
         entries={[
           status === "pending" && { label: "Reject…", danger: true, onSelect: () => setShown("reject") },
           status === "active" && { label: "Suspend…", danger: true, onSelect: () => setShown("suspend") },
@@ -125,7 +125,7 @@ interface Parts {
   onClose: () => void;
 }
 
-/** What was refused, in the dialog that asked for it. */
+/** Shows an error inside the dialog. */
 const Refused = ({ error }: { error: Error | null }) =>
   error !== null && (
     <p role="alert" className="text-left text-bad [overflow-wrap:anywhere] whitespace-normal">
@@ -142,7 +142,7 @@ function Approve({ client, org: { id, name }, onClose, onApproved }: Parts & { o
       open
       onClose={onClose}
       title={`Approve ${name.slice(0, 80)}?`}
-      consequence="The org becomes active. Its bootstrap token, which may do everything in it, is shown next and this once: have a safe way ready to hand it over."
+      consequence="The organization becomes active. Next, its bootstrap token with full access is shown once: have a secure channel ready to send it."
       verb="Approve"
       command={adminLines.approve(id)}
       busy={approving.isPending}
@@ -160,7 +160,7 @@ function Reject({ client, org: { id, name }, onClose }: Parts) {
       open
       onClose={onClose}
       title={`Reject ${name.slice(0, 80)}?`}
-      consequence="The request is deleted, and the name is free again. Nothing is sent to the address that asked for it."
+      consequence="Deletes the request and frees the name. No email is sent to the requester."
       verb="Reject"
       danger
       command={adminLines.reject(id)}
@@ -179,7 +179,7 @@ function Suspend({ client, org: { id, name }, onClose }: Parts) {
       open
       onClose={onClose}
       title={`Suspend ${name.slice(0, 80)}?`}
-      consequence="Within two seconds its tokens are refused, its people signed out and its robots cut off. Robots go on with what they run. Scheduled deployments wait; those under way go on in time, with all robots counted as away. Nothing is deleted, and it can be resumed."
+      consequence="Within two seconds, its tokens are refused, its users signed out and its robots disconnected. Robots keep running their apps. Scheduled deployments wait; the time limits of running ones continue, with all robots counted as offline. Nothing is deleted, and you can resume the organization."
       verb="Suspend"
       danger
       type_to_confirm={name}
@@ -199,7 +199,7 @@ function Resume({ client, org: { id, name }, onClose }: Parts) {
       open
       onClose={onClose}
       title={`Resume ${name.slice(0, 80)}?`}
-      consequence="Its tokens work again and its robots are let in as they try. Scheduled deployments whose time has passed start within 30 seconds."
+      consequence="Its tokens work again, and its robots can reconnect. Scheduled deployments whose time has passed start within 30 seconds."
       verb="Resume"
       command={adminLines.resume(id)}
       busy={resuming.isPending}

@@ -10,7 +10,7 @@ export interface AdminSearch {
   tab?: (typeof TABS)[number] | undefined;
 }
 
-/** Apart from the rest: it is opened with the service's admin token, not by a session of an org. */
+/** Outside the app route: it requires the service's admin token, not a session. */
 const adminRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/admin",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { actionWords } from "./action-words.ts";
 
-test("the name of what was done becomes words", () => {
+test("converts action names to words", () => {
   assert.equal(actionWords("getShellRecording"), "Get shell recording");
   assert.equal(actionWords("stream.opened"), "Stream opened");
   assert.equal(actionWords("rollBackConfig"), "Roll back config");

@@ -1,4 +1,4 @@
-/** The name of a route or of an event as words: `getShellRecording` is "Get shell recording", `stream.opened` "Stream opened". */
+/** Converts the name of a route or event to words: `getShellRecording` is "Get shell recording", `stream.opened` "Stream opened". */
 export function actionWords(action: string): string {
   const words = action
     .replace(/[._]/g, " ")

@@ -6,7 +6,7 @@ import { ObjectLink } from "./object-link.tsx";
 
 const errorWords = (error: string): string => error.replaceAll("_", " ");
 
-/** Done, or refused with the code of the error. */
+/** Shows "done", or the error code of a refused action. */
 export function Outcome({ error }: Pick<AuditEntry, "error">) {
   return error === null ? (
     <Badge tone="ok" icon={<CircleCheck size={12} aria-hidden />}>
@@ -21,7 +21,7 @@ export function Outcome({ error }: Pick<AuditEntry, "error">) {
 
 export const actorWords = ({ actor }: Pick<AuditEntry, "actor">): string => actor.name ?? actor.id ?? actor.type;
 
-/** What was done, in words; on a narrow screen, which has no column of outcomes, with a sign when it was refused. */
+/** The action in words. On narrow screens, which have no outcome column, refused actions have an icon. */
 function Action({ entry: { action, error } }: { entry: AuditEntry }) {
   return (
     <span className="flex min-w-0 items-center gap-1.5">
@@ -39,10 +39,10 @@ function Action({ entry: { action, error } }: { entry: AuditEntry }) {
 
 export const AUDIT_COLUMNS: readonly Column<AuditEntry>[] = [
   { name: "Time", width: "6.5rem", cell: ({ at }) => <Time at={at} /> },
-  { name: "Who", width: "minmax(6rem,1.5fr)", cell: (entry) => <Text line>{actorWords(entry)}</Text> },
+  { name: "User", width: "minmax(6rem,1.5fr)", cell: (entry) => <Text line>{actorWords(entry)}</Text> },
   { name: "Action", width: "minmax(7rem,2fr)", cell: (entry) => <Action entry={entry} /> },
   {
-    name: "About",
+    name: "Object",
     width: "minmax(8rem,2fr)",
     priority: 3,
     cell: ({ object_id }) => (

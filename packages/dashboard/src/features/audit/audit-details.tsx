@@ -7,7 +7,7 @@ import { ObjectLink } from "./object-link.tsx";
 
 const idText = (label: string, id: string | null): ReactNode => (id === null ? "—" : <CopyText label={label}>{id}</CopyText>);
 
-/** All that is known of one entry. */
+/** All fields of an entry. */
 export function AuditDetails({ entry, onClose }: { entry: AuditEntry; onClose: () => void }) {
   const { actor, data } = entry;
   return (
@@ -22,19 +22,19 @@ export function AuditDetails({ entry, onClose }: { entry: AuditEntry; onClose: (
           ],
           ["Time", <Time key="time" at={entry.at} exact />],
           [
-            "Who",
+            "User",
             <span key="who">
               <Text>{actor.name ?? actor.id ?? actor.type}</Text> <span className="text-muted">({actor.type.replaceAll("_", " ")})</span>
             </span>,
           ],
-          ["Their id", idText("Id", actor.id)],
+          ["User ID", idText("ID", actor.id)],
           ["Token", idText("Token", entry.token_id)],
           ["Outcome", <Outcome key="outcome" error={entry.error} />],
           ["Status", entry.status ?? "—"],
           [
-            "About",
+            "Object",
             <span key="about" className="flex flex-wrap items-center gap-x-3">
-              {idText("Id", entry.object_id)}
+              {idText("ID", entry.object_id)}
               <ObjectLink id={entry.object_id} is_only>
                 Open
               </ObjectLink>
@@ -42,8 +42,8 @@ export function AuditDetails({ entry, onClose }: { entry: AuditEntry; onClose: (
           ],
           ["Request", <Text key="request">{`${entry.method} ${entry.path}`}</Text>],
           ["Address", <Text key="address">{entry.ip}</Text>],
-          ["Program", <Text key="program">{entry.user_agent}</Text>],
-          ["Request id", idText("Request id", entry.request_id)],
+          ["User agent", <Text key="program">{entry.user_agent}</Text>],
+          ["Request ID", idText("Request ID", entry.request_id)],
         ]}
       />
       {Object.keys(data).length > 0 && (

@@ -6,7 +6,7 @@ import { Button, cx, FilterSelect, SearchInput } from "../../ui/index.ts";
 import { actionWords } from "./action-words.ts";
 import { type AuditSearch, fromLocalInput, toLocalInput } from "./audit-search.ts";
 
-/** What entries are named after: the routes that change something, and the streams. */
+/** All action names: routes that change data, and stream events. */
 const ACTIONS = ["stream.opened", "stream.closed", ...Object.entries(paths).flatMap(([name, [method]]) => (method === "GET" ? [] : [name]))]
   .map((value) => ({ value, label: actionWords(value) }))
   .toSorted((a, b) => a.label.localeCompare(b.label));
@@ -35,7 +35,7 @@ export function AuditFilters({ search, onChange }: Parts) {
   );
 }
 
-/** On a narrow screen they are shown when they are asked for. */
+/** Filters that are collapsed on narrow screens. */
 function RarerFilters({ search, onChange }: Parts) {
   const users = useQuery(query("listUsers")).data?.items ?? [];
   const tokens = useQuery(query("listTokens")).data?.items ?? [];
@@ -43,12 +43,12 @@ function RarerFilters({ search, onChange }: Parts) {
     ...users.map(({ id, name }) => ({ value: id, label: name })),
     ...tokens.filter(({ user_id }) => user_id === null).map(({ id, label, prefix }) => ({ value: id, label: `token ${label ?? prefix}` })),
   ];
-  // Robots act too, and so did who has left: an address may name any of them.
+  // The URL may name an actor that is not listed, such as a robot or a removed user.
   const known = search.actor_id === undefined || actors.some(({ value }) => value === search.actor_id);
   return (
     <>
       <FilterSelect
-        label="Who"
+        label="User"
         value={search.actor_id}
         options={known ? actors : [...actors, { value: search.actor_id!, label: search.actor_id! }]}
         onChange={(actor_id) => onChange({ actor_id })}
@@ -66,7 +66,7 @@ function RarerFilters({ search, onChange }: Parts) {
   );
 }
 
-/** An id is pasted, not typed: it counts when it is sent. */
+/** A field for a pasted ID. The filter applies on submit. */
 function ObjectFilter({ object_id, onChange }: { object_id: string | undefined; onChange: (change: AuditSearch) => void }) {
   const [text, setText] = useState(object_id ?? "");
   useEffect(() => setText(object_id ?? ""), [object_id]);
@@ -77,7 +77,7 @@ function ObjectFilter({ object_id, onChange }: { object_id: string | undefined; 
   return (
     <form onSubmit={submit} className="w-36 max-sm:w-full">
       <SearchInput
-        label="Id it is about"
+        label="Object ID"
         value={text}
         onChange={(event) => {
           setText(event.target.value);

@@ -13,7 +13,7 @@ import { type AuditSearch, auditWords, exportPath, filterOf } from "./audit-sear
 const route = getRouteApi("/app/audit");
 const PAGE_ROWS = 200;
 
-/** Who did what, from where, and how it ended. */
+/** The audit log with filters and export. */
 export function AuditPage() {
   const search = route.useSearch();
   const is_admin = useMay("admin");
@@ -25,9 +25,9 @@ export function AuditPage() {
   return (
     <div className="flex h-full min-h-96 flex-col">
       <PageHeader
-        title="Audit"
-        label="Audit"
-        meta="Who did what, from where, and how it ended. Entries are written once and never changed."
+        title="Audit log"
+        label="Audit log"
+        meta="Actions of users, tokens and robots, with origin and outcome. Entries are never changed."
         actions={
           is_admin && (
             <>
@@ -42,7 +42,7 @@ export function AuditPage() {
                 <Download size={14} aria-hidden />
                 Export
               </a>
-              <Menu label="More" entries={[copyAsRf(line), copyAsRf(`${line} --export > audit.ndjson`, "Copy the export as rf")]} />
+              <Menu label="More" entries={[copyAsRf(line), copyAsRf(`${line} --export > audit.ndjson`, "Copy rf export command")]} />
             </>
           )
         }
@@ -50,7 +50,7 @@ export function AuditPage() {
       {is_admin ? (
         <Entries list={list} />
       ) : (
-        <EmptyState title="Your role does not reach here">The audit is for admins of the whole org.</EmptyState>
+        <EmptyState title="You don't have access">Only admins of the whole organization can view the audit log.</EmptyState>
       )}
     </div>
   );
@@ -64,7 +64,7 @@ function Entries({ list }: { list: UseInfiniteQueryResult<InfiniteData<{ items: 
   const is_filtered = Object.values(filterOf(search)).some((value) => value !== undefined);
   return (
     <>
-      <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter the audit">
+      <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter audit log">
         <AuditFilters search={search} onChange={show} />
         {is_filtered && (
           <Button look="quiet" onClick={() => void navigate({ search: {}, replace: true })}>
@@ -74,7 +74,7 @@ function Entries({ list }: { list: UseInfiniteQueryResult<InfiniteData<{ items: 
       </div>
       <div className="min-h-64 flex-1">
         <ListTable
-          label="Audit"
+          label="Audit log"
           list={list}
           rowKey={({ id }) => id}
           columns={AUDIT_COLUMNS}
@@ -82,7 +82,7 @@ function Entries({ list }: { list: UseInfiniteQueryResult<InfiniteData<{ items: 
           onOpen={({ id }) => show({ entry: id })}
           empty={
             <EmptyState
-              title="No such entry"
+              title="No matching entries"
               {...(is_filtered ? { actions: <Button onClick={() => void navigate({ search: {}, replace: true })}>Show all</Button> } : {})}
             />
           }

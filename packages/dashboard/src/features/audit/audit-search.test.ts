@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { auditWords, exportPath, filterOf, fromLocalInput, readAuditSearch, toLocalInput } from "./audit-search.ts";
 
-test("an address with parts that mean nothing still shows what can be shown", () => {
+test("ignores invalid URL parameters", () => {
   assert.deepEqual(readAuditSearch({ actor_id: "usr_1", outcome: "maybe", since: "yesterday", until: 5, action: "", other: "x" }), {
     actor_id: "usr_1",
   });
 });
 
-test("the export and the line for the terminal have the same filters, and not the entry that is open", () => {
+test("the export and the rf command have the filters but not the open entry", () => {
   const search = { actor_id: "usr_1", outcome: "refused" as const, since: "2030-01-01T00:00:00.000Z", entry: "aud_1" };
   assert.deepEqual(filterOf(search), { actor_id: "usr_1", outcome: "refused", since: "2030-01-01T00:00:00.000Z" });
   assert.equal(exportPath(search), "/api/audit/export?actor_id=usr_1&outcome=refused&since=2030-01-01T00%3A00%3A00.000Z");
@@ -16,7 +16,7 @@ test("the export and the line for the terminal have the same filters, and not th
   assert.equal(exportPath({}), "/api/audit/export");
 });
 
-test("a time goes into an input and comes back as the same moment", () => {
+test("converts times to input values and back", () => {
   const at = "2030-06-05T14:03:00.000Z";
   assert.equal(fromLocalInput(toLocalInput(at)), at);
   assert.equal(toLocalInput(undefined), "");

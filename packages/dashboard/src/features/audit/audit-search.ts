@@ -1,4 +1,4 @@
-/** Filters of the audit as they stand in the address, and the entry that is open. Times are RFC 3339. */
+/** The URL parameters: filters and the open entry. Times are RFC 3339. */
 export interface AuditSearch {
   actor_id?: string | undefined;
   token_id?: string | undefined;
@@ -16,7 +16,7 @@ const time = (value: unknown): string | undefined => {
   return read === undefined || Number.isNaN(Date.parse(read)) ? undefined : read;
 };
 
-/** What can be used of an address; the rest of it is no reason not to show the page. */
+/** Parses the URL parameters and ignores invalid ones. */
 export function readAuditSearch(search: Record<string, unknown>): AuditSearch {
   const found: AuditSearch = {
     actor_id: text(search.actor_id),
@@ -31,12 +31,12 @@ export function readAuditSearch(search: Record<string, unknown>): AuditSearch {
   return Object.fromEntries(Object.entries(found).filter(([, value]) => value !== undefined));
 }
 
-/** The filters alone, as the API takes them. */
+/** Returns the filters for the API, without the open entry. */
 export function filterOf({ entry: _, ...filter }: AuditSearch): Omit<AuditSearch, "entry"> {
   return filter;
 }
 
-/** The path of the export with the same filters. */
+/** Returns the path of the export with the same filters. */
 export function exportPath(search: AuditSearch): string {
   const query = new URLSearchParams(Object.entries(filterOf(search)).filter((pair): pair is [string, string] => pair[1] !== undefined));
   const words = query.toString();
@@ -53,7 +53,7 @@ const FLAGS = {
   until: "--until",
 } as const;
 
-/** The words of the `rf` line that lists the same. */
+/** Returns the arguments of the equivalent `rf` command. */
 export function auditWords(search: AuditSearch): string[] {
   return [
     "rf",
@@ -67,14 +67,14 @@ export function auditWords(search: AuditSearch): string[] {
 
 const pad = (value: number): string => String(value).padStart(2, "0");
 
-/** A time as an input of the type datetime-local takes it: in the reader's zone, without it. */
+/** Converts a time to the value of a datetime-local input: local time without a zone. */
 export function toLocalInput(at: string | undefined): string {
   if (at === undefined) return "";
   const date = new Date(at);
   return `${date.getFullYear()}-${pad(date.getMonth() + 1)}-${pad(date.getDate())}T${pad(date.getHours())}:${pad(date.getMinutes())}`;
 }
 
-/** The other way; undefined for an empty one. */
+/** Converts the value of a datetime-local input to RFC 3339; undefined if empty. */
 export function fromLocalInput(value: string): string | undefined {
   const at = Date.parse(value);
   return Number.isNaN(at) ? undefined : new Date(at).toISOString();

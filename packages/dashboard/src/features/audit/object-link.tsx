@@ -1,7 +1,7 @@
 import { Link } from "@tanstack/react-router";
 import type { ReactNode } from "react";
 
-/** Pages of single things, by the prefix of their ids. */
+/** Pages of objects by ID prefix. */
 const PAGES = {
   rob: "/robots/$id",
   fleet: "/fleets/$id",
@@ -11,13 +11,13 @@ const PAGES = {
   shl: "/shells/$id",
 } as const;
 
-/** The page that the id's thing has. */
+/** Returns the page of an object; undefined if it has none. */
 const pageOf = (id: string | null): (typeof PAGES)[keyof typeof PAGES] | undefined => {
   const prefix = id?.split("_", 1)[0] ?? "";
   return Object.hasOwn(PAGES, prefix) ? PAGES[prefix as keyof typeof PAGES] : undefined;
 };
 
-/** A link to what an id stands for; what has no page of its own is shown without one, or not at all: `is_only`. */
+/** A link to the page of an object. Without a page, renders the children alone, or nothing with `is_only`. */
 export function ObjectLink({ id, is_only = false, children }: { id: string | null; is_only?: boolean; children: ReactNode }) {
   const to = pageOf(id);
   if (id === null || to === undefined) return is_only ? null : children;

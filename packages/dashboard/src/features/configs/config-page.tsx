@@ -31,7 +31,7 @@ import { ValueDialog } from "./value-dialog.tsx";
 
 const VERSIONS_A_PAGE = 50;
 
-/** One value at one scope: what it is, and everything that it was. */
+/** A config value at one scope, with its history. */
 export function ConfigPage() {
   const { id } = useParams({ from: "/app/configs/$id" });
   const config = useQuery(query("getConfig", { params: { id } }));
@@ -67,17 +67,17 @@ function Shown({ entry }: { entry: ConfigEntry }) {
             {removed_at !== null && <Badge tone="warn">unset</Badge>}
             <ValuePending entry={entry} />
             <span>
-              set for {scope === "org" ? "the org" : `the ${scope} `}
+              set for {scope === "org" ? "the organization" : `${scope} `}
               {name !== undefined && <bdi className="text-ink">{name}</bdi>}
             </span>
             <span>version {version}</span>
-            <CopyText label="Id">{id}</CopyText>
+            <CopyText label="ID">{id}</CopyText>
           </>
         }
         actions={
           <>
             <LinkButton to="/configs" search={scope === "org" ? {} : { scope, ...(scope_id === null ? {} : { scope_id }) }}>
-              All values of the {scope}
+              All values of this {scope === "org" ? "organization" : scope}
             </LinkButton>
             {may_set && (
               <Button look="primary" onClick={() => setShown("edit")}>
@@ -85,7 +85,7 @@ function Shown({ entry }: { entry: ConfigEntry }) {
               </Button>
             )}
             <Menu
-              label="More for this value"
+              label="Actions for this value"
               entries={[
                 copyAsRf(historyLine(entry)),
                 is_admin && removed_at === null && { label: "Unset…", danger: true, onSelect: () => setShown("unset") },
@@ -98,11 +98,11 @@ function Shown({ entry }: { entry: ConfigEntry }) {
         {secret ? (
           <Card>
             <p className="flex items-center gap-2">
-              <LockKeyhole size={14} aria-hidden /> A secret: encrypted, and shown to nobody but the robots that it is for.
+              <LockKeyhole size={14} aria-hidden /> Secret: encrypted, and sent only to the robots that use it.
             </p>
           </Card>
         ) : removed_at !== null ? (
-          <p className="text-muted">It is not set.</p>
+          <p className="text-muted">Not set</p>
         ) : (
           <Json value={entry.value} />
         )}
@@ -170,22 +170,22 @@ function VersionCard({
     <Card className="!py-2.5">
       <div className="flex min-h-8 flex-wrap items-center gap-x-3 gap-y-1">
         <span className="font-medium tabular-nums">Version {version.version}</span>
-        <Badge tone={TONES[change]}>{rollback_of === null ? CHANGES[change] : `rolled back to ${rollback_of}`}</Badge>
-        {is_newest && <Badge>now</Badge>}
+        <Badge tone={TONES[change]}>{rollback_of === null ? CHANGES[change] : `rolled back to version ${rollback_of}`}</Badge>
+        {is_newest && <Badge>current</Badge>}
         <span className="min-w-0 flex-1 text-muted max-sm:basis-full">
           <Time at={at} /> by <Text>{actor.name ?? actor.id ?? actor.type}</Text>
         </span>
-        {onRollBack !== undefined && <Button onClick={onRollBack}>Roll back to it…</Button>}
+        {onRollBack !== undefined && <Button onClick={onRollBack}>Roll back to this version…</Button>}
       </div>
       <details className="mt-1" open={is_newest}>
         <summary className="min-h-6 text-xs text-muted">
-          {before === undefined ? "What was set" : `What changed since version ${before.version}`}
+          {before === undefined ? "Initial value" : `Changes since version ${before.version}`}
         </summary>
         <div className="mt-1">
           {is_told ? (
-            <Diff label={`What changed in version ${version.version}`} before={textOf(before)} after={textOf(version)} />
+            <Diff label={`Changes in version ${version.version}`} before={textOf(before)} after={textOf(version)} />
           ) : (
-            <p className="text-muted">A secret: what changed is told to nobody.</p>
+            <p className="text-muted">Changes of secrets are not shown.</p>
           )}
         </div>
       </details>
@@ -196,7 +196,7 @@ function VersionCard({
 function RollBack({ entry, to, onClose }: { entry: ConfigEntry; to: ConfigVersion; onClose: () => void }) {
   const action = useAction("rollBackConfig", {
     quiet: true,
-    done: ({ data }) => `Version ${data.version} is what version ${to.version} was. Robots get it by a config deployment`,
+    done: ({ data }) => `Rolled back to version ${to.version} as version ${data.version}. Deploy it to update robots.`,
     onSuccess: onClose,
   });
   return (
@@ -204,14 +204,14 @@ function RollBack({ entry, to, onClose }: { entry: ConfigEntry; to: ConfigVersio
       open
       onClose={onClose}
       title={`Roll back to version ${to.version}`}
-      consequence={`The value of version ${to.version} is set again, as version ${entry.version + 1}. Nothing of the history goes. No robot changes until the next config deployment.`}
+      consequence={`Sets the value of version ${to.version} again, as version ${entry.version + 1}. The history is kept. Robots change only with the next config deployment.`}
       verb="Roll back"
       busy={action.isPending}
       command={rollbackLine(entry, to.version)}
       onConfirm={() => action.mutate({ params: { id: entry.id }, body: { version: to.version } })}
     >
       {!to.secret && !entry.secret && (
-        <Diff label="What changes" before={entry.removed_at === null ? jsonText(entry.value) : ""} after={jsonText(to.value)} />
+        <Diff label="Changes" before={entry.removed_at === null ? jsonText(entry.value) : ""} after={jsonText(to.value)} />
       )}
       {action.error !== null && (
         <p role="alert" className="mt-2 text-bad [overflow-wrap:anywhere]">

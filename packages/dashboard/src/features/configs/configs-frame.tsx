@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import { LinkTabs, PageHeader } from "../../ui/index.ts";
 
-/** The head that the pages of configs have in common. */
+/** The header and tabs of all config pages. */
 export function ConfigsFrame({ label, actions, children }: { label: string; actions?: ReactNode; children: ReactNode }) {
   return (
     <>

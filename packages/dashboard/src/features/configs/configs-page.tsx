@@ -17,7 +17,7 @@ import { ValuesTable } from "./values-table.tsx";
 
 type Window = { kind: "edit"; of: EffectiveValue | undefined } | { kind: "unset"; of: EffectiveValue } | { kind: "deploy" } | undefined;
 
-/** The values that count for the org, a site, a fleet or a robot, from where each is, and what changes them. */
+/** The effective values at a scope with their origins, and the actions that change them. */
 export function ConfigsPage() {
   const search: ConfigsSearch = useSearch({ from: "/app/configs" });
   const navigate = useNavigate();
@@ -39,7 +39,7 @@ export function ConfigsPage() {
         <>
           {may_set && is_chosen && (
             <Button icon={<Plus size={14} aria-hidden />} onClick={() => setShown({ kind: "edit", of: undefined })}>
-              Set a value
+              Set value
             </Button>
           )}
           {may_set && (
@@ -48,15 +48,15 @@ export function ConfigsPage() {
             </Button>
           )}
           <Menu
-            label="More for configs"
-            entries={[copyAsRf(viewLine(place)), may_set && copyAsRf(deployLine(place, namespace), "Copy the deployment as rf")]}
+            label="Actions for configs"
+            entries={[copyAsRf(viewLine(place)), may_set && copyAsRf(deployLine(place, namespace), "Copy rf deploy command")]}
           />
         </>
       }
     >
       <ScopePicker scope={scope} scope_id={scope_id} onChange={pick} />
       {!is_chosen ? (
-        <EmptyState title={`Choose a ${scope}`}>Its values, and where each comes from, stand here then.</EmptyState>
+        <EmptyState title={`Select a ${scope}`}>Its effective values and their origins appear here.</EmptyState>
       ) : (
         <>
           {scope === "robot" && scope_id !== undefined && <RobotFiles robot_id={scope_id} />}
@@ -99,7 +99,7 @@ function Filters({
   const namespaces = [...new Set([...values.map((value) => value.namespace), ...(namespace === undefined ? [] : [namespace])])].toSorted();
   return (
     <div role="search" className="mb-3 flex flex-wrap items-center gap-2">
-      <SearchInput label="Find a key or a value" value={q ?? ""} onChange={(event) => onChange({ q: event.target.value })} />
+      <SearchInput label="Search keys and values" value={q ?? ""} onChange={(event) => onChange({ q: event.target.value })} />
       <FilterSelect
         label="Namespace"
         value={namespace}

@@ -3,7 +3,7 @@ import type { ConfigEntry } from "@roamfleet/protocol/routes";
 export type Scope = ConfigEntry["scope"];
 export const SCOPES: readonly Scope[] = ["org", "site", "fleet", "robot"];
 
-/** Whose values are looked at; all of it stands in the address. Without a scope: the org's. */
+/** The URL parameters. Without a scope: the organization. */
 export interface ConfigsSearch {
   scope?: "site" | "fleet" | "robot";
   scope_id?: string;
@@ -14,7 +14,7 @@ export interface ConfigsSearch {
 const textOf = (value: unknown): string | undefined =>
   (typeof value === "string" || typeof value === "number") && value !== "" ? String(value) : undefined;
 
-/** What an address says, without what no view can say. A scope is nothing without what it is, but may be about to be chosen. */
+/** Parses the URL parameters and ignores invalid ones. A scope without an ID is valid, because the user may still select the object. */
 export function readConfigsSearch({ scope, scope_id, namespace, q }: Record<string, unknown>): ConfigsSearch {
   const found: ConfigsSearch = {};
   if (scope === "site" || scope === "fleet" || scope === "robot") {

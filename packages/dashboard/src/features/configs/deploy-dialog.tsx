@@ -12,7 +12,7 @@ import { deployLine } from "./rf-lines.ts";
 import { RobotDiff } from "./robot-diff.tsx";
 import { useScopeName } from "./scope-picker.tsx";
 
-/** Robots of a fleet whose differences are offered. */
+/** Maximum robots of a fleet whose changes are shown. */
 const ROBOTS_SHOWN = 20;
 
 interface Target {
@@ -20,7 +20,7 @@ interface Target {
   scope_id: string | undefined;
 }
 
-/** Brings the values to a robot or to a fleet, after showing what changes there. Render it while it is open. */
+/** Deploys configs to a robot or a fleet after showing the changes. Render it only while it is open. */
 export function DeployDialog({
   place,
   namespace,
@@ -51,7 +51,7 @@ export function DeployDialog({
       onClose={onClose}
       wide
       title="Deploy configs"
-      description="Each robot gets the values that count for it when it is its turn. What is set later is not in it."
+      description="Each robot receives the values that are effective for it when it is updated. Later changes are excluded."
       verb={scope === "robot" ? "Deploy to this robot" : "Deploy to this fleet"}
       sending={action}
       locked={scope_id === undefined}
@@ -64,7 +64,7 @@ export function DeployDialog({
     >
       <div className="mb-3 grid items-end gap-x-4 sm:grid-cols-2">
         <Select
-          label="To"
+          label="Target"
           value={scope}
           options={[
             { value: "fleet", label: "A fleet: all robots in it" },
@@ -83,7 +83,7 @@ export function DeployDialog({
         <NamespaceChoice value={only} onChange={setOnly} />
       </div>
       {scope_id !== undefined && (
-        <Section title="What changes">
+        <Section title="Changes">
           {scope === "robot" ? <RobotDiff robot_id={scope_id} namespace={only} /> : <FleetDiff fleet_id={scope_id} namespace={only} />}
         </Section>
       )}
@@ -98,7 +98,7 @@ function NamespaceChoice({ value, onChange }: { value: string | undefined; onCha
   const names = [...new Set([...set.map(({ namespace }) => namespace), ...(value === undefined ? [] : [value])])].toSorted();
   return (
     <Select
-      label="Which values"
+      label="Namespaces"
       value={value ?? ALL}
       options={[{ value: ALL, label: "All namespaces" }, ...names.map((name) => ({ value: name, label: `Only ${name}` }))]}
       onChange={(event) => onChange(event.target.value === ALL ? undefined : event.target.value)}
@@ -106,7 +106,7 @@ function NamespaceChoice({ value, onChange }: { value: string | undefined; onCha
   );
 }
 
-/** One robot after the other, as it is opened. */
+/** The changes of a fleet by robot; each is loaded when it is opened. */
 function FleetDiff({ fleet_id, namespace }: { fleet_id: string; namespace: string | undefined }) {
   const count = usePlaces().fleets.find(({ id }) => id === fleet_id)?.robot_count;
   const robots = useQuery(query("listRobots", { query: { fleet_id, limit: ROBOTS_SHOWN } }));
@@ -121,10 +121,10 @@ function FleetDiff({ fleet_id, namespace }: { fleet_id: string; namespace: strin
               </li>
             ))}
           </ul>
-          {items.length === 0 && <p className="text-muted">No robot is in this fleet.</p>}
+          {items.length === 0 && <p className="text-muted">This fleet has no robots.</p>}
           {count !== undefined && count > items.length && (
             <p className="mt-1 text-xs text-muted">
-              {items.length} of {count} robots: the others get what counts for each of them, too.
+              {items.length} of {count} robots shown. The others receive their effective values, too.
             </p>
           )}
         </>

@@ -24,7 +24,7 @@ import type { DriftSearch } from "./configs-search.ts";
 import { DeployDialog } from "./deploy-dialog.tsx";
 
 const keyOf = ({ id }: Robot): string => id;
-/** What the button of a row does. */
+/** The action of the button in each row. */
 const DeployContext = createContext<(robot_id: string) => void>(() => {});
 
 const COLUMNS: readonly Column<Robot>[] = [
@@ -68,12 +68,12 @@ function RowActs({ id }: { id: string }) {
 const STATES = {
   drifted: {
     title: "Drifted",
-    text: "A config file was changed or removed on the robot. It stays so until the next config deployment to it.",
+    text: "A config file was changed or removed on the robot. The next config deployment restores it.",
   },
-  pending: { title: "Pending", text: "A config deployment is on its way to the robot." },
+  pending: { title: "Pending", text: "A config deployment to the robot is in progress." },
 } as const;
 
-/** Robots whose files are not what was deployed to them, and those that are about to get theirs. */
+/** Robots whose config files differ from the deployed ones, and robots with a config deployment in progress. */
 export function DriftPage() {
   const { state }: DriftSearch = useSearch({ from: "/app/configs/drift" });
   const navigate = useNavigate();
@@ -113,8 +113,8 @@ export function DriftPage() {
             onEnd={onEnd}
             onRange={onRange}
             empty={
-              <EmptyState title={state === "drifted" ? "No robot has drifted" : "No config is on its way"}>
-                {state === "drifted" ? "Every config file is what was deployed last." : "No config deployment is under way."}
+              <EmptyState title={state === "drifted" ? "No drifted robots" : "No pending robots"}>
+                {state === "drifted" ? "All config files match the last deployment." : "No config deployment is in progress."}
               </EmptyState>
             }
           />

@@ -15,7 +15,7 @@ const entry = (scope: ConfigEntry["scope"], key: string, value: unknown, namespa
     version: 1,
   }) as ConfigEntry;
 
-test("the narrowest scope counts, key by key, and says where its value is from", () => {
+test("the narrowest scope wins per key, and the origin is returned", () => {
   const values = effectiveOf([
     [entry("org", "speed", 1), entry("org", "name", "a"), entry("org", "speed", 9, "nav")],
     [entry("site", "speed", 2)],
@@ -32,7 +32,7 @@ test("the narrowest scope counts, key by key, and says where its value is from",
   );
 });
 
-test("names that look like parts of an object's machinery are keys like any other", () => {
+test("treats names such as __proto__ as ordinary keys", () => {
   assert.deepEqual(
     effectiveOf([[entry("org", "__proto__", 1), entry("org", "constructor", 2)]]).map(({ key, value }) => [key, value]),
     [
@@ -42,7 +42,7 @@ test("names that look like parts of an object's machinery are keys like any othe
   );
 });
 
-test("values are found by what they are, secrets by their key only", () => {
+test("finds values by key or content, and secrets by key only", () => {
   const values = effectiveOf([[entry("org", "mode", "Indoor"), { ...entry("org", "password", null), secret: true }]]);
   assert.deepEqual(
     filterValues(values, { q: "INDOOR" }).map(({ key }) => key),

@@ -1,11 +1,11 @@
 import type { ConfigEntry, RobotConfig } from "@roamfleet/protocol/routes";
 
-/** A value that counts somewhere, and where it is set. */
+/** An effective value and the scope at which it is set. */
 export type EffectiveValue = RobotConfig["effective"][number];
 
 /**
- * The values that count, of the entries of each scope from the widest (the org) to the narrowest: the narrowest counts, key by
- * key. The same rule by which the server makes the files of a robot. Sorted by namespace and key.
+ * Merges the entries of all scopes, given from the widest (the organization) to the narrowest: the narrowest wins per key, as in the
+ * server's files for robots. Returns the values sorted by namespace and key.
  */
 export function effectiveOf(levels: readonly (readonly ConfigEntry[])[]): EffectiveValue[] {
   const counting = new Map<string, EffectiveValue>();
@@ -15,12 +15,12 @@ export function effectiveOf(levels: readonly (readonly ConfigEntry[])[]): Effect
   return [...counting.values()].toSorted(byName);
 }
 
-/** By namespace, then by key, as files and their keys are sorted. */
+/** Compares by namespace, then by key. */
 export const byName = (a: EffectiveValue, b: EffectiveValue): number => compare(a.namespace, b.namespace) || compare(a.key, b.key);
 
 const compare = (a: string, b: string): number => (a < b ? -1 : a > b ? 1 : 0);
 
-/** Those of a namespace, and whose key or value has a text, in any case. Secrets are found by their keys only. */
+/** Filters by namespace and by text in the key or value, case-insensitively. Secrets match by key only. */
 export function filterValues(values: readonly EffectiveValue[], { namespace, q }: { namespace?: string; q?: string }): EffectiveValue[] {
   const text = q?.toLowerCase();
   return values.filter(
@@ -32,6 +32,6 @@ export function filterValues(values: readonly EffectiveValue[], { namespace, q }
   );
 }
 
-/** A value in one line. Of a secret nobody is told. */
+/** Formats a value on one line; hides secrets. */
 export const valueLine = ({ value, secret }: Pick<EffectiveValue, "value" | "secret">): string =>
   secret ? "(secret)" : JSON.stringify(value);

@@ -18,21 +18,21 @@ function Pending({ children, title }: { children: string; title: string }) {
 }
 
 const changes = (count: number): string => `${count.toLocaleString()} config ${count === 1 ? "change" : "changes"} pending`;
-const HOW = "Set, and not deployed yet: robots get it with the next config deployment";
+const HOW = "Set but not deployed: robots receive it with the next config deployment";
 
-/** Nothing when every value that applies to the fleet has been deployed to it. */
+/** Renders nothing if all values that apply to the fleet are deployed to it. */
 export function FleetPending({ fleet }: { fleet: Fleet }) {
   const count = usePendingCount(fleet);
   return count === 0 ? null : <Pending title={HOW}>{changes(count)}</Pending>;
 }
 
-/** Nothing when the robot has been sent every value that applies to it. */
+/** Renders nothing if all values that apply to the robot were sent to it. */
 export function RobotPending({ robot_id }: { robot_id: string }) {
   const count = useQuery(query("diffRobotConfig", { params: { id: robot_id } })).data?.data.changes.length ?? 0;
   return count === 0 ? null : <Pending title={HOW}>{changes(count)}</Pending>;
 }
 
-/** Where a value has not been deployed since it changed; nothing when it has been everywhere. */
+/** Lists the fleets to which a value was not deployed since its last change. Renders nothing if there are none. */
 export function ValuePending({ entry }: { entry: ConfigEntry }) {
   const fleets = usePendingFleets(entry);
   const { scope, scope_id, namespace, key } = entry;

@@ -32,20 +32,20 @@ test("a change is pending in each fleet of its scope without a config deployment
   assert.deepEqual(pendingFleets(entry("robot", "r"), FLEETS, [], 0), []);
 });
 
-test("deployments that failed or were of another namespace do not count, and a removal is a change", () => {
+test("ignores failed deployments and other namespaces, and counts removals as changes", () => {
   const others = [deployed("b", 11, "failed"), deployed("b", 12, "applied", "other")];
   assert.deepEqual(ids(pendingFleets(entry("fleet", "b"), FLEETS, others, 0)), ["b"]);
   assert.deepEqual(pendingFleets(entry("fleet", "b"), FLEETS, [deployed("b", 11, "applied", "nav")], 0), []);
   assert.deepEqual(ids(pendingFleets(entry("fleet", "b", at(20)), FLEETS, [deployed("b", 11)], 0)), ["b"]);
 });
 
-test("a deployment that failed on single robots deployed the change, and one that skipped robots did not", () => {
+test("a deployment that failed on single robots counts as deployed, one that skipped robots does not", () => {
   const failed = deployed("b", 11, "failed");
   assert.deepEqual(pendingFleets(entry("fleet", "b"), FLEETS, [{ ...failed, counts: { applied: 99, cancelled: 0 } }], 0), []);
   const skipping = { ...failed, counts: { applied: 50, cancelled: 49 } };
   assert.deepEqual(ids(pendingFleets(entry("fleet", "b"), FLEETS, [skipping], 0)), ["b"]);
 });
 
-test("of a change before the oldest known deployment nothing is claimed", () => {
+test("does not report changes that are older than the oldest loaded deployment", () => {
   assert.deepEqual(pendingFleets(entry("fleet", "b"), FLEETS, [], Date.parse(at(11))), []);
 });

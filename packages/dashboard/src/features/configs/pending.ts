@@ -13,15 +13,14 @@ interface Fleet {
 const UNDONE: ReadonlySet<string> = new Set(["failed", "rolled_back", "cancelled"]);
 
 /**
- * Whether every robot was sent the change. A deployment also ends as failed because single robots failed: these are shown as failed, and the
- * change is not undeployed. A deployment that no robot applied or that skipped robots leaves the change undeployed.
+ * Whether every robot was sent the change. A deployment in which only single robots failed counts: those robots are shown as failed.
+ * One that no robot applied or that skipped robots does not count.
  */
 const wasSent = ({ status, counts }: Deployed): boolean => !UNDONE.has(status) || (counts.applied > 0 && counts.cancelled === 0);
 
 /**
- * Fleets that a change of a value applies to and that have had no config deployment since. `complete_since_ms`: no deployment after this
- * time is missing among `deployments`; of an older change nothing is known, so it counts as deployed. Values of single robots apply to
- * no fleet.
+ * Returns the fleets that a changed value applies to and that had no config deployment since the change. `complete_since_ms`:
+ * `deployments` is complete from this time; older changes are unknown and count as deployed. Values of robots apply to no fleet.
  */
 export function pendingFleets<F extends Fleet>(
   { namespace, scope, scope_id, updated_at, removed_at }: Entry,

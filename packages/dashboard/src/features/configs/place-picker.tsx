@@ -6,7 +6,7 @@ import { cx, Text } from "../../ui/index.ts";
 const FOUND_MAX = 12;
 type Kind = "site" | "fleet" | "robot";
 
-/** Finds one site, fleet or robot of any number by its name. */
+/** Selects a site, fleet or robot by name. Searches on the server, so that the number of objects does not matter. */
 export function PlacePicker({ kind, chosen, onChoose }: { kind: Kind; chosen: string | undefined; onChoose: (id: string) => void }) {
   const id = useId();
   const [text, setText] = useState<string>();
@@ -32,12 +32,12 @@ export function PlacePicker({ kind, chosen, onChoose }: { kind: Kind; chosen: st
     <div className="relative w-full max-w-72">
       <input
         role="combobox"
-        aria-label={`Which ${kind}`}
+        aria-label={`Select ${kind}`}
         aria-expanded={is_open}
         aria-controls={`${id}-found`}
         aria-autocomplete="list"
         aria-activedescendant={is_open && marked >= 0 ? `${id}-${marked}` : undefined}
-        placeholder={`Find a ${kind}…`}
+        placeholder={`Search ${kind}s…`}
         autoComplete="off"
         className="h-8 w-full rounded-md border border-line-strong bg-surface px-2.5 placeholder:text-muted"
         value={text ?? chosen ?? ""}
@@ -70,7 +70,7 @@ function Found({ id, kind, found, marked, is_open, onMark, onChoose }: FoundProp
     <ul
       id={`${id}-found`}
       role="listbox"
-      aria-label={`Found: ${kind}s`}
+      aria-label={`Matching ${kind}s`}
       hidden={!is_open}
       className="absolute inset-x-0 top-full z-30 mt-1 max-h-80 overflow-y-auto rounded-md border border-line bg-raised p-1 shadow-raised"
     >
@@ -80,7 +80,7 @@ function Found({ id, kind, found, marked, is_open, onMark, onChoose }: FoundProp
           id={`${id}-${index}`}
           role="option"
           aria-selected={index === marked}
-          // Before the field loses the focus, and the list with it.
+          // On mousedown, because the list closes when the field loses the focus.
           onMouseDown={(event) => {
             event.preventDefault();
             onChoose({ id: key });
@@ -93,7 +93,7 @@ function Found({ id, kind, found, marked, is_open, onMark, onChoose }: FoundProp
       ))}
       {found.length === 0 && (
         <li role="option" aria-selected={false} aria-disabled className="px-2 py-1.5 text-muted">
-          No {kind} is called that
+          No matching {kind}s
         </li>
       )}
     </ul>

@@ -13,10 +13,10 @@ const at = ({ namespace, scope, scope_id }: Omit<Place, "key">): string[] => [
   ...(scope === "org" ? [] : [`--${scope}`, scope_id ?? "ID"]),
 ];
 
-/** Beyond this a value is read from a file. */
+/** The command reads a longer value from a file. */
 const VALUE_CHARACTERS_MAX = 200;
 
-/** Sets a value and leaves the deployment for later, as the page does. */
+/** Returns the command that sets a value without deploying it, as the page does. */
 export function setLine(place: Place, value: string | undefined, secret: boolean): string {
   const deploys = place.scope === "fleet" || place.scope === "robot";
   const is_short = value !== undefined && value.length <= VALUE_CHARACTERS_MAX;
@@ -30,7 +30,7 @@ export const historyLine = (place: Place): string => shellLine("rf", "configs", 
 export const rollbackLine = (place: Place, version: number): string =>
   shellLine("rf", "configs", "rollback", place.key, "--to", String(version), ...at(place));
 
-/** Brings the values to a robot or a fleet; to the org and to a site there is no deployment. */
+/** Returns the command that deploys to a robot or fleet. Organizations and sites have no config deployments. */
 export const deployLine = (target: { scope: Scope; scope_id: string | undefined }, namespace?: string): string =>
   shellLine(
     "rf",
@@ -42,6 +42,6 @@ export const deployLine = (target: { scope: Scope; scope_id: string | undefined 
     "--watch",
   );
 
-/** Shows what the page shows of a scope. */
+/** Returns the command that lists the values of a scope. */
 export const viewLine = ({ scope, scope_id }: { scope: Scope; scope_id: string | undefined }): string =>
   scope === "robot" && scope_id !== undefined ? shellLine("rf", "configs", "effective", "--robot", scope_id) : "rf configs list";

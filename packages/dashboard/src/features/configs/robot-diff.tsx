@@ -5,14 +5,14 @@ import { Badge, Diff, jsonText, QueryState } from "../../ui/index.ts";
 
 type Change = RobotConfigDiff["changes"][number];
 
-/** What the next config deployment would change in the files of a robot. */
+/** Shows what the next config deployment would change in a robot's files. */
 export function RobotDiff({ robot_id, namespace }: { robot_id: string; namespace: string | undefined }) {
   const diff = useQuery(query("diffRobotConfig", { params: { id: robot_id }, query: { namespace } }));
   return (
     <QueryState query={diff} rows={3}>
       {({ data: { changes } }) =>
         changes.length === 0 ? (
-          <p className="text-muted">Its files were deployed with these values: nothing would change, but for what was changed by hand.</p>
+          <p className="text-muted">All values are deployed. A deployment would only restore files that were changed on the robot.</p>
         ) : (
           <ul className="space-y-3">
             {changes.map((change) => (
@@ -36,11 +36,11 @@ function ChangeShown({ change: { namespace, key, change, deployed, effective, se
       <p className="mb-1 flex items-center gap-2">
         <bdi className="min-w-0 truncate font-mono text-xs">{name}</bdi>
         <Badge tone={TONES[change]}>{change}</Badge>
-        {secret && <span className="text-xs text-muted">a secret: what changes is told to nobody</span>}
+        {secret && <span className="text-xs text-muted">secret: changes are not shown</span>}
       </p>
       {!secret && (
         <Diff
-          label={`What changes of ${name.slice(0, 80)}`}
+          label={`Changes of ${name.slice(0, 80)}`}
           before={change === "added" ? "" : jsonText(deployed)}
           after={change === "removed" ? "" : jsonText(effective)}
         />

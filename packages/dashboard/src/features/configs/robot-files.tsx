@@ -3,13 +3,13 @@ import { query } from "../../api/queries.ts";
 import { StatusBadge, Text } from "../../ui/index.ts";
 
 const MEANINGS = {
-  in_sync: "as it was deployed last",
-  pending: "a config deployment is on its way",
-  drifted: "changed or removed on the robot; the next config deployment puts it back",
+  in_sync: "matches the last deployment",
+  pending: "config deployment in progress",
+  drifted: "changed or removed on the robot; the next config deployment restores it",
   unknown: "never deployed",
 } as const;
 
-/** How the files on a robot stand to what was deployed to it. */
+/** The config files of a robot and whether they match the deployed ones. */
 export function RobotFiles({ robot_id }: { robot_id: string }) {
   const config = useQuery(query("getRobotConfig", { params: { id: robot_id } })).data?.data;
   if (config === undefined || config.namespaces.length === 0) return null;

@@ -5,7 +5,7 @@ import { Diff, FormDialog, JsonInput, jsonText, readJson, shellLine, TextInput }
 
 const FIRST = jsonText({ type: "object", properties: {}, additionalProperties: false });
 
-/** Sets the schema of a namespace. Render it while it is open. */
+/** Sets the schema of a namespace. Render it only while it is open. */
 export function SchemaDialog({ of, onClose }: { of: ConfigSchema | undefined; onClose: () => void }) {
   const [namespace, setNamespace] = useState(of?.namespace ?? "default");
   const before = of === undefined ? "" : jsonText(of.schema);
@@ -13,7 +13,7 @@ export function SchemaDialog({ of, onClose }: { of: ConfigSchema | undefined; on
   const read = readJson(text);
   const action = useAction("setConfigSchema", {
     quiet: true,
-    done: ({ data }) => `Version ${data.version} of the schema is set: values that break it are refused from now on`,
+    done: ({ data }) => `Version ${data.version} of the schema set. Invalid values are now refused.`,
     onSuccess: onClose,
   });
   const broken = brokenValues(action.error);
@@ -22,9 +22,9 @@ export function SchemaDialog({ of, onClose }: { of: ConfigSchema | undefined; on
     <FormDialog
       onClose={onClose}
       wide
-      title={of === undefined ? "Set a schema" : "Change a schema"}
-      description="A JSON Schema (draft 2020-12) of the namespace's object. What breaks it is refused when it is set; robots never get values that break it together."
-      verb="Set it"
+      title={of === undefined ? "Set schema" : "Change schema"}
+      description="A JSON Schema (draft 2020-12) for the namespace's object. Invalid values are refused when set, and robots never receive a combination of values that violates it."
+      verb="Set schema"
       sending={action}
       locked={"problem" in read}
       error={broken === undefined ? action.error : null}
@@ -44,7 +44,7 @@ export function SchemaDialog({ of, onClose }: { of: ConfigSchema | undefined; on
       <JsonInput label="Schema" rows={14} value={text} onChange={setText} />
       {broken !== undefined && (
         <div role="alert" className="mb-3 rounded-md border border-bad bg-bad-soft p-3 text-bad">
-          <p className="mb-1 font-medium">Values that are set break this schema. Change them first:</p>
+          <p className="mb-1 font-medium">Existing values violate this schema. Change them first:</p>
           <ul className="list-inside list-disc space-y-0.5 [overflow-wrap:anywhere]">
             {broken.map((each) => (
               <li key={each}>{each}</li>
@@ -54,15 +54,15 @@ export function SchemaDialog({ of, onClose }: { of: ConfigSchema | undefined; on
       )}
       {is_changed && (
         <div className="mb-3">
-          <h3 className="mb-1 font-medium">What changes</h3>
-          <Diff label="The schema now, and as it is written" before={before} after={text} />
+          <h3 className="mb-1 font-medium">Changes</h3>
+          <Diff label="Current and new schema" before={before} after={text} />
         </div>
       )}
     </FormDialog>
   );
 }
 
-/** The values that the server says break the schema, one by one; undefined for another refusal. */
+/** Returns the violating values that the server's error lists; undefined for other errors. */
 function brokenValues(error: Error | null): string[] | undefined {
   const said = /^values of namespace .*? break the schema: (.*)$/s.exec(error?.message ?? "")?.[1];
   return said?.split("; ");

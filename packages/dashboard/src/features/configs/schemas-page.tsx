@@ -23,7 +23,7 @@ import { SchemaDialog } from "./schema-dialog.tsx";
 
 type Window = { kind: "edit"; of: ConfigSchema | undefined } | { kind: "remove"; of: ConfigSchema } | undefined;
 
-/** What values must be like, namespace by namespace. */
+/** The JSON schemas of all namespaces. */
 export function SchemasPage() {
   const schemas = useQuery(query("listConfigSchemas"));
   const may_set = useMay("operator");
@@ -34,7 +34,7 @@ export function SchemasPage() {
       actions={
         may_set && (
           <Button look="primary" icon={<Plus size={14} aria-hidden />} onClick={() => setShown({ kind: "edit", of: undefined })}>
-            Set a schema
+            Set schema
           </Button>
         )
       }
@@ -42,9 +42,9 @@ export function SchemasPage() {
       <QueryState query={schemas}>
         {({ items }) =>
           items.length === 0 ? (
-            <EmptyState title="No namespace has a schema" command="rf configs schema set NAMESPACE FILE">
-              With a JSON Schema of a namespace, values that break it are refused when they are set, and no robot gets values that break it
-              together.
+            <EmptyState title="No schemas yet" command="rf configs schema set NAMESPACE FILE">
+              Set a JSON Schema for a namespace to refuse invalid values. Robots then never receive a combination of values that violates
+              it.
             </EmptyState>
           ) : (
             <ul className="space-y-3">
@@ -85,7 +85,7 @@ function SchemaCard({ schema, onEdit, onRemove }: { schema: ConfigSchema; onEdit
         </LinkButton>
         {may_set && <Button onClick={onEdit}>Change…</Button>}
         <Menu
-          label={`More for the schema of ${namespace.slice(0, 80)}`}
+          label={`Actions for the schema of ${namespace.slice(0, 80)}`}
           entries={[
             copyAsRf(shellLine("rf", "configs", "schema", "show", namespace)),
             is_admin && { label: "Remove…", danger: true, onSelect: onRemove },
@@ -93,7 +93,7 @@ function SchemaCard({ schema, onEdit, onRemove }: { schema: ConfigSchema; onEdit
         />
       </div>
       <details className="mt-2">
-        <summary className="min-h-6 text-xs text-muted">The schema</summary>
+        <summary className="min-h-6 text-xs text-muted">Schema</summary>
         <div className="mt-1">
           <Json value={schema.schema} />
         </div>
@@ -103,19 +103,19 @@ function SchemaCard({ schema, onEdit, onRemove }: { schema: ConfigSchema; onEdit
 }
 
 function RemoveSchema({ of: { namespace }, onClose }: { of: ConfigSchema; onClose: () => void }) {
-  const removal = useAction("deleteConfigSchema", { done: "The schema is removed", onSuccess: onClose });
+  const removal = useAction("deleteConfigSchema", { done: "Schema removed", onSuccess: onClose });
   return (
     <ConfirmDialog
       open
       onClose={onClose}
-      title="Remove this schema"
+      title="Remove schema?"
       consequence={
         <>
-          Any value goes in the namespace <bdi className="font-mono text-ink [overflow-wrap:anywhere]">{namespace}</bdi> from then on.
-          Values that are set stay as they are, and no robot changes.
+          Any value is then valid in the namespace <bdi className="font-mono text-ink [overflow-wrap:anywhere]">{namespace}</bdi>. Existing
+          values and robots do not change.
         </>
       }
-      verb="Remove it"
+      verb="Remove schema"
       danger
       busy={removal.isPending}
       command={shellLine("rf", "configs", "schema", "remove", namespace)}

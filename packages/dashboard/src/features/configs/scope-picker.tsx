@@ -7,7 +7,7 @@ import { type Scope, SCOPES } from "./configs-search.ts";
 
 const NAMES: Record<Scope, string> = { org: "Org", site: "Site", fleet: "Fleet", robot: "Robot" };
 
-/** Whose values are looked at: the org's, or those of a site, a fleet or a robot. */
+/** Selects the scope: the organization, a site, a fleet or a robot. */
 export function ScopePicker({
   scope,
   scope_id,
@@ -33,7 +33,7 @@ export function ScopePicker({
   );
 }
 
-/** What the scope's object is called; its id while that is not known. */
+/** Returns the name of the scope's object; its ID until the name is loaded. */
 export function useScopeName(scope: Scope, scope_id: string | undefined): string | undefined {
   const { site_names, fleet_names } = usePlaces();
   const is_robot = scope === "robot" && scope_id !== undefined;

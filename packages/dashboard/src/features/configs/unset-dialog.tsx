@@ -3,7 +3,7 @@ import { ConfirmDialog } from "../../ui/index.ts";
 import type { EffectiveValue } from "./effective.ts";
 import { unsetLine } from "./rf-lines.ts";
 
-/** Asks before a value is unset. Render it while it is asked. */
+/** Unsets a value after confirmation. Render it only while it is open. */
 export function UnsetDialog({
   of,
   onClose,
@@ -12,27 +12,28 @@ export function UnsetDialog({
   onClose: () => void;
 }) {
   const removal = useAction("deleteConfig", {
-    done: "Unset. Robots keep what they have until the next config deployment",
+    done: "Value unset. Deploy configs to update robots.",
     onSuccess: onClose,
   });
   const wider =
     of.scope === "org"
-      ? "Robots for which nothing narrower is set have no such value after the next config deployment."
-      : "The value of a wider scope counts again, if there is one, from the next config deployment.";
+      ? "After the next config deployment, robots without a narrower value have no such value."
+      : "After the next config deployment, the value of a wider scope applies again, if there is one.";
   return (
     <ConfirmDialog
       open
       onClose={onClose}
-      title="Unset this value"
+      title="Unset value?"
       consequence={
         <>
           <bdi className="font-mono text-ink [overflow-wrap:anywhere]">
             {of.namespace}/{of.key}
           </bdi>{" "}
-          of the {of.scope} goes. {wider} Robots keep what they have until then. Its history stays, and an earlier version can be set again.
+          of the {of.scope} is removed. {wider} Until then, robots keep their current value. The history is kept, and you can restore an
+          earlier version.
         </>
       }
-      verb="Unset it"
+      verb="Unset value"
       danger
       busy={removal.isPending}
       command={unsetLine(of)}

@@ -10,7 +10,7 @@ export interface Effective {
   retry: () => void;
 }
 
-/** The values that count at a scope, and where each is set. Of a robot the server says it, of a wider scope it follows from the entries. */
+/** Returns the effective values at a scope with their origins. For robots the server computes them; for wider scopes this page does. */
 export function useEffective(scope: Scope, scope_id: string | undefined): Effective {
   const { fleets, is_read } = usePlaces();
   const is_robot = scope === "robot";

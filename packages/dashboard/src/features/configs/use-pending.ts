@@ -6,7 +6,7 @@ import { pendingFleets } from "./pending.ts";
 
 const DEPLOYMENTS_MAX = 500;
 
-/** Config deployments of the org, the newest first, and since when none of them is missing; undefined until they are read. */
+/** Config deployments of the organization, newest first, and the time from which the list is complete; undefined until loaded. */
 function useDeployments() {
   const read = useQuery(query("listConfigDeployments", { query: { cause: "request", limit: DEPLOYMENTS_MAX } })).data;
   if (read === undefined) return undefined;
@@ -15,14 +15,14 @@ function useDeployments() {
   return { deployments: read.items, complete_since_ms };
 }
 
-/** Fleets that have not got the present value of an entry. */
+/** Fleets to which the current value of an entry was not deployed. */
 export function usePendingFleets(entry: ConfigEntry): readonly Fleet[] {
   const { fleets } = usePlaces();
   const known = useDeployments();
   return known === undefined ? [] : pendingFleets(entry, fleets, known.deployments, known.complete_since_ms);
 }
 
-/** How many values that apply to a fleet changed since they were deployed to it. */
+/** Number of values that changed since they were deployed to the fleet. */
 export function usePendingCount(fleet: Fleet): number {
   const known = useDeployments();
   const scopes = [{ scope: "org" }, { scope: "site", scope_id: fleet.site_id }, { scope: "fleet", scope_id: fleet.id }] as const;

@@ -13,8 +13,8 @@ import { isOwn } from "./values-table.tsx";
 import { wrongLine } from "./wrong-place.ts";
 
 const NAMESPACE_DEFAULT = "default";
-const VALUE_HINT = "JSON: 1.5, true, a text in quotes, a list or an object";
-const SECRET_HINT = "JSON, encrypted: nobody but the robots that it is for is shown it again";
+const VALUE_HINT = "JSON: 1.5, true, a quoted string, a list or an object";
+const SECRET_HINT = "JSON, encrypted: sent only to the robots that use it, and not shown again";
 
 interface Draft {
   namespace: string;
@@ -30,7 +30,7 @@ const draftOf = (of: EffectiveValue | undefined): Draft => ({
   secret: of?.secret ?? false,
 });
 
-/** Sets a value at a scope: `of` is the one that counts there now. Render it while it is open. */
+/** Sets a value at a scope. `of` is the value that is effective there now. Render it only while it is open. */
 export function ValueDialog({
   place: { scope, scope_id },
   of,
@@ -47,7 +47,7 @@ export function ValueDialog({
   const read = readJson(text);
   const action = useAction("setConfig", {
     quiet: true,
-    done: ({ data }) => `Version ${data.version} is set. Robots get it by a config deployment`,
+    done: ({ data }) => `Version ${data.version} set. Deploy configs to update robots.`,
     onSuccess: onClose,
   });
   const where = scope === "org" ? {} : { scope, scope_id };
@@ -62,9 +62,9 @@ export function ValueDialog({
     <FormDialog
       onClose={onClose}
       wide
-      title={of === undefined ? "Set a value" : isOwn(of, { scope, scope_id }) ? "Change a value" : "Set another value here"}
+      title={of === undefined ? "Set value" : isOwn(of, { scope, scope_id }) ? "Change value" : "Override value"}
       description={<Where scope={scope} name={name} />}
-      verb="Set it"
+      verb="Set value"
       sending={action}
       locked={"problem" in read}
       error={isOfValue(action.error) ? null : action.error}
@@ -94,16 +94,16 @@ export function ValueDialog({
 }
 
 function Where({ scope, name }: { scope: Scope; name: string | undefined }) {
-  const of = scope === "org" ? "the whole org" : `the ${scope} `;
+  const of = scope === "org" ? "the whole organization" : `the ${scope} `;
   return (
     <>
       For {of}
-      {scope !== "org" && <bdi>{name}</bdi>}. Setting changes no robot: a config deployment brings it.
+      {scope !== "org" && <bdi>{name}</bdi>}. Robots receive the value with the next config deployment.
     </>
   );
 }
 
-/** A refusal that names a part of the value. */
+/** Whether an error is about a part of the value. */
 const isOfValue = (error: Error | null): error is Error => error?.message.startsWith("value ") === true;
 
 function placed(error: Error, { key, text }: Draft): string {
@@ -112,7 +112,7 @@ function placed(error: Error, { key, text }: Draft): string {
   return line === undefined ? error.message : `Line ${line}: ${error.message}`;
 }
 
-/** Writes the value out in lines and chooses the line that the refusal is about. Answers the text as it is then. */
+/** Formats the value and selects the line that the error is about. Returns the formatted text. */
 function showPlace(input: HTMLTextAreaElement | null, { key, text }: Draft, message: string): string {
   const read = readJson(text);
   const line = "value" in read ? wrongLine(read.value, key, message) : undefined;
@@ -159,14 +159,14 @@ function Names({ draft, onChange, is_new }: { draft: Draft; onChange: (draft: Dr
           label="Secret"
           checked={draft.secret}
           onChange={(secret) => onChange({ ...draft, secret })}
-          hint="Encrypted, and shown to nobody but the robots that it is for. A key is a secret at every scope, or at none."
+          hint="Encrypted, and sent only to the robots that use it. A key is secret at all scopes or at none."
         />
       )}
     </>
   );
 }
 
-/** What it is now against what is written. */
+/** The difference between the current and the new value. */
 function Change({ of, draft: { text, secret } }: { of: EffectiveValue | undefined; draft: Draft }) {
   const read = readJson(text);
   if (of === undefined || secret || of.secret || "problem" in read) return null;
@@ -174,8 +174,8 @@ function Change({ of, draft: { text, secret } }: { of: EffectiveValue | undefine
   if (before === after) return null;
   return (
     <div className="mb-3">
-      <h3 className="mb-1 font-medium">What changes</h3>
-      <Diff label="The value that counts now, and the one that is written" before={before} after={after} />
+      <h3 className="mb-1 font-medium">Changes</h3>
+      <Diff label="Current and new value" before={before} after={after} />
     </div>
   );
 }
@@ -186,7 +186,7 @@ function Schema({ namespace }: { namespace: string }) {
   return (
     <details className="mb-3">
       <summary className="min-h-6">
-        Namespace <bdi>{namespace}</bdi> has a schema: values that break it are refused
+        Namespace <bdi>{namespace}</bdi> has a schema: invalid values are refused
       </summary>
       <div className="mt-1">
         <Json value={schema.schema} />
@@ -195,13 +195,13 @@ function Schema({ namespace }: { namespace: string }) {
   );
 }
 
-/** Where else the key is set: what is narrower goes on counting there. */
+/** Other scopes with this key: narrower values stay effective there. */
 function OtherPlaces({ namespace, name }: { namespace: string; name: string }) {
   const set = useQuery({ ...query("listConfigs", { query: { namespace, key: name, limit: 20 } }), enabled: name !== "" }).data?.items ?? [];
   if (set.length === 0) return null;
   return (
     <details className="mb-3">
-      <summary className="min-h-6">Where this key is set{set.length === 20 ? " (the first 20)" : `: ${set.length}`}</summary>
+      <summary className="min-h-6">Scopes with this key{set.length === 20 ? " (the first 20)" : `: ${set.length}`}</summary>
       <ul className="mt-1 space-y-1 text-xs">
         {set.map((entry) => (
           <OtherPlace key={entry.id} entry={entry} />

@@ -14,12 +14,12 @@ interface Acts {
   onEdit: (value: EffectiveValue) => void;
   onUnset: (value: EffectiveValue) => void;
 }
-/** The cells of the table are the same for all pages: what a row can do, they find here. */
+/** The actions of the rows. Passed by context, so that the columns stay constant. */
 const ActsContext = createContext<Acts | undefined>(undefined);
 
 const keyOf = ({ namespace, key }: EffectiveValue): string => JSON.stringify([namespace, key]);
 
-/** Whether a value is set at this very scope, not further out. */
+/** Whether a value is set at this scope and not inherited from a wider one. */
 export const isOwn = (value: EffectiveValue, { scope, scope_id }: Acts["place"]): boolean =>
   value.scope === scope && (scope === "org" || value.scope_id === scope_id);
 
@@ -79,11 +79,11 @@ function RowMenu({ value }: { value: EffectiveValue }) {
   const is_own = isOwn(value, acts.place);
   return (
     <Menu
-      label={`More for ${value.key.slice(0, 80)}`}
+      label={`Actions for ${value.key.slice(0, 80)}`}
       entries={[
         may_set &&
           (!value.secret || is_admin) && {
-            label: is_own ? "Change…" : "Set another value here…",
+            label: is_own ? "Change…" : "Override…",
             icon: <Pencil size={14} aria-hidden />,
             onSelect: () => acts.onEdit(value),
           },
@@ -92,8 +92,8 @@ function RowMenu({ value }: { value: EffectiveValue }) {
           icon: <History size={14} aria-hidden />,
           onSelect: () => void navigate({ to: "/configs/$id", params: { id: value.config_id } }),
         },
-        copyAsRf(historyLine(value), "Copy the history as rf"),
-        is_own && is_admin && copyAsRf(unsetLine(value), "Copy the unsetting as rf"),
+        copyAsRf(historyLine(value), "Copy rf history command"),
+        is_own && is_admin && copyAsRf(unsetLine(value), "Copy rf unset command"),
         is_own && is_admin && { label: "Unset…", icon: <Undo2 size={14} aria-hidden />, danger: true, onSelect: () => acts.onUnset(value) },
       ]}
     />
@@ -113,7 +113,7 @@ export function ValuesTable({
   return (
     <ActsContext value={{ place, onEdit, onUnset }}>
       <DataTable
-        label="Values that count"
+        label="Effective values"
         columns={COLUMNS}
         rows={values}
         rowKey={keyOf}
@@ -123,10 +123,10 @@ export function ValuesTable({
         }}
         empty={
           is_any_set ? (
-            <EmptyState title="No value is like that">Change the filters above.</EmptyState>
+            <EmptyState title="No matching values">Change or clear the filters above.</EmptyState>
           ) : (
-            <EmptyState title="No value is set" command="rf configs set speed_limit 1.5">
-              A value that is set for the org counts for every robot, until a site, a fleet or a robot has its own.
+            <EmptyState title="No values yet" command="rf configs set speed_limit 1.5">
+              A value set for the organization applies to all robots, unless a site, a fleet or a robot overrides it.
             </EmptyState>
           )
         }

@@ -1,11 +1,11 @@
 import { jsonText } from "../../ui/json-text.ts";
 
-/** What stands nowhere in a value: the line where it is put is the line that is looked for. */
+/** A marker that occurs in no value. The line where it is inserted is the result. */
 const MARK = "\u0001here\u0001";
 
 /**
- * Line (from 1) of a value, written out with indentation, that a refusal of the server is about: `value limits.speed must be
- * <= 3 (schema of namespace nav)`. undefined when it names no part of the value.
+ * Returns the line (from 1) of the indented value that an error of the server is about, such as `value limits.speed must be <= 3
+ * (schema of namespace nav)`; undefined if the error names no part of the value.
  */
 export function wrongLine(value: unknown, key: string, message: string): number | undefined {
   const said = /^value (.+?) (?:must|is|should|does|has|contains|needs) /.exec(message)?.[1];
@@ -18,7 +18,7 @@ export function wrongLine(value: unknown, key: string, message: string): number 
   return at === -1 ? undefined : at + 1;
 }
 
-/** The value with a mark in the place of a part; names may have dots in them, so the longest one that is there counts. */
+/** Replaces a part of the value with the marker. Keys may contain dots, so the longest existing key matches. */
 function withMark(value: unknown, path: string): unknown {
   if (path === "") return MARK;
   if (typeof value !== "object" || value === null) return undefined;

@@ -14,7 +14,7 @@ import { reasonText } from "./reasons.ts";
 
 const route = getRouteApi("/app/deployments/compare");
 
-/** Two deployments side by side: what was the same, and what was not. */
+/** Compares two deployments side by side. */
 export function ComparePage() {
   const { a, b } = route.useSearch();
   return (
@@ -32,8 +32,8 @@ export function ComparePage() {
         }
       />
       {a === undefined || b === undefined ? (
-        <EmptyState title="Two deployments are needed" actions={<LinkButton to="/deployments">To the deployments</LinkButton>}>
-          Choose two in the table of deployments, then compare them.
+        <EmptyState title="No deployments selected" actions={<LinkButton to="/deployments">Go to deployments</LinkButton>}>
+          Select two deployments in the list, then compare them.
         </EmptyState>
       ) : (
         <Both a={a} b={b} />
@@ -75,9 +75,9 @@ const COUNT_NAMES: Record<(typeof COUNTS)[number], string> = {
   failed: "Failed",
   rolled_back: "Rolled back",
   cancelled: "Cancelled",
-  active: "At work",
+  active: "Updating",
   queued: "Queued",
-  pending: "For a later wave",
+  pending: "In later waves",
 };
 
 function tookText(deployment: Deployment): string {
@@ -95,12 +95,12 @@ function Facts({ a, b, places }: Pair & { places: Places }) {
   });
   const rows: ComparedRow[] = [
     row("Release", ({ release }) => <Text>{releaseName(release)}</Text>, a.release_id === b.release_id),
-    row("To", (one) => <TargetLink target={one} places={places} />, a.fleet_id === b.fleet_id && a.robot_id === b.robot_id),
+    row("Target", (one) => <TargetLink target={one} places={places} />, a.fleet_id === b.fleet_id && a.robot_id === b.robot_id),
     row("Status", ({ status }) => <StatusBadge status={status} />, a.status === b.status),
     row("Reason", ({ reason }) => <Text>{reason === null ? null : reasonText(reason)}</Text>, a.reason === b.reason),
-    row("Made by", ({ created_by }) => <ActorName actor={created_by} />, a.created_by.id === b.created_by.id),
+    row("Created by", ({ created_by }) => <ActorName actor={created_by} />, a.created_by.id === b.created_by.id),
     row("Started", ({ started_at }) => <Time at={started_at} exact />, true),
-    row("Took", tookText, tookText(a) === tookText(b)),
+    row("Duration", tookText, tookText(a) === tookText(b)),
     row(
       "Outcome",
       ({ counts, release }) => (
@@ -115,7 +115,7 @@ function Facts({ a, b, places }: Pair & { places: Places }) {
     ),
   ];
   return (
-    <Section title="What became of them">
+    <Section title="Results">
       <Compared a={a} b={b} rows={rows} />
     </Section>
   );
@@ -126,7 +126,7 @@ function Policies({ a, b }: Pair) {
   return (
     <Section title="Policy">
       {differences.length === 0 ? (
-        <p className="text-muted">They have the same policy.</p>
+        <p className="text-muted">Both deployments have the same policy.</p>
       ) : (
         <Compared
           a={a}
@@ -157,7 +157,7 @@ function Compared({ a, b, rows }: Pair & { rows: readonly ComparedRow[] }) {
         <thead className="bg-sunken text-left text-xs text-muted">
           <tr>
             <th scope="col" className="w-[26%] px-3 py-2 font-medium">
-              <span className="sr-only">What</span>
+              <span className="sr-only">Property</span>
             </th>
             {[a, b].map((one, index) => (
               <th key={index} scope="col" className="px-3 py-2 font-medium">

@@ -9,12 +9,12 @@ export interface TargetOutcome {
 
 export interface RobotDifference {
   robot_id: string;
-  /** Undefined: it was no robot of that deployment. */
+  /** Undefined if the robot was not part of the deployment. */
   a: TargetOutcome | undefined;
   b: TargetOutcome | undefined;
 }
 
-/** Robots that fared differently in two deployments, or were in one of them only; those of the first one first. */
+/** Returns robots with different results in two deployments, or in only one of them; robots of the first one come first. */
 export function differingRobots(a: readonly TargetOutcome[], b: readonly TargetOutcome[]): RobotDifference[] {
   const in_b = new Map(b.map((target) => [target.robot_id, target]));
   const in_a = new Set(a.map(({ robot_id }) => robot_id));
@@ -27,12 +27,12 @@ export function differingRobots(a: readonly TargetOutcome[], b: readonly TargetO
   ];
 }
 
-/** Seconds from its start to its end; undefined: it has not ended, or never began. */
+/** Returns the seconds from start to end; undefined if the deployment has not started or not ended. */
 export function secondsOf({ started_at, finished_at }: Pick<Deployment, "started_at" | "finished_at">): number | undefined {
   return started_at === null || finished_at === null ? undefined : (Date.parse(finished_at) - Date.parse(started_at)) / 1_000;
 }
 
-/** What the two policies say differently, in words; "—" where one says nothing of it. */
+/** Returns the differences of two policies in words; "—" where one has no value. */
 export function policyDifferences(a: WholeRollout, b: WholeRollout): { name: string; a: string; b: string }[] {
   const [in_a, in_b] = [new Map(allLines(a)), new Map(allLines(b))];
   return [...new Set([...in_a.keys(), ...in_b.keys()])].flatMap((name) => {

@@ -36,7 +36,7 @@ import { TargetTable } from "./target-table.tsx";
 
 const route = getRouteApi("/app/config-deployments/$id");
 
-/** One deployment of configs while it goes out, and what became of it. */
+/** A config deployment: its progress, robots and events. */
 export function ConfigDeploymentPage() {
   const { id } = route.useParams();
   const deployment = useQuery(query("getConfigDeployment", { params: { id } }));
@@ -49,14 +49,14 @@ function situationOf({ status, reason, counts }: ConfigDeployment): Situation {
   const why = reason === null ? "" : `: ${reasonText(reason)}`;
   const advice = reason === null ? undefined : reasonAdvice(reason);
   const waiting = counts.pending + counts.queued;
-  if (status === "applied") return { tone: "ok", text: `${counts.applied.toLocaleString()} of ${robots(counts.total)} have it.` };
+  if (status === "applied") return { tone: "ok", text: `Applied on ${counts.applied.toLocaleString()} of ${robots(counts.total)}.` };
   if (status === "failed") return { tone: "bad", text: `Failed${why}.`, advice };
   if (hasEnded(status)) return { tone: "idle", text: `${status === "cancelled" ? "Cancelled" : "Rolled back"}${why}.`, advice };
-  if (status === "cancelling") return { tone: "idle", text: `Stopping: ${robots(counts.active)} finish what they do.` };
+  if (status === "cancelling") return { tone: "idle", text: `Cancelling: ${robots(counts.active)} finishing.` };
   return {
     tone: "info",
-    text: `${robots(counts.active)} ${counts.active === 1 ? "takes" : "take"} it up${waiting > 0 ? `, ${waiting.toLocaleString()} wait` : ""}.`,
-    ...(counts.active === 0 && waiting > 0 ? { advice: "They usually wait to connect: the table says for what." } : {}),
+    text: `${robots(counts.active)} updating${waiting > 0 ? `, ${waiting.toLocaleString()} waiting` : ""}.`,
+    ...(counts.active === 0 && waiting > 0 ? { advice: "Robots usually wait because they are offline. The table shows the reason." } : {}),
   };
 }
 
@@ -83,13 +83,13 @@ function Live({ deployment }: { deployment: ConfigDeployment }) {
         meta={
           <>
             <StatusBadge status={status} />
-            <CopyText label="Id">{id}</CopyText>
+            <CopyText label="ID">{id}</CopyText>
           </>
         }
         actions={<Actions deployment={deployment} />}
       />
       <SituationNote situation={situationOf(deployment)} />
-      <Counts counts={counts} label="Robots that get the config" search={search} onChange={change} />
+      <Counts counts={counts} label="Robots that receive the config" search={search} onChange={change} />
       <Section title="Robots">
         <TargetTable name="listConfigDeploymentTargets" deployment={deployment} waves={1} search={search} onChange={change} />
       </Section>
@@ -104,7 +104,7 @@ function Live({ deployment }: { deployment: ConfigDeployment }) {
 function Facts({ deployment }: { deployment: ConfigDeployment }) {
   const time = (label: string, at: string | null) => at !== null && ([label, <Time key={label} at={at} exact />] as const);
   return (
-    <Section title="About it">
+    <Section title="Details">
       <Card>
         <KeyValue
           items={[
@@ -115,8 +115,8 @@ function Facts({ deployment }: { deployment: ConfigDeployment }) {
                 {deployment.revision}
               </CopyText>,
             ],
-            ["Made by", <ActorName key="by" actor={deployment.created_by} />],
-            time("Made", deployment.created_at),
+            ["Created by", <ActorName key="by" actor={deployment.created_by} />],
+            time("Created", deployment.created_at),
             time("Started", deployment.started_at),
             time("Cancelled", deployment.cancel_requested_at),
             time("Finished", deployment.finished_at),
@@ -129,9 +129,9 @@ function Facts({ deployment }: { deployment: ConfigDeployment }) {
 }
 
 function whyNot(status: string, may_change: boolean): string | undefined {
-  if (!may_change) return "Your role can look, not change: it needs the role operator.";
-  if (hasEnded(status)) return "It has ended.";
-  return status === "cancelling" ? "It is being cancelled." : undefined;
+  if (!may_change) return "This requires the operator role.";
+  if (hasEnded(status)) return "The deployment has ended.";
+  return status === "cancelling" ? "The deployment is being cancelled." : undefined;
 }
 
 function Actions({ deployment: { id, status, counts, namespace } }: { deployment: ConfigDeployment }) {
@@ -145,15 +145,16 @@ function Actions({ deployment: { id, status, counts, namespace } }: { deployment
   );
   return (
     <>
-      <LinkButton to="/configs">To the configs</LinkButton>
+      <LinkButton to="/configs">Go to configs</LinkButton>
       {why_not === undefined ? button : <Tooltip text={why_not}>{button}</Tooltip>}
       <Menu label="More" entries={[copyAsRf(shellLine("rf", "configs", "events", id))]} />
       <ConfirmDialog
         open={is_asking}
         onClose={() => setAsking(false)}
-        title="Cancel this config deployment?"
-        consequence={`${robots(counts.pending + counts.queued)} that have not got ${namespace === null ? "the config" : namespace} keep what they have; ${robots(counts.applied)} that have it keep it. ${robots(counts.active)} are at it.`}
-        verb="Cancel the deployment"
+        title="Cancel config deployment?"
+        consequence={`${robots(counts.pending + counts.queued)} will not receive ${namespace === null ? "the config" : namespace}; ${robots(counts.applied)} will keep it. ${robots(counts.active)} updating will finish.`}
+        verb="Cancel deployment"
+        dismiss="Keep deployment"
         danger
         command={shellLine("rf", "configs", "cancel", id)}
         busy={cancel.isPending}

@@ -21,7 +21,7 @@ const columnsWith = (places: Places): Column<ConfigDeployment>[] => [
       </Link>
     ),
   },
-  { name: "To", width: "minmax(0, 1fr)", priority: 2, cell: (row) => <TargetLink target={row} places={places} /> },
+  { name: "Target", width: "minmax(0, 1fr)", priority: 2, cell: (row) => <TargetLink target={row} places={places} /> },
   { name: "Status", width: "8.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {
     name: "Robots",
@@ -43,7 +43,7 @@ const columnsWith = (places: Places): Column<ConfigDeployment>[] => [
   { name: "By", width: "minmax(0, 8rem)", priority: 3, cell: ({ created_by }) => <ActorName actor={created_by} /> },
 ];
 
-/** Deployments of configs as a table. */
+/** A table of config deployments. */
 export function ConfigDeploymentTable({ search, onClear }: { search: DeploymentsSearch; onClear: () => void }) {
   const navigate = useNavigate();
   const places = usePlaces();
@@ -68,13 +68,11 @@ export function ConfigDeploymentTable({ search, onClear }: { search: Deployments
             height="100%"
             empty={
               <EmptyState
-                title={is_filtered ? "No config deployment is like that" : "No config was deployed yet"}
-                actions={is_filtered ? <Button onClick={onClear}>Show all</Button> : <LinkButton to="/configs">To the configs</LinkButton>}
+                title={is_filtered ? "No matching config deployments" : "No config deployments yet"}
+                actions={is_filtered ? <Button onClick={onClear}>Show all</Button> : <LinkButton to="/configs">Go to configs</LinkButton>}
                 {...(is_filtered ? {} : { command: "rf configs deploy --fleet FLEET" })}
               >
-                {is_filtered
-                  ? "None fits all of the filters at once."
-                  : "Set a value, see what it changes, and bring it to robots from there."}
+                {is_filtered ? "No config deployment matches all filters." : "Set a config value, preview the change and deploy it."}
               </EmptyState>
             }
           />

@@ -3,10 +3,10 @@ import { countdownText } from "./lengths.ts";
 
 const TICK_MS = 1_000;
 
-/** The time, to the second. */
+/** The current time, updated every second. */
 const useSecond = ticker(TICK_MS);
 
-/** What is left until then, to the second. */
+/** Shows the time left, updated every second; `over` once it has passed. */
 export function Countdown({ until, over = "now" }: { until: string; over?: string }) {
   const now = useSecond();
   return (

@@ -6,18 +6,18 @@ import type { DeploymentSearch } from "./search.ts";
 
 const INKS: Record<Tone, string> = { ok: "text-ok", warn: "text-warn", bad: "text-bad", info: "text-info", idle: "text-ink" };
 
-/** `status`: the one that the table below can be narrowed to; those at work have several. */
+/** `status`: the status by which a click filters the table. Updating robots have several, so that figure has none. */
 const FIGURES: readonly { name: keyof Deployment["counts"]; label: string; tone: Tone; status?: TargetStatus }[] = [
   { name: "applied", label: "applied", tone: "ok", status: "applied" },
-  { name: "active", label: "at work", tone: "info" },
+  { name: "active", label: "updating", tone: "info" },
   { name: "queued", label: "queued", tone: "idle", status: "queued" },
-  { name: "pending", label: "for a later wave", tone: "idle", status: "pending" },
+  { name: "pending", label: "in later waves", tone: "idle", status: "pending" },
   { name: "failed", label: "failed", tone: "bad", status: "failed" },
   { name: "rolled_back", label: "rolled back", tone: "warn", status: "rolled_back" },
   { name: "cancelled", label: "cancelled", tone: "idle", status: "cancelled" },
 ];
 
-/** All its robots at a glance; a figure narrows the table below to those that it counts. */
+/** The progress of a deployment. A click on a figure filters the table by its status. */
 export function Counts({
   counts,
   label,
@@ -38,7 +38,7 @@ export function Counts({
           <span className="text-2xl font-semibold tabular-nums">{done.toLocaleString()}</span>
           <span className="text-muted tabular-nums"> of {counts.total.toLocaleString()} finished</span>
         </p>
-        <p className="text-muted tabular-nums">{percent} %</p>
+        <p className="text-muted tabular-nums">{percent}%</p>
       </div>
       <CountsBar counts={counts} label={label} />
       <ul className="-mx-2 mt-3 flex flex-wrap gap-x-2 gap-y-1">

@@ -8,7 +8,7 @@ const target = { kind: "fleet", id: "fleet_1" } as const;
 const lineOf = (rollout: Parameters<typeof deployCommand>[0]["rollout"], rest: object = {}): string =>
   deployCommand({ release: "1.4.0", target, rollout, ...rest });
 
-test("a rollout that says nothing is a plain line, and names are quoted for the shell", () => {
+test("an empty rollout needs no flags, and names are quoted for the shell", () => {
   assert.equal(lineOf({}), "rf deploy 1.4.0 --fleet fleet_1");
   assert.equal(
     deployCommand({ release: "it's $(new)", target: { kind: "robot", id: "rob_1" }, rollout: {} }),
@@ -16,7 +16,7 @@ test("a rollout that says nothing is a plain line, and names are quoted for the 
   );
 });
 
-test("what flags can say is said by flags", () => {
+test("uses flags where possible", () => {
   assert.equal(
     lineOf({
       waves: [
@@ -38,7 +38,7 @@ test("what flags can say is said by flags", () => {
   );
 });
 
-test("waves that differ in their soak time or gate, and labels with a comma, go as a policy", () => {
+test("passes waves with different soak times or gates, and labels with commas, as a policy", () => {
   const waves = [{ percent: 1, soak_seconds: 60 }, { percent: 10 }];
   const line = lineOf({ waves });
   assert.match(line, /^rf deploy 1\.4\.0 --fleet fleet_1 --policy \/dev\/stdin <<'END'\n/);
@@ -46,7 +46,7 @@ test("waves that differ in their soak time or gate, and labels with a comma, go 
   assert.match(lineOf({ waves: [{ labels: { note: "a,b" } }] }), /--policy/);
 });
 
-test("an end counts from now by a flag; of a scheduled deployment it is a time in the policy", () => {
+test("passes the expiry as a duration flag, and for scheduled deployments as a time in the policy", () => {
   const rollout = { expires_at: "2030-01-04T00:00:00.000Z" };
   assert.equal(lineOf(rollout, { expires_seconds: 259_200 }), "rf deploy 1.4.0 --fleet fleet_1 --expires-in 3d");
   const scheduled = lineOf(rollout, { expires_seconds: 86_400, scheduled_at: "2030-01-03T00:00:00.000Z" });
@@ -54,17 +54,17 @@ test("an end counts from now by a flag; of a scheduled deployment it is a time i
   assert.match(scheduled, /"expires_at": "2030-01-04T00:00:00.000Z"/);
 });
 
-test("every preset is a policy without a mistake", () => {
+test("every preset is a valid policy", () => {
   for (const { label, draft } of PRESETS) assert.deepEqual(readDraft({ ...EMPTY_DRAFT, ...draft }, "fleet", NOW_MS).errors, {}, label);
 });
 
-test("a robot gets neither waves nor a threshold", () => {
+test("leaves out waves and the failure threshold for a single robot", () => {
   const { draft } = PRESETS[2]!;
   const { rollout } = readDraft({ ...EMPTY_DRAFT, ...draft }, "robot", NOW_MS);
   assert.deepEqual(rollout, { max_unavailable: { percent: 10, group_by: "site" } });
 });
 
-test("each mistake stands at its field", () => {
+test("reports each error at its field", () => {
   const { errors } = readDraft(
     {
       ...EMPTY_DRAFT,
@@ -88,7 +88,7 @@ test("each mistake stands at its field", () => {
   ]);
 });
 
-test("what the server refuses is put to the field that it names", () => {
+test("maps an error of the server to the field that it names", () => {
   const errors = errorsOf("rollout.window.time_zone is not a time zone that is known here, such as Europe/Berlin");
   assert.match(errorAt(errors ?? {}, "rollout.window.time_zone") ?? "", /time zone/);
   assert.match(errorAt(errors ?? {}, "rollout.window") ?? "", /time zone/);

@@ -3,20 +3,20 @@ import { shellLine, shellWord } from "../../ui/shell-text.ts";
 import { writeSeconds } from "./lengths.ts";
 
 export interface DeployRequest {
-  /** Tag of the release, or its id. */
+  /** Tag or ID of the release. */
   release: string;
   target: { kind: "robot" | "fleet"; id: string };
   rollout: Rollout;
   scheduled_at?: string | undefined;
-  /** How long from now it may take; stands in the rollout as a time. */
+  /** Seconds from now until it expires. The rollout contains this as an absolute time. */
   expires_seconds?: number | undefined;
 }
 
 type Wave = NonNullable<Rollout["waves"]>[number];
 
 /**
- * The same deployment by `rf deploy`. Flags where they can say it; what only a policy can say (waves that differ in their soak
- * time or gate, an end of one that is scheduled) goes to it as one, on its standard input.
+ * Returns the equivalent `rf deploy` command. Uses flags where possible. Otherwise (waves with different soak times or gates, the expiry
+ * of a scheduled deployment) it passes a policy on standard input.
  */
 export function deployCommand({ release, target, rollout, scheduled_at, expires_seconds }: DeployRequest): string {
   const line = shellLine(
@@ -39,7 +39,7 @@ export function deployCommand({ release, target, rollout, scheduled_at, expires_
 
 const after = ({ soak_seconds = 0, gate = "auto" }: Wave): string => `${soak_seconds} ${gate}`;
 
-/** `--soak` and `--gate` are of all waves; a comma in a label's value would begin the next label. */
+/** Whether flags can express the rollout: `--soak` and `--gate` apply to all waves, and label values cannot contain commas. */
 function canBeFlags({ waves }: Rollout): boolean {
   const [first, ...others] = waves ?? [];
   if (first === undefined) return true;

@@ -15,12 +15,12 @@ import { StepBar } from "./step-bar.tsx";
 import { TargetTable } from "./target-table.tsx";
 import { WaveList } from "./wave-list.tsx";
 
-/** No event says that a queued robot turned out to be offline. */
+/** No event reports that a queued robot is offline: refetch the page this often. */
 const OFFLINE_REFRESH_MS = 10_000;
 
 const route = getRouteApi("/app/deployments/$id");
 
-/** One deployment while it goes out, and what became of it. */
+/** A deployment: its state, progress, waves, robots and events. */
 export function DeploymentPage() {
   const { id } = route.useParams();
   const deployment = useQuery(query("getDeployment", { params: { id } }));
@@ -47,13 +47,13 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: readonly D
           <>
             <StatusBadge status={status} />
             <span>app {release.app}</span>
-            <CopyText label="Id">{id}</CopyText>
+            <CopyText label="ID">{id}</CopyText>
           </>
         }
         actions={<StepBar deployment={deployment} waves={waves} />}
       />
       <SituationNote situation={situationOf(deployment, waves)} />
-      <Counts counts={counts} label={`Robots that ${tag} goes to`} search={search} onChange={change} />
+      <Counts counts={counts} label={`Robots of ${tag}`} search={search} onChange={change} />
       {wave_count > 1 && (
         <WaveList
           waves={waves}
@@ -96,7 +96,7 @@ function Facts({ deployment, places }: { deployment: Deployment; places: Places 
   const time = (label: string, at: string | null) => at !== null && ([label, <Time key={label} at={at} exact />] as const);
   return (
     <div className="min-w-0">
-      <Section title="About it">
+      <Section title="Details">
         <Card>
           <KeyValue
             items={[
@@ -106,11 +106,11 @@ function Facts({ deployment, places }: { deployment: Deployment; places: Places 
                   <Text>{release.tag === "" ? release.id : release.tag}</Text>
                 </Link>,
               ],
-              ["To", <TargetLink key="to" target={deployment} places={places} />],
-              ["Made by", <ActorName key="by" actor={created_by} />],
+              ["Target", <TargetLink key="to" target={deployment} places={places} />],
+              ["Created by", <ActorName key="by" actor={created_by} />],
               retry_of !== null && ["Retry of", <OtherDeployment key="retry" id={retry_of} />],
               rollback_of !== null && ["Rollback of", <OtherDeployment key="rollback" id={rollback_of} />],
-              time("Made", deployment.created_at),
+              time("Created", deployment.created_at),
               time("Scheduled", deployment.scheduled_at),
               time("Started", deployment.started_at),
               time("Paused", deployment.paused_at),

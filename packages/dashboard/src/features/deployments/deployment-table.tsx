@@ -24,7 +24,7 @@ const columnsWith = (places: Places): Column<Deployment>[] => [
       </span>
     ),
   },
-  { name: "To", width: "minmax(0, 1fr)", priority: 2, cell: (row) => <TargetLink target={row} places={places} /> },
+  { name: "Target", width: "minmax(0, 1fr)", priority: 2, cell: (row) => <TargetLink target={row} places={places} /> },
   { name: "Status", width: "8.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {
     name: "Robots",
@@ -54,7 +54,7 @@ function Started({ deployment: { started_at, status, scheduled_at } }: { deploym
   return status === "scheduled" && scheduled_at !== null ? <Time at={scheduled_at} /> : <Dash />;
 }
 
-/** Deployments of releases as a table; two can be chosen to be compared. */
+/** A table of deployments. Two can be selected for comparison. */
 export function DeploymentTable({
   search,
   selected,
@@ -101,13 +101,13 @@ function NoDeployments({ is_filtered, onClear }: { is_filtered: boolean; onClear
   const may_deploy = useMay("operator");
   if (is_filtered)
     return (
-      <EmptyState title="No deployment is like that" actions={<Button onClick={onClear}>Show all</Button>}>
-        None fits all of the filters at once.
+      <EmptyState title="No matching deployments" actions={<Button onClick={onClear}>Show all</Button>}>
+        No deployment matches all filters.
       </EmptyState>
     );
   return (
     <EmptyState
-      title="Nothing was deployed yet"
+      title="No deployments yet"
       command="rf deploy RELEASE --fleet FLEET"
       actions={
         may_deploy && (
@@ -117,7 +117,7 @@ function NoDeployments({ is_filtered, onClear }: { is_filtered: boolean; onClear
         )
       }
     >
-      A deployment brings a release to one robot or to a whole fleet, and shows here how far each robot is.
+      A deployment installs a release on a robot or a fleet. Deployments and their progress appear here.
     </EmptyState>
   );
 }

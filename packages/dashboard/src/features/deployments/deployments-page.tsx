@@ -14,7 +14,7 @@ const route = getRouteApi("/app/deployments");
 const NONE: ReadonlySet<string> = new Set();
 const COMPARED = 2;
 
-/** Every deployment there was, the newest first. */
+/** All deployments, newest first. */
 export function DeploymentsPage() {
   const search = route.useSearch();
   const navigate = useNavigate();
@@ -36,7 +36,7 @@ export function DeploymentsPage() {
               <Button
                 icon={<GitCompare size={14} aria-hidden />}
                 disabled={selected.size !== COMPARED}
-                title={selected.size === COMPARED ? undefined : "Choose two in the table to compare them"}
+                title={selected.size === COMPARED ? undefined : "Select two deployments to compare them"}
                 onClick={() => {
                   if (a !== undefined && b !== undefined) void navigate({ to: "/deployments/compare", search: { a: b, b: a } });
                 }}
@@ -90,7 +90,7 @@ function KindTabs({ search, onChange }: Parts) {
     { label: "Configs", is_on: tab === "configs", next: { ...rest, tab: "configs" as const } },
   ];
   return (
-    <div role="group" aria-label="What was deployed" className="mb-3 flex gap-1 border-b border-line">
+    <div role="group" aria-label="Kind of deployment" className="mb-3 flex gap-1 border-b border-line">
       {kinds.map(({ label, is_on, next }) => (
         <button
           key={label}
@@ -132,7 +132,7 @@ function Filters({ search, onChange }: Parts) {
       {search.since !== undefined && <SinceFilter since={search.since} onRemove={() => set("since", undefined)} />}
       {search.robot_id === undefined && (
         <Checkbox
-          label="Robots following their fleet"
+          label="Include auto-updates"
           checked={search.following === true}
           onChange={(on) => {
             const { following: _, ...rest } = search;

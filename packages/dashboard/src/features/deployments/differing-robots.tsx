@@ -8,10 +8,10 @@ import { RobotLink } from "./parts.tsx";
 import { reasonText } from "./reasons.ts";
 
 const PAGE_ROWS = 1_000;
-/** More robots than that are not compared one by one. */
+/** Above this number, robots are not compared individually. */
 const ROBOTS_MAX = 20_000;
 
-/** All robots of a deployment, read once: comparing needs them whole, and both have usually ended. */
+/** Loads all robots of a deployment once. The comparison needs the complete list, and the deployment has usually ended. */
 function useOutcomes({ id, updated_at, counts }: Deployment) {
   return useQuery({
     queryKey: ["compareTargets", id, updated_at] as const,
@@ -34,7 +34,7 @@ function useOutcomes({ id, updated_at, counts }: Deployment) {
 const keyOf = ({ robot_id }: RobotDifference): string => robot_id;
 
 function Outcome({ of }: { of: TargetOutcome | undefined }) {
-  if (of === undefined) return <span className="text-muted">not in it</span>;
+  if (of === undefined) return <span className="text-muted">not included</span>;
   return (
     <span className="flex min-w-0 items-center gap-2">
       <StatusBadge status={of.status} />
@@ -47,18 +47,18 @@ function Outcome({ of }: { of: TargetOutcome | undefined }) {
   );
 }
 
-/** Robots that fared otherwise in the second deployment than in the first. */
+/** Lists robots with different results in the two deployments. */
 export function DifferingRobots({ a, b }: { a: Deployment; b: Deployment }) {
   const of_a = useOutcomes(a);
   const of_b = useOutcomes(b);
   if (Math.max(a.counts.total, b.counts.total) > ROBOTS_MAX)
     return (
-      <Section title="Robots that differ">
-        <p className="text-muted">More than {ROBOTS_MAX.toLocaleString()} robots are not compared one by one.</p>
+      <Section title="Differing robots">
+        <p className="text-muted">Deployments with more than {ROBOTS_MAX.toLocaleString()} robots are not compared robot by robot.</p>
       </Section>
     );
   return (
-    <Section title="Robots that differ">
+    <Section title="Differing robots">
       <QueryState query={of_a}>
         {(first) => <QueryState query={of_b}>{(second) => <Differences a={a} b={b} of_a={first} of_b={second} />}</QueryState>}
       </QueryState>
@@ -83,14 +83,14 @@ function Differences({ a, b, of_a, of_b }: Outcomes) {
   const rows = useMemo(() => differingRobots(of_a, of_b), [of_a, of_b]);
   const names = useMemo(() => new Map([...of_a, ...of_b].map((target) => [target.robot_id, target.robot_name])), [of_a, of_b]);
   const columns = useMemo(() => columnsOf(a, b, names), [a, b, names]);
-  if (rows.length === 0) return <p className="text-muted">Every robot fared the same in both.</p>;
+  if (rows.length === 0) return <p className="text-muted">Every robot has the same result in both.</p>;
   return (
     <>
       <p className="mb-2 text-muted">
         {rows.length.toLocaleString()} of {names.size.toLocaleString()} robots.
       </p>
       <DataTable
-        label="Robots that differ"
+        label="Differing robots"
         columns={columns}
         rows={rows}
         rowKey={keyOf}

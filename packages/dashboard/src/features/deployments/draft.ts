@@ -2,7 +2,7 @@ import type { Rollout } from "@roamfleet/protocol/routes";
 import { readSeconds } from "./lengths.ts";
 
 export interface WaveDraft {
-  /** Tells rows apart while they move. */
+  /** A stable React key while rows are reordered. */
   key: number;
   by: "percent" | "count" | "labels";
   amount: string;
@@ -10,7 +10,7 @@ export interface WaveDraft {
   gate: boolean;
 }
 
-/** A deployment as it is being written: texts, as they stand in their fields. */
+/** The form state of a new deployment: the texts of the fields. */
 export interface Draft {
   waves: readonly WaveDraft[];
   threshold_by: "none" | "percent" | "count";
@@ -20,13 +20,13 @@ export interface Draft {
   max_parallel: string;
   unavailable_by: "none" | "percent" | "count";
   unavailable: string;
-  /** Empty: all robots are one group; `site`; `label:KEY`. */
+  /** Empty (all robots are one group), `site` or `label:KEY`. */
   group_by: string;
   has_window: boolean;
   cron: string;
   time_zone: string;
   window_minutes: string;
-  /** As `<input type=datetime-local>` gives it, in the reader's zone; empty: now. */
+  /** The value of `<input type=datetime-local>`, in the browser's time zone; empty: now. */
   scheduled_at: string;
   expires_in: string;
   max_attempts: string;
@@ -54,10 +54,10 @@ export const EMPTY_DRAFT: Draft = {
 };
 
 export const PRESETS: readonly { label: string; hint: string; draft: Partial<Draft> }[] = [
-  { label: "Everyone at once", hint: "No waves: as fast as it goes.", draft: {} },
+  { label: "All at once", hint: "No waves. Fastest rollout.", draft: {} },
   {
     label: "Canary",
-    hint: "1 %, then 10 %, then the rest; it pauses when more than 5 % fail.",
+    hint: "1%, then 10%, then the rest. Pauses if more than 5% fail.",
     draft: {
       waves: [
         { key: 1, by: "percent", amount: "1", soak: "10m", gate: false },
@@ -70,7 +70,7 @@ export const PRESETS: readonly { label: string; hint: string; draft: Partial<Dra
   },
   {
     label: "Careful",
-    hint: "One robot, 10 % and half, each released by hand; everybody goes back at the first failure.",
+    hint: "One robot, 10%, then 50%, each promoted manually. Rolls back all robots at the first failure.",
     draft: {
       waves: [
         { key: 1, by: "count", amount: "1", soak: "10m", gate: true },
@@ -87,7 +87,7 @@ export const PRESETS: readonly { label: string; hint: string; draft: Partial<Dra
   },
 ];
 
-/** What is wrong, by the path of the field as the API calls it. */
+/** Error messages by the API's path of the field. */
 export type Errors = Record<string, string>;
 
 export interface Written {
@@ -98,23 +98,23 @@ export interface Written {
   errors: Errors;
 }
 
-const WHOLE = "Write a whole number, 1 or more.";
-const LENGTH = "Write a length of time such as 90s, 10m, 2h or 3d.";
+const WHOLE = "Enter a whole number, 1 or more.";
+const LENGTH = "Enter a duration such as 90s, 10m, 2h or 3d.";
 
-/** Reads fields one by one and keeps what is wrong with each. */
+/** Parses fields and collects their errors. */
 class Reader {
   readonly errors: Errors = {};
 
   whole(path: string, text: string, least = 1): number | undefined {
     const value = Number(text);
     if (text.trim() !== "" && Number.isSafeInteger(value) && value >= least) return value;
-    return this.wrong(path, least === 0 ? "Write a whole number, 0 or more." : WHOLE);
+    return this.wrong(path, least === 0 ? "Enter a whole number, 0 or more." : WHOLE);
   }
 
   percent(path: string, text: string, zero = false): number | undefined {
     const value = Number(text);
     if (text.trim() !== "" && value <= 100 && (zero ? value >= 0 : value > 0)) return value;
-    return this.wrong(path, zero ? "Write a part from 0 to 100." : "Write a part above 0, up to 100.");
+    return this.wrong(path, zero ? "Enter a percentage from 0 to 100." : "Enter a percentage above 0, up to 100.");
   }
 
   seconds(path: string, text: string): number | undefined {
@@ -126,14 +126,14 @@ class Reader {
   }
 }
 
-/** `zone=a, type=lift` as labels. */
+/** Parses `zone=a, type=lift` as labels. */
 function readLabels(reader: Reader, path: string, text: string): Record<string, string> | undefined {
   const pairs = text
     .split(",")
     .map((pair) => pair.trim())
     .filter((pair) => pair !== "");
   if (pairs.length === 0 || pairs.some((pair) => pair.indexOf("=") < 1))
-    return reader.wrong(path, "Write labels as key=value with commas between: zone=a, type=lift");
+    return reader.wrong(path, "Enter labels as key=value, separated by commas: zone=a, type=lift");
   return Object.fromEntries(pairs.map((pair) => [pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1)]));
 }
 
@@ -171,7 +171,7 @@ function readUnavailable(reader: Reader, { unavailable_by, unavailable, group_by
   const path = "rollout.max_unavailable";
   const percent = unavailable_by === "percent" ? reader.percent(`${path}.percent`, unavailable) : undefined;
   const count = unavailable_by === "count" ? reader.whole(`${path}.count`, unavailable) : undefined;
-  if (group_by === "label:") reader.wrong(`${path}.group_by`, "Name the label whose values make the groups.");
+  if (group_by === "label:") reader.wrong(`${path}.group_by`, "Enter the label whose values define the groups.");
   return {
     ...(percent === undefined ? {} : { percent }),
     ...(count === undefined ? {} : { count }),
@@ -183,22 +183,22 @@ function readWindow(reader: Reader, { has_window, cron, time_zone, window_minute
   if (!has_window) return undefined;
   const path = "rollout.window";
   if (cron.trim().split(/\s+/).length !== 5)
-    reader.wrong(`${path}.cron`, "Write five fields: minute hour day-of-month month day-of-week, such as 0 2 * * 1-5.");
-  if (time_zone.trim() === "") reader.wrong(`${path}.time_zone`, "Name a time zone, such as Europe/Berlin.");
+    reader.wrong(`${path}.cron`, "Enter five fields: minute hour day-of-month month day-of-week, such as 0 2 * * 1-5.");
+  if (time_zone.trim() === "") reader.wrong(`${path}.time_zone`, "Enter a time zone, such as Europe/Berlin.");
   const duration_minutes = reader.whole(`${path}.duration_minutes`, window_minutes) ?? 1;
   return { cron: cron.trim(), time_zone: time_zone.trim(), duration_minutes };
 }
 
-/** When it starts, in UTC; undefined: now, or what stands there is wrong. */
+/** Parses the start time to UTC. Returns undefined for now and for invalid input. */
 function readSchedule(reader: Reader, text: string, now_ms: number): string | undefined {
   if (text === "") return undefined;
   const at = new Date(text);
-  if (Number.isNaN(at.getTime())) return reader.wrong("scheduled_at", "Write a date and a time.");
-  if (at.getTime() <= now_ms) return reader.wrong("scheduled_at", "That time has passed: leave it empty to start now.");
+  if (Number.isNaN(at.getTime())) return reader.wrong("scheduled_at", "Enter a date and a time.");
+  if (at.getTime() <= now_ms) return reader.wrong("scheduled_at", "This time has passed. Leave the field empty to start now.");
   return at.toISOString();
 }
 
-/** What the fields say, as the API takes it. `kind`: one robot has no waves and no threshold. Pure. */
+/** Parses the form into an API request. With `kind` "robot", waves and the failure threshold are left out. Pure. */
 export function readDraft(draft: Draft, kind: "robot" | "fleet", now_ms: number): Written {
   const reader = new Reader();
   const waves = kind === "fleet" ? draft.waves.map((wave, number) => readWave(reader, wave, number)) : [];
@@ -230,13 +230,13 @@ export function readDraft(draft: Draft, kind: "robot" | "fleet", now_ms: number)
   };
 }
 
-/** The field that a refusal is about, by the path that its message begins with; undefined: about none of them. */
+/** Returns the field that an error of the API is about, from the path at the start of its message; undefined if it names no field. */
 export function errorsOf(message: string): Errors | undefined {
   const path = /^((?:rollout|scheduled_at|release|robot_id|fleet_id)(?:\.[\w]+)*)\b/.exec(message)?.[1];
   return path === undefined ? undefined : { [path]: message };
 }
 
-/** The first error at one of these paths or below. */
+/** Returns the first error at one of the paths or below it. */
 export function errorAt(errors: Errors, ...paths: readonly string[]): string | undefined {
   const found = Object.keys(errors).find((path) => paths.some((one) => path === one || path.startsWith(`${one}.`)));
   return found === undefined ? undefined : errors[found];

@@ -2,17 +2,17 @@ import type { ComponentProps, ReactNode } from "react";
 import { Select, TextInput } from "../../ui/index.ts";
 import { type Draft, errorAt, type Errors } from "./draft.ts";
 
-/** What each part of the editor of a rollout gets. */
+/** The properties of all parts of the rollout editor. */
 export interface EditorParts {
   draft: Draft;
   errors: Errors;
   onChange: (change: Partial<Draft>) => void;
 }
 
-/** Fields side by side where there is room. */
+/** Places fields side by side if there is space. */
 export const Row = ({ children }: { children: ReactNode }) => <div className="grid gap-x-3 sm:grid-cols-2">{children}</div>;
 
-/** Fields that are written, and where the API tells what is wrong with each. */
+/** Text fields of the draft, with the API paths of their errors. */
 const PATHS = {
   threshold: ["rollout.failure_threshold.percent", "rollout.failure_threshold.count"],
   min_decided: ["rollout.failure_threshold.min_decided"],
@@ -29,7 +29,7 @@ const PATHS = {
 
 type DraftTextProps = EditorParts & { field: keyof typeof PATHS } & Omit<ComponentProps<typeof TextInput>, "value" | "error" | "onChange">;
 
-/** A text of the draft, as it stands, with what is wrong with it. */
+/** A text field of the draft with its error. */
 export const DraftText = ({ draft, errors, onChange, field, ...rest }: DraftTextProps) => (
   <TextInput
     {...rest}
@@ -48,7 +48,7 @@ interface DraftShareProps extends EditorParts {
   count: { label: string; amount: string };
 }
 
-/** Robots as a part, as a number, or neither; with its amount beside it. */
+/** Selects a percentage, a number of robots, or none, with a field for the amount. */
 export function DraftShare({ field, label, hint, none, percent, count, ...parts }: DraftShareProps) {
   const by = parts.draft[`${field}_by`];
   return (

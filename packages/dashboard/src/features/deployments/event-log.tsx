@@ -7,11 +7,11 @@ import { RobotLink } from "./parts.tsx";
 const EVENTS_MAX = 500;
 type ListName = "listDeploymentEvents" | "listConfigDeploymentEvents";
 
-/** What happened to the deployment itself, the latest first. */
+/** The events of the deployment itself, newest first. */
 export function EventLog({ name, id }: { name: ListName; id: string }) {
   const events = useQuery(query(name, { params: { id }, query: { limit: EVENTS_MAX } }));
   return (
-    <Section title="What happened">
+    <Section title="Events">
       <QueryState query={events} rows={3}>
         {({ items }) => <Events events={items} />}
       </QueryState>
@@ -20,12 +20,12 @@ export function EventLog({ name, id }: { name: ListName; id: string }) {
 }
 
 function Events({ events }: { events: readonly DeploymentEvent[] }) {
-  if (events.length === 0) return <p className="text-muted">Nothing yet.</p>;
+  if (events.length === 0) return <p className="text-muted">No events yet</p>;
   return (
     <ol
       className="max-h-96 divide-y divide-line overflow-y-auto rounded-lg border border-line bg-raised"
       tabIndex={0}
-      aria-label="Events, the latest first"
+      aria-label="Events, newest first"
     >
       {events.toReversed().map((event) => (
         <li key={event.id} className="px-4 py-2">
@@ -42,7 +42,7 @@ function Events({ events }: { events: readonly DeploymentEvent[] }) {
   );
 }
 
-/** What the robot said itself. */
+/** The message that the robot sent with an event. */
 function Said({ event: { data, message } }: { event: DeploymentEvent }) {
   const said = [data.robot_says, data.detail].find((one) => typeof one === "string" && !message.includes(one));
   return typeof said === "string" ? (
@@ -52,7 +52,7 @@ function Said({ event: { data, message } }: { event: DeploymentEvent }) {
   ) : null;
 }
 
-/** Everything that happened on one robot of a deployment. */
+/** All events of one robot of a deployment. */
 export function RobotEvents({
   name,
   id,

@@ -14,7 +14,7 @@ interface FilterParts {
 
 const asked = (text: string): { limit: number; q?: string } => ({ limit: FOUND_MAX, ...(text === "" ? {} : { q: text }) });
 
-/** Only deployments of this release. */
+/** Filters deployments by release. */
 export function ReleaseFilter({ id, onChange }: FilterParts) {
   const [text, setText] = useState("");
   const found = useQuery(query("listReleases", { query: asked(useDeferredValue(text.trim())) }));
@@ -35,7 +35,7 @@ export function ReleaseFilter({ id, onChange }: FilterParts) {
   );
 }
 
-/** Only deployments that this robot is a target of. */
+/** Filters deployments by a target robot. */
 export function RobotFilter({ id, onChange }: FilterParts) {
   const [text, setText] = useState("");
   const found = useQuery(query("listRobots", { query: asked(useDeferredValue(text.trim())) }));
@@ -56,7 +56,7 @@ export function RobotFilter({ id, onChange }: FilterParts) {
   );
 }
 
-/** Only deployments that were created at this time or later: set by a link, and removed here. */
+/** Shows the filter by creation time, which links set, and removes it. */
 export const SinceFilter = ({ since, onRemove }: { since: string; onRemove: () => void }) => (
   <span className="flex h-8 items-center gap-1 rounded-md border border-line-strong pl-2.5">
     <span>

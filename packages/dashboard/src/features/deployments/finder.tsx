@@ -5,13 +5,13 @@ export interface Found {
   value: string;
   label: string;
   hint?: string | undefined;
-  /** Beside its name. */
+  /** Shown beside the name. */
   mark?: ReactNode;
 }
 
 export interface FinderProps {
   label: string;
-  /** Name of what is chosen; undefined: nothing is. */
+  /** The name of the selected item; undefined if none is selected. */
   chosen: string | undefined;
   text: string;
   onText: (text: string) => void;
@@ -20,21 +20,21 @@ export interface FinderProps {
   is_looking: boolean;
   note?: ReactNode;
   error?: string | undefined;
-  /** In a bar of filters: the label is read out only, and text that was not chosen is dropped. */
+  /** For filter bars: the label is visible to screen readers only, and typed text that was not selected is discarded. */
   compact?: boolean;
-  /** The typed text itself can be chosen, whether it is in the list or not. */
+  /** The typed text can be selected even if it is not in the list. */
   free?: boolean;
 }
 
 /**
- * Text that finds one of many as it is typed. The list opens below; arrows move, Escape drops the text. Enter and leaving the field
- * choose what was typed: an entry of exactly that name, or with `free` the text itself, before any suggestion.
+ * A combobox that searches while typing. Arrow keys move in the list, Escape discards the text. Enter or leaving the field selects the
+ * typed text: an entry with exactly this name or, with `free`, the text itself, in preference to any suggestion.
  */
 export function Finder(props: FinderProps) {
   const { label, chosen, text, found, is_looking, note, compact = false } = props;
   const id = useId();
   const { is_open, is_left, at, setAt, setOpen, choose, type, press, leave } = useFinder(props);
-  const error = is_left && !is_looking ? `No ${label.toLowerCase()} is called ${text.trim()}: choose one from the list` : props.error;
+  const error = is_left && !is_looking ? `No ${label.toLowerCase()} named ${text.trim()}. Choose one from the list.` : props.error;
   const has_note = error !== undefined || note !== undefined;
   return (
     <div className={cx("relative", !compact && "mb-3")} onBlur={(event) => !event.currentTarget.contains(event.relatedTarget) && leave()}>
@@ -50,7 +50,7 @@ export function Finder(props: FinderProps) {
         aria-invalid={error !== undefined}
         aria-describedby={has_note ? `${id}-note` : undefined}
         aria-activedescendant={is_open && found[at] !== undefined ? `${id}-${at}` : undefined}
-        placeholder={chosen ?? (compact ? label : "Type to find")}
+        placeholder={chosen ?? (compact ? label : "Type to search")}
         value={is_open || is_left ? text : (chosen ?? "")}
         onFocus={() => setOpen(true)}
         onClick={() => setOpen(true)}
@@ -75,13 +75,13 @@ export function Finder(props: FinderProps) {
   );
 }
 
-/** Whether the list is open, which entry is marked, and what keys do. */
+/** The state and key handling of the list. */
 function useFinder({ found, text, compact = false, free = false, onText, onChoose }: FinderProps) {
   const [is_open, setOpen] = useState(false);
   const [is_left, setLeft] = useState(false);
   const first = free ? -1 : 0;
   const [at, setAt] = useState(first);
-  /** The marked entry was reached by the arrow keys, not by the pointer. */
+  /** Whether the entry was highlighted by arrow keys, not by the pointer. */
   const [is_moved, setMoved] = useState(false);
   const typed = text.trim();
   const exact = typed === "" ? undefined : found.find(({ label, value }) => label === typed || value === typed);
@@ -110,7 +110,7 @@ function useFinder({ found, text, compact = false, free = false, onText, onChoos
     setOpen(false);
     setLeft(true);
   };
-  // The field was left before the list had come.
+  // The user left the field before the list was loaded.
   useEffect(() => {
     if (is_left && exact !== undefined) choose(exact.value);
   });
@@ -165,7 +165,7 @@ function FoundList({
           id={`${id}-${index}`}
           role="option"
           aria-selected={index === at}
-          // Before the field loses the focus, by which the list closes.
+          // Keep the focus in the field: the list closes on blur, before the click arrives.
           onMouseDown={(event) => event.preventDefault()}
           onClick={() => onChoose(value)}
           onMouseMove={() => onAt(index)}

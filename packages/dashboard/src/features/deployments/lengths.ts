@@ -5,13 +5,13 @@ const SHORT = [
   ["m", 60],
 ] as const;
 
-/** `90s`, `10m`, `2h`, `3d` as seconds, as `rf` reads them; undefined: it is no length of time. */
+/** Parses `90s`, `10m`, `2h`, `3d` to seconds, as `rf` does; undefined for other texts. */
 export function readSeconds(text: string): number | undefined {
   const match = /^(\d{1,9})\s?(s|m|min|h|d)$/.exec(text.trim());
   return match === null ? undefined : Number(match[1]) * (LENGTHS[match[2] ?? ""] ?? 1);
 }
 
-/** Seconds as `rf` reads them, in the largest unit that holds them whole: 5,400 → `90m`. */
+/** Formats seconds for `rf` in the largest unit without remainder: 5,400 → `90m`. */
 export function writeSeconds(seconds: number): string {
   for (const [unit, length] of SHORT) if (seconds >= length && seconds % length === 0) return `${seconds / length}${unit}`;
   return `${seconds}s`;
@@ -19,7 +19,7 @@ export function writeSeconds(seconds: number): string {
 
 const two = (value: number): string => String(value).padStart(2, "0");
 
-/** What is left until then: "9:05", "1:02:09", "3 d 4 h"; undefined when it is over. */
+/** Formats the time left: "9:05", "1:02:09", "3 d 4 h"; undefined once it has passed. */
 export function countdownText(until: string, now_ms: number): string | undefined {
   const left = Math.ceil((Date.parse(until) - now_ms) / 1_000);
   if (!(left > 0)) return undefined;

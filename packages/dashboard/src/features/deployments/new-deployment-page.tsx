@@ -16,7 +16,7 @@ import { type Planned, type PlanRequest, usePlan } from "./use-plan.ts";
 
 const route = getRouteApi("/app/deployments/new");
 
-/** Makes a deployment; beside it stands what it would do. */
+/** The form for a new deployment, with a live preview. */
 export function NewDeploymentPage() {
   const may_deploy = useMay("operator");
   return (
@@ -25,19 +25,19 @@ export function NewDeploymentPage() {
       {may_deploy ? (
         <Maker />
       ) : (
-        <EmptyState title="Your role can look, not deploy" actions={<LinkButton to="/deployments">To the deployments</LinkButton>}>
-          It needs the role operator. Ask an admin of your org.
+        <EmptyState title="You don't have access" actions={<LinkButton to="/deployments">Go to deployments</LinkButton>}>
+          Deploying requires the operator role. Ask an admin of your organization.
         </EmptyState>
       )}
     </>
   );
 }
 
-/** What the address says is chosen. */
+/** The release and the target from the URL. */
 function useChosen() {
   const search = route.useSearch();
   const navigate = useNavigate();
-  // The address follows a moment later; what is sent must not be what was chosen before.
+  // The URL is updated asynchronously: keep the selection in state, so that a request never contains the previous one.
   const [chosen, setChosen] = useState(search);
   useEffect(() => setChosen(search), [search]);
   const set = (next: NewDeploymentSearch): void => {
@@ -60,7 +60,7 @@ function Maker() {
   const chosen = useChosen();
   const [kind, setKind] = useState(chosen.target?.kind ?? "fleet");
   const [draft, setDraft] = useState<Draft>(EMPTY_DRAFT);
-  // The time that an expiry counts from is that of the last change, so that one draft is one request.
+  // The expiry counts from the last change, so that an unchanged draft yields the same request.
   const written = useMemo(() => readDraft(draft, kind, Date.now()), [draft, kind]);
   const release = useRelease(chosen.release);
   const target = chosen.target?.kind === kind ? chosen.target : undefined;
@@ -72,7 +72,7 @@ function Maker() {
   return (
     <div className="grid gap-x-8 lg:grid-cols-[minmax(0,1fr)_minmax(0,1fr)]">
       <div className="min-w-0">
-        <Section title="What and where">
+        <Section title="Release and target">
           <ReleasePicker chosen={release} onChoose={chosen.setRelease} onTyping={setTypingRelease} error={errorAt(errors, "release")} />
           <TargetPicker
             kind={kind}
@@ -98,7 +98,7 @@ function Maker() {
   );
 }
 
-/** What is sent; undefined while something is missing or wrong. */
+/** Returns the request; undefined while the form is incomplete or invalid. */
 function requestOf(release: string | undefined, target: Target | undefined, { rollout, scheduled_at, errors }: Written) {
   if (release === undefined || target === undefined || Object.keys(errors).length > 0) return undefined;
   const request: PlanRequest = {
@@ -136,7 +136,7 @@ function Doing({
   });
   const is_ready = request !== undefined && plan !== undefined && !is_behind && plan.total > 0;
   return (
-    <Section title="Do it">
+    <Section title="Deploy">
       <Button
         look="primary"
         className="mb-3 !h-auto min-h-9 max-w-full py-1.5 !whitespace-normal [overflow-wrap:anywhere]"

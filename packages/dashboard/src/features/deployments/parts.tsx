@@ -7,7 +7,7 @@ import { type Part, Progress, Text } from "../../ui/index.ts";
 
 type Counts = Deployment["counts"];
 
-/** How its robots fare, as parts of a bar: what is done first. */
+/** Returns the robots of a deployment by status as parts of a progress bar, finished ones first. */
 export const partsOf = (counts: Counts): Part[] => allParts(counts).filter(({ value }) => value > 0);
 
 const allParts = (counts: Counts): Part[] => [
@@ -15,14 +15,14 @@ const allParts = (counts: Counts): Part[] => [
   { value: counts.rolled_back, tone: "warn", label: "rolled back" },
   { value: counts.failed, tone: "bad", label: "failed" },
   { value: counts.cancelled, tone: "idle", label: "cancelled" },
-  { value: counts.active, tone: "info", label: "at work" },
+  { value: counts.active, tone: "info", label: "updating" },
 ];
 
 export const CountsBar = ({ counts, label }: { counts: Counts; label: string }) => (
   <Progress label={label} total={counts.total} parts={partsOf(counts)} />
 );
 
-/** "12 of 40", with what went wrong. */
+/** Formats the progress: "12 of 40, 1 failed". */
 export function countsText({ applied, failed, rolled_back, total }: Counts): string {
   if (total === 0) return "not started";
   const parts = [
@@ -39,7 +39,7 @@ interface Target {
   fleet_id: string | null;
 }
 
-/** Whom a deployment is for, by name, as a link. */
+/** A link to the target of a deployment, by name. */
 export function TargetLink({ target, places }: { target: Target; places: Places }) {
   if (target.fleet_id !== null) {
     return (
@@ -51,7 +51,7 @@ export function TargetLink({ target, places }: { target: Target; places: Places 
   return target.robot_id === null ? <Text>{null}</Text> : <RobotLink id={target.robot_id} />;
 }
 
-/** A robot by its name, once that was read. */
+/** A link to a robot. Shows its ID until the name is loaded. */
 export function RobotLink({ id, name }: { id: string; name?: string | undefined }) {
   const robot = useQuery({ ...query("getRobot", { params: { id } }), enabled: name === undefined });
   return (
@@ -61,7 +61,7 @@ export function RobotLink({ id, name }: { id: string; name?: string | undefined 
   );
 }
 
-/** Who made it. */
+/** The name of the user or token that created something. */
 export const ActorName = ({ actor }: { actor: Deployment["created_by"] }) => (
   <Text line>{actor.name ?? actor.type.replaceAll("_", " ")}</Text>
 );

@@ -10,7 +10,7 @@ const row = (robot_id: string, status: string): TargetRow => ({
   progress: { bytes_done: 1, bytes_total: 2 },
 });
 
-test("the last status of each robot of this deployment counts", () => {
+test("uses the last status of each robot of the deployment", () => {
   const change = { kind: "target", id: "t", change: "status", deployment_id: "dep_1" } as const;
   const latest = latestStatuses(
     [
@@ -24,7 +24,7 @@ test("the last status of each robot of this deployment counts", () => {
   assert.deepEqual([...latest], [["rob_1", "applied"]]);
 });
 
-test("only rows whose status changed are new objects, and what the status makes untrue goes with it", () => {
+test("replaces only changed rows and clears fields that the new status invalidates", () => {
   const pages = [{ items: [row("rob_1", "queued"), row("rob_2", "queued")] }, { items: [row("rob_3", "queued")] }];
   const [first, second] = patchPages(pages, new Map([["rob_1", "downloading"]]));
   assert.deepEqual(first?.items[0], { ...row("rob_1", "downloading"), waiting_for: null });
@@ -32,7 +32,7 @@ test("only rows whose status changed are new objects, and what the status makes 
   assert.equal(second, pages[1]);
 });
 
-test("a robot that has ended fetches nothing any more; one that is told again is left as it is", () => {
+test("clears the progress of a finished robot and ignores repeated statuses", () => {
   const pages = [{ items: [row("rob_1", "downloading")] }];
   assert.equal(patchPages(pages, new Map([["rob_1", "applied"]]))[0]?.items[0]?.progress, null);
   assert.equal(patchPages(pages, new Map([["rob_1", "downloading"]]))[0], pages[0]);

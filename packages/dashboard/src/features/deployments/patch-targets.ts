@@ -10,7 +10,7 @@ export interface TargetRow {
 
 const ENDED: ReadonlySet<string> = new Set(["applied", "failed", "rolled_back", "cancelled"]);
 
-/** The latest status of each robot, of the changes of one deployment's targets. */
+/** Returns the latest status of each robot from changes of one deployment's targets. */
 export function latestStatuses(changes: Iterable<Change>, deployment_id: string): Map<string, string> {
   const latest = new Map<string, string>();
   for (const { kind, deployment_id: of, robot_id, status } of changes)
@@ -20,8 +20,8 @@ export function latestStatuses(changes: Iterable<Change>, deployment_id: string)
 }
 
 /**
- * Pages of targets with these robots' new statuses; pages and rows in which nothing changed stay the same objects, so that
- * nothing of them is drawn again. What a status makes untrue (what it waits for, how far a download is) goes with it.
+ * Returns the pages of targets with the new statuses. Unchanged pages and rows stay the same objects, so that React does not render
+ * them again. Clears fields that the new status invalidates: what the robot waits for and its download progress.
  */
 export function patchPages<Page extends { items: readonly TargetRow[] }>(
   pages: readonly Page[],

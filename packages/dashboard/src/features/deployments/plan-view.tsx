@@ -6,10 +6,10 @@ import { RobotLink } from "./parts.tsx";
 import { afterWaveText, reachOf, robots, waveText } from "./rollout-text.ts";
 import type { Planned } from "./use-plan.ts";
 
-/** What the deployment would do, if it were made now. */
+/** Previews a deployment: its robots, waves and times if it were created now. */
 export function PlanView({ planned, is_asked, errors }: { planned: Planned; is_asked: boolean; errors: Errors }) {
   return (
-    <Section title="What it would do" actions={<span className="text-xs text-muted">{planned.is_behind ? "planning…" : ""}</span>}>
+    <Section title="Preview" actions={<span className="text-xs text-muted">{planned.is_behind ? "calculating…" : ""}</span>}>
       <div aria-live="polite" aria-busy={planned.is_behind} className={cx(planned.is_behind && planned.plan !== undefined && "opacity-70")}>
         <Body planned={planned} is_asked={is_asked} errors={errors} />
       </div>
@@ -21,9 +21,9 @@ function Body({ planned: { plan, error, retry }, is_asked, errors }: { planned: 
   const count = Object.keys(errors).length;
   if (count > 0)
     return (
-      <p className="text-bad">{count === 1 ? "One field is not right yet." : `${count} fields are not right yet.`} See beside them.</p>
+      <p className="text-bad">{count === 1 ? "One field is invalid." : `${count} fields are invalid.`} See the messages at the fields.</p>
     );
-  if (!is_asked) return <p className="text-muted">Choose a release and whom it is for. Nothing is started before you say so.</p>;
+  if (!is_asked) return <p className="text-muted">Choose a release and a target to see a preview. Nothing starts until you deploy.</p>;
   if (error !== undefined) return <ErrorState error={error} onRetry={retry} />;
   return plan === undefined ? <Skeleton rows={4} /> : <Plan plan={plan} />;
 }
@@ -32,32 +32,30 @@ function Plan({ plan }: { plan: DeploymentPlan }) {
   if (plan.total === 0)
     return (
       <Notice tone="border-warn bg-warn-soft">
-        No robot is in the fleet now. Those that enrol before it starts would get it; made now, it would end at once.
+        The fleet has no robots. Robots that enroll before the start receive the release; a deployment created now ends immediately.
       </Notice>
     );
   return (
     <>
-      {!plan.artifact_stored && (
-        <Notice tone="border-warn bg-warn-soft">The artifact is not uploaded yet: robots wait for it, and go on when it is there.</Notice>
-      )}
+      {!plan.artifact_stored && <Notice tone="border-warn bg-warn-soft">The artifact is not uploaded yet. Robots wait until it is.</Notice>}
       <div className="mb-3 grid grid-cols-2 gap-2 sm:grid-cols-5">
         <Figure value={plan.total.toLocaleString()} label="robots" />
         <Figure value={byteText(plan.bytes_to_send)} label="to send" />
         <Figure value={plan.offline.toLocaleString()} label="offline" ink={plan.offline > 0 ? "text-warn" : ""} />
-        <Figure value={plan.incompatible.toLocaleString()} label="cannot run it" ink={plan.incompatible > 0 ? "text-bad" : ""} />
-        <Figure value={plan.already_installed.toLocaleString()} label="have it" />
+        <Figure value={plan.incompatible.toLocaleString()} label="incompatible" ink={plan.incompatible > 0 ? "text-bad" : ""} />
+        <Figure value={plan.already_installed.toLocaleString()} label="up to date" />
       </div>
       <Card className="mb-3">
         <KeyValue
           items={[
-            ["Starts", plan.scheduled_at === null ? "at once" : <Time key="at" at={plan.scheduled_at} exact />],
+            ["Starts", plan.scheduled_at === null ? "immediately" : <Time key="at" at={plan.scheduled_at} exact />],
             plan.window !== null && [
               "Installs",
               <span key="window">
-                from <Time at={plan.window.opens_at} exact /> to <Time at={plan.window.closes_at} exact />, and in each window after it
+                from <Time at={plan.window.opens_at} exact /> to <Time at={plan.window.closes_at} exact />, and in each later window
               </span>,
             ],
-            ["Gives up", <Time key="expires" at={plan.expires_at} exact />],
+            ["Expires", <Time key="expires" at={plan.expires_at} exact />],
           ]}
         />
       </Card>
@@ -78,18 +76,18 @@ const Figure = ({ value, label, ink = "" }: { value: string; label: string; ink?
   </div>
 );
 
-/** When a wave begins, in words. */
+/** Describes when a wave starts. */
 function startText(plan: DeploymentPlan, wave: number): string {
-  if (wave === 0) return plan.scheduled_at === null ? "at once" : "at its time";
+  if (wave === 0) return plan.scheduled_at === null ? "immediately" : "at the scheduled time";
   const before = plan.rollout.waves?.[wave - 1];
   const after = before === undefined ? "" : afterWaveText(before);
-  return `when wave ${wave} has passed${after === "" ? "" : ` and ${after.replace("soaks", "soaked").replace("waits", "waited")}`}`;
+  return `after wave ${wave}${after === "" ? "" : `, ${after}`}`;
 }
 
 function PlanWaves({ plan }: { plan: DeploymentPlan }) {
   const reach = reachOf(plan.waves);
   return (
-    <ol aria-label="Waves of the plan" className="mb-3 divide-y divide-line rounded-lg border border-line bg-raised">
+    <ol aria-label="Planned waves" className="mb-3 divide-y divide-line rounded-lg border border-line bg-raised">
       {plan.waves.map(({ wave, total, offline, incompatible, already_installed, bytes_to_send }, index) => (
         <li key={wave} className="px-4 py-2">
           <span className="flex flex-wrap items-baseline justify-between gap-x-3">
@@ -104,10 +102,10 @@ function PlanWaves({ plan }: { plan: DeploymentPlan }) {
           <span className="block text-xs text-muted">
             {[
               startText(plan, wave),
-              `${reach[index]?.percent ?? 0} % with those before`,
+              `${reach[index]?.percent ?? 0}% cumulative`,
               ...(offline > 0 ? [`${offline.toLocaleString()} offline`] : []),
-              ...(incompatible > 0 ? [`${incompatible.toLocaleString()} cannot run it`] : []),
-              ...(already_installed > 0 ? [`${already_installed.toLocaleString()} have it`] : []),
+              ...(incompatible > 0 ? [`${incompatible.toLocaleString()} incompatible`] : []),
+              ...(already_installed > 0 ? [`${already_installed.toLocaleString()} up to date`] : []),
             ].join("; ")}
           </span>
         </li>
@@ -120,8 +118,8 @@ type PlanRobot = DeploymentPlan["robots"][number];
 const robotKey = ({ robot_id }: PlanRobot): string => robot_id;
 
 function stateOf({ incompatible, already_installed, online }: PlanRobot) {
-  if (incompatible) return <Badge tone="bad">cannot run it</Badge>;
-  if (already_installed) return <Badge tone="ok">has it</Badge>;
+  if (incompatible) return <Badge tone="bad">incompatible</Badge>;
+  if (already_installed) return <Badge tone="ok">up to date</Badge>;
   return online ? <Badge tone="info">ready</Badge> : <Badge tone="warn">offline</Badge>;
 }
 
@@ -140,7 +138,7 @@ function PlanRobots({ plan }: { plan: DeploymentPlan }) {
   return (
     <>
       <DataTable
-        label="Robots of the plan, in the order in which they go"
+        label="Robots in rollout order"
         columns={plan.waves.length > 1 ? [ROBOT, WAVE, ...REST] : [ROBOT, ...REST]}
         rows={plan.robots}
         rowKey={robotKey}

@@ -10,14 +10,14 @@ const FOUND_MAX = 20;
 const ID = /^rel_[0-9a-z]{26}$/;
 
 export interface ChosenRelease {
-  /** Its id or tag as the address says it. */
+  /** The ID or tag from the URL. */
   name: string | undefined;
   release: Release | undefined;
-  /** There is none of that name. */
+  /** Whether no release has this ID or tag. */
   is_missing: boolean;
 }
 
-/** The release of an id or a tag. */
+/** Loads a release by its ID or tag. */
 export function useRelease(name: string | undefined): ChosenRelease {
   const is_id = name !== undefined && ID.test(name);
   const by_id = useQuery({ ...query("getRelease", { params: { id: name ?? "" } }), enabled: is_id });
@@ -29,11 +29,11 @@ export function useRelease(name: string | undefined): ChosenRelease {
 
 const FROM: Record<Release["artifact_state"], string> = {
   stored: "",
-  awaiting_upload: "Its artifact is not uploaded yet: robots wait for it.",
-  external: "Robots pull it from its registry.",
+  awaiting_upload: "The artifact is not uploaded yet: robots wait for it.",
+  external: "Robots pull the image from its registry.",
 };
 
-/** Finds a release by its tag. */
+/** Selects a release by tag. */
 export function ReleasePicker({
   chosen: { name, release, is_missing },
   onChoose,
@@ -48,7 +48,7 @@ export function ReleasePicker({
   const [text, setText] = useTyped(onTyping);
   const q = useDeferredValue(text.trim());
   const found = useQuery(query("listReleases", { query: { limit: FOUND_MAX, ...(q === "" ? {} : { q }) } }));
-  const missing = is_missing ? `There is no release ${name ?? ""}. Choose one from the list, or push it first.` : undefined;
+  const missing = is_missing ? `Release ${name ?? ""} does not exist. Choose one from the list, or push it first.` : undefined;
   return (
     <Finder
       free
@@ -67,7 +67,7 @@ export function ReleasePicker({
       error={missing ?? error}
       note={
         release === undefined
-          ? "By its tag."
+          ? "Search by tag."
           : `app ${release.app}, ${release.kind.replaceAll("_", " ")}, ${byteText(release.artifact_size)}. ${FROM[release.artifact_state]}`
       }
     />

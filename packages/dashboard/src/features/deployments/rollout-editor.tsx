@@ -5,35 +5,35 @@ import { DraftShare, DraftText, type EditorParts, Row } from "./editor-parts.tsx
 import { WaveEditor } from "./wave-editor.tsx";
 import { WindowEditor } from "./window-editor.tsx";
 
-/** How it reaches its robots. */
+/** Edits the rollout policy of a deployment. */
 export function RolloutEditor({ kind, ...parts }: EditorParts & { kind: "robot" | "fleet" }) {
   return (
     <>
       {kind === "fleet" && (
-        <Section title="Who goes first">
+        <Section title="Rollout strategy">
           <Presets onChange={parts.onChange} />
           <WaveEditor {...parts} />
         </Section>
       )}
       {kind === "fleet" && (
-        <Section title="When it goes wrong">
+        <Section title="Failure policy">
           <Failures {...parts} />
         </Section>
       )}
-      <Section title="How many at a time">
+      <Section title="Concurrency">
         <Limits {...parts} />
       </Section>
-      <Section title="When">
+      <Section title="Schedule">
         <WindowEditor {...parts} />
       </Section>
-      <Section title="How often and how long">
+      <Section title="Attempts and verification">
         <Tries {...parts} />
       </Section>
     </>
   );
 }
 
-/** What a preset says about the policy; the rest of the draft stays. */
+/** The fields that a preset sets; the rest of the draft stays unchanged. */
 const POLICY = (({ waves, threshold_by, threshold, min_decided, on_failure, unavailable_by, unavailable, group_by }: Draft) => ({
   waves,
   threshold_by,
@@ -79,33 +79,33 @@ function Failures(parts: EditorParts) {
       <DraftShare
         {...parts}
         field="threshold"
-        label="Failures that are tolerated"
-        hint="Robots that failed or rolled back."
-        none={has_waves ? "None: the first is one too many" : "Any: nothing stops it early"}
-        percent={{ label: "A part of those that got it", amount: "At most, in %" }}
-        count={{ label: "A number of robots", amount: "At most, robots" }}
+        label="Failure limit"
+        hint="Counts robots that failed or were rolled back."
+        none={has_waves ? "No failures allowed" : "No limit"}
+        percent={{ label: "Percentage of finished robots", amount: "Maximum failures (%)" }}
+        count={{ label: "Number of robots", amount: "Maximum failures" }}
       />
       {draft.threshold_by !== "none" && (
         <DraftText
           {...parts}
           field="min_decided"
-          label="Looked at once so many have ended"
+          label="Minimum completed robots"
           inputMode="numeric"
           placeholder="1"
-          hint="So that one failure among the first two is not half of them."
+          hint="The limit applies once this many have finished, so that one failure of two does not count as 50%."
         />
       )}
       {(has_waves || draft.threshold_by !== "none") && (
         <Select
-          label="When more fail"
+          label="Action above the limit"
           value={draft.on_failure}
           onChange={(event) => onChange({ on_failure: event.target.value as Draft["on_failure"] })}
           options={[
-            { value: "stop", label: "Stop: whoever has not got it never does" },
-            { value: "pause", label: "Pause: somebody decides" },
-            { value: "rollback", label: "Roll back: every robot goes back to what it ran" },
+            { value: "stop", label: "Stop: remaining robots do not receive the release" },
+            { value: "pause", label: "Pause: a user resumes, rolls back or cancels" },
+            { value: "rollback", label: "Roll back: all robots return to their previous release" },
           ]}
-          hint="Robots that have it in hand finish in any case."
+          hint="Robots that are already updating finish in any case."
         />
       )}
     </>
@@ -118,19 +118,19 @@ function Limits(parts: EditorParts) {
       <DraftText
         {...parts}
         field="max_parallel"
-        label="Installing at the same time, at most"
+        label="Maximum robots updating at once"
         inputMode="numeric"
         placeholder="no limit"
-        hint="Robots that fetch and install. Those that are away take none of the places."
+        hint="Counts robots that download or install. Offline robots do not count."
       />
       <DraftShare
         {...parts}
         field="unavailable"
-        label="Unavailable at the same time, at most"
-        hint="Counts those that are offline or unwell already."
+        label="Maximum unavailable robots"
+        hint="Includes robots that are already offline or unhealthy."
         none="No limit"
-        percent={{ label: "A part of them", amount: "Part, in %" }}
-        count={{ label: "A number of robots", amount: "Robots" }}
+        percent={{ label: "Percentage of robots", amount: "Maximum unavailable (%)" }}
+        count={{ label: "Number of robots", amount: "Maximum unavailable" }}
       />
       {parts.draft.unavailable_by !== "none" && <Groups {...parts} />}
     </>
@@ -142,13 +142,13 @@ function Groups({ draft: { group_by }, errors, onChange }: EditorParts) {
   return (
     <Row>
       <Select
-        label="Counted"
+        label="Counted per"
         value={by}
         onChange={(event) => onChange({ group_by: event.target.value === "label" ? "label:" : event.target.value })}
         options={[
-          { value: "", label: "Over all robots of it" },
-          { value: "site", label: "In each site" },
-          { value: "label", label: "Among robots with the same label" },
+          { value: "", label: "Deployment" },
+          { value: "site", label: "Site" },
+          { value: "label", label: "Label value" },
         ]}
       />
       {by === "label" && (
@@ -158,7 +158,7 @@ function Groups({ draft: { group_by }, errors, onChange }: EditorParts) {
           value={group_by.slice("label:".length)}
           onChange={(event) => onChange({ group_by: `label:${event.target.value}` })}
           error={errorAt(errors, "rollout.max_unavailable.group_by")}
-          hint="Robots with the same value of it are a group."
+          hint="Robots with the same value form a group."
         />
       )}
     </Row>
@@ -170,17 +170,17 @@ const Tries = (parts: EditorParts) => (
     <DraftText
       {...parts}
       field="max_attempts"
-      label="Tries for each robot"
+      label="Attempts per robot"
       inputMode="numeric"
       placeholder="3"
-      hint="When the release does not reach it."
+      hint="Retries if the robot does not receive the release."
     />
     <DraftText
       {...parts}
       field="verify"
-      label="Watch the new version for"
+      label="Verification time"
       placeholder="30s"
-      hint="Each robot looks at its health before it counts as applied; else it goes back by itself."
+      hint="Each robot must stay healthy this long; otherwise it rolls back automatically."
     />
   </Row>
 );

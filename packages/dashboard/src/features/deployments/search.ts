@@ -2,7 +2,7 @@ import { DEPLOYMENT_STATUSES, type DeploymentStatus, TARGET_STATUSES, type Targe
 
 type Search = Record<string, unknown>;
 
-/** Texts of an address, by their names; what is empty or no text is not there. */
+/** Returns the named URL parameters that are non-empty strings. */
 function textsOf<const N extends string>(search: Search, names: readonly N[]): { [K in N]?: string } {
   const found: { [K in N]?: string } = {};
   for (const name of names) {
@@ -18,15 +18,15 @@ function oneOf<const V extends string>(value: unknown, values: readonly V[]): V 
 }
 
 export interface DeploymentsSearch {
-  /** Deployments of configs instead of releases. */
+  /** Shows config deployments instead of release deployments. */
   tab?: "configs";
   status?: DeploymentStatus;
   fleet_id?: string;
   robot_id?: string;
   release_id?: string;
-  /** Made at this time or later. */
+  /** Created at this time or later. */
   since?: string;
-  /** Also those that robots get because they follow their fleet. Of one robot they are always shown. */
+  /** Includes automatic updates of single robots. With a robot filter they are always included. */
   following?: true;
 }
 
@@ -42,19 +42,19 @@ export function readDeploymentsSearch(search: Search): DeploymentsSearch {
   };
 }
 
-/** What the server is asked for. */
+/** Converts the filters to the query of the API. */
 export function deploymentsQuery({ tab: _, following, ...query }: DeploymentsSearch) {
   return { ...query, ...(following === true || query.robot_id !== undefined ? {} : { cause: "request" as const }) };
 }
 
 export interface NewDeploymentSearch {
-  /** Id or tag. */
+  /** ID or tag. */
   release?: string;
   fleet_id?: string;
   robot_id?: string;
 }
 
-/** What is chosen already. `fleet`, `robot` and `release_id` are read, too: people write such addresses by hand. */
+/** Parses the preselection. Accepts `fleet`, `robot` and `release_id`, too, because people write such URLs by hand. */
 export function readNewDeploymentSearch(search: Search): NewDeploymentSearch {
   const { release = search.release_id, fleet_id = search.fleet, robot_id = search.robot } = search;
   const found = textsOf({ release, fleet_id, robot_id }, ["release", "fleet_id", "robot_id"]);

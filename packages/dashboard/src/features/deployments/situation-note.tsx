@@ -11,7 +11,7 @@ const LOOKS: Record<Tone, { box: string; ink: string; icon: typeof Clock }> = {
   idle: { box: "border-line bg-idle-soft", ink: "text-idle", icon: Clock },
 };
 
-/** Where it stands, and what to do about it. Read out when it changes. */
+/** Shows the state of a deployment and a suggested next step. Screen readers announce changes. */
 export function SituationNote({ situation: { tone, text, advice, until } }: { situation: Situation }) {
   const { box, ink, icon: Icon } = LOOKS[tone];
   return (
@@ -23,7 +23,7 @@ export function SituationNote({ situation: { tone, text, advice, until } }: { si
       </div>
       {until !== undefined && (
         <p className="ml-auto shrink-0 text-right">
-          <span className="block text-xs">goes on in</span>
+          <span className="block text-xs">continues in</span>
           <Countdown until={until} />
         </p>
       )}

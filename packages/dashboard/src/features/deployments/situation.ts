@@ -1,39 +1,39 @@
 import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import type { Tone } from "../../ui/status.tsx";
 import { reasonAdvice, reasonText } from "./reasons.ts";
-import { robots } from "./rollout-text.ts";
+import { amountText, robots } from "./rollout-text.ts";
 
-/** Where a deployment stands, in words. */
+/** The state of a deployment in words. */
 export interface Situation {
   tone: Tone;
   text: string;
-  /** What somebody may do about it. */
+  /** A suggested next step. */
   advice?: string | undefined;
-  /** It waits until then. */
+  /** When it continues, as RFC 3339. */
   until?: string | undefined;
 }
 
 type Facts = Pick<Deployment, "status" | "reason" | "counts" | "scheduled_at" | "wave_count" | "rollout">;
 
-/** What it waits for, or why it ended as it did. Pure. */
+/** Describes what a deployment waits for, or why it ended. Pure. */
 export function situationOf(deployment: Facts, waves: readonly DeploymentWave[]): Situation {
   const { status, reason, counts, scheduled_at } = deployment;
-  const why = reason === null ? "" : `: ${reasonText(reason)}`;
+  const why = reason === null ? "" : `: ${reason === "threshold_exceeded" ? failuresText(deployment) : reasonText(reason)}`;
   switch (status) {
     case "scheduled":
-      return { tone: "info", text: "Held until its time.", until: scheduled_at ?? undefined };
+      return { tone: "info", text: "Scheduled.", until: scheduled_at ?? undefined };
     case "paused":
       return {
         tone: "warn",
-        text: `Paused${why}. ${counts.active > 0 ? `${robots(counts.active)} at work finish; nobody` : "Nobody"} else gets it.`,
-        advice: reason === "threshold_exceeded" ? "See why they failed, then resume it, roll it back or cancel it." : "Resume it to go on.",
+        text: `Paused${why}. ${counts.active > 0 ? `${robots(counts.active)} finishing; remaining` : "Remaining"} robots on hold.`,
+        advice: reason === "threshold_exceeded" ? "Check why the robots failed, then resume, roll back or cancel." : "Resume to continue.",
       };
     case "cancelling":
-      return { tone: "idle", text: `Stopping: ${robots(counts.active)} finish what they do.` };
+      return { tone: "idle", text: `Cancelling: ${robots(counts.active)} finishing.` };
     case "rolling_back":
       return {
         tone: "warn",
-        text: `Going back${why}: ${robots(counts.applied + counts.active)} still to go.`,
+        text: `Rolling back${why}: ${robots(counts.applied + counts.active)} remaining.`,
       };
     case "queued":
     case "in_progress":
@@ -51,34 +51,42 @@ export function situationOf(deployment: Facts, waves: readonly DeploymentWave[])
 
 const ENDINGS = { failed: "Failed", rolled_back: "Rolled back", cancelled: "Cancelled" } as const;
 
+/** "10 of 60 robots failed (limit 12%)": of the robots that have finished. */
+function failuresText({ counts, rollout }: Pick<Facts, "counts" | "rollout">): string {
+  const failures = counts.failed + counts.rolled_back;
+  const limit = rollout.failure_threshold == null ? "none allowed" : `limit ${amountText(rollout.failure_threshold)}`;
+  return `${failures.toLocaleString("en")} of ${robots(counts.applied + failures)} failed (${limit})`;
+}
+
 function appliedText({ applied, total, failed, rolled_back, cancelled }: Facts["counts"]): string {
   const failures = failed + rolled_back;
   const parts = [
-    applied === total ? `${robots(applied)} run it.` : `${applied.toLocaleString("en")} of ${robots(total)} run it.`,
-    failures > 0 && `${failures.toLocaleString("en")} failed, which its policy allows.`,
-    cancelled > 0 && `${cancelled.toLocaleString("en")} were left out.`,
+    applied === total ? `Applied on ${robots(applied)}.` : `Applied on ${applied.toLocaleString("en")} of ${robots(total)}.`,
+    failures > 0 && `${failures.toLocaleString("en")} failed (within policy).`,
+    cancelled > 0 && `${cancelled.toLocaleString("en")} cancelled.`,
   ];
   return parts.filter((part) => part !== false).join(" ");
 }
 
-function running({ counts, reason, rollout }: Facts, waves: readonly DeploymentWave[]): Situation {
+function running(deployment: Facts, waves: readonly DeploymentWave[]): Situation {
+  const { counts, reason, rollout } = deployment;
   if (reason === "threshold_exceeded")
-    return { tone: "bad", text: `Stopped: too many robots failed. ${robots(counts.active)} that have it in hand finish.` };
+    return { tone: "bad", text: `Stopped: ${failuresText(deployment)}. ${robots(counts.active)} finishing.` };
   const gate = waves.find(({ status }) => status === "gate");
   if (gate !== undefined)
     return {
       tone: "warn",
-      text: `Wave ${gate.wave + 1} of ${waves.length} waits for somebody to promote it.`,
-      advice: "Look whether the robots that have it are well, then promote it.",
+      text: `Wave ${gate.wave + 1} of ${waves.length} is awaiting promotion.`,
+      advice: "Check the updated robots, then promote.",
     };
   const soaking = waves.find(({ status }) => status === "soaking");
   if (soaking !== undefined)
     return {
       tone: "info",
-      text: `Wave ${soaking.wave + 1} of ${waves.length} has passed and soaks.`,
+      text: `Wave ${soaking.wave + 1} of ${waves.length} is complete and soaking.`,
       until: soaking.soaks_until ?? undefined,
     };
-  if (counts.total === 0) return { tone: "info", text: "The robots are being looked up." };
+  if (counts.total === 0) return { tone: "info", text: "Selecting robots." };
   const open = waves.length > 1 ? waves.findLast(({ status }) => status === "open") : undefined;
   const name = open === undefined ? "" : `Wave ${open.wave + 1} of ${waves.length}: `;
   const { active, queued } = open ?? counts;
@@ -95,8 +103,8 @@ function running({ counts, reason, rollout }: Facts, waves: readonly DeploymentW
       text: `${name}${robots(queued)} ${waiting}.`,
       advice:
         rollout.window === null
-          ? "The table shows what each of them waits for."
-          : "The table shows what each of them waits for, such as its maintenance window.",
+          ? "The table shows why each robot is waiting."
+          : "The table shows why each robot is waiting, for example for its maintenance window.",
     };
   return {
     tone: "info",

@@ -18,16 +18,16 @@ const ICONS: Record<StepName, ReactNode> = {
   cancel_rollback: undefined,
 };
 
-/** What somebody most likely came for, when it can be asked. */
+/** Actions that are highlighted as primary while available. */
 const LEADING: ReadonlySet<StepName> = new Set(["promote", "retry"]);
 
-/** What can be asked of the deployment. What makes no sense now is there too, and says why. */
+/** The actions of a deployment. Unavailable ones are disabled, with the reason as tooltip. */
 export function StepBar({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
   const may_change = useMay("operator");
   const [asked, setAsked] = useState<Step>();
   const take = useSteps(deployment.id, () => setAsked(undefined));
   const steps = stepsOf(deployment, waves, Date.now()).map((step) =>
-    may_change ? step : { ...step, why_not: "Your role can look, not change: it needs the role operator." },
+    may_change ? step : { ...step, why_not: "This requires the operator role." },
   );
   const by = Object.fromEntries(steps.map((step) => [step.name, step])) as Record<StepName, Step>;
   const shown = [
@@ -36,7 +36,7 @@ export function StepBar({ deployment, waves }: { deployment: Deployment; waves: 
     by.retry,
     by.rollback,
   ];
-  // What was asked stays in words of now.
+  // The open dialog shows current counts.
   const step = asked === undefined ? undefined : by[asked.name];
   return (
     <>
@@ -53,7 +53,7 @@ export function StepBar({ deployment, waves }: { deployment: Deployment; waves: 
             onSelect: () => setAsked(one),
           })),
           copyAsRf(shellLine("rf", "deployments", "show", deployment.id)),
-          copyAsRf(shellLine("rf", "deployments", "watch", deployment.id), "Copy as rf … watch"),
+          copyAsRf(shellLine("rf", "deployments", "watch", deployment.id), "Copy rf watch command"),
         ]}
       />
       {step !== undefined && (
@@ -63,6 +63,7 @@ export function StepBar({ deployment, waves }: { deployment: Deployment; waves: 
           title={step.title}
           consequence={step.why_not === undefined ? step.consequence : step.why_not}
           verb={step.verb}
+          dismiss={step.danger && step.name !== "rollback" ? "Keep deployment" : "Cancel"}
           danger={step.danger}
           command={step.command}
           busy={take.is_busy}
@@ -88,20 +89,20 @@ function StepButton({ step, onAsk }: { step: Step; onAsk: () => void }) {
   return step.why_not === undefined ? button : <Tooltip text={step.why_not}>{button}</Tooltip>;
 }
 
-/** Takes a step; one that makes a new deployment leads there. */
+/** Runs actions. After an action that creates a deployment, opens its page. */
 function useSteps(id: string, onDone: () => void): { act: (step: StepName) => void; is_busy: boolean } {
   const navigate = useNavigate();
   const done = { onSuccess: onDone };
   const go = ({ data }: { data: Deployment }): void => {
     onDone();
     if (data.id === id) return;
-    tellDone("A new deployment was made of it: this is its page");
+    tellDone("Deployment created");
     void navigate({ to: "/deployments/$id", params: { id: data.id } });
   };
   const pause = useAction("pauseDeployment", { ...done, done: "Paused" });
-  const resume = useAction("resumeDeployment", { ...done, done: "It goes on" });
-  const promote = useAction("promoteDeployment", { ...done, done: "The next wave is open" });
-  const cancel = useAction("cancelDeployment", { ...done, done: "Cancelled: robots that install finish" });
+  const resume = useAction("resumeDeployment", { ...done, done: "Resumed" });
+  const promote = useAction("promoteDeployment", { ...done, done: "Next wave opened" });
+  const cancel = useAction("cancelDeployment", { ...done, done: "Cancelled" });
   const roll_back = useAction("rollBackDeployment", { onSuccess: go });
   const retry = useAction("retryDeployment", { onSuccess: go });
   const params = { id };

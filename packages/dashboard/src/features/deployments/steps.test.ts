@@ -44,29 +44,29 @@ const possible = (change: object, waves: readonly DeploymentWave[] = WAVES): Ste
     .filter(({ why_not }) => why_not === undefined)
     .map(({ name }) => name);
 
-test("only what makes sense now can be asked; the rest says why not", () => {
+test("disables actions that the status does not allow, with the reason", () => {
   assert.deepEqual(possible({}), ["pause", "promote", "cancel", "cancel_rollback", "rollback"]);
   assert.deepEqual(possible({ status: "paused" }), ["resume", "cancel", "cancel_rollback", "rollback"]);
   assert.deepEqual(possible({ status: "scheduled", counts: { ...COUNTS, applied: 0 } }), ["cancel"]);
   assert.deepEqual(possible({ status: "failed" }), ["rollback", "retry"]);
   assert.deepEqual(possible({ status: "applied", counts: { ...COUNTS, failed: 0, rolled_back: 0 } }), ["rollback"]);
-  assert.equal(stepOf("promote", { status: "paused" }).why_not, "It is paused: resume it first.");
+  assert.equal(stepOf("promote", { status: "paused" }).why_not, "The deployment is paused: resume it first.");
   assert.equal(
     stepOf("promote", {}, [{ ...WAVE, status: "open", active: 3 }, WAVES[1]!]).why_not,
-    "Wave 1 has not passed: 3 robots are not done.",
+    "Wave 1 has not passed: 3 robots have not finished.",
   );
 });
 
-test("a question says what follows, by numbers, and its rf line", () => {
+test("a confirmation shows the effect with numbers and the rf command", () => {
   const promote = stepOf("promote");
-  assert.equal(promote.consequence, "90 robots of it may begin at once. 5 min of the soak time are skipped.");
+  assert.equal(promote.consequence, "90 robots can start immediately. Skips 5 min of soak time.");
   assert.equal(promote.command, "rf deployments promote dep_1");
-  assert.match(stepOf("rollback").consequence, /^8 robots have it and go back to what each of them ran before\. 90 robots never get it\./);
+  assert.match(stepOf("rollback").consequence, /^8 robots roll back to their previous releases\. 90 robots will not receive the release\./);
   assert.equal(stepOf("cancel_rollback").command, "rf deployments cancel dep_1 --rollback");
   assert.equal(stepOf("retry", { status: "failed" }).verb, "Retry on 2 robots");
   assert.match(
     stepOf("resume", { status: "paused", reason: "threshold_exceeded" }).consequence,
-    /The 2 failures so far are accepted: the next failure stops it again/,
+    /The 2 failures so far are accepted: the next failure stops the deployment again/,
   );
   assert.doesNotMatch(stepOf("resume", { status: "paused" }).consequence, /failures/);
 });
@@ -85,19 +85,26 @@ test("counts every queued robot that is offline, of the open wave where there ar
   assert.match(situationOf(facts, [first, { ...wave, wave: 1, offline: 7 }]).text, /^Wave 2 of 2: .* 1,950 queued, 7 of them offline\.$/);
 });
 
-test("where it stands is said in words", () => {
+test("describes the state of a deployment", () => {
   const facts = { ...DEPLOYMENT, scheduled_at: null, rollout: { window: null } as never };
   assert.deepEqual(situationOf(facts, WAVES), {
     tone: "info",
-    text: "Wave 1 of 2 has passed and soaks.",
+    text: "Wave 1 of 2 is complete and soaking.",
     until: "2030-01-01T00:05:00Z",
   });
-  assert.match(situationOf(facts, [WAVE, { ...WAVES[1]!, status: "gate" }]).text, /Wave 2 of 2 waits for somebody/);
-  assert.match(situationOf({ ...facts, status: "paused", reason: "threshold_exceeded" }, WAVES).text, /^Paused: too many robots failed\./);
-  assert.match(situationOf({ ...facts, status: "failed", reason: "threshold_exceeded" }, WAVES).text, /^Failed: too many robots failed\./);
+  assert.match(situationOf(facts, [WAVE, { ...WAVES[1]!, status: "gate" }]).text, /Wave 2 of 2 is awaiting promotion/);
+  assert.match(
+    situationOf({ ...facts, status: "paused", reason: "threshold_exceeded" }, WAVES).text,
+    /^Paused: 2 of 10 robots failed \(none allowed\)\./,
+  );
+  const limited = { ...facts, rollout: { window: null, failure_threshold: { percent: 12 } } as never };
+  assert.match(
+    situationOf({ ...limited, status: "failed", reason: "threshold_exceeded" }, WAVES).text,
+    /^Failed: 2 of 10 robots failed \(limit 12%\)\./,
+  );
 });
 
-test("reach counts the waves before", () => {
+test("cumulates the share of waves", () => {
   assert.deepEqual(reachOf([{ total: 10 }, { total: 90 }, { total: 0 }, { total: 900 }]), [
     { from: 1, to: 10, percent: 1 },
     { from: 11, to: 100, percent: 10 },
@@ -108,7 +115,7 @@ test("reach counts the waves before", () => {
   assert.equal(waveText({ labels: { zone: "a" } }), "robots with zone=a");
 });
 
-test("countdowns and lengths of time", () => {
+test("formats countdowns and parses durations", () => {
   const until = (seconds: number): string => new Date(NOW_MS + 1_000 * seconds).toISOString();
   assert.equal(countdownText(until(545), NOW_MS), "9:05");
   assert.equal(countdownText(until(3_729), NOW_MS), "1:02:09");
@@ -119,15 +126,15 @@ test("countdowns and lengths of time", () => {
   assert.equal(writeSeconds(5_400), "90m");
 });
 
-test("what a robot waits for goes before why it is where it is", () => {
+test("shows what a robot waits for in preference to the reason of its status", () => {
   assert.equal(targetText({ status: "queued", reason: "timeout", waiting_for: "robot_online" }), "robot offline: starts when it connects");
-  assert.equal(targetText({ status: "failed", reason: "crash_loop", waiting_for: null }), "the program kept ending");
+  assert.equal(targetText({ status: "failed", reason: "crash_loop", waiting_for: null }), "crash loop");
   const removed = { status: "rolled_back", reason: "rollback_requested", waiting_for: null, removed: true };
-  assert.equal(targetText(removed), "removed; nothing runs");
+  assert.equal(targetText(removed), "app removed from the robot");
   assert.equal(reasonText("of_tomorrow"), "of tomorrow");
 });
 
-test("robots that fared otherwise, or were in one only", () => {
+test("finds robots with different results or in only one deployment, and differences of policies", () => {
   const target = (robot_id: string, status: string) => ({ robot_id, status, reason: null });
   const differ = differingRobots(
     [target("a", "applied"), target("b", "applied")],
@@ -143,9 +150,9 @@ test("robots that fared otherwise, or were in one only", () => {
   assert.equal(secondsOf({ started_at: "2030-01-01T00:00:00Z", finished_at: "2030-01-01T00:01:30Z" }), 90);
   assert.deepEqual(policyDifferences({ max_attempts: 3 } as never, { max_attempts: 5 } as never), [{ name: "Attempts", a: "3", b: "5" }]);
   assert.deepEqual(policyDifferences({ waves: null } as never, { waves: [{ count: 1, gate: "manual" }] } as never), [
-    { name: "Waves", a: "everybody at once", b: "1, then everybody else" },
-    { name: "Failures allowed", a: "—", b: "none: the first one is one too many" },
-    { name: "When more fail", a: "—", b: "whoever has not got it never does" },
-    { name: "Wave 1", a: "—", b: "up to 1 robot, then waits for somebody" },
+    { name: "Waves", a: "none: all robots at once", b: "1, then remaining robots" },
+    { name: "Failure limit", a: "—", b: "no failures allowed" },
+    { name: "On failure", a: "—", b: "stop: remaining robots do not receive the release" },
+    { name: "Wave 1", a: "—", b: "up to 1 robot, manual promotion" },
   ]);
 });

@@ -5,35 +5,38 @@ import { robots } from "./rollout-text.ts";
 
 export type StepName = "pause" | "resume" | "promote" | "cancel" | "cancel_rollback" | "rollback" | "retry";
 
-/** What can be asked of a deployment. */
+/** An action on a deployment. */
 export interface Step {
   name: StepName;
-  /** On its button. */
+  /** The text of its button. */
   label: string;
   title: string;
-  /** What will be so afterwards. */
+  /** The effect of the action, for the confirmation dialog. */
   consequence: string;
-  /** On the button of the question. */
+  /** The text of the button that confirms it. */
   verb: string;
   danger: boolean;
   command: string;
-  /** Why it makes no sense now; undefined: it does. */
+  /** Why the action is not available now; undefined if it is. */
   why_not: string | undefined;
 }
 
 const ENDED: ReadonlySet<string> = new Set(["applied", "failed", "rolled_back", "cancelled"]);
+const ENDED_TEXT = "The deployment has ended.";
+const CANCELLING_TEXT = "The deployment is being cancelled.";
+const ROLLING_BACK_TEXT = "The deployment is being rolled back.";
 export const hasEnded = (status: string): boolean => ENDED.has(status);
 
 type Facts = Pick<Deployment, "id" | "status" | "counts" | "wave" | "wave_count" | "reason" | "rollback_of">;
 
-/** Each step with what follows from it, by the numbers of now. Pure. */
+/** Returns all actions with their effects, from the deployment's current counts. Pure. */
 export function stepsOf(deployment: Facts, waves: readonly DeploymentWave[], now_ms: number): Step[] {
   return [
     pause(deployment),
     resume(deployment),
     promote(deployment, waves, now_ms),
     cancel(deployment),
-    cancelAndGoBack(deployment),
+    cancelAndRollBack(deployment),
     rollBack(deployment),
     retry(deployment),
   ];
@@ -44,12 +47,12 @@ const be = (count: number, rest: string, rest_of_one = rest): string => `${robot
 const sentences = (...parts: (string | false)[]): string => parts.filter((part) => part !== false).join(" ");
 const line = (command: string, id: string, ...flags: string[]): string => shellLine("rf", "deployments", command, id, ...flags);
 
-/** Why a step that needs a running deployment cannot be taken. */
-function notRunning(status: string, what: string): string | undefined {
-  if (hasEnded(status)) return "It has ended.";
-  if (status === "scheduled") return `It has not started: cancel it instead of ${what}.`;
-  if (status === "cancelling") return "It is being cancelled.";
-  if (status === "rolling_back") return "It is being rolled back.";
+/** Returns why an action that requires a running deployment is not available; undefined if it is. */
+function notRunning(status: string): string | undefined {
+  if (hasEnded(status)) return ENDED_TEXT;
+  if (status === "scheduled") return "The deployment has not started: cancel it instead.";
+  if (status === "cancelling") return CANCELLING_TEXT;
+  if (status === "rolling_back") return ROLLING_BACK_TEXT;
   return undefined;
 }
 
@@ -59,16 +62,16 @@ function pause(deployment: Facts): Step {
   return {
     name: "pause",
     label: "Pause",
-    title: "Pause this deployment?",
+    title: "Pause deployment?",
     consequence: sentences(
-      counts.active > 0 && be(counts.active, "have it in hand and finish.", "has it in hand and finishes."),
-      `${be(waiting, "wait and get nothing", "waits and gets nothing")} until somebody resumes it.`,
-      "Soak times and its expiry go on.",
+      counts.active > 0 && be(counts.active, "are updating and will finish.", "is updating and will finish."),
+      be(waiting, "wait until the deployment is resumed.", "waits until the deployment is resumed."),
+      "Soak times and the expiry keep running.",
     ),
     verb: "Pause",
     danger: false,
     command: line("pause", id),
-    why_not: notRunning(status, "pausing it") ?? (status === "paused" ? "It is paused already." : undefined),
+    why_not: notRunning(status) ?? (status === "paused" ? "The deployment is already paused." : undefined),
   };
 }
 
@@ -80,14 +83,14 @@ function resume(deployment: Facts): Step {
     label: "Resume",
     title: "Resume deployment?",
     consequence: sentences(
-      `${be(waitingCount(deployment), "get it", "gets it")} as its policy says.`,
+      `${be(waitingCount(deployment), "continue", "continues")} as the policy allows.`,
       reason === "threshold_exceeded" &&
-        `The ${failures === 1 ? "failure" : `${failures.toLocaleString("en")} failures`} so far ${failures === 1 ? "is" : "are"} accepted: the next failure stops it again.`,
+        `The ${failures === 1 ? "failure" : `${failures.toLocaleString("en")} failures`} so far ${failures === 1 ? "is" : "are"} accepted: the next failure stops the deployment again.`,
     ),
     verb: "Resume",
     danger: false,
     command: line("resume", id),
-    why_not: status === "paused" ? undefined : hasEnded(status) ? "It has ended." : "It is not paused.",
+    why_not: status === "paused" ? undefined : hasEnded(status) ? ENDED_TEXT : "The deployment is not paused.",
   };
 }
 
@@ -102,9 +105,9 @@ function promote(deployment: Facts, waves: readonly DeploymentWave[], now_ms: nu
     label: "Promote",
     title: next === undefined ? "Open the next wave now?" : `Open wave ${next.wave + 1} of ${wave_count} now?`,
     consequence: sentences(
-      next !== undefined && be(next.total, "of it may begin at once."),
-      left > 0 && `${durationText(left)} of the soak time are skipped.`,
-      gate !== undefined && "Its gate is opened.",
+      next !== undefined && be(next.total, "can start immediately."),
+      left > 0 && `Skips ${durationText(left)} of soak time.`,
+      gate !== undefined && "This passes the manual gate.",
     ),
     verb: next === undefined ? "Promote" : `Open wave ${next.wave + 1}`,
     danger: false,
@@ -114,78 +117,78 @@ function promote(deployment: Facts, waves: readonly DeploymentWave[], now_ms: nu
 }
 
 function cannotPromote(status: string, waves: readonly DeploymentWave[], next: DeploymentWave | undefined): string | undefined {
-  if (status === "paused") return "It is paused: resume it first.";
-  const stopped = notRunning(status, "promoting it");
+  if (status === "paused") return "The deployment is paused: resume it first.";
+  const stopped = notRunning(status);
   if (stopped !== undefined) return stopped;
-  if (waves.length <= 1) return "It has no waves.";
+  if (waves.length <= 1) return "The deployment has no waves.";
   if (next !== undefined) return undefined;
   const open = waves.findLast((wave) => wave.status === "open");
-  if (open === undefined || open.wave + 1 === waves.length) return "It is in its last wave.";
+  if (open === undefined || open.wave + 1 === waves.length) return "This is the last wave.";
   const busy = open.active;
   return busy > 0
-    ? `Wave ${open.wave + 1} has not passed: ${be(busy, "are not done", "is not done")}.`
-    : `Wave ${open.wave + 1} has not passed: none of its robots has ended yet.`;
+    ? `Wave ${open.wave + 1} has not passed: ${be(busy, "have not finished", "has not finished")}.`
+    : `Wave ${open.wave + 1} has not passed: none of its robots has finished yet.`;
 }
 
 function cancel(deployment: Facts): Step {
   const { id, status, counts } = deployment;
   return {
     name: "cancel",
-    label: status === "scheduled" ? "Cancel" : "Cancel, let them finish",
-    title: "Cancel this deployment?",
+    label: status === "scheduled" ? "Cancel" : "Cancel and let installing robots finish",
+    title: "Cancel deployment?",
     consequence:
       status === "scheduled"
-        ? "It never starts."
+        ? "The deployment will not start."
         : sentences(
-            `${be(waitingCount(deployment), "never get it", "never gets it")}.`,
+            be(waitingCount(deployment), "will not receive the release."),
             counts.active > 0 &&
               be(
                 counts.active,
-                "are at it: those that have not begun to install stop, the others finish.",
-                "is at it: it stops if it has not begun to install, else it finishes.",
+                "are updating: those that have not started to install stop, the others finish.",
+                "is updating: it stops if it has not started to install; otherwise it finishes.",
               ),
-            counts.applied > 0 && be(counts.applied, "have it and keep it.", "has it and keeps it."),
-            "That cannot be taken back.",
+            counts.applied > 0 && be(counts.applied, "keep the new release.", "keeps the new release."),
+            "This cannot be undone.",
           ),
-    verb: "Cancel the deployment",
+    verb: "Cancel deployment",
     danger: true,
     command: line("cancel", id),
     why_not: hasEnded(status)
-      ? "It has ended."
+      ? ENDED_TEXT
       : status === "cancelling"
-        ? "It is being cancelled."
+        ? CANCELLING_TEXT
         : status === "rolling_back"
-          ? "It is being rolled back."
+          ? ROLLING_BACK_TEXT
           : undefined,
   };
 }
 
-function cancelAndGoBack(deployment: Facts): Step {
+function cancelAndRollBack(deployment: Facts): Step {
   const { id, status, counts } = deployment;
   return {
     name: "cancel_rollback",
-    label: "Cancel, those installing go back",
-    title: "Cancel, and let those that install go back?",
+    label: "Cancel and roll back installing robots",
+    title: "Cancel and roll back installing robots?",
     consequence: sentences(
-      `${be(waitingCount(deployment), "never get it", "never gets it")}.`,
+      be(waitingCount(deployment), "will not receive the release."),
       counts.active > 0 &&
         be(
           counts.active,
-          "are at it: those that have not begun to install stop, the others go back to what they ran once they are done.",
-          "is at it: it stops, or goes back to what it ran once it is done.",
+          "are updating: those that have not started to install stop, the others finish and then roll back.",
+          "is updating: it stops if it has not started to install; otherwise it finishes and then rolls back.",
         ),
       counts.applied > 0 &&
-        `${be(counts.applied, "have it and keep it", "has it and keeps it")}: to bring them back, too, roll back instead.`,
+        `${be(counts.applied, "keep the new release", "keeps the new release")}: to revert them as well, use "Roll back" instead.`,
     ),
-    verb: "Cancel and go back",
+    verb: "Cancel and roll back",
     danger: true,
     command: line("cancel", id, "--rollback"),
     why_not: hasEnded(status)
-      ? "It has ended."
+      ? ENDED_TEXT
       : status === "scheduled"
-        ? "It has not started: nobody installs."
+        ? "The deployment has not started: no robot is installing."
         : status === "rolling_back"
-          ? "It is being rolled back."
+          ? ROLLING_BACK_TEXT
           : undefined,
   };
 }
@@ -193,31 +196,36 @@ function cancelAndGoBack(deployment: Facts): Step {
 function rollBack(deployment: Facts): Step {
   const { id, status, counts, rollback_of } = deployment;
   const is_over = hasEnded(status);
-  const forward = rollback_of === null ? "" : " It was a rollback itself: they come forward again.";
+  const forward =
+    rollback_of === null ? "" : " This deployment is itself a rollback: robots return to the release that they ran before it.";
   return {
     name: "rollback",
     label: "Roll back",
-    title: is_over ? "Roll this deployment back?" : "Turn this deployment round?",
+    title: "Roll back deployment?",
     consequence: is_over
-      ? `A new deployment brings up to ${be(counts.applied, "that have it back to what each of them ran before.", "that has it back to what it ran before.")} Those that run something newer meanwhile are left alone.${forward}`
+      ? `A new deployment reverts up to ${be(counts.applied, "to their previous releases.", "to its previous release.")} Robots that now run a newer release are skipped.${forward}`
       : sentences(
-          be(counts.applied, "have it and go back to what each of them ran before.", "has it and goes back to what it ran before."),
+          be(counts.applied, "roll back to their previous releases.", "rolls back to its previous release."),
           counts.active > 0 &&
-            be(counts.active, "are at it: they stop, or go back once they are done.", "is at it: it stops, or goes back once it is done."),
-          `${be(waitingCount(deployment), "never get it", "never gets it")}.${forward}`,
+            be(
+              counts.active,
+              "are updating: they stop, or finish and then roll back.",
+              "is updating: it stops, or finishes and then rolls back.",
+            ),
+          `${be(waitingCount(deployment), "will not receive the release.")}${forward}`,
         ),
     verb: counts.applied > 0 ? `Roll back ${robots(counts.applied)}` : "Roll back",
     danger: true,
     command: line("rollback", id),
     why_not:
       status === "scheduled"
-        ? "It has not started: cancel it."
+        ? "The deployment has not started: cancel it."
         : status === "cancelling"
-          ? "It is being cancelled: roll it back when it has ended."
+          ? "The deployment is being cancelled: roll it back after it has ended."
           : status === "rolling_back"
-            ? "It is being rolled back already."
+            ? "The deployment is already being rolled back."
             : is_over && counts.applied === 0
-              ? "No robot got it: there is nothing to go back from."
+              ? "No robot has received the release: there is nothing to roll back."
               : undefined,
   };
 }
@@ -227,11 +235,11 @@ function retry({ id, status, counts }: Facts): Step {
   return {
     name: "retry",
     label: "Retry",
-    title: "Deploy to those that failed again?",
-    consequence: `A new deployment brings the same release, by the same policy, to ${be(failures, "on which it failed or was rolled back.", "on which it failed or was rolled back.")}`,
+    title: "Retry on failed robots?",
+    consequence: `A new deployment installs the same release with the same policy on ${be(failures, "where it failed or was rolled back.")}`,
     verb: `Retry on ${robots(failures)}`,
     danger: false,
     command: line("retry", id),
-    why_not: !hasEnded(status) ? "It has not ended." : failures === 0 ? "No robot failed or was rolled back." : undefined,
+    why_not: !hasEnded(status) ? "The deployment has not ended." : failures === 0 ? "No robot failed or was rolled back." : undefined,
   };
 }

@@ -24,7 +24,7 @@ interface PickerParts {
   error: string | undefined;
 }
 
-/** A fleet or one robot. */
+/** Selects a fleet or a robot. */
 export function TargetPicker({ kind, onKind, ...rest }: PickerParts & { kind: Target["kind"]; onKind: (kind: Target["kind"]) => void }) {
   return (
     <>
@@ -32,7 +32,7 @@ export function TargetPicker({ kind, onKind, ...rest }: PickerParts & { kind: Ta
         <p className="mb-1 font-medium" aria-hidden>
           To
         </p>
-        <Segments label="To" options={KINDS} value={kind} onChange={onKind} />
+        <Segments label="Target" options={KINDS} value={kind} onChange={onKind} />
       </div>
       {kind === "fleet" ? <FleetPicker {...rest} /> : <RobotPicker {...rest} />}
     </>
@@ -53,8 +53,8 @@ function FleetPicker({ target, onChoose, onTyping, error }: PickerParts) {
       found={(found.data?.items ?? []).map(({ id, name }) => ({ value: id, label: name }))}
       is_looking={found.isPending}
       onChoose={(id) => onChoose({ kind: "fleet", id })}
-      error={chosen.isError ? `There is no fleet ${target?.id ?? ""}` : error}
-      note="All robots that are in it when it starts."
+      error={chosen.isError ? `Fleet ${target?.id ?? ""} does not exist` : error}
+      note="All robots that are in the fleet at the start."
     />
   );
 }
@@ -73,8 +73,8 @@ function RobotPicker({ target, onChoose, onTyping, error }: PickerParts) {
       found={(found.data?.items ?? []).map(({ id, name, status }) => ({ value: id, label: name, hint: status.replaceAll("_", " ") }))}
       is_looking={found.isPending}
       onChoose={(id) => onChoose({ kind: "robot", id })}
-      error={chosen.isError ? `There is no robot ${target?.id ?? ""}` : error}
-      note="Waves and failure thresholds are for fleets."
+      error={chosen.isError ? `Robot ${target?.id ?? ""} does not exist` : error}
+      note="Waves and failure limits apply to fleets only."
     />
   );
 }

@@ -34,12 +34,16 @@ const progressOf = ({ progress }: DeploymentTarget) => {
       <span className="block truncate text-xs text-muted tabular-nums">
         {byteText(bytes_done)} of {byteText(bytes_total)}
       </span>
-      <Progress label="Fetched" total={Math.max(1, bytes_total)} parts={[{ value: bytes_done, tone: "info", label: "bytes fetched" }]} />
+      <Progress
+        label="Downloaded"
+        total={Math.max(1, bytes_total)}
+        parts={[{ value: bytes_done, tone: "info", label: "bytes downloaded" }]}
+      />
     </span>
   );
 };
 
-/** Config arrives with the order to take it up: there is nothing to fetch. */
+/** Config arrives in the command itself: only releases have a download column. */
 const columnsOf = (waves: number, is_fetched: boolean): Column<DeploymentTarget>[] => [
   { name: "Robot", width: "minmax(0, 1.2fr)", cell: ({ robot_id, robot_name }) => <RobotLink id={robot_id} name={robot_name} /> },
   ...(waves > 1
@@ -47,7 +51,7 @@ const columnsOf = (waves: number, is_fetched: boolean): Column<DeploymentTarget>
     : []),
   { name: "Status", width: "8.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {
-    name: "What it does, or why",
+    name: "Details",
     width: "minmax(0, 2fr)",
     priority: 2,
     cell: (target) => (
@@ -56,12 +60,12 @@ const columnsOf = (waves: number, is_fetched: boolean): Column<DeploymentTarget>
       </span>
     ),
   },
-  { name: "Tries", width: "3.5rem", priority: 3, align: "right", cell: ({ attempt }) => attempt },
-  ...(is_fetched ? [{ name: "Fetched", width: "9rem", priority: 3 as const, cell: progressOf }] : []),
+  { name: "Attempts", width: "5rem", priority: 3, align: "right", cell: ({ attempt }) => attempt },
+  ...(is_fetched ? [{ name: "Downloaded", width: "9rem", priority: 3 as const, cell: progressOf }] : []),
   { name: "Changed", width: "6.5rem", priority: 2, cell: ({ updated_at }) => <Time at={updated_at} /> },
 ];
 
-/** Robots of a deployment, live. A row opens what happened on that robot. */
+/** The robots of a deployment, updated live. A row opens the events of its robot. */
 export function TargetTable({
   name,
   deployment: { id, counts },
@@ -130,7 +134,7 @@ function TargetFilters({
   const [text, setText] = useDeferredText(search.q ?? "", (q) => set("q", q === "" ? undefined : q));
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter robots">
-      <SearchInput label="Find a robot" value={text} onChange={(event) => setText(event.target.value)} className="!w-48" />
+      <SearchInput label="Search robots" value={text} onChange={(event) => setText(event.target.value)} className="!w-48" />
       <FilterSelect
         label="Status"
         value={search.status}
@@ -157,9 +161,9 @@ function TargetFilters({
 function NoTargets({ total, is_filtered, onClear }: { total: number; is_filtered: boolean; onClear: () => void }) {
   if (is_filtered && total > 0)
     return (
-      <EmptyState title="No robot of it is like that" actions={<Button onClick={onClear}>Show all</Button>}>
-        None fits all of the filters at once.
+      <EmptyState title="No matching robots" actions={<Button onClick={onClear}>Show all</Button>}>
+        No robot matches all filters.
       </EmptyState>
     );
-  return <EmptyState title="No robots yet">Which robots are in the fleet is looked up when it starts.</EmptyState>;
+  return <EmptyState title="No robots yet">Robots appear here when the deployment starts.</EmptyState>;
 }

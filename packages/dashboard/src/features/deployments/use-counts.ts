@@ -3,10 +3,10 @@ import { useCallback, useEffect, useRef } from "react";
 import { type Change, type ChangeSummary, useChanges } from "../../api/events.ts";
 import { readAgain } from "../../api/read-again.ts";
 
-/** A list of deployments is read again this often while robots of some go on: their counts move with each robot. */
+/** Refetch interval of a list while robots of its deployments change: their counts change with each robot. */
 const REREAD_MS = 2_000;
 
-/** Keeps the counts of a list of deployments fresh: changes of single robots make no list stale by themselves. */
+/** Keeps the counts in a list of deployments up to date. Changes of single robots do not invalidate lists. */
 export function useFreshCounts(name: RouteName, kind: "target" | "config_target"): void {
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => () => clearTimeout(timer.current), []);

@@ -2,7 +2,7 @@ import { useEffect, useRef, useState } from "react";
 
 const PAUSE_MS = 250;
 
-/** A text that is told on when its writer pauses; it follows what is told from elsewhere. */
+/** The state of a text field, debounced: calls `onTell` when typing pauses. Follows external changes of `told`. */
 export function useDeferredText(told: string, onTell: (text: string) => void): [string, (text: string) => void] {
   const [text, setText] = useState(told);
   const tell = useRef(onTell);

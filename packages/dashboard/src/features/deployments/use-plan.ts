@@ -7,7 +7,7 @@ import { randomId } from "../../api/random-id.ts";
 import { type Errors, errorsOf } from "./draft.ts";
 
 const PAUSE_MS = 400;
-/** A plan is of its moment: it is made anew this long after. */
+/** Age at which a plan is refetched, because it depends on current state. */
 const STALE_MS = 15_000;
 
 export interface PlanRequest {
@@ -20,16 +20,16 @@ export interface PlanRequest {
 
 export interface Planned {
   plan: DeploymentPlan | undefined;
-  /** What the fields say now is not in the plan yet. */
+  /** Whether the plan does not contain the latest input yet. */
   is_behind: boolean;
-  /** What the server refused of a field. */
+  /** The server's errors by field. */
   errors: Errors;
-  /** What it refused that is about no field, or that it did not answer. */
+  /** An error that is about no field, or a missing response. */
   error: unknown;
   retry: () => void;
 }
 
-/** The request once its writer pauses. */
+/** The request, debounced. */
 function usePaused(request: PlanRequest | undefined): string | undefined {
   const text = request === undefined ? undefined : JSON.stringify(request);
   const [paused, setPaused] = useState(text);
@@ -40,7 +40,7 @@ function usePaused(request: PlanRequest | undefined): string | undefined {
   return paused;
 }
 
-/** Who would get the deployment, and when: asked of the server each time that the request changes. Undefined: nothing to ask yet. */
+/** Loads the plan of a deployment after each change of the request. Undefined request: nothing to plan yet. */
 export function usePlan(request: PlanRequest | undefined): Planned {
   const asked = usePaused(request);
   const result = useQuery({
@@ -48,7 +48,7 @@ export function usePlan(request: PlanRequest | undefined): Planned {
     queryFn: async ({ signal }) => {
       const body = { ...(JSON.parse(asked ?? "{}") as PlanRequest), dry_run: true as const };
       const answer = await api.call("createDeployment", { body, idempotency_key: randomId(), signal });
-      // The answer to a dry run is another one than that of the route.
+      // A dry run has a different response type than the route.
       return (answer.body as unknown as { data: DeploymentPlan }).data;
     },
     enabled: asked !== undefined,

@@ -7,7 +7,7 @@ import { queryClient } from "../../api/query-client.ts";
 import { latestStatuses, patchPages } from "./patch-targets.ts";
 import type { DeploymentSearch } from "./search.ts";
 
-/** Changes within this time are drawn together: four drawings a second feel live. */
+/** Changes within this time are rendered in one batch: four renderings per second feel live. */
 const GATHER_MS = 250;
 
 type Pages = InfiniteData<{ items: readonly DeploymentTarget[]; next_cursor: string | null }, string | undefined>;
@@ -15,8 +15,8 @@ type ListName = "listDeploymentTargets" | "listConfigDeploymentTargets";
 
 export const targetKey = ({ id }: DeploymentTarget): string => id;
 /**
- * Robots of a deployment, by the page, and live: what a robot's change tells is put into its row at once, and the rows on the
- * screen are read again behind it for what a change does not tell, such as bytes and reasons.
+ * Loads the robots of a deployment in pages and updates them live: a change is applied to its row immediately. Visible rows are then
+ * refetched for fields that changes do not contain, such as bytes and reasons.
  */
 export function useTargets(name: ListName, id: string, search: DeploymentSearch) {
   usePatches(name, id);
@@ -39,7 +39,7 @@ function usePatches(name: ListName, id: string): void {
   useChanges(
     useCallback(
       (change: Change | ChangeSummary) => {
-        // Of many changes only their number is known: the rows on the screen are read again.
+        // A summary contains only the number of changes: the visible rows are refetched.
         if (isSummary(change) || change.deployment_id !== id || change.status === undefined) return;
         gathered.current.push(change);
         timer.current ??= setTimeout(() => {

@@ -1,9 +1,9 @@
 import { useEffect, useState } from "react";
 
-/** Text of a finder. `onTyping` reports whether there is any: what was chosen before is then no longer meant. */
+/** The text of a finder. `onTyping` reports whether it contains text, which replaces the previous selection. */
 export function useTyped(onTyping: (is_typing: boolean) => void): [string, (text: string) => void] {
   const [text, setText] = useState("");
-  // A field that goes away takes its text along.
+  // The text of an unmounted field is discarded.
   useEffect(() => () => onTyping(false), [onTyping]);
   const type = (next: string): void => {
     setText(next);

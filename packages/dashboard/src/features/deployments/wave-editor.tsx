@@ -8,12 +8,12 @@ const ICON = { size: 14, "aria-hidden": true } as const;
 
 const NEW_WAVE = { by: "percent", amount: "10", soak: "10m", gate: false } as const;
 const AMOUNTS: Record<WaveDraft["by"], { label: string; hint: string; placeholder: string }> = {
-  percent: { label: "Up to, in %", hint: "Of all robots, with those of the waves before.", placeholder: "10" },
-  count: { label: "Up to, robots", hint: "With those of the waves before.", placeholder: "20" },
-  labels: { label: "Labels", hint: "Robots with all of these that are in no wave yet.", placeholder: "zone=a, type=lift" },
+  percent: { label: "Up to (%)", hint: "Of all robots, including earlier waves.", placeholder: "10" },
+  count: { label: "Up to (robots)", hint: "Including earlier waves.", placeholder: "20" },
+  labels: { label: "Labels", hint: "Robots with all of these labels that are in no earlier wave.", placeholder: "zone=a, type=lift" },
 };
 
-/** Waves, one after the other; whoever is in none comes last. */
+/** Edits the waves in order. Robots that are in no wave form the last one. */
 export function WaveEditor({ draft, errors, onChange }: EditorParts) {
   const { waves } = draft;
   const put = (next: readonly WaveDraft[]): void => onChange({ waves: next });
@@ -39,19 +39,19 @@ export function WaveEditor({ draft, errors, onChange }: EditorParts) {
           </li>
         ))}
       </ol>
-      {waves.length > 0 && <p className="mb-2 text-xs text-muted">Then everybody else, in wave {waves.length + 1}.</p>}
+      {waves.length > 0 && <p className="mb-2 text-xs text-muted">Remaining robots are in wave {waves.length + 1}.</p>}
       <Button
         icon={<Plus {...ICON} />}
         disabled={waves.length >= WAVES_MAX}
         onClick={() => put([...waves, { ...NEW_WAVE, key: Math.max(0, ...waves.map(({ key }) => key)) + 1, ...nextSize(waves) }])}
       >
-        {waves.length === 0 ? "Add a first wave" : "Add a wave"}
+        {waves.length === 0 ? "Add first wave" : "Add wave"}
       </Button>
     </>
   );
 }
 
-/** Percentages count up: the next wave reaches further than the last. */
+/** Percentages are cumulative: suggests a larger one for the next wave. */
 function nextSize(waves: readonly WaveDraft[]): Partial<WaveDraft> {
   const last = waves.findLast(({ by }) => by === "percent");
   const percent = Number(last?.amount ?? 0);
@@ -77,19 +77,24 @@ function WaveFields({ wave, number, errors, onChange, onRemove, onUp, onDown }: 
       <div className="mb-2 flex items-center justify-between">
         <h3 className="font-medium">Wave {number + 1}</h3>
         <span className="-my-1">
-          <IconButton label={`Wave ${number + 1} earlier`} icon={<ArrowUp {...ICON} />} disabled={onUp === undefined} onClick={onUp} />
-          <IconButton label={`Wave ${number + 1} later`} icon={<ArrowDown {...ICON} />} disabled={onDown === undefined} onClick={onDown} />
+          <IconButton label={`Move wave ${number + 1} up`} icon={<ArrowUp {...ICON} />} disabled={onUp === undefined} onClick={onUp} />
+          <IconButton
+            label={`Move wave ${number + 1} down`}
+            icon={<ArrowDown {...ICON} />}
+            disabled={onDown === undefined}
+            onClick={onDown}
+          />
           <IconButton label={`Remove wave ${number + 1}`} icon={<Trash2 {...ICON} />} onClick={onRemove} />
         </span>
       </div>
       <div className="grid gap-x-3 sm:grid-cols-3">
         <Select
-          label="Who"
+          label="Size"
           value={wave.by}
           onChange={(event) => onChange({ by: event.target.value as WaveDraft["by"], amount: "" })}
           options={[
-            { value: "percent", label: "A part of all" },
-            { value: "count", label: "A number" },
+            { value: "percent", label: "Percentage" },
+            { value: "count", label: "Number of robots" },
             { value: "labels", label: "By label" },
           ]}
         />
@@ -102,16 +107,16 @@ function WaveFields({ wave, number, errors, onChange, onRemove, onUp, onDown }: 
           hint={amount.hint}
         />
         <TextInput
-          label="Then soaks for"
-          placeholder="not at all"
+          label="Soak time"
+          placeholder="none"
           value={wave.soak}
           onChange={(event) => onChange({ soak: event.target.value })}
           error={errorAt(errors, `${path}.soak_seconds`)}
-          hint="How long it runs there before the next wave."
+          hint="Time before the next wave."
         />
       </div>
       <div className="mb-2">
-        <Checkbox label="Then wait for somebody to promote it" checked={wave.gate} onChange={(gate) => onChange({ gate })} />
+        <Checkbox label="Require manual promotion" checked={wave.gate} onChange={(gate) => onChange({ gate })} />
       </div>
     </>
   );

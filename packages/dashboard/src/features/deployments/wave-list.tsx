@@ -4,7 +4,7 @@ import { Countdown } from "./countdown.tsx";
 import { CountsBar, countsText } from "./parts.tsx";
 import { reachOf, wholeWaveText } from "./rollout-text.ts";
 
-/** Waves, the first first: who is in each, how far it is and what it waits for. A click narrows the table to one. */
+/** The waves in order, each with its robots, progress and state. A click filters the table by the wave. */
 export function WaveList({
   waves,
   is_paused,
@@ -38,7 +38,7 @@ export function WaveList({
   );
 }
 
-/** What a pause stops. */
+/** Statuses in which a pause stops a wave. */
 const PAUSABLE: ReadonlySet<string> = new Set(["open", "soaking", "gate"]);
 
 interface RowParts {
@@ -72,7 +72,7 @@ function WaveRow({ wave, is_paused, reach, is_chosen, onToggle }: RowParts) {
       </span>
       <span className="min-w-0 max-sm:col-span-2">
         <span className="mb-0.5 block truncate text-xs text-muted tabular-nums">
-          {countsText(wave)}, {reach} % with those before
+          {countsText(wave)}, {reach}% cumulative
         </span>
         <CountsBar counts={wave} label={`Wave ${number}`} />
       </span>
@@ -91,7 +91,7 @@ function WaveNote({ wave, is_paused }: Pick<RowParts, "wave" | "is_paused">) {
         <Countdown until={wave.soaks_until} over={is_paused ? "none" : "a moment"} />
       </>
     );
-  if (wave.status === "gate") return is_paused ? "promote it after resuming" : "promote it to continue";
+  if (wave.status === "gate") return is_paused ? "resume, then promote" : "promote to continue";
   if (wave.passed_at !== null)
     return (
       <>
@@ -104,5 +104,5 @@ function WaveNote({ wave, is_paused }: Pick<RowParts, "wave" | "is_paused">) {
         opened <Time at={wave.opened_at} />
       </>
     );
-  return "not yet";
+  return "not started";
 }

@@ -5,7 +5,7 @@ import { DraftText, type EditorParts, Row } from "./editor-parts.tsx";
 const ZONES: readonly string[] = ["UTC", ...Intl.supportedValuesOf("timeZone")];
 const OWN_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
-/** In which hours robots install, when it starts and when it gives up. */
+/** Edits the start, the expiry and the maintenance window. */
 export function WindowEditor(parts: EditorParts) {
   const { draft, onChange } = parts;
   const at = new Date(draft.scheduled_at);
@@ -18,21 +18,21 @@ export function WindowEditor(parts: EditorParts) {
           field="scheduled_at"
           label="Start at"
           type="datetime-local"
-          hint={utc === undefined ? `Empty: now. In your zone, ${OWN_ZONE}.` : `${utc} (UTC)`}
+          hint={utc === undefined ? `Empty: now. Time zone: ${OWN_ZONE}.` : `${utc} (UTC)`}
         />
         <DraftText
           {...parts}
           field="expires_in"
-          label="Give up after"
+          label="Expires after"
           placeholder="7d"
-          hint="What no robot has begun by then is cancelled. Counts from the start."
+          hint="Counted from the start. Robots that have not started by then are cancelled."
         />
       </Row>
       <Switch
-        label="Only install within a window"
+        label="Install only in a maintenance window"
         checked={draft.has_window}
         onChange={(has_window) => onChange({ has_window, ...(has_window && draft.time_zone === "UTC" ? { time_zone: OWN_ZONE } : {}) })}
-        hint="Robots download at any time, wait, and install while it is open. What was begun is finished."
+        hint="Robots download at any time and install while the window is open. Installations in progress finish."
       />
       {draft.has_window && <WindowFields {...parts} />}
     </>
@@ -51,7 +51,7 @@ function WindowFields(parts: EditorParts) {
         placeholder="0 2 * * 1-5"
         hint="Minute, hour, day of the month, month, day of the week: 0 2 * * 1-5 is 2:00 from Monday to Friday."
       />
-      <DraftText {...parts} field="time_zone" label="Time zone" list={zones} hint="Such as Europe/Berlin." />
+      <DraftText {...parts} field="time_zone" label="Time zone" list={zones} hint="For example Europe/Berlin." />
       <datalist id={zones}>
         {ZONES.map((zone) => (
           <option key={zone} value={zone} />
@@ -60,9 +60,9 @@ function WindowFields(parts: EditorParts) {
       <DraftText
         {...parts}
         field="window_minutes"
-        label="Open for, minutes"
+        label="Duration (minutes)"
         inputMode="numeric"
-        hint="Robots begin to install only in this time."
+        hint="Robots start to install only during this time."
       />
     </div>
   );

@@ -4,11 +4,11 @@ import { installLine, isLoopback, runLine } from "./agent-line.ts";
 
 const line = { server: "https://fleet.example.com", key: "rf_enroll_00" };
 
-test("a robot is told where to go and its key", () => {
+test("the commands contain the server address and the key", () => {
   assert.equal(runLine(line), "rf-agent run --server https://fleet.example.com --enroll-key rf_enroll_00 --state ./robot-state");
 });
 
-test("a robot is told the server's own authority, when it has one", () => {
+test("the commands contain the fingerprint of the server's certificate authority, if it has one", () => {
   const pinned = { ...line, ca_fingerprint: "sha256:ab" };
   assert.match(runLine(pinned), / --ca-fingerprint sha256:ab --state /);
   assert.match(
@@ -17,7 +17,7 @@ test("a robot is told the server's own authority, when it has one", () => {
   );
 });
 
-test("addresses that only this machine reaches are known as such", () => {
+test("recognizes loopback addresses", () => {
   for (const host of ["localhost", "127.0.0.1", "127.1.2.3", "[::1]", "rf.localhost"]) assert.equal(isLoopback(host), true, host);
   for (const host of ["10.0.0.1", "fleet.example.com", "localhost.example.com", "1127.0.0.1"]) assert.equal(isLoopback(host), false, host);
 });

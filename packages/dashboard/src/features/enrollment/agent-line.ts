@@ -1,10 +1,10 @@
 import { shellLine } from "../../ui/shell-text.ts";
 
 export interface AgentLine {
-  /** Address of the server as robots reach it. */
+  /** The server address that robots use. */
   server: string;
   key: string;
-  /** Of the server's own certificate authority, when it has one. */
+  /** Fingerprint of the server's certificate authority, if it has one. */
   ca_fingerprint?: string | undefined;
 }
 
@@ -17,16 +17,16 @@ const common = ({ server, key, ca_fingerprint }: AgentLine): (string | false)[] 
   "--state",
 ];
 
-/** What a robot runs to enrol at once, in the terminal. */
+/** Returns the command that enrolls and runs the agent in a terminal. */
 export const runLine = (line: AgentLine): string => shellLine("rf-agent", "run", ...common(line), "./robot-state");
 
-/** What a robot runs to enrol and to start the agent at each boot. */
+/** Returns the command that enrolls and installs the agent as a service. */
 export const installLine = (line: AgentLine): string =>
   [
     shellLine("sudo", "rf-agent", "install", ...common(line), "/var/lib/roamfleet-agent"),
     "sudo systemctl daemon-reload && sudo systemctl enable --now roamfleet-agent",
   ].join("\n");
 
-/** Whether only this machine reaches an address: a robot elsewhere would look for the server on itself. */
+/** Whether an address works on this machine only. On a robot it would refer to the robot itself. */
 export const isLoopback = (hostname: string): boolean =>
   hostname === "localhost" || hostname === "[::1]" || hostname === "::1" || hostname.startsWith("127.") || hostname.endsWith(".localhost");

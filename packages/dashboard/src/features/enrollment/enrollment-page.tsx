@@ -26,7 +26,7 @@ const route = getRouteApi("/app/enrollment");
 const PAGE_ROWS = 200;
 const STATUSES = ["active", "expired", "exhausted", "revoked"].map((value) => ({ value, label: value }));
 
-/** Keys that robots join with: how far each is used up, and until when it works. */
+/** The enrollment keys with their use and expiry. */
 export function EnrollmentPage() {
   const { status } = route.useSearch();
   const navigate = route.useNavigate();
@@ -35,15 +35,15 @@ export function EnrollmentPage() {
   const list = useInfiniteQuery(pagesQuery("listEnrollmentKeys", { query: { status, limit: PAGE_ROWS } }));
   const make = (
     <LinkButton look="primary" to="/enrollment/new" icon={<KeyRound size={14} aria-hidden />}>
-      Enrol robots
+      Enroll robots
     </LinkButton>
   );
   return (
     <>
       <PageHeader
-        title="Enrolment"
-        label="Enrolment"
-        meta="With a key, a robot joins a fleet by itself. It needs the key once."
+        title="Enrollment"
+        label="Enrollment"
+        meta="A robot joins a fleet automatically with an enrollment key. It uses the key once."
         actions={
           <>
             {may_change && make}
@@ -60,17 +60,17 @@ export function EnrollmentPage() {
         />
       </div>
       <ListTable
-        label="Enrolment keys"
+        label="Enrollment keys"
         list={list}
         rowKey={({ id }) => id}
         columns={columns(places)}
         empty={
           status === undefined ? (
-            <EmptyState title="No key yet" actions={may_change && make} command="rf keys new --site SITE_ID --fleet FLEET_ID">
-              Make a key, run the line that comes with it on the robot, and see it appear.
+            <EmptyState title="No enrollment keys yet" actions={may_change && make} command="rf keys new --site SITE_ID --fleet FLEET_ID">
+              Create a key and run its command on the robot. The robot then appears automatically.
             </EmptyState>
           ) : (
-            <NoMatch title={`No key is ${status}`} onShowAll={() => void navigate({ search: {}, replace: true })} />
+            <NoMatch title={`No ${status} keys`} onShowAll={() => void navigate({ search: {}, replace: true })} />
           )
         }
       />
@@ -78,7 +78,7 @@ export function EnrollmentPage() {
   );
 }
 
-/** What a key is called; on a narrow screen, where no column says it, one without a label by what it joins. */
+/** The label of a key. On narrow screens, which have no column for it, a key without label shows its fleet. */
 function Label({ of: { label, robot_id }, fleet }: { of: EnrollmentKey; fleet: string | undefined }) {
   const text = label ?? (robot_id === null ? null : "replacement");
   if (text !== null || fleet === undefined) return <Text line>{text}</Text>;
@@ -124,7 +124,7 @@ const columns = ({ site_names, fleet_names }: Places): Column<EnrollmentKey>[] =
         </Link>
       ) : (
         <Link to="/robots/$id" params={{ id: robot_id }} className="hover:underline">
-          takes a robot's place
+          replaces a computer
         </Link>
       ),
   },
@@ -136,11 +136,11 @@ const columns = ({ site_names, fleet_names }: Places): Column<EnrollmentKey>[] =
   },
   { name: "Expires", width: "7rem", priority: 2, cell: ({ expires_at }) => <Time at={expires_at} /> },
   {
-    name: "Made by",
+    name: "Created by",
     width: "minmax(4rem,0.8fr)",
     priority: 3,
     cell: ({ created_by }) => <Text line>{created_by?.name ?? created_by?.type}</Text>,
   },
-  { name: "Made", width: "6rem", priority: 3, cell: ({ created_at }) => <Time at={created_at} /> },
+  { name: "Created", width: "6rem", priority: 3, cell: ({ created_at }) => <Time at={created_at} /> },
   { name: "", width: "2rem", cell: (key) => <KeyMenu enrollment_key={key} /> },
 ];

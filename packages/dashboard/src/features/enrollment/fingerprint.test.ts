@@ -4,14 +4,14 @@ import { rootCertificates } from "node:tls";
 import { test } from "node:test";
 import { fingerprintOfPem } from "./fingerprint.ts";
 
-test("the fingerprint is that of the certificate's bytes, as other programs show it", () => {
+test("hashes the bytes of the certificate, as openssl does", () => {
   for (const pem of rootCertificates.slice(0, 3)) {
-    const theirs = new X509Certificate(pem).fingerprint256.replaceAll(":", "").toLowerCase();
-    assert.equal(fingerprintOfPem(pem), `sha256:${theirs}`);
+    const expected = new X509Certificate(pem).fingerprint256.replaceAll(":", "").toLowerCase();
+    assert.equal(fingerprintOfPem(pem), `sha256:${expected}`);
   }
 });
 
-test("what is no certificate has no fingerprint", () => {
+test("returns undefined for text that is not a certificate", () => {
   assert.equal(fingerprintOfPem("<!doctype html>"), undefined);
   assert.equal(fingerprintOfPem(""), undefined);
 });

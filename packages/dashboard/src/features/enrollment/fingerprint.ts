@@ -1,7 +1,7 @@
 import { sha256 } from "@noble/hashes/sha2.js";
 import { bytesToHex } from "@noble/hashes/utils.js";
 
-/** `sha256:` and the digest of a certificate in PEM form, as `rf-agent --ca-fingerprint` takes it; undefined when there is none. */
+/** Returns the fingerprint of a PEM certificate as `sha256:…`, for `rf-agent --ca-fingerprint`; undefined if there is no certificate. */
 export function fingerprintOfPem(pem: string): string | undefined {
   const base64 = /-----BEGIN CERTIFICATE-----([A-Za-z0-9+/=\s]+)-----END CERTIFICATE-----/.exec(pem)?.[1];
   if (base64 === undefined) return undefined;

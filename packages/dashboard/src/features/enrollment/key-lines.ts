@@ -1,10 +1,10 @@
 import { shellLine } from "../../ui/shell-text.ts";
 
-/** What the pages of enrolment do, as lines for the terminal. */
+/** The `rf` commands equivalent to the actions on enrollment keys. */
 export const keyLines = {
   list: "rf keys list",
   revoke: (id: string) => shellLine("rf", "keys", "revoke", id),
-  /** `trusted`: as the server decides when undefined. */
+  /** `trusted` undefined: the server's default. */
   create: (key: {
     site_id: string;
     fleet_id: string;

@@ -6,7 +6,7 @@ import { useMay } from "../../api/session.ts";
 import { ConfirmDialog, copyAsRf, Menu } from "../../ui/index.ts";
 import { keyLines } from "./key-lines.ts";
 
-/** What can be done with a key. */
+/** The actions on an enrollment key. */
 export function KeyMenu({ enrollment_key: key }: { enrollment_key: EnrollmentKey }) {
   const may_change = useMay("operator");
   const navigate = useNavigate();
@@ -14,9 +14,9 @@ export function KeyMenu({ enrollment_key: key }: { enrollment_key: EnrollmentKey
   return (
     <>
       <Menu
-        label={`More about key ${key.label?.slice(0, 80) ?? key.id}`}
+        label={`Actions for key ${key.label?.slice(0, 80) ?? key.id}`}
         entries={[
-          { label: "Robots of its fleet", onSelect: () => void navigate({ to: "/robots", search: { fleet_id: key.fleet_id } }) },
+          { label: "Show robots of the fleet", onSelect: () => void navigate({ to: "/robots", search: { fleet_id: key.fleet_id } }) },
           copyAsRf(keyLines.list),
           may_change && key.status === "active" && { label: "Revoke…", danger: true, onSelect: () => setAsking(true) },
         ]}
@@ -26,7 +26,7 @@ export function KeyMenu({ enrollment_key: key }: { enrollment_key: EnrollmentKey
   );
 }
 
-/** Ends a key, once it was said what stays. */
+/** Revokes a key after confirmation. */
 export function RevokeKey({
   enrollment_key: { id, uses },
   onClose,
@@ -34,20 +34,20 @@ export function RevokeKey({
   enrollment_key: Pick<EnrollmentKey, "id" | "uses">;
   onClose: () => void;
 }) {
-  const revoking = useAction("revokeEnrollmentKey", { done: "The key is revoked", onSuccess: onClose });
+  const revoking = useAction("revokeEnrollmentKey", { done: "Key revoked", onSuccess: onClose });
   const stay =
     uses === 0
-      ? "Nobody enrolled with it yet."
+      ? "No robot has enrolled with it."
       : uses === 1
-        ? "The robot that enrolled with it stays."
-        : `The ${uses.toLocaleString()} robots that enrolled with it stay.`;
+        ? "The robot that enrolled with it is not affected."
+        : `The ${uses.toLocaleString()} robots that enrolled with it are not affected.`;
   return (
     <ConfirmDialog
       open
       onClose={onClose}
-      title="Revoke the key?"
-      consequence={`No robot can enrol with it from now on. ${stay} This cannot be taken back; make another key when you need one.`}
-      verb="Revoke it"
+      title="Revoke key?"
+      consequence={`Robots can no longer enroll with this key. ${stay} This cannot be undone; create another key when you need one.`}
+      verb="Revoke key"
       danger
       command={keyLines.revoke(id)}
       busy={revoking.isPending}

@@ -9,7 +9,7 @@ import { useMayInWholeOrg } from "../../api/session.ts";
 import { Button, Card, Checkbox, Command, Select, TextInput } from "../../ui/index.ts";
 import { keyLines } from "./key-lines.ts";
 
-/** Chosen in place of an id: one that is made along. */
+/** Selected instead of an ID: create a new site or fleet. */
 const NEW = "new";
 const LIFETIMES = [
   { value: "1", label: "in an hour" },
@@ -28,11 +28,11 @@ interface Choice {
   label: string;
   max_uses: string;
   expires_in_hours: string;
-  /** Undefined: who makes the key has no choice, because only an admin of the whole org makes trusted keys. */
+  /** Undefined if the user has no choice: only admins of the whole organization create trusted keys. */
   trusted: boolean | undefined;
 }
 
-/** Where robots join, how many, and until when; a site or a fleet that is not there yet is made along. */
+/** The form for an enrollment key. Creates a missing site or fleet, too. */
 export function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined; onMade: (key: NewEnrollmentKey) => void }) {
   const { sites, fleets } = usePlaces();
   const may_trust = useMayInWholeOrg("admin");
@@ -75,7 +75,7 @@ export function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined;
             min={0}
             max={USES_MAX}
             required
-            hint="How many may enrol with it; 0 is any number."
+            hint="Maximum robots that can enroll with this key. 0: unlimited."
             value={choice.max_uses}
             onChange={(event) => set({ max_uses: event.target.value })}
           />
@@ -89,14 +89,14 @@ export function NewKeyForm({ fleet_id, onMade }: { fleet_id: string | undefined;
         <TextInput
           label="Label"
           maxLength={200}
-          placeholder="what it is for, if you like"
+          placeholder="Optional"
           value={choice.label}
           onChange={(event) => set({ label: event.target.value })}
           error={making.error?.message}
         />
         {choice.trusted !== undefined && <TrustedField trusted={choice.trusted} onChange={(trusted) => set({ trusted })} />}
         <Button look="primary" type="submit" busy={making.isPending} className="mb-4">
-          Make the key
+          Create key
         </Button>
         <Command>{lineOf(choice)}</Command>
       </form>
@@ -141,7 +141,7 @@ function PlaceField({ label, value, options, name, onChoose, onName }: PlaceFiel
           maxLength={200}
           value={name}
           onChange={(event) => onName(event.target.value)}
-          hint={options.length > 0 ? undefined : `There is none yet: it is made along. You can rename it later.`}
+          hint={options.length > 0 ? undefined : "Will be created. You can rename it later."}
         />
       )}
     </div>
@@ -165,7 +165,7 @@ function firstChoice(
   };
 }
 
-/** Makes what is missing, then the key. What was made stays chosen when a later step is refused, and is not made again. */
+/** Creates a missing site and fleet, then the key. If a later step fails, what was created stays selected and is not created again. */
 async function make(choice: Choice, set: (change: Partial<Choice>) => void): Promise<NewEnrollmentKey> {
   let { site_id, fleet_id } = choice;
   if (site_id === NEW) {

@@ -9,7 +9,7 @@ import { MadeKey } from "./made-key.tsx";
 
 const route = getRouteApi("/app/enrollment/new");
 
-/** Makes a key, shows it this once with the line for the robot, and then the robots as they come. */
+/** Creates a key and shows it once, with the commands for the robot and the robots that enroll. */
 export function NewKeyPage() {
   const { fleet_id } = route.useSearch();
   const may_change = useMay("operator");
@@ -18,12 +18,12 @@ export function NewKeyPage() {
   return (
     <div className="max-w-4xl">
       <PageHeader
-        title={made === undefined ? "Enrol robots" : "Run this on the robot"}
+        title={made === undefined ? "Enroll robots" : "Run this on the robot"}
         label="Enrol robots"
         actions={made === undefined ? undefined : <LinkButton to="/enrollment">Done</LinkButton>}
       />
       {!may_change ? (
-        <EmptyState title="Your role does not reach here">To make a key takes the role operator.</EmptyState>
+        <EmptyState title="You don't have access">Creating keys requires the operator role. Ask an admin of your organization.</EmptyState>
       ) : made !== undefined ? (
         <MadeKey made={made} />
       ) : is_read ? (

@@ -6,13 +6,13 @@ import { Card, LinkButton, QueryState, Section, StatusBadge, Text, Time } from "
 
 const SHOWN = 50;
 
-/** The robots that joined the fleet since the key was made, as they come. */
+/** The robots that joined the fleet since the key was created, updated live. */
 export function NewRobots({ made }: { made: NewEnrollmentKey }) {
   const { fleet_id, created_at } = made;
   const key = useQuery(query("getEnrollmentKey", { params: { id: made.id } })).data?.data ?? made;
   const robots = useQuery(query("listRobots", { query: { fleet_id, limit: SHOWN } }));
   return (
-    <Section title="Robots that joined" actions={<Uses uses={key.uses} max_uses={key.max_uses} />}>
+    <Section title="Enrolled robots" actions={<Uses uses={key.uses} max_uses={key.max_uses} />}>
       <QueryState query={robots} rows={2}>
         {({ items }) => {
           const joined = items.filter((robot) => Date.parse(robot.created_at) >= Date.parse(created_at));
@@ -20,13 +20,13 @@ export function NewRobots({ made }: { made: NewEnrollmentKey }) {
             <Card>
               <p role="status" className="flex items-center gap-3 text-muted">
                 <span aria-hidden className="size-2.5 animate-pulse rounded-full bg-info" />
-                Waiting for robots… Each appears here as soon as it has enrolled.
+                Waiting for robots… Each appears here as soon as it enrolls.
               </p>
             </Card>
           ) : (
             <>
               <Card className="!p-0">
-                <ul className="divide-y divide-line" aria-live="polite" aria-label="Robots that joined">
+                <ul className="divide-y divide-line" aria-live="polite" aria-label="Enrolled robots">
                   {joined.map(({ id, name, status, created_at: joined_at }) => (
                     <li key={id}>
                       <Link to="/robots/$id" params={{ id }} className="flex items-center gap-3 px-4 py-2 hover:bg-hover">
@@ -44,10 +44,10 @@ export function NewRobots({ made }: { made: NewEnrollmentKey }) {
               </Card>
               <div className="mt-3 flex gap-2">
                 <LinkButton to="/fleets/$id" params={{ id: fleet_id }}>
-                  To the fleet
+                  Go to fleet
                 </LinkButton>
                 <LinkButton to="/robots" search={{ fleet_id }}>
-                  All its robots
+                  Show all robots
                 </LinkButton>
               </div>
             </>

@@ -1,10 +1,10 @@
 import createCode from "qrcode-generator";
 import { useMemo } from "react";
 
-/** Light cells around the code, without which scanners do not find it. */
+/** The quiet zone around the code, in cells. Scanners need it. */
 const QUIET = 4;
 
-/** Text as a QR code. Black on white in every theme: scanners want it so. */
+/** A QR code. Black on white in every theme, because scanners need the contrast. */
 export function QrCode({ text, label }: { text: string; label: string }) {
   const { size, path } = useMemo(() => draw(text), [text]);
   return (
@@ -21,7 +21,7 @@ export function QrCode({ text, label }: { text: string; label: string }) {
   );
 }
 
-/** The dark cells as one path: a thousand elements would do the same. */
+/** Returns the dark cells as one SVG path instead of a thousand elements. */
 function draw(text: string): { size: number; path: string } {
   const code = createCode(0, "L");
   code.addData(text, "Byte");

@@ -5,7 +5,7 @@ import { Card, LinkButton, QueryState, Section, StatusBadge, Text, Time } from "
 
 const RECENT = 8;
 
-/** The newest deployments that were made for the fleet. */
+/** The latest deployments to the fleet. */
 export function FleetDeployments({ fleet_id }: { fleet_id: string }) {
   const list = useQuery(query("listDeployments", { query: { fleet_id, limit: RECENT } }));
   return (
@@ -20,7 +20,7 @@ export function FleetDeployments({ fleet_id }: { fleet_id: string }) {
       <QueryState query={list}>
         {({ items }) =>
           items.length === 0 ? (
-            <p className="text-muted">Nothing was deployed to this fleet yet.</p>
+            <p className="text-muted">No deployments yet</p>
           ) : (
             <Card className="!p-0">
               <ul className="divide-y divide-line">

@@ -1,6 +1,6 @@
 import { shellLine } from "../../ui/shell-text.ts";
 
-/** What the pages of fleets do, as lines for the terminal. */
+/** The `rf` commands equivalent to the actions on fleets. */
 export const fleetLines = {
   list: "rf fleets list",
   show: (id: string) => shellLine("rf", "fleets", "show", id),

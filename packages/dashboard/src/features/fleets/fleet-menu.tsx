@@ -8,7 +8,7 @@ import { fleetLines } from "./fleet-lines.ts";
 
 type Shown = "rename" | "follow" | "delete";
 
-/** What can be done with a fleet. */
+/** The actions on a fleet. */
 export function FleetMenu({ fleet }: { fleet: Fleet }) {
   const may_change = useMay("operator");
   const may_delete = useMay("admin");
@@ -19,12 +19,12 @@ export function FleetMenu({ fleet }: { fleet: Fleet }) {
   return (
     <>
       <Menu
-        label={`More about ${fleet.name.slice(0, 80)}`}
+        label={`Actions for ${fleet.name.slice(0, 80)}`}
         entries={[
-          { label: "Its robots", onSelect: () => void navigate({ to: "/robots", search: { fleet_id: id } }) },
-          { label: "Its logs", onSelect: () => void navigate({ to: "/fleets/$id/logs", params: { id } }) },
+          { label: "Show robots", onSelect: () => void navigate({ to: "/robots", search: { fleet_id: id } }) },
+          { label: "Show logs", onSelect: () => void navigate({ to: "/fleets/$id/logs", params: { id } }) },
           may_change && { label: "Rename…", onSelect: () => setShown("rename") },
-          may_change && { label: fleet.follow ? "Stop following…" : "Follow…", onSelect: () => setShown("follow") },
+          may_change && { label: fleet.follow ? "Disable auto-update…" : "Enable auto-update…", onSelect: () => setShown("follow") },
           copyAsRf(fleetLines.show(id)),
           may_delete && { label: "Delete…", danger: true, onSelect: () => setShown("delete") },
         ]}
@@ -45,7 +45,7 @@ function RenameFleet({ fleet: { id, name }, onClose }: Parts) {
   const renaming = useAction("updateFleet", { quiet: true, done: "Renamed", onSuccess: onClose });
   return (
     <RenameDialog
-      title="Rename the fleet"
+      title="Rename fleet"
       name={name}
       onClose={onClose}
       sending={renaming}
@@ -55,20 +55,20 @@ function RenameFleet({ fleet: { id, name }, onClose }: Parts) {
   );
 }
 
-/** Turns following on or off, once it was said what that means. */
+/** Enables or disables auto-update, after showing its effect. */
 export function FollowFleet({ fleet, onClose }: Parts) {
-  const changing = useAction("updateFleet", { done: fleet.follow ? "It does not follow any more" : "It follows", onSuccess: onClose });
+  const changing = useAction("updateFleet", { done: fleet.follow ? "Auto-update disabled" : "Auto-update enabled", onSuccess: onClose });
   return (
     <ConfirmDialog
       open
       onClose={onClose}
-      title={fleet.follow ? "Stop following?" : "Follow the fleet?"}
+      title={fleet.follow ? "Disable auto-update?" : "Enable auto-update?"}
       consequence={
         fleet.follow
-          ? "Robots that join this fleet or come back late keep what they run, until somebody deploys to them. What is under way goes on."
-          : "Robots that join this fleet, and those that come back after a deployment gave them up, are brought to the fleet's releases and config as soon as they connect: each by a deployment of its own, verified and rolled back like any other."
+          ? "Robots that join this fleet or reconnect late keep their releases and config until the next deployment. Updates in progress continue."
+          : "Robots that join this fleet, and robots that reconnect after a deployment expired for them, receive the fleet's releases and config when they connect. Each gets a separate deployment, verified and rolled back like any other."
       }
-      verb={fleet.follow ? "Stop following" : "Follow"}
+      verb={fleet.follow ? "Disable auto-update" : "Enable auto-update"}
       command={fleetLines.follow(fleet.id, !fleet.follow)}
       busy={changing.isPending}
       onConfirm={() => changing.mutate({ params: { id: fleet.id }, body: { follow: !fleet.follow } })}
@@ -92,12 +92,12 @@ function DeleteFleet({ fleet, onClose }: Parts) {
       name={name}
       full={
         robot_count > 0 && {
-          text: `${robot_count.toLocaleString()} ${robot_count === 1 ? "robot is" : "robots are"} in it. Move them to another fleet or decommission them; then it can be deleted.`,
-          verb: "Show its robots",
+          text: `${robot_count.toLocaleString()} ${robot_count === 1 ? "robot is" : "robots are"} in this fleet. Move them to another fleet or decommission them first.`,
+          verb: "Show robots",
           onShow: () => void navigate({ to: "/robots", search: { fleet_id: id } }),
         }
       }
-      consequence="The fleet and its enrolment keys are gone. No robot is in it."
+      consequence="Deletes the fleet and its enrollment keys. The fleet has no robots."
       command={fleetLines.delete(id)}
       busy={deleting.isPending}
       onDelete={() => deleting.mutate({ params: { id } })}

@@ -14,7 +14,7 @@ import { HeatMap } from "./heat-map.tsx";
 
 const route = getRouteApi("/app/fleets/$id");
 
-/** One fleet: how its robots are, what they are meant to have, and what was deployed to them. */
+/** A fleet: the health of its robots, its releases and config, and its deployments. */
 export function FleetPage() {
   const { id } = route.useParams();
   const fleet = useQuery(query("getFleet", { params: { id } }));
@@ -37,7 +37,7 @@ function Found({ fleet }: { fleet: Fleet }) {
             <Link to="/robots" search={{ fleet_id: id, status: "online" }} className="hover:underline">
               {online_count.toLocaleString()} online
             </Link>
-            <CopyText label="Id">{id}</CopyText>
+            <CopyText label="ID">{id}</CopyText>
           </>
         }
         actions={
@@ -63,7 +63,7 @@ function Found({ fleet }: { fleet: Fleet }) {
   );
 }
 
-/** A link among facts, high enough for a finger. */
+/** A link in a list of values, high enough for touch input. */
 const LINK = "inline-block min-h-6 leading-6 text-accent underline";
 
 function Desired({ fleet }: { fleet: Fleet }) {
@@ -72,7 +72,7 @@ function Desired({ fleet }: { fleet: Fleet }) {
   const { site_names } = usePlaces();
   const { desired, follow, site_id, config_revision, created_at } = fleet;
   return (
-    <Section title="What it has">
+    <Section title="Current release">
       <Card>
         <KeyValue
           items={[
@@ -88,25 +88,25 @@ function Desired({ fleet }: { fleet: Fleet }) {
             Object.keys(desired).length === 0 && [
               "Releases",
               <span key="none" className="text-muted">
-                no deployment to it was applied yet
+                none deployed yet
               </span>,
             ],
             [
               "Configs",
               <span key="configs" className="flex flex-wrap items-center gap-x-3 gap-y-1">
                 <Link to="/configs" search={{ scope: "fleet", scope_id: fleet.id }} className={LINK}>
-                  {config_revision === null ? "what is set" : "as deployed last"}
+                  {config_revision === null ? "effective values" : "last deployment"}
                 </Link>
                 <FleetPending fleet={fleet} />
               </span>,
             ],
             [
-              "Robots that join",
+              "New robots",
               <span key="follow" className="flex flex-wrap items-center gap-x-3 gap-y-1">
-                {follow ? "follow the fleet" : "stay as they are"}
+                {follow ? "auto-update" : "no auto-update"}
                 {may_change && (
                   <Button className="!h-7 !px-2 text-xs" onClick={() => setAsking(true)}>
-                    {follow ? "Stop following" : "Follow"}
+                    {follow ? "Disable auto-update" : "Enable auto-update"}
                   </Button>
                 )}
               </span>,
@@ -117,7 +117,7 @@ function Desired({ fleet }: { fleet: Fleet }) {
                 <Text>{site_names.get(site_id) ?? site_id}</Text>
               </Link>,
             ],
-            ["Made", <Time key="made" at={created_at} exact />],
+            ["Created", <Time key="made" at={created_at} exact />],
           ]}
         />
       </Card>

@@ -26,7 +26,7 @@ import type { FleetsSearch } from "./routes.ts";
 const route = getRouteApi("/app/fleets");
 const PAGE_ROWS = 200;
 
-/** All fleets: what they have and how many of their robots are there. */
+/** All fleets with their releases and online robots. */
 export function FleetsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
@@ -44,7 +44,7 @@ export function FleetsPage() {
         actions={<ListActions verb="New fleet" onMake={may_change ? () => setMaking(true) : undefined} command={fleetLines.list} />}
       />
       <div className="mb-3 flex flex-wrap gap-2">
-        <SearchInput label="Find by name" value={search.q ?? ""} onChange={(event) => show({ q: event.target.value || undefined })} />
+        <SearchInput label="Search by name" value={search.q ?? ""} onChange={(event) => show({ q: event.target.value || undefined })} />
         <FilterSelect
           label="Site"
           value={search.site_id}
@@ -60,10 +60,10 @@ export function FleetsPage() {
         onOpen={({ id }) => void navigate({ to: "/fleets/$id", params: { id } })}
         empty={
           is_filtered ? (
-            <NoMatch title="No fleet is like that" onShowAll={() => void navigate({ search: {} })} />
+            <NoMatch title="No matching fleets" onShowAll={() => void navigate({ search: {} })} />
           ) : (
-            <EmptyState title="No fleet yet" command={fleetLines.create("", "")}>
-              A fleet is a group of robots at one site that get the same releases and configs.
+            <EmptyState title="No fleets yet" command={fleetLines.create("", "")}>
+              A fleet is a group of robots at one site that receive the same releases and config.
             </EmptyState>
           )
         }
@@ -94,12 +94,12 @@ const columns = (site_names: ReadonlyMap<string, string>): Column<Fleet>[] => [
     ),
   },
   { name: "Online", width: "7rem", align: "right", cell: ({ robot_count, online_count }) => `${online_count} of ${robot_count}` },
-  { name: "Has", width: "minmax(8rem,2fr)", priority: 2, cell: ({ desired }) => <DesiredTags desired={desired} /> },
+  { name: "Current release", width: "minmax(8rem,2fr)", priority: 2, cell: ({ desired }) => <DesiredTags desired={desired} /> },
   {
-    name: "Robots that join",
+    name: "New robots",
     width: "10rem",
     priority: 3,
-    cell: ({ follow }) => <Badge tone={follow ? "ok" : "idle"}>{follow ? "follow the fleet" : "stay as they are"}</Badge>,
+    cell: ({ follow }) => <Badge tone={follow ? "ok" : "idle"}>{follow ? "auto-update" : "no auto-update"}</Badge>,
   },
   { name: "", width: "2rem", cell: (fleet) => <FleetMenu fleet={fleet} /> },
 ];

@@ -5,22 +5,22 @@ import { Button, cx, EmptyState, LinkButton, QueryState, Section } from "../../u
 import { countHeats, type Heat, HEATS, heatOf, moveFocus, summarize, wordsOf } from "./heat.ts";
 import { HEAT_ROBOTS, useHeat } from "./use-heat.ts";
 
-/** Up to so many robots are shown with their names. */
+/** Fleets with up to this many robots show names. */
 const NAMED_MAX = 40;
 
-/** The robots of a fleet, a cell each: where it hurts is seen before anything is read. */
+/** A heat map of a fleet: one cell per robot, colored by its worst state. */
 export function HeatMap({ fleet_id, total }: { fleet_id: string; total: number }) {
-  // Where each page that was passed begins: cursors lead forward only.
+  // The cursors of the visited pages, because a cursor leads forward only.
   const [cursors, setCursors] = useState<readonly (string | undefined)[]>([undefined]);
   const [only, setOnly] = useState<Heat>();
   const page = useHeat(fleet_id, cursors.at(-1));
   if (total === 0)
     return (
       <EmptyState
-        title="No robot in this fleet yet"
+        title="No robots in this fleet yet"
         actions={
           <LinkButton look="primary" to="/enrollment/new" search={{ fleet_id }}>
-            Enrol robots
+            Enroll robots
           </LinkButton>
         }
       />
@@ -41,7 +41,7 @@ export function HeatMap({ fleet_id, total }: { fleet_id: string; total: number }
                   Next
                 </Button>
                 <span className="text-muted">
-                  page {cursors.length} of {Math.max(cursors.length, Math.ceil(total / HEAT_ROBOTS))}, by name
+                  page {cursors.length} of {Math.max(cursors.length, Math.ceil(total / HEAT_ROBOTS))}, sorted by name
                 </span>
               </div>
             )}
@@ -52,7 +52,7 @@ export function HeatMap({ fleet_id, total }: { fleet_id: string; total: number }
   );
 }
 
-/** The map in words; each of them shows only its own. */
+/** The number of robots in each state. A click shows only robots in this state. */
 function Summary({ robots, only, onOnly }: { robots: readonly Robot[]; only: Heat | undefined; onOnly: (heat: Heat | undefined) => void }) {
   return (
     <div className="mb-2 flex flex-wrap items-center gap-1.5">
@@ -89,13 +89,13 @@ function Sign({ heat }: { heat: Heat }) {
   );
 }
 
-/** How many of the cells stand in the first row. */
+/** Returns the number of cells in the first row. */
 function columnsOf(cells: readonly HTMLElement[]): number {
   const second_row = cells.findIndex(({ offsetTop }) => offsetTop !== cells[0]?.offsetTop);
   return second_row === -1 ? cells.length : second_row;
 }
 
-/** One stop for the Tab key; arrows move inside, Enter opens. */
+/** The grid of robots: one tab stop, arrow keys move inside, Enter opens. */
 function Cells({ robots, only, is_named }: { robots: readonly Robot[]; only: Heat | undefined; is_named: boolean }) {
   const navigate = useNavigate();
   const grid = useRef<HTMLDivElement>(null);
@@ -119,7 +119,7 @@ function Cells({ robots, only, is_named }: { robots: readonly Robot[]; only: Hea
     <div
       ref={grid}
       role="group"
-      aria-label={`Robots: ${summarize(robots)} Arrow keys move, Enter opens.`}
+      aria-label={`Robots: ${summarize(robots)} Use arrow keys to move and Enter to open.`}
       onKeyDown={press}
       onClick={open}
       className={
@@ -148,19 +148,19 @@ interface CellParts {
   id: string;
   name: string;
   heat: Heat;
-  /** What fails, in words. */
+  /** The names of failing checks. */
   why: string;
   is_stop: boolean;
   is_dim: boolean;
-  /** With its name beside it. */
+  /** Whether the name is shown. */
   is_named: boolean;
 }
 
-/** In pixels, not in parts of the font: the smallest target that a finger is given. */
+/** In pixels, not relative to the font: the minimum size of a touch target. */
 const SQUARE = "size-[24px] justify-center";
 const CHIP = "h-7 min-w-0 gap-1.5 bg-sunken px-1.5 text-xs hover:bg-hover";
 
-/** A plain link: a thousand of the router's own would each listen to it. */
+/** A plain link: each of a thousand router links would subscribe to the router. */
 const Cell = memo(function Cell({ id, name, heat, why, is_stop, is_dim, is_named }: CellParts) {
   const { sign, style } = styleOf(heat);
   const words = `${name.slice(0, 200)}: ${wordsOf(heat)}${heat === "failing" && why !== "" ? `, ${why.slice(0, 300)}` : ""}`;

@@ -4,7 +4,7 @@ import { countHeats, heatOf, moveFocus, summarize } from "./heat.ts";
 
 const well = { status: "online", health: "ok", release_state: "current" } as const;
 
-test("a robot is shown as the worst that is said of it", () => {
+test("shows a robot in its worst state", () => {
   assert.equal(heatOf(well), "ok");
   assert.equal(heatOf({ ...well, release_state: "unknown" }), "ok");
   assert.equal(heatOf({ ...well, health: "failing", release_state: "failed" }), "failing");
@@ -13,12 +13,12 @@ test("a robot is shown as the worst that is said of it", () => {
   assert.equal(heatOf({ ...well, health: "unknown" }), "unknown");
 });
 
-test("what an absent robot said last is not taken for how it is", () => {
+test("ignores the last health of robots that are not online", () => {
   assert.equal(heatOf({ ...well, status: "offline", health: "failing" }), "offline");
   assert.equal(heatOf({ ...well, status: "never_connected", health: "unknown" }), "never_connected");
 });
 
-test("the summary says how many there are of each, the worst first", () => {
+test("counts robots by state, worst first", () => {
   const robots = [well, well, { ...well, health: "failing" as const }, { ...well, status: "offline" as const }];
   assert.deepEqual(
     countHeats(robots).map(({ heat, count }) => [heat, count]),
@@ -28,12 +28,12 @@ test("the summary says how many there are of each, the worst first", () => {
       ["ok", 2],
     ],
   );
-  assert.equal(summarize(robots), "4 robots: 1 unhealthy, 1 offline, 2 well.");
+  assert.equal(summarize(robots), "4 robots: 1 unhealthy, 1 offline, 2 healthy.");
   assert.equal(summarize([]), "0 robots.");
-  assert.equal(summarize([well]), "1 robot: 1 well.");
+  assert.equal(summarize([well]), "1 robot: 1 healthy.");
 });
 
-test("keys move the focus inside of the grid and never out of it", () => {
+test("keys move the focus within the grid", () => {
   assert.equal(moveFocus("ArrowRight", 0, 10, 4), 1);
   assert.equal(moveFocus("ArrowRight", 9, 10, 4), 9);
   assert.equal(moveFocus("ArrowLeft", 0, 10, 4), 0);

@@ -1,22 +1,22 @@
 import type { Robot } from "@roamfleet/protocol/routes";
 
-/** What a robot is shown as in the map: the worst that is said of it. */
+/** The state of a robot in the map: its worst one. */
 export type Heat = "failing" | "failed" | "offline" | "never_connected" | "behind" | "unknown" | "ok";
 
-/** Worst first, as the summary lists them. `sign` stands in the cell, so that no colour alone says it. */
+/** Worst first, as in the summary. `sign` is shown in the cell, so that color is not the only indicator. */
 export const HEATS: readonly { heat: Heat; words: string; sign: string; style: string }[] = [
   { heat: "failing", words: "unhealthy", sign: "!", style: "bg-bad text-surface" },
   { heat: "failed", words: "failed to install", sign: "×", style: "bg-bad-soft text-bad border border-bad" },
   { heat: "offline", words: "offline", sign: "–", style: "bg-idle-soft text-idle border border-line-strong" },
   { heat: "never_connected", words: "never connected", sign: "?", style: "bg-surface text-muted border border-dashed border-line-strong" },
   { heat: "behind", words: "behind", sign: "↑", style: "bg-info-soft text-info border border-info" },
-  { heat: "unknown", words: "online, not heard how it is", sign: "·", style: "bg-surface text-muted border border-line-strong" },
-  { heat: "ok", words: "well", sign: "", style: "bg-ok-soft text-ok border border-ok" },
+  { heat: "unknown", words: "online, no health data", sign: "·", style: "bg-surface text-muted border border-line-strong" },
+  { heat: "ok", words: "healthy", sign: "", style: "bg-ok-soft text-ok border border-ok" },
 ];
 
 type Seen = Pick<Robot, "status" | "health" | "release_state">;
 
-/** Who is away says nothing of today, so that comes before what was said last, but for what waits for somebody: a failure. */
+/** Returns the worst current state. Offline robots are shown as offline, because their last health may be outdated. */
 export function heatOf({ status, health, release_state }: Seen): Heat {
   if (status === "never_connected") return "never_connected";
   if (status === "offline" || status === "decommissioned") return "offline";
@@ -26,7 +26,7 @@ export function heatOf({ status, health, release_state }: Seen): Heat {
   return health === "ok" ? "ok" : "unknown";
 }
 
-/** How many robots there are of each heat that there is, worst first. */
+/** Counts robots by state, worst first; leaves out states without robots. */
 export function countHeats(robots: readonly Seen[]): { heat: Heat; count: number }[] {
   const counts = new Map<Heat, number>();
   for (const robot of robots) counts.set(heatOf(robot), (counts.get(heatOf(robot)) ?? 0) + 1);
@@ -35,15 +35,15 @@ export function countHeats(robots: readonly Seen[]): { heat: Heat; count: number
 
 export const wordsOf = (heat: Heat): string => HEATS.find((one) => one.heat === heat)!.words;
 
-/** "1,000 robots: 3 unhealthy, 40 offline, 957 well." */
+/** "1,000 robots: 3 unhealthy, 40 offline, 957 healthy." */
 export function summarize(robots: readonly Seen[]): string {
   const parts = countHeats(robots).map(({ heat, count }) => `${count.toLocaleString("en")} ${wordsOf(heat)}`);
   return `${robots.length.toLocaleString("en")} ${robots.length === 1 ? "robot" : "robots"}${parts.length === 0 ? "" : `: ${parts.join(", ")}`}.`;
 }
 
 /**
- * Where the focus goes by a key in a grid of `columns`, of `count` cells; undefined for a key that moves nothing. It never
- * leaves the grid.
+ * Returns the index of the cell that a key moves the focus to, in a grid of `count` cells and `columns`; undefined for other keys. The
+ * index is always within the grid.
  */
 export function moveFocus(key: string, at: number, count: number, columns: number): number | undefined {
   const last = count - 1;

@@ -10,8 +10,8 @@ export function NewFleet({ site_id, onClose }: { site_id?: string; onClose: () =
   if (is_read && sites.length === 0)
     return (
       <Dialog open onClose={onClose} title="New fleet">
-        <EmptyState title="A site comes first" actions={<LinkButton to="/sites">To the sites</LinkButton>}>
-          Every fleet is at a site.
+        <EmptyState title="Create a site first" actions={<LinkButton to="/sites">Go to sites</LinkButton>}>
+          Every fleet belongs to a site.
         </EmptyState>
       </Dialog>
     );
@@ -31,7 +31,7 @@ function NewFleetForm({ site_id: first, onClose }: { site_id: string; onClose: (
   return (
     <FormDialog
       title="New fleet"
-      verb="Make it"
+      verb="Create fleet"
       onClose={onClose}
       sending={making}
       command={fleetLines.create(name, site_id)}
@@ -45,8 +45,8 @@ function NewFleetForm({ site_id: first, onClose }: { site_id: string; onClose: (
         onChange={(event) => setSite(event.target.value)}
       />
       <Switch
-        label="Robots that join follow the fleet"
-        hint="Who enrols, is moved in or comes back late is brought to what the fleet has."
+        label="Auto-update new robots"
+        hint="Robots that enroll, move here or reconnect late receive the fleet's releases and config."
         checked={follow}
         onChange={setFollow}
       />

@@ -4,9 +4,9 @@ import { useCallback, useEffect, useRef } from "react";
 import { api } from "../../api/client.ts";
 import { type Change, type ChangeSummary, useChanges } from "../../api/events.ts";
 
-/** Robots of one page of the map. */
+/** Robots per page of the map. */
 export const HEAT_ROBOTS = 1_000;
-/** A thousand robots are a megabyte to read: while many change at once, the map follows at this pace. */
+/** Minimum interval between refetches: a page of a thousand robots is one megabyte. */
 const FOLLOW_MS = 2_000;
 
 export interface HeatPage {
@@ -15,8 +15,8 @@ export interface HeatPage {
 }
 
 /**
- * One page of a fleet's robots by name, read again as they change, but not at each change. Under a key of its own: what
- * reads the lists of robots again at once would otherwise read this with them.
+ * Loads one page of a fleet's robots, sorted by name, and refetches it after changes, rate-limited. Its query key is separate: with the
+ * key of robot lists, each change would refetch it immediately.
  */
 export function useHeat(fleet_id: string, cursor: string | undefined) {
   const client = useQueryClient();

@@ -12,7 +12,7 @@ const CAST = [
   '[62,"o","ha',
 ].join("\n");
 
-test("a recording is read, without what is no event and with a last line that is half", async () => {
+test("parses a recording, skips invalid lines and accepts an incomplete last line", async () => {
   const { cols, rows, events, duration } = await parseCast(CAST);
   assert.deepEqual([cols, rows, duration], [100, 30, 61.5]);
   assert.deepEqual(
@@ -26,12 +26,12 @@ test("a recording is read, without what is no event and with a last line that is
   );
 });
 
-test("what is no recording has no events", async () => {
+test("returns no events for a file that is not a recording", async () => {
   assert.deepEqual(await parseCast(""), { cols: 80, rows: 24, events: [], duration: 0 });
   assert.deepEqual((await parseCast('{"width":0,"height":5000}\n[1e999,"o","x"]\nnull')).events, []);
 });
 
-test("pauses are no longer than wanted, and the duration follows", async () => {
+test("shortens pauses and adjusts the duration", async () => {
   const cast = await parseCast(CAST);
   const short = shortenPauses(cast, 2);
   assert.deepEqual(
@@ -42,7 +42,7 @@ test("pauses are no longer than wanted, and the duration follows", async () => {
   assert.equal(shortenPauses(cast, undefined).duration, 61.5);
 });
 
-test("the events until a moment are those at it and before", async () => {
+test("counts events up to and including a time", async () => {
   const { events } = await parseCast(CAST);
   assert.deepEqual(
     [0, 0.5, 1.4, 1.5, 61.5, 100].map((seconds) => countUntil(events, seconds)),
@@ -50,7 +50,7 @@ test("the events until a moment are those at it and before", async () => {
   );
 });
 
-test("a line without an end, lines that are no JSON, and times beyond reason cost little", async () => {
+test("handles endless lines, invalid JSON and extreme times at little cost", async () => {
   const started_ms = performance.now();
   const junk = `${"[".repeat(30_000_000)}\n${"x\n".repeat(1_000_000)}`;
   const lines = [
@@ -75,7 +75,7 @@ test("a line without an end, lines that are no JSON, and times beyond reason cos
   assert.ok(performance.now() - started_ms < 20_000);
 });
 
-test("sizes and clocks are read and written", () => {
+test("parses sizes and formats times", () => {
   assert.deepEqual(castSize("120x40"), { cols: 120, rows: 40 });
   for (const wrong of ["", "0x40", "120x", "1000000000x9", "12x3;"]) assert.equal(castSize(wrong), undefined);
   assert.deepEqual([0, 59.9, 60, 3_725].map(clockText), ["0:00", "0:59", "1:00", "1:02:05"]);

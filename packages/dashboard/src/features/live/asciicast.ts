@@ -1,5 +1,5 @@
 export interface CastEvent {
-  /** Since the beginning, in seconds. */
+  /** Seconds since the start. */
   at: number;
   kind: "output" | "resize" | "mark";
   text: string;
@@ -9,24 +9,24 @@ export interface Cast {
   cols: number;
   rows: number;
   events: readonly CastEvent[];
-  /** Of the whole, in seconds. */
+  /** Total duration in seconds. */
   duration: number;
 }
 
 const KINDS: Record<string, CastEvent["kind"]> = { o: "output", r: "resize", m: "mark" };
-/** Wider and higher than any screen shows: one sequence of three characters may rewrite every cell. */
+/** Limits beyond any real screen. They bound the work of a sequence: three characters may rewrite every cell. */
 const [COLS_MAX, ROWS_MAX] = [600, 300];
-/** A longer line is left out, and events beyond this count; a recorder of ours writes at most 1.1 MB in a line. Characters. */
+/** Longer lines are skipped, in characters. Our recorder writes lines of at most 1.1 MB. */
 const LINE_MAX = 2 * 1024 * 1024;
 const EVENTS_MAX = 1_000_000;
-/** A longer pause is played as one of this length. Seconds. */
+/** Longer pauses are shortened to this many seconds. */
 const PAUSE_MAX_S = 24 * 60 * 60;
-/** Parsed without a pause for the page. */
+/** Maximum time of parsing before yielding to the event loop. */
 const BUSY_MS = 10;
 
 /**
- * Parses a recording in the format asciinema v2 without blocking the page. Skips lines that are no events: a recording that is
- * still being written may end in half a line.
+ * Parses a recording in asciinema v2 format without blocking the page. Skips invalid lines: a recording in progress may end with an
+ * incomplete line.
  */
 export async function parseCast(text: string): Promise<Cast> {
   const events: CastEvent[] = [];
@@ -56,7 +56,7 @@ export async function parseCast(text: string): Promise<Cast> {
   return { cols, rows, events, duration: at };
 }
 
-/** An event with its time as it was written; undefined for anything else. */
+/** Returns the event with its original time; undefined for other values. */
 function eventOf(value: unknown): CastEvent | undefined {
   if (!Array.isArray(value)) return undefined;
   const [seconds, code, content] = value as unknown[];
@@ -66,7 +66,7 @@ function eventOf(value: unknown): CastEvent | undefined {
 }
 
 function parsed(text: string, from: number, to: number, start: string): unknown {
-  // Millions of lines that cannot be JSON would cost an exception each.
+  // Skip lines that cannot be JSON without parsing: each of millions would throw an exception.
   if (text[from] !== start || to - from > LINE_MAX) return undefined;
   try {
     return JSON.parse(text.slice(from, to));
@@ -78,14 +78,14 @@ function parsed(text: string, from: number, to: number, start: string): unknown 
 const sizeOf = (value: unknown, most: number): number | undefined =>
   Number.isInteger(value) && Number(value) >= 1 && Number(value) <= most ? Number(value) : undefined;
 
-/** "120x40" → its sizes; undefined for anything else. */
+/** Parses a size such as "120x40"; undefined for other texts. */
 export function castSize(text: string): { cols: number; rows: number } | undefined {
   const [, width, height] = /^(\d+)x(\d+)$/.exec(text) ?? [];
   const [cols, rows] = [sizeOf(Number(width), COLS_MAX), sizeOf(Number(height), ROWS_MAX)];
   return cols === undefined || rows === undefined ? undefined : { cols, rows };
 }
 
-/** The same with no pause longer than `idle_max` seconds. */
+/** Returns the recording with all pauses limited to `idle_max` seconds. */
 export function shortenPauses(cast: Cast, idle_max: number | undefined): Cast {
   if (idle_max === undefined) return cast;
   let [before, at] = [0, 0];
@@ -97,7 +97,7 @@ export function shortenPauses(cast: Cast, idle_max: number | undefined): Cast {
   return { ...cast, events, duration: at };
 }
 
-/** How many events are at `seconds` or before. */
+/** Counts the events at `seconds` or earlier. */
 export function countUntil(events: readonly CastEvent[], seconds: number): number {
   let [low, high] = [0, events.length];
   while (low < high) {
@@ -108,7 +108,7 @@ export function countUntil(events: readonly CastEvent[], seconds: number): numbe
   return low;
 }
 
-/** 3,725 → "1:02:05". */
+/** Formats seconds: 3,725 → "1:02:05". */
 export function clockText(seconds: number): string {
   const whole = Math.floor(Math.max(0, seconds));
   const [hours, minutes, rest] = [Math.floor(whole / 3_600), Math.floor((whole % 3_600) / 60), whole % 60];

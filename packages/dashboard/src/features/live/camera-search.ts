@@ -1,4 +1,4 @@
-/** What is asked of a camera; absent: as the robot has it. Bounds as in `@roamfleet/protocol/link/camera`, which the server checks. */
+/** Requested camera settings. Missing ones use the robot's defaults. The bounds are those of `@roamfleet/protocol/link/camera`. */
 export interface CameraSearch {
   camera?: string;
   fps?: number;
@@ -9,7 +9,7 @@ export interface CameraSearch {
 const NAME_CHARACTERS_MAX = 100;
 const BOUNDS = { fps: [0.1, 30], width: [64, 1920], quality: [1, 100] } as const;
 
-/** Reads the search of an address; what is out of bounds is left out. */
+/** Parses the URL parameters; ignores values out of bounds. */
 export function readCameraSearch(search: Record<string, unknown>): CameraSearch {
   const found: CameraSearch = {};
   const camera = search["camera"];
@@ -23,5 +23,5 @@ export function readCameraSearch(search: Record<string, unknown>): CameraSearch 
   return found;
 }
 
-/** The query of the stream. */
+/** Returns the query of the stream. */
 export const cameraQuery = ({ camera, fps, width, quality }: CameraSearch) => ({ camera, fps, width, quality });

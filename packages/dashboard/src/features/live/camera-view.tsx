@@ -8,7 +8,7 @@ import { type Following, followStream, type LiveState } from "./live-socket.ts";
 import { useIsVisible } from "./use-is-visible.ts";
 
 const FIGURES_MS = 500;
-/** A picture that is older than this is said to be. */
+/** Age from which a frame is marked as old. */
 const STALE_MS = 5_000;
 
 export interface CameraViewProps {
@@ -18,7 +18,7 @@ export interface CameraViewProps {
   search: CameraSearch;
 }
 
-/** The newest picture of a camera. While nobody sees the page it asks for none. */
+/** Shows the latest frame of a camera. Requests no frames while the page is hidden. */
 export function CameraView({ robot_id, robot_name, is_online, search }: CameraViewProps) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const frame = useRef<HTMLDivElement>(null);
@@ -40,7 +40,7 @@ export function CameraView({ robot_id, robot_name, is_online, search }: CameraVi
           <LiveBadge live={live} paused={!is_visible} />
         </div>
         {figures.frames === 0 && live?.is === "open" && (
-          <p className="appear-late absolute inset-0 flex items-center justify-center text-white">Waiting for the first picture…</p>
+          <p className="appear-late absolute inset-0 flex items-center justify-center text-white">Waiting for the first frame…</p>
         )}
       </div>
       <div className="mt-2 flex flex-wrap items-center gap-2">
@@ -59,26 +59,26 @@ export function CameraView({ robot_id, robot_name, is_online, search }: CameraVi
 
 function Figures({ figures, search: { fps } }: { figures: FrameFigures; search: CameraSearch }) {
   const { rate, width, height, bytes, frames, left_out, broken, newest_at } = figures;
-  if (frames === 0) return <span className="text-muted">No picture yet</span>;
+  if (frames === 0) return <span className="text-muted">No frames yet</span>;
   const age_ms = performance.now() - (newest_at ?? 0);
   const words = [
-    `${rate.toFixed(1)} frames a second`,
+    `${rate.toFixed(1)} frames/s`,
     `${width} × ${height}`,
-    `${byteText(bytes)} a frame`,
-    `${frames.toLocaleString("en")} came`,
-    `${left_out.toLocaleString("en")} left out by this browser`,
-    ...(broken === 0 ? [] : [`${broken} were no pictures`]),
+    `${byteText(bytes)} per frame`,
+    `${frames.toLocaleString("en")} frames`,
+    `${left_out.toLocaleString("en")} dropped`,
+    ...(broken === 0 ? [] : [`${broken} invalid`]),
   ];
   return (
     <span className="text-xs text-muted tabular-nums" data-camera-figures>
       {words.join(" · ")}
-      {age_ms > STALE_MS && <strong className="text-warn"> · the newest is {Math.round(age_ms / 1_000)} s old</strong>}
-      {fps !== undefined && rate > 0 && rate < fps * 0.7 && <> · {fps} were asked for: the camera or the line gives no more</>}
+      {age_ms > STALE_MS && <strong className="text-warn"> · latest frame {Math.round(age_ms / 1_000)} s ago</strong>}
+      {fps !== undefined && rate > 0 && rate < fps * 0.7 && <> · {fps} frames/s requested: limited by the camera or the connection</>}
     </span>
   );
 }
 
-/** Hands the newest frame to the browser as a file, byte for byte as the robot sent it. */
+/** Downloads the latest frame, byte for byte as the robot sent it. */
 function save(picture: Blob | undefined, robot_name: string): void {
   if (picture === undefined) return;
   const url = URL.createObjectURL(picture);

@@ -2,18 +2,18 @@ import { CLOSE } from "@roamfleet/protocol/paths";
 import type { SocketEnding } from "@roamfleet/sdk/browser";
 
 export interface Explained {
-  /** A few words. */
+  /** A short title. */
   title: string;
-  /** What it means and what to do. */
+  /** The explanation and the next step. */
   text: string;
-  /** later: another try may find it otherwise; offline: when the robot is back; never: somebody has to change something first. */
+  /** later: a retry may succeed; offline: retry when the robot reconnects; never: a retry fails until a user changes something. */
   again: "later" | "offline" | "never";
 }
 
-/** What the server says of an agent that has no streams yet: it has no close code of its own. */
+/** The server's reason for an agent without stream support, which has no separate close code. */
 const TOO_OLD = /agent is too old/;
 
-/** Why a live stream ended, in words; undefined when it ended as it should. `what` is what it showed: `the shell`. */
+/** Explains why a live stream ended; undefined for a normal end. `what` names the stream, such as `the shell`. */
 export function explainEnding({ code, reason, was_open }: SocketEnding, what: string): Explained | undefined {
   switch (code) {
     case 1000:
@@ -22,42 +22,46 @@ export function explainEnding({ code, reason, was_open }: SocketEnding, what: st
       return { title: "Signed out", text: "Your session or token was revoked or has expired. Sign in again.", again: "never" };
     case CLOSE.role_lost:
       return {
-        title: "Not allowed any more",
-        text: `Your role here no longer reaches ${what}. An admin of the org can say why.`,
+        title: "Access removed",
+        text: `You no longer have access to ${what}. Ask an admin of your organization.`,
         again: "never",
       };
     case CLOSE.robot_removed:
-      return { title: "Robot removed", text: "This robot was decommissioned: it answers to nobody here any more.", again: "never" };
+      return { title: "Robot removed", text: "This robot was decommissioned. It no longer connects to this server.", again: "never" };
     case CLOSE.agent_offline:
       return {
         title: "Robot offline",
-        text: "The robot is not connected to the server. This works again when it is back.",
+        text: "The robot is not connected to the server. Wait until it reconnects.",
         again: "offline",
       };
     case CLOSE.ended_by_robot:
       if (TOO_OLD.test(reason))
         return {
           title: "Needs a newer agent",
-          text: "The robot's agent is too old for live streams. Once a newer one is installed on the robot, this works.",
+          text: "The robot's agent is too old for live streams. Update the agent on the robot.",
           again: "never",
         };
-      return { title: "Ended by the robot", text: sentence(reason, "The robot ended it without saying why."), again: "later" };
+      return { title: "Ended by the robot", text: sentence(reason, "The robot ended the stream without a reason."), again: "later" };
     case CLOSE.too_many:
       return {
         title: "Too many streams",
-        text: `${sentence(reason, "There is no room for another one.")} Close one that nobody needs and try again.`,
+        text: `${sentence(reason, "The limit of open streams is reached.")} Close another stream and try again.`,
         again: "later",
       };
     case CLOSE.draining:
-      return { title: "The server restarts", text: "It is stopping or starting anew; in a moment this works again.", again: "later" };
+      return { title: "Server restarting", text: "The server is restarting. Try again in a moment.", again: "later" };
     case CLOSE.bad_message:
-      return { title: "Not understood", text: sentence(reason, "The server did not understand what this page sent."), again: "later" };
+      return {
+        title: "Invalid message",
+        text: sentence(reason, "The server rejected a message from this page as invalid."),
+        again: "later",
+      };
     case 1006:
       return {
-        title: was_open ? "Connection cut" : "Could not connect",
+        title: was_open ? "Connection lost" : "Connection failed",
         text: was_open
-          ? "The connection to the server broke."
-          : "The server did not answer, or something between here and there did not let it through.",
+          ? "The connection to the server was lost."
+          : "The server is not responding, or a proxy or firewall blocks the connection.",
         again: "later",
       };
     default:
@@ -65,21 +69,21 @@ export function explainEnding({ code, reason, was_open }: SocketEnding, what: st
   }
 }
 
-/** What was said, as a sentence. */
+/** Formats a reason as a sentence. */
 function sentence(reason: string, otherwise: string): string {
   const text = reason.trim();
   if (text === "") return otherwise;
   return `${text[0]!.toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 }
 
-/** Why the server refused a stream before it was open, by what it answers to a plain request for the same: `status` and `message`. */
+/** Explains why the server refused a stream, from the `status` and `message` of a plain HTTP request to the same path. */
 export function explainRefusal(status: number, message: string): Explained | undefined {
-  // The path opens WebSockets: nothing is wrong with the request, so it was the connection.
+  // 426: the server would accept the WebSocket, so the connection itself failed.
   if (status === 426) return undefined;
   if (status === 401) return { title: "Signed out", text: "Your session has ended. Sign in again.", again: "never" };
-  if (status === 403) return { title: "Your role does not reach here", text: sentence(message, "It needs another role."), again: "never" };
-  if (status === 404) return { title: "Not here", text: sentence(message, "There is no such robot."), again: "never" };
+  if (status === 403) return { title: "You don't have access", text: sentence(message, "This requires another role."), again: "never" };
+  if (status === 404) return { title: "Not found", text: sentence(message, "The robot does not exist."), again: "never" };
   if (status === 429) return { title: "Too many requests", text: sentence(message, "Wait a moment."), again: "later" };
-  if (status === 400) return { title: "Not possible", text: sentence(message, "The server refuses what was asked for."), again: "never" };
-  return { title: "The server refused", text: sentence(message, `It answered ${status}.`), again: "later" };
+  if (status === 400) return { title: "Request refused", text: sentence(message, "The server refused the request."), again: "never" };
+  return { title: "Request failed", text: sentence(message, `The server responded with status ${status}.`), again: "later" };
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { childPath, numberAt, pathSteps } from "./field-path.ts";
 
-test("a path is made of names and places, and is read as it was made", () => {
+test("parses the paths that it formats", () => {
   const path = childPath(childPath(childPath(childPath("", "pose"), "list"), 2), "x");
   assert.equal(path, "pose.list[2].x");
   assert.deepEqual(pathSteps(path), ["pose", "list", 2, "x"]);
@@ -11,7 +11,7 @@ test("a path is made of names and places, and is read as it was made", () => {
   for (const wrong of ["", "a..b", "a[", "a[x]", "a]b"]) assert.equal(pathSteps(wrong), undefined, wrong);
 });
 
-test("a number of a message is found, also in the beginning of a list that was summarised", () => {
+test("finds numbers in messages, including the kept start of summarized lists", () => {
   const message = { pose: { x: 1.5, ok: true }, ranges: { length: 360, first: [3, 4, 5] }, list: [{ v: 7 }] };
   assert.equal(numberAt(message, "pose.x"), 1.5);
   assert.equal(numberAt(message, "pose.ok"), 1);
@@ -20,7 +20,7 @@ test("a number of a message is found, also in the beginning of a list that was s
   assert.equal(numberAt(12, ""), 12);
 });
 
-test("what is no number, or not there, is none", () => {
+test("returns undefined for missing fields and for values that are not numbers", () => {
   const message = { text: "1", none: null, big: Number.NaN };
   for (const path of ["text", "none", "big", "none.x", "toString", "__proto__", "a.b"])
     assert.equal(numberAt(message, path), undefined, path);

@@ -1,10 +1,10 @@
-/** A part of a message: names with dots between them, places of lists in brackets, as `rf robots topics echo --field` takes it. */
+/** Returns the path of a field: names separated by dots, indexes in brackets, as in `rf robots topics echo --field`. */
 export function childPath(parent: string, key: string | number): string {
   if (typeof key === "number") return `${parent}[${key}]`;
   return parent === "" ? key : `${parent}.${key}`;
 }
 
-/** `a.b[0].c` → ["a", "b", 0, "c"]; undefined for what is no path. */
+/** Parses `a.b[0].c` to ["a", "b", 0, "c"]; undefined for invalid paths. */
 export function pathSteps(path: string): (string | number)[] | undefined {
   if (!/^[^.[\]]*(?:\[\d+\]|\.[^.[\]]+)*$/.test(path) || path === "") return undefined;
   return path.split(/\.|(?=\[)/).flatMap((part): (string | number)[] => {
@@ -13,12 +13,12 @@ export function pathSteps(path: string): (string | number)[] | undefined {
   });
 }
 
-/** The number that stands at a path of a message; undefined when there is none. Yes and no are 1 and 0. */
+/** Returns the number at a path of a message; undefined if there is none. true is 1, false is 0. */
 export function numberAt(message: unknown, path: string): number | undefined {
   let value = message;
   for (const step of pathSteps(path) ?? []) {
     if (typeof value !== "object" || value === null) return undefined;
-    // Of a list that was summarised there is the beginning.
+    // Summarized lists contain only their first elements.
     const first = (value as Record<string, unknown>)["first"];
     const holder = typeof step === "number" && !Array.isArray(value) && Array.isArray(first) ? first : value;
     if (!Object.hasOwn(holder, step)) return undefined;

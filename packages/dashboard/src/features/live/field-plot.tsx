@@ -10,7 +10,7 @@ import { type createSeries, WINDOW_S } from "./series.ts";
 const HEIGHT_PX = 240;
 const DRAW_MS = 200;
 const TOKENS = ["--info", "--accent", "--warn", "--bad", "--muted", "--ink"] as const;
-/** Beside the colour: each line is dashed in its own way. */
+/** Dash patterns, so that color does not distinguish lines alone. */
 const DASHES: readonly number[][] = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 4], [14, 5]];
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
@@ -18,12 +18,12 @@ const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 export interface FieldPlotProps {
   fields: readonly string[];
   series: ReturnType<typeof createSeries>;
-  /** The newest message, for the figures beside the names. */
+  /** The latest message, for the values beside the names. */
   newest: unknown;
   onRemove: (field: string) => void;
 }
 
-/** Numbers of messages over the last minute. */
+/** Plots numeric fields over the last minute. */
 export function FieldPlot({ fields, series, newest, onRemove }: FieldPlotProps) {
   const holder = useRef<HTMLDivElement>(null);
   const theme = useTheme();
@@ -41,7 +41,7 @@ export function FieldPlot({ fields, series, newest, onRemove }: FieldPlotProps) 
       clearInterval(timer);
       plot.destroy();
     };
-    // The theme: its colours are drawn.
+    // The theme changes the drawn colors.
   }, [key, series, theme]);
   return (
     <figure
@@ -66,7 +66,7 @@ export function FieldPlot({ fields, series, newest, onRemove }: FieldPlotProps) 
             <Text line>{field === "" ? "value" : field}</Text>
             <span className="text-muted tabular-nums">{shownNumber(numberAt(newest, field))}</span>
             <IconButton
-              label={`Do not draw ${field}`}
+              label={`Remove ${field} from the chart`}
               icon={<X size={12} aria-hidden />}
               onClick={() => onRemove(field)}
               className="!h-[24px] !w-[24px]"
@@ -78,15 +78,15 @@ export function FieldPlot({ fields, series, newest, onRemove }: FieldPlotProps) 
   );
 }
 
-const shownNumber = (value: number | undefined): string => (value === undefined ? "no number" : Number(value.toPrecision(6)).toString());
+const shownNumber = (value: number | undefined): string => (value === undefined ? "not a number" : Number(value.toPrecision(6)).toString());
 
 function optionsOf(fields: readonly string[], width: number): uPlot.Options {
   const style = getComputedStyle(document.documentElement);
-  const colour = (name: string): string => style.getPropertyValue(name).trim();
+  const color = (name: string): string => style.getPropertyValue(name).trim();
   const axis: uPlot.Axis = {
-    stroke: colour("--muted"),
-    grid: { stroke: colour("--line"), width: 1 },
-    ticks: { stroke: colour("--line"), width: 1 },
+    stroke: color("--muted"),
+    grid: { stroke: color("--line"), width: 1 },
+    ticks: { stroke: color("--line"), width: 1 },
     font: "11px Inter Variable, sans-serif",
   };
   return {
@@ -95,7 +95,7 @@ function optionsOf(fields: readonly string[], width: number): uPlot.Options {
     legend: { show: false },
     cursor: { drag: { x: false, y: false } },
     scales: {
-      // Always the whole window, so that it moves rather than stretches.
+      // Always the full window, so that the plot scrolls and does not stretch.
       x: { time: true, range: (_, __, max) => (Number.isFinite(max) ? [max - WINDOW_S, max] : [0, WINDOW_S]) },
     },
     axes: [
@@ -106,7 +106,7 @@ function optionsOf(fields: readonly string[], width: number): uPlot.Options {
       {},
       ...fields.map((field, index) => ({
         label: field,
-        stroke: colour(TOKENS[index] ?? "--ink"),
+        stroke: color(TOKENS[index] ?? "--ink"),
         width: 2,
         dash: DASHES[index] ?? [],
         points: { show: false },

@@ -11,11 +11,11 @@ import { LogView } from "./log-view.tsx";
 import { useLog } from "./robot-logs.tsx";
 import { useLogFeed } from "./use-log-feed.ts";
 
-/** Robots whose names are known before they say something; of others the id is shown. */
+/** Maximum robots whose names are loaded. Others are shown by ID. */
 const ROBOTS_MAX = 5_000;
 const PAGE_ROWS = 1_000;
 
-/** What all robots of a fleet log, each in its colour and by its name. */
+/** The combined log of a fleet, with a color and a name for each robot. */
 export function FleetLogsPage() {
   const { id } = useParams({ from: "/app/fleets/$id/logs" });
   const fleet = useQuery(query("getFleet", { params: { id } }));
@@ -60,18 +60,18 @@ function FleetLog({ id }: { id: string }) {
       <LogToolbar search={search} onSearch={change} sources={feed.state.buffer.sources} export_url={exportUrl(log)} robots={robots} />
       <LiveNotice live={feed.state.live} onAgain={feed.again} />
       <LogView
-        label="Log of the fleet"
+        label="Fleet log"
         feed={feed}
         wanted={search.q ?? ""}
         wrap={search.wrap === true}
         nameOf={nameOf}
-        empty="Nothing that this filter lets through is kept of these robots. What they log appears here as it comes."
+        empty="No stored log records match the filter. New records appear here as they arrive."
       />
       <div className="mt-2 flex flex-wrap items-center gap-2">
         <LiveBadge live={feed.state.live} />
         {away > 0 && robot_id === undefined && (
           <span className="text-xs text-muted">
-            {away} of {robots.length} robots are not connected; they join when they come.
+            {away} of {robots.length} robots are offline. Their records appear when they connect.
           </span>
         )}
         <div className="min-w-64 flex-1">
@@ -82,7 +82,7 @@ function FleetLog({ id }: { id: string }) {
   );
 }
 
-/** The robots of a fleet, page by page up to a bound. */
+/** Loads the robots of a fleet in pages, up to `ROBOTS_MAX`. */
 function useRobots(fleet_id: string) {
   const { data, hasNextPage, isFetchingNextPage, fetchNextPage } = useInfiniteQuery(
     pagesQuery("listRobots", { query: { fleet_id, limit: PAGE_ROWS } }),

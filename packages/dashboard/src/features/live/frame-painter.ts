@@ -1,24 +1,24 @@
-/** Rates are of this time. */
+/** Time window of the rates. */
 const WINDOW_MS = 3_000;
 const TIMES_MAX = 200;
 
 export interface FrameFigures {
-  /** Frames that came a second. */
+  /** Received frames per second. */
   rate: number;
-  /** Of the newest frame. */
+  /** Size of the latest frame. */
   width: number;
   height: number;
   bytes: number;
-  /** Since it was opened: came, and came while an older one was still being decoded and so were left out by this page. */
+  /** Since the stream opened: received frames, and frames dropped by this page because an older one was still being decoded. */
   frames: number;
   left_out: number;
-  /** Frames that are no pictures. */
+  /** Frames that are not valid images. */
   broken: number;
-  /** When the newest came, by performance.now(). */
+  /** Arrival of the latest frame, by performance.now(). */
   newest_at: number | undefined;
 }
 
-/** Draws the newest frame and no other: one that comes while one is decoded takes the place of that which waits. */
+/** Draws the latest frame only: a frame that arrives during decoding replaces the waiting one. */
 export function createFramePainter(canvas: HTMLCanvasElement) {
   const context = canvas.getContext("2d");
   let figures: FrameFigures = { rate: 0, width: 0, height: 0, bytes: 0, frames: 0, left_out: 0, broken: 0, newest_at: undefined };
@@ -29,7 +29,7 @@ export function createFramePainter(canvas: HTMLCanvasElement) {
 
   const draw = async (jpeg: ArrayBuffer): Promise<void> => {
     const blob = new Blob([jpeg], { type: "image/jpeg" });
-    // Decoded by the browser beside this thread.
+    // The browser decodes in another thread.
     const bitmap = await createImageBitmap(blob);
     try {
       if (is_over || context === null) return;
@@ -62,14 +62,14 @@ export function createFramePainter(canvas: HTMLCanvasElement) {
       waiting = jpeg;
       if (!is_decoding) void drawWaiting();
     },
-    /** The figures as they are now. */
+    /** Returns the current figures. */
     read(): FrameFigures {
       const now = performance.now();
       times = times.filter((at) => now - at < WINDOW_MS);
       const span = Math.min(WINDOW_MS, now - (times[0] ?? now));
       return { ...figures, rate: span < 200 ? 0 : (times.length * 1_000) / span };
     },
-    /** The newest frame as it came. */
+    /** Returns the latest frame as received. */
     picture: (): Blob | undefined => newest,
     end(): void {
       is_over = true;

@@ -6,12 +6,12 @@ import type { LiveState } from "./live-socket.ts";
 
 const ICON = { size: 12, "aria-hidden": true } as const;
 
-/** How a stream stands, in a word. */
+/** The state of a stream as a badge. */
 export function LiveBadge({ live, paused = false }: { live: LiveState | undefined; paused?: boolean }) {
   if (paused) return <Badge icon={<CirclePause {...ICON} />}>paused</Badge>;
   switch (live?.is) {
     case undefined:
-      return <Badge icon={<CirclePause {...ICON} />}>not followed</Badge>;
+      return <Badge icon={<CirclePause {...ICON} />}>not live</Badge>;
     case "connecting":
       return <Badge icon={<RotateCw {...ICON} />}>connecting</Badge>;
     case "open":
@@ -23,7 +23,7 @@ export function LiveBadge({ live, paused = false }: { live: LiveState | undefine
     case "cut":
       return (
         <Badge tone="warn" icon={<RotateCw {...ICON} />}>
-          connecting again
+          reconnecting
         </Badge>
       );
     case "offline":
@@ -37,7 +37,7 @@ export function LiveBadge({ live, paused = false }: { live: LiveState | undefine
   }
 }
 
-/** Why a stream does not go on, and what can be done; nothing while it does. */
+/** Explains why a stream is interrupted and what to do. Renders nothing while it is open. */
 export function LiveNotice({ live, onAgain, children }: { live: LiveState | undefined; onAgain: () => void; children?: ReactNode }) {
   if (live === undefined || live.is === "open" || live.is === "connecting") return null;
   const { title, text, again } = live.why;
@@ -46,14 +46,14 @@ export function LiveNotice({ live, onAgain, children }: { live: LiveState | unde
       <TriangleAlert size={16} aria-hidden className="shrink-0 text-warn" />
       <span className="font-medium">{title}</span>
       <span className="min-w-0 flex-1 text-muted [overflow-wrap:anywhere] max-sm:basis-full">
-        {text} {live.is === "cut" && "It is tried again by itself."} {children}
+        {text} {live.is === "cut" && "Reconnecting automatically."} {children}
       </span>
-      {again !== "never" && live.is !== "offline" && <Button onClick={onAgain}>Try now</Button>}
+      {again !== "never" && live.is !== "offline" && <Button onClick={onAgain}>Retry now</Button>}
     </div>
   );
 }
 
-/** In place of what a stream would show, when nothing of it came: why, and what can be done. `command`: the same by `rf`. */
+/** Shown instead of a stream without data: the reason and what to do. `command`: the equivalent `rf` command. */
 export function NothingLive({ why: { title, text, again }, command, onAgain }: { why: Explained; command: string; onAgain: () => void }) {
   return (
     <EmptyState

@@ -5,19 +5,19 @@ import { type Explained, explainEnding, explainRefusal } from "./ending.ts";
 
 export interface LiveSocketOptions {
   name: StreamName | FleetStreamName;
-  /** Of the robot or the fleet. */
+  /** ID of the robot or fleet. */
   id: string;
   query?: Record<string, string | number | undefined>;
   protocols?: readonly string[];
-  /** What it shows, for the words when it ends: `the shell`. */
+  /** Names the stream in explanations, such as `the shell`. */
   what: string;
   onFrame: (data: string | ArrayBuffer) => void;
   onOpen?: () => void;
-  /** Once, at the end: why; undefined when it ended as it should. */
+  /** Called once, at the end, with the explanation; undefined for a normal end. */
   onEnd: (why: Explained | undefined, ending: SocketEnding) => void;
 }
 
-/** Opens a live stream and tells in words why it ended, also when the server refused it: a browser does not say that. */
+/** Opens a live stream and explains its end, including refusals, whose reason browsers do not expose. */
 export function openLiveSocket({ name, id, query, protocols, what, onFrame, onOpen, onEnd }: LiveSocketOptions): SocketStream {
   let was_closed = false;
   const socket = api.socket(name, {
@@ -27,7 +27,7 @@ export function openLiveSocket({ name, id, query, protocols, what, onFrame, onOp
     on_frame: onFrame,
     on_open: onOpen,
     on_end: (ending) => {
-      // Closed from here before it was open: nobody refused it.
+      // Closed by this page before it was open: not a refusal.
       if (ending.was_open || ending.code === 1000 || was_closed) return onEnd(explainEnding(ending, what), ending);
       void whyRefused(name, id, query).then((why) => onEnd(why ?? explainEnding(ending, what), ending));
     },
@@ -44,7 +44,7 @@ export function openLiveSocket({ name, id, query, protocols, what, onFrame, onOp
   };
 }
 
-/** The server answers a plain request for a stream with the reason why it could not be had. */
+/** Requests the stream's path by plain HTTP: the response contains the reason of a refusal. */
 async function whyRefused(name: LiveSocketOptions["name"], id: string, query: LiveSocketOptions["query"]): Promise<Explained | undefined> {
   try {
     const response = await api.request("GET", fillPath({ ...streamPaths, ...fleetStreamPaths }[name], { id }), { query });
@@ -56,29 +56,29 @@ async function whyRefused(name: LiveSocketOptions["name"], id: string, query: Li
   }
 }
 
-/** How a stream that is opened again by itself stands. */
+/** The state of a stream that reconnects automatically. */
 export type LiveState =
   | { is: "connecting" }
   | { is: "open" }
-  /** cut: it is tried again by itself; offline: when the robot is back; ended: when somebody asks for it. */
+  /** cut: reconnects automatically; offline: reconnects when the robot is back; ended: reconnects on request only. */
   | { is: "cut" | "offline" | "ended"; why: Explained };
 
-/** Waits before a stream that was cut is opened again; the last one for all further tries. */
+/** Delays before reconnect attempts; the last one repeats. */
 const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
 
 export interface FollowOptions extends Omit<LiveSocketOptions, "query" | "onOpen" | "onEnd"> {
-  /** Asked each time that it is opened. */
+  /** Called for each connection. */
   query: () => LiveSocketOptions["query"];
   onState: (state: LiveState) => void;
 }
 
 export interface Following {
-  /** Opens it now, when it is not open. */
+  /** Connects immediately if the stream is not open. */
   again: () => void;
   close: () => void;
 }
 
-/** Keeps a stream open that can be opened again without harm: not a shell. */
+/** Keeps a stream open and reconnects. Only for streams that are safe to reopen, not for shells. */
 export function followStream(options: FollowOptions): Following {
   let socket: SocketStream | undefined;
   let timer: ReturnType<typeof setTimeout> | undefined;

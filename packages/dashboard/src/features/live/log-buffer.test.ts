@@ -19,7 +19,7 @@ const record = (seq: number, rest: Partial<LogRecord> = {}): LogRecord => ({
 const range = (from: number, to: number): LogRecord[] => Array.from({ length: to - from }, (_, i) => record(from + i));
 const seqs = (buffer: ReturnType<typeof createLogBuffer>): number[] => buffer.read().rows.map((row) => row.record.seq);
 
-test("a record that comes again is shown once, a gap each time", () => {
+test("shows repeated records once, and every gap", () => {
   const buffer = createLogBuffer({ many: false });
   buffer.add(range(0, 3));
   buffer.add([record(2), record(3)]);
@@ -28,14 +28,14 @@ test("a record that comes again is shown once, a gap each time", () => {
   assert.equal(buffer.after, at(3));
 });
 
-test("robots are told apart, and a fleet's log goes on a little earlier", () => {
+test("deduplicates per robot, and resumes a fleet's log with an overlap", () => {
   const buffer = createLogBuffer({ many: true });
   buffer.add([record(9), record(9, { robot_id: "rob_2" })]);
   assert.deepEqual(seqs(buffer), [9, 9]);
   assert.equal(buffer.after, at(4));
 });
 
-test("older records come above, in order, and keep the keys of the others", () => {
+test("prepends older records in order and keeps the keys of other rows", () => {
   const buffer = createLogBuffer({ many: false });
   buffer.add(range(10, 12));
   const keys = buffer.read().rows.map(({ key }) => key);
@@ -52,7 +52,7 @@ test("older records come above, in order, and keep the keys of the others", () =
   assert.equal(new Set(buffer.read().rows.map(({ key }) => key)).size, 9);
 });
 
-test("it holds a bounded number of records, the newest of a stream", () => {
+test("keeps a bounded number of the newest records", () => {
   const buffer = createLogBuffer({ many: false });
   for (let from = 0; from < LOG_RECORDS_MAX + 2_000; from += 100) buffer.add(range(from, from + 100));
   const { rows } = buffer.read();
@@ -60,7 +60,7 @@ test("it holds a bounded number of records, the newest of a stream", () => {
   assert.equal(rows.at(-1)?.record.seq, LOG_RECORDS_MAX + 1_999);
 });
 
-test("what comes while somebody reads waits and is counted", () => {
+test("buffers and counts new records while paused", () => {
   const buffer = createLogBuffer({ many: false });
   buffer.add(range(0, 2));
   buffer.hold();
@@ -72,7 +72,7 @@ test("what comes while somebody reads waits and is counted", () => {
   assert.equal(buffer.read().waiting, 0);
 });
 
-test("when too much waited the log has to be read anew, and the count is still right", () => {
+test("requires a reload if too many records waited, and still counts them", () => {
   const buffer = createLogBuffer({ many: false });
   buffer.hold();
   buffer.add(range(0, LOG_WAITING_MAX + 10));
@@ -81,7 +81,7 @@ test("when too much waited the log has to be read anew, and the count is still r
   assert.equal(buffer.release(), false);
 });
 
-test("who reads far back gives up the newest rows, and then it has to be read anew", () => {
+test("drops the newest rows when many older ones are loaded, and then requires a reload", () => {
   const buffer = createLogBuffer({ many: false });
   buffer.add(range(LOG_RECORDS_MAX, LOG_RECORDS_MAX + 10));
   buffer.hold();

@@ -1,52 +1,52 @@
 import type { LogRecord } from "@roamfleet/protocol/routes";
 
-/** Records that a page holds at most: about 20 MB of usual lines. */
+/** Maximum records of a page: about 20 MB of usual lines. */
 export const LOG_RECORDS_MAX = 5_000;
-/** Trimmed by so many at a time, not at each record. */
+/** Records are trimmed in batches of this size. */
 const TRIM_SLACK = 250;
-/** Records that wait while somebody reads further up. */
+/** Maximum records that wait while the view is paused. */
 export const LOG_WAITING_MAX = 2_000;
 
 export interface LogRow {
-  /** Grows with time; stays the same for as long as the row is there. */
+  /** Increases with time and is stable for each row. */
   key: number;
   record: LogRecord;
 }
 
-/** What a log view shows: rows in the order in which they came, each once, bounded. */
+/** The content of a log view: a bounded number of unique rows in order of arrival. */
 export interface LogBuffer {
   rows: readonly LogRow[];
-  /** Came while it was held; not among the rows yet. */
+  /** Records that arrived while paused and are not among the rows yet. */
   waiting: number;
-  /** Of those so many were not kept. */
+  /** How many of the waiting records were discarded. */
   not_kept: number;
-  /** The newest rows were given up for older ones: to follow again it has to be read anew. */
+  /** Whether the newest rows were dropped for older ones, so that following requires a reload. */
   is_cut: boolean;
-  /** Sources that were seen, for choosing. */
+  /** Sources seen so far, for the filter. */
   sources: readonly string[];
 }
 
-/** How far a robot's log was seen. */
+/** How far a robot's log was received. */
 interface Seen {
   received_at: string;
   seq: number;
 }
 
-/** Flushes of several robots are stored side by side: one may come after a newer one. */
+/** Overlap on resume: robots' batches are stored concurrently, so one may arrive after a newer one. */
 const OVERLAP_MS = 5_000;
 const SOURCES_MAX = 100;
 
-/** Which records were there already, robot by robot. */
+/** Tracks received records per robot, for deduplication. */
 function createSeen() {
   const last_of = new Map<string, Seen>();
   let newest = "";
   return {
-    /** When the newest was received; empty while none was. */
+    /** Receipt time of the newest record; empty if none. */
     get newest(): string {
       return newest;
     },
     isNew({ robot_id, received_at, seq, fields }: LogRecord): boolean {
-      // Who tells of a gap may not be the robot: it has no place among its records.
+      // Gap records may come from the server and have no position in the robot's log: always show them.
       if (fields["gap"] !== undefined) return true;
       const last = last_of.get(robot_id);
       if (last !== undefined && (received_at < last.received_at || (received_at === last.received_at && seq <= last.seq))) return false;
@@ -57,7 +57,7 @@ function createSeen() {
   };
 }
 
-/** Holds the records of a log; `many`: of several robots. */
+/** Creates the buffer of a log; `many`: for several robots. */
 export function createLogBuffer({ many }: { many: boolean }) {
   let rows: LogRow[] = [];
   let waiting: LogRecord[] = [];
@@ -77,14 +77,14 @@ export function createLogBuffer({ many }: { many: boolean }) {
   const changed = (): void => void (snapshot = undefined);
 
   return {
-    /** What is shown now; the same object until something changes. */
+    /** Returns the current content; the same object until it changes. */
     read: (): LogBuffer => (snapshot ??= { rows: [...rows], waiting: waiting.length + not_kept, not_kept, is_cut, sources }),
-    /** Where a stream that was cut goes on; undefined while nothing came. */
+    /** The position at which an interrupted stream resumes; undefined without records. */
     get after(): string | undefined {
       if (seen.newest === "") return undefined;
       return many ? new Date(Date.parse(seen.newest) - OVERLAP_MS).toISOString() : seen.newest;
     },
-    /** Records as they come, oldest first. Those that are there already are left out. */
+    /** Adds new records, oldest first; skips duplicates. */
     add(records: readonly LogRecord[]): void {
       const fresh = records.filter((record) => seen.isNew(record));
       if (fresh.length === 0) return;
@@ -95,7 +95,7 @@ export function createLogBuffer({ many }: { many: boolean }) {
       } else append(fresh);
       changed();
     },
-    /** Older records, oldest first, above all others. */
+    /** Adds older records, oldest first, before all others. */
     addOlder(records: readonly LogRecord[]): void {
       for (const { source } of records) noteSource(source);
       const older = records.toReversed().map((record) => ({ key: first_key--, record }));
@@ -106,11 +106,11 @@ export function createLogBuffer({ many }: { many: boolean }) {
       }
       changed();
     },
-    /** What comes waits, since somebody reads. */
+    /** Pauses: new records wait. */
     hold(): void {
       is_held = true;
     },
-    /** Shows what waited. Answers false when the log has to be read anew for that: rows in between are gone. */
+    /** Shows the waiting records. Returns false if rows in between are missing, so that a reload is required. */
     release(): boolean {
       is_held = false;
       if (is_cut || not_kept > 0) return false;

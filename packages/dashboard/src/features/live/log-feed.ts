@@ -4,7 +4,7 @@ import { createLogBuffer, type LogBuffer, type LogStore } from "./log-buffer.ts"
 import type { LogFilter } from "./log-search.ts";
 import { type Following, followStream, type LiveState } from "./live-socket.ts";
 
-/** Before the first page. */
+/** The state before the first page. */
 export const NOTHING_YET: LogFeedState = {
   buffer: { rows: [], waiting: 0, not_kept: 0, is_cut: false, sources: [] },
   live: undefined,
@@ -15,7 +15,7 @@ export const NOTHING_YET: LogFeedState = {
 };
 
 const PAGE_RECORDS = 200;
-/** Frames that come within this time are one change of the page. */
+/** Frames within this time are rendered in one batch. */
 const GATHER_MS = 50;
 
 export interface LogOf {
@@ -26,16 +26,16 @@ export interface LogOf {
 
 export interface LogFeedState {
   buffer: LogBuffer;
-  /** Undefined: it does not follow, since the filter has an end, or the first page is on its way. */
+  /** Undefined if the feed is not live: the filter has an end, or the first page is loading. */
   live: LiveState | undefined;
   is_loading: boolean;
   is_loading_older: boolean;
   has_older: boolean;
-  /** Of the first page, or of the last try for older ones. */
+  /** Error of the first page or of the last request for older records. */
   error: unknown;
 }
 
-/** The newest records, then what comes, and older ones when they are asked for. Ends with `close`. */
+/** Loads the newest records, streams new ones, and loads older ones on request, until `close`. */
 export function openLogFeed({ of, id, filter }: LogOf) {
   const buffer = createLogBuffer({ many: of === "fleets" });
   const aborting = new AbortController();
@@ -54,12 +54,13 @@ export function openLogFeed({ of, id, filter }: LogOf) {
       cursor = next_cursor;
       buffer.add(items);
       become({ is_loading: false, has_older: cursor !== null });
-      // What is before an end does not grow.
+      // A log with an end time gets no new records.
       if (filter.until === undefined) following = followLog({ of, id, filter }, buffer, become, readAnew);
     };
     askPage({ of, id, filter }, undefined, aborting.signal, take, (error) => become({ is_loading: false, error }));
   };
-  // The newest of a log are followed, not where in it they begin: what came since the empty page was read is in the next one.
+  // Reload after the first record of an empty log: the stream has no position to resume from, so records that arrived since the empty page
+  // may be missing.
   const readAnew = (): void => {
     if (following === undefined) return;
     following.close();
@@ -74,7 +75,7 @@ export function openLogFeed({ of, id, filter }: LogOf) {
       listeners.add(listener);
       return () => listeners.delete(listener);
     },
-    /** Reads the next older page; does nothing while one is on its way. */
+    /** Loads the next older page; does nothing while one is loading. */
     loadOlder(): void {
       if (cursor === null || state.is_loading_older || state.is_loading) return;
       become({ is_loading_older: true, error: undefined });
@@ -86,13 +87,13 @@ export function openLogFeed({ of, id, filter }: LogOf) {
       askPage({ of, id, filter }, cursor, aborting.signal, take, (error) => become({ is_loading_older: false, error }));
     },
     hold: (): void => buffer.hold(),
-    /** False: it has to be opened anew to follow. */
+    /** Returns false if the feed must be opened again to be live. */
     release(): boolean {
       const done = buffer.release();
       become({});
       return done;
     },
-    /** Tries again what failed or ended. */
+    /** Retries what failed or ended. */
     again(): void {
       if (following !== undefined) following.again();
       else if (state.error !== undefined) begin();
@@ -104,7 +105,7 @@ export function openLogFeed({ of, id, filter }: LogOf) {
   };
 }
 
-/** Puts what comes into the buffer, gathered. `onFirst`: a record came, and no page had one before it. */
+/** Streams new records into the buffer in batches. `onFirst`: called for a first record in an empty log. */
 function followLog(
   { of, id, filter: { level, source, q } }: LogOf,
   buffer: LogStore,
@@ -149,7 +150,7 @@ interface Page {
   next_cursor: string | null;
 }
 
-/** One page, for as long as the feed is open. */
+/** Loads one page; ignores the response after the feed was closed. */
 function askPage(
   log: LogOf,
   cursor: string | undefined,
@@ -177,7 +178,7 @@ function recordOf(data: string | ArrayBuffer): LogRecord | undefined {
   }
 }
 
-/** Where the same records can be had as a file. */
+/** Returns the URL that exports the same records. */
 export function exportUrl({ of, id, filter }: LogOf): string {
   const query = new URLSearchParams(Object.entries(filter)).toString();
   return `/api/${of}/${encodeURIComponent(id)}/logs/export${query === "" ? "" : `?${query}`}`;

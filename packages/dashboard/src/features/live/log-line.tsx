@@ -17,7 +17,7 @@ const LEVEL_LOOKS: Record<Level, string> = {
 const CLOCK = new Intl.DateTimeFormat("en-GB", { hour: "2-digit", minute: "2-digit", second: "2-digit", fractionalSecondDigits: 3 });
 const DAY = new Intl.DateTimeFormat("en-CA", { month: "2-digit", day: "2-digit" });
 
-/** Time of day in the reader's zone, to the second and what is behind it; with the day when it is another one. */
+/** Returns the local time to the second and its fraction; with the date if it is not today. */
 function clockParts(at: string): [string, string] {
   const date = new Date(at);
   const [seconds = "", milliseconds = ""] = CLOCK.format(date).split(".");
@@ -26,7 +26,7 @@ function clockParts(at: string): [string, string] {
 
 export interface LogLineProps {
   record: LogRecord;
-  /** Of a fleet's log: whose it is. */
+  /** In a fleet's log: the name of the robot. */
   robot_name?: string | undefined;
   wanted: string;
   wrap: boolean;
@@ -34,7 +34,7 @@ export interface LogLineProps {
   onToggle: () => void;
 }
 
-/** A record of a log: one line, and all of it when it is opened. */
+/** A log record: one line, or all fields when opened. */
 export const LogLine = memo(function LogLine({ record, robot_name, wanted, wrap, is_open, onToggle }: LogLineProps) {
   const { at, level, source, message } = record;
   const { text, left_out } = beginningOf(message);
@@ -47,7 +47,7 @@ export const LogLine = memo(function LogLine({ record, robot_name, wanted, wrap,
         <button
           type="button"
           aria-expanded={is_open}
-          aria-label={`${is_open ? "Close" : "Open"} the record of ${clock}`}
+          aria-label={`${is_open ? "Close" : "Open"} record of ${clock}`}
           onClick={onToggle}
           className="flex size-[24px] shrink-0 items-center justify-center rounded text-muted hover:text-ink"
         >
@@ -104,12 +104,12 @@ function Details({ record, robot_name, wanted }: Pick<LogLineProps, "record" | "
     <div className="space-y-2 border-t border-line px-8 py-2 max-sm:px-3">
       <KeyValue
         items={[
-          ["At", <Time key="at" at={at} exact />],
+          ["Time", <Time key="at" at={at} exact />],
           ["Received", <Time key="received" at={received_at} exact />],
           ["Level", level],
           ["Source", <Text key="source">{source}</Text>],
           robot_name !== undefined && ["Robot", <Text key="robot">{robot_name}</Text>],
-          ["Number", seq],
+          ["Sequence number", seq],
           message.length > 1_000 && ["Length", <Bytes key="length" count={message.length} />],
         ]}
       />

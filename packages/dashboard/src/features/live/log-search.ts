@@ -3,14 +3,14 @@ import { shellWord } from "../../ui/shell-text.ts";
 
 export type Level = (typeof LOG_LEVELS)[number];
 
-/** What the address of a log says: the filters, and how it is shown. Times are RFC 3339, or a length such as `2h` before now. */
+/** The URL parameters: filters and display options. Times are RFC 3339 or a duration before now, such as `2h`. */
 export interface LogSearch {
   level?: Level;
   source?: string;
   q?: string;
   since?: string;
   until?: string;
-  /** A fleet's log: of this robot only. */
+  /** In a fleet's log: only this robot. */
   robot_id?: string;
   wrap?: true;
 }
@@ -18,7 +18,7 @@ export interface LogSearch {
 const TEXT_CHARACTERS_MAX = 200;
 const UNITS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 
-/** Reads the search of an address; what means nothing is left out. */
+/** Parses the URL parameters and ignores invalid ones. */
 export function readLogSearch(search: Record<string, unknown>): LogSearch {
   const found: LogSearch = {};
   const level = LOG_LEVELS.find((one) => one === search["level"]);
@@ -35,14 +35,14 @@ export function readLogSearch(search: Record<string, unknown>): LogSearch {
   return found;
 }
 
-/** Numbers too: the router reads `?q=404` as one. */
+/** Accepts numbers, too: the router parses `?q=404` as a number. */
 function textOf(value: unknown): string | undefined {
   if (typeof value !== "string" && typeof value !== "number") return undefined;
   const text = String(value);
   return text === "" || text.length > TEXT_CHARACTERS_MAX ? undefined : text;
 }
 
-/** A time as the API takes it; undefined when the text is none. */
+/** Converts a time or duration to RFC 3339; undefined if invalid. */
 export function timeOf(text: string, now_ms: number): string | undefined {
   const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
   if (count !== undefined) return new Date(now_ms - Number(count) * UNITS[unit as keyof typeof UNITS]).toISOString();
@@ -58,7 +58,7 @@ export interface LogFilter {
   until?: string;
 }
 
-/** The filters as the API takes them. */
+/** Converts the filters for the API. */
 export function filterOf({ level, source, q, since, until }: LogSearch, now_ms: number): LogFilter {
   const times = {
     since: since === undefined ? undefined : timeOf(since, now_ms),
@@ -67,7 +67,7 @@ export function filterOf({ level, source, q, since, until }: LogSearch, now_ms: 
   return JSON.parse(JSON.stringify({ level, source, q, ...times })) as LogFilter;
 }
 
-/** The same by `rf`. Without an end it follows. */
+/** Returns the equivalent `rf` command. It follows the log if there is no end time. */
 export function logCommand(of: "robots" | "fleets", id: string, { level, source, q, since, until }: LogSearch): string {
   const flags = Object.entries({ level, source, grep: q, since, until }).flatMap(([name, value]) =>
     value === undefined ? [] : [`--${name} ${shellWord(value)}`],

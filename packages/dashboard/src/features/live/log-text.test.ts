@@ -7,23 +7,23 @@ const shown = (message: string, options?: Parameters<typeof piecesOf>[1]): strin
     .map(({ text }) => text)
     .join("");
 
-test("colours are left out, and what else a terminal would obey is a sign", () => {
+test("removes colors and shows other control characters as symbols", () => {
   assert.equal(shown("\u001b[31mred\u001b[0m"), "red");
   assert.equal(shown("\u001b[2J\u0007bell"), "␛[2J␇bell");
   assert.equal(shown("a\u007fb\u009bc"), "a␡b⟨U+009B⟩c");
 });
 
-test("marks that turn or hide text are signs", () => {
+test("shows bidirectional and invisible characters as symbols", () => {
   assert.equal(shown("a\u202eb"), "a⟨U+202E⟩b");
   assert.equal(shown("a\u200bb\ufeff"), "a⟨U+200B⟩b⟨U+FEFF⟩");
 });
 
-test("a message of several lines is one line where there is one line for it", () => {
+test("shows a multi-line message on one line in the list", () => {
   assert.equal(shown("a\r\nb\nc"), "a\nb\nc");
   assert.equal(shown("a\r\nb", { lines: false }), "a⏎ b");
 });
 
-test("what is searched for is found in any case, and is no pattern", () => {
+test("finds the search text case-insensitively and not as a pattern", () => {
   assert.deepEqual(
     piecesOf("Timeout: a.b TIMEOUT", { wanted: "timeout" }).filter(({ kind }) => kind === "hit"),
     [
@@ -38,7 +38,7 @@ test("what is searched for is found in any case, and is no pattern", () => {
   assert.equal(shown("<b>(x", { wanted: "(" }), "<b>(x");
 });
 
-test("a long message is cut between two characters", () => {
+test("cuts a long message between characters", () => {
   const { text, left_out } = beginningOf("x".repeat(LINE_CHARACTERS_MAX - 1) + "😀😀");
   assert.equal(text, "x".repeat(LINE_CHARACTERS_MAX - 1));
   assert.equal(left_out, 4);

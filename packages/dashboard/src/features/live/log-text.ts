@@ -1,16 +1,16 @@
-// eslint-disable-next-line no-control-regex -- these are what is looked for
-const COLOURS = /\u001b\[[0-9;:]*m/g;
+// eslint-disable-next-line no-control-regex -- matches control characters on purpose
+const COLORS = /\u001b\[[0-9;:]*m/g;
 /** C0 without tab and newline, DEL, C1, and what turns or hides text: bidirectional marks, zero-width and tag characters. */
-// eslint-disable-next-line no-control-regex -- these are what is looked for
+// eslint-disable-next-line no-control-regex -- matches control characters on purpose
 const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
 
 export interface Piece {
   text: string;
-  /** plain: as it was written; sign: stands for a character that cannot be shown; hit: what was searched for. */
+  /** plain: unchanged text; sign: a symbol for an invisible character; hit: a match of the search. */
   kind: "plain" | "sign" | "hit";
 }
 
-/** A character that does something rather than being seen, as a sign: ESC is ␛, others by their number. */
+/** Returns the symbol of a control character: ␛ for ESC, the code point for others. */
 function signOf(character: string): string {
   const code = character.codePointAt(0) ?? 0;
   if (code < 0x20) return String.fromCodePoint(0x2400 + code);
@@ -19,12 +19,12 @@ function signOf(character: string): string {
 }
 
 /**
- * A message in pieces that can be shown: colours that a program asked for are left out, every other control character is a sign,
- * and where `wanted` stands (in any case) is a hit. With `lines` false line ends are signs too, so that it is one line.
+ * Splits a message into displayable pieces. Removes color sequences, replaces other control characters with symbols and marks matches
+ * of `wanted`, case-insensitively. With `lines` false, line ends become symbols, too, so that the result is one line.
  */
 export function piecesOf(message: string, { wanted = "", lines = true }: { wanted?: string; lines?: boolean } = {}): Piece[] {
   const pieces: Piece[] = [];
-  const text = message.replace(COLOURS, "").replaceAll("\r\n", "\n");
+  const text = message.replace(COLORS, "").replaceAll("\r\n", "\n");
   const push = (part: string, kind: Piece["kind"]): void => {
     if (part !== "") pieces.push({ text: part, kind });
   };
@@ -55,10 +55,10 @@ function hitsIn(text: string, wanted: string): { text: string; is_hit: boolean }
   return found;
 }
 
-/** Of long messages so many characters stand in the list; all of them when the record is opened. */
+/** Maximum characters of a message in the list. An opened record shows all. */
 export const LINE_CHARACTERS_MAX = 2_000;
 
-/** The beginning of a long message, cut between two characters, and how many are left out. */
+/** Returns the start of a long message, cut between characters, and the number of omitted characters. */
 export function beginningOf(message: string): { text: string; left_out: number } {
   if (message.length <= LINE_CHARACTERS_MAX) return { text: message, left_out: 0 };
   const code = message.charCodeAt(LINE_CHARACTERS_MAX - 1);

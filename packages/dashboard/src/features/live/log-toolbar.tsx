@@ -4,7 +4,7 @@ import { useEffect, useId, useRef, useState } from "react";
 import { AnchorButton, Button, FilterSelect, SearchInput } from "../../ui/index.ts";
 import type { LogSearch } from "./log-search.ts";
 
-/** What is typed becomes the filter when nothing was typed for so long. */
+/** Debounce of the text filters. */
 const TYPED_MS = 350;
 const SINCE = [
   { value: "15m", label: "last 15 minutes" },
@@ -12,7 +12,7 @@ const SINCE = [
   { value: "6h", label: "last 6 hours" },
   { value: "24h", label: "last 24 hours" },
   { value: "7d", label: "last 7 days" },
-  { value: "between", label: "between two times…" },
+  { value: "between", label: "custom range…" },
 ] as const;
 
 export interface LogToolbarProps {
@@ -20,22 +20,22 @@ export interface LogToolbarProps {
   onSearch: (change: Partial<Record<keyof LogSearch, unknown>>) => void;
   sources: readonly string[];
   export_url: string;
-  /** Of a fleet's log: whose there are. */
+  /** In a fleet's log: the robots to select from. */
   robots?: readonly { id: string; name: string }[];
 }
 
-/** The filters of a log; they stand in the address. */
+/** The filters of a log. They are in the URL. */
 export function LogToolbar({ search, onSearch, sources, export_url, robots }: LogToolbarProps) {
   const { level, q, since, until, wrap, robot_id } = search;
   const [is_between, setBetween] = useState(until !== undefined || (since !== undefined && !SINCE.some(({ value }) => value === since)));
   return (
     <div className="mb-2 space-y-2">
-      <div className="flex flex-wrap items-center gap-2" role="search" aria-label="Filter the log">
+      <div className="flex flex-wrap items-center gap-2" role="search" aria-label="Filter log">
         <Typed label="Search messages" value={q} onValue={(text) => onSearch({ q: text })} />
         <FilterSelect
           label="Level"
           value={level}
-          options={LOG_LEVELS.slice(1).map((value) => ({ value, label: value === "fatal" ? value : `${value} and worse` }))}
+          options={LOG_LEVELS.slice(1).map((value) => ({ value, label: value === "fatal" ? value : `${value} and above` }))}
           onChange={(value) => onSearch({ level: value })}
         />
         <SourceInput value={search.source} sources={sources} onSearch={onSearch} />
@@ -70,7 +70,7 @@ export function LogToolbar({ search, onSearch, sources, export_url, robots }: Lo
           href={export_url}
           download
           icon={<Download size={14} aria-hidden />}
-          title="All records that the filter lets through, as lines of JSON"
+          title="All records that match the filter, as JSON lines"
         >
           Download
         </AnchorButton>
@@ -80,7 +80,7 @@ export function LogToolbar({ search, onSearch, sources, export_url, robots }: Lo
   );
 }
 
-/** A search box whose text is passed on once it rests. */
+/** A debounced search field. */
 function Typed({ label, value, onValue }: { label: string; value: string | undefined; onValue: (text: string | undefined) => void }) {
   const [text, setText] = useState(value ?? "");
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -90,7 +90,7 @@ function Typed({ label, value, onValue }: { label: string; value: string | undef
     timer.current = setTimeout(() => onValue(next === "" ? undefined : next), TYPED_MS);
   };
   useEffect(() => () => clearTimeout(timer.current), []);
-  // The address changed by itself: back, or another link.
+  // Follow changes of the URL, such as by the back button.
   useEffect(() => setText(value ?? ""), [value]);
   return <SearchInput label={label} maxLength={200} value={text} onChange={(event) => type(event.target.value)} className="sm:!w-64" />;
 }
@@ -116,7 +116,7 @@ function SourceInput({
         value={text}
         onChange={(event) => {
           setText(event.target.value);
-          // Chosen from the list, or emptied: nothing more will be typed.
+          // Selected from the list or cleared: apply immediately.
           if (event.target.value === "" || sources.includes(event.target.value)) pass(event.target.value);
         }}
         onBlur={() => pass(text)}
@@ -142,12 +142,12 @@ function Between({ since, until, onSearch }: BetweenProps) {
     <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
       <Moment label="From" value={since} onValue={(value) => onSearch({ since: value })} />
       <Moment label="Until" value={until} onValue={(value) => onSearch({ until: value })} />
-      <span className="text-xs text-muted">Times of this browser's zone. A log with an end is not followed.</span>
+      <span className="text-xs text-muted">Times are in this browser's time zone. A log with an end time is not live.</span>
     </div>
   );
 }
 
-/** A moment, chosen in the reader's zone and kept in UTC. */
+/** A time field, entered in local time and stored in UTC. */
 function Moment({ label, value, onValue }: { label: string; value: string | undefined; onValue: (value: string | undefined) => void }) {
   return (
     <label className="flex items-center gap-2">

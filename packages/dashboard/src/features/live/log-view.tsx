@@ -6,15 +6,15 @@ import { Button, EmptyState, ErrorState, Skeleton } from "../../ui/index.ts";
 import { LogLine } from "./log-line.tsx";
 import type { UsedLogFeed } from "./use-log-feed.ts";
 
-/** Down or up, as a wheel says it too: it counts at once, since the page may scroll much later, and the list by itself in between. */
+/** Scroll direction of keys. As for the wheel, the key decides immediately: the scrolling may follow much later, after automatic scrolling. */
 const KEY_LEADS: Readonly<Record<string, number>> = { ArrowUp: -1, PageUp: -1, Home: -1, ArrowDown: 1, PageDown: 1, End: 1 };
-/** So long after a press, on the bar or by a finger, scrolling is the reader's; else it is the list's own. */
+/** Scrolling within this time after a press on the scroll bar or a touch counts as the user's; other scrolling is automatic. */
 const PRESSED_MS = 5_000;
 const ROW_PX = 25;
 const OVERSCAN_ROWS = 20;
-/** So near to its end the log is followed. */
+/** Distance to the end within which the view follows the log. */
 const END_PX = 30;
-/** So near to its beginning older records are fetched. */
+/** Distance to the start within which older records are loaded. */
 const AHEAD_PX = 500;
 
 export interface LogViewProps {
@@ -22,13 +22,13 @@ export interface LogViewProps {
   feed: UsedLogFeed;
   wanted: string;
   wrap: boolean;
-  /** Of a fleet's log: the name of each robot. */
+  /** In a fleet's log: returns the name of a robot. */
   nameOf?: (robot_id: string) => string;
-  /** Shown when there is no record at all. */
+  /** Shown if there are no records. */
   empty: string;
 }
 
-/** The records of a log. Who scrolls up reads in peace: what comes meanwhile waits behind a button. */
+/** The records of a log. Scrolling up pauses the view: new records wait behind a button. */
 export function LogView(props: LogViewProps) {
   const { state, again } = props.feed;
   if (state.is_loading && state.buffer.rows.length === 0) return <Skeleton rows={12} />;
@@ -48,13 +48,13 @@ function Rows({ label, feed, wanted, wrap, nameOf, empty }: LogViewProps) {
     estimateSize: () => ROW_PX,
     overscan: OVERSCAN_ROWS,
     getItemKey: (index) => rows[index]?.key ?? index,
-    // The row that is looked at stays where it is when older ones come above.
+    // Keep the visible rows in place when older ones are prepended.
     anchorTo: "end",
     followOnAppend: is_following,
     scrollEndThreshold: END_PX,
   });
   const height = virtual.getTotalSize();
-  // By the list's own means: what is written to the element behind its back it takes back.
+  // Scroll through the virtualizer: it would revert a direct write to scrollTop.
   useLayoutEffect(() => {
     if (is_following) virtual.scrollToEnd();
   }, [virtual, rows, height, is_following]);
@@ -104,7 +104,7 @@ function Rows({ label, feed, wanted, wrap, nameOf, empty }: LogViewProps) {
   );
 }
 
-/** What scrolling means: up is reading, and the end is following. */
+/** Handles scrolling: up pauses the view, the end resumes it. */
 function useScrolled(options: {
   scroller: React.RefObject<HTMLDivElement | null>;
   feed: UsedLogFeed;
@@ -122,7 +122,7 @@ function useScrolled(options: {
     if (!is_following) return;
     hold();
     list.cancelScroll();
-    // At once: what scrolls next must not find that it follows.
+    // Synchronously: the next scroll event must not see the following state.
     flushSync(() => setFollowing(false));
   };
   const rejoin = (): void => {
@@ -132,11 +132,11 @@ function useScrolled(options: {
   };
   const lead = (down: number): void => {
     const element = scroller.current;
-    // Nothing is so far up that it is not the end.
+    // A list that fits the view has no position above its end.
     if (element === null || element.scrollHeight - element.clientHeight < END_PX) return;
     if (down > 0 && isAtEnd(element)) rejoin();
     if (down >= 0) return;
-    // The list's own last step to the end may only be told after this.
+    // The event of the last automatic scroll to the end may arrive only after this.
     was_at_end.current = true;
     read();
   };
@@ -165,13 +165,13 @@ function useScrolled(options: {
 
 const isAtEnd = ({ scrollHeight, scrollTop, clientHeight }: HTMLElement): boolean => scrollHeight - scrollTop - clientHeight < END_PX;
 
-/** Whoever stands at the beginning when older records came gets the next ones, too: nothing scrolls there, so nobody would ask. */
+/** Loads further older records while the view is at the start: no scroll event would trigger this there. */
 function useOlder(scroller: React.RefObject<HTMLDivElement | null>, { state, loadOlder }: UsedLogFeed, is_following: boolean): void {
   const { has_older, is_loading_older, error, buffer } = state;
   const is_idle = has_older && !is_loading_older && error === undefined;
   useEffect(() => {
     if (is_idle && !is_following && scroller.current !== null && scroller.current.scrollTop < AHEAD_PX) loadOlder();
-    // Not with each change of the feed: when other records are there.
+    // Only when the records change, not with each change of the feed.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [buffer.rows, is_idle, is_following]);
 }
@@ -184,18 +184,18 @@ function ToEnd({ waiting, onClick }: { waiting: number; onClick: () => void }) {
       onClick={onClick}
       className="absolute bottom-3 left-1/2 -translate-x-1/2 rounded-full shadow-raised"
     >
-      {waiting === 0 ? "To the newest" : `${waiting.toLocaleString("en")} new`}
+      {waiting === 0 ? "Jump to latest" : `${waiting.toLocaleString("en")} new`}
     </Button>
   );
 }
 
 function Older({ feed: { state, loadOlder } }: { feed: UsedLogFeed }) {
   const { has_older, is_loading_older, error, buffer } = state;
-  if (!has_older) return buffer.rows.length === 0 ? null : <p className="py-1 text-center text-xs text-muted">Nothing older is kept</p>;
+  if (!has_older) return buffer.rows.length === 0 ? null : <p className="py-1 text-center text-xs text-muted">No older records</p>;
   return (
     <div className="py-1 text-center">
       <Button look="quiet" busy={is_loading_older} onClick={loadOlder} className="!h-[24px] text-xs">
-        {error === undefined ? "Load older records" : "Older records did not come: try again"}
+        {error === undefined ? "Load older records" : "Loading older records failed: try again"}
       </Button>
     </div>
   );

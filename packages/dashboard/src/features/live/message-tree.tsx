@@ -4,10 +4,10 @@ import { cx } from "../../ui/index.ts";
 import { childPath } from "./field-path.ts";
 import { piecesOf } from "./log-text.ts";
 
-/** Parts of one list or object that are shown; the rest is counted. */
+/** Maximum children shown of a list or object. */
 const CHILDREN_MAX = 100;
 const TEXT_CHARACTERS_MAX = 2_000;
-/** So deep it is open by itself. */
+/** Depth to which the tree is expanded initially. */
 const OPEN_DEPTH = 3;
 
 export interface MessageTreeProps {
@@ -16,7 +16,7 @@ export interface MessageTreeProps {
   onPlot: (field: string) => void;
 }
 
-/** A message as a tree. A click on a number draws it. */
+/** A message as a tree. A click on a number plots it. */
 export function MessageTree({ value, plotted, onPlot }: MessageTreeProps) {
   return (
     <div className="overflow-hidden rounded-md border border-line bg-sunken p-2 font-mono text-xs" data-message>
@@ -82,7 +82,7 @@ function Node({ name, value, path, depth, plotted, onPlot }: NodeProps) {
   );
 }
 
-/** The beginning of a list that was summarised has the paths of the list itself. */
+/** The elements of a summarized list have the same paths as in the full list. */
 function pathOf(path: string, key: string | number, holder: object): string {
   const is_summary = !Array.isArray(holder) && "length" in holder && "first" in holder;
   return is_summary && key === "first" ? path : childPath(path, key);
@@ -91,7 +91,7 @@ function pathOf(path: string, key: string | number, holder: object): string {
 function summaryOf(value: object, count: number): string {
   if (Array.isArray(value)) return `[${count.toLocaleString("en")}]`;
   const { length } = value as { length?: unknown };
-  return "first" in value && typeof length === "number" ? `[${length.toLocaleString("en")}, summarised]` : `{${count}}`;
+  return "first" in value && typeof length === "number" ? `[${length.toLocaleString("en")}, summarized]` : `{${count}}`;
 }
 
 const Name = ({ children }: { children: string }) => <bdi className="min-w-0 truncate text-info">{children}</bdi>;
@@ -123,7 +123,7 @@ function Leaf({
       >
         {label}
         <span className="tabular-nums">{String(value)}</span>
-        <span className="sr-only">{`draw ${path} over time`}</span>
+        <span className="sr-only">{`plot ${path} over time`}</span>
         <ChartLine
           size={12}
           aria-hidden

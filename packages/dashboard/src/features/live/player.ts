@@ -1,11 +1,11 @@
 import { type Cast, type CastEvent, castSize, countUntil } from "./asciicast.ts";
 import type { OpenedTerminal } from "./terminal.ts";
 
-/** Where a recording is played. */
+/** The terminal that plays a recording. */
 type Shown = Pick<OpenedTerminal, "terminal" | "writer">;
 
 export interface PlayerState {
-  /** In seconds. */
+  /** Position in seconds. */
   at: number;
   is_playing: boolean;
 }
@@ -17,7 +17,7 @@ function showEvents({ terminal, writer }: Shown, events: readonly CastEvent[]): 
     if (text !== "") writer.write(text);
     text = "";
   };
-  // After all that was written before: it was shown in the old size.
+  // Resize only after all earlier output, which belongs to the old size.
   const resize = (): void => {
     const now = size;
     if (now !== undefined) writer.after(() => terminal.resize(now.cols, now.rows));
@@ -29,7 +29,7 @@ function showEvents({ terminal, writer }: Shown, events: readonly CastEvent[]): 
       text += event.text;
     } else if (event.kind === "resize") {
       write();
-      // Of several in a row the last one counts.
+      // Of consecutive resizes only the last one applies.
       size = castSize(event.text) ?? size;
     }
   }
@@ -37,7 +37,7 @@ function showEvents({ terminal, writer }: Shown, events: readonly CastEvent[]): 
   resize();
 }
 
-/** Plays a recording in a terminal. `onChange` is called at each frame while it plays. */
+/** Plays a recording in a terminal. Calls `onChange` for each animation frame while playing. */
 export function createPlayer(on: Shown, cast: Cast, onChange: (state: PlayerState) => void) {
   let [shown, at, speed] = [0, 0, 1];
   let is_playing = false;
@@ -45,7 +45,7 @@ export function createPlayer(on: Shown, cast: Cast, onChange: (state: PlayerStat
   let last_ms: number | undefined;
 
   const tell = (): void => onChange({ at, is_playing });
-  /** Shows the events up to now. */
+  /** Writes the events up to the current position. */
   const show = (): void => {
     const until = countUntil(cast.events, at);
     showEvents(on, cast.events.slice(shown, until));

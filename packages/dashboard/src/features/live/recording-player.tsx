@@ -9,7 +9,7 @@ const SPEEDS = [0.5, 1, 2, 4, 8];
 const STEP_S = 5;
 const IDLE_MAX_S = 2;
 
-/** Plays what a shell showed: space plays and pauses, the arrows go back and forth, < and > change the speed. */
+/** Plays a shell recording. Space plays and pauses, arrow keys seek, < and > change the speed. */
 export function RecordingPlayer({ cast: whole }: { cast: Cast }) {
   const [short, setShort] = useState(true);
   const cast = useMemo(() => shortenPauses(whole, short ? IDLE_MAX_S : undefined), [whole, short]);
@@ -37,28 +37,28 @@ export function RecordingPlayer({ cast: whole }: { cast: Cast }) {
     does();
   };
   return (
-    <div role="group" aria-label="Player of the recording" tabIndex={-1} onKeyDownCapture={press} className="space-y-2 outline-none">
+    <div role="group" aria-label="Recording player" tabIndex={-1} onKeyDownCapture={press} className="space-y-2 outline-none">
       <div
         className="max-w-full overflow-auto rounded-lg border border-line bg-sunken p-2"
         tabIndex={0}
         role="region"
-        aria-label="What the shell showed"
+        aria-label="Shell output"
         data-terminal
       >
         <div ref={holder} className="w-max" />
       </div>
       <div className="flex flex-wrap items-center gap-2">
-        <IconButton label="To the beginning" icon={<SkipBack size={16} aria-hidden />} onClick={() => player?.seek(0)} />
+        <IconButton label="Go to start" icon={<SkipBack size={16} aria-hidden />} onClick={() => player?.seek(0)} />
         <IconButton
           look="primary"
           label={state.is_playing ? "Pause" : "Play"}
           icon={state.is_playing ? <Pause size={16} aria-hidden /> : <Play size={16} aria-hidden />}
           onClick={toggle}
         />
-        <IconButton label="To the end" icon={<SkipForward size={16} aria-hidden />} onClick={() => player?.seek(cast.duration)} />
+        <IconButton label="Go to end" icon={<SkipForward size={16} aria-hidden />} onClick={() => player?.seek(cast.duration)} />
         <input
           type="range"
-          aria-label="Place in the recording"
+          aria-label="Position"
           aria-valuetext={`${clockText(state.at)} of ${clockText(cast.duration)}`}
           min={0}
           max={Math.max(0.01, cast.duration)}
@@ -71,7 +71,7 @@ export function RecordingPlayer({ cast: whole }: { cast: Cast }) {
           {clockText(state.at)} / {clockText(cast.duration)}
         </span>
         <Speeds speed={speed} onSpeed={setSpeed} />
-        <Checkbox label={`Pauses at most ${IDLE_MAX_S} s`} checked={short} onChange={setShort} />
+        <Checkbox label={`Shorten pauses to ${IDLE_MAX_S} s`} checked={short} onChange={setShort} />
       </div>
     </div>
   );

@@ -13,11 +13,11 @@ const RATES = [1, 3, 5, 10, 15, 30];
 const WIDTHS = [320, 640, 960, 1280, 1920];
 const QUALITIES = [30, 50, 70, 85, 95];
 
-/** What a robot sees. */
+/** The camera tab of a robot. */
 export function RobotCamera() {
   const { id } = useParams({ from: "/app/robots/$id/camera" });
   const robot = useQuery(query("getRobot", { params: { id } }));
-  if (!useMay("operator")) return <OperatorsOnly what="see a robot's cameras" />;
+  if (!useMay("operator")) return <OperatorsOnly what="view a robot's cameras" />;
   return <QueryState query={robot}>{({ data }) => <Cameras id={id} name={data.name} is_online={data.status === "online"} />}</QueryState>;
 }
 
@@ -29,8 +29,8 @@ function Cameras({ id, name, is_online }: { id: string; name: string; is_online:
   if (cameras === undefined) return <Skeleton rows={8} />;
   if (cameras.length === 0)
     return (
-      <EmptyState title="No camera" command={"cameras:\n  - { name: front, ffmpeg: [-f, v4l2, -i, /dev/video0] }"}>
-        A robot has the cameras that its own config file names, /etc/roamfleet/agent.yaml, from the next start of the agent.
+      <EmptyState title="No cameras" command={"cameras:\n  - { name: front, ffmpeg: [-f, v4l2, -i, /dev/video0] }"}>
+        Add cameras to the robot's config file, /etc/roamfleet/agent.yaml, and restart the agent.
       </EmptyState>
     );
   const camera = search.camera ?? cameras[0]?.name;
@@ -52,7 +52,7 @@ function Cameras({ id, name, is_online }: { id: string; name: string; is_online:
   );
 }
 
-/** Without the parts that have no value. */
+/** Removes undefined fields. */
 const clean = (search: Partial<Record<keyof CameraSearch, unknown>>): CameraSearch => JSON.parse(JSON.stringify(search)) as CameraSearch;
 
 interface ControlsProps {
@@ -67,7 +67,7 @@ function Controls({ cameras, search: { camera, fps, width, quality }, onSearch }
   const of = (value: number | undefined): string | undefined => (value === undefined ? undefined : String(value));
   const number = (value: string | undefined): number | undefined => (value === undefined ? undefined : Number(value));
   return (
-    <div className="flex flex-wrap items-center gap-2" role="group" aria-label="What is asked of the camera">
+    <div className="flex flex-wrap items-center gap-2" role="group" aria-label="Camera settings">
       <select
         aria-label="Camera"
         value={camera}
@@ -79,7 +79,7 @@ function Controls({ cameras, search: { camera, fps, width, quality }, onSearch }
             {name} ({kind.replaceAll("_", " ")})
           </option>
         ))}
-        {camera !== undefined && !cameras.some(({ name }) => name === camera) && <option value={camera}>{camera} (not there)</option>}
+        {camera !== undefined && !cameras.some(({ name }) => name === camera) && <option value={camera}>{camera} (not available)</option>}
       </select>
       <FilterSelect
         label="Rate"

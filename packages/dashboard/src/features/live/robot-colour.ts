@@ -1,6 +1,6 @@
 const HUES = [25, 60, 110, 150, 195, 240, 285, 330] as const;
 
-/** A colour of a robot's own, to tell lines apart beside its name: as light as every other, so that each can be read. */
+/** Returns a color for a robot's log lines, derived from its ID. All colors have the same lightness for contrast. */
 export function robotColour(robot_id: string): string {
   let hash = 0;
   for (const character of robot_id) hash = (Math.imul(hash, 31) + character.charCodeAt(0)) | 0;

@@ -10,7 +10,7 @@ import { LogToolbar } from "./log-toolbar.tsx";
 import { LogView } from "./log-view.tsx";
 import { useLogFeed } from "./use-log-feed.ts";
 
-/** The log of a robot: what is stored, and what comes. */
+/** The log of a robot: stored and live records. */
 export function RobotLogs() {
   const { id } = useParams({ from: "/app/robots/$id/logs" });
   const search = useSearch({ from: "/app/robots/$id/logs" });
@@ -24,14 +24,14 @@ export function RobotLogs() {
     <div className="flex h-[calc(100dvh-12.5rem)] min-h-96 flex-col">
       <LogToolbar search={search} onSearch={change} sources={feed.state.buffer.sources} export_url={exportUrl(log)} />
       <LiveNotice live={feed.state.live} onAgain={feed.again}>
-        {feed.state.live?.is === "offline" && "Below is what it sent before."}
+        {feed.state.live?.is === "offline" && "The records below were received before."}
       </LiveNotice>
       <LogView
-        label="Log of the robot"
+        label="Robot log"
         feed={feed}
         wanted={search.q ?? ""}
         wrap={search.wrap === true}
-        empty="Nothing that this filter lets through is kept of this robot. What it logs appears here as it comes."
+        empty="No stored log records match the filter. New records appear here as they arrive."
       />
       <div className="mt-2 flex items-center gap-2">
         <LiveBadge live={feed.state.live} />
@@ -43,7 +43,7 @@ export function RobotLogs() {
   );
 }
 
-/** The log that an address asks for. Lengths of time count from when it was asked for, so that it stays the same log. */
+/** Returns the log for the URL parameters. Durations count from the first rendering, so that the log stays the same. */
 export function useLog(of: LogOf["of"], id: string, search: LogSearch): LogOf {
   const { level, source, q, since, until } = search;
   return useMemo(

@@ -12,7 +12,7 @@ import { type ShellState, useShell, type UsedShell } from "./use-shell.ts";
 
 const SCREEN_READER = "roamfleet.screen_reader";
 
-/** A shell on the robot, in the browser. */
+/** The shell tab of a robot. */
 export function RobotShell() {
   const { id } = useParams({ from: "/app/robots/$id/shell" });
   const robot = useQuery(query("getRobot", { params: { id } }));
@@ -59,19 +59,19 @@ function Shell({ id, apps, is_online }: { id: string; apps: readonly string[]; i
         >
           Screen-reader mode
         </Button>
-        {(state.is === "open" || state.is === "connecting") && <Button onClick={shell.close}>End the shell</Button>}
+        {(state.is === "open" || state.is === "connecting") && <Button onClick={shell.close}>End shell</Button>}
       </div>
       <Waiting shell={shell} />
       <ShellEnded state={state} is_online={is_online} onOpen={shell.open} />
       <div className="relative">
         <div className="rounded-lg border border-line bg-sunken p-2 focus-within:border-accent">
-          {/* Without a frame of its own: the terminal fills all of it. */}
+          {/* Without padding: the terminal fills the element. */}
           <div ref={holder} className="h-[calc(100dvh-21rem)] min-h-72 overflow-hidden" data-terminal />
         </div>
         {state.is === "idle" && <Invitation is_online={is_online} is_ready={shell.is_ready} onOpen={shell.open} />}
       </div>
       <p className="text-xs text-muted">
-        Every key goes to the robot, Ctrl-K too. Ctrl-Shift-C and Ctrl-Shift-V copy and paste, Ctrl-Shift-Up leaves the terminal.{" "}
+        All keys go to the robot, including Ctrl-K. Ctrl-Shift-C copies, Ctrl-Shift-V pastes, Ctrl-Shift-Up leaves the terminal.{" "}
         <Link to="/shells" search={{ robot_id: id }} className="text-accent underline">
           Earlier shells of this robot
         </Link>
@@ -94,16 +94,16 @@ function AppPicker({ id, app, apps, disabled }: { id: string; app: string | unde
   const known = app === undefined || apps.includes(app) ? apps : [...apps, app];
   return (
     <select
-      aria-label="Where it opens"
+      aria-label="Run in"
       disabled={disabled}
       value={app ?? ""}
       onChange={({ target }) => void navigate({ params: { id }, search: target.value === "" ? {} : { app: target.value }, replace: true })}
       className="h-8 max-w-56 rounded-md border border-line-strong bg-surface px-2.5 disabled:opacity-60"
     >
-      <option value="">On the robot itself</option>
+      <option value="">On the robot</option>
       {known.map((name) => (
         <option key={name} value={name}>
-          Inside of {name}
+          In {name}
         </option>
       ))}
     </select>
@@ -116,31 +116,31 @@ function Invitation({ is_online, is_ready, onOpen }: { is_online: boolean; is_re
       <SquareTerminal size={28} aria-hidden className="text-muted" />
       <p className="max-w-md text-muted">
         {is_online
-          ? "What the shell shows is recorded with its timing, and admins can play it. When you leave this page the shell ends and takes its programs along."
-          : "The robot is not connected. A shell can be opened when it is back."}
+          ? "Shell output is recorded with its timing, and admins can replay it. Leaving this page ends the shell and stops running programs."
+          : "The robot is not connected. You can open a shell when it reconnects."}
       </p>
       <Button look="primary" busy={false} disabled={!is_online || !is_ready} onClick={onOpen}>
-        Open a shell
+        Open shell{" "}
       </Button>
     </div>
   );
 }
 
 function Waiting({ shell: { waiting_bytes, is_full, dropTyped } }: { shell: UsedShell }) {
-  // What goes out at once is not worth a word.
+  // Small amounts are sent immediately: show nothing.
   if (waiting_bytes < 64 * 1024 && !is_full) return null;
   return (
     <div role="status" className="flex flex-wrap items-center gap-2 rounded-md bg-info-soft px-3 py-2 text-info">
       <span className="flex-1">
-        {byteText(waiting_bytes)} of what was pasted wait until the robot takes them.
-        {is_full && " More than 16 MB cannot wait: the rest was not taken. `rf robots cp` copies files."}
+        {byteText(waiting_bytes)} of pasted text not sent yet.
+        {is_full && " At most 16 MB can wait: the rest was discarded. Use `rf robots cp` to copy files."}
       </span>
-      <Button onClick={dropTyped}>Forget the rest</Button>
+      <Button onClick={dropTyped}>Discard</Button>
     </div>
   );
 }
 
-/** Asks before a click elsewhere ends what runs in the shell. */
+/** Asks for confirmation before a navigation ends the shell. */
 function LeaveDialog({ is_open }: { is_open: boolean }) {
   const blocker = useBlocker({
     shouldBlockFn: ({ current, next }) => is_open && current.pathname !== next.pathname,
@@ -152,9 +152,9 @@ function LeaveDialog({ is_open }: { is_open: boolean }) {
       open={blocker.status === "blocked"}
       onClose={() => blocker.reset?.()}
       onConfirm={() => blocker.proceed?.()}
-      title="End the shell?"
-      consequence="The shell ends when you leave this page, and the programs that run in it end with it. What is to stay needs setsid, tmux or systemd-run."
-      verb="End it and leave"
+      title="End shell?"
+      consequence="Leaving this page ends the shell and stops running programs. Use setsid, tmux or systemd-run for programs that must keep running."
+      verb="End shell and leave"
       danger
     />
   );

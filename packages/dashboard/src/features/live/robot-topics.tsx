@@ -13,9 +13,9 @@ import type { TopicSearch } from "./topic-search.ts";
 interface Topic {
   name: string;
   type: string;
-  /** Absent from older agents. */
+  /** Older agents do not send it. */
   adapter?: string;
-  /** Topics of other types that share the name. */
+  /** Topics with the same name but other types. */
   others?: { type: string; adapter: string }[];
 }
 
@@ -23,17 +23,17 @@ interface Topics {
   topics: Topic[];
   adapter: string | null;
   distro: string | null;
-  /** Absent from older agents. */
+  /** Older agents do not send it. */
   adapters?: { name: string; state: string; distro?: string | null; reason?: string }[];
 }
-/** Rows that are shown; a search finds the others. */
+/** Maximum rows; a search finds the others. */
 const TOPICS_SHOWN = 500;
 
-/** What the robot's ROS publishes. */
+/** The ROS topics tab of a robot. */
 export function RobotTopics() {
   const { id } = useParams({ from: "/app/robots/$id/topics" });
   const robot = useQuery(query("getRobot", { params: { id } }));
-  if (!useMay("operator")) return <OperatorsOnly what="look at a robot's topics" />;
+  if (!useMay("operator")) return <OperatorsOnly what="view a robot's topics" />;
   return <QueryState query={robot}>{({ data }) => <TopicsOf id={id} is_online={data.status === "online"} />}</QueryState>;
 }
 
@@ -52,8 +52,8 @@ function TopicsOf({ id, is_online }: { id: string; is_online: boolean }) {
         <TopicList told={told} search={search} onSearch={change} id={id} />
         {search.topic === undefined ? (
           <div className={cx("max-lg:hidden", (told?.topics.length ?? 0) === 0 && "hidden")}>
-            <EmptyState title="Choose a topic" command={`rf robots topics ${id} list`}>
-              Its newest message is shown here, how often they come, and any number of them over time.
+            <EmptyState title="Select a topic" command={`rf robots topics ${id} list`}>
+              Its latest message and message rate appear here. Numbers in messages can be plotted over time.
             </EmptyState>
           </div>
         ) : (
@@ -96,7 +96,7 @@ function TopicList({ id, told, search, onSearch }: TopicListProps) {
       </div>
       {told.topics.length === 0 && (
         <EmptyState title="No topics" command={`rf robots inspect ${id}`}>
-          {told.adapter === null ? "The agent finds no ROS on this robot; it goes on looking." : "Nothing publishes a topic."}
+          {told.adapter === null ? "The agent has not found ROS on this robot and keeps checking." : "No node publishes a topic."}
         </EmptyState>
       )}
       <ul
@@ -123,9 +123,9 @@ function TopicList({ id, told, search, onSearch }: TopicListProps) {
             </Link>
           </li>
         ))}
-        {found.length === 0 && told.topics.length > 0 && <li className="p-3 text-center text-muted">Nothing is called that</li>}
+        {found.length === 0 && told.topics.length > 0 && <li className="p-3 text-center text-muted">No matching topics</li>}
         {found.length > TOPICS_SHOWN && (
-          <li className="p-2 text-center text-xs text-muted">and {found.length - TOPICS_SHOWN} more: search</li>
+          <li className="p-2 text-center text-xs text-muted">and {found.length - TOPICS_SHOWN} more: refine the search</li>
         )}
       </ul>
     </section>
@@ -133,11 +133,11 @@ function TopicList({ id, told, search, onSearch }: TopicListProps) {
 }
 
 interface Row extends Topic {
-  /** Another topic of the same name is shown unless the type is named. */
+  /** Whether the URL must contain the type, because another topic has the same name. */
   is_other: boolean;
 }
 
-/** A topic, and those of other types that share its name. */
+/** Returns a topic and the topics with the same name but other types. */
 const rowsOf = ({ others = [], ...topic }: Topic): Row[] => [
   { ...topic, is_other: false },
   ...others.map((other) => ({ name: topic.name, ...other, is_other: true })),
@@ -146,7 +146,7 @@ const rowsOf = ({ others = [], ...topic }: Topic): Row[] => [
 const isShown = (search: TopicSearch, name: string, type: string, is_other: boolean): boolean =>
   search.topic === name && (search.type === undefined ? !is_other : search.type === type);
 
-/** The connected adapters, and those that failed or were lost with the reason. */
+/** The connected adapters, and failed or lost ones with the reason. */
 function Adapters({ told: { topics, adapter, distro, adapters } }: { told: Topics }) {
   const connected = adapters?.filter(({ state }) => state === "connected") ?? (adapter === null ? [] : [{ name: adapter, distro }]);
   const broken = adapters?.filter(({ state }) => state === "failed" || state === "lost") ?? [];
@@ -165,14 +165,14 @@ function Adapters({ told: { topics, adapter, distro, adapters } }: { told: Topic
       </span>
       {broken.map(({ name, state, reason }) => (
         <Text key={name} className="text-xs text-warn [overflow-wrap:anywhere]">
-          {`${name} ${state}: ${reason ?? "no reason"}`}
+          {`${name} ${state}: ${reason ?? "unknown reason"}`}
         </Text>
       ))}
     </>
   );
 }
 
-/** The topics of a robot, told again whenever they are others. */
+/** The topics of a robot, updated live. */
 function useTopics(robot_id: string, is_online: boolean) {
   const [told, setTold] = useState<Topics>();
   const [live, setLive] = useState<LiveState>();
@@ -197,5 +197,5 @@ function useTopics(robot_id: string, is_online: boolean) {
   return { told, live, again: () => following.current?.again() };
 }
 
-/** Another topic has other fields. */
+/** Removes the plotted fields, which another topic does not have. */
 const withoutPlot = ({ plot: _, type: __, ...rest }: TopicSearch): TopicSearch => rest;

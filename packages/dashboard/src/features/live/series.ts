@@ -1,15 +1,15 @@
 import { numberAt } from "./field-path.ts";
 
-/** What is drawn is of this time. */
+/** Time window of the plot. */
 export const WINDOW_S = 60;
-/** Points that are kept at most, whatever the rate. */
+/** Maximum points, independent of the rate. */
 export const POINTS_MAX = 3_000;
 
-/** Numbers of a topic's messages over time, bounded: times in seconds, and a row of numbers for each field. */
+/** A bounded time series of a topic's numeric fields. Times are in seconds. */
 export function createSeries() {
   let points: { at: number; message: unknown }[] = [];
   return {
-    /** A message that the robot had at `at` (RFC 3339). One that is older than the last is left out: its clock was set. */
+    /** Adds a message received by the robot at `at` (RFC 3339). Skips a message that is older than the last one, after a clock change. */
     add(at: string, message: unknown): void {
       const seconds = Date.parse(at) / 1_000;
       if (!Number.isFinite(seconds)) return;
@@ -22,7 +22,7 @@ export function createSeries() {
       const from = points.findIndex((point) => point.at > seconds - WINDOW_S);
       points = points.slice(Math.max(from, points.length - POINTS_MAX));
     },
-    /** As uPlot takes it: times, then the numbers of each field; null where a message has none. */
+    /** Returns the data for uPlot: times, then the values of each field; null for missing values. */
     read: (fields: readonly string[]): [number[], ...(number | null)[][]] => [
       points.map(({ at }) => at),
       ...fields.map((field) => points.map(({ message }) => numberAt(message, field) ?? null)),

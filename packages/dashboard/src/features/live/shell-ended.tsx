@@ -2,7 +2,7 @@ import { CircleCheck, TriangleAlert } from "lucide-react";
 import { Button, cx } from "../../ui/index.ts";
 import type { ShellState } from "./use-shell.ts";
 
-/** How a shell ended. Another one is opened only when somebody says so: it would not be the same. */
+/** Shows how a shell ended. A new shell is opened only on request, because it has a new state. */
 export function ShellEnded({ state, is_online, onOpen }: { state: ShellState; is_online: boolean; onOpen: () => void }) {
   if (state.is !== "ended") return null;
   const { exit_code, signal, why } = state;
@@ -12,7 +12,7 @@ export function ShellEnded({ state, is_online, onOpen }: { state: ShellState; is
     exit_code !== undefined
       ? `The program ended with exit code ${exit_code}${signal === undefined ? "" : ` (${signal})`}.`
       : why === undefined
-        ? "The shell was ended from here."
+        ? "You ended the shell."
         : `${why.title}. ${why.text}`;
   const may_open = why?.again !== "never" && (is_online || why?.again !== "offline");
   return (
@@ -23,11 +23,11 @@ export function ShellEnded({ state, is_online, onOpen }: { state: ShellState; is
     >
       <Icon size={16} aria-hidden className={cx("shrink-0", is_fine ? "text-ok" : "text-warn")} />
       <span className="min-w-0 flex-1 [overflow-wrap:anywhere]">
-        {words} <span className="text-muted">{exit_code === undefined && "What ran in it was ended with it."}</span>
+        {words} <span className="text-muted">{exit_code === undefined && "Its programs were stopped."}</span>
       </span>
       {may_open && (
         <Button look="primary" busy={false} onClick={onOpen} disabled={!is_online}>
-          Open a new shell
+          Open new shell
         </Button>
       )}
     </div>

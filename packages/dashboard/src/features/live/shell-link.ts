@@ -3,20 +3,20 @@ import type { Explained } from "./ending.ts";
 import { openLiveSocket } from "./live-socket.ts";
 
 const SUBPROTOCOL = "roamfleet.shell.v1";
-/** The server takes no longer message. */
+/** Maximum message size that the server accepts. */
 const MESSAGE_BYTES_MAX = 32 * 1024;
-/** So much is handed to the socket ahead; the rest waits here, where it can be taken back. */
+/** Maximum bytes in the socket's send buffer. Further input waits in the queue, where it can be discarded. */
 const SOCKET_BYTES_MAX = 128 * 1024;
-/** What was typed or pasted and waits; more is not taken. */
+/** Maximum bytes of waiting input; more is discarded. */
 export const TYPED_BYTES_MAX = 16 * 1024 * 1024;
-/** What came and is not drawn yet: a browser cannot ask a socket to wait, so a shell that goes beyond is ended. */
+/** Maximum bytes of output that is not drawn yet. Browsers cannot apply backpressure to a socket, so more output ends the shell. */
 const OUTPUT_BYTES_MAX = 32 * 1024 * 1024;
 const AGAIN_MS = 20;
 
 export interface ShellEnd {
   exit_code: number | undefined;
   signal: string | undefined;
-  /** Undefined: the program ended by itself. */
+  /** Undefined if the program exited. */
   why: Explained | undefined;
 }
 
@@ -25,12 +25,12 @@ export interface ShellLinkOptions {
   app: string | undefined;
   cols: number;
   rows: number;
-  /** Draws bytes and calls `done` when that is so. */
+  /** Draws output and calls `done` afterwards. */
   onOutput: (bytes: Uint8Array, done: () => void) => void;
   onOpen: () => void;
-  /** How much waits to be sent, in bytes; said when it changes much. */
+  /** Reports the bytes of waiting input after significant changes. */
   onWaiting: (bytes: number) => void;
-  /** More was typed than may wait: it was not taken. */
+  /** Called when input was discarded because the queue is full. */
   onFull: () => void;
   onEnd: (end: ShellEnd) => void;
 }
@@ -38,12 +38,12 @@ export interface ShellLinkOptions {
 export interface ShellLink {
   type: (bytes: Uint8Array<ArrayBuffer>) => void;
   resize: (cols: number, rows: number) => void;
-  /** Forgets what was typed and has not been sent. */
+  /** Discards input that has not been sent. */
   dropTyped: () => void;
   close: () => void;
 }
 
-/** One shell, from its opening to its end: bytes either way as they are. It is never opened again by itself. */
+/** Opens a shell and transfers bytes in both directions until it ends. It never reconnects. */
 export function openShellLink(options: ShellLinkOptions): ShellLink {
   let exit: { code: number; signal: string | undefined } | undefined;
   let undrawn_bytes = 0;
@@ -69,7 +69,7 @@ export function openShellLink(options: ShellLinkOptions): ShellLink {
       if (undrawn_bytes > OUTPUT_BYTES_MAX) {
         own_why ??= {
           title: "Too much output",
-          text: "The program printed faster than this page can show, so the shell was ended. `rf robots shell` makes such a program wait.",
+          text: "The program printed faster than this page can display, so the shell was ended. Use `rf robots shell`, which slows such a program down.",
           again: "later",
         };
         return socket.close();
@@ -101,7 +101,7 @@ function readExit(text: string): { code: number; signal: string | undefined } | 
   }
 }
 
-/** What is typed, handed on as fast as the robot takes it. */
+/** Queues input and sends it as fast as the robot accepts it. */
 function createTypedQueue({ onWaiting, onFull }: Pick<ShellLinkOptions, "onWaiting" | "onFull">) {
   let queue: Uint8Array<ArrayBuffer>[] = [];
   let waiting_bytes = 0;

@@ -1,5 +1,5 @@
 export interface ShellSearch {
-  /** Inside of this app. */
+  /** Opens the shell in this app. */
   app?: string;
 }
 

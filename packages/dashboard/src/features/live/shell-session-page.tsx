@@ -26,10 +26,10 @@ import {
 import { parseCast } from "./asciicast.ts";
 import { RecordingPlayer } from "./recording-player.tsx";
 
-/** Of a longer recording so much is played; all of it can be saved. Characters. */
+/** Maximum characters of a recording to play. Longer ones can be downloaded completely. */
 const PLAYED_CHARACTERS_MAX = 32 * 1024 * 1024;
 
-/** One shell: who opened it, how it ended, and for admins what it showed. */
+/** A shell session: its user and result, and for admins its recording. */
 export function ShellSessionPage() {
   const { id } = useParams({ from: "/app/shells/$id" });
   const session = useQuery(query("getShellSession", { params: { id } }));
@@ -37,7 +37,7 @@ export function ShellSessionPage() {
 }
 
 function Session({ session }: { session: ShellSession }) {
-  // Undefined, too, of a robot that is gone.
+  // Also undefined if the robot no longer exists.
   const name = useQuery(query("getRobot", { params: { id: session.robot_id } })).data?.data.name;
   return (
     <>
@@ -77,22 +77,19 @@ function Facts({ session, robot_name }: { session: ShellSession; robot_name: str
               <Text>{robot_name ?? session.robot_id}</Text>
             </Link>,
           ],
-          ["By", <Text key="by">{actor.name ?? actor.id ?? actor.type}</Text>],
-          ["From", <Text key="from">{ip}</Text>],
+          ["User", <Text key="by">{actor.name ?? actor.id ?? actor.type}</Text>],
+          ["IP address", <Text key="from">{ip}</Text>],
           ["Started", <Time key="started" at={started_at} exact />],
+          ["Ended", ended_at === null ? session.status === "open" ? "still open" : "unknown" : <Time key="ended" at={ended_at} exact />],
+          ended_at !== null && ["Duration", <Duration key="lasted" seconds={(Date.parse(ended_at) - Date.parse(started_at)) / 1_000} />],
+          ["Command", app === null ? (program ?? "login shell") : `${program ?? "shell"} in ${app}`],
+          ["Terminal", terminal ? "yes" : "no (raw bytes)"],
+          ["Result", exit_code === null ? (reason ?? "—").replaceAll("_", " ") : `exit code ${exit_code}`],
+          ["Output", <Bytes key="printed" count={output_bytes} />],
+          ["Recording", recording.status === "kept" ? <Bytes key="recording" count={recording.bytes} /> : "deleted"],
           [
-            "Ended",
-            ended_at === null ? session.status === "open" ? "still open" : "nobody saw it" : <Time key="ended" at={ended_at} exact />,
-          ],
-          ended_at !== null && ["Lasted", <Duration key="lasted" seconds={(Date.parse(ended_at) - Date.parse(started_at)) / 1_000} />],
-          ["What", app === null ? (program ?? "login shell") : `${program ?? "shell"} inside of ${app}`],
-          ["Terminal", terminal ? "yes" : "no: bytes as they were"],
-          ["Ending", exit_code === null ? (reason ?? "—").replaceAll("_", " ") : `exit code ${exit_code}`],
-          ["It printed", <Bytes key="printed" count={output_bytes} />],
-          ["Recording", recording.status === "kept" ? <Bytes key="recording" count={recording.bytes} /> : "no longer kept"],
-          [
-            "Id",
-            <CopyText key="id" label="Id">
+            "ID",
+            <CopyText key="id" label="ID">
               {session.id}
             </CopyText>,
           ],
@@ -102,7 +99,7 @@ function Facts({ session, robot_name }: { session: ShellSession; robot_name: str
   );
 }
 
-/** The recording as far as it is played. That it was read stands in the audit, so it is read once and not again by itself. */
+/** Loads the recording up to the maximum. Each read is in the audit log, so it is loaded once and never refetched automatically. */
 const recordingQuery = (id: string, key: string) =>
   queryOptions({
     queryKey: ["shellRecording", id, key],
@@ -140,18 +137,18 @@ function Recording({ session }: { session: ShellSession }) {
   if (!is_admin)
     return (
       <EmptyState title="Recordings are for admins">
-        What a shell showed may hold secrets. An admin of the org can play it here, and that they did stands in the audit.
+        Shell output can contain secrets. Admins of the organization can play the recording here; each playback is in the audit log.
       </EmptyState>
     );
   if (recording.status !== "kept")
     return (
-      <EmptyState title="No longer kept">
-        Recordings are kept for the days and bytes that the org's settings say. That there was a shell stays known.
+      <EmptyState title="Recording deleted">
+        Recordings are deleted after the time and size limits in the organization's settings. The session itself stays listed.
       </EmptyState>
     );
   return (
     <Section
-      title="What it showed"
+      title="Recording"
       actions={
         <AnchorButton href={fillPath(paths.getShellRecording[1], { id })} download={`${id}.cast`} icon={<Download size={14} aria-hidden />}>
           Download recording
@@ -161,14 +158,16 @@ function Recording({ session }: { session: ShellSession }) {
       <QueryState query={read} rows={10}>
         {({ cast, is_whole }) =>
           cast.events.length === 0 ? (
-            <EmptyState title="It showed nothing">
-              {status === "open" ? "It is open: load the page again to see more." : "The shell ended before it printed anything."}
+            <EmptyState title="No output">
+              {status === "open" ? "The shell is still open. Reload the page to see new output." : "The shell ended without output."}
             </EmptyState>
           ) : (
             <>
               <RecordingPlayer cast={cast} />
               {!is_whole && (
-                <p className="mt-2 text-warn">This is the beginning: the rest is too long for a page. The button above saves all of it.</p>
+                <p className="mt-2 text-warn">
+                  Only the beginning is shown, because the recording is too long. Download it to see all of it.
+                </p>
               )}
             </>
           )

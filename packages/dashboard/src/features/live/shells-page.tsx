@@ -38,31 +38,36 @@ const COLUMNS: readonly Column<RobotShellSession>[] = [
       </Link>
     ),
   },
-  { name: "By", width: "minmax(6rem, 1.5fr)", priority: 2, cell: ({ actor }) => <Text line>{actor.name ?? actor.id ?? actor.type}</Text> },
+  {
+    name: "User",
+    width: "minmax(6rem, 1.5fr)",
+    priority: 2,
+    cell: ({ actor }) => <Text line>{actor.name ?? actor.id ?? actor.type}</Text>,
+  },
   { name: "Started", width: "minmax(6rem, 1fr)", cell: ({ started_at }) => <Time at={started_at} /> },
   {
-    name: "What",
+    name: "Command",
     width: "minmax(6rem, 1.5fr)",
     priority: 3,
     cell: ({ app, program }) => <Text line>{`${program ?? "login shell"}${app === null ? "" : ` in ${app}`}`}</Text>,
   },
   { name: "State", width: "6.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {
-    name: "Ending",
+    name: "Result",
     width: "minmax(6rem, 1fr)",
     priority: 3,
     cell: ({ exit_code, reason }) => <Text line>{exit_code === null ? (reason ?? "").replaceAll("_", " ") : `exit ${exit_code}`}</Text>,
   },
-  { name: "Printed", width: "5rem", priority: 2, align: "right", cell: ({ output_bytes }) => <Bytes count={output_bytes} /> },
+  { name: "Output", width: "5rem", priority: 2, align: "right", cell: ({ output_bytes }) => <Bytes count={output_bytes} /> },
   {
     name: "Recording",
     width: "6rem",
     priority: 3,
-    cell: ({ recording }) => (recording.status === "kept" ? "kept" : <Badge>dropped</Badge>),
+    cell: ({ recording }) => (recording.status === "kept" ? "kept" : <Badge>deleted</Badge>),
   },
 ];
 
-/** Who opened shells, where, and how they ended. */
+/** The list of shell sessions. */
 export function ShellsPage() {
   const search = useSearch({ from: "/app/shells" });
   const navigate = useNavigate({ from: "/shells" });
@@ -75,7 +80,7 @@ export function ShellsPage() {
       <PageHeader
         title="Shell sessions"
         label="Shell sessions"
-        meta="Every shell that was opened on a robot. What they showed is recorded, and admins can play it."
+        meta="All shells that were opened on robots. Their output is recorded, and admins can replay it."
       />
       <div className="mb-3 flex flex-wrap items-center gap-2">
         <FilterSelect
@@ -101,7 +106,7 @@ export function ShellsPage() {
           onOpen={({ id }) => void navigate({ to: "/shells/$id", params: { id } })}
           onEnd={more}
           has_more={list.hasNextPage}
-          empty={<EmptyState title="No shells">A shell is opened on the page of a robot, or by `rf robots shell`.</EmptyState>}
+          empty={<EmptyState title="No shell sessions yet">Open a shell on the page of a robot, or with `rf robots shell`.</EmptyState>}
         />
       )}
       {search.robot_id !== undefined && (
@@ -113,7 +118,7 @@ export function ShellsPage() {
   );
 }
 
-/** Whose shells are listed, when not all are. */
+/** The active filters by robot and user. */
 function Chosen({ search: { robot_id, actor_id } }: { search: ShellsSearch }) {
   const navigate = useNavigate({ from: "/shells" });
   const robot = useQuery({ ...query("getRobot", { params: { id: robot_id ?? "" } }), enabled: robot_id !== undefined });

@@ -31,7 +31,7 @@ export function boundCounts(terminal: Terminal): void {
     });
 }
 
-/** Where xterm 6 runs control sequences. */
+/** Internals of xterm 6 that run control sequences. */
 interface Insides {
   _core: { registerCsiHandler: (id: { final: string }, handle: (params: { params: Int32Array }) => boolean) => unknown };
 }

@@ -2,9 +2,9 @@
 import type { Terminal } from "@xterm/xterm";
 
 /**
- * Opens a terminal in an element of a page whose policy allows no styles but those with its nonce. xterm gives its style elements
- * none, and writes colours of its own into style attributes; its option documentOverride reaches neither the style of the scrollbar
- * nor what its rows are made of. So both are mended here, and tests/dashboard sees that nothing is refused.
+ * Opens a terminal on a page whose content security policy allows only styles with its nonce. xterm creates style elements without a
+ * nonce and writes colors into style attributes. Its option documentOverride covers neither the scrollbar's style nor the rows, so both
+ * are patched here. tests/dashboard checks that the policy blocks nothing.
  */
 export function openUnderPolicy(terminal: Terminal, holder: HTMLElement, nonce: string | undefined): void {
   const make = document.createElement.bind(document);
@@ -16,15 +16,15 @@ export function openUnderPolicy(terminal: Terminal, holder: HTMLElement, nonce: 
   try {
     terminal.open(holder);
   } finally {
-    // The own property goes, and the prototype's is there again.
+    // Delete the override, so that the prototype's method applies again.
     Reflect.deleteProperty(document, "createElement");
   }
   const rows = (terminal as unknown as Insides)._core?._renderService?._renderer?.value?._rowFactory;
-  // Properties of an element's style are not a matter of the policy; its attribute is.
+  // The policy covers the style attribute but not the properties of `style`.
   if (rows !== undefined) rows._addStyle = (element, style) => void (element.style.cssText += style);
 }
 
-/** Where xterm 6 makes the spans of its rows. */
+/** Internals of xterm 6 that create the spans of rows. */
 interface Insides {
   _core?: {
     _renderService?: { _renderer?: { value?: { _rowFactory?: { _addStyle: (element: HTMLElement, style: string) => void } } } };

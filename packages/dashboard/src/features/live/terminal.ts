@@ -8,7 +8,7 @@ import { createTerminalWriter, type TerminalWriter } from "./terminal-writer.ts"
 
 const SCROLLBACK_ROWS = 5_000;
 const FONT = '"JetBrains Mono Variable", ui-monospace, monospace';
-/** WCAG AA, whatever colours a program asks for. */
+/** Minimum contrast for all colors that programs request (WCAG AA). */
 const CONTRAST_MIN = 4.5;
 
 const DARK: ITheme = {
@@ -48,7 +48,7 @@ const LIGHT: ITheme = {
   brightWhite: "#14181c",
 };
 
-/** The colours of the page as they are now. */
+/** Returns the colors of the current theme. */
 export function terminalTheme(): ITheme {
   const style = getComputedStyle(document.documentElement);
   const token = (name: string): string => style.getPropertyValue(name).trim();
@@ -65,9 +65,9 @@ export function terminalTheme(): ITheme {
 
 export interface OpenedTerminal {
   terminal: Terminal;
-  /** For output of a robot; the terminal's own `write` is for our text alone. */
+  /** For output of robots. Use the terminal's own `write` only for our own text. */
   writer: TerminalWriter;
-  /** Makes it as large as its holder. */
+  /** Resizes the terminal to its element. */
   fit: () => void;
   dispose: () => void;
 }
@@ -75,15 +75,15 @@ export interface OpenedTerminal {
 export interface TerminalOptions {
   cols?: number;
   rows?: number;
-  /** Nothing can be typed. */
+  /** Whether input is disabled. */
   read_only?: boolean;
   screen_reader?: boolean;
   label: string;
 }
 
-/** Opens a terminal in an element, once its font is there to be measured. */
+/** Opens a terminal in an element after loading its font, which xterm measures. */
 export async function openTerminal(holder: HTMLElement, options: TerminalOptions): Promise<OpenedTerminal> {
-  // Without it the terminal takes another one.
+  // If it fails, the terminal uses a fallback font.
   await document.fonts.load(`13px ${FONT}`).catch(() => []);
   const terminal = new Terminal({
     ...(options.cols === undefined ? {} : { cols: options.cols }),
@@ -95,7 +95,7 @@ export async function openTerminal(holder: HTMLElement, options: TerminalOptions
     fontSize: 13,
     lineHeight: 1.2,
     cursorBlink: false,
-    // It logs each character that it cannot parse.
+    // xterm logs each character that it cannot parse.
     logLevel: "off",
     minimumContrastRatio: CONTRAST_MIN,
     theme: terminalTheme(),

@@ -8,10 +8,10 @@ import { createRateMeter, type TopicRate } from "./topic-rate.ts";
 import { DEFAULT_RATE, plottedOf, togglePlot, type TopicSearch } from "./topic-search.ts";
 import { useIsVisible } from "./use-is-visible.ts";
 
-/** Only for those who draw something: it brings uPlot along. */
+/** Loaded on first use, because it contains uPlot. */
 const FieldPlot = lazy(async () => ({ default: (await import("./field-plot.tsx")).FieldPlot }));
 
-/** The page changes no more often than this, however many messages come. */
+/** Minimum interval between renderings, independent of the message rate. */
 const SHOW_MS = 200;
 const RATES = [1, 2, DEFAULT_RATE, 10, 30, 100];
 
@@ -31,7 +31,7 @@ export interface TopicEchoProps {
   onSearch: (part: Partial<Record<keyof TopicSearch, unknown>>) => void;
 }
 
-/** The newest message of a topic, how often they come, and numbers of them over time. */
+/** The latest message of a topic, the message rate, and a plot of selected numbers. */
 export function TopicEcho({ robot_id, topic, is_online, search, onSearch }: TopicEchoProps) {
   const { live, newest, rate, series, again } = useEcho(robot_id, topic, search, is_online);
   const plotted = plottedOf(search);
@@ -54,8 +54,8 @@ export function TopicEcho({ robot_id, topic, is_online, search, onSearch }: Topi
         <RateSelect value={search.rate ?? DEFAULT_RATE} onValue={(rate) => onSearch({ rate: rate === DEFAULT_RATE ? undefined : rate })} />
         <div className="-mb-3">
           <Switch
-            label="In full"
-            hint="Long lists and texts as they are, up to 512 KiB a message"
+            label="Full messages"
+            hint="Shows long lists and strings completely, up to 512 KiB per message"
             checked={search.full === true}
             onChange={(on) => onSearch({ full: on ? true : undefined })}
           />
@@ -70,12 +70,12 @@ export function TopicEcho({ robot_id, topic, is_online, search, onSearch }: Topi
       )}
       {newest === undefined ? (
         <p className="appear-late text-muted">
-          {live?.is === "open" ? "No message yet. One comes when the robot publishes the next." : ""}
+          {live?.is === "open" ? "No messages yet. Messages appear here when a node publishes them." : ""}
         </p>
       ) : (
         <MessageTree value={newest.message} plotted={plotted} onPlot={toggle} />
       )}
-      {newest !== undefined && plotted.length === 0 && <p className="text-xs text-muted">Choose a number above to draw it over time.</p>}
+      {newest !== undefined && plotted.length === 0 && <p className="text-xs text-muted">Select a number above to plot it over time.</p>}
       <Command>{echoCommand(robot_id, topic, search)}</Command>
     </section>
   );
@@ -98,7 +98,7 @@ function RateSelect({ value, onValue }: { value: number; onValue: (value: number
         .toSorted((a, b) => a - b)
         .map((rate) => (
           <option key={rate} value={rate}>
-            at most {rate} a second
+            up to {rate}/s
           </option>
         ))}
     </select>
@@ -109,7 +109,7 @@ function Rate({ rate: { hz, skipped, messages } }: { rate: TopicRate }) {
   if (messages < 2) return null;
   return (
     <span className="text-xs text-muted tabular-nums" data-topic-rate>
-      {hz >= 10 ? hz.toFixed(1) : hz.toFixed(2)} Hz · {messages.toLocaleString("en")} shown · skipped {skipped.toLocaleString("en")}
+      {hz >= 10 ? hz.toFixed(1) : hz.toFixed(2)} Hz · {messages.toLocaleString("en")} shown · {skipped.toLocaleString("en")} skipped
     </span>
   );
 }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createRateMeter } from "./topic-rate.ts";
 
-test("messages that were left out count for the rate", () => {
+test("includes skipped messages in the rate", () => {
   const meter = createRateMeter();
   assert.deepEqual(meter.read(), { hz: 0, skipped: 0, messages: 0 });
   for (let i = 0; i <= 10; i += 1) meter.add(new Date(1_000_000 + i * 500).toISOString(), i === 0 ? 0 : 4);

@@ -1,15 +1,15 @@
-/** Messages that the figures are of. */
+/** Number of messages from which the rate is computed. */
 const WINDOW_MAX = 500;
 
 export interface TopicRate {
-  /** Messages a second, with those that were left out on the way. */
+  /** Messages per second, including skipped ones. */
   hz: number;
-  /** Left out since it was opened. */
+  /** Messages skipped since the stream opened. */
   skipped: number;
   messages: number;
 }
 
-/** Counts how often messages come, by the robot's own times, so that the line does not blur them. */
+/** Measures the message rate by the robot's timestamps, so that network jitter does not affect it. */
 export function createRateMeter() {
   let [skipped_all, messages] = [0, 0];
   let steps: { at: number; count: number }[] = [];

@@ -1,22 +1,22 @@
-/** What of a robot's topics is looked at. */
+/** The URL parameters of the topics tab. */
 export interface TopicSearch {
   q?: string;
   topic?: string;
-  /** Where topics of several types share the name. */
+  /** Set if several topics with different types have this name. */
   type?: string;
-  /** Messages a second, at most; absent: DEFAULT_RATE. */
+  /** Maximum messages per second. Default: DEFAULT_RATE. */
   rate?: number;
   full?: true;
-  /** Fields that are drawn, as paths with commas between them. */
+  /** Paths of the plotted fields, separated by commas. */
   plot?: string;
 }
 
-/** More a second than anybody reads, and as few as a line carries. */
+/** Messages per second: enough for reading, and few enough for slow connections. */
 export const DEFAULT_RATE = 5;
 const RATE_MAX = 1_000;
 const TEXT_CHARACTERS_MAX = 256;
 const PLOT_CHARACTERS_MAX = 2_000;
-/** Fields that are drawn at a time: as many as there are colours. */
+/** Maximum plotted fields: the number of colors. */
 export const PLOTTED_MAX = 6;
 
 export function readTopicSearch(search: Record<string, unknown>): TopicSearch {
@@ -36,7 +36,7 @@ export function readTopicSearch(search: Record<string, unknown>): TopicSearch {
 export const plottedOf = ({ plot }: TopicSearch): string[] =>
   plot === undefined ? [] : plot.split(",").filter(Boolean).slice(0, PLOTTED_MAX);
 
-/** The search that draws a field, or does not any more. */
+/** Returns the `plot` parameter with a field added or removed. */
 export function togglePlot(search: TopicSearch, field: string): string | undefined {
   const plotted = plottedOf(search);
   const next = plotted.includes(field) ? plotted.filter((one) => one !== field) : [...plotted, field].slice(-PLOTTED_MAX);

@@ -7,7 +7,7 @@ export interface Camera {
   kind: string;
 }
 
-/** The cameras of a robot, asked once and again when it comes back; or why they are not known. */
+/** Loads the cameras of a robot, again after it reconnects; otherwise returns the reason why they are unknown. */
 export function useCameras(
   robot_id: string,
   is_online: boolean,
@@ -40,6 +40,6 @@ export function useCameras(
     setWhy(undefined);
     setAsked((count) => count + 1);
   }, []);
-  // What it has is known: that it is away is said beside the picture.
+  // With known cameras, the camera view shows that the robot is offline.
   return { cameras, why: cameras === undefined ? why : undefined, again };
 }

@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-/** Whether anybody can see this page: false in a tab behind others. */
+/** Whether the page is visible; false in a background tab. */
 export const useIsVisible = (): boolean =>
   useSyncExternalStore(
     (listener) => {

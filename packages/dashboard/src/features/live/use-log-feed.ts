@@ -5,12 +5,12 @@ export interface UsedLogFeed {
   state: LogFeedState;
   loadOlder: () => void;
   hold: () => void;
-  /** Shows what waited, and follows again. */
+  /** Shows the waiting records and resumes following. */
   follow: () => void;
   again: () => void;
 }
 
-/** A log that is followed while the component is there. Another `log` (by its content) is read anew. */
+/** Follows a log while the component is mounted. A `log` with different content opens a new feed. */
 export function useLogFeed(log: LogOf, is_online: boolean | undefined): UsedLogFeed {
   const [feed, setFeed] = useState<LogFeed>();
   const [opened, setOpened] = useState(0);
@@ -22,7 +22,7 @@ export function useLogFeed(log: LogOf, is_online: boolean | undefined): UsedLogF
   }, [key, opened]);
   const nothing = useCallback(() => () => {}, []);
   const state = useSyncExternalStore(feed?.subscribe ?? nothing, () => feed?.read() ?? NOTHING_YET);
-  // It was told that the robot is not there; now it is.
+  // The robot was offline and is online again.
   useEffect(() => {
     if (is_online === true && feed?.read().live?.is === "offline") feed.again();
   }, [feed, is_online]);

@@ -4,17 +4,17 @@ import { type OpenedTerminal, openTerminal } from "./terminal.ts";
 
 export type ShellState = { is: "idle" } | { is: "connecting" } | { is: "open" } | ({ is: "ended" } & ShellEnd);
 
-/** What a program that was cut off may have left behind: colours, a hidden cursor, reports of the mouse, marked pastes. */
+/** Resets terminal modes that an interrupted program may have left: colors, hidden cursor, mouse reports, bracketed paste. */
 const TIDY = "\u001b[0m\u001b[?25h\u001b[?1000l\u001b[?1002l\u001b[?1003l\u001b[?1006l\u001b[?2004l";
 const LEAVE_OTHER_SCREEN = "\u001b[?1049l";
 const utf8 = new TextEncoder();
 
 export interface UsedShell {
   state: ShellState;
-  /** Typed and not sent yet, in bytes. */
+  /** Bytes of input that are not sent yet. */
   waiting_bytes: number;
   is_full: boolean;
-  /** The terminal is there. */
+  /** Whether the terminal is open. */
   is_ready: boolean;
   open: () => void;
   close: () => void;
@@ -22,10 +22,10 @@ export interface UsedShell {
   focus: () => void;
 }
 
-/** A terminal in `holder`, and the shell that is open in it. Leaving the page ends the shell. */
+/** A terminal in `holder` with a shell. Leaving the page ends the shell. */
 export function useShell(options: {
   holder: RefObject<HTMLElement | null>;
-  /** Where the focus goes by the keys that leave the terminal. */
+  /** Called by the keys that leave the terminal: moves the focus elsewhere. */
   onLeave: () => void;
   robot_id: string;
   app: string | undefined;
@@ -50,7 +50,7 @@ export function useShell(options: {
     const { terminal, writer, fit } = opened;
     fit();
     setState((old) => {
-      if (old.is === "ended") writer.write(`\r\n\r\n\u001b[2m── a new shell ──\u001b[0m\r\n\r\n`);
+      if (old.is === "ended") writer.write(`\r\n\r\n\u001b[2m── new shell ──\u001b[0m\r\n\r\n`);
       return { is: "connecting" };
     });
     setFull(false);
@@ -69,7 +69,7 @@ export function useShell(options: {
       onEnd: (end) => {
         link.current = undefined;
         setState({ is: "ended", ...end });
-        // Behind all that is still to be drawn: only then it is known which screen it is.
+        // After all pending output: only then the active screen is known.
         writer.after(() => writer.write(terminal.buffer.active.type === "alternate" ? LEAVE_OTHER_SCREEN + TIDY : TIDY));
       },
     });
@@ -90,7 +90,7 @@ export function useShell(options: {
   };
 }
 
-/** Makes the terminal, ties it to whatever shell is open, and keeps it as large as its holder. */
+/** Creates the terminal, connects it to the open shell, and resizes it with its element. */
 function useTerminal(options: {
   holder: RefObject<HTMLElement | null>;
   link: RefObject<ShellLink | undefined>;
@@ -104,12 +104,12 @@ function useTerminal(options: {
     let is_over = false;
     let opened: OpenedTerminal | undefined;
     let observer: ResizeObserver | undefined;
-    void openTerminal(element, { label: "Terminal of the robot. Ctrl-Shift-Up leaves it." }).then((made) => {
+    void openTerminal(element, { label: "Robot terminal. Ctrl-Shift-Up leaves it." }).then((made) => {
       if (is_over) return made.dispose();
       opened = made;
       const { terminal, fit } = made;
       terminal.onData((text) => link.current?.type(utf8.encode(text)));
-      // Reports of the mouse: bytes, a character each.
+      // Mouse reports: one byte per character.
       terminal.onBinary((text) => link.current?.type(Uint8Array.from(text, (character) => character.charCodeAt(0) & 0xff)));
       terminal.onResize(({ cols, rows }) => link.current?.resize(cols, rows));
       terminal.attachCustomKeyEventHandler((event) => takeKey(event, made, leave.current));
@@ -127,10 +127,10 @@ function useTerminal(options: {
   }, [holder, link, leave, setOpened]);
 }
 
-/** Every key is the shell's, but for copy, paste and the way out. False: xterm leaves it alone. */
+/** Passes all keys to the shell except copy, paste and the key that leaves the terminal. Returns false if xterm must ignore the key. */
 function takeKey(event: KeyboardEvent, { terminal }: OpenedTerminal, leave: () => void): boolean {
   if (!event.ctrlKey || !event.shiftKey || event.altKey || event.metaKey) return true;
-  // The browser itself pastes as text.
+  // The browser pastes as plain text.
   if (event.code === "KeyV") return false;
   if (event.code === "KeyC") {
     event.preventDefault();

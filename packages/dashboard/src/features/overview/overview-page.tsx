@@ -9,7 +9,7 @@ import { RunningDeployments } from "./running-deployments.tsx";
 
 const RECENT = 12;
 
-/** How the org is: each number leads to what it counts. */
+/** The overview of the organization. Each number links to what it counts. */
 export function OverviewPage() {
   const overview = useQuery(query("getOverview"));
   const may_change = useMay("operator");
@@ -21,7 +21,7 @@ export function OverviewPage() {
         actions={
           may_change && (
             <>
-              <LinkButton to="/enrollment/new">Enrol robots</LinkButton>
+              <LinkButton to="/enrollment/new">Enroll robots</LinkButton>
               <LinkButton look="primary" icon={<Rocket size={14} aria-hidden />} to="/deployments/new">
                 Deploy
               </LinkButton>
@@ -55,16 +55,16 @@ export function OverviewPage() {
 function FirstSteps() {
   return (
     <EmptyState
-      title="No robot yet"
+      title="No robots yet"
       actions={
         <LinkButton look="primary" to="/enrollment/new">
-          Enrol the first robot
+          Enroll the first robot
         </LinkButton>
       }
       command="rf keys new --site SITE_ID --fleet FLEET_ID"
     >
-      Make an enrolment key and run the line that comes with it on the robot. It appears here a moment later. To look around without a
-      robot, start some simulated ones with <code className="font-mono">roamfleet swarm</code>.
+      Create an enrollment key and run its command on the robot. The robot then appears here automatically. To try Roamfleet without a
+      robot, start simulated robots with <code className="font-mono">roamfleet swarm</code>.
     </EmptyState>
   );
 }
@@ -76,7 +76,7 @@ interface Counts {
 
 function Numbers({ robots }: Pick<Counts, "robots">) {
   return (
-    // On a wide screen each is as wide as its words ask for: all on one line.
+    // On wide screens all figures are on one line, each as wide as its text.
     <div className={cx("mb-3 grid grid-cols-2 gap-3 xl:flex", robots.never_connected > 0 ? "sm:grid-cols-3" : "sm:grid-cols-4")}>
       <Figure label="robots" value={robots.total} link={{ to: "/robots" }} />
       <Figure label="online" value={robots.online} link={{ to: "/robots", search: { status: "online" } }} />
@@ -106,7 +106,7 @@ function Numbers({ robots }: Pick<Counts, "robots">) {
   );
 }
 
-/** Of the whole org, however long its list is. */
+/** Counts of all deployments of the organization, independent of the list below. */
 function DeploymentNumbers({ deployments }: Pick<Counts, "deployments">) {
   const { in_progress, queued, paused, scheduled, failed, failed_since, following } = deployments;
   const to = (status: string): Destination => ({ to: "/deployments", search: { status } });
@@ -123,11 +123,7 @@ function DeploymentNumbers({ deployments }: Pick<Counts, "deployments">) {
         tone={failed > 0 ? "text-bad" : ""}
       />
       {following > 0 && (
-        <Figure
-          label="robots updating to follow their fleet"
-          value={following}
-          link={{ to: "/deployments", search: { following: true } }}
-        />
+        <Figure label="robots auto-updating" value={following} link={{ to: "/deployments", search: { following: true } }} />
       )}
     </div>
   );
@@ -151,7 +147,7 @@ function FailingChecks({ robots, total }: { robots: readonly { id: string; name:
   return (
     <Section title="Failing checks">
       {robots.length === 0 ? (
-        <p className="text-muted">No failing checks.</p>
+        <p className="text-muted">No failing checks</p>
       ) : (
         <Card className="!p-0">
           <ul className="divide-y divide-line">
@@ -186,7 +182,7 @@ function RecentTimeline() {
       <QueryState query={timeline}>
         {({ items }): ReactNode =>
           items.length === 0 ? (
-            <p className="text-muted">Nothing yet.</p>
+            <p className="text-muted">No activity yet</p>
           ) : (
             <Card className="!p-0">
               <ol className="divide-y divide-line">

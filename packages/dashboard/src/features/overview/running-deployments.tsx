@@ -7,10 +7,10 @@ import { Card, Progress, QueryState, Section, StatusBadge, Text, Time } from "..
 import { releaseName } from "../robots/index.ts";
 
 const LATEST = 6;
-/** These come first, wherever they are in the list. */
+/** Statuses that are listed first. */
 const OPEN = ["in_progress", "paused", "queued", "rolling_back", "cancelling"] as const;
 
-/** The latest deployments, those that run first. Without those that robots get because they follow their fleet. */
+/** The latest deployments, running ones first. Leaves out automatic updates of single robots. */
 export function RunningDeployments() {
   const asked = { limit: LATEST, cause: "request" } as const;
   const latest = useQuery(query("listDeployments", { query: asked }));
@@ -21,7 +21,7 @@ export function RunningDeployments() {
         {({ items }) => {
           const first = open.flatMap(({ data }) => data?.items ?? []);
           const shown = [...new Map([...first, ...items].map((one) => [one.id, one])).values()].slice(0, LATEST);
-          if (shown.length === 0) return <p className="text-muted">No deployments yet.</p>;
+          if (shown.length === 0) return <p className="text-muted">No deployments yet</p>;
           return (
             <Card className="!p-0">
               <ul className="divide-y divide-line">
@@ -73,7 +73,7 @@ function Item({ deployment }: { deployment: Deployment }) {
   );
 }
 
-/** Whom it is for, by name. */
+/** The name of the target. */
 function Target({ deployment: { fleet_id, robot_id } }: { deployment: Deployment }) {
   const { fleet_names } = usePlaces();
   const robot = useQuery({ ...query("getRobot", { params: { id: robot_id ?? "" } }), enabled: robot_id !== null }).data?.data;

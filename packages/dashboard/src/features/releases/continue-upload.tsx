@@ -6,16 +6,16 @@ import { FileChooser, PageDrop } from "./file-drop.tsx";
 import { startPush, usePushes } from "./pushes.ts";
 import { useDigest } from "./use-digest.ts";
 
-/** A release whose content is not there yet: whoever has the file goes on with its upload. */
+/** Resumes the upload of a release whose artifact is missing. */
 export function ContinueUpload({ release }: { release: Release }) {
   const may_push = useMay("operator");
   const is_under_way = usePushes().some(({ release_id }) => release_id === release.id);
   if (release.artifact_state !== "awaiting_upload" || is_under_way) return null;
   return (
-    <Section title="Awaiting its upload">
+    <Section title="Awaiting upload">
       <Card>
         <p className="mb-3">
-          Deployments of it wait until its content is there. What an earlier try brought is kept for a day, and the upload goes on from
+          Deployments of this release wait for the upload. Data of an interrupted upload is kept for one day, and the upload resumes from
           there.
         </p>
         {may_push && <Chosen release={release} />}
@@ -28,7 +28,7 @@ export function ContinueUpload({ release }: { release: Release }) {
 function Chosen({ release }: { release: Release }) {
   const { artifact_size, artifact_sha256 } = release;
   const [file, setFile] = useState<File>();
-  // Only a file of the right length is worth reading.
+  // Compute the digest only of a file with the right size.
   const digest = useDigest(file?.size === artifact_size ? file : undefined);
   useEffect(() => {
     if (file !== undefined && digest.sha256 === artifact_sha256) startPush(release, file);
@@ -37,20 +37,20 @@ function Chosen({ release }: { release: Release }) {
     file === undefined
       ? undefined
       : file.size !== artifact_size
-        ? `This file has ${file.size} bytes, the release ${artifact_size}: it is another one.`
+        ? `Wrong file: it has ${file.size} bytes, the release has ${artifact_size}.`
         : digest.error !== undefined
-          ? `It cannot be read: ${digest.error}`
+          ? `The file cannot be read: ${digest.error}`
           : digest.sha256 !== undefined && digest.sha256 !== artifact_sha256
-            ? "This file has the right size, but other content than the release."
+            ? "Wrong file: it has the size of the release, but different content."
             : undefined;
   return (
     <div className="mb-3">
-      <PageDrop onFile={setFile}>Drop it to go on with the upload</PageDrop>
+      <PageDrop onFile={setFile}>Drop the file to resume the upload</PageDrop>
       <FileChooser
-        label="Choose the file"
+        label="Choose file"
         hint={
           <>
-            or drop it anywhere on this page; it has <Bytes count={artifact_size} />
+            or drop it anywhere on this page. Size: <Bytes count={artifact_size} />
           </>
         }
         onFile={setFile}
@@ -62,9 +62,9 @@ function Chosen({ release }: { release: Release }) {
       )}
       {file !== undefined && problem === undefined && digest.sha256 === undefined && (
         <div className="mt-3">
-          <Progress label="Reading the file" total={file.size} parts={[{ value: digest.done_bytes, tone: "info", label: "read" }]} />
+          <Progress label="Reading file" total={file.size} parts={[{ value: digest.done_bytes, tone: "info", label: "read" }]} />
           <p className="mt-1 text-xs text-muted tabular-nums">
-            Reading it: {byteText(digest.done_bytes)} of {byteText(file.size)}
+            Reading: {byteText(digest.done_bytes)} of {byteText(file.size)}
           </p>
         </div>
       )}

@@ -4,12 +4,12 @@ import { useAction } from "../../api/queries.ts";
 import { ConfirmDialog } from "../../ui/index.ts";
 import { dismissPush } from "./pushes.ts";
 
-/** Asks before a release is deleted. Render it while it is asked. */
+/** Deletes a release after confirmation. Render it only while it is open. */
 export function DeleteRelease({ release: { id, tag }, onClose }: { release: Release; onClose: () => void }) {
   const navigate = useNavigate();
   const deletion = useAction("deleteRelease", {
     quiet: true,
-    done: "The release is deleted",
+    done: "Release deleted",
     onSuccess: () => {
       dismissPush(id);
       void navigate({ to: "/releases" });
@@ -19,9 +19,9 @@ export function DeleteRelease({ release: { id, tag }, onClose }: { release: Rele
     <ConfirmDialog
       open
       onClose={onClose}
-      title="Delete this release"
-      consequence="Its tag becomes free, nobody can deploy it any more, and nobody can go back to it. The room of its content is free a day later. No robot changes: one that runs it, is to run it or keeps it to go back to, and a fleet that has it, keep it from being deleted."
-      verb="Delete the release"
+      title="Delete release?"
+      consequence="The release can no longer be deployed or rolled back to, and its tag becomes free. Its storage is freed one day later. Releases that a robot runs, is assigned or keeps for rollback, and current releases of a fleet, cannot be deleted."
+      verb="Delete release"
       danger
       type_to_confirm={tag}
       busy={deletion.isPending}

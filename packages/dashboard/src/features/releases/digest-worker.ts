@@ -2,15 +2,15 @@ import { sha256 } from "@noble/hashes/sha2.js";
 import { bytesToHex } from "@noble/hashes/utils.js";
 import { type FileContent, lookInside } from "./file-content.ts";
 
-/** What of a file is in memory at a time, whatever its size. */
+/** Maximum bytes of a file in memory, independent of its size. */
 const PART_BYTES = 4 * 1024 * 1024;
 
-/** What the worker tells, in this order: what the file is, how far it was read, its digest. Or what went wrong. */
+/** Messages of the worker, in this order: the content type, the progress, the digest; or an error. */
 export type DigestNews = { content: FileContent } | { done_bytes: number } | { sha256: string } | { error: string };
 
 const tell = (news: DigestNews): void => postMessage(news);
 
-/** A worker reads one file, and is ended by the page. */
+/** A worker reads one file. The page terminates it. */
 addEventListener("message", ({ data: file }: MessageEvent<File>) => {
   digest(file).catch((error: unknown) => tell({ error: error instanceof Error ? error.message : String(error) }));
 });

@@ -11,7 +11,7 @@ function entry(name: string, bytes: number): Buffer<ArrayBuffer> {
 }
 const tar = (...names: string[]): Buffer<ArrayBuffer> => Buffer.concat([...names.map((name) => entry(name, 700)), Buffer.alloc(1_024)]);
 
-test("what a file is, it says itself, as rf finds it", async () => {
+test("detects the content type of a file as rf does", async () => {
   const bundle = new Blob([gzipSync(tar("bin/run", "./roamfleet.json"))]);
   assert.deepEqual(await lookInside(bundle), { kind: "app_bundle", is_gzip: true });
   const image = new Blob([tar("blobs/sha256/abc", "manifest.json")]);
@@ -22,7 +22,7 @@ test("what a file is, it says itself, as rf finds it", async () => {
   assert.deepEqual(await lookInside(new Blob([])), { kind: undefined, is_gzip: false });
 });
 
-test("a kind that does not fit the file is said, one that does is not", () => {
+test("warns only if the kind does not match the file", () => {
   assert.equal(noteOf({ kind: "container_image", is_gzip: false }, "container_image"), undefined);
   assert.equal(noteOf({ kind: undefined, is_gzip: false }, "file"), undefined);
   assert.match(noteOf({ kind: undefined, is_gzip: true }, "container_image") ?? "", /compressed/);

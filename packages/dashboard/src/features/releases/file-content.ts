@@ -1,16 +1,16 @@
 import { isBundleManifest, isGzip, isImageIndex, readTarEntry, tarNames } from "@roamfleet/protocol/release-file";
 
 const BLOCK_BYTES = 512;
-/** An image has some hundred files at most. */
+/** Maximum archive entries to check. Images have a few hundred at most. */
 const ENTRIES_MAX = 10_000;
 
-/** What a file turns out to be; `kind` is undefined when only its maker knows. */
+/** The detected content of a file; `kind` is undefined if unknown. */
 export interface FileContent {
   kind: "container_image" | "app_bundle" | undefined;
   is_gzip: boolean;
 }
 
-/** Looks into a file as `rf releases push` does, without reading all of it. What is broken is nothing that is known. */
+/** Detects the content of a file as `rf releases push` does, without reading all of it. Damaged files are unknown. */
 export async function lookInside(file: Blob): Promise<FileContent> {
   const is_gzip = isGzip(await bytesAt(file, 0, 2));
   const kind = is_gzip ? ((await isBundle(file)) ? "app_bundle" : undefined) : (await isImage(file)) ? "container_image" : undefined;
@@ -25,12 +25,12 @@ async function isBundle(file: Blob): Promise<boolean> {
   try {
     for await (const name of tarNames(chunksOf(unpacked))) if (isBundleManifest(name)) return true;
   } catch {
-    // Broken or cut off: no bundle, as far as can be told.
+    // Damaged or truncated: not recognizable as a bundle.
   }
   return false;
 }
 
-/** Streams are no async iterables in every browser. */
+/** Not all browsers support async iteration of streams. */
 async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uint8Array> {
   const reader = stream.getReader();
   try {
@@ -44,7 +44,7 @@ async function* chunksOf(stream: ReadableStream<Uint8Array>): AsyncGenerator<Uin
   }
 }
 
-/** From header to header: the layers between them are not read. */
+/** Reads only the tar headers and skips the layers between them. */
 async function isImage(file: Blob): Promise<boolean> {
   let start = 0;
   for (let entries = 0; entries < ENTRIES_MAX && start + BLOCK_BYTES <= file.size; entries += 1) {
@@ -58,12 +58,12 @@ async function isImage(file: Blob): Promise<boolean> {
 
 export const KIND_DEFAULT = "container_image";
 
-/** What the maker of a release should know of a file and the kind that was chosen for it; in the words of `rf releases push`. */
+/** Returns a note or warning about a file and its selected kind, in the words of `rf releases push`. */
 export function noteOf({ kind: found, is_gzip }: FileContent, kind: string): string | undefined {
-  if (found === "app_bundle" && kind !== "app_bundle") return "It has a roamfleet.json: it looks like an app bundle.";
-  if (found === "app_bundle") return "It has a roamfleet.json: it is released as an app bundle.";
+  if (found === "app_bundle" && kind !== "app_bundle") return "The file contains a roamfleet.json: it looks like an app bundle.";
+  if (found === "app_bundle") return "The file contains a roamfleet.json: it will be released as an app bundle.";
   if (kind !== KIND_DEFAULT || found === KIND_DEFAULT) return undefined;
   return is_gzip
-    ? "It is compressed: if it is an image, robots fetch the whole of it each time. Unpack it with gunzip, and they fetch only the layers that they lack."
-    : "It is not the archive of an image (docker save): robots that run container images will refuse it. Choose another kind if it is something else.";
+    ? "The file is compressed. If it is an image, robots download all of it each time. Unpack it with gunzip, so that they download only missing layers."
+    : "The file is not an image archive (docker save): robots will refuse it as a container image. Choose another kind if it is something else.";
 }

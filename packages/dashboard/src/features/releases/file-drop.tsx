@@ -4,13 +4,13 @@ import { Button, cx } from "../../ui/index.ts";
 
 const hasFile = ({ dataTransfer }: DragEvent): boolean => dataTransfer?.types.includes("Files") === true;
 
-/** Takes a file that is dropped anywhere on the page, and says so while one is held over it. */
+/** Accepts a file dropped anywhere on the page, and shows a hint while a file is dragged over it. */
 export function PageDrop({ onFile, children }: { onFile: (file: File) => void; children: ReactNode }) {
   const [is_over, setOver] = useState(false);
   const latest = useRef(onFile);
   latest.current = onFile;
   useEffect(() => {
-    // Each element that is entered is left again: what is left over is the page.
+    // Every entered element is left again: the drag is over the page while the difference is positive.
     let depth = 0;
     const enter = (event: DragEvent): void => {
       if (!hasFile(event)) return;
@@ -48,7 +48,7 @@ export function PageDrop({ onFile, children }: { onFile: (file: File) => void; c
   );
 }
 
-/** Where a file is chosen, or dropped. */
+/** An area to choose or drop a file. */
 export function FileChooser({ label, hint, onFile }: { label: string; hint: ReactNode; onFile: (file: File) => void }) {
   const id = useId();
   const input = useRef<HTMLInputElement>(null);
@@ -65,7 +65,7 @@ export function FileChooser({ label, hint, onFile }: { label: string; hint: Reac
         onChange={(event) => {
           const file = event.target.files?.[0];
           if (file !== undefined) onFile(file);
-          // The same file can be chosen once more.
+          // Allow selecting the same file again.
           event.target.value = "";
         }}
       />

@@ -11,7 +11,7 @@ const WAYS = [
   { value: "image", label: "An image in a registry" },
 ] as const;
 
-/** A new release of a file, or of an image that a registry has. Render it while it is open. */
+/** Creates a release from a file or from an image in a registry. Render it only while it is open. */
 export function PushDialog({ file, onFile, onClose }: { file: File | undefined; onFile: (file: File) => void; onClose: () => void }) {
   const navigate = useNavigate();
   const [is_image, setImage] = useState(false);
@@ -20,10 +20,10 @@ export function PushDialog({ file, onFile, onClose }: { file: File | undefined; 
     if (file !== undefined && !is_image && release.artifact_state === "awaiting_upload") return startPush(release, file);
     tellDone(
       release.artifact_state === "awaiting_upload"
-        ? `${release.tag.slice(0, 80)} awaits its upload`
+        ? `${release.tag.slice(0, 80)} is awaiting its upload`
         : is_image
-          ? `${release.tag.slice(0, 80)} is there`
-          : "The server has this content already: nothing was uploaded",
+          ? `${release.tag.slice(0, 80)} created`
+          : "The server already has this content. Nothing was uploaded.",
     );
     void navigate({ to: "/releases/$id", params: { id: release.id } });
   };
@@ -32,17 +32,17 @@ export function PushDialog({ file, onFile, onClose }: { file: File | undefined; 
       open
       onClose={onClose}
       wide
-      title="Push a release"
-      description="A release is a tag with content that never changes. Pushing changes no robot: a deployment does."
+      title="Push release"
+      description="A release is a tag with immutable content. Pushing does not change robots; deploy the release to update them."
     >
       <div className="mb-4">
-        <Segments label="What is pushed" options={WAYS} value={is_image ? "image" : "file"} onChange={(way) => setImage(way === "image")} />
+        <Segments label="Source" options={WAYS} value={is_image ? "image" : "file"} onChange={(way) => setImage(way === "image")} />
       </div>
       {is_image && <PushImageForm onCreated={created} />}
       {!is_image && file === undefined && (
         <FileChooser
-          label="Choose a file"
-          hint="or drop it anywhere on this page: an app bundle (tar.gz), the archive of an image (docker save), or any file"
+          label="Choose file"
+          hint="or drop it anywhere on this page: an app bundle (tar.gz), an image archive (docker save), or any file"
           onFile={onFile}
         />
       )}

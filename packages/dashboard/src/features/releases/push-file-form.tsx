@@ -8,10 +8,10 @@ import { KIND_DEFAULT, noteOf } from "./file-content.ts";
 import { type Described, OtherRefusal, readManifest, ReleaseFields, useCreateRelease, useDescribed } from "./release-fields.tsx";
 import { type Digest, useDigest } from "./use-digest.ts";
 
-/** Releases that are looked through for one of the same content. */
+/** Number of releases that are searched for the same content. */
 const LOOKED_THROUGH = 200;
 
-/** A file, read beside the page while its tag is thought about; sent when both are there. */
+/** The form for a release from a file. A worker computes the digest while the user fills in the form; the upload starts when both are done. */
 export function PushFileForm({ file, onCreated }: { file: File; onCreated: (release: Release) => void }) {
   const digest = useDigest(file);
   const { sha256 } = digest;
@@ -50,19 +50,19 @@ export function PushFileForm({ file, onCreated }: { file: File; onCreated: (rele
       <OtherRefusal error={creation.error} />
       <Command>{pushLine(file.name, described)}</Command>
       <p className="mt-1 text-xs text-muted">
-        A release is signed on its maker's machine, by the same line with <code className="font-mono">--sign KEY_FILE</code>, before or
-        after this.
+        To sign the release, run the same command with <code className="font-mono">--sign KEY_FILE</code> on the machine that has the key,
+        before or after this upload.
       </p>
       <div className="mt-4 flex justify-end">
         <Button look="primary" type="submit" busy={is_wanted || creation.isPending} disabled={digest.error !== undefined}>
-          {is_wanted && sha256 === undefined ? "Push when it is read" : begun === undefined ? "Push" : "Go on with the upload"}
+          {is_wanted && sha256 === undefined ? "Push when read" : begun === undefined ? "Push" : "Resume upload"}
         </Button>
       </div>
     </form>
   );
 }
 
-/** A release of the same content, one that awaits it first: the upload that broke off with the page, or with `rf`. */
+/** Finds a release with the same content. Prefers one that awaits its upload, such as after an interrupted upload. */
 function useSameContent(sha256: string | undefined, size: number): Release | undefined {
   const latest = useQuery({ ...query("listReleases", { query: { limit: LOOKED_THROUGH } }), enabled: sha256 !== undefined });
   const same = latest.data?.items.filter((one) => one.artifact_sha256 === sha256 && one.artifact_size === size) ?? [];
@@ -86,13 +86,13 @@ function Reading({ file, digest: { done_bytes, sha256, error } }: { file: File; 
       />
       <p className="mt-1.5 text-xs [overflow-wrap:anywhere] text-muted" aria-live="polite">
         {error !== undefined ? (
-          <span className="text-bad">It cannot be read: {error}</span>
+          <span className="text-bad">The file cannot be read: {error}</span>
         ) : is_read ? (
           <>
             SHA-256 <span className="font-mono">{sha256}</span>
           </>
         ) : (
-          `Reading it for its digest: ${byteText(done_bytes)} of ${byteText(file.size)}`
+          `Computing the digest: ${byteText(done_bytes)} of ${byteText(file.size)}`
         )}
       </p>
     </div>
@@ -106,21 +106,21 @@ function SameContent({ same, tag }: { same: Release | undefined; tag: string }) 
     <p className="mb-3 rounded-md border border-line bg-info-soft p-3 text-info [overflow-wrap:anywhere]">
       {same.artifact_state === "awaiting_upload" && is_same_tag ? (
         <>
-          <bdi>{same.tag}</bdi> awaits this very file: the upload goes on where it stopped.
+          <bdi>{same.tag}</bdi> is awaiting this file. The upload resumes where it stopped.
         </>
       ) : (
         <>
-          Release <bdi>{same.tag}</bdi> has this very content
+          Release <bdi>{same.tag}</bdi> has the same content
           {is_same_tag
-            ? ": pushing it again changes nothing."
-            : ". Under another tag it becomes a second release of it; what is stored is not sent again."}
+            ? ": pushing it again has no effect."
+            : ". With another tag, it becomes a second release; the stored content is not uploaded again."}
         </>
       )}
     </p>
   );
 }
 
-/** The same by the command line. */
+/** Returns the equivalent `rf` command. */
 function pushLine(name: string, { tag, app, kind, notes, manifest }: Described): string {
   return shellLine(
     "rf",

@@ -4,7 +4,7 @@ import { Button, Command, shellLine, TextInput } from "../../ui/index.ts";
 import { OtherRefusal, readManifest, ReleaseFields, useCreateRelease, useDescribed } from "./release-fields.tsx";
 import { imageDigest } from "./image-reference.ts";
 
-/** An image that robots pull from its registry by themselves. */
+/** The form for a release from an image that robots pull from its registry. */
 export function PushImageForm({ onCreated }: { onCreated: (release: Release) => void }) {
   const [image, setImage] = useState("");
   const [described, change] = useDescribed({ tag: "", app: "main", kind: "container_image", notes: "", manifest: "" });
@@ -34,11 +34,11 @@ export function PushImageForm({ onCreated }: { onCreated: (release: Release) => 
         className="font-mono text-xs"
         value={image}
         onChange={(event) => setImage(event.target.value)}
-        hint="By its digest; `docker buildx imagetools inspect IMAGE` shows it"
+        hint="With its digest, which `docker buildx imagetools inspect IMAGE` shows"
         error={
           image === "" || sha256 !== undefined
             ? undefined
-            : "It ends in @sha256: and 64 hex digits: a name alone could be another image tomorrow."
+            : "Must end in @sha256: and 64 hex digits, because a tag can later refer to another image."
         }
       />
       <ReleaseFields described={described} onChange={change} error={creation.error} is_image />

@@ -6,10 +6,10 @@ import { Button, Card, byteText, durationText, IconButton, LinkButton, Progress,
 import { dismissPush, pausePush, type Push, resumePush, usePushes } from "./pushes.ts";
 import { rateOf, secondsLeft } from "./rate.ts";
 
-/** Without a byte for so long it is said that nothing moves. */
+/** Time without progress after which the upload is shown as stalled. */
 const QUIET_MS = 3_000;
 
-/** The uploads of this page, or of one release; nothing when there are none. */
+/** The uploads of this browser tab, or of one release. Renders nothing without uploads. */
 export function PushPanel({ release_id }: { release_id?: string }) {
   const pushes = usePushes().filter((push) => release_id === undefined || push.release_id === release_id);
   if (pushes.length === 0) return null;
@@ -43,7 +43,7 @@ function PushCard({ push }: { push: Push }) {
           )}
           {(stage === "paused" || (stage === "failed" && mayPass(push.error))) && (
             <Button icon={<Play size={14} aria-hidden />} onClick={() => resumePush(release_id)}>
-              Go on
+              Resume{" "}
             </Button>
           )}
           {stage !== "uploading" && (
@@ -70,17 +70,17 @@ function PushCard({ push }: { push: Push }) {
 function Standing({ push }: { push: Push }) {
   const { stage, samples, size, began_at_bytes = 0, done_bytes } = push;
   const now = useSeconds(stage === "uploading");
-  if (stage === "done") return <span>uploaded and checked</span>;
-  if (stage === "paused") return <span>paused; what arrived is kept for a day</span>;
+  if (stage === "done") return <span>verified</span>;
+  if (stage === "paused") return <span>paused; uploaded data is kept for one day</span>;
   if (stage === "failed") return null;
-  const went_on = began_at_bytes > 0 && <span>went on at {byteText(began_at_bytes)}</span>;
+  const went_on = began_at_bytes > 0 && <span>resumed at {byteText(began_at_bytes)}</span>;
   const last = samples.at(-1);
-  if (done_bytes === size && size > 0) return <span>the server checks it</span>;
+  if (done_bytes === size && size > 0) return <span>verifying</span>;
   if (last === undefined || now - last.at_ms > QUIET_MS)
     return (
       <>
         {went_on}
-        <span className="text-warn">the server does not answer; it is tried again by itself</span>
+        <span className="text-warn">server not responding; retrying automatically</span>
       </>
     );
   const rate = rateOf(samples);
@@ -94,7 +94,7 @@ function Standing({ push }: { push: Push }) {
   );
 }
 
-/** The page's own clock, to the second, while it is wanted. */
+/** The current time by performance.now(), updated every second while `is_wanted`. */
 function useSeconds(is_wanted: boolean): number {
   const [now, setNow] = useState(() => performance.now());
   useEffect(() => {
@@ -106,7 +106,7 @@ function useSeconds(is_wanted: boolean): number {
   return now;
 }
 
-/** What the server refused stays refused; what broke off goes on. */
+/** Whether a retry may succeed: after a missing response or a server failure, not after a refusal. */
 const mayPass = (error: unknown): boolean => error instanceof Unreachable || (error instanceof ApiError && error.status >= 500);
 
 function Failure({ error }: { error: unknown }) {
@@ -114,10 +114,10 @@ function Failure({ error }: { error: unknown }) {
   return (
     <div role="alert" className="mt-2 space-y-1 text-bad [overflow-wrap:anywhere]">
       <p>{error instanceof Error ? error.message : String(error)}</p>
-      {mayPass(error) && <p className="text-muted">What arrived is kept for a day: it goes on from there.</p>}
+      {mayPass(error) && <p className="text-muted">Uploaded data is kept for one day. You can resume the upload.</p>}
       {is_room && (
         <p className="text-muted">
-          Delete releases that nobody needs; the room of their artifacts is free a day later. Whoever runs the server can allow more:{" "}
+          Delete unused releases; their storage is freed one day later. The server's administrator can raise the limit:{" "}
           <code className="font-mono text-xs">roamfleet serve --limit artifact_bytes_max=BYTES</code>
         </p>
       )}

@@ -5,14 +5,14 @@ import { readAgain } from "../../api/read-again.ts";
 import { tellDone } from "../../ui/index.ts";
 import { addSample, type Samples } from "./rate.ts";
 
-/** An upload of this page. It goes on while other pages are looked at; leaving the dashboard ends it, and the server keeps what it has. */
+/** An upload. It continues on other pages of the dashboard. Closing the dashboard stops it, and the server keeps the uploaded data. */
 export interface Push {
   release_id: string;
   tag: string;
   size: number;
   stage: "uploading" | "paused" | "done" | "failed";
   done_bytes: number;
-  /** Where this try began: what earlier ones had brought. */
+  /** The offset at which this attempt started, after data of earlier attempts. */
   began_at_bytes: number | undefined;
   samples: Samples;
   error?: unknown;
@@ -28,7 +28,7 @@ function put(release_id: string, change: Partial<Push>): void {
   for (const listener of listeners) listener();
 }
 
-/** The uploads of this page, the newest first. */
+/** The uploads of this browser tab, newest first. */
 export const usePushes = (): readonly Push[] =>
   useSyncExternalStore(
     (listener) => {
@@ -38,7 +38,7 @@ export const usePushes = (): readonly Push[] =>
     () => pushes,
   );
 
-/** Uploads a file as the artifact of a release, from where an earlier upload of it stopped. */
+/** Uploads a file as the artifact of a release. Resumes an earlier upload. */
 export function startPush({ id, tag, artifact_size }: Release, file: File): void {
   const begun: Push = {
     release_id: id,
@@ -57,13 +57,13 @@ export function startPush({ id, tag, artifact_size }: Release, file: File): void
 
 export const resumePush = (release_id: string): void => void run(release_id);
 
-/** Stops sending. What arrived stays on the server. */
+/** Pauses an upload. The server keeps the uploaded data. */
 export function pausePush(release_id: string): void {
   running.get(release_id)?.abort();
   put(release_id, { stage: "paused" });
 }
 
-/** Takes it off the page; one that runs is stopped. */
+/** Removes an upload from the page; stops it if it is running. */
 export function dismissPush(release_id: string): void {
   running.get(release_id)?.abort();
   files.delete(release_id);
@@ -87,7 +87,7 @@ async function run(release_id: string): Promise<void> {
     });
     files.delete(release_id);
     put(release_id, { stage: "done", done_bytes: data.artifact_size });
-    tellDone(`${data.tag.slice(0, 80)} is uploaded`);
+    tellDone(`${data.tag.slice(0, 80)} uploaded`);
   } catch (error) {
     if (!controller.signal.aborted) put(release_id, { stage: "failed", error });
   } finally {

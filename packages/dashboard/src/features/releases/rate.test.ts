@@ -4,25 +4,25 @@ import { addSample, rateOf, type Samples, secondsLeft } from "./rate.ts";
 
 const sampled = (...points: [number, number][]): Samples => points.reduce<Samples>((all, [at, bytes]) => addSample(all, at, bytes), []);
 
-test("the rate is that of the last seconds, and says how long the rest takes", () => {
+test("computes the rate of the last seconds and the time left", () => {
   const samples = sampled([0, 0], [1_000, 1_000], [2_000, 2_000]);
   assert.equal(rateOf(samples), 1_000);
   assert.equal(secondsLeft(samples, 5_000), 3);
 });
 
-test("what was long ago does not count, and is not kept", () => {
+test("drops samples outside the window", () => {
   const points = Array.from({ length: 100 }, (_, at): [number, number] => [at * 1_000, at < 50 ? 0 : (at - 50) * 10]);
   const samples = sampled(...points);
   assert.ok(samples.length <= 7, String(samples.length));
   assert.equal(rateOf(samples), 10);
 });
 
-test("bytes that were lost begin a new measurement", () => {
+test("starts a new measurement if the offset decreases", () => {
   const samples = sampled([0, 0], [1_000, 9_000], [2_000, 4_000]);
   assert.equal(rateOf(samples), undefined);
   assert.equal(secondsLeft(samples, 5_000), undefined);
 });
 
-test("nothing that moves takes for ever, and nobody says how long", () => {
+test("returns no time left without progress", () => {
   assert.equal(secondsLeft(sampled([0, 10], [3_000, 10]), 100), undefined);
 });

@@ -1,4 +1,4 @@
-/** Seconds of the past that a rate is the mean of: a stutter does not show, a change soon does. */
+/** Averaging window of the rate: it hides short stalls and shows changes soon. */
 const WINDOW_MS = 5_000;
 
 interface Sample {
@@ -6,26 +6,26 @@ interface Sample {
   bytes: number;
 }
 
-/** How fast bytes go: samples of where they are, the latest last. Immutable. */
+/** Samples of the upload offset, oldest first. Immutable. */
 export type Samples = readonly Sample[];
 
-/** With one more sample. Bytes that go back (some were lost) begin anew. */
+/** Adds a sample. A decreasing offset (lost data) starts a new measurement. */
 export function addSample(samples: Samples, at_ms: number, bytes: number): Samples {
   const last = samples.at(-1);
   if (last !== undefined && bytes < last.bytes) return [{ at_ms, bytes }];
   const first_kept = samples.findIndex((sample) => at_ms - sample.at_ms <= WINDOW_MS);
-  // One older than the window stays, so that there is always a distance to measure.
+  // Keep one sample older than the window, so that there are always two to compare.
   return [...samples.slice(first_kept === -1 ? -1 : Math.max(0, first_kept - 1)), { at_ms, bytes }];
 }
 
-/** Bytes per second; undefined while there is too little to tell. */
+/** Returns bytes per second; undefined with too few samples. */
 export function rateOf(samples: Samples): number | undefined {
   const [first, last] = [samples[0], samples.at(-1)];
   if (first === undefined || last === undefined || last.at_ms - first.at_ms < 250) return undefined;
   return ((last.bytes - first.bytes) * 1_000) / (last.at_ms - first.at_ms);
 }
 
-/** Seconds until `total` is reached at this rate; undefined when nobody can say. */
+/** Returns the seconds until `total` is reached at this rate; undefined if unknown. */
 export function secondsLeft(samples: Samples, total: number): number | undefined {
   const rate = rateOf(samples);
   if (rate === undefined || rate <= 0) return undefined;

@@ -13,7 +13,7 @@ export function ReleaseDeployments({ release: { id } }: { release: Release }) {
   const deployments = useQuery(query("listDeployments", { query: { release_id: id, limit: LATEST, cause: "request" } }));
   return (
     <Section
-      title="Deployments of it"
+      title="Deployments"
       actions={
         <LinkButton look="quiet" to="/deployments" search={{ release_id: id }}>
           View all
@@ -23,7 +23,7 @@ export function ReleaseDeployments({ release: { id } }: { release: Release }) {
       <QueryState query={deployments} rows={3}>
         {({ items }) =>
           items.length === 0 ? (
-            <p className="text-muted">It was never deployed.</p>
+            <p className="text-muted">No deployments yet</p>
           ) : (
             <ul className="divide-y divide-line rounded-lg border border-line bg-raised">
               {items.map(({ id: deployment, status, fleet_id, counts, created_at, scheduled_at }) => (

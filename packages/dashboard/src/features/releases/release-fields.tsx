@@ -4,7 +4,7 @@ import { useState } from "react";
 import { useAction } from "../../api/queries.ts";
 import { JsonInput, readJson, Select, TextArea, TextInput } from "../../ui/index.ts";
 
-/** What is said of a release beside its content. `manifest` is the text that was written. */
+/** The metadata of a release. `manifest` is the unparsed text. */
 export interface Described {
   tag: string;
   app: string;
@@ -20,19 +20,19 @@ const KINDS = [
 ];
 const OTHER = "other";
 
-/** Fields as `rf releases push` fills them, until somebody writes something else. */
+/** The state of the fields, with the defaults of `rf releases push` until the user edits them. */
 export function useDescribed(defaults: Described): [Described, (change: Partial<Described>) => void] {
   const [written, setWritten] = useState<Partial<Described>>({});
   return [{ ...defaults, ...written }, (change) => setWritten((before) => ({ ...before, ...change }))];
 }
 
-/** The manifest as it is sent; a problem when it is no JSON object. Nothing written is no manifest. */
+/** Parses the manifest. Returns a problem if it is not a JSON object, and no manifest for an empty text. */
 export function readManifest(text: string): { manifest?: Record<string, unknown> } | { problem: string } {
   if (text.trim() === "") return {};
   const read = readJson(text);
   if ("problem" in read) return read;
   if (typeof read.value !== "object" || read.value === null || Array.isArray(read.value))
-    return { problem: "A manifest is a JSON object." };
+    return { problem: "The manifest must be a JSON object." };
   return { manifest: read.value as Record<string, unknown> };
 }
 
@@ -62,8 +62,8 @@ export function ReleaseFields({
           maxLength={200}
           value={tag}
           onChange={(event) => onChange({ tag: event.target.value })}
-          hint="Unique in the org; it names this content for ever"
-          error={is_taken ? `${error.message}: a tag names one content for ever.` : undefined}
+          hint="Unique in the organization. Cannot be changed later."
+          error={is_taken ? `${error.message}: the content of a tag cannot change.` : undefined}
         />
         <TextInput
           label="App"
@@ -71,17 +71,17 @@ export function ReleaseFields({
           pattern="[a-z0-9][a-z0-9._\-]{0,62}"
           value={app}
           onChange={(event) => onChange({ app: event.target.value })}
-          hint="What it is a release of; a robot runs one release per app"
+          hint="The app of this release. A robot runs one release per app."
         />
       </div>
       {!is_image && <KindField kind={kind} note={note} onChange={(next) => onChange({ kind: next })} />}
       <TextArea
-        label="Notes"
+        label="Release notes"
         rows={2}
         maxLength={20_000}
         value={notes}
         onChange={(event) => onChange({ notes: event.target.value })}
-        hint="What is new; for people"
+        hint="Optional"
       />
       {kind !== "app_bundle" && (
         <JsonInput
@@ -90,7 +90,7 @@ export function ReleaseFields({
           rows={3}
           value={manifest}
           onChange={(text) => onChange({ manifest: text })}
-          hint={kind === "file" ? "Where the file goes on robots, as JSON; optional" : "How the container runs, as JSON; optional"}
+          hint={kind === "file" ? "Optional JSON: the path of the file on robots" : "Optional JSON: how the container runs"}
           error={of_manifest ?? ("problem" in read ? read.problem : undefined)}
         />
       )}
@@ -98,7 +98,7 @@ export function ReleaseFields({
   );
 }
 
-/** The kinds that every agent knows, and those that only yours do. */
+/** Selects a kind: a built-in one, or a custom kind of the user's agents. */
 function KindField({ kind, note, onChange }: { kind: string; note: string | undefined; onChange: (kind: string) => void }) {
   const is_known = KINDS.some(({ value }) => value === kind);
   return (
@@ -106,30 +106,30 @@ function KindField({ kind, note, onChange }: { kind: string; note: string | unde
       <Select
         label="Kind"
         value={is_known ? kind : OTHER}
-        options={[...KINDS, { value: OTHER, label: "Another, that your agents know" }]}
+        options={[...KINDS, { value: OTHER, label: "Custom kind" }]}
         onChange={(event) => onChange(event.target.value === OTHER ? "" : event.target.value)}
-        hint={note ?? "How robots install it"}
+        hint={note ?? "Defines how robots install the release"}
       />
       {!is_known && (
         <TextInput
-          label="Name of the kind"
+          label="Kind name"
           required
           pattern="[a-z0-9][a-z0-9._\-]{0,62}"
           value={kind}
           onChange={(event) => onChange(event.target.value)}
-          hint="Robots whose agent does not announce it refuse the release"
+          hint="Robots whose agent does not support this kind refuse the release"
         />
       )}
     </div>
   );
 }
 
-/** Creates the release, or finds the one that has this tag and this content. */
+/** Creates the release, or returns the existing one with this tag and content. */
 export function useCreateRelease(onCreated: (release: Release) => void) {
   return useAction("createRelease", { quiet: true, onSuccess: ({ data }) => onCreated(data) });
 }
 
-/** A refusal that belongs to none of the fields. */
+/** An error that belongs to no field. */
 export function OtherRefusal({ error }: { error: unknown }) {
   if (!(error instanceof Error)) return null;
   if ((error instanceof ApiError && error.status === 409) || error.message.startsWith("field manifest")) return null;

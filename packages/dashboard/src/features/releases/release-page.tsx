@@ -31,7 +31,7 @@ import { ReleaseDeployments } from "./release-deployments.tsx";
 import { ReleaseFleets, ReleaseRobots } from "./release-robots.tsx";
 import { ReleaseSignature } from "./release-signature.tsx";
 
-/** One release: what it is, who signed it, and where it runs. */
+/** A release: details, signature, robots and deployments. */
 export function ReleasePage() {
   const { id } = useParams({ from: "/app/releases/$id" });
   const release = useQuery(query("getRelease", { params: { id } }));
@@ -87,9 +87,9 @@ function Head({ release }: { release: Release }) {
           <>
             <StatusBadge status={artifact_state} />
             <span>
-              a release of <bdi className="font-medium text-ink">{app}</bdi>
+              release of <bdi className="font-medium text-ink">{app}</bdi>
             </span>
-            <CopyText label="Id">{id}</CopyText>
+            <CopyText label="ID">{id}</CopyText>
           </>
         }
         actions={
@@ -105,10 +105,10 @@ function Head({ release }: { release: Release }) {
               </LinkButton>
             )}
             <Menu
-              label="More for this release"
+              label="Actions for this release"
               entries={[
                 copyAsRf(shellLine("rf", "releases", "show", tag)),
-                may_change && copyAsRf(`${shellLine("rf", "deploy", tag)} --fleet FLEET_ID --watch`, "Copy the deployment as rf"),
+                may_change && copyAsRf(`${shellLine("rf", "deploy", tag)} --fleet FLEET_ID --watch`, "Copy rf deploy command"),
                 is_admin && {
                   label: "Delete…",
                   icon: <Trash2 size={14} aria-hidden />,
@@ -128,7 +128,7 @@ function Head({ release }: { release: Release }) {
 function Facts({ release }: { release: Release }) {
   const { kind, notes, image, artifact_size, artifact_sha256, created_at, created_by } = release;
   return (
-    <Section title="What it is">
+    <Section title="Details">
       <Card>
         <KeyValue
           items={[
@@ -149,11 +149,11 @@ function Facts({ release }: { release: Release }) {
             [
               "Pushed",
               <span key="pushed">
-                <Time at={created_at} /> by <Text>{created_by === null ? "somebody" : (created_by.name ?? created_by.type)}</Text>
+                <Time at={created_at} /> by <Text>{created_by === null ? "unknown user" : (created_by.name ?? created_by.type)}</Text>
               </span>,
             ],
             [
-              "Notes",
+              "Release notes",
               <div key="notes" className="max-h-72 overflow-y-auto whitespace-pre-wrap">
                 <Text>{notes}</Text>
               </div>,
@@ -181,7 +181,7 @@ function Layers({ images }: { images: Release["images"] }) {
                   <span>
                     {layers.length} layers, <Bytes count={whole} />
                   </span>
-                  <span className="text-xs text-muted">as much a robot fetches that has none of them</span>
+                  <span className="text-xs text-muted">download size for a robot without any of these layers</span>
                 </summary>
                 <ol className="mt-2 space-y-1 text-xs">
                   {layers.map(({ sha256, size }, at) => (

@@ -33,7 +33,7 @@ export function ReleaseRobots({ release: { id, app } }: { release: Release }) {
   const count = has_more ? `${rows.length}+` : String(rows.length);
   return (
     <Section
-      title={query.data === undefined || rows.length === 0 ? "Where it runs" : `Where it runs: ${count} robot${count === "1" ? "" : "s"}`}
+      title={query.data === undefined || rows.length === 0 ? "Installed on" : `Installed on ${count} robot${count === "1" ? "" : "s"}`}
       actions={
         rows.length > 0 && (
           <LinkButton look="quiet" to="/robots" search={{ release_id: id }}>
@@ -50,7 +50,7 @@ export function ReleaseRobots({ release: { id, app } }: { release: Release }) {
         )
       ) : (
         <DataTable
-          label={`Robots that run it as ${app}`}
+          label={`Robots that run this release as ${app}`}
           columns={COLUMNS}
           rows={rows}
           rowKey={keyOf}
@@ -58,20 +58,20 @@ export function ReleaseRobots({ release: { id, app } }: { release: Release }) {
           has_more={has_more}
           onEnd={onEnd}
           onRange={onRange}
-          empty={<p className="text-muted">No robot runs it.</p>}
+          empty={<p className="text-muted">Not installed on any robot</p>}
         />
       )}
     </Section>
   );
 }
 
-/** The fleets whose robots are to have it, those that join later too. */
+/** The fleets whose current release it is. */
 export function ReleaseFleets({ release: { id } }: { release: Release }) {
   const { fleets, site_names, is_read } = usePlaces();
   const having = fleets.filter(({ desired }) => Object.values(desired).some((release) => release.id === id));
   if (!is_read || having.length === 0) return null;
   return (
-    <Section title="Fleets that have it">
+    <Section title="Current release of">
       <ul className="divide-y divide-line rounded-lg border border-line bg-raised">
         {having.map((fleet) => (
           <li key={fleet.id} className="flex items-center justify-between gap-3 px-4 py-2">

@@ -7,7 +7,7 @@ import { useMay } from "../../api/session.ts";
 import { Badge, Card, Command, CopyText, KeyValue, Section, shellLine, Text, Time, type Tone, useNow } from "../../ui/index.ts";
 import { isSignedBy, readSignature, type Signed, type Standing, standingOf } from "./signature.ts";
 
-/** Who signed a release, and whether the org's robots would take that. */
+/** The signature of a release and whether robots of the organization accept it. */
 export function ReleaseSignature({ release }: { release: Release }) {
   const is_admin = useMay("admin");
   const keys = useQuery({ ...query("getSigningKeys"), enabled: is_admin }).data?.data;
@@ -18,7 +18,7 @@ export function ReleaseSignature({ release }: { release: Release }) {
         {signed !== undefined ? (
           <SignedBy release={release} signed={signed} keys={keys} />
         ) : release.signature !== null && release.signature !== undefined ? (
-          <p className="text-bad">It has a signature that this page cannot read. Robots refuse what they cannot read either.</p>
+          <p className="text-bad">This page cannot read the signature. Robots refuse signatures that they cannot read.</p>
         ) : (
           <Unsigned release={release} keys={keys} />
         )}
@@ -37,15 +37,13 @@ function Unsigned({ release, keys }: { release: Release; keys: SigningKeys | und
         </Badge>
         <span>
           {keys === undefined
-            ? "Nobody signed it. If the org requires signatures, it cannot be deployed."
+            ? "If the organization requires signatures, this release cannot be deployed."
             : keys.require_signature
-              ? "The org requires a signature: this release cannot be deployed, and robots would refuse it."
-              : "The org does not require a signature."}
+              ? "The organization requires signatures: this release cannot be deployed, and robots would refuse it."
+              : "The organization does not require signatures."}
         </span>
       </p>
-      <p className="mb-2 text-muted">
-        Its maker signs it by pushing the same content once more, with a key that never leaves that machine:
-      </p>
+      <p className="mb-2 text-muted">To sign it, push the same content again from the machine that has the private key:</p>
       <Command>{`${shellLine("rf", "releases", "push", ...file, "--tag", release.tag, "--kind", release.kind)} --sign release-key.pem`}</Command>
     </>
   );
@@ -57,7 +55,7 @@ function SignedBy({ release, signed, keys }: { release: Release; signed: Signed;
   return (
     <KeyValue
       items={[
-        ["Standing", <StandingText key="standing" release={release} signed={signed} keys={keys} />],
+        ["Status", <StandingText key="standing" release={release} signed={signed} keys={keys} />],
         [
           "Key",
           <span key="key" className="flex flex-wrap items-center gap-x-2">
@@ -67,11 +65,8 @@ function SignedBy({ release, signed, keys }: { release: Release; signed: Signed;
         ],
         ["Version", `${said.version}`],
         ["Signed", <Time key="issued" at={said.issued_at} exact />],
-        ["To be installed until", <Time key="expires" at={said.expires_at} exact />],
-        said.minimum_version > 0 && [
-          "Withdraws",
-          `versions below ${said.minimum_version}: robots that ran this one run none of them any more`,
-        ],
+        ["Installable until", <Time key="expires" at={said.expires_at} exact />],
+        said.minimum_version > 0 && ["Minimum version", `${said.minimum_version}: robots that ran this release refuse versions below it`],
         said.robots !== null && ["For robots", <Text key="robots">{said.robots.join(", ")}</Text>],
         said.labels !== null && [
           "For robots with",
@@ -87,13 +82,13 @@ function SignedBy({ release, signed, keys }: { release: Release; signed: Signed;
 }
 
 const STANDINGS: Record<Standing, { tone: Tone; text: string; icon: typeof ShieldCheck }> = {
-  trusted: { tone: "ok", text: "by a key that the org's robots trust", icon: ShieldCheck },
-  revoked: { tone: "bad", text: "its key was revoked: robots refuse it until it is signed again by another one", icon: ShieldX },
-  unknown_key: { tone: "bad", text: "by a key that the org does not have: robots refuse it", icon: ShieldX },
-  other_content: { tone: "bad", text: "what was signed is another release: robots refuse this one", icon: ShieldX },
+  trusted: { tone: "ok", text: "signed with a key that the organization's robots trust", icon: ShieldCheck },
+  revoked: { tone: "bad", text: "key revoked: robots refuse this release until it is signed with another key", icon: ShieldX },
+  unknown_key: { tone: "bad", text: "signed with a key that the organization does not have: robots refuse this release", icon: ShieldX },
+  other_content: { tone: "bad", text: "the signature is for another release: robots refuse this one", icon: ShieldX },
   expired: {
     tone: "warn",
-    text: "expired: what runs runs on, and nobody installs it any more until it is signed again",
+    text: "installed copies keep running; no robot installs it until it is signed again",
     icon: ShieldAlert,
   },
 };
@@ -106,14 +101,16 @@ function StandingText({ release, signed, keys }: { release: Release; signed: Sig
     return (
       <span className="flex flex-wrap items-center gap-2">
         <Badge icon={<ShieldCheck size={12} aria-hidden />}>signed</Badge>
-        <span className="text-muted">The server took it from a key of the org. Admins see which; robots check it themselves.</span>
+        <span className="text-muted">
+          Signed with a key of the organization. Admins can see which key; robots verify the signature themselves.
+        </span>
       </span>
     );
   const { tone, text, icon: Icon } = STANDINGS[standingOf(release, signed, keys.keys, now)];
   if (is_true === false)
     return (
       <Badge tone="bad" icon={<ShieldX size={12} aria-hidden />}>
-        the signature is false: robots refuse it
+        invalid signature: robots refuse this release
       </Badge>
     );
   return (
@@ -122,7 +119,7 @@ function StandingText({ release, signed, keys }: { release: Release; signed: Sig
         {tone === "ok" ? "valid" : tone === "warn" ? "expired" : "refused"}
       </Badge>
       <span>{text}</span>
-      {is_true === true && <span className="text-xs text-muted">checked in this browser</span>}
+      {is_true === true && <span className="text-xs text-muted">verified in this browser</span>}
     </span>
   );
 }

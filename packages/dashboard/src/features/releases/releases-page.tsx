@@ -14,7 +14,7 @@ import type { ReleasesSearch } from "./routes.ts";
 const keyOf = ({ id }: Release): string => id;
 const KINDS = ["container_image", "app_bundle", "file"];
 
-/** All releases, and where new ones are pushed. */
+/** The list of releases, with a dialog that pushes new ones. */
 export function ReleasesPage() {
   const search: ReleasesSearch = useSearch({ from: "/app/releases" });
   const navigate = useNavigate();
@@ -34,12 +34,12 @@ export function ReleasesPage() {
         actions={
           may_push && (
             <Button look="primary" icon={push} onClick={() => setPushing({ file: undefined })}>
-              Push a release
+              Push release
             </Button>
           )
         }
       />
-      {may_push && <PageDrop onFile={(file) => setPushing({ file })}>Drop it to push it as a release</PageDrop>}
+      {may_push && <PageDrop onFile={(file) => setPushing({ file })}>Drop the file to push it as a release</PageDrop>}
       {pushing !== undefined && (
         <PushDialog file={pushing.file} onFile={(file) => setPushing({ file })} onClose={() => setPushing(undefined)} />
       )}
@@ -67,14 +67,14 @@ function Filters({
   rows: readonly Release[];
   onChange: (change: Partial<Record<keyof ReleasesSearch, string | undefined>>) => void;
 }) {
-  // What is there, and what was asked for though nothing has it.
+  // The known values, and the selected one even if no release has it.
   const choices = (known: readonly string[], chosen: string | undefined, of: (row: Release) => string) =>
     [...new Set([...known, ...rows.map(of), ...(chosen === undefined ? [] : [chosen])])]
       .toSorted()
       .map((value) => ({ value, label: value }));
   return (
     <div role="search" className="mb-3 flex flex-wrap items-center gap-2">
-      <SearchInput label="Find a tag" value={search.q ?? ""} maxLength={200} onChange={(event) => onChange({ q: event.target.value })} />
+      <SearchInput label="Search tags" value={search.q ?? ""} maxLength={200} onChange={(event) => onChange({ q: event.target.value })} />
       <FilterSelect
         label="App"
         value={search.app}
@@ -92,12 +92,12 @@ function Filters({
 }
 
 function Nothing({ is_filtered, may_push }: { is_filtered: boolean; may_push: boolean }) {
-  if (is_filtered) return <EmptyState title="No release is like that">Change the filters above.</EmptyState>;
+  if (is_filtered) return <EmptyState title="No matching releases">Change or clear the filters above.</EmptyState>;
   return (
-    <EmptyState title="No release yet" command="rf releases push FILE">
+    <EmptyState title="No releases yet" command="rf releases push FILE">
       {may_push
-        ? "Drop a file on this page: an app bundle, the archive of an image, or any file that robots need."
-        : "Somebody with the role operator pushes the first one."}
+        ? "Drop a file on this page: an app bundle, an image archive, or any file that robots need."
+        : "Users with the operator role can push releases."}
     </EmptyState>
   );
 }

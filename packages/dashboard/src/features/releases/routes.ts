@@ -9,7 +9,7 @@ export interface ReleasesSearch {
 }
 const FIELDS = ["q", "app", "kind"] as const;
 
-/** A tag of digits only comes as a number. */
+/** The router parses a tag of digits as a number. */
 const readSearch = (search: Record<string, unknown>): ReleasesSearch =>
   Object.fromEntries(
     FIELDS.flatMap((name) => {

@@ -29,7 +29,7 @@ const keys = (change: Partial<SigningKeys["keys"][number]> = {}): SigningKeys["k
   { id: signature.key_id, name: "release key", public_key, added_at: "2030-01-01T00:00:00Z", revoked_at: null, ...change },
 ];
 
-test("what rf signs is read, and its signature is found to be that of the key", async () => {
+test("parses and verifies a signature made by rf", async () => {
   const signed = readSignature(signature);
   assert.ok(signed);
   assert.equal(signed.said.version, 7);
@@ -38,7 +38,7 @@ test("what rf signs is read, and its signature is found to be that of the key", 
   assert.equal(await isSignedBy({ ...signed, text: signed.text.replace("a-1", "a-2") }, public_key), false);
 });
 
-test("a signature counts by its key, its content and its time", () => {
+test("evaluates a signature by its key, content and expiry", () => {
   const signed = readSignature(signature);
   assert.ok(signed);
   assert.equal(standingOf(release, signed, keys(), BEFORE), "trusted");
@@ -48,7 +48,7 @@ test("a signature counts by its key, its content and its time", () => {
   assert.equal(standingOf(release, signed, keys(), Date.parse("2030-02-01T00:00:00Z")), "expired");
 });
 
-test("what is no signature of a release is none", () => {
+test("returns undefined for anything but a release signature", () => {
   for (const other of [null, undefined, {}, { ...signature, text: "roamfleet-trust-v1\n{}" }, { ...signature, text: `${signature.text}}` }])
     assert.equal(readSignature(other), undefined);
 });

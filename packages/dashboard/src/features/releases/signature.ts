@@ -3,7 +3,7 @@ import type { ReleaseStatement } from "@roamfleet/protocol/signatures";
 
 const PURPOSE = "roamfleet-release-v1";
 
-/** What the maker of a release signed, as far as the page shows it. */
+/** The signed fields of a release that the page shows. */
 export interface Signed {
   key_id: string;
   text: string;
@@ -16,7 +16,7 @@ type Said = Omit<ReleaseStatement, "org_id" | "image_configs" | "manifest_sha256
 const isFields = (value: unknown): value is Record<string, unknown> => typeof value === "object" && value !== null && !Array.isArray(value);
 const isTexts = (value: unknown): boolean => Array.isArray(value) && value.every((each) => typeof each === "string");
 
-/** The signature of a release as it travels; undefined when there is none, or it is none. Says nothing of whether it is true. */
+/** Parses the signature of a release; undefined if missing or invalid. Does not verify it. */
 export function readSignature(signature: unknown): Signed | undefined {
   if (!isFields(signature)) return undefined;
   const { key_id, text, value } = signature;
@@ -39,7 +39,7 @@ function isSaid(said: unknown): said is Said {
 
 export type Standing = "trusted" | "revoked" | "unknown_key" | "other_content" | "expired";
 
-/** Whether robots of the org would take this signature, as far as can be told without checking its mathematics. */
+/** Evaluates whether robots of the organization accept a signature, without verifying it cryptographically. */
 export function standingOf(release: Release, { said, key_id }: Signed, keys: SigningKeys["keys"], now_ms: number): Standing {
   const key = keys.find(({ id }) => id === key_id);
   if (key === undefined) return "unknown_key";
@@ -52,8 +52,8 @@ export function standingOf(release: Release, { said, key_id }: Signed, keys: Sig
 const bytesOf = (base64: string): Uint8Array<ArrayBuffer> => Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
 
 /**
- * Whether this very text was signed by the holder of this key (base64 of its 32 raw bytes). undefined: this browser, or this
- * page because it came by plain HTTP, cannot tell. The server has checked it when it took it, and robots check it themselves.
+ * Verifies a signature with a public key (base64 of its 32 raw bytes). Returns undefined if the browser cannot verify it, for example
+ * because the page was loaded over plain HTTP. The server verified it on upload, and robots verify it themselves.
  */
 export async function isSignedBy({ text, value }: Signed, public_key: string): Promise<boolean | undefined> {
   const subtle = globalThis.crypto?.subtle as SubtleCrypto | undefined;

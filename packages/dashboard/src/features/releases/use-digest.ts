@@ -10,7 +10,7 @@ export interface Digest {
 }
 const NOTHING: Digest = { done_bytes: 0 };
 
-/** Reads a file beside the page: what it is, how far it was read, and its SHA-256 in the end. Another file begins anew. */
+/** Reads a file in a worker: returns its content type, the progress, and its SHA-256 at the end. Starts again for another file. */
 export function useDigest(file: File | undefined): Digest {
   const [digest, setDigest] = useState<{ of: File | undefined; is: Digest }>({ of: undefined, is: NOTHING });
   useEffect(() => {

@@ -13,11 +13,11 @@ interface BulkBarProps {
   robots: readonly Robot[];
   places: Places;
   onClear: () => void;
-  /** Selects all that match the filters; absent: all of them are loaded. */
+  /** Selects all robots that match the filters. Undefined if all of them are loaded. */
   onSelectAll?: () => Promise<void>;
 }
 
-/** What can be done with the robots that are chosen; it stands in the place of the filters' row end. */
+/** The actions on the selected robots. */
 export function BulkBar({ robots, places, onClear, onSelectAll }: BulkBarProps) {
   const [shown, setShown] = useState<"labels" | "move">();
   const [is_loading, setLoading] = useState(false);
@@ -48,14 +48,14 @@ export function BulkBar({ robots, places, onClear, onSelectAll }: BulkBarProps) 
         Move
       </Button>
       <Menu
-        label="More for the selected robots"
+        label="Actions for the selected robots"
         entries={[
-          copyAsRf(bulkCommand(ids, { labels: { set: { KEY: "VALUE" } } }), "Copy labelling as rf"),
-          copyAsRf(bulkCommand(ids, { fleet_id: "FLEET" }), "Copy moving as rf"),
-          copyAsRf(ids.join("\n"), "Copy their ids"),
+          copyAsRf(bulkCommand(ids, { labels: { set: { KEY: "VALUE" } } }), "Copy rf label command"),
+          copyAsRf(bulkCommand(ids, { fleet_id: "FLEET" }), "Copy rf move command"),
+          copyAsRf(ids.join("\n"), "Copy IDs"),
         ]}
       />
-      <IconButton label="Clear the selection" icon={<X {...ICON} />} onClick={onClear} className="ml-auto" />
+      <IconButton label="Clear selection" icon={<X {...ICON} />} onClick={onClear} className="ml-auto" />
       {shown === "labels" && <BulkLabelsDialog robots={robots} onClose={close} />}
       {shown === "move" && <BulkMoveDialog robots={robots} places={places} onClose={close} />}
     </div>

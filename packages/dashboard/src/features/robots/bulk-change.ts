@@ -3,15 +3,15 @@ export interface BulkChange {
   fleet_id?: string;
 }
 
-/** Robots of one request: few enough that the bar moves. */
+/** Robots per request: few enough for visible progress. */
 const PART_ROBOTS = 200;
-/** So many ids stand in the line for the terminal; with more it says how to get them. */
+/** Maximum IDs listed in the command. For more, the command reads a file. */
 const LISTED_IDS_MAX = 5;
 
 export const chunks = <T>(all: readonly T[], size = PART_ROBOTS): T[][] =>
   Array.from({ length: Math.ceil(all.length / size) }, (_, index) => all.slice(index * size, (index + 1) * size));
 
-/** The same by `rf`. */
+/** Returns the equivalent `rf` command. */
 export function bulkCommand(robot_ids: readonly string[], change: BulkChange): string {
   const body = { robot_ids, ...change };
   if (robot_ids.length <= LISTED_IDS_MAX) return `rf api POST /api/robots/bulk --input - <<'END'\n${JSON.stringify(body)}\nEND`;

@@ -6,7 +6,7 @@ import { bulkCommand } from "./bulk-change.ts";
 import { BulkButtons, BulkReport, useBulk } from "./bulk-run.tsx";
 import { labelProblem, readLabel } from "./labels.ts";
 
-/** Sets labels on many robots and takes others away; labels that are not named stay. */
+/** Sets and removes labels of many robots. Other labels do not change. */
 export function BulkLabelsDialog({ robots, onClose }: { robots: readonly Robot[]; onClose: () => void }) {
   const [set, setSet] = useState<Record<string, string>>({});
   const [remove, setRemove] = useState<readonly string[]>([]);
@@ -20,8 +20,8 @@ export function BulkLabelsDialog({ robots, onClose }: { robots: readonly Robot[]
     <Dialog
       open
       onClose={onClose}
-      title={`Labels of ${robots.length.toLocaleString()} robots`}
-      description="What is not named here stays as it is on each robot."
+      title={`Change labels of ${robots.length.toLocaleString()} robots`}
+      description="Other labels of the robots do not change."
       actions={
         <BulkButtons
           verb="Change labels"
@@ -61,7 +61,7 @@ function SetLabels({ set, onChange }: { set: Record<string, string>; onChange: (
   const add = (event: FormEvent): void => {
     event.preventDefault();
     const label = readLabel(typed);
-    const wrong = label === undefined ? "Write it as key=value" : labelProblem(...label);
+    const wrong = label === undefined ? "Enter the label as key=value" : labelProblem(...label);
     setProblem(wrong);
     if (label === undefined || wrong !== undefined) return;
     onChange({ ...set, [label[0]]: label[1] });
@@ -76,7 +76,7 @@ function SetLabels({ set, onChange }: { set: Record<string, string>; onChange: (
             placeholder="key=value"
             value={typed}
             error={problem}
-            hint="Enter adds it; a robot that has the key gets the new value."
+            hint="Press Enter to add. Replaces the value on robots that have the key."
             onChange={(event) => setTyped(event.target.value)}
           />
         </div>
@@ -115,7 +115,7 @@ function RemoveLabels({
   if (keys.length === 0) return null;
   return (
     <fieldset>
-      <legend className="mb-1 font-medium">Take away</legend>
+      <legend className="mb-1 font-medium">Remove</legend>
       <div className="flex max-h-40 flex-wrap gap-1.5 overflow-y-auto">
         {keys.map((key) => (
           <button

@@ -5,7 +5,7 @@ import { bulkCommand } from "./bulk-change.ts";
 import { BulkButtons, BulkReport, useBulk } from "./bulk-run.tsx";
 import type { Places } from "./place-names.ts";
 
-/** Moves many robots to another fleet, and with it to that fleet's site. */
+/** Moves many robots to another fleet and its site. */
 export function BulkMoveDialog({ robots, places, onClose }: { robots: readonly Robot[]; places: Places; onClose: () => void }) {
   const [fleet_id, setFleet] = useState("");
   const bulk = useBulk(robots);
@@ -15,7 +15,7 @@ export function BulkMoveDialog({ robots, places, onClose }: { robots: readonly R
       open
       onClose={onClose}
       title={`Move ${robots.length.toLocaleString()} robots`}
-      description="They get the config of the fleet that they come to with its next config deployment, and its release at once where that fleet has its robots follow."
+      description="The robots receive the config of their new fleet with its next config deployment. They receive its release immediately if the fleet has auto-update enabled."
       actions={
         <BulkButtons
           verb="Move"
@@ -33,7 +33,7 @@ export function BulkMoveDialog({ robots, places, onClose }: { robots: readonly R
             places={places}
             value={fleet_id}
             onChange={setFleet}
-            hint={there === 0 ? undefined : `${there.toLocaleString()} of them are there already.`}
+            hint={there === 0 ? undefined : `${there.toLocaleString()} of them are already in this fleet.`}
           />
           {fleet_id !== "" && (
             <Command>
@@ -51,7 +51,7 @@ export function BulkMoveDialog({ robots, places, onClose }: { robots: readonly R
   );
 }
 
-/** A fleet, with the site that it is at. */
+/** A select of fleets with their sites. */
 export function FleetSelect({
   places,
   value,
@@ -65,12 +65,12 @@ export function FleetSelect({
 }) {
   return (
     <Select
-      label="To the fleet"
+      label="Target fleet"
       value={value}
       hint={hint}
       onChange={(event) => onChange(event.target.value)}
       options={[
-        { value: "", label: "Choose a fleet" },
+        { value: "", label: "Select a fleet" },
         ...places.fleets.map(({ id, name, site_id }) => ({ value: id, label: `${name} · ${places.siteName(site_id) ?? site_id}` })),
       ]}
     />

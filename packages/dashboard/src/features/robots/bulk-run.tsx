@@ -6,9 +6,9 @@ import { runBulk } from "./bulk.ts";
 
 const OUTCOMES: Record<BulkOutcome["outcome"], { text: string; tone: Tone }> = {
   changed: { text: "changed", tone: "ok" },
-  unchanged: { text: "were so already", tone: "idle" },
-  not_found: { text: "not here any more", tone: "warn" },
-  forbidden: { text: "outside of what you may change", tone: "bad" },
+  unchanged: { text: "unchanged", tone: "idle" },
+  not_found: { text: "no longer exist", tone: "warn" },
+  forbidden: { text: "no permission", tone: "bad" },
   conflict: { text: "refused", tone: "bad" },
 };
 const SHOWN_MAX = 200;
@@ -19,7 +19,7 @@ export interface BulkState {
   error: unknown;
 }
 
-/** Runs a change of many robots; it stops with the dialog. */
+/** Changes many robots. Closing the dialog stops further requests. */
 export function useBulk(robots: readonly Robot[]): BulkState & { start: (change: BulkChange) => void; stop: () => void } {
   const [state, setState] = useState<BulkState>({ outcomes: [], status: "idle", error: undefined });
   const ending = useRef<AbortController>(undefined);
@@ -40,7 +40,7 @@ export function useBulk(robots: readonly Robot[]): BulkState & { start: (change:
   return { ...state, start, stop: () => ending.current?.abort() };
 }
 
-/** How far it is, and what became of those that were not changed. */
+/** The progress of a bulk change and the robots that were not changed. */
 export function BulkReport({ robots, state }: { robots: readonly Robot[]; state: BulkState }) {
   const { outcomes, status, error } = state;
   const counted = Object.entries(OUTCOMES).map(([name, { text, tone }]) => ({
@@ -55,7 +55,7 @@ export function BulkReport({ robots, state }: { robots: readonly Robot[]; state:
       <Progress label={`${outcomes.length} of ${robots.length} robots`} total={robots.length} parts={counted} />
       <p role="status" className="mt-2 flex flex-wrap items-center gap-2">
         {`${outcomes.length.toLocaleString()} of ${robots.length.toLocaleString()}`}
-        {status === "stopped" && <Badge tone="warn">stopped: the others are as they were</Badge>}
+        {status === "stopped" && <Badge tone="warn">stopped: remaining robots unchanged</Badge>}
         {counted
           .filter(({ value }) => value > 0)
           .map(({ label, tone, value }) => (
@@ -64,13 +64,13 @@ export function BulkReport({ robots, state }: { robots: readonly Robot[]; state:
       </p>
       {error !== undefined && (
         <p role="alert" className="mt-2 text-bad">
-          <Text>{error instanceof Error ? error.message : "the server gave no answer"}</Text>
+          <Text>{error instanceof Error ? error.message : "The server is not responding."}</Text>
         </p>
       )}
       {others.length > 0 && (
         <ul
           tabIndex={0}
-          aria-label="Robots that were not changed"
+          aria-label="Unchanged robots"
           className="mt-3 max-h-60 divide-y divide-line overflow-y-auto rounded-md border border-line"
         >
           {others.slice(0, SHOWN_MAX).map(({ robot_id, outcome, message }) => (
@@ -87,9 +87,9 @@ export function BulkReport({ robots, state }: { robots: readonly Robot[]; state:
   );
 }
 
-/** Buttons under it: begin, stop, or close when it has ended. */
+/** The buttons to start, stop, or close after the end. */
 export function BulkButtons({ verb, can_start, status, onStart, onStop, onClose }: BulkButtonsProps) {
-  if (status === "running") return <Button onClick={onStop}>Stop after this part</Button>;
+  if (status === "running") return <Button onClick={onStop}>Stop</Button>;
   if (status !== "idle")
     return (
       <Button look="primary" onClick={onClose}>
@@ -98,7 +98,7 @@ export function BulkButtons({ verb, can_start, status, onStart, onStop, onClose 
     );
   return (
     <>
-      <Button onClick={onClose}>Leave it</Button>
+      <Button onClick={onClose}>Cancel</Button>
       <Button look="primary" busy={false} disabled={!can_start} onClick={onStart}>
         {verb}
       </Button>

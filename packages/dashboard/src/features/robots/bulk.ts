@@ -5,8 +5,8 @@ import { randomId } from "../../api/random-id.ts";
 import { type BulkChange, chunks } from "./bulk-change.ts";
 
 /**
- * Changes robots, part by part, and tells of each part what became of its robots. One that was sent is done to its end; what
- * comes after a stop or an error is not begun.
+ * Changes robots in parts and reports the result of each part. A sent part is completed; after an abort or an error, no further part
+ * is sent.
  */
 export async function runBulk(
   robot_ids: readonly string[],

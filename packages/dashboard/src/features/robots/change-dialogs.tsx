@@ -22,7 +22,7 @@ export function RenameDialog({ robot: { id, name }, onClose }: Props) {
   return (
     <FormDialog
       title="Rename"
-      description="Links, configs and deployments go by the id, and stay as they are."
+      description="Links, configs and deployments use the ID and do not change."
       verb="Rename"
       locked={!can_save}
       sending={update}
@@ -69,7 +69,7 @@ export function RobotLabelsDialog({ robot: { id, labels }, onClose }: Props) {
         value={typed}
         autoFocus
         placeholder={"zone=a\nmodel=cart-3"}
-        hint="One a line, as key=value. These are all of them: what is not here is taken away."
+        hint="One key=value per line. Labels that are not listed are removed."
         error={read.problem ?? asText(update.error)}
         onChange={(event) => {
           update.reset();
@@ -88,7 +88,7 @@ export function MoveDialog({ robot: { id, fleet_id }, onClose }: Props) {
   return (
     <FormDialog
       title="Move to another fleet"
-      description="It comes to the site of that fleet. It gets the config there with the next config deployment, and the release at once where that fleet has its robots follow."
+      description="The robot moves to the site of that fleet. It receives the fleet's config with the next config deployment. It receives the fleet's release immediately if the fleet has auto-update enabled."
       verb="Move"
       locked={!can_save}
       sending={update}

@@ -13,8 +13,8 @@ type Change = RobotConfigDiff["changes"][number];
 const TONES: Record<Change["change"], Tone> = { added: "ok", changed: "info", removed: "bad" };
 
 /**
- * What the next config deployment would change in the files of a robot, and the button that begins it. `drifted`: how many of
- * the files were changed on the robot.
+ * Shows what the next config deployment would change in a robot's files, with a button that deploys. `drifted`: the number of files
+ * that were changed on the robot.
  */
 export function ConfigDiff({ robot, drifted }: { robot: Robot; drifted: number }) {
   const diff = useQuery(query("diffRobotConfig", { params: { id: robot.id } }));
@@ -23,7 +23,7 @@ export function ConfigDiff({ robot, drifted }: { robot: Robot; drifted: number }
   const changes = diff.data?.data.changes;
   return (
     <Section
-      title="With the next config deployment"
+      title="Next config deployment"
       actions={
         may_change && (
           <Button
@@ -37,9 +37,7 @@ export function ConfigDiff({ robot, drifted }: { robot: Robot; drifted: number }
       }
     >
       {changes !== undefined && changes.length === 0 && (
-        <p className="text-muted">
-          {drifted === 0 ? "Nothing would change: it was brought all that counts." : `No value would change. ${putBackText(drifted)}`}
-        </p>
+        <p className="text-muted">{drifted === 0 ? "Up to date" : `No values change. ${putBackText(drifted)}`}</p>
       )}
       {changes !== undefined && changes.length > 0 && (
         <>
@@ -62,9 +60,7 @@ export function ConfigDiff({ robot, drifted }: { robot: Robot; drifted: number }
 }
 
 const putBackText = (drifted: number): string =>
-  drifted === 1
-    ? "The file that was changed on the robot is put back."
-    : `The ${drifted} files that were changed on the robot are put back.`;
+  drifted === 1 ? "Restores the file that was changed on the robot." : `Restores the ${drifted} files that were changed on the robot.`;
 
 function Item({ change: { namespace, key, change, deployed, effective, secret } }: { change: Change }) {
   return (
@@ -91,19 +87,19 @@ function Item({ change: { namespace, key, change, deployed, effective, secret } 
 function DeployDialog({ robot: { id, status }, count, onClose }: { robot: Robot; count: number | undefined; onClose: () => void }) {
   const navigate = useNavigate();
   const deploy = useAction("createConfigDeployment", {
-    done: "The config deployment has begun",
+    done: "Config deployment created",
     onSuccess: ({ data }) => void navigate({ to: "/config-deployments/$id", params: { id: data.id } }),
   });
   return (
     <ConfirmDialog
       open
       onClose={onClose}
-      title="Deploy config to this robot"
-      consequence={`${count === undefined ? "Its values" : count === 0 ? "Its files, with no value changed," : `${count} ${count === 1 ? "change" : "changes"}`} will be written to the robot${status === "online" ? " now" : " when it is back"}, and its apps are told. Other robots keep what they have.`}
+      title="Deploy config to this robot?"
+      consequence={`${count === undefined ? "The effective values" : count === 0 ? "The config files, without changed values," : `${count} ${count === 1 ? "change" : "changes"}`} will be written to the robot ${status === "online" ? "now" : "when it reconnects"}, and its apps are notified. Other robots do not change.`}
       verb="Deploy config"
       busy={deploy.isPending}
       command={robotLines.configDeploy(id)}
-      // The key is put in by useAction.
+      // useAction sets the key.
       onConfirm={() => deploy.mutate({ body: { robot_id: id }, idempotency_key: "" })}
     />
   );

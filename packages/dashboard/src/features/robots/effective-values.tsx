@@ -7,12 +7,12 @@ import { valueText } from "./value-text.ts";
 
 type Value = RobotConfig["effective"][number];
 
-/** The values that count, by file, each with the scope that it was set at. */
+/** The effective values by file, each with the scope at which it is set. */
 export function EffectiveValues({ config: { effective } }: { config: RobotConfig }) {
   const by_namespace = Map.groupBy(effective, ({ namespace }) => namespace);
   return (
-    <Section title="Values that count">
-      {effective.length === 0 && <p className="text-muted">None: what is on the robot is taken away with the next config deployment.</p>}
+    <Section title="Effective values">
+      {effective.length === 0 && <p className="text-muted">None. The next config deployment removes the config files from the robot.</p>}
       {[...by_namespace].map(([namespace, values]) => (
         <Card key={namespace} className="mb-3 overflow-hidden !p-0">
           <h3 className="border-b border-line bg-sunken px-4 py-1.5 text-xs font-medium text-muted">
@@ -37,7 +37,7 @@ function Item({ value: { key, value, secret, scope, scope_id, config_id, version
       </Link>
       {secret ? (
         <span className="inline-flex items-center gap-1.5 text-muted">
-          <EyeOff size={14} aria-hidden /> secret, told to robots only
+          <EyeOff size={14} aria-hidden /> secret, sent to robots only
         </span>
       ) : (
         <code className="max-h-32 overflow-y-auto font-mono text-xs [overflow-wrap:anywhere] whitespace-pre-wrap">{valueText(value)}</code>

@@ -7,9 +7,9 @@ import { chartText, lonely, type Series } from "./health-series.ts";
 
 const HEIGHT_PX = 150;
 const DAY_SECONDS = 86_400;
-/** Tokens of the lines, the first first; more lines than these begin again, dashed. */
+/** Color tokens of the lines in order. Further lines reuse them, dashed. */
 const LINE_TOKENS = ["--accent", "--info", "--warn", "--bad"] as const;
-/** Charts with this key move their cursors together. */
+/** Charts with this key synchronize their cursors. */
 const SYNC_KEY = "robot-health";
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
@@ -19,7 +19,7 @@ const MOMENT = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "shor
 export interface HealthChartProps {
   title: string;
   unit: string;
-  /** The scale goes from 0 to this; absent: as far as the values do. */
+  /** Upper end of the scale, which starts at 0. Default: fits the values. */
   max?: number;
   times: readonly number[];
   series: readonly Series[];
@@ -27,7 +27,7 @@ export interface HealthChartProps {
   until: number;
 }
 
-/** Lines over time. Where nothing was said there is no line; the cursors of all charts of a page are at the same time. */
+/** A line chart over time, with gaps where there is no data. The cursors of all charts on a page are synchronized. */
 export function HealthChart(props: HealthChartProps) {
   const { title, unit, times, series } = props;
   const frame = useRef<HTMLDivElement>(null);
@@ -35,7 +35,7 @@ export function HealthChart(props: HealthChartProps) {
   const theme = useThemeName();
   const shape = JSON.stringify([title, unit, props.max, series.map(({ label }) => label), props.until - props.from]);
   const data = [times, ...series.map(({ values }) => values)] as unknown as uPlot.AlignedData;
-  // What it draws and how is made anew only when it is something else; numbers go into the one that is there.
+  // Create the chart again only if its shape changes; new values are set on the existing chart.
   const latest = useRef(props);
   latest.current = props;
   useEffect(() => {
@@ -62,7 +62,7 @@ export function HealthChart(props: HealthChartProps) {
   );
 }
 
-/** The theme as it is shown: colours on a canvas do not follow it by themselves. */
+/** The current theme. Colors on a canvas do not follow the theme automatically. */
 function useThemeName(): string {
   const [name, setName] = useState(() => document.documentElement.dataset.theme ?? "");
   useEffect(() => {
@@ -74,17 +74,18 @@ function useThemeName(): string {
 }
 
 const lastOf = (values: readonly (number | null)[] | undefined): number | null => values?.findLast((value) => value !== null) ?? null;
-const valueText = (value: number | null, unit: string): string => (value === null ? "—" : `${Math.round(value * 10) / 10} ${unit}`);
+const valueText = (value: number | null, unit: string): string =>
+  value === null ? "—" : `${Math.round(value * 10) / 10}${unit === "%" ? "" : " "}${unit}`;
 
 function optionsOf(latest: { current: HealthChartProps }, width: number): uPlot.Options {
   const { series, unit, max, from, until } = latest.current;
   const style = getComputedStyle(document.documentElement);
-  const colour = (token: string): string => style.getPropertyValue(token).trim();
-  const lineColour = (index: number): string => colour(LINE_TOKENS[index % LINE_TOKENS.length]!);
+  const color = (token: string): string => style.getPropertyValue(token).trim();
+  const lineColor = (index: number): string => color(LINE_TOKENS[index % LINE_TOKENS.length]!);
   const is_long = until - from > DAY_SECONDS;
   const axis: uPlot.Axis = {
-    stroke: colour("--muted"),
-    grid: { stroke: colour("--line"), width: 1 },
+    stroke: color("--muted"),
+    grid: { stroke: color("--line"), width: 1 },
     ticks: { show: false },
     font: "11px Inter Variable, sans-serif",
   };
@@ -102,14 +103,14 @@ function optionsOf(latest: { current: HealthChartProps }, width: number): uPlot.
     legend: { markers: { width: 2 } },
     cursor: { sync: { key: SYNC_KEY }, y: false, drag: { x: false, y: false }, points: { size: 6 } },
     series: [
-      { label: "At", value: (_, seconds) => (seconds === null ? "last" : MOMENT.format(seconds * 1_000)) },
+      { label: "Time", value: (_, seconds) => (seconds === null ? "last" : MOMENT.format(seconds * 1_000)) },
       ...series.map(({ label }, index): uPlot.Series => ({
         label: label.slice(0, 40),
-        stroke: lineColour(index),
+        stroke: lineColor(index),
         width: 1.5,
         ...(index < LINE_TOKENS.length ? {} : { dash: [4, 3] }),
-        // Only where no line leads to.
-        points: { show: false, size: 5, fill: lineColour(index), filter: () => lonely(latest.current.series[index]?.values ?? []) },
+        // Draw points only for isolated values.
+        points: { show: false, size: 5, fill: lineColor(index), filter: () => lonely(latest.current.series[index]?.values ?? []) },
         spanGaps: false,
         value: (_, value, __, at) => valueText(at === null ? lastOf(latest.current.series[index]?.values) : value, unit),
       })),

@@ -6,7 +6,7 @@ import { EmptyState, QueryState, Section, Segments, Skeleton, useNow } from "../
 import { HEALTH_RANGES, type HealthRange } from "./health-range.ts";
 import { HISTORY_POINTS, hasValues, type HealthSeries, seriesOf, sinceOf } from "./health-series.ts";
 
-// The drawing comes in a chunk of its own: what is now is there before it.
+// The chart library is a separate chunk, so that the current values appear first.
 const HealthChart = lazy(async () => ({ default: (await import("./health-chart.tsx")).HealthChart }));
 const route = getRouteApi("/app/robots/$id/health");
 const WORDS: Record<HealthRange, string> = { "1h": "1 hour", "24h": "24 hours", "7d": "7 days", "30d": "30 days" };
@@ -16,7 +16,7 @@ const RANGES = (Object.keys(HEALTH_RANGES) as HealthRange[]).map((value) => ({
   title: WORDS[value],
 }));
 
-/** How a robot was: the range stands in the address. */
+/** The health history of a robot. The range is in the URL. */
 export function HealthHistory({ robot_id }: { robot_id: string }) {
   const { range = "1h" } = route.useSearch();
   const seconds = HEALTH_RANGES[range];
@@ -26,12 +26,12 @@ export function HealthHistory({ robot_id }: { robot_id: string }) {
     placeholderData: keepPreviousData,
   });
   return (
-    <Section title="Over time" actions={<Ranges robot_id={robot_id} range={range} />}>
+    <Section title="History" actions={<Ranges robot_id={robot_id} range={range} />}>
       <QueryState query={history} rows={6}>
         {({ items }) =>
           items.length === 0 ? (
-            <EmptyState title={`Nothing of the last ${WORDS[range]}`}>
-              It was not connected, or has not told its health yet. A point a minute is kept.
+            <EmptyState title={`No data for the last ${WORDS[range]}`}>
+              The robot was offline or has not reported health data. One data point per minute is stored.
             </EmptyState>
           ) : (
             <Charts points={items} since={since} seconds={seconds} />

@@ -2,11 +2,11 @@ import type { HealthSnapshot } from "@roamfleet/protocol/routes";
 import type { ReactNode } from "react";
 import { Badge, Bytes, byteText, Card, Duration, Meter, Section, Text, type Tone } from "../../ui/index.ts";
 
-/** What is measured, as bars and numbers. */
+/** The current measurements as bars and numbers. */
 export function HealthNow({ health: { cpu, memory, disks, battery, uptime_seconds } }: { health: HealthSnapshot }) {
   return (
     <div className="grid grid-cols-2 gap-3 xl:grid-cols-4">
-      <Measure label="CPU" value={`${Math.round(cpu.percent)} %`} note={`load ${cpu.load_1m.toFixed(2)} on ${cpu.cores} cores`}>
+      <Measure label="CPU" value={`${Math.round(cpu.percent)}%`} note={`load ${cpu.load_1m.toFixed(2)} on ${cpu.cores} cores`}>
         <Meter label="CPU" value={cpu.percent} />
       </Measure>
       <Measure label="Memory" value={percentText(memory)} note={`${byteText(memory.used_bytes)} of ${byteText(memory.total_bytes)}`}>
@@ -22,21 +22,19 @@ export function HealthNow({ health: { cpu, memory, disks, battery, uptime_second
           <Meter label={`Disk ${disk.mount}`} value={disk.used_bytes} max={disk.total_bytes} />
         </Measure>
       ))}
-      {cpu.temperature_celsius !== null && (
-        <Measure label="Temperature" value={`${Math.round(cpu.temperature_celsius)} °C`} note="of the processor" />
-      )}
+      {cpu.temperature_celsius !== null && <Measure label="Temperature" value={`${Math.round(cpu.temperature_celsius)} °C`} note="CPU" />}
       {battery !== null && (
-        <Measure label="Battery" value={`${Math.round(battery.percent)} %`} note={battery.charging ? "charging" : "discharging"}>
+        <Measure label="Battery" value={`${Math.round(battery.percent)}%`} note={battery.charging ? "charging" : "discharging"}>
           <BatteryBar percent={battery.percent} />
         </Measure>
       )}
-      <Measure label="Up for" value={<Duration seconds={uptime_seconds} />} note="since it was switched on" />
+      <Measure label="Uptime" value={<Duration seconds={uptime_seconds} />} note="since boot" />
     </div>
   );
 }
 
 const percentText = ({ used_bytes, total_bytes }: { used_bytes: number; total_bytes: number }): string =>
-  total_bytes > 0 ? `${Math.round((100 * used_bytes) / total_bytes)} %` : "—";
+  total_bytes > 0 ? `${Math.round((100 * used_bytes) / total_bytes)}%` : "—";
 
 function Measure({ label, value, note, children }: { label: string; value: ReactNode; note: string; children?: ReactNode }) {
   return (
@@ -51,7 +49,7 @@ function Measure({ label, value, note, children }: { label: string; value: React
   );
 }
 
-/** The other way round than what fills up: red when it is nearly empty. */
+/** A bar for the charge: red when nearly empty, unlike a usage meter. */
 function BatteryBar({ percent }: { percent: number }) {
   const fill = percent <= 10 ? "bg-bad" : percent <= 25 ? "bg-warn" : "bg-ok";
   return (
@@ -71,12 +69,12 @@ function BatteryBar({ percent }: { percent: number }) {
 const TONES: Record<string, Tone> = { ok: "ok", warn: "warn", error: "bad" };
 const WORST_FIRST = ["error", "warn", "ok"];
 
-/** What the robot checks by itself, the worst first. */
+/** The custom checks of the robot, worst first. */
 export function HealthChecks({ checks }: { checks: HealthSnapshot["checks"] }) {
   return (
     <Section title="Checks">
       {checks.length === 0 ? (
-        <p className="text-muted">It makes no checks of its own.</p>
+        <p className="text-muted">No custom checks</p>
       ) : (
         <Card className="!p-0">
           <ul className="max-h-80 divide-y divide-line overflow-y-auto" tabIndex={0} aria-label="Checks">
@@ -97,7 +95,7 @@ export function HealthChecks({ checks }: { checks: HealthSnapshot["checks"] }) {
   );
 }
 
-/** Numbers of the robot's own, and its network. */
+/** Network counters and custom metrics of the robot. */
 export function HealthMetrics({ metrics, network }: Pick<HealthSnapshot, "metrics" | "network">) {
   const own = Object.entries(metrics);
   return (
@@ -126,7 +124,7 @@ export function HealthMetrics({ metrics, network }: Pick<HealthSnapshot, "metric
           {network.length + own.length === 0 && (
             <div className="px-4 py-2 text-muted">
               <dt>None</dt>
-              <dd>It tells none.</dd>
+              <dd>No metrics reported</dd>
             </div>
           )}
         </dl>

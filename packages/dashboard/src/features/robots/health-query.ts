@@ -1,7 +1,7 @@
 import { query } from "../../api/queries.ts";
 
-/** A robot sends its health once a minute, and only a change of its state is an event: values are read again this often. */
+/** Refetch interval. Robots report once a minute, and only a change of the health state is an event. */
 const REFRESH_MS = 10_000;
 
-/** The newest health of a robot, refreshed while it is shown. */
+/** The latest health of a robot, refetched while it is shown. */
 export const healthQuery = (id: string) => ({ ...query("getRobotHealth", { params: { id } }), refetchInterval: REFRESH_MS });

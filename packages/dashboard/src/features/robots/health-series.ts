@@ -1,9 +1,9 @@
 import type { HealthPoint } from "@roamfleet/protocol/routes";
 
-/** Points that the server is asked for. */
+/** Number of data points requested for a range. */
 export const HISTORY_POINTS = 300;
 const MINUTE_SECONDS = 60;
-/** A robot tells once a minute. Nothing for so many times as long as one point stands for is a gap. */
+/** A pause longer than this many point intervals is a gap. Robots report once a minute. */
 const GAP_POINTS = 3;
 
 export interface Series {
@@ -21,16 +21,16 @@ export interface HealthSeries {
   battery: Series[];
 }
 
-/** What one point of a range stands for, in seconds. */
+/** Returns the interval between the points of a range, in seconds. */
 export const pointSeconds = (range_seconds: number): number => Math.max(MINUTE_SECONDS, Math.ceil(range_seconds / HISTORY_POINTS));
 
-/** The beginning of the range that ends now, moved on by whole points, so that looking again in a while is the same question. */
+/** Returns the start of the range that ends now, aligned to the point interval, so that repeated queries have the same key. */
 export function sinceOf(now_ms: number, range_seconds: number): string {
   const step_ms = pointSeconds(range_seconds) * 1_000;
   return new Date(Math.floor(now_ms / step_ms) * step_ms - range_seconds * 1_000).toISOString();
 }
 
-/** Lines to draw: where the robot said nothing for a while each of them has a gap. */
+/** Converts health points to chart series, with null values as gaps where the robot did not report. */
 export function seriesOf(points: readonly HealthPoint[], range_seconds: number): HealthSeries {
   const gap_seconds = GAP_POINTS * pointSeconds(range_seconds);
   const times: number[] = [];
@@ -61,7 +61,7 @@ export function seriesOf(points: readonly HealthPoint[], range_seconds: number):
   };
 }
 
-/** Where the values are that have none beside them, so that no line is drawn to them; null when there are none. */
+/** Returns the indexes of isolated values, which no line connects and which need a point; null if there are none. */
 export function lonely(values: readonly (number | null)[]): number[] | null {
   const there = (at: number): boolean => (values[at] ?? null) !== null;
   const found = [...values.keys()].filter((at) => there(at) && !there(at - 1) && !there(at + 1));
@@ -70,13 +70,15 @@ export function lonely(values: readonly (number | null)[]): number[] | null {
 
 export const hasValues = (series: readonly Series[]): boolean => series.some(({ values }) => values.some((value) => value !== null));
 
-/** What a chart shows, for who cannot see it. */
+const withUnit = (value: number, unit: string): string => `${Math.round(value)}${unit === "%" ? "" : " "}${unit}`;
+
+/** Describes a chart in words, for screen readers. */
 export function chartText(title: string, unit: string, series: readonly Series[]): string {
   const texts = series.map(({ label, values }) => {
     const known = values.filter((value) => value !== null);
-    if (known.length === 0) return `${label}: nothing`;
+    if (known.length === 0) return `${label}: no data`;
     const [least, most] = [Math.min(...known), Math.max(...known)];
-    return `${label}: from ${Math.round(least)} to ${Math.round(most)} ${unit}, last ${Math.round(known.at(-1)!)}`;
+    return `${label}: from ${withUnit(least, unit)} to ${withUnit(most, unit)}, last ${withUnit(known.at(-1)!, unit)}`;
   });
   return `${title}. ${texts.join("; ")}`;
 }

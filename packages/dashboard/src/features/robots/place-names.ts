@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { query } from "../../api/queries.ts";
 
-/** So many fleets and sites are offered by name; an org with more finds the others by their pages. */
+/** Maximum fleets and sites in selects. Further ones are reachable from their own pages. */
 const LISTED_MAX = 1_000;
 const NONE: readonly never[] = [];
 
@@ -16,7 +16,7 @@ export interface Places {
 
 const names = (places: readonly { id: string; name: string }[]): Map<string, string> => new Map(places.map(({ id, name }) => [id, name]));
 
-/** Fleets and sites that the caller sees, and their names by id. */
+/** Loads the fleets and sites that the user can see, with their names by ID. */
 export function usePlaces(): Places {
   const fleets = useQuery(query("listFleets", { query: { limit: LISTED_MAX } })).data?.items ?? NONE;
   const sites = useQuery(query("listSites", { query: { limit: LISTED_MAX } })).data?.items ?? NONE;

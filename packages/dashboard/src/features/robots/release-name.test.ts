@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { releaseName } from "./release-name.ts";
 
-test("the app is said once: before a tag that does not begin with it", () => {
+test("shows the app only before a tag that does not start with it", () => {
   assert.equal(releaseName({ app: "nav", tag: "nav-2.4.0" }), "nav-2.4.0");
   assert.equal(releaseName({ app: "nav", tag: "nav" }), "nav");
   assert.equal(releaseName({ app: "nav", tag: "2.4.0" }), "nav 2.4.0");
@@ -10,6 +10,6 @@ test("the app is said once: before a tag that does not begin with it", () => {
   assert.equal(releaseName({ app: "main", tag: "2.4.0" }), "2.4.0");
 });
 
-test("a release that was removed is not an app without a tag", () => {
-  assert.equal(releaseName({ app: "nav", tag: "" }), "removed release of nav");
+test("shows a deleted release as deleted", () => {
+  assert.equal(releaseName({ app: "nav", tag: "" }), "deleted release of nav");
 });

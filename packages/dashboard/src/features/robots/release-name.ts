@@ -5,14 +5,14 @@ interface Named {
 
 const LETTER = /^\p{L}/u;
 
-/** Whether a tag begins with the name of its app, as in "nav-2.4.0" of "nav": then the app needs no saying. */
+/** Whether a tag starts with the name of its app, as "nav-2.4.0" of app "nav": the app name can then be left out. */
 export const saysApp = ({ app, tag }: Named): boolean => tag.startsWith(app) && !LETTER.test(tag.slice(app.length));
 
-/** What an app is called where nobody gave it a name. */
+/** The default app name. */
 const APP_DEFAULT = "main";
 
-/** A release in one line: its app and its tag, or the tag alone where that says the app, or the app has no name of its own. */
+/** Formats a release as app and tag; the tag alone if it contains the app or the app has the default name. */
 export function releaseName({ app, tag }: Named): string {
-  if (tag === "") return `removed release of ${app}`;
+  if (tag === "") return `deleted release of ${app}`;
   return app === APP_DEFAULT || saysApp({ app, tag }) ? tag : `${app} ${tag}`;
 }

@@ -3,7 +3,7 @@ import { useAction } from "../../api/queries.ts";
 import { Button, Command, Dialog, SecretOnce, shellLine, Time } from "../../ui/index.ts";
 import { robotLines } from "./robot-lines.ts";
 
-/** Makes the key for the new computer of a robot, and shows it this once. */
+/** Creates the enrollment key for a robot's new computer and shows it once. */
 export function ReplaceDialog({ robot: { id, name }, onClose }: { robot: Robot; onClose: () => void }) {
   const replace = useAction("replaceRobot");
   const made = replace.data?.data;
@@ -11,23 +11,23 @@ export function ReplaceDialog({ robot: { id, name }, onClose }: { robot: Robot; 
     <Dialog
       open
       onClose={onClose}
-      title="Replace its computer"
+      title="Replace computer"
       description={
         made === undefined
-          ? "You get a key for one use within a day. Whoever enrols with it becomes this robot, with its name, place, labels, releases and config; the computer before is refused from then on. Until then it goes on as it is."
+          ? "Creates a key that can be used once within one day. The computer that enrolls with it becomes this robot, with the same name, fleet, labels, releases and config. From then on, the previous computer is refused; until then, it keeps working."
           : undefined
       }
       actions={
         made === undefined ? (
           <>
-            <Button onClick={onClose}>Leave it</Button>
+            <Button onClick={onClose}>Cancel</Button>
             <Button look="primary" busy={replace.isPending} onClick={() => replace.mutate({ params: { id } })}>
-              Make the key
+              Create key
             </Button>
           </>
         ) : (
           <Button look="primary" onClick={onClose}>
-            I have copied it
+            Done
           </Button>
         )
       }
@@ -37,7 +37,7 @@ export function ReplaceDialog({ robot: { id, name }, onClose }: { robot: Robot; 
       ) : (
         <>
           <SecretOnce secret={made.key ?? ""}>
-            The key for the new computer of <bdi className="font-medium [overflow-wrap:anywhere]">{name}</bdi>, shown this once. It goes{" "}
+            The key for the new computer of <bdi className="font-medium [overflow-wrap:anywhere]">{name}</bdi>is shown only once. It expires{" "}
             <Time at={made.expires_at} />.
           </SecretOnce>
           <p className="mt-4 mb-1">On the new computer, with an empty state directory:</p>

@@ -11,7 +11,7 @@ import { robotLines } from "./robot-lines.ts";
 const ICON = { size: 14, "aria-hidden": true } as const;
 type Shown = "rename" | "labels" | "move" | "replace" | "admit" | "approve" | "decommission";
 
-/** What can be done with a robot, as far as the role goes. */
+/** The actions on a robot that the user's role allows. */
 export function RobotActions({ robot }: { robot: Robot }) {
   const [shown, setShown] = useState<Shown>();
   const is_there = robot.status !== "decommissioned";
@@ -26,14 +26,13 @@ export function RobotActions({ robot }: { robot: Robot }) {
         </LinkButton>
       )}
       <Menu
-        label="More for this robot"
+        label="Actions for this robot"
         entries={[
           may_change && { label: "Rename…", icon: <PencilLine {...ICON} />, onSelect: () => setShown("rename") },
           may_change && { label: "Labels…", icon: <Tags {...ICON} />, onSelect: () => setShown("labels") },
           may_change && { label: "Move to another fleet…", icon: <FolderInput {...ICON} />, onSelect: () => setShown("move") },
-          may_change && { label: "Replace its computer…", icon: <KeyRound {...ICON} />, onSelect: () => setShown("replace") },
-          may_change &&
-            robot.held_at !== null && { label: "Let in again…", icon: <ShieldCheck {...ICON} />, onSelect: () => setShown("admit") },
+          may_change && { label: "Replace computer…", icon: <KeyRound {...ICON} />, onSelect: () => setShown("replace") },
+          may_change && robot.held_at !== null && { label: "Unblock…", icon: <ShieldCheck {...ICON} />, onSelect: () => setShown("admit") },
           may_remove &&
             robot.approval === "pending" && { label: "Approve…", icon: <BadgeCheck {...ICON} />, onSelect: () => setShown("approve") },
           copyAsRf(robotLines.show(robot.id)),
@@ -65,14 +64,14 @@ function ActionDialog({ shown, ...rest }: { shown: Shown; robot: Robot; onClose:
 }
 
 function AdmitDialog({ robot: { id }, onClose }: { robot: Robot; onClose: () => void }) {
-  const admit = useAction("releaseHold", { done: "The robot is let in again", onSuccess: onClose });
+  const admit = useAction("releaseHold", { done: "Robot unblocked", onSuccess: onClose });
   return (
     <ConfirmDialog
       open
       onClose={onClose}
-      title="Let this robot in again"
-      consequence="The first machine that connects with its identity is let in. If another one still runs with it, the robot is held again: switch the others off first, or replace its computer."
-      verb="Let in"
+      title="Unblock robot?"
+      consequence="The first machine that connects with this identity is accepted. If another machine still uses it, the robot is blocked again: switch the other machines off first, or replace the robot's computer."
+      verb="Unblock"
       busy={admit.isPending}
       command={robotLines.admit(id)}
       onConfirm={() => admit.mutate({ params: { id } })}
@@ -86,8 +85,8 @@ function ApproveDialog({ robot: { id, name }, onClose }: { robot: Robot; onClose
     <ConfirmDialog
       open
       onClose={onClose}
-      title={`Approve ${name}`}
-      consequence="The robot gets secret config values and registry logins from now on. Check first that the computer is yours: its operator can read them."
+      title={`Approve ${name}?`}
+      consequence="The robot will receive secret config values and registry logins. First check that the computer is yours: anyone with access to it can read them."
       verb="Approve"
       busy={approve.isPending}
       command={robotLines.approve(id)}
@@ -97,13 +96,13 @@ function ApproveDialog({ robot: { id, name }, onClose }: { robot: Robot; onClose
 }
 
 function DecommissionDialog({ robot: { id, name }, onClose }: { robot: Robot; onClose: () => void }) {
-  const remove = useAction("deleteRobot", { done: "The robot is decommissioned", onSuccess: onClose });
+  const remove = useAction("deleteRobot", { done: "Robot decommissioned", onSuccess: onClose });
   return (
     <ConfirmDialog
       open
       onClose={onClose}
-      title="Decommission this robot"
-      consequence="Its identity is refused from now on, and open deployments go on without it. What runs on it goes on running; nobody here can change it any more. This cannot be taken back: the machine would have to be enrolled anew."
+      title="Decommission robot?"
+      consequence="The server will refuse this robot's identity, and open deployments continue without it. Its apps keep running, but can no longer be changed from here. This cannot be undone: the machine would have to enroll again."
       verb="Decommission"
       danger
       type_to_confirm={name}

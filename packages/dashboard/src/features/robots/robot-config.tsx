@@ -7,7 +7,7 @@ import { EffectiveValues } from "./effective-values.tsx";
 import { robotLines } from "./robot-lines.ts";
 import { useRobot } from "./use-robot.ts";
 
-/** What counts for a robot and where it comes from, what it was brought, and what it says that it has. */
+/** The effective config of a robot with origins, the pending changes, and the files deployed to and reported by the robot. */
 export function RobotConfigTab() {
   const robot = useRobot();
   const config = useQuery({ ...query("getRobotConfig", { params: { id: robot?.id ?? "" } }), enabled: robot !== undefined });
@@ -17,7 +17,7 @@ export function RobotConfigTab() {
       {({ data }) =>
         data.effective.length === 0 && data.namespaces.length === 0 ? (
           <EmptyState title="No config" command={`rf configs set KEY VALUE --robot ${robot.id}`}>
-            Values that are set for the org, its site, its fleet or itself come together here.
+            Values that are set for the organization, the site, the fleet or this robot appear here.
           </EmptyState>
         ) : (
           <>
@@ -34,7 +34,7 @@ export function RobotConfigTab() {
   );
 }
 
-/** Files on the robot: what was brought there, and whether that is what it has. */
+/** The config files of the robot: the deployed and the reported digest. */
 function Namespaces({ namespaces }: Pick<RobotConfig, "namespaces">) {
   if (namespaces.length === 0) return null;
   return (
@@ -51,7 +51,7 @@ function Namespaces({ namespaces }: Pick<RobotConfig, "namespaces">) {
 }
 
 const DIGEST_CHARACTERS = 12;
-const short = (digest: string | null): string => (digest === null ? "nothing" : digest.slice(0, DIGEST_CHARACTERS));
+const short = (digest: string | null): string => (digest === null ? "none" : digest.slice(0, DIGEST_CHARACTERS));
 
 function Namespace({ namespace, deployed_version, deployed_sha256, reported_sha256, state }: RobotConfig["namespaces"][number]) {
   return (
@@ -60,16 +60,14 @@ function Namespace({ namespace, deployed_version, deployed_sha256, reported_sha2
         <Text>{namespace}</Text>
       </span>
       <span className="text-xs text-muted">
-        brought: <code className="font-mono">{short(deployed_sha256)}</code>
+        deployed: <code className="font-mono">{short(deployed_sha256)}</code>
         {deployed_version !== null && ` (version ${deployed_version})`}
       </span>
       <span className="text-xs text-muted">
-        reported: <code className="font-mono">{short(reported_sha256)}</code>
+        on robot: <code className="font-mono">{short(reported_sha256)}</code>
       </span>
       <StatusBadge status={state} />
-      {state === "drifted" && (
-        <p className="w-full text-xs">It was changed on the robot: the file is not what was brought. Deploying config puts it back.</p>
-      )}
+      {state === "drifted" && <p className="w-full text-xs">The file was changed on the robot. Deploy config to restore it.</p>}
     </li>
   );
 }

@@ -8,7 +8,7 @@ import { releaseName } from "./release-name.ts";
 
 const SHOWN = 5;
 
-/** The latest deployments that this robot is part of, and how far it is with one that runs. */
+/** The latest deployments that include this robot, with the progress of running ones. */
 export function RobotDeployments({ robot: { id: robot_id, fleet_id } }: { robot: Robot }) {
   const own = useQuery(query("listDeployments", { query: { robot_id, limit: SHOWN } }));
   const of_fleet = useQuery(query("listDeployments", { query: { fleet_id, limit: SHOWN } }));
@@ -24,7 +24,7 @@ export function RobotDeployments({ robot: { id: robot_id, fleet_id } }: { robot:
         )
       }
     >
-      {own.data !== undefined && of_fleet.data !== undefined && items.length === 0 && <p className="text-muted">None yet.</p>}
+      {own.data !== undefined && of_fleet.data !== undefined && items.length === 0 && <p className="text-muted">No deployments yet</p>}
       {items.length > 0 && (
         <Card className="!p-0">
           <ul className="divide-y divide-line">
@@ -45,7 +45,7 @@ function Item({ deployment, robot_id }: { deployment: Deployment; robot_id: stri
   const { id, release, created_at, finished_at, target_kind } = deployment;
   const targets = useQuery(query("listDeploymentTargets", { params: { id }, query: { robot_id, limit: 1 } }));
   const target = targets.data?.items[0];
-  // It came to the fleet later, or the deployment has not chosen its robots yet.
+  // The robot joined the fleet after the deployment ended.
   if (targets.data !== undefined && target === undefined && finished_at !== null) return null;
   return (
     <li className="px-4 py-2">
@@ -54,7 +54,7 @@ function Item({ deployment, robot_id }: { deployment: Deployment; robot_id: stri
           <Text line>{releaseName(release)}</Text>
         </Link>
         <span className="text-xs text-muted">
-          {target_kind === "fleet" ? "to its fleet, " : "to it alone, "}
+          {target_kind === "fleet" ? "fleet, " : "direct, "}
           <Time at={finished_at ?? created_at} />
         </span>
         <StatusBadge status={target?.status ?? deployment.status} />

@@ -7,7 +7,7 @@ import { RobotActions } from "./robot-actions.tsx";
 import { RobotNotice } from "./robot-notice.tsx";
 import { useRobotQuery } from "./use-robot.ts";
 
-/** The head of a robot's page: what it is and how it is; below, one of its tabs. */
+/** The header of a robot's page with name and status, and the selected tab. */
 export function RobotFrame() {
   const robot = useRobotQuery();
   return (
@@ -45,11 +45,11 @@ function RobotHead({ robot }: { robot: Robot }) {
           {status !== "decommissioned" && <RobotPending robot_id={id} />}
           <span className="flex min-w-0 flex-wrap items-center gap-1">
             <Link to="/fleets/$id" params={{ id: fleet_id }} className="min-w-0 text-accent underline">
-              <Text>{fleetName(fleet_id) ?? "its fleet"}</Text>
+              <Text>{fleetName(fleet_id) ?? "fleet"}</Text>
             </Link>
             at
             <Link to="/sites/$id" params={{ id: site_id }} className="min-w-0 text-accent underline">
-              <Text>{siteName(site_id) ?? "its site"}</Text>
+              <Text>{siteName(site_id) ?? "site"}</Text>
             </Link>
           </span>
           {status !== "online" && (
@@ -57,7 +57,7 @@ function RobotHead({ robot }: { robot: Robot }) {
               last seen <Time at={last_seen_at} />
             </span>
           )}
-          <CopyText label="Id">{id}</CopyText>
+          <CopyText label="ID">{id}</CopyText>
         </>
       }
     />

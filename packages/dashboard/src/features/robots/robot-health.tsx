@@ -7,14 +7,14 @@ import { HealthChecks, HealthMetrics, HealthNow } from "./health-now.tsx";
 import { robotLines } from "./robot-lines.ts";
 import { useRobot } from "./use-robot.ts";
 
-/** How a robot is, as it said last, and how it was. */
+/** The latest reported health of a robot and its history. */
 export function RobotHealth() {
   const robot = useRobot();
   if (robot === undefined) return null;
   if (robot.health === "unknown")
     return (
-      <EmptyState title="It has not said yet how it is" command={robotLines.health(robot.id)}>
-        A robot tells its health once a minute while it is connected.
+      <EmptyState title="No health data yet" command={robotLines.health(robot.id)}>
+        Robots report their health once a minute while they are connected.
       </EmptyState>
     );
   return (
@@ -35,7 +35,7 @@ function Latest({ robot }: { robot: Robot }) {
       {({ data }) => (
         <>
           <Section
-            title={robot.status === "online" ? "Now" : "When it was last seen"}
+            title={robot.status === "online" ? "Now" : "Last reported"}
             actions={
               <span className="text-xs text-muted">
                 measured <Time at={data.at} />

@@ -1,6 +1,6 @@
 import { shellLine } from "../../ui/shell-text.ts";
 
-/** What the page does with a robot, as lines of `rf`. */
+/** The `rf` commands equivalent to the actions on a robot. */
 export const robotLines = {
   show: (id: string): string => shellLine("rf", "robots", "show", id),
   health: (id: string): string => shellLine("rf", "robots", "inspect", id),

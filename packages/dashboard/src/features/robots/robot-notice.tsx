@@ -3,39 +3,40 @@ import { CircleDashed, CircleX, ShieldAlert, Unplug } from "lucide-react";
 import type { ReactNode } from "react";
 import { cx, Time } from "../../ui/index.ts";
 
-/** Why a robot cannot be reached, since when, and what can be done all the same; nothing while it is there. */
+/** Explains why a robot is unreachable or restricted, and which actions still work. Renders nothing for a normal robot. */
 export function RobotNotice({ robot: { status, held_at, approval, last_seen_at } }: { robot: Robot }) {
   if (status === "decommissioned")
     return (
       <Notice icon={<CircleX size={16} aria-hidden />} title="Decommissioned">
-        Its identity is refused, and nothing can be changed any more. Its timeline, logs and recordings stay until their days are over.
+        The server refuses this robot's identity, and the robot can no longer be changed. Its timeline, logs and recordings are kept until
+        their retention ends.
       </Notice>
     );
   if (held_at !== null)
     return (
-      <Notice icon={<ShieldAlert size={16} aria-hidden />} title="Held: several machines have its identity" tone="bad">
-        Since <Time at={held_at} /> none of them is let in. Switch the others off and let it in again, or give the robot a new key: both are
-        in its menu.
+      <Notice icon={<ShieldAlert size={16} aria-hidden />} title="Blocked: several machines use this identity" tone="bad">
+        None of them has been accepted since <Time at={held_at} />. Switch the other machines off and unblock the robot, or replace its
+        computer. Both actions are in the menu.
       </Notice>
     );
   if (approval === "pending")
     return (
       <Notice icon={<ShieldAlert size={16} aria-hidden />} title="Awaiting approval">
         It enrolled with a key that is not trusted. Secret config values and registry logins are withheld, and config deployments that
-        contain secrets wait, until an admin of the organization approves it in its menu.
+        contain secrets wait, until an admin of the organization approves the robot in its menu.
       </Notice>
     );
   if (status === "offline")
     return (
       <Notice icon={<Unplug size={16} aria-hidden />} title="Offline">
-        Last seen <Time at={last_seen_at} />: what stands here is what it said then. Deployments, config, labels and moves can be made now,
-        and reach it when it comes back. Shell, camera, topics and new log records have to wait for it.
+        Last seen <Time at={last_seen_at} />. This page shows its last reported state. You can deploy, change config and labels, and move
+        the robot now; changes take effect when it reconnects. Shell, camera, topics and new log records are not available.
       </Notice>
     );
   if (status === "never_connected")
     return (
-      <Notice icon={<CircleDashed size={16} aria-hidden />} title="Has never connected">
-        It was enrolled, and its agent has not connected since. See whether the agent runs and reaches this server.
+      <Notice icon={<CircleDashed size={16} aria-hidden />} title="Never connected">
+        The robot has enrolled, but its agent has not connected yet. Check that the agent runs and can reach this server.
       </Notice>
     );
   return null;

@@ -12,7 +12,7 @@ import { useRobot } from "./use-robot.ts";
 
 const RECENT = 8;
 
-/** What a robot runs, what is being done with it, what it is, and what happened last. */
+/** The overview of a robot: apps, deployments, failing checks, details, labels and recent activity. */
 export function RobotOverview() {
   const robot = useRobot();
   if (robot === undefined) return null;
@@ -27,7 +27,7 @@ export function RobotOverview() {
       <div className="min-w-0">
         <Facts robot={robot} />
         <Labels labels={robot.labels} />
-        <Section title="In the terminal">
+        <Section title="Command line">
           <Command>{robotLines.show(robot.id)}</Command>
         </Section>
       </div>
@@ -38,7 +38,7 @@ export function RobotOverview() {
 function Failing({ robot: { failing, id } }: { robot: Robot }) {
   if (failing.length === 0) return null;
   return (
-    <Section title="What fails">
+    <Section title="Failing checks">
       <Card className="!border-bad !bg-bad-soft">
         <ul className="list-disc space-y-1 pl-4">
           {failing.map((text) => (
@@ -48,7 +48,7 @@ function Failing({ robot: { failing, id } }: { robot: Robot }) {
           ))}
         </ul>
         <Link to="/robots/$id/health" params={{ id }} className="mt-2 inline-block text-accent underline">
-          All checks
+          View all checks
         </Link>
       </Card>
     </Section>
@@ -62,7 +62,7 @@ function Facts({ robot }: { robot: Robot }) {
     .filter(({ name }) => name !== "lo")
     .flatMap(({ name, addresses: of }) => of.map((address) => `${address} (${name})`));
   return (
-    <Section title="What it is">
+    <Section title="Details">
       <Card>
         <KeyValue
           items={[
@@ -74,7 +74,7 @@ function Facts({ robot }: { robot: Robot }) {
             ["ROS", <RosFacts key="ROS" health={health} />],
             [
               "Battery",
-              health?.battery == null ? "none" : `${Math.round(health.battery.percent)} %${health.battery.charging ? ", charging" : ""}`,
+              health?.battery == null ? "none" : `${Math.round(health.battery.percent)}%${health.battery.charging ? ", charging" : ""}`,
             ],
             ["Last seen", <Time key="seen" at={last_seen_at} exact />],
             ["Enrolled", <Time key="enrolled" at={created_at} exact />],
@@ -91,7 +91,7 @@ function Facts({ robot }: { robot: Robot }) {
   );
 }
 
-/** What all adapters reach in sum; then each adapter, where several are connected or one of them failed. */
+/** The total of all ROS adapters, then each adapter if several are connected or one failed. */
 function RosFacts({ health }: { health: HealthSnapshot | undefined }) {
   const { ros, ros_adapters = [] } = health ?? { ros: null };
   const shown = ros_adapters.filter(({ state }) => state === "connected" || state === "failed" || state === "lost");
@@ -99,7 +99,7 @@ function RosFacts({ health }: { health: HealthSnapshot | undefined }) {
     <ul>
       <li>
         {ros === null ? (
-          "none found"
+          "not found"
         ) : (
           <Text>{`${ros.distro ?? "found"} by ${ros.adapter}: ${counted(ros.nodes.length, "node")}, ${counted(ros.topics.length, "topic")}`}</Text>
         )}
@@ -117,7 +117,7 @@ function RosFacts({ health }: { health: HealthSnapshot | undefined }) {
 const adapterText = ({ name, state, distro, nodes = 0, topics = 0, reason }: NonNullable<HealthSnapshot["ros_adapters"]>[number]): string =>
   state === "connected"
     ? `${name}${distro == null ? "" : ` (${distro})`}: ${counted(nodes, "node")}, ${counted(topics, "topic")}`
-    : `${name} ${state}: ${reason ?? "no reason"}`;
+    : `${name} ${state}: ${reason ?? "unknown reason"}`;
 
 const ADDRESSES_MAX = 8;
 
@@ -139,7 +139,7 @@ function Labels({ labels }: { labels: Robot["labels"] }) {
   return (
     <Section title="Labels">
       {all.length === 0 ? (
-        <p className="text-muted">None. Labels group robots across fleets; they are set in the menu above.</p>
+        <p className="text-muted">No labels. Labels group robots across fleets. Set them in the menu above.</p>
       ) : (
         <ul className="flex flex-wrap gap-1.5">
           {all.map(([key, value]) => (
@@ -174,7 +174,7 @@ function LatestEntries({ robot_id }: { robot_id: string }) {
       }
     >
       {timeline.data === undefined ? null : timeline.data.items.length === 0 ? (
-        <EmptyState title="Nothing yet" />
+        <EmptyState title="No activity yet" />
       ) : (
         <TimelineList entries={timeline.data.items} />
       )}

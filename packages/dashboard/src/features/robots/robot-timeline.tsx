@@ -11,7 +11,7 @@ const idOf = ({ id }: TimelineEntry): string => id;
 const PAGE_ROWS = 50;
 const KINDS = Object.entries(TIMELINE_KINDS).map(([value, label]) => ({ value, label }));
 
-/** All that happened to a robot, the newest first. */
+/** All events of a robot, newest first. */
 export function RobotTimeline() {
   const { id } = route.useParams();
   const search = route.useSearch();
@@ -29,8 +29,8 @@ export function RobotTimeline() {
         {() =>
           rows.length === 0 ? (
             <EmptyState
-              title={is_filtered ? "Nothing fits" : "Nothing yet"}
-              actions={is_filtered && <Button onClick={() => change({})}>Clear the filters</Button>}
+              title={is_filtered ? "No matching events" : "No events yet"}
+              actions={is_filtered && <Button onClick={() => change({})}>Clear filters</Button>}
             />
           ) : (
             <>
@@ -38,7 +38,7 @@ export function RobotTimeline() {
               {has_more && (
                 <div className="my-3 flex justify-center">
                   <Button onClick={onEnd} busy={query.isFetchingNextPage}>
-                    Earlier
+                    Load older events
                   </Button>
                 </div>
               )}

@@ -9,15 +9,15 @@ import { joinWorkloads, type Workload } from "./workloads.ts";
 
 const TONES: Record<string, Tone> = { running: "ok", stopped: "idle", starting: "info", failed: "bad" };
 
-/** Each app of a robot: what runs of it, what is to run, and how it goes. */
+/** The apps of a robot: current and desired release, and status. */
 export function RobotWorkloads({ robot }: { robot: Robot }) {
-  // A robot that never said how it is has no snapshot.
+  // A robot without reported health has no snapshot.
   const health = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" }).data?.data;
   const workloads = joinWorkloads(robot.apps, health?.workloads ?? []);
   return (
     <Section title="Apps">
       {workloads.length === 0 ? (
-        <p className="text-muted">Nothing was deployed to it yet.</p>
+        <p className="text-muted">No apps deployed yet</p>
       ) : (
         <Card className="!p-0">
           <ul className="divide-y divide-line">
@@ -45,7 +45,7 @@ function Item({ workload: { app, current, desired, status, kind, restarts, relea
         <Release release={current} />
         {desired !== null && desired.id !== current?.id && (
           <>
-            <ArrowRight size={12} aria-label="to become" className="shrink-0 text-muted" />
+            <ArrowRight size={12} aria-label="changing to" className="shrink-0 text-muted" />
             <Release release={desired} />
           </>
         )}

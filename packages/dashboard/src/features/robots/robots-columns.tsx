@@ -4,7 +4,7 @@ import { ArrowRight, TriangleAlert } from "lucide-react";
 import { type Column, HealthBadge, StatusBadge, Text, Time } from "../../ui/index.ts";
 import type { Places } from "./place-names.ts";
 
-/** Columns of the table; the names of fleets and sites are known apart. */
+/** Returns the columns of the table. The names of fleets and sites are loaded separately. */
 export const robotsColumns = ({ fleetName, siteName }: Pick<Places, "fleetName" | "siteName">): readonly Column<Robot>[] => [
   {
     name: "Name",
@@ -22,7 +22,7 @@ export const robotsColumns = ({ fleetName, siteName }: Pick<Places, "fleetName" 
     cell: ({ status, health }) => (
       <span className="flex items-center gap-1.5">
         <StatusBadge status={status} />
-        {/* Where the column of the health has no room. */}
+        {/* For narrow screens, which have no health column. */}
         {status === "online" && health === "failing" && (
           <TriangleAlert size={16} role="img" aria-label="failing" className="shrink-0 text-bad sm:hidden" />
         )}
@@ -56,7 +56,7 @@ export const robotsColumns = ({ fleetName, siteName }: Pick<Places, "fleetName" 
   },
 ];
 
-/** What runs, and what is to run where that is something else: of the app "main", else of the first; how many more there are. */
+/** Shows the current release, and the desired one if it differs, of the app "main" or else the first app; then the number of further apps. */
 function ReleaseCell({ apps, release_state }: Robot) {
   const shown = apps.find(({ app }) => app === "main") ?? apps[0];
   if (shown === undefined) return <span className="text-muted">—</span>;
@@ -66,7 +66,7 @@ function ReleaseCell({ apps, release_state }: Robot) {
       <Text line>{current?.tag ?? "none"}</Text>
       {desired !== null && desired.id !== current?.id && (
         <>
-          <ArrowRight size={12} aria-label="to become" className="shrink-0 text-muted" />
+          <ArrowRight size={12} aria-label="changing to" className="shrink-0 text-muted" />
           <Text line>{desired.tag}</Text>
         </>
       )}

@@ -7,7 +7,7 @@ import { readLabel } from "./labels.ts";
 import type { Places } from "./place-names.ts";
 import { isFiltered, labelsOf, type RobotsSearch } from "./robots-search.ts";
 
-/** What is typed is searched for when nothing was typed for so long. */
+/** Debounce of the search field. */
 const TYPING_MS = 250;
 
 export interface FiltersProps {
@@ -21,9 +21,9 @@ const STATUSES = options({ online: "Online", offline: "Offline", never_connected
 const HEALTH = options({ ok: "Healthy", failing: "Failing", unknown: "Health unknown" });
 const RELEASE = options({ current: "Release current", behind: "Release behind", failed: "Release failed", unknown: "Release unknown" });
 const CONFIG = options({ in_sync: "Config in sync", pending: "Config pending", drifted: "Config drifted", unknown: "Config unknown" });
-const SORTS = options({ name: "Order: name" });
+const SORTS = options({ name: "Sort: name" });
 
-/** Each filter is asked of the server: what is shown is all that fits. */
+/** The filters of the list. The server applies them, so that the result is complete. */
 export function RobotsFilters({ search, places, onChange }: FiltersProps) {
   const set: Set = (part) => onChange({ ...search, ...part } as RobotsSearch);
   const [is_open, setOpen] = useState(false);
@@ -48,7 +48,7 @@ export function RobotsFilters({ search, places, onChange }: FiltersProps) {
 
 type Set = (part: Partial<Record<keyof RobotsSearch, string | string[] | undefined>>) => void;
 
-/** On a narrow screen they are shown when they are asked for. */
+/** Filters that are collapsed on narrow screens. */
 function RarerFilters({ search, places, set }: { search: RobotsSearch; places: Places; set: Set }) {
   return (
     <>
@@ -84,12 +84,12 @@ function TextFilter({ value, onChange }: { value: string; onChange: (text: strin
     if (typed.trim() === value) return undefined;
     const timer = setTimeout(() => onChange(typed.trim()), TYPING_MS);
     return () => clearTimeout(timer);
-    // `onChange` is new at each rendering, and what it does is the same.
+    // `onChange` is a new function on each render, with the same effect.
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [typed, value]);
   return (
     <SearchInput
-      label="Name contains"
+      label="Search by name"
       className="max-sm:!max-w-none sm:!w-52"
       value={typed}
       maxLength={200}
@@ -98,7 +98,7 @@ function TextFilter({ value, onChange }: { value: string; onChange: (text: strin
   );
 }
 
-/** Releases are read when somebody looks for one. */
+/** Loads releases only when the filter is opened. */
 function ReleaseFilter({ value, onChange }: { value: string | undefined; onChange: (id: string | undefined) => void }) {
   const [is_wanted, setWanted] = useState(value !== undefined);
   const releases = useQuery({ ...query("listReleases", { query: { limit: 200 } }), enabled: is_wanted || value !== undefined });
@@ -137,7 +137,7 @@ function LabelFilter({ labels, onChange }: { labels: readonly string[]; onChange
           className="h-8 w-36 rounded-md border border-line-strong bg-surface px-2.5 placeholder:text-muted"
         />
         {read !== undefined && (
-          <button type="submit" aria-label="Filter by this label" className="-ml-8 inline-flex size-7 items-center justify-center">
+          <button type="submit" aria-label="Add label filter" className="-ml-8 inline-flex size-7 items-center justify-center">
             <Plus size={14} aria-hidden />
           </button>
         )}
@@ -157,7 +157,7 @@ function Chip({ label, children, onRemove }: { label: string; children: string; 
       <Text line>{children}</Text>
       <button
         type="button"
-        aria-label={`Without the label ${label}`}
+        aria-label={`Remove label filter ${label}`}
         onClick={onRemove}
         className="inline-flex size-7 items-center justify-center rounded"
       >

@@ -15,7 +15,7 @@ const route = getRouteApi("/app/robots");
 const idOf = ({ id }: Robot): string => id;
 const NONE: ReadonlySet<string> = new Set();
 
-/** All robots, as many as there are. */
+/** The list of all robots. */
 export function RobotsPage() {
   const search = route.useSearch();
   const navigate = useNavigate();
@@ -27,7 +27,7 @@ export function RobotsPage() {
   const chosen = useMemo(() => (selected.size === 0 ? [] : rows.filter(({ id }) => selected.has(id))), [rows, selected]);
   const open = useCallback(({ id }: Robot) => void navigate({ to: "/robots/$id", params: { id } }), [navigate]);
   const { fetchNextPage } = query;
-  /** Loads what is left of the list, then selects all of it. */
+  /** Loads the remaining pages, then selects all robots. */
   const selectAll = useCallback(async () => {
     for (;;) {
       const { data, hasNextPage, isError } = await fetchNextPage();
@@ -47,7 +47,7 @@ export function RobotsPage() {
         actions={
           <>
             <ViewsMenu search={search} />
-            {may_change && <LinkButton to="/enrollment/new">Enrol robots</LinkButton>}
+            {may_change && <LinkButton to="/enrollment/new">Enroll robots</LinkButton>}
             <Menu label="More" entries={[copyAsRf(robotsCommand(search))]} />
           </>
         }
@@ -92,20 +92,20 @@ function Loaded({ count, has_more }: { count: number; has_more: boolean }) {
 function NoRobots({ search, onClear }: { search: RobotsSearch; onClear: () => void }) {
   if (isFiltered(search))
     return (
-      <EmptyState title="No robot fits" actions={<Button onClick={onClear}>Clear the filters</Button>} command={robotsCommand(search)}>
-        Nothing has all of what the filters ask for.
+      <EmptyState title="No matching robots" actions={<Button onClick={onClear}>Clear filters</Button>} command={robotsCommand(search)}>
+        No robot matches all filters.
       </EmptyState>
     );
   return (
     <EmptyState
-      title="No robot yet"
+      title="No robots yet"
       actions={
         <LinkButton look="primary" to="/enrollment/new">
-          Enrol the first robot
+          Enroll the first robot
         </LinkButton>
       }
     >
-      Make an enrolment key and run the line that comes with it on the robot. It appears here a moment later.
+      Create an enrollment key and run its command on the robot. The robot then appears here automatically.
     </EmptyState>
   );
 }

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { labelProblem, labelsText, readLabel, readLabels } from "./labels.ts";
 import { isFiltered, labelsOf, readRobotsSearch, robotsCommand } from "./robots-search.ts";
 
-test("an address says what it can say, and nothing else", () => {
+test("reads valid URL parameters and ignores others", () => {
   const search = readRobotsSearch({
     status: "online",
     health: "splendid",
@@ -15,18 +15,18 @@ test("an address says what it can say, and nothing else", () => {
   assert.deepEqual(search, { status: "online", q: "12", label: "zone:a" });
 });
 
-test("several labels stay several", () => {
+test("keeps several label filters", () => {
   const search = readRobotsSearch({ label: ["zone:a", "line:2"] });
   assert.deepEqual(labelsOf(search), ["zone:a", "line:2"]);
   assert.deepEqual(readRobotsSearch(search as Record<string, unknown>), search);
 });
 
-test("an order is no filter", () => {
+test("the sort order is not a filter", () => {
   assert.equal(isFiltered({ sort: "name" }), false);
   assert.equal(isFiltered({ q: "x" }), true);
 });
 
-test("the line for the terminal is one word that no shell reads otherwise", () => {
+test("quotes filters in the rf command", () => {
   assert.equal(robotsCommand({}), "rf robots list");
   assert.equal(robotsCommand({ status: "online" }), "rf api GET '/api/robots?status=online'");
   assert.equal(
@@ -35,7 +35,7 @@ test("the line for the terminal is one word that no shell reads otherwise", () =
   );
 });
 
-test("labels are read as people write them", () => {
+test("parses labels with = and :", () => {
   assert.deepEqual(readLabel("zone = a"), ["zone", "a"]);
   assert.deepEqual(readLabel("zone:a=b"), ["zone", "a=b"]);
   assert.equal(readLabel("=a"), undefined);
@@ -43,7 +43,7 @@ test("labels are read as people write them", () => {
   assert.match(labelProblem("-zone", "x") ?? "", /begins with/);
 });
 
-test("labels of lines come back as they were, and a wrong line is named", () => {
+test("formats and parses label lines, and names an invalid line", () => {
   const labels = { zone: "a", "line/no": "2=b" };
   assert.deepEqual(readLabels(labelsText(labels)), { labels });
   assert.match(readLabels("zone=a\n\nnonsense").problem ?? "", /^Line 3/);

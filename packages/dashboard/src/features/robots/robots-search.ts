@@ -10,13 +10,13 @@ const CHOICES = {
 type Choices = typeof CHOICES;
 const TEXTS = ["q", "fleet_id", "site_id", "release_id", "app"] as const;
 
-/** The view of the table: all of it stands in the address, so that it can be shared and saved. */
+/** Filters and sort order of the table. They are in the URL, so that a view can be shared and saved. */
 export type RobotsSearch = { [K in keyof Choices]?: Choices[K][number] } & { [K in (typeof TEXTS)[number]]?: string } & {
-  /** KEY:VALUE each; a robot has all of them. */
+  /** KEY:VALUE each. Robots must have all of them. */
   label?: string | string[];
 };
 
-/** What an address says, without what no view can say. A search that is all digits comes as a number. */
+/** Parses the URL parameters and ignores invalid ones. The router parses a search of digits as a number. */
 export function readRobotsSearch(search: Record<string, unknown>): RobotsSearch {
   const found: Record<string, unknown> = {};
   for (const [name, choices] of Object.entries(CHOICES))
@@ -33,10 +33,10 @@ export function readRobotsSearch(search: Record<string, unknown>): RobotsSearch 
 export const labelsOf = ({ label }: RobotsSearch): string[] =>
   (Array.isArray(label) ? label : [label]).filter((each): each is string => typeof each === "string" && /^[^:]+:/.test(each));
 
-/** Filters that are set, without the order. */
+/** Whether any filter is set. The sort order is not a filter. */
 export const isFiltered = ({ sort: _, ...filters }: RobotsSearch): boolean => Object.keys(filters).length > 0;
 
-/** The same list by `rf`. */
+/** Returns the `rf` command that lists the same robots. */
 export function robotsCommand(search: RobotsSearch): string {
   const parts = new URLSearchParams();
   for (const [name, value] of Object.entries(search))

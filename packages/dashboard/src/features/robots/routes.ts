@@ -14,7 +14,7 @@ export const robotsRoute = createRoute({
   component: lazyPage(() => import("./robots-page.tsx"), "RobotsPage"),
 });
 
-/** The head of a robot's page and its tabs, each with an address; those of live robots come from features/live. */
+/** The page of a robot with its tabs. The tabs for live data are in features/live. */
 export const robotRoute = createRoute({
   getParentRoute: () => appRoute,
   path: "/robots/$id",

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isSameView, readViews, withView } from "./saved-views.ts";
 
-test("what was kept and cannot be understood is left out", () => {
+test("ignores stored views that are invalid", () => {
   assert.deepEqual(readViews(null), []);
   assert.deepEqual(readViews("{"), []);
   assert.deepEqual(readViews('{"a":1}'), []);
@@ -11,7 +11,7 @@ test("what was kept and cannot be understood is left out", () => {
   ]);
 });
 
-test("a view of the same name is replaced, and they stand by name", () => {
+test("replaces a view with the same name and sorts views by name", () => {
   const views = withView(withView([{ name: "b", search: {} }], { name: "a", search: { q: "1" } }), { name: "b", search: { q: "2" } });
   assert.deepEqual(views, [
     { name: "a", search: { q: "1" } },
@@ -19,7 +19,7 @@ test("a view of the same name is replaced, and they stand by name", () => {
   ]);
 });
 
-test("views are the same in whatever order their filters were set", () => {
+test("compares views independently of the order of filters", () => {
   assert.equal(isSameView({ q: "x", status: "online" }, { status: "online", q: "x" }), true);
   assert.equal(isSameView({ q: "x" }, { q: "y" }), false);
 });

@@ -11,7 +11,7 @@ const NAME_CHARACTERS_MAX = 80;
 const keyFor = (org_id: string): string => `roamfleet.robot-views.${org_id}`;
 const listeners = new Set<() => void>();
 
-/** What is kept in this browser, as far as it can be understood. */
+/** Parses the views stored in this browser; ignores invalid ones. */
 export function readViews(text: string | null): readonly SavedView[] {
   try {
     const kept: unknown = JSON.parse(text ?? "[]");
@@ -26,11 +26,11 @@ export function readViews(text: string | null): readonly SavedView[] {
   }
 }
 
-/** The views with this one, by name: another of the same name is replaced. */
+/** Adds a view, or replaces the one with the same name. Sorted by name. */
 export const withView = (views: readonly SavedView[], view: SavedView): SavedView[] =>
   [...views.filter(({ name }) => name !== view.name), view].toSorted((a, b) => a.name.localeCompare(b.name)).slice(0, VIEWS_MAX);
 
-/** Whether two views show the same. */
+/** Whether two views have the same filters and order. */
 export const isSameView = (a: RobotsSearch, b: RobotsSearch): boolean => textOf(a) === textOf(b);
 const textOf = (search: RobotsSearch): string =>
   JSON.stringify(Object.entries(readRobotsSearch(search as Record<string, unknown>)).toSorted(([a], [b]) => (a < b ? -1 : 1)));
@@ -42,7 +42,7 @@ function viewsOf(key: string): readonly SavedView[] {
   return cached.views;
 }
 
-/** Named views of an org in this browser, and what keeps others instead. */
+/** Returns the views of an organization that this browser stores, and a function that replaces them. */
 export function useSavedViews(org_id: string): readonly [readonly SavedView[], (views: readonly SavedView[]) => void] {
   const key = keyFor(org_id);
   const views = useSyncExternalStore(

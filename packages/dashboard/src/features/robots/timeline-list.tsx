@@ -2,7 +2,7 @@ import type { TimelineEntry } from "@roamfleet/protocol/routes";
 import { Link } from "@tanstack/react-router";
 import { Card, cx, Text, Time } from "../../ui/index.ts";
 
-/** What happened, the newest first, and who did it. */
+/** Timeline entries, newest first, with their actors. */
 export function TimelineList({ entries, exact = false }: { entries: readonly TimelineEntry[]; exact?: boolean }) {
   return (
     <Card className="!p-0">
@@ -28,7 +28,7 @@ export function TimelineList({ entries, exact = false }: { entries: readonly Tim
 const actorText = ({ type, name }: TimelineEntry["actor"]): string =>
   name ?? { user: "a user", org_token: "a token", robot: "the robot", system: "the service", admin: "the service's admin" }[type];
 
-/** The page of what it was about. */
+/** A link to the object of an entry. */
 function Where({ entry: { kind, data } }: { entry: TimelineEntry }) {
   const { deployment_id, session_id } = data;
   const className = "ml-1 whitespace-nowrap text-xs text-accent underline";
@@ -42,7 +42,7 @@ function Where({ entry: { kind, data } }: { entry: TimelineEntry }) {
         deployment
       </Link>
     );
-  // A connection has a session too, and no page of it.
+  // Connections have a session ID too, but no page.
   if (typeof session_id === "string" && kind.startsWith("shell."))
     return (
       <Link to="/shells/$id" params={{ id: session_id }} className={className}>

@@ -3,7 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { query } from "../../api/queries.ts";
 
-/** The robot of the page's address. Its frame shows how the reading of it went; inside of it, it is there. */
+/** Loads the robot in the URL. The frame shows loading and errors; inside the frame the robot is always loaded. */
 export function useRobotQuery() {
   const id = useParams({ strict: false, select: ({ id: of }) => of ?? "" });
   return useQuery(query("getRobot", { params: { id } }));

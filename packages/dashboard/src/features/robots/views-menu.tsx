@@ -10,7 +10,7 @@ import { isSameView, useSavedViews, withView } from "./saved-views.ts";
 const ICON = { size: 14, "aria-hidden": true } as const;
 const BLANK = <span className="size-3.5" />;
 
-/** Views by name: kept in this browser, shared by their link. */
+/** The menu of saved views. They are stored in this browser and shared by link. */
 export function ViewsMenu({ search }: { search: RobotsSearch }) {
   const navigate = useNavigate();
   const [views, keep] = useSavedViews(useMe().org.id);
@@ -37,14 +37,14 @@ export function ViewsMenu({ search }: { search: RobotsSearch }) {
             icon: name === shown?.name ? <Check {...ICON} /> : BLANK,
             onSelect: () => void navigate({ to: "/robots", search: of }),
           })),
-          can_save && { label: "Save this view…", icon: <Save {...ICON} />, onSelect: () => setNaming(true) },
+          can_save && { label: "Save view…", icon: <Save {...ICON} />, onSelect: () => setNaming(true) },
           {
-            label: "Copy the link to this view",
+            label: "Copy link to this view",
             icon: <Link2 {...ICON} />,
             onSelect: () => void copy(window.location.href).then(() => tellDone("Link copied"), tellError),
           },
           shown !== undefined && {
-            label: `Forget “${shown.name}”`,
+            label: `Delete “${shown.name}”`,
             icon: <Trash2 {...ICON} />,
             danger: true,
             onSelect: () => keep(views.filter(({ name }) => name !== shown.name)),
@@ -66,7 +66,7 @@ function NameView({ taken, onClose, onSave }: { taken: readonly string[]; onClos
   const [name, setName] = useState("");
   const trimmed = name.trim();
   return (
-    <Dialog open onClose={onClose} title="Save this view" description="It is kept in this browser. To share it, send its link.">
+    <Dialog open onClose={onClose} title="Save view" description="The view is saved in this browser. To share it, send its link.">
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -81,10 +81,10 @@ function NameView({ taken, onClose, onSave }: { taken: readonly string[]; onClos
           maxLength={80}
           autoFocus
           onChange={(event) => setName(event.target.value)}
-          hint={taken.includes(trimmed) ? "There is a view of this name: it will be replaced." : undefined}
+          hint={taken.includes(trimmed) ? "Replaces the existing view with this name." : undefined}
         />
         <div className="flex justify-end gap-2">
-          <Button onClick={onClose}>Leave it</Button>
+          <Button onClick={onClose}>Cancel</Button>
           <Button look="primary" type="submit" disabled={trimmed === ""}>
             Save
           </Button>

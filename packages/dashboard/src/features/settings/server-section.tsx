@@ -2,7 +2,7 @@ import { useQuery } from "@tanstack/react-query";
 import { Card, CopyText, KeyValue, Section } from "../../ui/index.ts";
 import { readAuthority } from "../enrollment/index.ts";
 
-/** The server that this page came from, and where its API is described. */
+/** The address and certificate authority of the server, with links to the API documentation. */
 export function ServerSection() {
   const authority = useQuery({ queryKey: ["authority"], queryFn: readAuthority, staleTime: Infinity }).data ?? null;
   const { origin } = window.location;
@@ -18,7 +18,7 @@ export function ServerSection() {
               </CopyText>,
             ],
             authority !== null && [
-              "Its authority",
+              "Certificate authority",
               <CopyText key="authority" label="Fingerprint of its certificate authority">
                 {authority}
               </CopyText>,
@@ -27,7 +27,7 @@ export function ServerSection() {
               "API",
               <span key="api" className="flex flex-wrap gap-x-3">
                 <a className="inline-block min-h-[24px] leading-[24px] text-accent underline" href="/docs">
-                  every route, to read and to try
+                  API reference
                 </a>
                 <a className="inline-block min-h-[24px] leading-[24px] text-accent underline" href="/openapi.json">
                   OpenAPI document

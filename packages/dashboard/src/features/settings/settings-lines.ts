@@ -1,10 +1,10 @@
 import { shellLine } from "../../ui/shell-text.ts";
 
-/** The org's settings, as a line for the terminal. */
+/** Returns the `rf` command that sets the organization's settings. */
 export const orgLine = (name: string, deployment_expires_days: number): string =>
   shellLine("rf", "org", "set", "--name", name || "NAME", "--deployment-expires-days", String(deployment_expires_days));
 
-/** What only whoever has a private key can do: this page cannot sign. */
+/** `rf` commands that require a private signing key, which the page does not have. */
 export const signingLines = {
   begin: "rf signing-keys new release-key.pem\nrf signing-keys add release-key.pem.pub --sign release-key.pem",
   list: "rf signing-keys list",

@@ -23,15 +23,21 @@ import { SigningSection } from "./signing-section.tsx";
 
 const DAYS_MAX = 365;
 
-/** The org and what holds in all of it. Whoever may not change it may read it. */
+/** The settings of the organization. Users without permission can view them. */
 export function SettingsPage() {
   const org = useQuery(query("getOrg"));
   const is_admin = useMay("admin");
   return (
     <div className="max-w-3xl">
-      <PageHeader title="Settings" label="Settings" meta={is_admin ? undefined : "An admin of the whole org can change them."} />
+      <PageHeader
+        title="Settings"
+        label="Settings"
+        meta={is_admin ? undefined : "Only admins of the whole organization can change settings."}
+      />
       <QueryState query={org}>
-        {({ data }) => <Section title="Org">{is_admin ? <OrgForm key={data.updated_at} org={data} /> : <OrgFacts org={data} />}</Section>}
+        {({ data }) => (
+          <Section title="Organization">{is_admin ? <OrgForm key={data.updated_at} org={data} /> : <OrgFacts org={data} />}</Section>
+        )}
       </QueryState>
       <SigningSection />
       <ServerSection />
@@ -39,13 +45,13 @@ export function SettingsPage() {
   );
 }
 
-const daysWords = (days: number | null): string => (days === null ? "the server's own setting" : days === 1 ? "1 day" : `${days} days`);
+const daysWords = (days: number | null): string => (days === null ? "server default" : days === 1 ? "1 day" : `${days} days`);
 
 const madeFacts = (id: string, created_at: string): [string, ReactNode][] => [
-  ["Made", <Time key="made" at={created_at} exact />],
+  ["Created", <Time key="made" at={created_at} exact />],
   [
-    "Id",
-    <CopyText key="id" label="Id">
+    "ID",
+    <CopyText key="id" label="ID">
       {id}
     </CopyText>,
   ],
@@ -57,7 +63,7 @@ function OrgFacts({ org: { id, name, settings, created_at } }: { org: OwnOrg }) 
       <KeyValue
         items={[
           ["Name", <Text key="name">{name}</Text>],
-          ["Deployments give up after", daysWords(settings.deployment_expires_days)],
+          ["Deployments expire after", daysWords(settings.deployment_expires_days)],
           ...madeFacts(id, created_at),
         ]}
       />
@@ -81,7 +87,7 @@ function OrgForm({ org: { id, name: present, settings, created_at } }: { org: Ow
       >
         <NameInput value={name} onChange={setName} />
         <TextInput
-          label="Days until a deployment gives up robots that have not begun"
+          label="Deployments expire after (days)"
           type="number"
           min={0}
           max={DAYS_MAX}
@@ -89,7 +95,7 @@ function OrgForm({ org: { id, name: present, settings, created_at } }: { org: Ow
           className="max-w-32"
           value={days}
           onChange={(event) => setDays(event.target.value)}
-          hint="0 means the server's own setting. It holds for deployments that start from now on."
+          hint="Robots that have not started by then are cancelled. 0: server default. Applies to deployments that start after this change."
           error={changing.error?.message}
         />
         <Button className="mb-4" look="primary" type="submit" busy={changing.isPending} disabled={is_same}>

@@ -6,16 +6,16 @@ import { useMay } from "../../api/session.ts";
 import { Badge, Card, Command, copyAsRf, CopyText, Dialog, Menu, QueryState, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
 import { signingLines } from "./settings-lines.ts";
 
-/** Whose signatures robots take. It is changed by what a private key signed, and those never come into a browser. */
+/** The signing keys that robots trust. Changes must be signed with a private key, which never enters a browser. */
 export function SigningSection() {
   const is_admin = useMay("admin");
   return (
-    <Section title="Signed releases" actions={is_admin && <Menu label="More about signing" entries={[copyAsRf(signingLines.list)]} />}>
+    <Section title="Signed releases" actions={is_admin && <Menu label="Actions for signing" entries={[copyAsRf(signingLines.list)]} />}>
       {is_admin ? (
         <Read />
       ) : (
         <Card>
-          <p className="text-muted">The keys are for admins of the whole org to see. Each release shows whether it is signed.</p>
+          <p className="text-muted">Only admins of the whole organization can view the keys. Each release shows whether it is signed.</p>
         </Card>
       )}
     </Section>
@@ -30,8 +30,8 @@ function Read() {
         <Card>
           {data.keys.length === 0 ? <NoKeys /> : <Keys data={data} />}
           <p className="mt-3 text-xs text-muted">
-            A key is added, revoked or required by a statement that a present key signs, on the machine where its private half is. This page
-            cannot sign, and neither can the server.
+            Adding or revoking a key, or requiring signatures, needs a signature by an existing key, on the machine that has its private
+            key. Neither this page nor the server can sign.
           </p>
         </Card>
       )}
@@ -43,8 +43,8 @@ function NoKeys() {
   return (
     <>
       <p className="mb-2">
-        <Badge>not used</Badge> Robots take every release that somebody with the role operator deploys. With keys, only what their owner
-        signed. Begin where releases are made:
+        <Badge>not used</Badge> Robots install every release that a user with the operator role deploys. With signing keys, they install
+        only signed releases. Start on the machine where releases are built:
       </p>
       <Command>{signingLines.begin}</Command>
     </>
@@ -58,8 +58,8 @@ function Keys({ data: { keys, require_signature, serial } }: { data: SigningKeys
       <p className="mb-3 flex flex-wrap items-center gap-2">
         <Badge tone={require_signature ? "ok" : "warn"}>{require_signature ? "required" : "not required"}</Badge>
         {require_signature
-          ? "Robots refuse every release that none of these keys signed."
-          : "Releases without a signature are still taken. To refuse them:"}
+          ? "Robots refuse releases that are not signed with one of these keys."
+          : "Robots still install unsigned releases. To refuse them:"}
       </p>
       {!require_signature && <Command>{signingLines.require(true)}</Command>}
       <ul className="my-3 divide-y divide-line border-y border-line">
@@ -81,7 +81,7 @@ function Keys({ data: { keys, require_signature, serial } }: { data: SigningKeys
             </span>
             {revoked_at === null && (
               <Menu
-                label={`More about key ${name.slice(0, 80)}`}
+                label={`Actions for key ${name.slice(0, 80)}`}
                 entries={[{ label: "Revoke…", danger: true, onSelect: () => setRevoking(id) }]}
               />
             )}
@@ -89,7 +89,7 @@ function Keys({ data: { keys, require_signature, serial } }: { data: SigningKeys
         ))}
       </ul>
       <details>
-        <summary className="text-muted">Add a key, or require no signature any more (statement {serial} is the latest)</summary>
+        <summary className="text-muted">Add a key or stop requiring signatures (latest statement: {serial})</summary>
         <div className="mt-2 space-y-2">
           <Command>{signingLines.add}</Command>
           {require_signature && <Command>{signingLines.require(false)}</Command>}
@@ -98,8 +98,8 @@ function Keys({ data: { keys, require_signature, serial } }: { data: SigningKeys
       <Dialog
         open={revoking !== undefined}
         onClose={() => setRevoking(undefined)}
-        title="Revoke the key"
-        description="Releases that it signed are refused from then on: sign them again with another key. Another key of the org signs this, on the machine where it is."
+        title="Revoke key"
+        description="Robots then refuse releases that this key signed: sign them again with another key. Run this command on the machine that has another key of the organization."
       >
         <Command>{signingLines.revoke(revoking ?? "")}</Command>
       </Dialog>

@@ -6,7 +6,7 @@ const signInRoute = createRoute({
   getParentRoute: () => rootRoute,
   path: "/sign-in",
   validateSearch: (search: Record<string, unknown>): { next?: string } =>
-    // Only into this dashboard: whoever sends somebody a link does not choose where it ends.
+    // Only paths of this dashboard: prevents open redirects.
     typeof search.next === "string" && /^\/(?![/\\])/.test(search.next) ? { next: search.next } : {},
   component: lazyPage(() => import("./sign-in-page.tsx"), "SignInPage"),
 });

@@ -14,7 +14,7 @@ interface Choice {
   role: string;
 }
 
-/** A token becomes a session; whoever is in several orgs says which. */
+/** Exchanges a token for a session. Users of several organizations select one. */
 export function SignInPage() {
   const { next } = route.useSearch();
   const router = useRouter();
@@ -35,7 +35,7 @@ export function SignInPage() {
       <div className="w-full max-w-md rounded-lg border border-line bg-raised p-6 shadow-raised">
         <div className="mb-4 flex items-center gap-3">
           <img src="/icon.svg" alt="" width={32} height={32} />
-          <PageHeaderTitle title={orgs === undefined ? "Sign in to Roamfleet" : "Choose an org"} />
+          <PageHeaderTitle title={orgs === undefined ? "Sign in to Roamfleet" : "Choose an organization"} />
         </div>
         {orgs === undefined ? (
           <TokenForm onToken={(token) => signing_in.mutate(token)} busy={signing_in.isPending} error={signing_in.error} />
@@ -71,7 +71,7 @@ function TokenForm({ onToken, busy, error }: { onToken: (token: string) => void;
         placeholder="rf_user_… or rf_org_…"
         value={token}
         onChange={(event) => setToken(event.target.value)}
-        hint="It is turned into a session and kept nowhere in this browser."
+        hint="Exchanged for a session. This browser does not store the token."
         error={error === null ? undefined : why(error)}
       />
       <Button look="primary" type="submit" className="w-full" busy={busy}>
@@ -83,7 +83,7 @@ function TokenForm({ onToken, busy, error }: { onToken: (token: string) => void;
 
 function why(error: Error): string {
   if (!(error instanceof ApiError)) return error.message;
-  if (error.status === 401) return "This token is not known here, has expired or was revoked.";
+  if (error.status === 401) return "This token is unknown, expired or revoked.";
   return error.message;
 }
 
@@ -108,7 +108,7 @@ function OrgList({ orgs, onChoose }: { orgs: readonly Choice[]; onChoose: (id: s
   );
 }
 
-/** The first run: nobody has a token yet. */
+/** Help for a new server on which no token exists. */
 function NoOrgYet() {
   const [is_asking, setAsking] = useState(false);
   return (
@@ -119,16 +119,16 @@ function NoOrgYet() {
       <summary className="font-medium">No token yet?</summary>
       <div className="mt-3 space-y-3 text-muted">
         <p>
-          Somebody of your org makes you one under Users and tokens. If there is no org yet, whoever runs this server makes one and gets its
-          first token:
+          Ask an admin of your organization to create a token under Users and tokens. If there is no organization yet, the server's
+          administrator creates one and receives its first token:
         </p>
         <Command>{"rf orgs create NAME\nrf orgs approve ID"}</Command>
         <p>
-          or does the same on the{" "}
+          or uses the{" "}
           <a className="text-accent underline" href="/admin">
             admin page
           </a>
-          . You can also ask for an org here:
+          . You can also request an organization here:
         </p>
         {is_asking && <OrgRequest />}
       </div>
@@ -140,7 +140,7 @@ function OrgRequest() {
   const [name, setName] = useState("");
   const [email, setEmail] = useState("");
   const asking = useMutation({ mutationFn: () => api.requestOrg({ body: { name, email } }) });
-  if (asking.isSuccess) return <p role="status">Asked for. It is yours once whoever runs this server has approved it.</p>;
+  if (asking.isSuccess) return <p role="status">Request sent. You get access when the server's administrator approves it.</p>;
   return (
     <form
       onSubmit={(event) => {
@@ -148,7 +148,7 @@ function OrgRequest() {
         asking.mutate();
       }}
     >
-      <TextInput label="Name of the org" required value={name} onChange={(event) => setName(event.target.value)} />
+      <TextInput label="Organization name" required value={name} onChange={(event) => setName(event.target.value)} />
       <TextInput
         label="Your email"
         type="email"
@@ -158,7 +158,7 @@ function OrgRequest() {
         error={asking.error?.message}
       />
       <Button type="submit" busy={asking.isPending}>
-        Ask for an org
+        Request an organization
       </Button>
     </form>
   );

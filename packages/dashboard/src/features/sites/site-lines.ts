@@ -1,6 +1,6 @@
 import { shellLine } from "../../ui/shell-text.ts";
 
-/** What the pages of sites do, as lines for the terminal. */
+/** The `rf` commands equivalent to the actions on sites. */
 export const siteLines = {
   list: "rf sites list",
   show: (id: string) => shellLine("rf", "api", "GET", `/api/sites/${id}`),

@@ -7,7 +7,7 @@ import { useMay } from "../../api/session.ts";
 import { copyAsRf, DeletePlaceDialog, FormDialog, Menu, NameInput, RenameDialog } from "../../ui/index.ts";
 import { siteLines } from "./site-lines.ts";
 
-/** What can be done with a site. */
+/** The actions on a site. */
 export function SiteMenu({ site }: { site: Site }) {
   const may_change = useMay("operator");
   const may_delete = useMay("admin");
@@ -18,10 +18,10 @@ export function SiteMenu({ site }: { site: Site }) {
   return (
     <>
       <Menu
-        label={`More about ${name.slice(0, 80)}`}
+        label={`Actions for ${name.slice(0, 80)}`}
         entries={[
-          { label: "Its robots", onSelect: () => void navigate({ to: "/robots", search: { site_id: id } }) },
-          { label: "Its fleets", onSelect: () => void navigate({ to: "/fleets", search: { site_id: id } }) },
+          { label: "Show robots", onSelect: () => void navigate({ to: "/robots", search: { site_id: id } }) },
+          { label: "Show fleets", onSelect: () => void navigate({ to: "/fleets", search: { site_id: id } }) },
           may_change && { label: "Rename…", onSelect: () => setShown("rename") },
           copyAsRf(siteLines.show(id)),
           may_delete && { label: "Delete…", danger: true, onSelect: () => setShown("delete") },
@@ -43,7 +43,7 @@ export function NewSite({ onClose }: { onClose: () => void }) {
   return (
     <FormDialog
       title="New site"
-      verb="Make it"
+      verb="Create site"
       onClose={onClose}
       sending={making}
       command={siteLines.create(name)}
@@ -63,7 +63,7 @@ function RenameSite({ site: { id, name }, onClose }: Parts) {
   const renaming = useAction("updateSite", { quiet: true, done: "Renamed", onSuccess: onClose });
   return (
     <RenameDialog
-      title="Rename the site"
+      title="Rename site"
       name={name}
       onClose={onClose}
       sending={renaming}
@@ -90,12 +90,12 @@ function DeleteSite({ site: { id, name }, onClose }: Parts) {
       full={
         fleets !== undefined &&
         fleets.length > 0 && {
-          text: "There are fleets at it. Delete them first; then the site can be deleted.",
-          verb: "Show its fleets",
+          text: "The site has fleets. Delete them first.",
+          verb: "Show fleets",
           onShow: () => void navigate({ to: "/fleets", search: { site_id: id } }),
         }
       }
-      consequence="The site is gone. No fleet is at it."
+      consequence="Deletes the site. It has no fleets."
       command={siteLines.delete(id)}
       busy={deleting.isPending || fleets === undefined}
       onDelete={() => deleting.mutate({ params: { id } })}

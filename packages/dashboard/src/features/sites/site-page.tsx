@@ -11,7 +11,7 @@ import { SiteMenu } from "./site-menu.tsx";
 
 const route = getRouteApi("/app/sites/$id");
 
-/** One site and its fleets. */
+/** A site and its fleets. */
 export function SitePage() {
   const { id } = route.useParams();
   const site = useQuery(query("getSite", { params: { id } }));
@@ -36,9 +36,9 @@ function Found({ site }: { site: Site }) {
               {online_count.toLocaleString()} online
             </Link>
             <span>
-              made <Time at={created_at} />
+              created <Time at={created_at} />
             </span>
-            <CopyText label="Id">{id}</CopyText>
+            <CopyText label="ID">{id}</CopyText>
           </>
         }
         actions={
@@ -65,7 +65,7 @@ function SiteFleets({ site_id }: { site_id: string }) {
       <QueryState query={fleets}>
         {({ items }) =>
           items.length === 0 ? (
-            <EmptyState title="No fleet at this site yet" />
+            <EmptyState title="No fleets at this site yet" />
           ) : (
             <ul className="grid gap-3 sm:grid-cols-2 xl:grid-cols-3">
               {items.map(({ id, name, robot_count, online_count }) => (

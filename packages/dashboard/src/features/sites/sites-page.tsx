@@ -11,7 +11,7 @@ import { NewSite, SiteMenu } from "./site-menu.tsx";
 const route = getRouteApi("/app/sites");
 const PAGE_ROWS = 200;
 
-/** All sites: places where fleets are. */
+/** The list of sites. */
 export function SitesPage() {
   const { q } = route.useSearch();
   const navigate = route.useNavigate();
@@ -27,7 +27,7 @@ export function SitesPage() {
       />
       <div className="mb-3">
         <SearchInput
-          label="Find by name"
+          label="Search by name"
           value={q ?? ""}
           onChange={(event) => void navigate({ search: { q: event.target.value || undefined }, replace: true })}
         />
@@ -40,11 +40,11 @@ export function SitesPage() {
         onOpen={({ id }) => void navigate({ to: "/sites/$id", params: { id } })}
         empty={
           q === undefined ? (
-            <EmptyState title="No site yet" command={siteLines.create("")}>
-              A site is a place with fleets in it: a warehouse, a ward, a field.
+            <EmptyState title="No sites yet" command={siteLines.create("")}>
+              A site is a place with fleets, such as a warehouse, a hospital ward or a field.
             </EmptyState>
           ) : (
-            <NoMatch title="No site is called that" onShowAll={() => void navigate({ search: {} })} />
+            <NoMatch title="No matching sites" onShowAll={() => void navigate({ search: {} })} />
           )
         }
       />
@@ -64,6 +64,6 @@ const COLUMNS: readonly Column<Site>[] = [
     ),
   },
   { name: "Online", width: "8rem", align: "right", cell: ({ robot_count, online_count }) => `${online_count} of ${robot_count}` },
-  { name: "Made", width: "8rem", priority: 2, cell: ({ created_at }) => <Time at={created_at} /> },
+  { name: "Created", width: "8rem", priority: 2, cell: ({ created_at }) => <Time at={created_at} /> },
   { name: "", width: "2rem", cell: (site) => <SiteMenu site={site} /> },
 ];

@@ -4,7 +4,7 @@ import { usePlaces } from "../../api/places.ts";
 import { Button, IconButton, Select, Text } from "../../ui/index.ts";
 import { freeRoles, type Grant, ROLE_OPTIONS, ROLE_WORDS, type Scopes, scopeWords } from "./grants.ts";
 
-/** A role and where it holds. */
+/** Selects a role and its scope. */
 export function GrantFields({
   grant,
   onChange,
@@ -12,7 +12,7 @@ export function GrantFields({
 }: {
   grant: Grant;
   onChange: (grant: Grant) => void;
-  /** Those that can be chosen. */
+  /** The selectable roles. */
   roles?: readonly Grant["role"][];
 }) {
   return (
@@ -29,7 +29,7 @@ export function GrantFields({
   );
 }
 
-/** Sites and fleets that a role is limited to; none is the whole org. */
+/** The sites and fleets that a role is limited to. Empty: the whole organization. */
 function ScopeFields({ scopes, onChange }: { scopes: Scopes; onChange: (scopes: Scopes) => void }) {
   const { sites, fleets, site_names, fleet_names } = usePlaces();
   const [is_limited, setLimited] = useState(scopes.length > 0);
@@ -48,11 +48,11 @@ function ScopeFields({ scopes, onChange }: { scopes: Scopes; onChange: (scopes: 
   return (
     <>
       <Select
-        label="Where"
+        label="Access"
         value={is_limited ? "some" : "all"}
         options={[
-          { value: "all", label: "in the whole org" },
-          { value: "some", label: "at some sites or fleets only" },
+          { value: "all", label: "whole organization" },
+          { value: "some", label: "selected sites or fleets" },
         ]}
         onChange={(event) => {
           setLimited(event.target.value === "some");
@@ -68,7 +68,7 @@ function ScopeFields({ scopes, onChange }: { scopes: Scopes; onChange: (scopes: 
                 <li key={scope.fleet_id ?? scope.site_id} className="flex max-w-full items-center rounded-md bg-active pl-2">
                   <Text line>{words}</Text>
                   <IconButton
-                    label={`Without ${words.slice(0, 80)}`}
+                    label={`Remove ${words.slice(0, 80)}`}
                     icon={<X size={12} aria-hidden />}
                     className="!h-6 !w-6"
                     onClick={() => onChange(scopes.filter((one) => one !== scope))}
@@ -81,7 +81,9 @@ function ScopeFields({ scopes, onChange }: { scopes: Scopes; onChange: (scopes: 
             label="Limit to"
             value=""
             options={options}
-            error={scopes.length === 0 ? "Choose at least one, or it holds in the whole org." : undefined}
+            error={
+              scopes.length === 0 ? "Select at least one. Without a selection, the role applies to the whole organization." : undefined
+            }
             onChange={(event) => add(event.target.value)}
           />
         </div>
@@ -90,7 +92,7 @@ function ScopeFields({ scopes, onChange }: { scopes: Scopes; onChange: (scopes: 
   );
 }
 
-/** All roles of a user: each once, each with its places. */
+/** All roles of a user, each at most once, with their scopes. */
 export function GrantsFields({ grants, onChange }: { grants: readonly Grant[]; onChange: (grants: Grant[]) => void }) {
   const free = freeRoles(grants);
   const replace = (index: number, grant: Grant): void => onChange(grants.map((one, at) => (at === index ? grant : one)));
@@ -116,7 +118,7 @@ export function GrantsFields({ grants, onChange }: { grants: readonly Grant[]; o
           icon={<Plus size={14} aria-hidden />}
           onClick={() => onChange([...grants, { role: free[0]!, scopes: [] }])}
         >
-          A further role elsewhere
+          Add another role
         </Button>
       )}
     </>

@@ -31,20 +31,20 @@ const token = (change: Partial<Token>): Token => ({
   ...change,
 });
 
-test("the only admin of the whole org is the last one", () => {
+test("the only admin of the whole organization is the last one", () => {
   const ada = admin("ada");
   const of_a_site = user("bob", [{ role: "admin", scopes: [{ site_id: "site_1" }] }]);
   assert.equal(isLastAdmin(ada, [ada, of_a_site], []), true);
   assert.equal(isLastAdmin(of_a_site, [ada, of_a_site], []), false);
 });
 
-test("another admin, or a token of the org that administers it, is enough", () => {
+test("a second admin, or an organization token with the admin role, is enough", () => {
   const ada = admin("ada");
   assert.equal(isLastAdmin(ada, [ada, admin("eve")], []), false);
   assert.equal(isLastAdmin(ada, [ada], [token({})]), false);
 });
 
-test("a token that ended, does less, or is the user's own is not enough", () => {
+test("an expired token, one with a lower role, or one of the user is not enough", () => {
   const ada = admin("ada");
   const weak = [
     token({ status: "revoked" }),
@@ -55,16 +55,16 @@ test("a token that ended, does less, or is the user's own is not enough", () => 
   assert.equal(isLastAdmin(ada, [ada], weak), true);
 });
 
-test("scopes are told by the names of their places, and by the id of what the reader does not see", () => {
+test("shows scopes by name, and by ID if the user cannot see the object", () => {
   const sites = new Map([["site_1", "Hall"]]);
   const fleets = new Map([["fleet_1", "Carts"]]);
-  assert.equal(scopeWords([], sites, fleets), "the whole org");
+  assert.equal(scopeWords([], sites, fleets), "whole organization");
   assert.equal(
     scopeWords([{ site_id: "site_1" }, { fleet_id: "fleet_1" }, { fleet_id: "fleet_9" }], sites, fleets),
     "site Hall, fleet Carts, fleet fleet_9",
   );
 });
 
-test("each role can be given once", () => {
+test("offers each role only once", () => {
   assert.deepEqual(freeRoles([{ role: "operator", scopes: [] }]), ["viewer", "admin"]);
 });

@@ -4,18 +4,18 @@ import type { Role } from "../../api/session.ts";
 export type Scopes = Grant["scopes"];
 export type { Grant };
 
-/** Each role in one sentence. */
+/** Descriptions of the roles. */
 export const ROLE_WORDS: Record<Role, string> = {
-  viewer: "reads everything but secrets and the bytes of artifacts",
-  operator: "also deploys, sets configs, changes sites, fleets and robots, makes enrolment keys, opens shells and cameras",
-  admin: "also deletes, sets secrets, and manages users, tokens, settings and the audit",
+  viewer: "can view everything except secrets and artifact contents",
+  operator: "can also deploy, set configs, change sites, fleets and robots, create enrollment keys, and open shells and cameras",
+  admin: "can also delete, set secrets, manage users, tokens and settings, and view the audit log",
 };
 
 export const ROLE_OPTIONS = (["viewer", "operator", "admin"] as const).map((value) => ({ value, label: value }));
 
-/** Where a role holds, in words. Names by id; who may not see a place sees its id. */
+/** Describes the scope of a role by names; uses the ID of objects that the user cannot see. */
 export function scopeWords(scopes: Scopes, sites: ReadonlyMap<string, string>, fleets: ReadonlyMap<string, string>): string {
-  if (scopes.length === 0) return "the whole org";
+  if (scopes.length === 0) return "whole organization";
   return scopes
     .map(({ site_id, fleet_id }) =>
       fleet_id !== undefined ? `fleet ${fleets.get(fleet_id) ?? fleet_id}` : `site ${sites.get(site_id ?? "") ?? site_id}`,
@@ -27,8 +27,8 @@ const administers = ({ grants }: Pick<User, "grants">): boolean =>
   grants.some(({ role, scopes }) => role === "admin" && scopes.length === 0);
 
 /**
- * Whether the org would have nobody who administers all of it without this user. The server decides, and refuses; the page
- * says it before somebody tries. Lists that were not read yet protect nobody.
+ * Whether the user is the last admin of the whole organization. The server enforces this; the page only explains it in advance. While
+ * the lists are loading, returns false.
  */
 export function isLastAdmin(user: Pick<User, "id" | "grants">, users: readonly User[], tokens: readonly Token[]): boolean {
   if (!administers(user)) return false;
@@ -38,6 +38,6 @@ export function isLastAdmin(user: Pick<User, "id" | "grants">, users: readonly U
   );
 }
 
-/** Roles that no grant has yet: a user has each of them once at most. */
+/** Roles that no grant has yet. A user has each role at most once. */
 export const freeRoles = (grants: readonly Grant[]): Role[] =>
   (["viewer", "operator", "admin"] as const).filter((role) => !grants.some((grant) => grant.role === role));

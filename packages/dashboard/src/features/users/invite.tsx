@@ -9,7 +9,7 @@ import { GrantFields } from "./grant-fields.tsx";
 import { type MadeToken, TokenOnce } from "./token-once.tsx";
 import { userLines } from "./user-lines.ts";
 
-/** Lets somebody in, and makes the token that they sign in with. */
+/** Creates a user and optionally their first token. */
 export function Invite({ onClose }: { onClose: () => void }) {
   const [email, setEmail] = useState("");
   const [name, setName] = useState("");
@@ -30,7 +30,7 @@ export function Invite({ onClose }: { onClose: () => void }) {
   if (made !== undefined) return <TokenOnce made={made} onClose={onClose} />;
   return (
     <FormDialog
-      title="Invite somebody"
+      title="Invite user"
       verb="Invite"
       onClose={onClose}
       sending={inviting}
@@ -38,18 +38,18 @@ export function Invite({ onClose }: { onClose: () => void }) {
       onSubmit={() => inviting.mutate()}
     >
       <TextInput
-        label="E-mail address"
+        label="Email address"
         type="email"
         required
         autoFocus
         value={email}
         onChange={(event) => setEmail(event.target.value)}
-        hint="Who they are. Nothing is sent there."
+        hint="Identifies the user. No email is sent."
       />
       <NameInput value={name} onChange={setName} />
       <GrantFields grant={grant} onChange={setGrant} />
       <div className="mb-3">
-        <Checkbox label="Make a token for them now, to give them by a safe way" checked={with_token} onChange={setWithToken} />
+        <Checkbox label="Create a token now, to send over a secure channel" checked={with_token} onChange={setWithToken} />
       </div>
     </FormDialog>
   );

@@ -16,7 +16,7 @@ const LIFETIMES = [
   { value: "8760", label: "in a year" },
 ];
 
-/** Makes a token of the org, or of one of its users. */
+/** Creates a token of the organization or of a user. */
 export function NewTokenDialog({ user_id: first, onClose }: { user_id?: string | undefined; onClose: () => void }) {
   const users = useQuery(query("listUsers")).data?.items ?? [];
   const [user_id, setUser] = useState(first ?? "");
@@ -31,14 +31,14 @@ export function NewTokenDialog({ user_id: first, onClose }: { user_id?: string |
   return (
     <FormDialog
       title="New token"
-      verb="Make it"
+      verb="Create token"
       onClose={onClose}
       sending={making}
       command={tokenLines.create(body)}
       onSubmit={() => making.mutate({ body })}
     >
       <TextInput
-        label="What it is for"
+        label="Label"
         required
         autoFocus
         maxLength={200}
@@ -47,13 +47,13 @@ export function NewTokenDialog({ user_id: first, onClose }: { user_id?: string |
         onChange={(event) => setLabel(event.target.value)}
       />
       <Select
-        label="Whose"
+        label="Owner"
         value={user_id}
         options={[
-          { value: "", label: "the org's: for a program" },
+          { value: "", label: "organization (for a program)" },
           ...users.map(({ id, name, email }) => ({ value: id, label: `${name} (${email})` })),
         ]}
-        hint={user_id === "" ? undefined : "It never does more than its user may at that moment."}
+        hint={user_id === "" ? undefined : "The token never has more permissions than its user."}
         onChange={(event) => setUser(event.target.value)}
       />
       <GrantFields grant={grant} onChange={setGrant} />

@@ -2,7 +2,7 @@ import type { ReactNode } from "react";
 import { useMay } from "../../api/session.ts";
 import { EmptyState, LinkTabs, PageHeader } from "../../ui/index.ts";
 
-/** Head of the pages of users and of tokens; both are the admins' alone. */
+/** The header of the users and tokens pages, which are for admins only. */
 export function PeoplePage({ label, actions, children }: { label: string; actions: ReactNode; children: ReactNode }) {
   const is_admin = useMay("admin");
   return (
@@ -18,7 +18,7 @@ export function PeoplePage({ label, actions, children }: { label: string; action
       {is_admin ? (
         children
       ) : (
-        <EmptyState title="Your role does not reach here">Users and tokens are for admins of the whole org.</EmptyState>
+        <EmptyState title="You don't have access">Only admins of the whole organization can manage users and tokens.</EmptyState>
       )}
     </>
   );

@@ -9,11 +9,11 @@ import { tokenLines } from "./user-lines.ts";
 
 interface Parts {
   token: Token;
-  /** Name of its user; absent: it is the org's. */
+  /** Name of the token's user; undefined for an organization token. */
   of: string | undefined;
 }
 
-/** What can be done with a token. */
+/** The actions on a token. */
 export function TokenMenu({ token, of }: Parts) {
   const navigate = useNavigate();
   const [shown, setShown] = useState<"rotate" | "revoke">();
@@ -22,10 +22,10 @@ export function TokenMenu({ token, of }: Parts) {
   return (
     <>
       <Menu
-        label={`More about token ${token.label?.slice(0, 80) ?? token.prefix}`}
+        label={`Actions for token ${token.label?.slice(0, 80) ?? token.prefix}`}
         entries={[
           is_active && { label: "Rotate…", onSelect: () => setShown("rotate") },
-          { label: "What was done with it", onSelect: () => void navigate({ to: "/audit", search: { token_id: token.id } }) },
+          { label: "Show in audit log", onSelect: () => void navigate({ to: "/audit", search: { token_id: token.id } }) },
           copyAsRf(tokenLines.show(token.id)),
           is_active && { label: "Revoke…", danger: true, onSelect: () => setShown("revoke") },
         ]}
@@ -38,7 +38,7 @@ export function TokenMenu({ token, of }: Parts) {
 
 const OVERLAPS = [0, 300, 3_600, 86_400].map((seconds) => ({
   value: String(seconds),
-  label: seconds === 0 ? "at once" : `after ${durationText(seconds)}`,
+  label: seconds === 0 ? "immediately" : `after ${durationText(seconds)}`,
 }));
 
 function RotateToken({ token, of, onClose }: Parts & { onClose: () => void }) {
@@ -46,13 +46,13 @@ function RotateToken({ token, of, onClose }: Parts & { onClose: () => void }) {
   const [overlap, setOverlap] = useState("3600");
   const [made, setMade] = useState<MadeToken>();
   const seconds = Number(overlap);
-  const old = seconds === 0 ? "The old secret is refused from now on." : `The old secret is taken for ${durationText(seconds)} more.`;
+  const old = seconds === 0 ? "The old secret no longer works." : `The old secret works for another ${durationText(seconds)}.`;
   const rotating = useAction("rotateToken", { quiet: true, onSuccess: ({ data }) => setMade({ token: data, of, old }) });
   if (made !== undefined) return <TokenOnce made={made} onClose={onClose} />;
   return (
     <FormDialog
-      title="Give it a new secret?"
-      description="Label, role and places stay. Put the new secret where the old one is before that one ends."
+      title="Rotate token?"
+      description="Creates a new secret; label, role and access do not change. Replace the old secret before it expires."
       verb="Rotate"
       onClose={onClose}
       sending={rotating}
@@ -60,13 +60,13 @@ function RotateToken({ token, of, onClose }: Parts & { onClose: () => void }) {
       onSubmit={() => rotating.mutate({ params: { id: token.id }, body: { overlap_seconds: seconds } })}
     >
       <Select
-        label="The old secret ends"
+        label="The old secret expires"
         value={overlap}
         options={OVERLAPS}
         onChange={(event) => setOverlap(event.target.value)}
         hint={
           token.id === me.token.id
-            ? "You are signed in with it: when the old secret ends, so does this session. Sign in again with the new one."
+            ? "You are signed in with this token. This session ends when the old secret expires: sign in again with the new one."
             : undefined
         }
       />
@@ -76,15 +76,15 @@ function RotateToken({ token, of, onClose }: Parts & { onClose: () => void }) {
 
 function RevokeToken({ token, of, onClose }: Parts & { onClose: () => void }) {
   const me = useMe();
-  const revoking = useAction("revokeToken", { done: "The token is revoked", onSuccess: onClose });
-  const self = token.id === me.token.id ? "You are signed in with it: you are signed out at once. " : "";
+  const revoking = useAction("revokeToken", { done: "Token revoked", onSuccess: onClose });
+  const self = token.id === me.token.id ? "You are signed in with this token and will be signed out immediately. " : "";
   return (
     <ConfirmDialog
       open
       onClose={onClose}
-      title="Revoke the token?"
-      consequence={`${self}${of === undefined ? "Programs that use it are refused" : `What ${of.slice(0, 80)} asks with it is refused`} within two seconds; its sessions in browsers, open shells and streams end. This cannot be taken back.`}
-      verb="Revoke it"
+      title="Revoke token?"
+      consequence={`${self}${of === undefined ? "Programs that use it are refused" : `Requests of ${of.slice(0, 80)} with it are refused`} within two seconds. Its browser sessions, open shells and streams end. This cannot be undone.`}
+      verb="Revoke token"
       danger
       command={tokenLines.revoke(token.id)}
       busy={revoking.isPending}

@@ -3,32 +3,37 @@ import { Button, Command, Dialog, SecretOnce, shellLine } from "../../ui/index.t
 
 export interface MadeToken {
   token: NewToken;
-  /** Name of the user that it is of; absent: it is the org's. */
+  /** Name of the token's user; undefined for an organization token. */
   of?: string | undefined;
-  /** Until when the secret before it is still taken, in words. */
+  /** How long the previous secret still works, in words. */
   old?: string | undefined;
 }
 
-/** A token that was made a moment ago: its one showing. */
+/** Shows a new token, once. */
 export function TokenOnce({ made: { token, of, old }, onClose }: { made: MadeToken; onClose: () => void }) {
   return (
     <Dialog
       open
       onClose={onClose}
-      title={of === undefined ? "A token of the org" : `A token of ${of.slice(0, 80)}`}
+      title={of === undefined ? "Token of the organization" : `Token of ${of.slice(0, 80)}`}
       actions={
         <Button look="primary" onClick={onClose}>
-          I have it
+          Done
         </Button>
       }
     >
       {token.token === null ? (
-        <p>The token was made, but the first answer did not arrive, and it is not told twice. Rotate it to get another secret.</p>
+        <p>
+          The token was created, but the response with its secret was lost, and the secret is shown only once. Rotate the token to get
+          another secret.
+        </p>
       ) : (
         <>
-          <SecretOnce secret={token.token}>It is shown this once. Whoever has it can do what it may.</SecretOnce>
+          <SecretOnce secret={token.token}>
+            Copy the token now: it is shown only once. Anyone with this token has its permissions.
+          </SecretOnce>
           {old !== undefined && <p className="mt-3">{old}</p>}
-          <p className="mt-3 mb-1 text-muted">To sign in: paste it on this server's page, or in a terminal</p>
+          <p className="mt-3 mb-1 text-muted">To sign in, paste it on this server's sign-in page, or run in a terminal:</p>
           <Command>{shellLine("rf", "login", "--base-url", window.location.origin)}</Command>
         </>
       )}

@@ -61,7 +61,7 @@ function Tokens() {
         list={list}
         rowKey={({ id }) => id}
         columns={columns(me.token.id, user_names, places)}
-        empty={<NoMatch title="No token is like that" onShowAll={() => void navigate({ search: {} })} />}
+        empty={<NoMatch title="No matching tokens" onShowAll={() => void navigate({ search: {} })} />}
       />
     </>
   );
@@ -76,26 +76,26 @@ const columns = (own_id: string, user_names: ReadonlyMap<string, string>, { site
         <Text line className="font-medium">
           {label ?? prefix}
         </Text>
-        {id === own_id && <Badge tone="info">this one</Badge>}
+        {id === own_id && <Badge tone="info">current</Badge>}
       </span>
     ),
   },
   {
-    name: "Whose",
+    name: "Owner",
     width: "minmax(5rem,1.5fr)",
     priority: 2,
     cell: ({ user_id }) =>
-      user_id === null ? <span className="text-muted">the org's</span> : <Text line>{user_names.get(user_id) ?? user_id}</Text>,
+      user_id === null ? <span className="text-muted">organization</span> : <Text line>{user_names.get(user_id) ?? user_id}</Text>,
   },
   { name: "Role", width: "5rem", cell: ({ role }) => role },
   {
-    name: "Where",
+    name: "Access",
     width: "minmax(6rem,1.5fr)",
     priority: 3,
     cell: ({ scopes }) => <Text line>{scopeWords(scopes, site_names, fleet_names)}</Text>,
   },
   { name: "Status", width: "6rem", cell: ({ status }) => <StatusBadge status={status} /> },
-  { name: "Begins with", width: "8rem", priority: 3, cell: ({ prefix }) => <code className="font-mono text-xs">{prefix}</code> },
+  { name: "Prefix", width: "8rem", priority: 3, cell: ({ prefix }) => <code className="font-mono text-xs">{prefix}</code> },
   { name: "Last used", width: "6.5rem", priority: 2, cell: ({ last_used_at }) => <Time at={last_used_at} /> },
   { name: "Expires", width: "6.5rem", priority: 3, cell: ({ expires_at }) => <Time at={expires_at} /> },
   {

@@ -6,13 +6,13 @@ const places = (scopes: Scopes): string[] =>
     fleet_id !== undefined ? ["--fleet", fleet_id] : site_id === undefined ? [] : ["--site", site_id],
   );
 
-/** What the pages of people do, as lines for the terminal. */
+/** The `rf` commands equivalent to the actions on users and tokens. */
 export const userLines = {
   list: "rf users list",
   show: (id: string) => shellLine("rf", "users", "show", id),
   create: (email: string, name: string, { role, scopes }: Grant) =>
     shellLine("rf", "users", "create", email || "EMAIL", "--name", name || "NAME", "--role", role, ...places(scopes)),
-  /** A user of several roles is changed by the API: all of them are sent. */
+  /** Users with several roles are changed with `rf api`, which sends all roles. */
   change: (id: string, name: string | undefined, grants: readonly Grant[]) => {
     const [only, ...more] = grants;
     const named = name === undefined ? [] : ["--name", name];

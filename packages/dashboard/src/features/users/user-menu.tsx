@@ -12,7 +12,7 @@ import { userLines } from "./user-lines.ts";
 
 type Shown = "change" | "token" | "remove";
 
-/** What can be done with a user. */
+/** The actions on a user. */
 export function UserMenu({ user }: { user: User }) {
   const navigate = useNavigate();
   const [shown, setShown] = useState<Shown>();
@@ -20,12 +20,12 @@ export function UserMenu({ user }: { user: User }) {
   return (
     <>
       <Menu
-        label={`More about ${user.name.slice(0, 80)}`}
+        label={`Actions for ${user.name.slice(0, 80)}`}
         entries={[
           { label: "Change name or role…", onSelect: () => setShown("change") },
           { label: "New token…", onSelect: () => setShown("token") },
           { label: "Tokens", onSelect: () => void navigate({ to: "/users/tokens", search: { user_id: user.id } }) },
-          { label: "What they did", onSelect: () => void navigate({ to: "/audit", search: { actor_id: user.id } }) },
+          { label: "Show in audit log", onSelect: () => void navigate({ to: "/audit", search: { actor_id: user.id } }) },
           copyAsRf(userLines.show(user.id)),
           { label: "Remove…", danger: true, onSelect: () => setShown("remove") },
         ]}
@@ -42,7 +42,7 @@ interface Parts {
   onClose: () => void;
 }
 
-const PROTECTED = "This is the last user who administers the whole org, and no token of the org does: make another admin first.";
+const PROTECTED = "This is the last admin of the whole organization, and no organization token has this role. Add another admin first.";
 
 function useLastAdmin(user: User): boolean {
   const users = useQuery(query("listUsers")).data?.items ?? [];
@@ -60,8 +60,8 @@ function ChangeUser({ user, onClose }: Parts) {
   const note = is_last
     ? PROTECTED
     : user.id === me.actor.id
-      ? "This is you: what you take from yourself is gone within two seconds, from this page too."
-      : "What is taken away ends within two seconds, in open streams too. Tokens of the user never do more than the user may.";
+      ? "This is your own account: roles that you remove end within two seconds, on this page, too."
+      : "Removed roles end within two seconds, including in open streams. Tokens of a user never have more permissions than the user.";
   return (
     <FormDialog
       title={`Change ${user.name.slice(0, 80)}`}
@@ -83,15 +83,15 @@ function RemoveUser({ user, onClose }: Parts) {
   const is_last = useLastAdmin(user);
   const removing = useAction("deleteUser", { done: "Removed", onSuccess: onClose });
   if (is_last)
-    return <ConfirmDialog open onClose={onClose} title="This user stays" consequence={PROTECTED} verb="Good" onConfirm={onClose} />;
-  const self = user.id === me.actor.id ? "This is you: you are signed out at once. " : "";
+    return <ConfirmDialog open onClose={onClose} title="User cannot be removed" consequence={PROTECTED} verb="Close" onConfirm={onClose} />;
+  const self = user.id === me.actor.id ? "This is your own account: you will be signed out immediately. " : "";
   return (
     <ConfirmDialog
       open
       onClose={onClose}
       title={`Remove ${user.name.slice(0, 80)}?`}
-      consequence={`${self}All roles and tokens of ${user.email} in this org end within two seconds, with open pages, shells and streams. What they did stays in the audit. Other orgs of the same account are not touched.`}
-      verb="Remove them"
+      consequence={`${self}All roles and tokens of ${user.email} in this organization end within two seconds, including open pages, shells and streams. Audit log entries are kept. Other organizations of this account are not affected.`}
+      verb="Remove user"
       danger
       command={userLines.remove(user.id)}
       busy={removing.isPending}
@@ -104,12 +104,15 @@ function RemoveUser({ user, onClose }: Parts) {
 
 const OUTCOMES = { cancelled: "is cancelled", revoked: "is revoked", kept: "is kept: revoke it under Tokens" } as const;
 
-/** What the user leaves behind, and what happens to each. */
+/** Lists the objects that the removal affects, and the effect on each. */
 function Holdings({ id }: { id: string }) {
   const { data } = useQuery(query("listUserHoldings", { params: { id } }));
   if (data === undefined || data.items.length === 0) return null;
   return (
-    <ul aria-label="Left behind" className="max-h-48 list-disc overflow-y-auto pl-5 text-left [overflow-wrap:anywhere] whitespace-normal">
+    <ul
+      aria-label="Affected objects"
+      className="max-h-48 list-disc overflow-y-auto pl-5 text-left [overflow-wrap:anywhere] whitespace-normal"
+    >
       {data.items.map((holding) => (
         <li key={holding.id}>
           {holding.kind.replaceAll("_", " ")} {holding.label ?? holding.id} ({holding.status}) {OUTCOMES[holding.outcome]}

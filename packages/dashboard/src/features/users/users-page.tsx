@@ -41,7 +41,7 @@ function Users() {
     <>
       <div className="mb-3 flex flex-wrap gap-2">
         <SearchInput
-          label="Find by name or address"
+          label="Search by name or email"
           value={search.q ?? ""}
           onChange={(event) => show({ q: event.target.value || undefined })}
         />
@@ -59,11 +59,11 @@ function Users() {
         columns={columns(me.actor.id, places)}
         empty={
           search.q === undefined && search.role === undefined ? (
-            <EmptyState title="Nobody yet" command="rf users create ada@example.org --name Ada --role operator">
-              You are here by a token of the org. Invite people, so that the audit says who did what.
+            <EmptyState title="No users yet" command="rf users create ada@example.org --name Ada --role operator">
+              You are signed in with an organization token. Invite users, so that the audit log records who did what.
             </EmptyState>
           ) : (
-            <NoMatch title="Nobody is like that" onShowAll={() => void navigate({ search: {} })} />
+            <NoMatch title="No matching users" onShowAll={() => void navigate({ search: {} })} />
           )
         }
       />
@@ -84,14 +84,14 @@ const columns = (own_id: string, { site_names, fleet_names }: Places): Column<Us
       </span>
     ),
   },
-  { name: "Address", width: "minmax(8rem,2fr)", priority: 2, cell: ({ email }) => <Text line>{email}</Text> },
+  { name: "Email", width: "minmax(8rem,2fr)", priority: 2, cell: ({ email }) => <Text line>{email}</Text> },
   {
     name: "Role",
     width: "6rem",
     cell: ({ grants }) => <Text line>{grants.map(({ role }) => role).join(", ")}</Text>,
   },
   {
-    name: "Where",
+    name: "Access",
     width: "minmax(8rem,2fr)",
     priority: 3,
     cell: ({ grants }) => <Text line>{grants.map(({ scopes }) => scopeWords(scopes, site_names, fleet_names)).join("; ")}</Text>,
