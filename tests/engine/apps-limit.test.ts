@@ -7,7 +7,7 @@ import { checkEngine } from "./check-engine.ts";
 
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
-const FULL = `the robot has ${APPS_MAX} apps already; app extra would be one more`;
+const FULL = `the robot already has ${APPS_MAX} apps, the maximum; app extra cannot be added`;
 
 const addApps = ({ db, default_org }: Harness, robot_id: string, count: number, from = 0) =>
   db.run(sql`

@@ -143,7 +143,7 @@ test("an org whose arrivals cannot be followed holds up no other, is not tried i
       return new; end $$`);
   await plane.db.run(sql`create trigger test_fault before insert on robot_follow for each row execute function test_fault()`);
   const failures = (): number =>
-    plane.logged.filter(({ msg }) => msg === "robots that connected could not be brought to their fleet").length;
+    plane.logged.filter(({ msg }) => msg === "could not update connected robots to their fleet's release").length;
   const late = await Promise.all(sides.map(({ org, fleet_id }) => org.enrollRobot({ fleet_id })));
   await plane.settle();
   assert.ok(failures() >= 2 && failures() <= 4, `${failures()} failures while no time passes`);

@@ -76,7 +76,7 @@ test("offline robots neither pass nor fail a wave, and a returning robot restart
   const id = await rollOut(plane, fleet_id, { waves: [{ count: 2, soak_seconds: 60 }] });
   await plane.advance({ minutes: 2 });
   assert.deepEqual(await wavesOf(plane, id), ["open 0/2", "pending 0/2"]);
-  await assert.rejects(plane.api.promoteDeployment(at(id)), refused(/none of its robots has been heard of, 2 are offline/));
+  await assert.rejects(plane.api.promoteDeployment(at(id)), refused(/none of its robots has reported, 2 are offline/));
   await first.connect();
   await plane.settle();
   assert.deepEqual(await wavesOf(plane, id), ["soaking 1/2", "pending 0/2"]);
@@ -85,7 +85,7 @@ test("offline robots neither pass nor fail a wave, and a returning robot restart
   await second.connect();
   await plane.settle();
   assert.deepEqual(await wavesOf(plane, id), ["open 1/2", "pending 0/2"]);
-  await assert.rejects(plane.api.promoteDeployment(at(id)), refused(/wave 1 of 2 .* has not passed: 1 of its robots are not done/));
+  await assert.rejects(plane.api.promoteDeployment(at(id)), refused(/wave 1 of 2 .* has not passed: 1 of its robots have not finished/));
   await plane.advance({ seconds: 25 });
   assert.deepEqual(await wavesOf(plane, id), ["soaking 2/2", "pending 0/2"]);
   await plane.advance({ seconds: 40 });

@@ -87,7 +87,7 @@ test("a schedule in the past is dispatched at once, and the event says so", TIME
   await plane.settle();
   const [first] = (await plane.api.listDeploymentEvents({ params: { id } })).items;
   assert.equal(first?.kind, "deployment.queued");
-  assert.equal(first?.message, "queued at once: its time 2029-12-31T23:00:00.000Z has passed");
+  assert.equal(first?.message, "queued immediately: its start time 2029-12-31T23:00:00.000Z has passed");
   assert.equal((await plane.deployment(id)).status, "applied");
 });
 

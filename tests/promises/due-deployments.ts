@@ -129,7 +129,7 @@ export class DueDeployments implements AsyncDisposable {
     );
     await this.#client.query(
       `insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, message, actor)
-       select $1, ${id}, 1, 'evt_' || lpad(($3 + due.place - 1)::text, 26, '0'), now(), 'deployment.scheduled', 'scheduled', 'held until ' || due.at, ${actor} ${from}
+       select $1, ${id}, 1, 'evt_' || lpad(($3 + due.place - 1)::text, 26, '0'), now(), 'deployment.scheduled', 'scheduled', 'scheduled for ' || due.at, ${actor} ${from}
        where $2::text is not null`,
       values,
     );

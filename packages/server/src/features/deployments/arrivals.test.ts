@@ -4,7 +4,7 @@ import { Arrivals } from "./arrivals.ts";
 
 const at = (seconds: number): Date => new Date(seconds * 1_000);
 
-test("who arrives wakes the loop; what is put back does not, and is left alone for a while", () => {
+test("an added robot wakes the loop; robots that are put back do not, and their org is skipped for a while", () => {
   const arrivals = new Arrivals();
   let woken = 0;
   arrivals.on_arrival = () => (woken += 1);
@@ -20,7 +20,7 @@ test("who arrives wakes the loop; what is put back does not, and is left alone f
   assert.equal(arrivals.hasReady(at(3)), false);
   assert.deepEqual(arrivals.take(10, at(3)), []);
   arrivals.add("org_b", "rob_4");
-  assert.deepEqual(arrivals.take(10, at(3)), [{ org_id: "org_b", robot_ids: ["rob_4"] }], "no other org is held up");
+  assert.deepEqual(arrivals.take(10, at(3)), [{ org_id: "org_b", robot_ids: ["rob_4"] }], "other orgs are not delayed");
   assert.equal(arrivals.hasReady(at(4)), true);
   assert.deepEqual(arrivals.take(10, at(4)), [{ org_id: "org_a", robot_ids: ["rob_2", "rob_1"] }]);
   assert.deepEqual(arrivals.take(10, at(5)), []);

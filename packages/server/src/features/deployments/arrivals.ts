@@ -1,12 +1,12 @@
 /**
- * Robots that connected to this node and were not looked at yet. It need not outlive the node: with the node their links
- * are gone, too, and they connect again.
+ * Queue of robots that connected to this node and are not yet checked against their fleet. It is in memory only: if the node stops, its
+ * robots lose their links and connect again.
  */
 export class Arrivals {
   readonly #robots = new Map<string, Set<string>>();
-  /** Orgs for which it failed, and until when they are left alone. */
+  /** Until when each org is skipped after a failure. */
   readonly #held = new Map<string, Date>();
-  /** Called when there is one. */
+  /** Called when a robot is added. */
   on_arrival: (() => void) | undefined;
 
   add(org_id: string, robot_id: string): void {
@@ -14,7 +14,7 @@ export class Arrivals {
     this.on_arrival?.();
   }
 
-  /** Takes some of each org that is not held. */
+  /** Takes up to `limit` robots of each org that is not skipped. */
   take(limit: number, now: Date): { org_id: string; robot_ids: string[] }[] {
     return this.#ready(now).map(([org_id, robots]) => {
       const robot_ids = robots.values().take(limit).toArray();
@@ -24,14 +24,14 @@ export class Arrivals {
     });
   }
 
-  /** They could not be looked at. Wakes nobody: what just failed would fail again at once, and again. */
+  /** Puts robots back after a failure. Does not call `on_arrival`: an immediate retry would fail again, in an endless loop. */
   putBack(org_id: string, robot_ids: readonly string[], held_until: Date): void {
     const own = this.#of(org_id);
     for (const id of robot_ids) own.add(id);
     this.#held.set(org_id, held_until);
   }
 
-  /** Whether there are some that may be taken now. */
+  /** Whether `take` would return robots now. */
   hasReady(now: Date): boolean {
     return this.#ready(now).length > 0;
   }
@@ -50,7 +50,7 @@ export class Arrivals {
 
 const arrivals = new WeakMap<object, Arrivals>();
 
-/** Those of the node with this bus. */
+/** Returns the queue of the node that has this bus. */
 export function arrivalsOf({ bus }: { bus: object }): Arrivals {
   const known = arrivals.get(bus) ?? new Arrivals();
   arrivals.set(bus, known);

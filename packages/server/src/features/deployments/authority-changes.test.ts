@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { deleteAuthorityChange, insertAuthorityChanges, listAuthorityChanges } from "./store/authority-changes.ts";
 
-test("keeps a change that is noted again while the first is handled, on a node whose clock is behind", { timeout: 120_000 }, async () => {
+test("keeps a change that is recorded again while the first is handled, also on a node whose clock is behind", { timeout: 120_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const { org_id } = await it.org();
   const db = it.plane.db.forOrg(org_id);

@@ -14,10 +14,10 @@ import type { DeploymentRow } from "./store/rows.ts";
 import { type Engine, moveDeployment, moveTargets } from "./transition.ts";
 
 const CHANGES_PER_TURN = 50;
-/** Targets of one transaction. */
+/** Maximum targets per transaction. */
 const CHUNK_TARGETS = 2_000;
 
-/** Background: ends what is pending on an authority that was lost. Returns true while there is more. */
+/** Background: ends pending targets whose authority was lost. Returns true while there is more. */
 export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
   const changes = await listAuthorityChanges(db, CHANGES_PER_TURN, postponed.ids(engine.clock.now()));
   await eachApart(
@@ -38,7 +38,10 @@ export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed
   return changes.length === CHANGES_PER_TURN;
 }
 
-/** Ends what of a deployment its authority does not reach any more, or its fleet no longer follows, one chunk. Returns true while there is more. */
+/**
+ * Ends one chunk of a deployment's targets that its authority no longer covers, or whose fleet no longer follows the release. Returns true
+ * while there is more.
+ */
 async function endDenied(tx: Db, engine: Engine, org_id: string, id: string): Promise<boolean> {
   const [row] = await lockDeployments(tx, org_id, [id]);
   if (row === undefined || isTerminal(row.status)) return false;
@@ -52,7 +55,7 @@ async function endDenied(tx: Db, engine: Engine, org_id: string, id: string): Pr
   if (denied === undefined) return false;
   const reason = authorities.denialAt(row, undefined) ?? unwanted?.reason ?? "scope_lost";
   const targets = await lockDenied(tx, org_id, id, denied, CHUNK_TARGETS);
-  // Robots that were handed something, and have not begun to install it, keep what they have.
+    // Robots to which a target was dispatched, and that have not begun to install it, keep what they have.
   await giveBack(
     tx,
     engine,
@@ -69,7 +72,7 @@ async function endDenied(tx: Db, engine: Engine, org_id: string, id: string): Pr
   return targets.length === CHUNK_TARGETS;
 }
 
-/** Ends a scheduled deployment whose creator may not start it any more, whose row the caller holds locked. Returns whether it did. */
+/** Ends a scheduled deployment whose creator may no longer start it; the caller has locked its row. Returns whether it was ended. */
 export async function endScheduledIfDenied(tx: Db, engine: Engine, row: DeploymentRow): Promise<boolean> {
   const authorities = await readAuthorities(tx, row.org_id, [row]);
   const reason = authorities.denialAt(row, await findTargetPlace(tx, row.org_id, row));

@@ -2,7 +2,7 @@ import type { Db } from "../../kernel/db.ts";
 import { chooseImage, imagesOf, type ReleaseImage } from "./image-layers.ts";
 import { listArchitectures, listKeptImages } from "./store/release-layers.ts";
 
-/** Robots looked up at a time. */
+/** Robots per query. */
 const CHUNK_ROBOTS = 5_000;
 
 export interface ReleaseToSend {
@@ -13,8 +13,8 @@ export interface ReleaseToSend {
 }
 
 /**
- * How many bytes of a release this server would send to each of these robots: of an image only the parts that are in none
- * that the robot runs or keeps to go back to. 0 for an image in a registry, which robots pull themselves.
+ * Returns how many bytes of a release this server would send to each of these robots. Of an image, parts are left out that are also in an
+ * image that the robot runs or keeps for a rollback. 0 for an image in a registry, which robots pull themselves.
  */
 export async function bytesToSend(
   db: Db,
@@ -44,7 +44,7 @@ async function bytesOfImage(
   const held = await imagesOf(db, org_id, [...new Set([...kept.values()].flat().map(({ artifact_sha256 }) => artifact_sha256))]);
   const robots = images.length > 1 ? await listArchitectures(db, org_id, robot_ids) : [];
   const architectures = new Map(robots.map(({ id, platform }) => [id, platform?.arch]));
-  // Most robots of a fleet are alike.
+  // Most robots of a fleet have the same architecture and images: compute each combination once.
   const known = new Map<string, number>();
   return robot_ids.map((robot_id) => {
     const arch = architectures.get(robot_id);
@@ -61,7 +61,7 @@ async function bytesOfImage(
   });
 }
 
-/** Size by digest: a part that an image has twice is fetched once. */
+/** Sizes by digest: a part that occurs twice in an image is downloaded once. */
 const partsOf = (images: readonly ReleaseImage[]): Map<string, number> =>
   new Map(images.flatMap(({ config, layers }) => [config, ...layers]).map(({ sha256, size }) => [sha256, size]));
 

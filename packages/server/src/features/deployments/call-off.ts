@@ -8,8 +8,8 @@ import { lockTargetsByStatus, lockToBeStopped, setDeadlines } from "./store/targ
 import { type Engine, moveTargets } from "./transition.ts";
 
 /**
- * One chunk of a deployment's targets that nothing has changed for: what waits ends `cancelled` at once, robots that only
- * download are told to stop and acknowledge it. The caller holds the deployment's row locked.
+ * Cancels one chunk of a deployment's targets that have changed nothing on their robots. Pending and queued targets become `cancelled`
+ * immediately; robots that are downloading are asked to stop and acknowledge it. The caller has locked the deployment's row.
  */
 export async function callOff(
   tx: Db,
@@ -23,7 +23,7 @@ export async function callOff(
   const stopped_by = new Date(engine.clock.now().getTime() + CANCEL_ACK_SECONDS * 1_000);
   const revocable = await lockToBeStopped(tx, org_id, id, stopped_by, chunk);
   const waiting = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued"], chunk);
-  // The robot of a target that waits for its next attempt may still be at the last one.
+  // The robot of a target that waits for its next attempt may still be working on the previous one.
   await giveBack(tx, engine, org_id, [...revocable, ...waiting.filter(({ attempt }) => attempt > 0)]);
   if (revocable.length > 0) {
     await setDeadlines(

@@ -7,7 +7,7 @@ import { startReportRig } from "./testing/report-rig.ts";
 
 const countRow = row({ wanted: int, late: int });
 
-test("of a fleet larger than a chunk every robot that has not begun to install is told to stop", { timeout: 120_000 }, async () => {
+test("cancelling a deployment larger than a chunk stops every robot that has not begun to install", { timeout: 120_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const rig = await startReportRig(it, 9);
   const { db } = it.plane;

@@ -16,8 +16,8 @@ import { type Engine, moveDeployment } from "./transition.ts";
 const CHUNK_TARGETS = 2_000;
 
 /**
- * Asks for a deployment to stop. What no robot has seen ends at once; robots that only download are told to stop and
- * acknowledge; those that install or verify finish, by the mode `rollback` to go back at once.
+ * Cancels a deployment. Targets that were not dispatched end immediately; robots that are downloading are asked to stop and acknowledge it;
+ * robots that are installing or verifying finish first. With the mode `rollback` those roll back afterwards.
  */
 export async function cancelDeployment(
   db: Db,
@@ -28,7 +28,7 @@ export async function cancelDeployment(
   chunk = CHUNK_TARGETS,
   kind: DeploymentKind = "release",
   mode: "finish" | "rollback" = "finish",
-  /** On whose authority robots go back, by the mode `rollback`. */
+  /** On whose authority robots roll back, with the mode `rollback`. */
   authority?: Authority,
 ): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
@@ -47,14 +47,14 @@ export async function cancelDeployment(
       return moveDeployment(tx, engine, row, "cancelled", "user_cancelled", actor);
     }
     if (mode === "rollback") await stopFollowing(tx, engine, row);
-    // It is called off already; what goes back goes on.
+    // Its targets are already being cancelled, or it is rolling back: that continues.
     if (row.status === "cancelling" || row.status === "rolling_back") return row;
     const cancelling = await moveDeployment(tx, engine, row, "cancelling", "user_cancelled", actor);
     return callOff(tx, engine, cancelling, "user_cancelled", actor, chunk);
   });
 }
 
-/** Background: goes on with cancellations of fleets larger than a chunk. Returns true while there is more. */
+/** Background: continues cancellations of deployments with more targets than a chunk. Returns true while there is more. */
 export const continueCancellations = async (
   db: SystemDb,
   engine: Engine,

@@ -6,8 +6,8 @@ import type { DeploymentRow } from "./store/rows.ts";
 import type { Engine } from "./transition.ts";
 
 /**
- * Does the next piece of work for each open deployment that `list` returns, in a transaction that locks its row. One that fails
- * is postponed and stops no other; `list` leaves out the ids that it gets. Returns the number of deployments found.
+ * Does the next piece of work for each open deployment that `list` returns, in a transaction that locks its row. A failing deployment is
+ * postponed and does not affect the others; `list` gets the postponed ids, to leave them out. Returns the number of deployments found.
  */
 export async function continueDeployments(
   db: SystemDb,

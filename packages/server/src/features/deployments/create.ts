@@ -26,7 +26,7 @@ import { deploymentChange } from "./tell.ts";
 import { type CreateContext, deploymentEvent, HINT_SCHEDULED } from "./transition.ts";
 import type { RowOf } from "../../kernel/sql.ts";
 
-/** Scheduling further ahead than this is a typing error. */
+/** A start time further ahead than this is refused as a typing error. */
 const SCHEDULE_DAYS_MAX = 365;
 const DAY_MS = 86_400_000;
 
@@ -38,7 +38,7 @@ export interface Target {
 
 type TargetBody = Pick<BodyOf<Routes["createDeployment"]>, "robot_id" | "fleet_id" | "target_kind" | "target_id">;
 
-/** Reads which robot or fleet is meant, in either spelling, and checks that it exists in the org. */
+/** Reads the target, given as `robot_id`, `fleet_id` or `target_id`, and checks that it exists in the org. */
 export async function resolveTarget(db: Db, org_id: string, body: TargetBody): Promise<Target> {
   const target = readTarget(body);
   if (target.robot_id !== null) {
@@ -52,8 +52,8 @@ export async function resolveTarget(db: Db, org_id: string, body: TargetBody): P
 function readTarget({ robot_id, fleet_id, target_kind, target_id }: TargetBody): Target {
   if (target_id !== undefined) {
     if (robot_id !== undefined || fleet_id !== undefined)
-      throw badRequest("target_id and robot_id or fleet_id mean the same; send one of them");
-    if (target_kind === undefined) throw badRequest("target_id needs target_kind beside it: robot or fleet");
+      throw badRequest("target_id means the same as robot_id or fleet_id: send only one of them");
+    if (target_kind === undefined) throw badRequest("target_id needs target_kind: robot or fleet");
     return target_kind === "robot"
       ? { target_kind, robot_id: target_id, fleet_id: null }
       : { target_kind, robot_id: null, fleet_id: target_id };
@@ -64,7 +64,7 @@ function readTarget({ robot_id, fleet_id, target_kind, target_id }: TargetBody):
   return { target_kind: kind, robot_id: robot_id ?? null, fleet_id: fleet_id ?? null };
 }
 
-/** Creates a deployment of a release: its row, first event and, when it starts now, its first targets in one transaction. */
+/** Creates a deployment of a release. Its row, first event and, if it starts now, its first targets are written in one transaction. */
 export async function createDeployment(
   db: Db,
   engine: CreateContext,
@@ -89,7 +89,7 @@ export async function createDeployment(
   return { row, release };
 }
 
-/** What a deployment is asked to be: 404 for what does not exist, 400 for what contradicts itself. */
+/** Validates the body of a new deployment: 404 for a release, robot or fleet that does not exist, 400 for contradictory fields. */
 export async function readDeployment(
   db: Db,
   engine: CreateContext,
@@ -106,12 +106,12 @@ export async function readDeployment(
     throw badRequest(`scheduled_at is more than ${SCHEDULE_DAYS_MAX} days ahead`);
   const { dry_run: _, ...rollout } = body.rollout ?? {};
   if (target.robot_id !== null && (await countOtherApps(db, org_id, target.robot_id, release.app)) >= APPS_MAX)
-    throw conflict(`robot ${target.robot_id} has ${APPS_MAX} apps already; app ${release.app} would be one more`);
+    throw conflict(`robot ${target.robot_id} already has ${APPS_MAX} apps, the maximum; app ${release.app} cannot be added`);
   checkRollout(rollout, target.target_kind, now, scheduled_at);
   return { release, target, rollout, scheduled_at };
 }
 
-/** Creates a deployment of the effective config; the values are frozen per robot when it is dispatched. */
+/** Creates a deployment of the effective config. The values are frozen per robot when its target is dispatched. */
 export async function createConfigDeployment(
   db: Db,
   engine: CreateContext,
@@ -137,7 +137,7 @@ export async function createConfigDeployment(
   });
 }
 
-/** Writes a deployment's row and first event and, when it starts now, its first targets. */
+/** Writes a deployment's row and first event and, if it starts now, its first targets. */
 export async function startDeployment(
   db: Db,
   engine: CreateContext,
@@ -161,7 +161,7 @@ export async function startDeployment(
       now,
     );
     const late = d.scheduled_at !== null && !held;
-    const message = late ? `queued at once: its time ${d.scheduled_at?.toISOString() ?? ""} has passed` : undefined;
+    const message = late ? `queued immediately: its start time ${d.scheduled_at?.toISOString() ?? ""} has passed` : undefined;
     const events = [deploymentEvent(engine, inserted, 1, d.created_by, now, message === undefined ? {} : { message })];
     await insertEvents(tx, d.org_id, d.id, events);
     announce(tx, engine, d.org_id, deploymentChange(inserted, "created", inserted.status));

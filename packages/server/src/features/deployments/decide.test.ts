@@ -16,42 +16,42 @@ const FACTS: DispatchFacts = {
 const facts = (changes: Partial<DispatchFacts>): DispatchFacts => ({ ...FACTS, ...changes });
 
 const TABLE: [name: string, changes: Partial<DispatchFacts>, decision: ReturnType<typeof decide>][] = [
-  ["an online robot gets it", {}, { dispatch: true, supersede: [] }],
-  ["a robot that is gone ends it", { robot: undefined }, { end: "cancelled", reason: "robot_removed" }],
-  ["a decommissioned robot ends it", { robot: { ...ROBOT, decommissioned: true } }, { end: "cancelled", reason: "robot_removed" }],
-  ["a newer one that went first ends it", { last_order_number: 6 }, { end: "cancelled", reason: "superseded" }],
-  ["an older one that went first does not", { last_order_number: 4 }, { dispatch: true, supersede: [] }],
-  ["its own earlier attempt does not", { last_order_number: 5 }, { dispatch: true, supersede: [] }],
-  ["it waits for its artifact", { release: { kind: "file", artifact_state: "awaiting_upload" } }, { wait: "artifact" }],
+  ["dispatches to an online robot", {}, { dispatch: true, supersede: [] }],
+  ["is cancelled if the robot does not exist", { robot: undefined }, { end: "cancelled", reason: "robot_removed" }],
+  ["is cancelled if the robot is decommissioned", { robot: { ...ROBOT, decommissioned: true } }, { end: "cancelled", reason: "robot_removed" }],
+  ["is cancelled if a newer deployment was dispatched before", { last_order_number: 6 }, { end: "cancelled", reason: "superseded" }],
+  ["is not cancelled if an older deployment was dispatched before", { last_order_number: 4 }, { dispatch: true, supersede: [] }],
+  ["is not cancelled by its own earlier attempt", { last_order_number: 5 }, { dispatch: true, supersede: [] }],
+  ["waits for its artifact", { release: { kind: "file", artifact_state: "awaiting_upload" } }, { wait: "artifact" }],
   [
-    "it waits for its artifact rather than for the robot",
+    "waits for its artifact rather than for the robot",
     { release: { kind: "file", artifact_state: "awaiting_upload" }, robot: { ...ROBOT, online: false } },
     { wait: "artifact" },
   ],
   [
-    "an image from a registry needs no artifact",
+    "needs no artifact for an image from a registry",
     { release: { kind: "file", artifact_state: "external" } },
     { dispatch: true, supersede: [] },
   ],
-  ["it waits for a robot that is away", { robot: { ...ROBOT, online: false } }, { wait: "robot_online" }],
+  ["waits for an offline robot", { robot: { ...ROBOT, online: false } }, { wait: "robot_online" }],
   [
-    "a kind that the robot cannot install fails",
+    "fails if the robot cannot install the release kind",
     { release: { kind: "container_image", artifact_state: "stored" } },
     { end: "failed", reason: "incompatible" },
   ],
-  ["a config has no kind", { release: undefined, robot: { ...ROBOT, kinds: [] } }, { dispatch: true, supersede: [] }],
+  ["ignores the robot's kinds for a config", { release: undefined, robot: { ...ROBOT, kinds: [] } }, { dispatch: true, supersede: [] }],
   [
-    "an installation under way finishes first",
+    "waits until a running installation finishes",
     { rivals: [{ id: "tgt_3", order_number: 3, status: "installing" }] },
     { wait: "previous_deployment" },
   ],
   [
-    "a newer rival that waits is left alone",
+    "does not supersede a newer waiting target",
     { rivals: [{ id: "tgt_7", order_number: 7, status: "queued" }] },
     { dispatch: true, supersede: [] },
   ],
   [
-    "older ones up to staged are superseded",
+    "supersedes older targets up to staged",
     {
       rivals: [
         { id: "tgt_2", order_number: 2, status: "staged" },
@@ -62,17 +62,17 @@ const TABLE: [name: string, changes: Partial<DispatchFacts>, decision: ReturnTyp
     { dispatch: true, supersede: ["tgt_2", "tgt_3", "tgt_4"] },
   ],
   [
-    "a pending target of a later wave is not superseded",
+    "does not supersede a pending target of a later wave",
     { rivals: [{ id: "tgt_3", order_number: 3, status: "pending" }] },
     { dispatch: true, supersede: [] },
   ],
 ];
 for (const [name, changes, decision] of TABLE) test(`dispatch: ${name}`, () => assert.deepEqual(decide(facts(changes)), decision));
 
-test("whatever the rivals, nothing that a robot is installing is superseded or overtaken", () => {
+test("with any rivals, an installing target is neither superseded nor overtaken", () => {
   const rival = fc
     .record({ order_number: fc.integer({ min: 1, max: 9 }), status: fc.constantFrom<TargetStatus>(...TARGET_STATUSES) })
-    // An id that says the opposite: it must not matter.
+    // The ids have the opposite order, which must not matter.
     .map((one) => ({ ...one, id: `tgt_${9 - one.order_number}` }));
   fc.assert(
     fc.property(fc.array(rival, { maxLength: 6 }), (rivals) => {

@@ -2,30 +2,30 @@ import type { Reason, WaitingFor } from "@roamfleet/protocol";
 import { isCommitted, isRevocable } from "./state.ts";
 import type { TargetRow } from "./store/rows.ts";
 
-/** What dispatch knows of one queued target's robot and rivals. */
+/** The facts from which dispatch decides about one queued target. */
 export interface DispatchFacts {
-  /** Number of the target's deployment in the order of all. */
+  /** Order number of the target's deployment. */
   order_number: number;
   robot: { online: boolean; decommissioned: boolean; kinds: readonly string[] } | undefined;
-  /** The release; undefined for a config, and where the app is to be taken off. */
+  /** The release; undefined for a config, and where the app is to be removed. */
   release: { kind: string; artifact_state: "awaiting_upload" | "stored" | "external" } | "deleted" | undefined;
   /** Open targets of other deployments for the same robot and subject. */
   rivals: readonly (Pick<TargetRow, "id" | "status"> & { order_number: number })[];
   /** The highest order number that was ever dispatched to the same robot and subject; 0: none. */
   last_order_number: number;
-  /** Why it must not be dispatched any more: its creator may not, or the fleet it follows has something else; null or absent: it may. */
+  /** Why it may no longer be dispatched: its creator lost access, or the fleet has a different release. Null or absent: it may. */
   denial?: Reason | null;
 }
 
 export type Decision = { dispatch: true; supersede: string[] } | { wait: WaitingFor } | { end: "cancelled" | "failed"; reason: Reason };
 
-/** Whether a queued target goes out now, waits, or ends here. Pure. */
+/** Decides whether a queued target is dispatched now, waits, or ends here. Pure. */
 export function decide({ order_number, robot, release, rivals, last_order_number, denial = null }: DispatchFacts): Decision {
   if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
   if (denial !== null) return { end: "cancelled", reason: denial };
-  // A newer deployment was dispatched first; this one would undo it.
+  // A newer deployment was dispatched first; this one would revert it.
   if (last_order_number > order_number) return { end: "cancelled", reason: "superseded" };
-  // A robot that was to go back to it cannot.
+  // The release was deleted: a robot that should roll back to it cannot.
   if (release === "deleted") return { end: "failed", reason: "rollback_failed" };
   if (release?.artifact_state === "awaiting_upload") return { wait: "artifact" };
   if (!robot.online) return { wait: "robot_online" };

@@ -3,9 +3,9 @@ import type { Db } from "../../kernel/db.ts";
 import { addLayers } from "./image-layers.ts";
 import { listDesiredApps, listDesiredConfigs, listGenerations } from "./store/robot-state.ts";
 
-/** What each of these robots is to look like, by robot. */
+/** Returns the desired state of each of these robots, by robot id. */
 export async function desiredOf(db: Db, org_id: string, robot_ids: readonly string[]): Promise<Map<string, Desired>> {
-  // The generation is read first: a change between the reads is sent again under a higher one, never lost under this one.
+  // Read the generation first: a change between the reads is then sent again with a higher generation, and never lost.
   const generations = new Map((await listGenerations(db, org_id, robot_ids)).map((row) => [row.robot_id, row.generation]));
   const desired = new Map(
     robot_ids.map((id): [string, Desired] => [

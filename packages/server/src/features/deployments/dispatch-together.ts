@@ -14,7 +14,7 @@ import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import { holdRobots, listOpenReleaseTargets, lockQueuedOf, setWaitingFor } from "./store/targets.ts";
 import { type Engine, HINT_PUSH, moveToDispatched } from "./transition.ts";
 
-/** Deployments of one transaction: few enough that nobody waits long for their rows. */
+/** Deployments per transaction: few enough that others wait only briefly for their rows. */
 const TOGETHER = 100;
 
 interface Claimed {
@@ -29,9 +29,9 @@ interface Pair {
 }
 
 /**
- * Dispatches many deployments to one robot each in a few statements: thousands may be due at one moment, and a transaction
- * of its own for each takes longer than what it does. Answers those that are done; all others go apart: those that have
- * more to weigh, and those of a batch of which one failed.
+ * Dispatches many single-robot deployments in a few statements per batch: thousands may be due at one moment, and a transaction for each
+ * costs more than the work in it. Returns the ids of deployments that are done. The caller dispatches the others separately: those that
+ * need more checks, and those of a batch in which one failed.
  */
 export async function dispatchTogether(db: Db, engine: Engine, org_id: string, claimed: readonly Claimed[]): Promise<Set<string>> {
   const done = new Set<string>();
@@ -41,7 +41,7 @@ export async function dispatchTogether(db: Db, engine: Engine, org_id: string, c
       for (const id of await db.transaction((tx) => dispatchBatch(tx, engine, org_id, batch))) done.add(id);
     } catch (error) {
       if (isConnectionLost(error)) throw error;
-      // What is wrong with one is found out, and told, when each goes apart.
+      // The caller dispatches each one separately, which finds and logs the failing one.
     }
   }
   return done;
@@ -50,7 +50,7 @@ export async function dispatchTogether(db: Db, engine: Engine, org_id: string, c
 const isPlain = (row: DeploymentRow): boolean =>
   row.kind === "release" && row.robot_id !== null && row.rollout.waves === undefined && row.rollout.window === undefined && !isLimited(row);
 
-/** The same steps as for one deployment, under the same locks in the same order. */
+/** Takes the same steps as dispatch of one deployment, with the same locks in the same order. */
 async function dispatchBatch(tx: Db, engine: Engine, org_id: string, claimed: readonly Claimed[]): Promise<string[]> {
   const now = engine.clock.now();
   const locked = await lockDeployments(
@@ -85,7 +85,7 @@ async function dispatchBatch(tx: Db, engine: Engine, org_id: string, claimed: re
   return [...handed, ...waits].map(({ deployment }) => deployment.id);
 }
 
-/** Those whose robots are at nothing else, each robot once: what else there is may have to be superseded or waited for. */
+/** Returns pairs whose robot has no other open target of the app, each robot once. Others may have to wait or supersede a target. */
 async function alone(tx: Db, org_id: string, pairs: readonly Pair[]): Promise<Pair[]> {
   const open = Map.groupBy(
     await listOpenReleaseTargets(
@@ -104,7 +104,7 @@ async function alone(tx: Db, org_id: string, pairs: readonly Pair[]): Promise<Pa
   });
 }
 
-/** Those that go out now and those that wait; those that end instead go apart. */
+/** Splits the pairs into those that are dispatched now and those that wait; targets that end instead are dispatched separately. */
 async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]) {
   const robot_ids = pairs.map(({ target }) => target.robot_id);
   const robots = new Map((await holdRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
@@ -142,11 +142,11 @@ async function appsOf(tx: Db, org_id: string, robot_ids: readonly string[]) {
   return new Map(states.map((state) => [keyOf({ robot_id: state.robot_id, subject: state.app }), state]));
 }
 
-/** Returns those that it handed over: without robots that have no room for the app. */
+/** Dispatches to the robots that have room for the app. Returns the dispatched pairs. */
 async function handOver(tx: Db, engine: Engine, org_id: string, pairs: readonly Pair[]): Promise<Pair[]> {
   const now = engine.clock.now();
   const robot_ids = pairs.map(({ target }) => target.robot_id);
-  // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
+  // Lock `robot_desired` before changing a robot's state, in the same order as reports do.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const apps = await appsOf(tx, org_id, robot_ids);
   const count = Map.groupBy(apps.values(), ({ robot_id }) => robot_id);
@@ -180,7 +180,7 @@ async function handOver(tx: Db, engine: Engine, org_id: string, pairs: readonly 
         attempt: target.attempt + 1,
         deadline_at: deadlineOf("dispatched", verifySecondsOf(deployment.rollout), now),
         dispatch_generation: generations.get(target.robot_id) ?? null,
-        // What ran before the first attempt: a robot that was out of reach may have installed the release meanwhile.
+        // What ran before the first attempt: an unreachable robot may have installed the release since.
         previous_release_id: target.attempt > 0 ? target.previous_release_id : (apps.get(keyOf(target))?.current_release_id ?? null),
       },
     })),

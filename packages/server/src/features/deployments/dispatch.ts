@@ -33,16 +33,16 @@ import {
 import { setWaveProgress } from "./store/waves.ts";
 import { type Engine, freeSlots, HINT_PUSH, HINT_ROLLOUT, moveTargets } from "./transition.ts";
 
-/** Targets looked at per turn; each deployment among them that is not to one robot is one transaction. */
+/** Maximum targets per run; each deployment among them that is not to a single robot is one transaction. */
 const CLAIM_TARGETS = 500;
-/** Targets whose dispatch failed are not looked at for so long. */
+/** How long targets are skipped after their dispatch failed. */
 const FAILED_AGAIN_MS = 60_000;
 
-/** Background: hands queued targets to their robots. Answers true when there may be more. */
+/** Background: dispatches queued targets to their robots. Returns true if there may be more. */
 export async function dispatchQueued(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
   const claimable = await listClaimable(db, engine.clock.now(), CLAIM_TARGETS, postponed.ids(engine.clock.now()));
   const by_deployment = [...Map.groupBy(claimable, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`).values()];
-  // Newest first: a robot that reconnects to several deployments installs only the last of them, which supersedes the others.
+  // Newest first: a robot that reconnects to several deployments installs only the newest, which supersedes the others.
   const newest_first = by_deployment.toSorted(([a], [b]) => (b?.order_number ?? 0) - (a?.order_number ?? 0));
   const separate = (await withoutThoseTogether(db, engine, newest_first)).map((targets) => ({
     org_id: targets[0]?.org_id ?? "",
@@ -50,7 +50,7 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed = n
     ids: targets.map(({ id }) => id),
   }));
   let failed = 0;
-  // A failing target waits in its row. A deployment of which not even that can be written is postponed in memory.
+  // A failing target is postponed in its row. If even that write fails, the deployment is postponed in memory.
   await eachApart(
     engine,
     postponed,
@@ -61,7 +61,7 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed = n
       const failures = await isolateFailures(ids, isConnectionLost, (some) => dispatchTargets(own, engine, org_id, deployment_id, some));
       if (failures === undefined) return;
       failed += 1;
-      // Once a turn: what breaks one may break hundreds.
+      // Log once per run: one cause may break hundreds.
       if (failed === 1) engine.log.error({ err: failures.error, org_id, deployment_id }, "a deployment could not be dispatched");
       await postponeClaimed(own, org_id, deployment_id, failures.failed, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
     },
@@ -71,7 +71,7 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed = n
 
 type Claimed = Awaited<ReturnType<typeof listClaimable>>[number];
 
-/** Dispatches at once what can go together, and answers the others. */
+/** Dispatches single-robot deployments in batches. Returns the targets that must be dispatched separately. */
 async function withoutThoseTogether(db: SystemDb, engine: Engine, claimed: readonly Claimed[][]): Promise<Claimed[][]> {
   const single = claimed.flatMap((targets) => (targets.length === 1 ? targets : []));
   const done = new Set<string>();
@@ -83,7 +83,7 @@ async function withoutThoseTogether(db: SystemDb, engine: Engine, claimed: reado
 async function dispatchTargets(db: Db, engine: Engine, org_id: string, deployment_id: string, ids: readonly string[]): Promise<void> {
   await db.transaction(async (tx) => {
     const rivals_before = await rivalsOf(tx, org_id, deployment_id, ids);
-    // The deployments that may lose a target to this one are locked with it, in one order for everybody.
+    // Deployments that may lose a target to this one are locked in the same statement, by id, so that transactions cannot deadlock.
     const locked = await lockDeployments(tx, org_id, [...new Set([deployment_id, ...rivals_before.map((rival) => rival.deployment_id)])]);
     const deployment = locked.find(({ id }) => id === deployment_id);
     if (deployment === undefined || !mayDispatch(deployment, engine.clock.now())) return;
@@ -109,7 +109,7 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
     );
     const dispatched =
       going.length === 0 ? [] : await (deployment.kind === "release" ? handOver : handOverConfigs)(tx, engine, deployment, going);
-    // A robot that was handed nothing, as configs wait for its approval or break a schema, keeps what an older deployment brings.
+    // A robot to which nothing was dispatched, as its config awaits approval or breaks a schema, keeps its older deployment.
     const handed = new Set(dispatched.flatMap(({ target, to }) => (to === "failed" ? [] : [target.robot_id])));
     await supersede(
       tx,
@@ -118,7 +118,7 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
       replaced.filter(({ robot_id }) => handed.has(robot_id)),
       deployment.created_by,
     );
-    // An earlier attempt may still stand in what the robot is to look like.
+    // The desired state of these robots may still contain an earlier attempt.
     await giveBack(
       tx,
       engine,
@@ -126,9 +126,9 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, deploymen
       ended.flatMap(({ target }) => (target.attempt > 0 ? [target] : [])),
     );
     const row = await moveTargets(tx, engine, deployment, [...dispatched, ...ended], SYSTEM);
-    // Robots that are away leave their slots to others.
+    // Offline robots use no slot: others may take it.
     if (mayDispatch(row, engine.clock.now()) && !waits.some(({ wait }) => wait === "slot")) await freeSlots(tx, engine, row);
-    // Robots that are away hold up no wave: perhaps it has passed.
+    // Offline robots do not hold up a wave: it may have passed now.
     if (deployment.rollout.waves !== undefined && waits.some(({ wait }) => wait === "robot_online")) {
       await setWaveProgress(tx, org_id, deployment_id, { step_at: engine.clock.now() });
       tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
@@ -186,7 +186,7 @@ async function decideAll(
   }));
 }
 
-/** Ends older targets of the same robots and subject, deployment by deployment; their rows are locked already. */
+/** Ends older targets of the same robots and subject, one deployment at a time; their rows are already locked. */
 async function supersede(
   tx: Db,
   engine: Engine,
@@ -196,7 +196,7 @@ async function supersede(
 ): Promise<void> {
   for (const [deployment_id, own] of Map.groupBy(targets, (target) => target.deployment_id)) {
     const deployment = locked.find(({ id }) => id === deployment_id);
-    if (deployment === undefined) continue; // it became a rival after the locks were taken; the next turn finds it
+    if (deployment === undefined) continue; // it became a rival after the locks were taken; the next run finds it
     await moveTargets(
       tx,
       engine,
@@ -207,14 +207,17 @@ async function supersede(
   }
 }
 
-/** Writes what the robots are to look like from now on, and answers the targets' change to `dispatched`, or to `failed` where there is no room for the app. */
+/**
+ * Writes the new desired state of the robots. Returns the change of each target: to `dispatched`, or to `failed` if its robot has no room
+ * for the app.
+ */
 async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<TargetChange[]> {
   const { org_id } = deployment;
   const now = engine.clock.now();
   const verify_seconds = verifySecondsOf(deployment.rollout);
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const app = deployment.app ?? "main";
-  // Once for all: to find the next window takes a good part of a millisecond.
+  // Once for all targets: finding the next window takes a considerable part of a millisecond.
   const window = installWindow(deployment, now);
   const changesOf = (given: readonly TargetRow[]) =>
     given.map((target) => ({
@@ -227,7 +230,7 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
       verify_seconds,
       ...window,
     }));
-  // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
+  // Lock `robot_desired` before changing a robot's state, in the same order as reports do.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const previous = new Map((await listAppStates(tx, org_id, robot_ids, app)).map((state) => [state.robot_id, state.current_release_id]));
   const full = await listFullRobots(tx, org_id, robot_ids, app);
@@ -243,7 +246,7 @@ async function handOver(tx: Db, engine: Engine, deployment: DeploymentRow, targe
           attempt: target.attempt + 1,
           deadline_at: deadlineOf("dispatched", verify_seconds, now),
           dispatch_generation: generations.get(target.robot_id) ?? null,
-          // What ran before the first attempt: a robot that was out of reach may have installed the release meanwhile.
+          // What ran before the first attempt: an unreachable robot may have installed the release since.
           previous_release_id: target.attempt > 0 ? target.previous_release_id : (previous.get(target.robot_id) ?? null),
         },
   );
@@ -254,5 +257,5 @@ const noRoom = (target: TargetRow, app: string): TargetChange => ({
   to: "failed",
   reason: "incompatible",
   attempt: target.attempt + 1,
-  data: { detail: `the robot has ${APPS_MAX} apps already; app ${app} would be one more` },
+  data: { detail: `the robot already has ${APPS_MAX} apps, the maximum; app ${app} cannot be added` },
 });

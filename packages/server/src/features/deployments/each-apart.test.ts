@@ -5,7 +5,7 @@ import { eachApart, Postponed } from "./each-apart.ts";
 const START = Date.parse("2030-01-01T00:00:00Z");
 const at = (seconds: number): Date => new Date(START + seconds * 1_000);
 
-test("a failing item is left out for 5 s, then twice as long each time up to 5 minutes, and is forgotten once it succeeds", () => {
+test("a failing item is postponed by 5 s, then twice as long each time up to 5 minutes; a success resets that", () => {
   const postponed = new Postponed();
   let seconds = 0;
   const waits = Array.from({ length: 9 }, () => {
@@ -20,7 +20,7 @@ test("a failing item is left out for 5 s, then twice as long each time up to 5 m
   assert.deepEqual(postponed.ids(at(seconds + 5)), []);
 });
 
-test("failures are logged once a minute, and every other item is still worked on", async () => {
+test("failures are logged once a minute, and all other items are still processed", async () => {
   const postponed = new Postponed();
   const logged: unknown[] = [];
   let seconds = 0;

@@ -4,10 +4,10 @@ import type { Engine } from "./transition.ts";
 const FIRST_RETRY_MS = 5_000;
 const RETRY_MS_MAX = 300_000;
 const LOG_EVERY_MS = 60_000;
-/** Failing items that one loop remembers; past that the oldest is tried again early. */
+/** Failing items that one loop remembers. Beyond that the oldest is forgotten, and so retried early. */
 const FAILING_MAX = 1_000;
 
-/** The items of one background loop that failed on this node, each left out of the claims until its next attempt. */
+/** The items of one background loop that failed on this node. Each is left out of the claims until its next attempt. */
 export class Postponed {
   readonly #failing = new Map<string, { attempts: number; next_at_ms: number }>();
   #logged_at_ms = -Infinity;
@@ -35,8 +35,8 @@ export class Postponed {
 }
 
 /**
- * Does the work for each item, whatever fails for another: a failing item is postponed with backoff and logged. Throws only
- * when the database is lost.
+ * Does the work for each item independently: a failing item is postponed with backoff and logged. Throws only if the connection to the
+ * database is lost.
  */
 export async function eachApart<T extends { org_id: string }>(
   { clock, log }: Pick<Engine, "clock" | "log">,

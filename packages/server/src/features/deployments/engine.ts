@@ -23,22 +23,22 @@ import { advanceRollouts } from "./waves.ts";
 import { nextStep } from "./store/waves.ts";
 import { HINT_DISPATCH, HINT_PUSH, HINT_ROLLOUT, HINT_SCHEDULED } from "./transition.ts";
 
-/** Hints make things quick; these intervals make them certain. */
+/** Hints wake the loops early; these intervals guarantee progress if a hint is lost. */
 const DISPATCH_EVERY_MS = 5_000;
 const SCHEDULE_EVERY_MS = 30_000;
 const ROLLOUTS_EVERY_MS = 30_000;
 const DEADLINES_EVERY_MS = 5_000;
 const REPAIR_EVERY_MS = 30_000;
-/** A robot whose hint was lost without notice is told after two of these at most. */
+/** A robot whose hint was lost unnoticed gets its desired state after at most two of these intervals. */
 const UNTOLD_EVERY_MS = 15_000;
-/** When a turn failed for one deployment, the moments of the others are looked up again. */
+/** After a run failed for one deployment, the next due time of the others is read again after this delay. */
 const FAILED_AGAIN_SECONDS = 5;
 
 export interface DeploymentEngine {
   stop(): Promise<void>;
 }
 
-/** Starts the loops that move deployments on. Every node runs them; rows that one holds are skipped by the others. */
+/** Starts the loops that advance deployments. Every node runs them; a loop skips rows that another node has locked. */
 export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   const { db, bus, clock } = plane;
   const postponed = postponedByLoop();
@@ -62,7 +62,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     next_step.set(inSeconds(plane, FAILED_AGAIN_SECONDS));
     const more = await advanceRollouts(db, plane, postponed.advanceRollouts);
     const next_at = (await nextStep(db))?.step_at ?? null;
-    // One that failed stays due: it must not wake the loop at once.
+    // A failed rollout stays due: it must not wake the loop immediately.
     if (!more && (next_at === null || next_at > clock.now())) next_step.set(next_at);
     return more;
   });
@@ -103,14 +103,14 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
       subscriptions.forEach((unsubscribe) => unsubscribe());
       arrivals.on_arrival = undefined;
       await Promise.all(loops.map((loop) => loop.stop()));
-      // Last: a run that was under way has set it anew.
+      // Last: a run that was in progress may have set it again.
       next_due.cancel();
       next_step.cancel();
     },
   };
 }
 
-/** What each loop leaves out of its claims, because it failed. */
+/** The items that each loop leaves out of its claims because they failed. */
 const postponedByLoop = () => ({
   dispatchQueued: new Postponed(),
   releaseDue: new Postponed(),
@@ -125,7 +125,7 @@ const postponedByLoop = () => ({
   expireDeployments: new Postponed(),
 });
 
-/** Wakes what waits for something that has happened. Returns true when there may be more. */
+/** Wakes targets whose awaited condition already holds. Returns true if there may be more. */
 async function wakeAllMissed(plane: Plane, postponed: Postponed, dispatch: Background): Promise<boolean> {
   const { woken, more } = await repairWaits(plane.db, plane, postponed);
   if (woken > 0) dispatch.wake();

@@ -7,7 +7,7 @@ import type { CreateContext } from "./transition.ts";
 const HOUR_MS = 3_600_000;
 const HOURS_PER_DAY = 24;
 
-/** When a deployment that begins at `from` gives up: as its policy says, or else as the org or the server does. */
+/** Returns when a deployment that begins at `from` expires: by its policy, else by the org's setting, else by the server's. */
 export async function expiresAt(
   db: Db,
   engine: Pick<CreateContext, "settings">,

@@ -13,13 +13,13 @@ import { deploymentChange } from "./tell.ts";
 import { type CreateContext, endIfOver, HINT_DISPATCH, moveDeployment } from "./transition.ts";
 import { assignRobots } from "./waves.ts";
 
-/** Targets of one transaction: few enough that nobody waits for its locks or its 12 ms of processor, many enough that 100,000 take 50. */
+/** Targets per transaction: few enough that its locks and 12 ms of CPU delay no other request, many enough that 100,000 take 50 transactions. */
 const CHUNK_TARGETS = 2_000;
 export const HINT_FAN_OUT = "rf.deployments.fan_out";
 
 /**
- * Resolves whom the deployment is for. The first chunk is written in the caller's transaction, so a small fleet is
- * complete at once; the rest follows in the background, from the members as of now, and goes on after a crash where it was.
+ * Resolves the robots of a deployment. The first chunk is written in the caller's transaction, so a small fleet is complete immediately.
+ * The rest follows in the background, from the current members, and resumes from its cursor after a crash.
  */
 export async function beginFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
   const now = engine.clock.now();
@@ -61,7 +61,7 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
     wave_to_assign: last && in_waves ? 0 : null,
     step_at: last && isLimited(deployment) ? now : null,
   });
-  // Not one for each target: whoever looks at them reads their list again.
+  // One change for the chunk, not one per target: clients that show targets read the list again.
   announce(tx, engine, org_id, deploymentChange(row, "targets"));
   if (!last) {
     tx.afterCommit(() => engine.bus.publish(HINT_FAN_OUT, null));
@@ -75,7 +75,7 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   return endIfOver(tx, engine, row);
 }
 
-/** How a target begins: by waves it waits in the last one until it is put into its own. */
+/** The initial state of a target. In a deployment by waves it is in the last wave until it is assigned to its own. */
 function startOf(deployment: DeploymentRow): { status: "pending" | "queued"; wave: number; waiting_for: "slot" | null } {
   const { waves } = deployment.rollout;
   if (waves !== undefined) return { status: "pending", wave: waves.length, waiting_for: null };
@@ -89,7 +89,7 @@ async function continueAssignment(tx: Db, engine: CreateContext, deployment: Dep
   return row;
 }
 
-/** Background: writes the next chunk of every fan-out under way. Returns true while there is more. */
+/** Background: writes the next chunk of every unfinished fan-out. Returns true while there is more. */
 export const continueFanOuts = async (db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> =>
   (await continueDeployments(
     db,

@@ -12,9 +12,9 @@ import { commonestApplied, listOrigins } from "./store/follow.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 
 /**
- * A deployment to a fleet is rolled back, or stopped because too many robots failed: the fleet no longer follows its release,
- * whichever deployment brought that, nor what a retry of it brought. What the fleet has next is decided when a deployment
- * ends `applied`; until then robots that enroll get nothing. One that is paused waits for a person, and changes nothing here.
+ * Makes the fleet follow nothing for the deployment's app: the deployment is rolled back, or stopped because too many robots failed. This
+ * applies to its release, from whichever deployment it came, and to what a retry of it deployed. Until a deployment ends `applied`, robots
+ * that enroll get nothing. A paused deployment waits for a person, and changes nothing here.
  */
 export async function stopFollowing(tx: Db, engine: Pick<Plane, "clock" | "bus">, deployment: DeploymentRow): Promise<void> {
   const { org_id, id, fleet_id, release_id } = deployment;
@@ -26,13 +26,13 @@ export async function stopFollowing(tx: Db, engine: Pick<Plane, "clock" | "bus">
   if (has.id !== release_id && !repeatedBy(origins, has.deployment_id).includes(id)) return;
   announce(tx, engine, org_id, { kind: "fleet", id: fleet_id, change: "updated" });
   await setFleetDesired(tx, { org_id, id: fleet_id }, app, null, engine.clock.now());
-  // Withdraws what was dispatched to robots that followed, and that they have not begun to install.
+  // Cancels what was dispatched to robots that follow the fleet and have not begun to install it.
   await noteAuthorityChange(tx, engine, org_id, "fleet", [fleet_id]);
 }
 
 /**
- * A deployment to a fleet ended `applied`: what it brought is what the fleet has, for robots that come later. What another
- * one brought that speaks for the fleet since later stays.
+ * Records what a deployment to a fleet that ended `applied` deployed, for robots that join later. Does nothing if the fleet already has the
+ * result of a deployment that counts as newer.
  */
 export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bus">, deployment: DeploymentRow): Promise<void> {
   const { org_id, id, fleet_id, kind } = deployment;
@@ -52,14 +52,14 @@ export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bu
   const [release] = release_id === null ? [] : await listReleases(tx, org_id, [release_id]);
   const desired = release === undefined ? null : { id: release.id, tag: release.tag, deployment_id: id };
   await setFleetDesired(tx, fleet, app, desired, now);
-  // Robots on their way to what the fleet had before get what it has now instead.
+  // Robots that are being updated to what the fleet had before get the new release instead.
   if (has.desired[app] !== undefined && has.desired[app].id !== desired?.id)
     await noteAuthorityChange(tx, engine, org_id, "fleet", [fleet_id]);
 }
 
 /**
- * A robot's automatic deployment ended: while it was open the robot was not brought to what its fleet has, which may be something else
- * by now, so it is checked again. One that expired waits until the robot connects again.
+ * Checks a robot again after its automatic deployment ended: the fleet may have a different release by now, and nothing was deployed
+ * automatically while that one was open. After an expired one it waits until the robot connects again.
  */
 export function followAgain(tx: Db, engine: Pick<Plane, "bus">, { org_id, robot_id, authority, status, reason }: DeploymentRow): void {
   if (robot_id === null || authority?.fleet_id === undefined || !isTerminal(status) || reason === "expired") return;
@@ -67,8 +67,8 @@ export function followAgain(tx: Db, engine: Pick<Plane, "bus">, { org_id, robot_
 }
 
 /**
- * What it brought. A rollback brings each robot its own release, a retry of it likewise, and the release of the deployment
- * only stands for them: the fleet has that of most, or none.
+ * Returns the release that a deployment gave the fleet; null: none. A rollback, or a retry of one, gives each robot its own release, and
+ * the deployment's release is a placeholder: then it is the release that most robots got.
  */
 async function releaseFor(tx: Db, deployment: DeploymentRow, origins: ReadonlyMap<string, Origin>): Promise<string | null> {
   const { org_id, id, release_id, retry_of, rollback_of } = deployment;

@@ -1,2 +1,2 @@
-/** A fleet has something else, or follows again: its members are to be looked at. */
+/** A fleet has a different release or config, or follows again: its members must be checked. */
 export const HINT_FOLLOW = "rf.deployments.follow";

@@ -19,15 +19,14 @@ import { holdRobots } from "./store/targets.ts";
 import { type CreateContext, HINT_DISPATCH } from "./transition.ts";
 import { Arrivals } from "./arrivals.ts";
 
-/** Robots looked at in one statement; those of them that are behind are one transaction. */
+/** Robots per statement; those of them that are behind their fleet are one transaction. */
 const ROBOTS_AT_ONCE = 500;
-/** Robots for which it failed are left alone for that long: less than the loop's interval, which tries again. */
+/** How long robots are skipped after a failure: less than the loop's interval, which retries. */
 const FAILED_AGAIN_MS = 4_000;
 
 /**
- * Brings robots to what their fleet has, those that joined it afterwards or come back after its deployment had expired:
- * by a deployment of each robot's own, verified and rolled back like any other. Others, and those that have it, cost one
- * statement together.
+ * Deploys to robots what their fleet has, if they joined it later or return after its deployment expired. Each gets its own deployment,
+ * which is verified and rolled back like any other. All robots that need nothing cost one statement.
  */
 export async function followFleet(
   db: Db,
@@ -40,7 +39,7 @@ export async function followFleet(
   const candidates = new Set(wanted(await listBehind(db, org_id, robot_ids)).map(({ robot_id }) => robot_id));
   if (candidates.size === 0) return 0;
   return db.transaction(async (tx) => {
-    // Held against a move and a removal; looked at again, because they may just have been.
+    // Locked against a move and a removal; read again, because either may have just happened.
     await holdRobots(tx, org_id, [...candidates]);
     return bring(tx, engine, org_id, wanted(await listBehind(tx, org_id, [...candidates])));
   });
@@ -62,8 +61,8 @@ async function bring(tx: Db, engine: CreateContext, org_id: string, behind: read
 }
 
 const BECAUSE: Record<Cause, string> = {
-  joined: "the robot joined a fleet that has it",
-  returned: "the robot came back after the fleet's deployment had expired",
+  joined: "the robot joined the fleet",
+  returned: "the robot reconnected after the fleet's deployment had expired",
 };
 
 function deploymentFor(
@@ -84,21 +83,21 @@ function deploymentFor(
     revision: kind === "release" ? null : id,
     subject: kind === "release" ? app : ALL_NAMESPACES,
     rollout: verify_seconds === undefined ? {} : { verify_seconds },
-    message: `ready to go out: ${BECAUSE[cause]}`,
+    message: `queued: ${BECAUSE[cause]}`,
     data: { cause, fleet_id, deployment_id: source_id },
   };
 }
 
 /**
- * Background: looks at robots that have just connected, org by org: what fails for one is put back and tried again a little
- * later, and holds up no other. Answers true while there are more that can be looked at now.
+ * Background: checks robots that have just connected, org by org. Robots for which it fails are put back, retried a little later, and do
+ * not delay others. Returns true while there are more to check now.
  */
 export async function followArrivals(db: SystemDb, engine: CreateContext, arrivals: Arrivals): Promise<boolean> {
   const { clock, log } = engine;
   let lost = false;
   for (const { org_id, robot_ids } of arrivals.take(ROBOTS_AT_ONCE, clock.now())) {
     const putBack = (ids: readonly string[]): void => arrivals.putBack(org_id, ids, new Date(clock.now().getTime() + FAILED_AGAIN_MS));
-    // Without a database there is no need to try for the others.
+    // Without a database, trying the others is pointless.
     if (lost) {
       putBack(robot_ids);
       continue;
@@ -111,15 +110,14 @@ export async function followArrivals(db: SystemDb, engine: CreateContext, arriva
     });
     if (failures === undefined) continue;
     putBack(failures.failed);
-    log.error({ err: failures.error, org_id, robots: failures.failed.length }, "robots that connected could not be brought to their fleet");
+    log.error({ err: failures.error, org_id, robots: failures.failed.length }, "could not update connected robots to their fleet's release");
   }
   return arrivals.hasReady(clock.now());
 }
 
 /**
- * Background: looks at the members of fleets that have something else, or follow again: those that joined while its
- * deployment ran are not part of it. Members for which it fails are tried again like those that connect. Answers true while
- * there are more.
+ * Background: checks the members of fleets whose release or config changed, or that follow again: robots that joined while the fleet's
+ * deployment ran are not part of it. Members for which it fails are retried like robots that connect. Returns true while there are more.
  */
 export async function followFleets(
   db: SystemDb,
@@ -142,7 +140,7 @@ export async function followFleets(
         arrivals.putBack(org_id, failures.failed, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
         engine.log.error(
           { err: failures.error, org_id, fleet_id: id, robots: failures.failed.length },
-          "robots could not be brought to their fleet",
+          "could not update robots to their fleet's release",
         );
       }
       await moveFollowCursor(own, org_id, id, version, members.length < ROBOTS_AT_ONCE ? null : (members.at(-1)?.id ?? null));

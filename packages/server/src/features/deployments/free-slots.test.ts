@@ -8,7 +8,7 @@ import { freeSlots } from "./transition.ts";
 const waitsRow = row({ waits: bool });
 
 test(
-  "whom max_unavailable holds up is found out at once in a small fleet, and once a second in a large one",
+  "max_unavailable is evaluated immediately in a small fleet, and once a second in a large one",
   { timeout: 120_000 },
   async () => {
     await using it = await startFeaturePlane([]);
@@ -41,7 +41,7 @@ test(
     const soon = new Date(now.getTime() + 1_000);
     assert.deepEqual(await free(), { waits: true, step_at: soon });
     await clock.advance({ seconds: 0.5 });
-    assert.deepEqual(await free(), { waits: true, step_at: soon }, "what ends meanwhile puts nothing off");
+    assert.deepEqual(await free(), { waits: true, step_at: soon }, "further ends do not postpone it");
     await plane.db.run(sql`update deployment set count_total = 5000 where org_id = ${org_id}`);
     assert.deepEqual(await free(), { waits: false, step_at: soon });
   },

@@ -12,13 +12,13 @@ import { groupSourceMembers, type Source } from "./store/rollback.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import type { CreateContext } from "./transition.ts";
 
-/** What a deployment without a policy of its own takes over: how long robots watch. */
+/** What a deployment without its own policy takes over: the verification time. */
 const plain = ({ verify_seconds }: Rollout): Rollout => (verify_seconds === undefined ? {} : { verify_seconds });
 
-/** A policy once more: the time at which it gave up may have passed. */
+/** The policy of an ended deployment for its retry, without the expiry time: that may have passed. */
 const again = ({ expires_at: _, ...rollout }: Rollout): Rollout => rollout;
 
-/** A new deployment of an ended one's robots. 409 when there are none for it. */
+/** Creates a deployment for robots of an ended one. 409 if no robot qualifies. */
 export async function createFromEnded(
   tx: Db,
   engine: CreateContext,
@@ -31,14 +31,14 @@ export async function createFromEnded(
   const groups = await groupSourceMembers(tx, org_id, { deployment_id: id, as, fleet_id });
   if (groups.length === 0)
     throw conflict(
-      as === "retry" ? `no robot of deployment ${id} failed or was rolled back` : `no robot runs what deployment ${id} brought any more`,
+      as === "retry" ? `no robot of deployment ${id} failed or was rolled back` : `no robot still runs what deployment ${id} installed`,
     );
   const wanted = groups.flatMap(({ release_id }) => release_id ?? []);
   const { deployable, refusal } = await findDeployable(tx, engine, org_id, wanted);
-  // Robots whose release cannot be had fail each by itself; where none can, and none is to lose what it has, nothing is begun.
+  // Robots whose release is unavailable fail separately. If none is available, and no robot is to remove the app, nothing is started.
   if (deployable === undefined && wanted.length === groups.length)
-    throw refusal ?? conflict(`what the robots of deployment ${id} would get was deleted: release ${wanted.join(", ")}`);
-  // Where every robot had none before, the release that it loses stands for the whole.
+    throw refusal ?? conflict(`the releases for the robots of deployment ${id} were deleted: ${wanted.join(", ")}`);
+  // If no robot had a release before, the release that they lose represents the deployment.
   const release_id = deployable ?? ended.release_id;
   return startDeployment(tx, engine, {
     org_id,
@@ -60,7 +60,7 @@ export async function createFromEnded(
   });
 }
 
-/** The first of these releases that is still there and that the robots would take; else why they would refuse the first that is there. */
+/** Returns the first of these releases that exists and that robots would accept, or why the first existing one would be refused. */
 export async function findDeployable(
   tx: Db,
   engine: CreateContext,
@@ -81,7 +81,7 @@ export async function findDeployable(
   return refusal === undefined ? {} : { refusal };
 }
 
-/** Deploys again to the robots on which an ended deployment failed or was rolled back, by its policy or another one. */
+/** Deploys again to the robots on which an ended deployment failed or was rolled back, with its policy or a new one. */
 export async function retryDeployment(
   db: Db,
   engine: CreateContext,

@@ -4,19 +4,19 @@ import { bumpGenerations, lockGenerations, revertConfigs, revertDesiredApps } fr
 import type { TargetRow } from "./store/rows.ts";
 import { type Engine, HINT_PUSH } from "./transition.ts";
 
-/** Ends that say something of the release itself. */
+/** Results that indicate a fault of the release. */
 const FAILURES: ReadonlySet<TargetStatus | undefined> = new Set(["failed", "rolled_back"]);
 
 /**
- * Targets ended, or are to be called off, without what they brought: their robots are told to be as they were. A robot
- * that has begun to install finishes first and decides by itself.
+ * Reverts the desired state of the robots of these targets, which ended without success or are being cancelled. A robot that has begun to
+ * install finishes first and decides locally.
  */
 export async function giveBack(
   tx: Db,
   engine: Engine,
   org_id: string,
   targets: readonly Pick<TargetRow, "id" | "kind" | "robot_id">[],
-  /** How they ended, by target; absent for those that were only called off. */
+  /** How they ended, by target id; absent for targets that are only being cancelled. */
   ends: ReadonlyMap<string, TargetStatus> = new Map(),
 ): Promise<void> {
   if (targets.length === 0) return;

@@ -9,8 +9,8 @@ import { listUnapproved } from "./store/approval.ts";
 import type { Engine } from "./transition.ts";
 
 /**
- * Freezes each robot's files. A robot for which there are none has what it is to have; one whose files would break a schema
- * keeps those that it has. Files with secrets wait for the approval of the robot: all of the target's files do, not some of them.
+ * Freezes each robot's config files. A target without files is `applied`; one whose files would break a schema fails, and its robot keeps
+ * the files that it has. If any file contains secrets, all files of the target wait until the robot is approved.
  */
 export async function handOverConfigs(
   tx: Db,
@@ -64,7 +64,7 @@ export async function handOverConfigs(
     withheld.map(({ id }) => id),
     withheld.map(() => "approval"),
   );
-  // An earlier attempt of them may still stand in what the robot is to have.
+  // The desired state of these robots may still contain an earlier attempt.
   await giveBack(
     tx,
     engine,
@@ -74,7 +74,7 @@ export async function handOverConfigs(
   return changes;
 }
 
-/** A namespace whose last value is gone leaves an empty file, not the old one. */
+/** Returns the namespaces for which each robot must get a file: after the last value was deleted it gets an empty file, and not the old one. */
 async function namespacesToKeep(
   tx: Db,
   { org_id, namespace }: DeploymentRow,

@@ -30,13 +30,13 @@ async function heldUpdate() {
   return { it, rig, plane, deployment_id, target, say, hold };
 }
 
-test("an update that the robot holds back is not timed out, and ends when the deployment expires", TIMEOUT, async () => {
+test("an update that the robot holds back does not time out, and ends when the deployment expires", TIMEOUT, async () => {
   const { it, plane, target, say, hold } = await heldUpdate();
   await using _ = it;
   await say(1, "staged");
   await hold("rob_of_somebody_else");
   await hold(undefined, 2);
-  assert.notEqual((await target()).deadline_at, null, "neither another robot nor another attempt holds it");
+  assert.notEqual((await target()).deadline_at, null, "neither another robot nor another attempt can hold it back");
   await hold();
   const { status, waiting_for, deadline_at } = await target();
   assert.deepEqual({ status, waiting_for, deadline_at }, { status: "staged", waiting_for: "robot", deadline_at: null });
@@ -50,7 +50,7 @@ test("an update that the robot holds back is not timed out, and ends when the de
   assert.deepEqual([end.status, end.reason, end.waiting_for], ["cancelled", "expired", null]);
 });
 
-test("once the robot installs, the step has its time again, and what is said late holds nothing", TIMEOUT, async () => {
+test("once the robot installs, the step has its timeout again, and a late message does not hold it back", TIMEOUT, async () => {
   const { it, plane, target, say, hold } = await heldUpdate();
   await using _ = it;
   await say(1, "staged");
@@ -65,7 +65,7 @@ test("once the robot installs, the step has its time again, and what is said lat
   assert.deepEqual([(await target()).status, (await target()).reason], ["failed", "timeout"]);
 });
 
-test("a cancellation does not wait for the robot's lock", TIMEOUT, async () => {
+test("a cancellation does not wait for the robot to release its update lock", TIMEOUT, async () => {
   const { it, rig, plane, deployment_id, target, say, hold } = await heldUpdate();
   await using _ = it;
   await say(1, "staged");

@@ -4,16 +4,16 @@ import { listArchitectures, listImageParts, type PartRow } from "./store/release
 
 const IMAGE_KIND = "container_image";
 
-/** An image in an uploaded archive: what a robot that has none of it would fetch is the sum of the sizes. */
+/** An image in an uploaded archive. A robot that has none of its parts downloads the sum of their sizes. */
 export interface ReleaseImage {
-  /** `os/architecture`, or with `/variant`; "" when the archive does not tell. */
+  /** `os/architecture`, or with `/variant`; "" if the archive does not contain it. */
   platform: string;
   config: DesiredLayers["config"];
   /** From the lowest to the topmost. */
   layers: DesiredLayers["layers"];
 }
 
-/** The images in each of these artifacts, one for each platform; an artifact that is no image archive is absent. */
+/** Returns the images in each of these artifacts, one per platform; artifacts that are not image archives are absent. */
 export async function imagesOf(db: Db, org_id: string, artifact_sha256s: readonly string[]): Promise<Map<string, ReleaseImage[]>> {
   const images = new Map<string, ReleaseImage[]>();
   if (artifact_sha256s.length === 0) return images;
@@ -30,7 +30,7 @@ function addPart(images: ReleaseImage[], { platform, sha256, size, diff_id }: Pa
   else images.at(-1)?.layers.push({ sha256, size, diff_id });
 }
 
-/** Adds to what robots are to look like of which parts their images consist, so that they fetch only those that they lack. */
+/** Adds the parts of each image to the desired state, so that robots download only parts that they lack. */
 export async function addLayers(db: Db, org_id: string, desired: ReadonlyMap<string, Desired>): Promise<void> {
   const wanted = [...desired].flatMap(([robot_id, { apps }]) =>
     Object.values(apps).flatMap(({ release }) => (release?.kind === IMAGE_KIND && release.image === null ? [{ robot_id, release }] : [])),
@@ -46,10 +46,10 @@ export async function addLayers(db: Db, org_id: string, desired: ReadonlyMap<str
   }
 }
 
-/** Node's names of processors, as OCI calls them. */
+/** Node's names of architectures that differ from OCI's. */
 const ARCHITECTURES: Readonly<Record<string, string>> = { x64: "amd64", ia32: "386" };
 
-/** Of an image for several platforms that of the robot; undefined when there is none for it. */
+/** Returns the image for the robot's architecture; undefined if there is none. */
 export function chooseImage(images: readonly ReleaseImage[], arch: string | undefined): ReleaseImage | undefined {
   if (arch === undefined) return undefined;
   const own = ARCHITECTURES[arch] ?? arch;

@@ -14,7 +14,7 @@ export { configDeploymentRoutes, deploymentRoutes } from "./routes.ts";
 export { releaseIsDeployed as releaseInUse } from "./store/deployments.ts";
 export { mayFetch as mayFetchArtifact } from "./store/robot-state.ts";
 
-/** The highest report taken from each of these outboxes; 0 for one that was never seen. */
+/** Returns the highest report number taken from each of these outboxes; 0 for an unknown one. */
 export async function reportPositions(
   db: Db,
   org_id: string,

@@ -5,9 +5,9 @@ import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import { setHeldForWindow } from "./store/targets.ts";
 import { type Engine, HINT_PUSH } from "./transition.ts";
 
-/** How long after its window a robot may take to tell that it has begun. */
+/** How long after the end of its window a robot may take to report that it has begun. */
 const WINDOW_SLACK_MS = 600_000;
-/** The policy's window never opens again: nobody installs it any more, until it expires. */
+/** For a window that never opens again: the release is not installed, and the deployment expires. */
 const NEVER = { install_from: new Date(8.64e15), install_until: new Date(8.64e15) };
 
 interface InstallWindow {
@@ -15,7 +15,7 @@ interface InstallWindow {
   install_until: Date | null;
 }
 
-/** When a robot that gets this deployment now may install it: in the window that is open, or the next; nulls: whenever. */
+/** Returns when a robot that gets this deployment now may install it: the open window or the next one; nulls: at any time. */
 export function installWindow({ rollout }: Pick<DeploymentRow, "rollout">, now: Date): InstallWindow {
   if (rollout.window === undefined) return { install_from: null, install_until: null };
   const window = nextWindow(rollout.window, now);
@@ -23,8 +23,8 @@ export function installWindow({ rollout }: Pick<DeploymentRow, "rollout">, now: 
 }
 
 /**
- * What a robot that has downloaded everything waits for, and until when: for its window, as long as that is not open. A
- * window that was missed counts as late at once, so that the robot is told of the next one.
+ * Returns what a robot that has downloaded everything waits for, and its deadline. While the window is not open, that is the window. A
+ * missed window makes the step late immediately, so that the robot is sent the next one.
  */
 export function waitForWindow(
   { install_from, install_until }: InstallWindow,
@@ -36,8 +36,8 @@ export function waitForWindow(
 }
 
 /**
- * The robots of these targets have everything, and their window has gone by: they are told of the next one. That is no
- * further attempt: it goes on until the deployment expires. The caller holds the deployment and the targets locked.
+ * Sends the robots of these targets, which have downloaded everything and missed their window, the next window. That does not count as an
+ * attempt: it repeats until the deployment expires. The caller has locked the deployment and the targets.
  */
 export async function moveToNextWindow(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<void> {
   if (targets.length === 0) return;

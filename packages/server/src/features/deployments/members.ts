@@ -6,13 +6,13 @@ import type { DeploymentRow } from "./store/rows.ts";
 
 export interface Member {
   robot_id: string;
-  /** What it is to get; null: a config, or no release any more. */
+  /** The release that it gets; null: a config, or removal of the app. */
   release_id: string | null;
 }
 
 type Of = Pick<DeploymentRow, "org_id" | "robot_id" | "fleet_id" | "release_id" | "retry_of" | "rollback_of" | "order_number">;
 
-/** Robots of the deployment behind a cursor, by id: of its fleet as of its start, its one robot, or those of an ended deployment. */
+/** Returns robots of the deployment after a cursor, by id: of its fleet when it started, its one robot, or robots of an ended deployment. */
 export async function membersOf(tx: Db, deployment: Of, after: string, limit: number): Promise<Member[]> {
   const { org_id, robot_id, fleet_id, release_id, order_number } = deployment;
   const source = sourceOf(deployment);
@@ -21,7 +21,7 @@ export async function membersOf(tx: Db, deployment: Of, after: string, limit: nu
   return (await listMembers(tx, org_id, fleet_id, order_number, after, limit)).map(({ id }) => ({ robot_id: id, release_id }));
 }
 
-/** How many there are of them. */
+/** Returns the number of robots that `membersOf` returns. */
 export async function countMembersOf(tx: Db, deployment: Of): Promise<number> {
   const source = sourceOf(deployment);
   if (source !== undefined) return (await groupSourceMembers(tx, deployment.org_id, source)).reduce((sum, { robots }) => sum + robots, 0);

@@ -3,47 +3,47 @@ import { isRemoved } from "./state.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import type { TargetChange } from "./store/targets.ts";
 
-/** What a reason means, as the end of a sentence for people. */
+/** Reasons as the end of a message for users. */
 const REASONS: Record<Reason, string> = {
-  already_installed: "it was there already",
-  timeout: "the step took too long",
-  health_check_failed: "its health check failed",
-  crash_loop: "it kept crashing",
+  already_installed: "already installed",
+  timeout: "the step timed out",
+  health_check_failed: "health check failed",
+  crash_loop: "it crashed repeatedly",
   download_failed: "the download failed",
-  digest_mismatch: "the bytes are not those of the release",
+  digest_mismatch: "the downloaded bytes do not match the checksum of the release",
   signature_invalid: "its signature is not valid",
-  incompatible: "this robot cannot run it",
-  insufficient_disk: "the robot's disk is too full",
+  incompatible: "the robot cannot run it",
+  insufficient_disk: "not enough disk space on the robot",
   rejected_by_robot: "the robot refused it",
-  rollback_requested: "a rollback was asked for",
-  rollback_failed: "the version before could not be brought back",
-  superseded: "a newer deployment took its place",
-  expired: "it was not done before it expired",
-  no_targets: "there is no robot to deploy to",
+  rollback_requested: "rollback requested",
+  rollback_failed: "the previous version could not be restored",
+  superseded: "superseded by a newer deployment",
+  expired: "the deployment expired",
+  no_targets: "no robots to deploy to",
   robot_removed: "the robot was removed",
   scope_lost: "its creator may no longer deploy to this robot",
   creator_removed: "its creator was removed, or the token was revoked",
-  user_cancelled: "it was cancelled",
+  user_cancelled: "cancellation requested",
   threshold_exceeded: "too many robots failed",
-  agent_lost: "the robot was not heard of any more",
+  agent_lost: "the robot stopped reporting",
 };
 
 const STEPS: Record<TargetStatus, string> = {
-  pending: "waits for its wave",
+  pending: "waiting for its wave",
   queued: "queued",
-  dispatched: "dispatched to the robot",
+  dispatched: "dispatched",
   downloading: "downloading",
-  staged: "downloaded and unpacked",
+  staged: "downloaded",
   installing: "installing",
-  verifying: "running and being watched",
-  rolling_back: "going back to the version before",
+  verifying: "verifying",
+  rolling_back: "rolling back to the previous version",
   applied: "applied",
   failed: "failed",
   rolled_back: "rolled back",
   cancelled: "cancelled",
 };
 
-/** What became of one robot of a deployment: "release of nav applied". */
+/** Describes a change of one target: "release of nav applied". */
 export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app">, change: TargetChange): string {
   if (isRemoved({ ...change.target, status: change.to })) return `${app === null ? "release" : `release of ${app}`} removed; nothing runs`;
   const subject = kind === "config" ? "config" : app === null ? "release" : `release of ${app}`;
@@ -59,13 +59,13 @@ export function deploymentSentence(row: DeploymentRow): string {
   const why = row.reason === null ? "" : `: ${REASONS[row.reason]}`;
   switch (row.status) {
     case "scheduled":
-      return `held until ${row.scheduled_at?.toISOString() ?? "its time"}`;
+      return `scheduled for ${row.scheduled_at?.toISOString() ?? "later"}`;
     case "queued":
-      return "ready to go out";
+      return "waiting to start";
     case "in_progress":
-      return `going out to ${robots(row.count_total)}`;
+      return `updating ${robots(row.count_total)}`;
     case "cancelling":
-      return "stopping; robots that have begun to install finish first";
+      return "cancelling; robots that are installing finish first";
     case "applied":
       return `applied on ${row.count_applied} of ${robots(row.count_total)}`;
     default:

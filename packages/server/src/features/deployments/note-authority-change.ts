@@ -5,9 +5,8 @@ import { type AuthoritySubject, insertAuthorityChanges } from "./store/authority
 export const HINT_AUTHORITY = "rf.deployments.authority";
 
 /**
- * Notes, in the caller's transaction, that people or tokens may do less, that robots were moved, or that
- * fleets follow nothing any more: what is pending is checked
- * soon after the commit. Dispatch checks each target anyway; this ends early what it would end later.
+ * Records, in the caller's transaction, that users or tokens lost permissions, robots were moved, or fleets stopped following. Pending
+ * targets are checked soon after the commit. Dispatch checks each target anyway; this ends targets earlier.
  */
 export async function noteAuthorityChange(
   tx: Db,

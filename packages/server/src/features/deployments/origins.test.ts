@@ -14,13 +14,13 @@ const origins = new Map([
   origin("and_again", 5, { retry_of: "again" }),
 ]);
 
-test("a retry or rollback counts for the fleet from the number of the deployment it was made of", () => {
+test("a retry or rollback counts for the fleet from the order number of its source", () => {
   const numbers = [...origins.keys()].map((id) => speaksSince(origins, id));
   assert.deepEqual(numbers, [1, 2, 1, 1, 1]);
   assert.equal(speaksSince(origins, "unknown"), null);
 });
 
-test("a retry goes on with what it repeats, a rollback begins anew", () => {
+test("a retry includes the deployments that it repeats, a rollback does not", () => {
   assert.deepEqual(repeatedBy(origins, "and_again"), ["and_again", "again", "back"]);
   assert.deepEqual(repeatedBy(origins, "back"), ["back"]);
 });

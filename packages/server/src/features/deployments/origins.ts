@@ -1,4 +1,4 @@
-/** The deployment of whose robots another one was made, if any, and its place in the order of all. */
+/** A deployment with the deployment that it retries or rolls back, if any, and its order number. */
 export interface Origin {
   id: string;
   retry_of: string | null;
@@ -7,8 +7,8 @@ export interface Origin {
 }
 
 /**
- * The order number from which a deployment counts for its fleet: for a retry or rollback, that of the deployment it was made
- * of. Otherwise a retry for the few robots on which an old deployment failed would override what the whole fleet got since.
+ * Returns the order number from which a deployment counts for its fleet: for a retry or rollback, that of its source. Otherwise a retry for
+ * the few robots on which an old deployment failed would override what the whole fleet got later.
  */
 export function speaksSince(origins: ReadonlyMap<string, Origin>, id: string): number | null {
   const own = origins.get(id);
@@ -16,7 +16,7 @@ export function speaksSince(origins: ReadonlyMap<string, Origin>, id: string): n
   return (source === null ? null : speaksSince(origins, source)) ?? own?.order_number ?? null;
 }
 
-/** The deployment, the one that it repeats for some of the robots, the one which that repeats, and so on. */
+/** Returns the deployment, the one that it retries, the one which that retries, and so on. */
 export function repeatedBy(origins: ReadonlyMap<string, Origin>, id: string): string[] {
   const source = origins.get(id)?.retry_of ?? null;
   return source === null ? [id] : [id, ...repeatedBy(origins, source)];

@@ -12,20 +12,20 @@ import { type Engine, HINT_DISPATCH, HINT_ROLLOUT, moveDeployment, noteDeploymen
 import { countsOf } from "./wire.ts";
 import { advanceRollout, waveFacts } from "./waves.ts";
 
-/** The deployment's row, locked; 404 without one, 409 when it has ended or not begun. */
+/** Returns the deployment's row, locked; 404 if it does not exist, 409 if it has ended, is ending or has not started. */
 async function lockOpen(tx: Db, org_id: string, id: string): Promise<DeploymentRow> {
   if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
   const [row] = await lockDeployments(tx, org_id, [id]);
   if (row === undefined) throw notFound("deployment", id);
   if (isTerminal(row.status)) throw conflict(`deployment ${id} has ended: ${row.status}`);
   if (row.status === "scheduled")
-    throw conflict(`deployment ${id} has not started; it is held until ${row.scheduled_at?.toISOString() ?? ""}`);
+    throw conflict(`deployment ${id} has not started; it is scheduled for ${row.scheduled_at?.toISOString() ?? ""}`);
   if (row.status === "cancelling") throw conflict(`deployment ${id} is being cancelled`);
   if (row.status === "rolling_back") throw conflict(`deployment ${id} is being rolled back`);
   return row;
 }
 
-/** From now on nobody else gets it; robots that have it finish. Asked again: as it is. */
+/** Pauses a deployment: no further robot gets it, and robots that are updating finish. A paused deployment stays as it is. */
 export async function pauseDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const row = await lockOpen(tx, org_id, id);
@@ -36,7 +36,7 @@ export async function pauseDeployment(db: Db, engine: Engine, org_id: string, id
   });
 }
 
-/** Continues a paused deployment. One that was past its failure threshold is stopped again, by its policy, at the next failure. */
+/** Continues a paused deployment. If its failure threshold was exceeded, the next failure stops it again, by its policy. */
 export async function resumeDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const row = await lockOpen(tx, org_id, id);
@@ -54,19 +54,19 @@ export async function resumeDeployment(db: Db, engine: Engine, org_id: string, i
   });
 }
 
-/** Skips what is left of the soak time, and a closed gate, of the step that is next. 409 while the wave has not passed. */
+/** Skips the rest of the soak time, and a closed gate, before the next wave. 409 while the wave has not passed. */
 export async function promoteDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const row = await lockOpen(tx, org_id, id);
     if (row.status === "paused") throw conflict(`deployment ${id} is paused; resume it first`);
     if (row.stop_requested_at !== null) throw conflict(`deployment ${id} has stopped: too many robots failed`);
     if (row.rollout.waves === undefined) throw conflict(`deployment ${id} has no waves`);
-    if (row.fan_out_done_at === null) throw conflict(`deployment ${id} is still being written`);
+    if (row.fan_out_done_at === null) throw conflict(`deployment ${id} is still assigning robots to waves; try again in a moment`);
     const facts = await waveFacts(tx, row);
     const out_of = isGateOpen(facts) ? facts.wave : facts.wave - 1;
     if (out_of === facts.wave) requirePassed(row, facts);
     const promoted = await setWaveProgress(tx, org_id, id, { promoted_wave: out_of });
-    const noted = await noteDeployment(tx, engine, promoted, `promoted: wave ${out_of + 2} of ${row.wave_count} may go`, actor);
+    const noted = await noteDeployment(tx, engine, promoted, `promoted: wave ${out_of + 2} of ${row.wave_count} may start`, actor);
     tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
     return advanceRollout(tx, engine, noted);
   });
@@ -80,7 +80,7 @@ function requirePassed({ id }: DeploymentRow, facts: WaveFacts): void {
   const away = facts.queued - facts.blocked;
   throw conflict(
     busy > 0
-      ? `${name} of deployment ${id} has not passed: ${busy} of its robots are not done`
-      : `${name} of deployment ${id} has not passed: none of its robots has been heard of, ${away} are offline`,
+      ? `${name} of deployment ${id} has not passed: ${busy} of its robots have not finished`
+      : `${name} of deployment ${id} has not passed: none of its robots has reported, ${away} are offline`,
   );
 }

@@ -11,12 +11,12 @@ import { wholeRollout } from "./rollout/whole-rollout.ts";
 import { nextWindow } from "./rollout/window.ts";
 import { listPlannedRobots, type PlannedRobot } from "./store/plans.ts";
 
-/** Robots read at a time, so that other requests come between. */
+/** Robots per query, so that other requests run in between. */
 const CHUNK_ROBOTS = 5_000;
 
 type Line = DeploymentPlan["robots"][number];
 
-/** What a deployment with this body would do if it were made now. Reads only. */
+/** Returns what a deployment with this body would do if it were created now. Reads only. */
 export async function planDeployment(
   db: Db,
   engine: CreateContext,
@@ -72,7 +72,7 @@ export async function planDeployment(
   };
 }
 
-/** Each wave that was asked for, and the rest if somebody is in it. */
+/** Returns each requested wave, and the last, implicit one if it has robots. */
 function wavesOf(lines: readonly Line[], asked: number): DeploymentPlan["waves"] {
   const by_wave = Map.groupBy(lines, ({ wave }) => wave);
   return Array.from({ length: asked + (by_wave.has(asked) ? 1 : 0) }, (_, wave) => ({ wave, ...sumOf(by_wave.get(wave) ?? []) }));

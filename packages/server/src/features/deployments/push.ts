@@ -6,11 +6,11 @@ import { desiredOf } from "./desired.ts";
 import { addRegistryAuth } from "./registry-auth.ts";
 import { raiseGeneration } from "./store/robot-state.ts";
 
-/** Robots told in one go: two statements for all of them. */
+/** Robots per batch: two statements for all of them. */
 const PUSH_ROBOTS = 200;
 const GREETINGS_AT_ONCE = 2;
 
-/** Sends robots of this node what they are to look like. A robot that is elsewhere or away hears it when it connects. */
+/** Sends robots of this node their desired state. Robots that are offline or on other nodes get it when they connect. */
 export async function pushDesired(
   plane: Pick<Plane, "db" | "link" | "log" | "secrets">,
   org_id: string,
@@ -27,26 +27,26 @@ export async function pushDesired(
   }
 }
 
-/** One robot whose message cannot be sent does not keep the others from theirs. */
+/** Sends one message. A failure for one robot does not affect the others. */
 function sendTo({ link, log }: Pick<Plane, "link" | "log">, robot_id: string, message: Desired): void {
   try {
     link.send(robot_id, message);
   } catch (error) {
-    log.error({ err: error, robot_id }, "a robot could not be told what it is to look like");
+    log.error({ err: error, robot_id }, "could not send the desired state to a robot");
   }
 }
 
 /**
- * Robots that know of a later desired state than we do (the database is a restored copy): what they run is taken before they
- * are told anything. With the generation of the empty state that they were sent, which leaves everything as it is: when they
- * report to have it, they have reported everything that they had to say before.
+ * Robots that have seen a later desired state than the database has, because it is a restored copy. What they run is recorded before they
+ * are sent their desired state. The value is the generation of the empty desired state that they got, which changes nothing on the robot:
+ * once they report it, all their earlier reports have arrived.
  */
 const ahead = new WeakMap<Session, number>();
 
 type GreetingPlane = Pick<Plane, "db" | "link" | "secrets" | "log">;
 const greetings = new WeakMap<Plane["link"], Together<string, Desired | undefined>>();
 
-/** What robots that came at the same time are to look like is read together. */
+/** The desired states of robots that connect at the same time are read in one batch. */
 function greetingsOf(plane: GreetingPlane): Together<string, Desired | undefined> {
   const known = greetings.get(plane.link);
   if (known !== undefined) return known;
@@ -63,7 +63,7 @@ function greetingsOf(plane: GreetingPlane): Together<string, Desired | undefined
   return made;
 }
 
-/** First thing a robot hears after the welcome. */
+/** Sends a robot its first message after the welcome. */
 export async function greetRobot(plane: GreetingPlane, session: Session): Promise<void> {
   const { org_id, robot_id, hello } = session;
   const desired = await greetingsOf(plane).ask(org_id, robot_id);
@@ -74,7 +74,7 @@ export async function greetRobot(plane: GreetingPlane, session: Session): Promis
   session.send({ type: "desired", generation, apps: {}, configs: {} });
 }
 
-/** A robot has stored a desired state. One that was ahead has told what it runs, which is now what is wanted of it, too. */
+/** Handles a robot's report that it stored a desired state. If it was ahead, its reported state has become the desired state, which it is now sent. */
 export async function answerRobotAhead(
   plane: Pick<Plane, "db" | "clock" | "link" | "log" | "secrets">,
   session: Session,

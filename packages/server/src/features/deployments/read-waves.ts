@@ -10,7 +10,7 @@ import type { DeploymentRow, WaveRow } from "./store/rows.ts";
 import { countOffline, listWaves } from "./store/waves.ts";
 import { countsOf } from "./wire.ts";
 
-/** Waves of a deployment, the first first. One without waves has one, of everybody. */
+/** Returns the waves of a deployment in order. One without waves has a single wave with all robots. */
 export async function listDeploymentWaves(
   db: Db,
   caller: Caller,
@@ -38,7 +38,7 @@ function waveToWire(deployment: DeploymentRow, row: WaveRow, offline: number): D
   const policy = wholeRollout(deployment.rollout).waves?.[row.wave];
   const { soak_seconds, gate } = policy ?? { soak_seconds: 0, gate: "auto" as const };
   const status = statusOf(deployment, row);
-  // With its deployment the last wave has come to its end, and nobody goes on from there.
+  // The last wave passes when its deployment ends, without a next step.
   const passed_at = row.passed_at ?? (status === "passed" ? deployment.finished_at : null);
   const soaks_until = row.passed_at === null ? null : new Date(row.passed_at.getTime() + soak_seconds * 1_000);
   return {

@@ -26,17 +26,17 @@ export async function requireDeployment(db: Db, org_id: string, kind: Deployment
   return row;
 }
 
-/** Deployments as the wire shows them, each with its release. */
+/** Converts deployments to their wire format, each with its release. */
 export async function withReleases(db: Db, org_id: string, rows: readonly DeploymentRow[]): Promise<Deployment[]> {
   const ids = [...new Set(rows.flatMap(({ release_id }) => (release_id === null ? [] : [release_id])))];
   const releases = new Map((await listReleases(db, org_id, ids)).map(({ id, tag, kind, app }) => [id, { id, tag, kind, app }]));
   return rows.map((row) => deploymentToWire(row, releases.get(row.release_id ?? "")));
 }
 
-/** One of them. */
+/** Converts one deployment to its wire format. */
 export async function withRelease(db: Db, row: DeploymentRow): Promise<Deployment> {
   const [deployment] = await withReleases(db, row.org_id, [row]);
-  if (deployment === undefined) throw new Error("a deployment vanished while it was read");
+  if (deployment === undefined) throw new Error("a deployment disappeared while it was read");
   return deployment;
 }
 
@@ -109,7 +109,7 @@ export async function listTargets(
   );
 }
 
-/** Without parameters: every event of the deployment itself, so the last one carries the status that it has now. */
+/** Returns events. Without parameters only those of the deployment itself, so the last one has its current status. */
 export async function listEvents(
   db: Db,
   caller: Caller,
@@ -139,7 +139,7 @@ export async function listEvents(
 
 function readSeq(after: string | null): number {
   const seq = Number(after ?? 0);
-  if (!Number.isSafeInteger(seq)) throw badRequest("cursor is not one that a list answered");
+  if (!Number.isSafeInteger(seq)) throw badRequest("cursor is invalid: use next_cursor of the previous page");
   return seq;
 }
 

@@ -6,7 +6,7 @@ import { commonestReason, countReasons, type ReasonCounts } from "./reason-count
 
 const standing = fc.record({ status: fc.constantFrom(...TARGET_STATUSES), reason: fc.option(fc.constantFrom(...REASONS), { nil: null }) });
 
-test("however targets move, the counts are the group-by of those that have ended", () => {
+test("after any moves, the counts equal a group-by of the ended targets", () => {
   fc.assert(
     fc.property(fc.array(fc.array(standing, { minLength: 2, maxLength: 5 }), { maxLength: 20 }), (targets) => {
       let counts: ReasonCounts = {};
@@ -29,7 +29,7 @@ test("however targets move, the counts are the group-by of those that have ended
   );
 });
 
-test("the commonest reason is that of most targets, the first by name among equals, none last", () => {
+test("the most frequent reason wins, the first by name among equals; targets without a reason come last", () => {
   const counts: ReasonCounts = { failed: { timeout: 2, crash_loop: 1 }, rolled_back: { crash_loop: 1, "": 2 }, applied: { "": 9 } };
   assert.equal(commonestReason(counts, ["failed"]), "timeout");
   assert.equal(commonestReason(counts, ["failed", "rolled_back"]), "crash_loop");

@@ -8,7 +8,7 @@ interface Ended {
   reason: Reason | null;
 }
 
-/** The counts once these targets have moved. Pure. */
+/** Returns the counts after these targets have moved. Pure. */
 export function countReasons(
   counts: ReasonCounts,
   moves: readonly { target: Ended; to: TargetStatus; reason: Reason | null }[],
@@ -26,13 +26,13 @@ export function countReasons(
   return next;
 }
 
-/** The commonest reason among targets that ended with one of these statuses; of equally common ones the first by name. Pure. */
+/** Returns the most frequent reason of targets with one of these statuses; of equally frequent ones the first by name. Pure. */
 export function commonestReason(counts: ReasonCounts, statuses: readonly TargetStatus[]): Reason | null {
   const sums = new Map<Reason | "", number>();
   for (const status of statuses)
     for (const [reason, count] of Object.entries(counts[status] ?? {}))
       sums.set(reason as Reason | "", (sums.get(reason as Reason | "") ?? 0) + count);
-  // No reason comes after all others.
+  // "No reason" sorts after all reasons.
   const order = (reason: string): string => (reason === "" ? "~" : reason);
   const [first] = [...sums].toSorted(([a, m], [b, n]) => n - m || (order(a) < order(b) ? -1 : 1));
   return first === undefined || first[0] === "" ? null : first[0];

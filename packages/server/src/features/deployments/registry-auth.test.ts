@@ -17,7 +17,7 @@ const TIMEOUT = { timeout: 120_000 };
 const IMAGE = `acme/nav@sha256:${"a".repeat(64)}`;
 const LOGIN = { username: "robots", password: "pulls-only-7f3c" };
 
-test("an image's registry is the host in its name, else Docker's own", () => {
+test("an image's registry is the host in its name, else Docker Hub", () => {
   const registries = {
     [`ghcr.io/acme/${IMAGE}`]: "ghcr.io",
     [`Registry.Example:5000/nav@sha256:${"a".repeat(64)}`]: "registry.example:5000",
@@ -28,7 +28,7 @@ test("an image's registry is the host in its name, else Docker's own", () => {
   for (const [image, registry] of Object.entries(registries)) assert.equal(registryOf(image), registry);
 });
 
-/** Robots that run images, and what each is told. */
+/** Seeds robots that run images, and collects the desired state that each is sent. */
 async function start() {
   const told = new Map<string, Desired>();
   const sessions = new Map<string, Session>();
@@ -67,7 +67,7 @@ async function start() {
   };
 }
 
-test("a robot is told the login of the registry that its image lies in, the nearest scope's, and no other robot is", TIMEOUT, async () => {
+test("a robot is sent the nearest scope's login of its image's registry, and no other robot is", TIMEOUT, async () => {
   await using rig = await start();
   const a = await rig.robot(`ghcr.io/${IMAGE}`);
   const b = await rig.robot(`ghcr.io/${IMAGE}`);
@@ -78,7 +78,7 @@ test("a robot is told the login of the registry that its image lies in, the near
   assert.deepEqual(await rig.tell(rig.plane, a.robot_id, b.robot_id, elsewhere.robot_id), [LOGIN, nearer, undefined]);
 });
 
-test("a robot that awaits approval gets no login, and gets it once it is approved", TIMEOUT, async () => {
+test("a robot that awaits approval gets the login only after its approval", TIMEOUT, async () => {
   await using rig = await start();
   const [pending, approved] = [await rig.robot(`ghcr.io/${IMAGE}`), await rig.robot(`ghcr.io/${IMAGE}`)];
   await rig.login("ghcr.io");
@@ -89,7 +89,7 @@ test("a robot that awaits approval gets no login, and gets it once it is approve
   assert.deepEqual(await rig.tell(rig.plane, pending.robot_id), [LOGIN]);
 });
 
-test("a robot that connects is told the login, too", TIMEOUT, async () => {
+test("a robot is sent the login when it connects", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id } = await rig.robot(`ghcr.io/${IMAGE}`);
   await rig.login("ghcr.io");
@@ -104,7 +104,7 @@ test("a robot that connects is told the login, too", TIMEOUT, async () => {
   assert.deepEqual(said[0]?.apps["main"]?.release?.registry_auth, LOGIN);
 });
 
-test("a login is a secret of the right form, and nothing of it is shown", TIMEOUT, async () => {
+test("a login must be a secret with username and password, and is never shown", TIMEOUT, async () => {
   await using rig = await start();
   const cases: [string, unknown, object, RegExp][] = [
     ["ghcr.io", LOGIN, { secret: false }, /secret must be true/],
@@ -122,7 +122,7 @@ test("a login is a secret of the right form, and nothing of it is shown", TIMEOU
   }
 });
 
-test("a login is no config file: it is deployed to no robot", TIMEOUT, async () => {
+test("a login is not deployed as a config file", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id } = await rig.robot(`ghcr.io/${IMAGE}`);
   await rig.login("ghcr.io");
@@ -136,7 +136,7 @@ test("a login is no config file: it is deployed to no robot", TIMEOUT, async () 
   }
 });
 
-test("a server without the key tells the robot the rest, and logs no secret", TIMEOUT, async () => {
+test("without the data key the desired state is sent without logins, and no secret is logged", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id } = await rig.robot(`ghcr.io/${IMAGE}`);
   await rig.login("ghcr.io");

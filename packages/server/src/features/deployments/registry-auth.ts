@@ -5,7 +5,7 @@ import { registryLogins } from "../configs/index.ts";
 
 const DOCKER_HUB = "docker.io";
 
-/** The registry that an image lies in, as Docker reads its name: without a host it is Docker's own. */
+/** Returns the registry of an image, by Docker's rules: without a host it is Docker Hub. */
 export function registryOf(image: string): string {
   const [first = "", ...rest] = image.split("/");
   const is_host = rest.length > 0 && (/[.:]/.test(first) || first === "localhost");
@@ -13,8 +13,8 @@ export function registryOf(image: string): string {
 }
 
 /**
- * Adds to what robots are told the logins of the registries whose images they are to run. In the message only: nothing of
- * it is written down, and a robot is told no other login, and none before it is approved. Without one that can be read the robot tries without.
+ * Adds registry logins for the images that robots are to run to their desired state. Logins are in the message only and never stored. A
+ * robot gets only the logins that it needs, and none before it is approved. If logins cannot be read, the robot pulls without them.
  */
 export async function addRegistryAuth(
   { db, secrets, log }: Pick<Plane, "db" | "secrets" | "log">,
@@ -37,6 +37,6 @@ export async function addRegistryAuth(
       if (login !== undefined) release.registry_auth = login;
     }
   } catch (error) {
-    log.error({ err: error, org_id }, "robots are told of their images without the logins of registries");
+    log.error({ err: error, org_id }, "could not read registry logins; robots pull images without them");
   }
 }

@@ -6,8 +6,8 @@ import { listMissed, MISSABLE, MISSED_PER_TURN, wakeMissed } from "./store/misse
 import type { Engine } from "./transition.ts";
 
 /**
- * Background: wakes targets that wait for something that has happened, the safety net under lost wake-ups. Returns how many it woke,
- * and whether there may be more.
+ * Background: wakes targets whose awaited condition already holds, in case a wake-up was lost. Returns how many it woke, and whether there
+ * may be more.
  */
 export async function repairWaits(
   db: SystemDb,

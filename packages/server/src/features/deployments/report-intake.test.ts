@@ -9,7 +9,7 @@ import { type ReportRig, startReportRig } from "./testing/report-rig.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** Robots of a rig as the intake sees their links; `acked` tells which reports were acknowledged, in that order. */
+/** The links of a rig's robots. `acked` lists the acknowledged reports in order. */
 function links(it: FeaturePlane, rig: ReportRig) {
   const intake = new ReportIntake(it.plane);
   const acked: string[] = [];
@@ -36,7 +36,7 @@ const statuses = async ({ plane }: FeaturePlane, deployment_id: string): Promise
   );
 const batchesOf = async ({ plane }: FeaturePlane): Promise<number> => (await plane.metrics.report_batches.get()).values[0]?.value ?? 0;
 
-test("what arrives while a report is being written is taken with one more transaction, and acknowledged", TIMEOUT, async () => {
+test("reports that arrive while one is being written are taken and acknowledged in one more transaction", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const rig = await startReportRig(it, 30);
   const { take, acked, intake } = links(it, rig);
@@ -47,7 +47,7 @@ test("what arrives while a report is being written is taken with one more transa
   assert.equal(await batchesOf(it), 2);
 });
 
-test("a report that cannot be stored is refused alone", TIMEOUT, async () => {
+test("a report that cannot be stored is refused without affecting the others", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const rig = await startReportRig(it, 12);
   const { take, acked } = links(it, rig);
@@ -62,10 +62,10 @@ test("a report that cannot be stored is refused alone", TIMEOUT, async () => {
   assert.equal(acked.length, 11);
   assert.deepEqual(await statuses(it, rig.deployment_ids[1]), { applied: 11, dispatched: 1 });
   await take(7, 1, rig.file());
-  assert.deepEqual(await statuses(it, rig.deployment_ids[1]), { applied: 12 }, "its number was not used up");
+  assert.deepEqual(await statuses(it, rig.deployment_ids[1]), { applied: 12 }, "its outbox position was not advanced");
 });
 
-test("a deployment whose row is held keeps the reports of no other waiting", TIMEOUT, async () => {
+test("reports of other deployments do not wait for a locked deployment", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const rig = await startReportRig(it, 3);
   const { take, acked, intake } = links(it, rig);
@@ -83,7 +83,7 @@ test("a deployment whose row is held keeps the reports of no other waiting", TIM
   assert.deepEqual(await statuses(it, free), { dispatched: 2, failed: 1 });
 });
 
-test("two links of one robot hand in the same report: it is taken once and acknowledged on both", TIMEOUT, async () => {
+test("a report that arrives on two links of a robot is taken once and acknowledged on both", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const rig = await startReportRig(it, 2);
   const { take, acked } = links(it, rig);

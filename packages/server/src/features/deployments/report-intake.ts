@@ -5,14 +5,14 @@ import type { Session } from "../../link/index.ts";
 import { type RobotReport, robotReport, takeReports } from "./report.ts";
 import type { Engine } from "./transition.ts";
 
-/** Reports of one transaction: few enough that whoever waits for its locks does not wait long. */
+/** Reports per transaction: few enough that others wait only briefly for its locks. */
 const BATCH_REPORTS_MAX = 500;
 const BATCH_BYTES_MAX = 512 * 1024;
-/** Deployments of one transaction: it waits for the rows of all of them, and each takes a few statements. */
+/** Deployments per transaction: it locks the rows of all of them, and each takes a few statements. */
 const BATCH_LANES_MAX = 8;
-/** Transactions of one org at the same time: the others find a connection too. */
+/** Concurrent transactions per org: connections must remain for other orgs. */
 const BATCHES_AT_ONCE = 3;
-/** What a report takes beyond its texts. */
+/** Size of a report without its texts. */
 const REPORT_BYTES = 100;
 
 interface Waiting {
@@ -23,16 +23,15 @@ interface Waiting {
 }
 
 interface OrgQueue {
-  /** Reports by what they are about; whoever has waited longest comes first. */
+  /** Reports by deployment; the lane that has waited longest is first. */
   lanes: Map<string, Waiting[]>;
   busy: Set<string>;
   batches: number;
 }
 
 /**
- * Takes robots' reports, each alone when nothing else is going on, and together whatever arrives while others are being
- * written. A deployment's reports wait for those of the same deployment only. How many wait is bounded by the links, each
- * of which waits for its report before it hands in the next.
+ * Takes robots' reports. A single report is written immediately; reports that arrive during a write are taken in one batch. Reports wait
+ * only for reports of the same deployment. The links bound the queue: each waits for its report before it delivers the next.
  */
 export class ReportIntake {
   readonly #plane: Engine & Pick<Plane, "db" | "db_errors">;
@@ -43,7 +42,7 @@ export class ReportIntake {
     this.#plane = plane;
   }
 
-  /** Resolves when the report is durable, and acknowledged; rejects when it, and not another one, cannot be taken. */
+  /** Resolves when the report is durable and acknowledged; rejects if this report cannot be taken. */
   async take(session: Session, report: Report): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     this.#add(session.org_id, { report: robotReport(session, report), bytes: bytesOf(report), resolve, reject });
@@ -51,7 +50,7 @@ export class ReportIntake {
     session.send({ type: "ack", seq: report.seq });
   }
 
-  /** Resolves when no report waits. */
+  /** Resolves when no report is waiting. */
   async settled(): Promise<void> {
     if (this.#orgs.size > 0) await new Promise<void>((resolve) => this.#settled.push(resolve));
   }
@@ -83,7 +82,7 @@ export class ReportIntake {
     if (this.#orgs.size === 0) for (const resolve of this.#settled.splice(0)) resolve();
   }
 
-  /** What cannot be taken together is taken in halves, down to the report that is to blame. Never rejects. */
+  /** Takes a batch. A failing batch is bisected until the failing report is found. Never rejects. */
   async #perform(org_id: string, batch: readonly Waiting[]): Promise<void> {
     await inHalves(batch, (some) => this.#take(org_id, some), {
       concernsAll: (error) => this.#plane.db_errors.isConnectionLost(error),
@@ -105,7 +104,7 @@ export class ReportIntake {
   }
 }
 
-/** What is locked first for a report: its deployment, if it names one. */
+/** Returns the key of what is locked first for a report: the deployment that it names, if any. */
 function laneOf({ body }: RobotReport): string {
   if (body.kind === "target") return body.deployment_id;
   return body.kind === "config" ? "of configs" : "of robots";
@@ -114,7 +113,7 @@ function laneOf({ body }: RobotReport): string {
 const bytesOf = ({ body }: Report): number =>
   Object.values(body).reduce<number>((sum, value) => sum + (typeof value === "string" ? value.length : 0), REPORT_BYTES);
 
-/** The next reports to be taken together: of the lanes that nobody is at, one of each robot, as they came. */
+/** Returns the next batch: reports of lanes without a running batch, at most one per robot, in order of arrival. */
 function nextBatch(org: OrgQueue): { batch: Waiting[]; lanes: string[] } {
   const [batch, lanes, robots]: [Waiting[], string[], Set<string>] = [[], [], new Set()];
   let bytes = 0;
@@ -136,7 +135,7 @@ function nextBatch(org: OrgQueue): { batch: Waiting[]; lanes: string[] } {
     left_over.push([lane, left]);
   }
   for (const [lane, left] of left_over) {
-    // What is left comes after those that wait already.
+    // Remaining reports move behind those of lanes that already wait.
     org.lanes.delete(lane);
     if (left.length > 0) org.lanes.set(lane, left);
   }

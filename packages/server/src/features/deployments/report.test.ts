@@ -12,14 +12,14 @@ const TIMEOUT = { timeout: 300_000 };
 const ROBOTS = 4;
 const RUNS = 12;
 
-/** What a robot says, before it is known in which org. */
+/** Builds a robot's report once the org is known. */
 type Said = (rig: ReportRig, robot: number) => ReportBody;
 
 const attempt = fc.constantFrom(1, 1, 1, 1, 0, 2);
 const reason = fc.constantFrom(...REASONS, "nonsense");
 const LADDER = ["downloading", "staged", "installing", "verifying", "applied"] as const;
 
-/** Mostly a deployment as it goes, with anything else that a robot may say in between. */
+/** Mostly the reports of a normal deployment, mixed with any other reports that a robot may send. */
 const step: fc.Arbitrary<Said> = fc.oneof(
   fc.record({ status: fc.constantFrom(...TARGET_STATUSES_REPORTED), attempt, reason, deployment: fc.constantFrom(0, 0, 1, 2) }).map(
     ({ deployment, ...said }): Said =>
@@ -58,7 +58,7 @@ const walk: fc.Arbitrary<Said[]> = fc.nat({ max: LADDER.length }).map((length) =
         rig.about(robot, 0, { status, attempt: 1 }),
   ),
 );
-/** Each robot's reports: some are sent twice, as after an acknowledgement that was lost. */
+/** Each robot's reports; some are sent twice, as after a lost acknowledgment. */
 const life = fc
   .tuple(walk, fc.array(step, { maxLength: 5 }), fc.array(fc.nat({ max: 9 }), { maxLength: 3 }))
   .map(([ladder, more, again]) => {
@@ -67,7 +67,7 @@ const life = fc
     return again.reduce((all, at) => (all[at] === undefined ? all : all.toSpliced(at + 1, 0, all[at])), numbered);
   });
 
-test("reports taken together, in any order that keeps each robot's own, leave the rows that they leave one by one", TIMEOUT, async () => {
+test("reports taken in batches write the same rows as one by one, in any order that keeps each robot's own", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   await fc.assert(
     fc.asyncProperty(
@@ -102,7 +102,7 @@ function interleaved(lives: readonly (readonly RobotReport[])[], whose: Iterator
   return order;
 }
 
-/** At most one report of each robot in one. */
+/** Splits reports into batches with at most one report per robot. */
 function batches(reports: readonly RobotReport[], sizes: Iterator<number>): RobotReport[][] {
   const all: RobotReport[][] = [];
   let [batch, size] = [[] as RobotReport[], 0];

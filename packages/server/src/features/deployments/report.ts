@@ -14,7 +14,7 @@ import { lockTargetsOf, setHeldByRobot, setProgress } from "./store/targets.ts";
 import { targetChange } from "./tell.ts";
 import type { Engine } from "./transition.ts";
 
-/** A durable report with whose it is. */
+/** A durable report with its robot and outbox. */
 export interface RobotReport {
   robot_id: string;
   outbox_id: string;
@@ -32,8 +32,8 @@ export const robotReport = ({ robot_id, hello }: Pick<Session, "robot_id" | "hel
 type Of<B extends ReportBody> = RobotReport & { body: B };
 
 /**
- * Takes durable reports of one org's robots, at most one of each, once: their numbers, what they change and the events are
- * one transaction. What was taken before changes nothing. The rows are the same as if each had come alone, in this order.
+ * Takes durable reports of one org's robots, at most one per robot, exactly once. Outbox positions, changes and events are written in one
+ * transaction. Reports that were already taken change nothing. The result is the same as if each were taken alone, in this order.
  */
 export async function takeReports(db: Db, engine: Engine, org_id: string, reports: readonly RobotReport[]): Promise<void> {
   await db.transaction(async (tx) => {
@@ -41,7 +41,7 @@ export async function takeReports(db: Db, engine: Engine, org_id: string, report
     const files = await targetsOfFiles(tx, org_id, reports);
     const spoken_of = reports.flatMap(({ body }) => (body.kind === "target" ? [body.deployment_id] : []));
     const deployment_ids = new Set([...spoken_of, ...[...files.values()].map(({ deployment_id }) => deployment_id)]);
-    // Locked before anything of the robots: dispatch takes its locks in the same order.
+    // Locked before rows of robots: dispatch takes its locks in the same order.
     const deployments = deployment_ids.size === 0 ? [] : await lockDeployments(tx, org_id, [...deployment_ids]);
     const fresh = new Set((await takePositions(tx, org_id, reports, now)).map(({ robot_id }) => robot_id));
     const taken = reports.filter(({ robot_id }) => fresh.has(robot_id));
@@ -51,7 +51,7 @@ export async function takeReports(db: Db, engine: Engine, org_id: string, report
   });
 }
 
-/** What a robot says of itself that others see of it. */
+/** Returns the change to publish for a report about the robot itself. */
 function robotChange({ robot_id, body: { kind } }: RobotReport): AnnouncedChange[] {
   if (kind !== "app" && kind !== "config") return [];
   return [{ kind: "robot", id: robot_id, change: kind === "app" ? "release" : "config" }];
@@ -60,7 +60,7 @@ function robotChange({ robot_id, body: { kind } }: RobotReport): AnnouncedChange
 const ofKind = <K extends ReportBody["kind"]>(reports: readonly RobotReport[], kind: K): Of<Extract<ReportBody, { kind: K }>>[] =>
   reports.filter((report): report is Of<Extract<ReportBody, { kind: K }>> => report.body.kind === kind);
 
-/** What robots say of themselves, whatever else it means. */
+/** Stores what robots report about themselves, independent of targets. */
 async function keepWhatIsSaid(tx: Db, org_id: string, taken: readonly RobotReport[], now: Date): Promise<void> {
   const said = <B extends object>({ robot_id, body }: { robot_id: string; body: B }) => ({ ...body, robot_id });
   const observed = ofKind(taken, "observed").map(said);
@@ -73,14 +73,14 @@ async function keepWhatIsSaid(tx: Db, org_id: string, taken: readonly RobotRepor
 
 type FileTarget = Awaited<ReturnType<typeof listTargetsOfFiles>>[number];
 
-/** By robot, the target under way that brought the file of which it reports. */
+/** Returns, by robot, the open target that deployed the reported config file. */
 async function targetsOfFiles(tx: Db, org_id: string, reports: readonly RobotReport[]): Promise<Map<string, FileTarget>> {
   const files = ofKind(reports, "config").map(({ robot_id, body }) => ({ robot_id, namespace: body.namespace }));
   if (files.length === 0) return new Map();
   return new Map((await listTargetsOfFiles(tx, org_id, files)).map((target) => [target.robot_id, target]));
 }
 
-/** What the reports make of their targets, in the order in which they came. */
+/** Decides what the reports change, in order of arrival. */
 async function decideMoves(
   tx: Db,
   engine: Engine,
@@ -88,7 +88,7 @@ async function decideMoves(
   deployments: readonly DeploymentRow[],
   taken: readonly RobotReport[],
 ): Promise<ReportedMove[]> {
-  // Looked up again now that nobody else can change what these robots are to have.
+  // Read again under the lock: the desired state of these robots can no longer change.
   const files = await targetsOfFiles(tx, org_id, taken);
   const target_ids = taken.flatMap(({ robot_id, body }) =>
     body.kind === "target" ? [body.target_id] : body.kind === "config" ? (files.get(robot_id)?.target_id ?? []) : [],
@@ -117,7 +117,7 @@ async function decideMoves(
 const reasonOf = (text: string | undefined): Reason | null =>
   (REASONS as readonly string[]).includes(text ?? "") ? (text as Reason) : null;
 
-/** What a report makes of the target that it names. Pure. */
+/** Decides what a report changes about its target. Pure. */
 function decideTarget(
   deployments: ReadonlyMap<string, DeploymentRow>,
   target: TargetRow | undefined,
@@ -125,7 +125,7 @@ function decideTarget(
   { robot_id, body }: Of<TargetReport>,
 ): ReportedMove | { ignored: string } {
   const deployment = deployments.get(body.deployment_id);
-  // A robot speaks for itself only: a target of another robot or org is as good as none.
+  // A robot may report only on its own targets: one of another robot or org counts as unknown.
   if (deployment === undefined || target === undefined || target.robot_id !== robot_id || target.deployment_id !== deployment.id)
     return { ignored: "unknown_target" };
   const verdict = afterReport(
@@ -136,12 +136,12 @@ function decideTarget(
   if ("ignored" in verdict) return verdict;
   const detail = isTerminal(verdict.to) ? body.message : undefined;
   if (target.kind !== "config" || verdict.to !== "applied") return { target, verdict, detail };
-  // Its files tell when a config is there, all of them: see decideFile.
+  // A config is applied when all its files are on the robot: see decideFile.
   const data = arrived.get(target.id);
   return data === undefined ? { ignored: "files_missing" } : { target, verdict, detail, data };
 }
 
-/** A file arrived on the robot; with the last one its target is applied, also when the robot's own word for it was lost. Pure. */
+/** Handles a config file that arrived on the robot. With the last file its target is applied, even if the robot's target report was lost. Pure. */
 function decideFile(target: TargetRow, arrived: ReadonlyMap<string, Arrived>): ReportedMove | undefined {
   const data = arrived.get(target.id);
   if (data === undefined || target.status === "queued" || isTerminal(target.status)) return undefined;
@@ -150,7 +150,7 @@ function decideFile(target: TargetRow, arrived: ReadonlyMap<string, Arrived>): R
 
 type Arrived = { changed: boolean };
 
-/** Of the config targets those whose every file is on the robot: whether that changed anything there. */
+/** Returns the config targets of which every file is on the robot, and whether any file changed there. */
 async function configsArrived(tx: Db, org_id: string, targets: readonly TargetRow[]): Promise<Map<string, Arrived>> {
   const configs = targets.filter(({ kind }) => kind === "config");
   if (configs.length === 0) return new Map();
@@ -159,14 +159,14 @@ async function configsArrived(tx: Db, org_id: string, targets: readonly TargetRo
   return new Map(whole.map(([target_id, files]) => [target_id, { changed: files.some(({ unchanged }) => !unchanged) }]));
 }
 
-/** How far a download is, or that the robot holds the update back: shown, and proof that the step is alive. */
+/** Stores download progress, or that the robot is holding the update back. Progress also extends the step's deadline. */
 export async function takeProgress(
   db: Db,
   engine: Engine,
   { org_id, robot_id }: Session,
   { target_id, attempt, bytes_done, bytes_total, waiting_for }: Progress,
 ): Promise<void> {
-  // A robot that holds an update back is bounded by the deployment's expiry alone, also while it is away.
+  // While a robot holds an update back, even offline, only the deployment's expiry limits it.
   const at = { id: target_id, robot_id, attempt };
   const deadline_at = deadlineOf("downloading", 0, engine.clock.now());
   const moved =

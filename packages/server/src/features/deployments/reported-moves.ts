@@ -11,20 +11,20 @@ import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 import type { TargetChange } from "./store/targets.ts";
 import { type Engine, HINT_PUSH, moveTargets } from "./transition.ts";
 
-/** What a robot's report makes of its target. */
+/** What a robot's report changes about its target. */
 export interface ReportedMove {
   target: TargetRow;
   verdict: Exclude<Verdict, { ignored: string }>;
-  /** The robot's own words about the end: for the log, and of a signature for the event. */
+  /** The robot's message about the end: for the log, and for the event if a signature was refused. */
   detail: string | undefined;
   /** More for the event's data. */
   data?: Record<string, unknown>;
 }
 
-/** Statuses from which on the robot brings to its end what it began. */
+/** Statuses from which the robot always finishes what it began. */
 const FINISHING: readonly TargetStatus[] = ["installing", "verifying", "applied"];
 
-/** Moves the targets of these deployments, whose rows the caller holds locked, each target once. */
+/** Moves targets of these deployments, whose rows the caller has locked; each target at most once. */
 export async function applyMoves(
   tx: Db,
   engine: Engine,
@@ -41,7 +41,7 @@ export async function applyMoves(
       engine.log.info({ robot_id: target.robot_id, target_id: target.id, status: verdict.to, detail }, "target ended");
 }
 
-/** The moves of one deployment, and what follows for its robots. */
+/** Applies the moves of one deployment and their consequences for its robots. */
 async function applyOwn(tx: Db, engine: Engine, deployment: DeploymentRow, moves: readonly ReportedMove[]): Promise<void> {
   const { org_id } = deployment;
   const now = engine.clock.now();
@@ -75,7 +75,7 @@ async function applyOwn(tx: Db, engine: Engine, deployment: DeploymentRow, moves
   await giveBack(tx, engine, org_id, over, new Map(moves.map(({ target, verdict }) => [target.id, verdict.to])));
 }
 
-/** What the robots run now, of those that came to what they were asked for: the target's release or, brought back, that before. */
+/** Records what the robots now run, if they reached what was asked: the target's release, or the previous one after a rollback. */
 async function keepWhatRuns(tx: Db, { org_id, app }: DeploymentRow, moves: readonly ReportedMove[], now: Date): Promise<void> {
   const runs = moves.flatMap(({ target, verdict }) => {
     const { id, robot_id, release_id, previous_release_id } = target;
@@ -85,7 +85,7 @@ async function keepWhatRuns(tx: Db, { org_id, app }: DeploymentRow, moves: reado
   if (runs.length > 0) await setAppsApplied(tx, org_id, app ?? "main", runs, now);
 }
 
-/** The windows that these robots were told, by robot; empty where the policy has none. */
+/** Returns the windows that were sent to these robots, by robot; empty if the policy has none. */
 async function installWindows(tx: Db, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<Map<string, AppState>> {
   if (deployment.rollout.window === undefined || targets.length === 0) return new Map();
   const robot_ids = targets.map(({ robot_id }) => robot_id);
@@ -98,7 +98,7 @@ function changeOf(
   now: Date,
   window: AppState | undefined,
 ): TargetChange {
-  // Robots that are to stop have been given their time to acknowledge it.
+  // Robots that are to stop keep their deadline to acknowledge it.
   const stopping = calledOff(requestsOf(deployment)) !== null && isRevocable(verdict.to);
   const held = window === undefined || verdict.to !== "staged" ? undefined : waitForWindow(window, now);
   return {
@@ -109,12 +109,12 @@ function changeOf(
     deadline_at: stopping ? target.deadline_at : (held?.deadline_at ?? deadlineOf(verdict.to, verifySecondsOf(deployment.rollout), now)),
     not_before_at: verdict.to === "queued" ? retryAt(target.attempt, now) : null,
     actor: robotActor(target.robot_id),
-    // Why it went wrong, only the robot knows; which check refused a signature is the sentence itself.
+    // Only the robot knows why it failed. A signature error is shown as the event's message.
     data: detail === undefined ? data : { ...data, [verdict.reason === "signature_invalid" ? "detail" : "robot_says"]: detail },
   };
 }
 
-/** They were called off too late, the robots had begun to install: what they finish is wanted again, lest they go back afterwards. */
+/** Restores the desired state of robots that were cancelled too late and are already installing: otherwise they would roll back afterwards. */
 async function wantAgain(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<void> {
   if (targets.length === 0) return;
   const { org_id } = deployment;

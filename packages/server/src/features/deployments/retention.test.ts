@@ -16,7 +16,7 @@ const countRows = async ({ plane }: FeaturePlane, id: string) =>
       (select count(*)::int from deployment_target where deployment_id = ${id}) as targets,
       (select count(*)::int from deployment where id = ${id}) as deployments`);
 
-/** Ends a deployment of the rig as if its robots had applied it, and something newer had replaced it since unless `is_newest`. */
+/** Ends a deployment of the rig as applied by its robots and, unless `is_newest`, replaced by a newer one since. */
 async function finish({ plane, clock }: FeaturePlane, id: string, is_newest = false): Promise<void> {
   await plane.db.run(sql`update deployment_target set status = 'applied' where deployment_id = ${id}`);
   await plane.db.run(sql`update deployment set status = 'applied', finished_at = ${clock.now()} where id = ${id}`);
@@ -25,7 +25,7 @@ async function finish({ plane, clock }: FeaturePlane, id: string, is_newest = fa
   await plane.db.run(sql`update robot_config set target_id = null, deployment_id = null, last_target_id = ${newest}`);
 }
 
-test("deletes the events of ended deployments that are too old, and keeps those of open and of recent ones", TIMEOUT, async () => {
+test("deletes the events of old ended deployments, and keeps those of open and recent ones", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { deployment_ids } = await startReportRig(it, 3);
@@ -41,7 +41,7 @@ test("deletes the events of ended deployments that are too old, and keeps those 
   assert.ok((await countRows(it, open)).events > 0, "it is open");
 });
 
-test("deletes an ended deployment with all that belongs to it, unless something still needs it", TIMEOUT, async () => {
+test("deletes an ended deployment with everything that belongs to it, unless it is still needed", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { deployment_ids, org_id } = await startReportRig(it, 3);
@@ -74,7 +74,7 @@ test("deletes an ended deployment with all that belongs to it, unless something 
   assert.ok(await isThere(config));
 });
 
-test("an Idempotency-Key lives exactly as long as the deployment that it created", TIMEOUT, async () => {
+test("an Idempotency-Key is kept exactly as long as the deployment that it created", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { org_id, release_id, robot_ids } = await startReportRig(it, 1);
@@ -90,14 +90,14 @@ test("an Idempotency-Key lives exactly as long as the deployment that it created
   await finish(it, first.body.data.id);
   await clock.advance({ hours: 24 * 300 });
   await dropDeployments(plane, new Date(clock.now().getTime() - 86_400_000 * 301));
-  assert.equal((await create()).body.data.id, first.body.data.id, "the deployment is there, so its key is too");
+  assert.equal((await create()).body.data.id, first.body.data.id, "the deployment exists, so its key does too");
   await dropDeployments(plane, clock.now());
   const again = await create();
   assert.equal(again.status, 201);
   assert.notEqual(again.body.data.id, first.body.data.id);
 });
 
-test("a deployment that cannot be deleted does not keep the others from being deleted", TIMEOUT, async () => {
+test("a deployment that cannot be deleted does not prevent the deletion of others", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const rigs = [await startReportRig(it, 1), await startReportRig(it, 1)];
@@ -110,7 +110,7 @@ test("a deployment that cannot be deleted does not keep the others from being de
   assert.deepEqual(await Promise.all(ids.map(async (id) => (await countRows(it, id ?? "")).deployments)), [1, 0]);
 });
 
-test("keeps a deployment that is retried after the page with it was read", TIMEOUT, async () => {
+test("keeps a deployment that is retried after the page that contains it was read", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const first = (await startReportRig(it, 1)).deployment_ids[0];
@@ -121,7 +121,7 @@ test("keeps a deployment that is retried after the page with it was read", TIMEO
     await clock.advance({ hours: 1 });
   }
   const before = await countRows(it, source);
-  // The page holds both: what happens between its reading and the second deletion happens on the first.
+  // The page contains both. The trigger retries the second deployment while the first is deleted, after the page was read.
   await plane.db.run(sql`create table retries (id text, retry_of text)`);
   await plane.db.run(sql`insert into retries select ${retry}::text, ${source}::text`);
   await plane.db.run(sql`
@@ -136,7 +136,7 @@ test("keeps a deployment that is retried after the page with it was read", TIMEO
   assert.deepEqual(await countRows(it, source), { events: 0, targets: 0, deployments: 0 });
 });
 
-test("deletes old attempts to follow what no fleet has any more", TIMEOUT, async () => {
+test("deletes old attempts to follow a release or config that no fleet has any more", TIMEOUT, async () => {
   await using it = await startFeaturePlane([deploymentRoutes]);
   const { plane, clock } = it;
   const { org_id, robot_ids } = await startReportRig(it, 1);

@@ -33,7 +33,10 @@ export async function dropDeploymentEvents({ db, clock, log }: RetentionPlane, b
   }
 }
 
-/** Deletes deployments that finished before that time, with their targets, events and idempotency keys, unless something still needs them; and old attempts to follow. */
+/**
+ * Deletes deployments that finished before that time, with their targets, events and idempotency keys, unless they are still needed. Also
+ * deletes old attempts to follow a fleet.
+ */
 export async function dropDeployments({ db, log }: RetentionPlane, before: Date): Promise<void> {
   for (let after: FinishedDeployment | undefined; ;) {
     const found: FinishedDeployment[] = await listUnneeded(db, before, after, DEPLOYMENTS_A_READ);
@@ -45,14 +48,14 @@ export async function dropDeployments({ db, log }: RetentionPlane, before: Date)
 }
 
 /**
- * Deletes one that is still not needed: a page may be minutes old. A retry or rollback of it locks its row too, so that it
- * finds all of the targets or no deployment.
+ * Deletes a deployment if it is still not needed: the page may be minutes old. A retry or rollback also locks its row, so it finds either
+ * all targets or no deployment.
  */
 async function drop(db: Plane["db"], deployment: FinishedDeployment, before: Date): Promise<void> {
   const { org_id, id } = deployment;
   await db.transaction(async (tx) => {
     await lockDeployments(tx, org_id, [id]);
-    // A statement of its own: it sees what was committed while this one waited for the lock.
+    // A separate statement: it sees what was committed while the lock was awaited.
     if (!(await isStillUnneeded(tx, deployment, before))) return;
     await deleteInBatches((limit) => deleteEvents(tx, deployment, limit));
     await deleteInBatches((limit) => deleteTargets(tx, deployment, limit));

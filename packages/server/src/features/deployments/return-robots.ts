@@ -13,15 +13,15 @@ export interface ReturnFacts {
   target: Pick<TargetRow, "id" | "release_id" | "previous_release_id">;
   robot: { decommissioned: boolean } | undefined;
   app: Pick<AppState, "current_release_id" | "target_id"> | undefined;
-  /** Whether the release before still exists; true where there was none. */
+  /** Whether the previous release still exists; true if there was none. */
   previous_exists: boolean;
-  /** Why who asked for the rollback may not deploy to the robot any more; null or absent: they may. */
+  /** Why the user who requested the rollback may no longer deploy to the robot; null or absent: they may. */
   denial?: Reason | null;
 }
 
 export type Return = { go: true } | { end: "cancelled" | "failed"; reason: Reason };
 
-/** Whether a robot that got a deployment's release is to go back, or why there is nothing to go back from. Pure. */
+/** Decides whether a robot that got a deployment's release is to roll back, or why it is not. Pure. */
 export function decideReturn({ target, robot, app, previous_exists, denial = null }: ReturnFacts): Return {
   if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
   if (denial !== null) return { end: "cancelled", reason: denial };
@@ -31,9 +31,8 @@ export function decideReturn({ target, robot, app, previous_exists, denial = nul
 }
 
 /**
- * Brings robots, which have a deployment's release, back to what each ran before it, as the next attempt of their target:
- * the robot installs and watches it like any other. The caller holds the deployment and the targets locked. Robots that
- * are away hear of it when they connect.
+ * Rolls robots that have a deployment's release back to what each ran before, as the next attempt of their target: the robot installs and
+ * verifies it like any other. The caller has locked the deployment and the targets. Offline robots get it when they connect.
  */
 export async function returnRobots(
   tx: Db,
@@ -96,14 +95,14 @@ export async function returnRobots(
   return moveTargets(tx, engine, row, over, actor);
 }
 
-/** Whether each goes back, with what that was decided by; from now on their generations are held. */
+/** Decides for each target whether its robot rolls back, and locks the robots' generations. */
 async function decideAll(tx: Db, deployment: DeploymentRow, targets: readonly TargetRow[], now: Date) {
   const { org_id, app: name } = deployment;
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const robots = new Map((await holdRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
   const previous = [...new Set(targets.flatMap(({ previous_release_id }) => previous_release_id ?? []))];
   const existing = new Set((await holdReleases(tx, org_id, previous)).map(({ id }) => id));
-  // First, as a report does: whoever changes what a robot has or is to have holds its generation's row.
+  // Lock `robot_desired` before changing a robot's state, in the same order as reports do.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const apps = new Map((await listAppStates(tx, org_id, robot_ids, name ?? "main")).map((state) => [state.robot_id, state]));
   const authorities = await readAuthorities(tx, org_id, [deployment]);

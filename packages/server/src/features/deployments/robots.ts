@@ -9,7 +9,7 @@ import { bumpGenerations } from "./store/robot-state.ts";
 import { listOpenOfRobot, lockTargets, wakeWaitingForApproval, wakeWaitingForArtifact, wakeWaitingForRobots } from "./store/targets.ts";
 import { type Engine, HINT_DISPATCH, HINT_PUSH, moveTargets } from "./transition.ts";
 
-/** A robot is removed: whatever is under way for it ends, in the caller's transaction. */
+/** Cancels the open targets of a robot that is being removed, in the caller's transaction. */
 export async function endTargetsOfRobot(tx: Db, engine: Engine, org_id: string, robot_id: string, actor: Actor): Promise<void> {
   const open = await listOpenOfRobot(tx, org_id, robot_id);
   if (open.length === 0) return;
@@ -31,12 +31,12 @@ export async function endTargetsOfRobot(tx: Db, engine: Engine, org_id: string, 
   }
 }
 
-/** The artifact that targets wait for has arrived. */
+/** Wakes targets that wait for this release's artifact. */
 export async function artifactStored(db: Db, engine: Engine, org_id: string, release_id: string): Promise<void> {
   if ((await wakeWaitingForArtifact(db, org_id, release_id)) > 0) db.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
 }
 
-/** A robot was approved, in the caller's transaction: it is sent what was withheld, and what waited for that may go. */
+/** Sends an approved robot what was withheld, and wakes targets that waited for the approval. Runs in the caller's transaction. */
 export async function robotApproved(tx: Db, engine: Engine, org_id: string, robot_id: string): Promise<void> {
   await wakeWaitingForApproval(tx, org_id, robot_id);
   await bumpGenerations(tx, org_id, [robot_id], engine.clock.now());
@@ -51,7 +51,7 @@ const WOKEN_AT_ONCE = 2;
 type WakingEngine = Engine & { db: SystemDb };
 const wakings = new WeakMap<Engine["bus"], Together<string, void>>();
 
-/** Robots that came at the same time are looked at together. */
+/** Robots that connect at the same time are handled in one batch. */
 function wakingsOf(engine: WakingEngine): Together<string, void> {
   const known = wakings.get(engine.bus);
   if (known !== undefined) return known;
@@ -59,7 +59,7 @@ function wakingsOf(engine: WakingEngine): Together<string, void> {
     items_max: WOKEN_MAX,
     at_once: WOKEN_AT_ONCE,
     work: async (org_id, robot_ids) => {
-      // A transaction, as it tries again when it and whoever ends these targets wait for each other.
+      // A transaction, because it is retried after a deadlock with a transaction that ends these targets.
       const woken = await engine.db
         .forOrg(org_id)
         .transaction((tx) => wakeWaitingForRobots(tx, org_id, robot_ids, RETURN_SECONDS, engine.clock.now()));
@@ -71,7 +71,7 @@ function wakingsOf(engine: WakingEngine): Together<string, void> {
   return made;
 }
 
-/** A robot came online, and its presence is committed: its queued targets may go, and it is looked at whether it has what its fleet has. */
+/** Called after a robot's connection is committed: wakes its queued targets and checks whether it has what its fleet has. */
 export async function robotOnline(engine: WakingEngine, org_id: string, robot_id: string): Promise<void> {
   arrivalsOf(engine).add(org_id, robot_id);
   await wakingsOf(engine).ask(org_id, robot_id);

@@ -17,12 +17,12 @@ import type { DeploymentRow } from "./store/rows.ts";
 import { lockTargetsByStatus } from "./store/targets.ts";
 import { type CreateContext, type Engine, HINT_ROLLOUT, moveDeployment } from "./transition.ts";
 
-/** Targets of one transaction. */
+/** Maximum targets per transaction. */
 const CHUNK_TARGETS = 2_000;
 
 /**
- * A deployment that has not ended goes back from now on, whose row the caller holds locked: nobody gets it any more, and
- * `continueRollbacks` brings the robots back, chunk by chunk.
+ * Begins the rollback of an open deployment, whose row the caller has locked: no further robot gets it, and `continueRollbacks` rolls the
+ * robots back in chunks.
  */
 export async function beginRollback(
   tx: Db,
@@ -39,8 +39,8 @@ export async function beginRollback(
 }
 
 /**
- * Asks for the robots of a deployment to be as they were before it: of one that runs by turning it round, of an ended one by
- * a new deployment, which is answered with `is_new`. 409 when nothing is there to go back from.
+ * Restores what the robots of a deployment ran before it: an open deployment is rolled back, for an ended one a new deployment is created
+ * and returned with `is_new`. 409 if there is nothing to roll back.
  */
 export async function rollBackDeployment(
   db: Db,
@@ -62,7 +62,7 @@ export async function rollBackDeployment(
     if (row.status === "cancelling") throw conflict(`deployment ${id} is being cancelled: roll it back when it has ended`);
     if (row.status === "rolling_back") return { row, is_new: false };
     await requireReturnable(tx, engine, row);
-    // From here on it acts on the authority of who asked for the rollback.
+    // From now on it acts on the authority of the user or token that requested the rollback.
     const authority = authorityOf(caller);
     await setAuthority(tx, org_id, id, authority);
     const rolling_back = await beginRollback(tx, engine, { ...row, authority }, "rollback_requested", actor);
@@ -71,8 +71,8 @@ export async function rollBackDeployment(
 }
 
 /**
- * Refuses (409) to turn round what no robot could come back from: all of them would refuse the release before for its
- * signature. Where some would take theirs, the others fail each by itself.
+ * Refuses (409) a rollback that every robot would refuse because of the previous release's signature. If some would accept theirs, the
+ * others fail separately.
  */
 async function requireReturnable(tx: Db, engine: CreateContext, { org_id, id }: DeploymentRow): Promise<void> {
   const returns = (await groupReturns(tx, org_id, id)).map(({ release_id }) => release_id);
@@ -84,17 +84,17 @@ async function requireReturnable(tx: Db, engine: CreateContext, { org_id, id }: 
     returns.filter((release_id) => release_id !== null),
   );
   if (refusal !== undefined)
-    throw conflict(`the robots of deployment ${id} cannot go back: ${refusal.message}; to let nobody else have it, cancel it`);
+    throw conflict(`the robots of deployment ${id} cannot be rolled back: ${refusal.message}; to stop updating further robots, cancel it`);
 }
 
-/** One chunk of a deployment that goes back. */
+/** Rolls back one chunk of a deployment. */
 async function rollBackOpen(tx: Db, engine: Engine, deployment: DeploymentRow, actor: Actor, chunk: number): Promise<DeploymentRow> {
   const called_off = await callOff(tx, engine, deployment, "rollback_requested", actor, chunk);
   const applied = await lockTargetsByStatus(tx, deployment.org_id, deployment.id, ["applied"], chunk);
   return returnRobots(tx, engine, called_off, applied, actor);
 }
 
-/** Background: goes on with deployments that go back. Returns true while there is more. */
+/** Background: continues rollbacks. Returns true while there is more. */
 export const continueRollbacks = async (
   db: SystemDb,
   engine: Engine,

@@ -92,10 +92,10 @@ export function configDeploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getAgentConfig, async (_, { db, caller, params }) => {
     const file = await getConfigContent(db, caller.org_id, caller.robot_id, params.namespace);
     if (file === undefined) throw notFound("config of namespace", params.namespace);
-    // It was frozen for the computer before this one, which was approved.
+    // The file may have been frozen for the robot's previous computer, which was approved.
     if (isSealed(file.content) && !(await isApproved(db, caller.org_id, caller.robot_id)))
-      throw forbidden("the file holds secrets, and the robot waits for the approval of an admin");
-    // The exact bytes whose digest the robot was told.
+      throw forbidden("the file contains secrets: an admin must approve the robot first");
+    // The exact bytes whose digest the robot was sent.
     const { content } = await openFile(db, plane, caller.org_id, file);
     return new Answer<never>(200, content, { "content-type": "application/json; charset=utf-8", etag: `"${file.sha256}"` });
   });

@@ -17,12 +17,12 @@ import { deploymentChange } from "./tell.ts";
 import { type CreateContext, deploymentEvent, HINT_DISPATCH, moveDeployment } from "./transition.ts";
 
 const DUE_PER_TURN = 100;
-/** What could not start is tried again after so long, when what was due before has had its turn. */
+/** How long a deployment that could not start is postponed, behind those that are due earlier. */
 const FAILED_AGAIN_MS = 5_000;
 
 /**
- * Background: takes deployments whose time has come off the shelf and resolves their robots. Taking the row, the change
- * of state and the first targets are one transaction, so each is dispatched once, whatever dies when.
+ * Background: starts due scheduled deployments and resolves their robots. Deleting the schedule row, the status change and the first
+ * targets are one transaction, so each deployment is started once even if a process crashes.
  */
 export async function releaseDue(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
   const due = await listDue(db, engine.clock.now(), DUE_PER_TURN, postponed.ids(engine.clock.now()));
@@ -37,10 +37,10 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
       return releaseToRobots(org, engine, org_id, ids);
     })().catch((error: unknown) => {
       if (isConnectionLost(error)) throw error;
-      // One failing deployment must not delay the others: each is started in a transaction of its own.
+      // One failing deployment must not delay the others: each is started in a separate transaction.
       return ids;
     });
-    // A failing deployment waits in its row. One of which not even that can be written is postponed in memory.
+    // A failing deployment is postponed in its row. If even that write fails, it is postponed in memory.
     await eachApart(
       engine,
       postponed,
@@ -53,7 +53,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
         } catch (error) {
           if (isConnectionLost(error)) throw error;
           failed += 1;
-          // Once a turn: what breaks one may break hundreds.
+          // Log once per run: one cause may break hundreds.
           if (failed === 1) engine.log.error({ err: error, org_id, deployment_id: id }, "a scheduled deployment could not be started");
           await postponeDue(org, org_id, id, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
         }
@@ -63,7 +63,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   return due.length === DUE_PER_TURN;
 }
 
-/** Thousands may be due at one moment: those to one robot each go together. Answers the ids of the others. */
+/** Starts single-robot deployments in one batch, because thousands may be due at one moment. Returns the ids of the others. */
 function releaseToRobots(db: Db, engine: CreateContext, org_id: string, ids: readonly string[]): Promise<string[]> {
   return db.transaction(async (tx) => {
     const now = engine.clock.now();
@@ -104,7 +104,7 @@ const isForOneRobot = (row: DeploymentRow): boolean =>
 
 function releaseOne(db: Db, engine: CreateContext, org_id: string, id: string): Promise<void> {
   return db.transaction(async (tx) => {
-    // The deployment's row first, as whoever cancels it.
+    // The deployment's row first, in the same order as a cancellation.
     const [row] = await lockDeployments(tx, org_id, [id]);
     if ((await takeDue(tx, org_id, [id], engine.clock.now())).length === 0) return;
     if (row === undefined || row.status !== "scheduled") return;

@@ -6,7 +6,7 @@ import { type Counts, endOf, isOver } from "./state.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 import { countsOf } from "./wire.ts";
 
-/** What a deployment needs to be settled. */
+/** The columns of a deployment that determine its status. */
 export type Settling = Pick<
   DeploymentRow,
   | "status"
@@ -26,11 +26,11 @@ export type Settling = Pick<
 export interface Settled {
   status: DeploymentRow["status"];
   reason: Reason | null;
-  /** Too many robots failed, as of now: what the policy wants then. */
+  /** What the policy requires because too many robots have now failed. */
   halt: "stop" | "pause" | "rollback" | null;
 }
 
-/** The deployment's status once its counters have moved by so much, and so many more targets were dispatched. Pure. */
+/** Computes the deployment's status after its counters changed by `delta` and `dispatched` further targets were dispatched. Pure. */
 export function settle(deployment: Settling, delta: Counts, dispatched: number): Settled {
   const { status, reason } = deployment;
   if (isTerminal(status)) return { status, reason, halt: null };
@@ -42,7 +42,7 @@ export function settle(deployment: Settling, delta: Counts, dispatched: number):
   const halt = haltOf(deployment, counts, dispatched);
   const halted = { ...deployment, reason: halt === "rollback" ? ("threshold_exceeded" as const) : reason };
   const going_back = halt === "rollback" || deployment.rollback_requested_at !== null;
-  // While it goes back, what is applied has not come to its end.
+  // During a rollback, `applied` targets have not ended.
   if (deployment.fan_out_done_at !== null && isOver(counts, going_back ? "rolling_back" : status))
     return { ...endSettled(halted, counts, dispatched, { cancel, going_back, halt }), halt };
   if (going_back) return { status: "rolling_back", reason: halted.reason, halt };
@@ -54,7 +54,7 @@ export function settle(deployment: Settling, delta: Counts, dispatched: number):
   return { status, reason: stopped ? "threshold_exceeded" : reason, halt };
 }
 
-/** Whoever has stopped it already, or the person who did, has decided. */
+/** Returns null if it was already stopped, cancelled or rolled back: an earlier decision takes precedence. */
 function haltOf(deployment: Settling, counts: Counts, dispatched: number): Settled["halt"] {
   const { cancel_requested_at, stop_requested_at, rollback_requested_at, failures_accepted, status } = deployment;
   if (cancel_requested_at !== null || stop_requested_at !== null || rollback_requested_at !== null) return null;
@@ -79,14 +79,14 @@ function endSettled(
   return { status, reason: endReason(deployment, status) };
 }
 
-/** Why robots that were to go back have failed; where all that had it are back, what failed before that. */
+/** Returns why a rollback failed; if all robots were rolled back, why the deployment failed before. */
 function failedReturn({ reason, reason_counts }: Settling): Reason | null {
   if ((reason_counts.failed?.rollback_failed ?? 0) > 0) return "rollback_failed";
   return reason === "threshold_exceeded" ? reason : commonestReason(reason_counts, ["failed"]);
 }
 
 function endReason({ target_kind, reason_counts }: Settling, status: DeploymentRow["status"]): Reason | null {
-  // A robot deployment ends exactly as its one target does, with its reason too.
+  // A deployment to one robot ends like its only target, with the same reason.
   if (status === "applied") return target_kind === "robot" ? commonestReason(reason_counts, ["applied"]) : null;
   return commonestReason(
     reason_counts,

@@ -10,25 +10,25 @@ import { wakeWaitingForSlot } from "./store/waves.ts";
 type Limits = Pick<WholeRollout, "max_parallel" | "max_unavailable">;
 type Decided = { target: TargetRow; decision: Decision };
 
-/** Whether the policy says how many robots may be at it at a time. */
+/** Whether the policy limits the number of concurrent or unavailable robots. */
 export const isLimited = ({ rollout }: Pick<DeploymentRow, "rollout">): boolean =>
   rollout.max_parallel !== undefined || rollout.max_unavailable !== undefined;
 
-/** Robots that are counted each time that one of them is done; to count more takes a good part of a second. */
+/** Largest deployment whose groups are counted each time a robot finishes; more robots would take a considerable part of a second. */
 const COUNTED_EACH_TIME_MAX = 5_000;
-/** So often those are counted instead. */
+/** Interval at which larger deployments are counted instead. */
 export const COUNTED_EVERY_MS = 1_000;
 
-/** Whether it takes long to find out who may go. */
+/** Whether the groups are too large to count each time a robot finishes. */
 export const isCountedSeldom = ({ rollout, count_total }: Pick<DeploymentRow, "rollout" | "count_total">): boolean =>
   rollout.max_unavailable !== undefined && count_total > COUNTED_EACH_TIME_MAX;
 
-/** Targets woken at a time where only groups limit. */
+/** Targets woken at a time if only groups limit. */
 const WAKE_MAX = 500;
 
 /**
- * Of the targets that could go those that may by the limits of the policy, the first wave first; the others wait for a slot.
- * The caller holds the deployment's row locked, so that its counters stand.
+ * Applies the limits of the policy to targets that could be dispatched, first wave first; the others wait for a slot. The caller has locked
+ * the deployment's row, so its counters do not change.
  */
 export async function limitSlots(tx: Db, deployment: DeploymentRow, decided: readonly Decided[]): Promise<Decided[]> {
   const limits: Limits = wholeRollout(deployment.rollout);
@@ -47,7 +47,7 @@ export async function limitSlots(tx: Db, deployment: DeploymentRow, decided: rea
   return decided.map(({ target, decision }) => ({ target, decision: refused.has(target.id) ? { wait: "slot" } : decision }));
 }
 
-/** Answers for one target after the other whether its group has room for it, and takes it. */
+/** Returns a function that returns whether the target's group has room for it, and reserves that room. */
 async function roomInGroups(
   tx: Db,
   { org_id, id }: DeploymentRow,
@@ -62,14 +62,14 @@ async function roomInGroups(
     const member = members.get(target_id);
     const group = groups.get(member?.name ?? "");
     if (member === undefined || group === undefined) return false;
-    // A robot that cannot be counted on already is no further one.
+    // Robots that are already unavailable do not count against the budget.
     if (roomOf(group, max_unavailable) + (member.away ? 1 : 0) <= 0) return false;
     if (!member.away) group.away += 1;
     return true;
   };
 }
 
-/** Lets as many of those that wait for a slot try again as there is room for. Answers how many. */
+/** Wakes as many targets that wait for a slot as there is room for. Returns how many. */
 export async function wakeSlots(tx: Db, deployment: DeploymentRow): Promise<number> {
   if (!isLimited(deployment)) return 0;
   const { org_id, id } = deployment;

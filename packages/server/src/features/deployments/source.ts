@@ -1,7 +1,7 @@
 import type { Source } from "./store/rollback.ts";
 import type { DeploymentRow } from "./store/rows.ts";
 
-/** Of which targets of which ended deployment this one is made; undefined: of a robot or the members of a fleet. */
+/** Returns the ended deployment, and which of its targets, that this one repeats or reverts; undefined: it is for a robot or fleet. */
 export function sourceOf({
   retry_of,
   rollback_of,

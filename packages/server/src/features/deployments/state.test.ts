@@ -71,7 +71,7 @@ for (const [from, said, reason, attempt, verdict] of REPORTS) {
   });
 }
 
-test("a robot that stopped by itself is asked again, one that was asked to stop ends the target", () => {
+test("retries a target whose robot stopped without a request, and cancels one that was asked to stop", () => {
   for (const from of REVOCABLE_STATUSES) {
     assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("cancelled"), ON_TIME), { to: "queued", reason: "agent_lost" });
     assert.deepEqual(afterReport({ status: from, attempt: 1 }, report("cancelled"), CANCELLED), {
@@ -85,13 +85,13 @@ test("a robot that stopped by itself is asked again, one that was asked to stop 
   }
 });
 
-test("a failed download is tried again until the attempts are used up", () => {
+test("retries a failed download until no attempts are left", () => {
   const after = (attempt: number) => afterReport({ status: "downloading", attempt }, report("failed", "download_failed", attempt), ON_TIME);
   for (let attempt = 1; attempt < ATTEMPTS_MAX; attempt += 1) assert.deepEqual(after(attempt), { to: "queued", reason: "download_failed" });
   assert.deepEqual(after(ATTEMPTS_MAX), { to: "failed", reason: "download_failed" });
 });
 
-test("a step that takes too long: tried again before installing, failed from then on", () => {
+test("a step that times out is retried before installing, and fails from then on", () => {
   const late = (from: TargetStatus, attempt: number, cancel_requested = false, online = true) =>
     afterTimeout({ status: from, attempt }, { cancel_requested, online });
   for (const from of REVOCABLE_STATUSES) {
@@ -107,7 +107,7 @@ test("a step that takes too long: tried again before installing, failed from the
   assert.deepEqual(late("rolling_back", 1), { to: "failed", reason: "rollback_failed" });
 });
 
-test("no report moves a target that has ended", () => {
+test("no report changes an ended target", () => {
   fc.assert(
     fc.property(
       fc.constantFrom(...TERMINAL_STATUSES),
@@ -121,7 +121,7 @@ test("no report moves a target that has ended", () => {
   );
 });
 
-test("within an attempt a target only goes up, and another attempt's report changes nothing", () => {
+test("within an attempt a target only moves forward, and reports of other attempts change nothing", () => {
   const ladder = (one: TargetStatus): number => (isTerminal(one) ? TARGET_STATUSES.length : TARGET_STATUSES.indexOf(one));
   fc.assert(
     fc.property(status, fc.integer({ min: 0, max: ATTEMPTS_MAX }), reported, fc.boolean(), (from, attempt, said, cancel_requested) => {
@@ -130,7 +130,7 @@ test("within an attempt a target only goes up, and another attempt's report chan
       assert.equal(said.attempt, attempt);
       assert.ok(isActive(from));
       if (verdict.to === "queued")
-        assert.ok(isRevocable(from) && attempt < ATTEMPTS_MAX && !cancel_requested, "only a delivery that failed is tried again");
+        assert.ok(isRevocable(from) && attempt < ATTEMPTS_MAX && !cancel_requested, "only a failed delivery is retried");
       else assert.ok(ladder(verdict.to) > ladder(from), `${from} → ${verdict.to}`);
       if (verdict.to === "cancelled") assert.ok(cancel_requested && isRevocable(from));
     }),
@@ -138,7 +138,7 @@ test("within an attempt a target only goes up, and another attempt's report chan
   );
 });
 
-test("whatever robots report and however long they take, every target ends after a bounded number of steps", () => {
+test("every target ends after a bounded number of steps, for any reports and delays", () => {
   const step = fc.oneof(fc.record({ said: reported }), fc.record({ late: context }));
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), fc.boolean(), (steps, cancel_requested) => {
@@ -160,9 +160,9 @@ test("whatever robots report and however long they take, every target ends after
           if ("to" in verdict) move(verdict.to);
         }
       }
-      // However it stands, the step timeouts alone end it.
+      // From any state, the step timeouts alone end it.
       for (let turns = 0; !isTerminal(target.status); turns += 1) {
-        assert.ok(turns <= ATTEMPTS_MAX, "time-outs alone do not end it");
+        assert.ok(turns <= ATTEMPTS_MAX, "timeouts alone do not end it");
         dispatch();
         move(afterTimeout(target, { cancel_requested, online: true }).to);
       }
@@ -204,16 +204,16 @@ for (const [a, f, r, c, cancel_requested, end] of ENDS) {
   });
 }
 
-test("a deployment of one robot ends as its target does", () => {
+test("a deployment to one robot ends like its target", () => {
   for (const end of TERMINAL_STATUSES) {
     const own = { ...NONE, total: 1, [end]: 1 };
     assert.equal(endOf(own, false), end);
-    // Too late to cancel: the robot finished, and that is how it ended.
+    // Too late to cancel: the robot finished, so its result counts.
     assert.equal(endOf(own, true), end);
   }
 });
 
-test("every status is counted in one counter, and only ended targets end a deployment", () => {
+test("each status has one counter, and a deployment ends only when all targets have ended", () => {
   fc.assert(
     fc.property(fc.array(status, { minLength: 1, maxLength: 50 }), (statuses) => {
       const own = { ...NONE, total: statuses.length };
@@ -231,7 +231,7 @@ test("every status is counted in one counter, and only ended targets end a deplo
 const ROLLED_BACK = { cancel_requested: false, rollback_requested: true };
 const RETURNING = ["return", "return_to_none"] as const satisfies readonly Task[];
 
-test("a target's task is what its robot is asked for", () => {
+test("a target's task is what its robot is asked to do", () => {
   const target = { kind: "release", release_id: "new", previous_release_id: "old", reverting: false } as const;
   assert.equal(taskOf(target), "install");
   assert.equal(taskOf({ ...target, kind: "config", release_id: null }), "install");
@@ -240,7 +240,7 @@ test("a target's task is what its robot is asked for", () => {
   assert.equal(taskOf({ ...target, previous_release_id: null, reverting: true }), "return_to_none");
 });
 
-test("every report of a robot that the server brings back, in every status of its target", () => {
+test("handles every report during a rollback, in every status of the target", () => {
   for (const task of RETURNING)
     for (const from of TARGET_STATUSES)
       for (const said of TARGET_STATUSES_REPORTED)
@@ -250,7 +250,7 @@ test("every report of a robot that the server brings back, in every status of it
             const name = `${task}: ${said} of attempt ${attempt} while ${from}`;
             if (isTerminal(from)) assert.deepEqual(verdict, { ignored: "ended" }, name);
             else if (attempt === 1 || !isActive(from)) assert.deepEqual(verdict, { ignored: "stale_attempt" }, name);
-            else if (from !== "rolling_back") continue; // no such target: it is rolling_back from its dispatch on
+            else if (from !== "rolling_back") continue; // impossible: the target is rolling_back from its dispatch on
             else if (!isTerminal(said)) assert.deepEqual(verdict, { ignored: "backwards" }, name);
             else if (said === "cancelled") assert.deepEqual(verdict, { ignored: "too_late_to_cancel" }, name);
             else if (said === (task === "return" ? "applied" : "rolled_back"))
@@ -259,7 +259,7 @@ test("every report of a robot that the server brings back, in every status of it
           }
 });
 
-test("a robot that is done when its deployment is rolled back goes on to the release before; one that failed has ended", () => {
+test("in a rollback, a robot that finishes installing returns to the previous release, and one that failed ends", () => {
   for (const from of ACTIVE_STATUSES)
     for (const said of ["applied", "rolled_back", "failed"] as const) {
       const verdict = afterReport({ status: from, attempt: 1 }, report(said, said === "applied" ? null : "crash_loop"), ROLLED_BACK);
@@ -274,7 +274,7 @@ test("a robot that is done when its deployment is rolled back goes on to the rel
   }
 });
 
-test("taking an app off is reported in the words of a rollback, and is what was asked for", () => {
+test("a robot reports the removal of an app as a rollback, which counts as applied", () => {
   const target: TargetState = { status: "dispatched", attempt: 1, task: "remove" };
   assert.deepEqual(afterReport(target, report("rolling_back"), ON_TIME), { to: "installing", reason: null });
   assert.deepEqual(afterReport(target, report("rolled_back", "rollback_requested"), ON_TIME), { to: "applied", reason: null });
@@ -290,7 +290,7 @@ test("taking an app off is reported in the words of a rollback, and is what was 
   });
 });
 
-test("a robot on its way back is waited for while it is away, and given up when it is here and silent", () => {
+test("a robot that rolls back may be late while it is offline, and fails if it is connected and silent", () => {
   for (const task of RETURNING) {
     assert.equal(isAwaited({ status: "rolling_back", attempt: 2, task }, { online: false }), true);
     assert.equal(isAwaited({ status: "rolling_back", attempt: 2, task }, { online: true }), false);
@@ -299,10 +299,10 @@ test("a robot on its way back is waited for while it is away, and given up when 
       reason: "rollback_failed",
     });
   }
-  assert.equal(isAwaited({ status: "rolling_back", attempt: 1 }, { online: false }), false, "by itself it is bounded as ever");
+  assert.equal(isAwaited({ status: "rolling_back", attempt: 1 }, { online: false }), false, "a rollback that the robot began has the usual timeout");
 });
 
-test("a deployment that goes back is over when nothing of it is applied any more", () => {
+test("a rollback ends when no target is applied any more", () => {
   for (const status of ["in_progress", "paused", "cancelling", "rolling_back"] as const)
     for (const open of ["pending", "queued", "active"] as const) assert.equal(isOver({ ...counts(1, 0, 0, 0), [open]: 1 }, status), false);
   assert.equal(isOver(counts(1, 0, 1, 1), "in_progress"), true);

@@ -3,11 +3,10 @@ import type { ReportedStatus } from "@roamfleet/protocol/link";
 import { MAX_ATTEMPTS_DEFAULT } from "./rollout/whole-rollout.ts";
 
 /**
- * What may become of a target and of a deployment. Pure: no clock, no database; whoever calls it holds the rows locked
- * and writes what it answers.
+ * The state machine of targets and deployments. Pure: no clock and no database. The caller has locked the rows and writes the results.
  */
 
-/** Each attempt goes up this ladder and never down. */
+/** Order of the statuses: an attempt only moves upwards. */
 const LADDER: Record<TargetStatus, number> = {
   pending: 0,
   queued: 1,
@@ -23,7 +22,7 @@ const LADDER: Record<TargetStatus, number> = {
   cancelled: 8,
 };
 
-/** On the robot's side of the hand-over and not ended: these have a step timeout. */
+/** Dispatched to the robot and not ended: these have a step timeout. */
 export const ACTIVE_STATUSES = [
   "dispatched",
   "downloading",
@@ -32,24 +31,24 @@ export const ACTIVE_STATUSES = [
   "verifying",
   "rolling_back",
 ] as const satisfies readonly TargetStatus[];
-/** Up to here nothing has changed on the robot, so that the target can be called off. */
+/** Nothing has changed on the robot yet, so the target can be cancelled. */
 export const REVOCABLE_STATUSES = ["dispatched", "downloading", "staged"] as const satisfies readonly TargetStatus[];
 
 const includes = (statuses: readonly TargetStatus[], status: TargetStatus): boolean => statuses.includes(status);
 export const isActive = (status: TargetStatus): boolean => includes(ACTIVE_STATUSES, status);
 export const isRevocable = (status: TargetStatus): boolean => includes(REVOCABLE_STATUSES, status);
-/** The robot is in the middle of changing what runs: it finishes first, whatever comes. */
+/** The robot is changing what runs: it finishes first, whatever is requested. */
 export const isCommitted = (status: TargetStatus): boolean => isActive(status) && !isRevocable(status);
 
-/** Dispatches that a target gets before a failure of delivery is final, where no policy says how many. */
+/** Default for the maximum number of attempts before a delivery failure is final. */
 export const ATTEMPTS_MAX = MAX_ATTEMPTS_DEFAULT;
 
-/** Failures of the way to the robot, not of the release: another attempt may do. */
+/** Failures of the delivery, not of the release: another attempt may succeed. */
 const RETRYABLE: readonly Reason[] = ["download_failed", "timeout", "agent_lost"];
 
 /**
- * What the robot is asked for: to install a release or have a config; to take the app off; or, by a rollback that the server
- * asked for after the release was there, to have the release before again, or none.
+ * What the robot is asked to do: install a release or config; remove the app; or, in a rollback requested by the server after the release
+ * was applied, return to the previous release, or to none.
  */
 export type Task = "install" | "remove" | "return" | "return_to_none";
 
@@ -60,7 +59,7 @@ export interface TargetState {
   task?: Task;
 }
 
-/** The task of a target. */
+/** Returns the task of a target. */
 export function taskOf(target: {
   kind: "release" | "config";
   release_id: string | null;
@@ -71,7 +70,7 @@ export function taskOf(target: {
   return target.kind === "release" && target.release_id === null ? "remove" : "install";
 }
 
-/** Whether the target ended with nothing of the app on its robot: rolled back to no release, or asked to remove it. */
+/** Whether the target ended with nothing of the app on its robot: rolled back to no release, or removed on request. */
 export function isRemoved(target: Parameters<typeof taskOf>[0] & { status: TargetStatus }): boolean {
   const task = taskOf(target);
   return (task === "return_to_none" && target.status === "rolled_back") || (task === "remove" && target.status === "applied");
@@ -79,15 +78,15 @@ export function isRemoved(target: Parameters<typeof taskOf>[0] & { status: Targe
 
 export const isReturning = (task: Task | undefined): boolean => task === "return" || task === "return_to_none";
 
-/** What was asked of the whole deployment meanwhile. */
+/** Requests that apply to the whole deployment. */
 export interface Requests {
   cancel_requested: boolean;
   rollback_requested?: boolean;
-  /** Dispatches that a target gets by the policy; absent: the usual number. */
+  /** Maximum attempts per target by the policy; absent: the default. */
   max_attempts?: number;
 }
 
-/** What stands in a deployment's row of it. */
+/** Reads the requests from a deployment's row. */
 export const requestsOf = (deployment: {
   cancel_requested_at: Date | null;
   cancel_mode: "finish" | "rollback" | null;
@@ -99,7 +98,7 @@ export const requestsOf = (deployment: {
   rollback_requested: deployment.rollback_requested_at !== null || deployment.cancel_mode === "rollback",
 });
 
-/** Whether a deployment may hand a queued target to its robot: one that is paused, stopped, cancelled, going back or expired may not. */
+/** Whether a queued target may be dispatched: not if its deployment is paused, stopped, cancelled, rolling back or expired. */
 export const mayDispatch = (
   deployment: { status: DeploymentStatus; stop_requested_at: Date | null; expires_at: Date | null },
   now: Date,
@@ -108,17 +107,17 @@ export const mayDispatch = (
   deployment.stop_requested_at === null &&
   (deployment.expires_at === null || deployment.expires_at > now);
 
-/** Why a target is called off; null: nobody asked for that. */
+/** Returns why targets are cancelled; null: nothing was requested. */
 export function calledOff({ cancel_requested, rollback_requested }: Requests): Reason | null {
   if (cancel_requested) return "user_cancelled";
   return rollback_requested === true ? "rollback_requested" : null;
 }
 
 export type Verdict =
-  /** With `reverts` it begins to go back now: the caller dispatches the release before, as the next attempt. */
+  /** With `reverts` its rollback begins now: the caller dispatches the previous release as the next attempt. */
   { to: TargetStatus; reason: Reason | null; reverts?: true } | { ignored: "ended" | "stale_attempt" | "backwards" | "too_late_to_cancel" };
 
-/** What a robot's report makes of its target. Anything stale, repeated or going backwards is ignored. */
+/** Decides what a robot's report changes about its target. Stale, repeated and backward reports are ignored. */
 export function afterReport(
   target: TargetState,
   report: { status: ReportedStatus; attempt: number; reason: Reason | null },
@@ -141,7 +140,7 @@ export function afterReport(
   return { to: status, reason };
 }
 
-/** A robot that takes an app off says so in the words of a rollback: here it is what was asked for. */
+/** Converts the report of a robot that removes an app. Robots report removal as a rollback, but here it is what was requested. */
 function ofRemoval({ status, reason }: { status: ReportedStatus; reason: Reason | null }): {
   status: ReportedStatus;
   reason: Reason | null;
@@ -150,7 +149,7 @@ function ofRemoval({ status, reason }: { status: ReportedStatus; reason: Reason 
   return status === "rolled_back" ? { status: "applied", reason: null } : { status, reason };
 }
 
-/** The robot was brought the release before, or is to have none; on the way it stays `rolling_back`. */
+/** Decides about a report during a rollback to the previous release, or to none; until it ends the target stays `rolling_back`. */
 function afterReturn({ task }: TargetState, status: ReportedStatus): Verdict {
   if (status === (task === "return" ? "applied" : "rolled_back")) return { to: "rolled_back", reason: "rollback_requested" };
   if (status === "cancelled") return { ignored: "too_late_to_cancel" };
@@ -161,7 +160,7 @@ function retryOr(target: TargetState, reason: Reason, { max_attempts = ATTEMPTS_
   return target.attempt < max_attempts ? { to: "queued", reason } : { to: "failed", reason };
 }
 
-/** What becomes of a target whose step took too long. A robot that is away may come back; one that is connected and silent will not. */
+/** Decides about a target whose step timed out. An offline robot may reconnect; one that is connected and silent will not recover. */
 export function afterTimeout(target: TargetState, context: Requests & { online: boolean }): { to: TargetStatus; reason: Reason } {
   const reason: Reason = context.online ? "timeout" : "agent_lost";
   if (isRevocable(target.status)) {
@@ -173,7 +172,7 @@ export function afterTimeout(target: TargetState, context: Requests & { online: 
   return { to: "failed", reason };
 }
 
-/** A robot that is away may still come back and return, until its deployment expires: its step is not too late yet. */
+/** Whether an offline robot may still reconnect and roll back before its deployment expires: its step is not late yet. */
 export const isAwaited = ({ task }: TargetState, { online }: { online: boolean }): boolean => isReturning(task) && !online;
 
 export interface Counts {
@@ -187,18 +186,18 @@ export interface Counts {
   cancelled: number;
 }
 
-/** The counter that a target of this status is counted in. */
+/** Returns the counter in which a target of this status is counted. */
 export function counterOf(status: TargetStatus): Exclude<keyof Counts, "total"> {
   return isActive(status) ? "active" : (status as "pending" | "queued" | TerminalStatus);
 }
 
 export const allEnded = (counts: Counts): boolean => counts.pending === 0 && counts.queued === 0 && counts.active === 0;
 
-/** Whether nothing can happen to a deployment of this status any more: while it goes back, what is applied still has that before it. */
+/** Whether a deployment of this status can no longer change. During a rollback, `applied` targets still have to roll back. */
 export const isOver = (counts: Counts, status: DeploymentStatus): boolean =>
   allEnded(counts) && (status !== "rolling_back" || counts.applied === 0);
 
-/** How a deployment ends when every target has: the first rule that matches. Without a threshold any failure fails it. */
+/** Returns how a deployment ends when every target has: the first rule that matches. Without a threshold any failure fails it. */
 export function endOf(counts: Counts, cancel_requested: boolean, too_many_failed = counts.failed + counts.rolled_back > 0): TerminalStatus {
   if (counts.total === 0) return "cancelled";
   if (cancel_requested && counts.cancelled > 0) return "cancelled";

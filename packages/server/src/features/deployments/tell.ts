@@ -4,7 +4,7 @@ import type { Db } from "../../kernel/db.ts";
 import { announce, type AnnouncedChange } from "../events/index.ts";
 import type { DeploymentRow, EventRow } from "./store/rows.ts";
 
-/** Each event of a deployment is a change to those who watch: of one of its robots, or of itself. */
+/** Publishes each event of a deployment as a change of one of its targets, or of the deployment. */
 export function announceEvents(
   tx: Db,
   engine: Pick<Plane, "bus">,
@@ -24,7 +24,7 @@ export function announceEvents(
   );
 }
 
-/** Something of one of its robots. */
+/** A change of one target. */
 export const targetChange = (
   target: { kind: DeploymentRow["kind"]; id: string; robot_id: string; deployment_id: string; status: TargetStatus },
   change: string,
@@ -32,7 +32,7 @@ export const targetChange = (
 
 const changeOf = (kind: string): string => (kind === "deployment.note" ? "updated" : "status");
 
-/** Something of the deployment itself. */
+/** A change of the deployment. */
 export const deploymentChange = (
   { id, kind }: Pick<DeploymentRow, "id" | "kind">,
   change: string,

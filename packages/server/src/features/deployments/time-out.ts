@@ -18,7 +18,7 @@ import { type Engine, moveTargets } from "./transition.ts";
 const LATE_PER_TURN = 500;
 const CHUNK_TARGETS = 2_000;
 
-/** Background: targets whose step took too long are tried again or given up. Answers true when there may be more. */
+/** Background: retries or fails targets whose step timed out. Returns true if there may be more. */
 export async function endLateSteps(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
   const late = await listLate(db, engine.clock.now(), LATE_PER_TURN, postponed.ids(engine.clock.now()));
   const groups = Array.from(
@@ -49,7 +49,7 @@ async function endLate(tx: Db, engine: Engine, org_id: string, deployment_id: st
   const [deployment] = await lockDeployments(tx, org_id, [deployment_id]);
   if (deployment === undefined) return;
   const now = engine.clock.now();
-  // Looked at again under the lock: a report may have come meanwhile.
+  // Read again under the lock: a report may have arrived since.
   const targets = (await lockTargets(tx, org_id, ids)).filter(
     ({ status, deadline_at }) => isActive(status) && deadline_at !== null && deadline_at <= now,
   );
@@ -88,12 +88,12 @@ async function endLate(tx: Db, engine: Engine, org_id: string, deployment_id: st
   await moveTargets(tx, engine, deployment, changes, SYSTEM);
 }
 
-/** Nobody has asked for its end. */
+/** Whether nothing has requested the end of the deployment. */
 const isGoingOn = (deployment: DeploymentRow): boolean => calledOff(requestsOf(deployment)) === null;
 
 /**
- * Background: what a deployment has not begun to install when it expires is cancelled, whatever it waits for; a robot that is
- * still on its way back has not come back.
+ * Background: handles expired deployments. Targets that have not begun to install are cancelled, whatever they wait for; robots that are
+ * still rolling back have failed to.
  */
 export async function expireDeployments(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
   let more = false;

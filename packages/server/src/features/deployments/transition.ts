@@ -19,23 +19,23 @@ import { moveWaveCounters, setWaveProgress, type WaveDelta } from "./store/waves
 import { changeTargets, type TargetChange, wakeWaitingForPrevious } from "./store/targets.ts";
 import { countsOf } from "./wire.ts";
 
-/** What the engine needs of the plane to move a deployment on. */
+/** The parts of the plane that the engine needs to advance a deployment. */
 export type Engine = Pick<Plane, "clock" | "id" | "log" | "metrics" | "bus" | "secrets">;
 
-/** Starting one also needs the limits. */
+/** To create a deployment, the limits are needed too. */
 export type CreateContext = Engine & Pick<Plane, "settings">;
 
 export const HINT_DISPATCH = "rf.deployments.dispatch";
 export const HINT_PUSH = "rf.deployments.push";
 export const HINT_SCHEDULED = "rf.deployments.scheduled";
-/** A rollout, a stop or a rollback has something to do. */
+/** A rollout, a stop or a rollback has work to do. */
 export const HINT_ROLLOUT = "rf.deployments.rollout";
 
 const NO_CHANGE: Counts = { total: 0, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
 
 /**
- * Moves targets of one deployment, whose row the caller holds locked, and the deployment with them: states, counters,
- * events and timelines in the caller's transaction. The only place where a target's status is written.
+ * Moves targets of one deployment, whose row the caller has locked, and the deployment with them: writes states, counters, events and
+ * timelines in the caller's transaction. The only place where a target's status is written.
  */
 export async function moveTargets(
   tx: Db,
@@ -50,7 +50,7 @@ export async function moveTargets(
   const changed = new Set((await changeTargets(tx, org_id, id, wanted, now)).map((row) => row.id));
   const changes = wanted.filter((change) => changed.has(change.target.id));
   if (changes.length < wanted.length)
-    engine.log.warn({ deployment_id: id, lost: wanted.length - changes.length }, "targets had moved on before their change");
+    engine.log.warn({ deployment_id: id, lost: wanted.length - changes.length }, "targets changed before their update");
   if (changes.length === 0) return deployment;
 
   const delta = { ...NO_CHANGE };
@@ -64,7 +64,7 @@ export async function moveTargets(
   const after = settle({ ...deployment, reason_counts }, delta, dispatched);
   const moved = after.status !== deployment.status;
   const step = stepAfter(deployment, after, waves);
-  // What it is halted for is told, also where the status stays.
+  // A stop is recorded as an event even if the status does not change.
   const notes = after.halt === "stop" && !moved ? 1 : 0;
   const row = await updateDeployment(
     tx,
@@ -85,7 +85,7 @@ export async function moveTargets(
     now,
   );
   const first_seq = row.event_seq - changes.length - (moved ? 1 : 0) - notes + 1;
-  // The deployment's own status: before its closing event it has not ended.
+  // Events of targets have the deployment's status before its closing event: it has not ended yet.
   const status = moved && isTerminal(after.status) ? deployment.status : after.status;
   const events = changes.map((change, i) => targetEvent(engine, { ...row, status }, first_seq + i, change, actor, now));
   if (moved) events.push(deploymentEvent(engine, row, row.event_seq, changes.at(-1)?.actor ?? actor, now));
@@ -103,8 +103,8 @@ export async function moveTargets(
 }
 
 /**
- * Hands one target each of many deployments to its robot; the caller holds their rows and the targets locked. All of them
- * or none, where something is otherwise than it was read. Not for deployments by waves.
+ * Dispatches one target each of many deployments. The caller has locked their rows and the targets. Moves all of them, or throws if a row
+ * has changed since it was read. Not for deployments by waves.
  */
 export async function moveToDispatched(
   tx: Db,
@@ -116,7 +116,7 @@ export async function moveToDispatched(
   if (org_id === undefined) return;
   const now = engine.clock.now();
   const changes = moves.map(({ change }) => change);
-  if ((await changeTargets(tx, org_id, null, changes, now)).length < moves.length) throw new Error("targets had moved on under a lock");
+  if ((await changeTargets(tx, org_id, null, changes, now)).length < moves.length) throw new Error("targets changed although they are locked");
   const begun = moves.map(({ deployment, change }) => {
     const dispatched = change.target.attempt === 0 ? 1 : 0;
     const { status, reason, halt } = settle(deployment, { ...NO_CHANGE, queued: -1, active: 1 }, dispatched);
@@ -126,7 +126,7 @@ export async function moveToDispatched(
   const rows = new Map((await beginDeployments(tx, org_id, begun, now)).map((row) => [row.id, row]));
   const events = moves.flatMap(({ deployment, change }) => {
     const row = rows.get(deployment.id);
-    if (row === undefined) throw new Error("a deployment has gone under a lock");
+    if (row === undefined) throw new Error("a deployment disappeared although it is locked");
     const moved = row.status !== deployment.status;
     const event = targetEvent(engine, row, row.event_seq - (moved ? 1 : 0), change, actor, now);
     const own = [event, ...(moved ? [deploymentEvent(engine, row, row.event_seq, actor, now)] : [])];
@@ -141,11 +141,11 @@ export async function moveToDispatched(
   );
 }
 
-/** From the queue a target comes to one of these by its dispatch only: the robot gets it, has it already, or cannot have it. */
+/** A target enters these statuses from the queue only by its dispatch: the robot gets the release, already has it, or cannot have it. */
 const HANDED_OUT: readonly TargetStatus[] = ["dispatched", "applied", "failed"];
-const STOPPED = "too many robots failed: robots that have it finish, nobody else gets it";
+const STOPPED = "too many robots failed: in-progress robots finish; remaining robots are not updated";
 
-/** By how much the counters of each wave change. */
+/** Returns how the counters of each wave change. */
 function waveDeltas(changes: readonly TargetChange[]): WaveDelta[] {
   const deltas = new Map<number, WaveDelta>();
   for (const { target, to } of changes) {
@@ -157,7 +157,7 @@ function waveDeltas(changes: readonly TargetChange[]): WaveDelta[] {
   return [...deltas.values()];
 }
 
-/** Whether the rollout has to be looked at: it was halted, or the wave that was opened last may have passed, or has to again. */
+/** Whether the rollout must be checked: it was halted, or the wave that was opened last may have passed or must pass again. */
 function stepAfter(deployment: DeploymentRow, after: Settled, waves: readonly WaveRow[]): boolean {
   if (isTerminal(after.status)) return false;
   if (after.halt === "stop" || after.halt === "rollback") return true;
@@ -167,7 +167,7 @@ function stepAfter(deployment: DeploymentRow, after: Settled, waves: readonly Wa
   return current.count_active === 0 || deployment.wave_passed_at !== null;
 }
 
-/** An event of one of its robots, at the status that the row has. */
+/** Builds the event of a target, with the status of the deployment's row. */
 const targetEvent = (engine: Engine, row: DeploymentRow, seq: number, change: TargetChange, actor: Actor, at: Date): EventRow => ({
   id: engine.id("evt"),
   seq,
@@ -184,7 +184,7 @@ const targetEvent = (engine: Engine, row: DeploymentRow, seq: number, change: Ta
 
 const capitalised = (sentence: string): string => `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}`;
 
-/** What stands of a robot's change in its own timeline. */
+/** Builds the entry in the robot's timeline for a change of its target. */
 const timelineOf = (deployment: DeploymentRow, change: TargetChange, actor: Actor) => ({
   org_id: deployment.org_id,
   robot_id: change.target.robot_id,
@@ -194,7 +194,7 @@ const timelineOf = (deployment: DeploymentRow, change: TargetChange, actor: Acto
   data: { deployment_id: deployment.id, release_id: deployment.release_id, reason: change.reason },
 });
 
-/** An event of the deployment itself, at the status that the row has. */
+/** Builds an event of the deployment, with the status of its row. */
 export const deploymentEvent = (
   engine: Engine,
   row: DeploymentRow,
@@ -240,7 +240,7 @@ export async function moveDeployment(
   return row;
 }
 
-/** Says something of the deployment that changes no status of it. */
+/** Adds an event to the deployment that does not change its status. */
 export async function noteDeployment(
   tx: Db,
   engine: Engine,
@@ -263,14 +263,14 @@ export async function noteDeployment(
   return row;
 }
 
-/** Ends a deployment whose targets all ended while it was still being written: no target will move it any more. */
+/** Ends a deployment whose targets all ended while its fan-out was unfinished: no target will change any more. */
 export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   if (deployment.fan_out_done_at === null || !isOver(countsOf(deployment), deployment.status)) return deployment;
   const { status, reason } = settle(deployment, NO_CHANGE, 0);
   return status === deployment.status ? deployment : moveDeployment(tx, engine, deployment, status, reason, SYSTEM);
 }
 
-/** What may have held others up is done: those may try again now or, where it takes long to find out which, soon. */
+/** Wakes targets that waited for a slot: immediately or, if counting the groups takes long, within `COUNTED_EVERY_MS`. */
 export async function freeSlots(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<void> {
   if (!isCountedSeldom(deployment)) {
     if ((await wakeSlots(tx, deployment)) > 0) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
@@ -282,7 +282,7 @@ export async function freeSlots(tx: Db, engine: Engine, deployment: DeploymentRo
   tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
 }
 
-/** What else changes when targets do: timelines, those that waited for them, metrics. */
+/** Writes timelines and metrics, and wakes targets that waited for the changed ones. */
 async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, changes: readonly TargetChange[], actor: Actor): Promise<void> {
   const shown = changes.filter(({ to }) => isTerminal(to) || to === "dispatched" || to === "rolling_back");
   await recordTimelineMany(

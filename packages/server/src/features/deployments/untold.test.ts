@@ -10,7 +10,7 @@ import { UntoldRobots } from "./untold.ts";
 
 const TIMEOUT = { timeout: 60_000 };
 
-/** Three robots of this node that have been handed something, and nobody was told. */
+/** Three robots of this node with a desired state that none was sent. */
 async function startUntold() {
   const sessions = new Map<string, Session>();
   const it = await startFeaturePlane([], { sessions });
@@ -33,7 +33,7 @@ async function startUntold() {
   return { it, robot_ids, sessions, untold, observe, bump, look, org_id };
 }
 
-test("a robot that says nothing of its desired state at two looks is told it, once for each generation", TIMEOUT, async () => {
+test("a robot that has not reported its desired state at two checks is sent it again, once per generation", TIMEOUT, async () => {
   const { it, observe, bump, look } = await startUntold();
   await using _ = it;
   await observe(0);
@@ -41,7 +41,7 @@ test("a robot that says nothing of its desired state at two looks is told it, on
   await observe(1);
   assert.deepEqual(await look(), ["desired 2"]);
   assert.deepEqual(await look(), []);
-  // What is newer is looked at twice again.
+  // A newer generation needs two checks again.
   await bump(2);
   await bump(0);
   assert.deepEqual(await look(), []);
@@ -49,7 +49,7 @@ test("a robot that says nothing of its desired state at two looks is told it, on
   assert.deepEqual(await look(), ["desired 0"]);
 });
 
-test("after a gap of the bus nobody waits for a second look", TIMEOUT, async () => {
+test("after a gap of the bus the desired state is sent without a second check", TIMEOUT, async () => {
   const { it, observe, untold, look } = await startUntold();
   await using _ = it;
   await observe(1);
@@ -58,7 +58,7 @@ test("after a gap of the bus nobody waits for a second look", TIMEOUT, async () 
   assert.deepEqual(await look(), []);
 });
 
-test("robots of other nodes, those that are away and those that came with the generation are left alone", TIMEOUT, async () => {
+test("robots of other nodes, offline ones and those that connected with the generation are not sent it", TIMEOUT, async () => {
   const { it, robot_ids, sessions, untold, look, org_id } = await startUntold();
   await using _ = it;
   const [elsewhere = "", away = "", knows = ""] = robot_ids;

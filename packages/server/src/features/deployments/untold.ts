@@ -5,8 +5,8 @@ import { pushDesired } from "./push.ts";
 import { listUnobserved } from "./store/robot-state.ts";
 
 /**
- * Robots of this node that may not have heard of what they are to look like, because the hint to their node was lost. One
- * that has heard of it says so in a moment: who has not at two looks in a row is told again, once for each generation.
+ * Sends desired states again whose hint to this node was lost. A robot reports a new generation within moments: one that has not done so in
+ * two consecutive checks is sent it again, once per generation.
  */
 export class UntoldRobots {
   readonly #plane: Pick<Plane, "db" | "link" | "log" | "secrets" | "node">;
@@ -18,7 +18,7 @@ export class UntoldRobots {
     this.#plane = plane;
   }
 
-  /** Hints were lost for certain: the next look is as good as a second one. */
+/** Call when hints were certainly lost: the next check does not wait for a second one. */
   missed(): void {
     this.#is_gap = true;
   }

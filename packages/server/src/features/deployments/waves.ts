@@ -27,18 +27,18 @@ import {
 import { deploymentChange } from "./tell.ts";
 import { type Engine, HINT_DISPATCH, moveTargets } from "./transition.ts";
 
-/** Targets of one transaction. */
+/** Maximum targets per transaction. */
 const CHUNK_TARGETS = 2_000;
 const ASSIGN_TARGETS = 5_000;
 const STEPS_PER_TURN = 20;
-/** A rollout is looked at this often though nothing told of a change: what frees a slot may happen to robots alone. */
+/** A rollout is checked this often even without a hint: a robot's connection or health may free a slot. */
 const LOOK_EVERY_MS = 30_000;
 
 const wavesOf = ({ rollout }: Pick<DeploymentRow, "rollout">): readonly Wave[] => wholeRollout(rollout).waves ?? [];
 
 /**
- * Puts the next robots into their waves; with the last one the waves stand and the first is opened. Until then nothing of
- * the deployment is dispatched. What was done before a crash is found in the rows.
+ * Assigns the next robots to their waves. After the last one the first wave is opened; until then no target of the deployment is
+ * dispatched. Resumes after a crash from what the rows contain.
  */
 export async function assignRobots(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   const { org_id, id, count_total } = deployment;
@@ -61,7 +61,7 @@ export async function assignRobots(tx: Db, engine: Engine, deployment: Deploymen
   return advanceRollout(tx, engine, row);
 }
 
-/** Background: opens what waits for a wave, a soak time or a gate that is over, and ends what a stop leaves over. */
+/** Background: opens targets whose wave, soak time or gate allows it, and ends targets that a stopped deployment left waiting. */
 export async function advanceRollouts(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
   let more = false;
   const found = await continueDeployments(
@@ -77,11 +77,11 @@ export async function advanceRollouts(db: SystemDb, engine: Engine, postponed = 
   return more || found === STEPS_PER_TURN;
 }
 
-/** Does what is to be done now for a deployment whose row the caller holds locked, and says when it is looked at again. */
+/** Advances a deployment, whose row the caller has locked, as far as possible now, and sets when it is checked again. */
 export async function advanceRollout(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   const { org_id, id } = deployment;
   const now = engine.clock.now();
-  // Cancellations and rollbacks go their own ways.
+  // Other loops handle cancellations and rollbacks.
   if (deployment.cancel_requested_at !== null || deployment.rollback_requested_at !== null || deployment.fan_out_done_at === null)
     return setWaveProgress(tx, org_id, id, { step_at: null });
   if (deployment.stop_requested_at !== null) return endWaiting(tx, engine, deployment);
@@ -93,12 +93,12 @@ export async function advanceRollout(tx: Db, engine: Engine, deployment: Deploym
   return setWaveProgress(tx, org_id, id, { step_at: step_at === null || step_at > look_at ? look_at : step_at });
 }
 
-/** Too many failed: one chunk of what nobody has got yet ends. */
+/** Ends one chunk of the waiting targets after too many robots failed. */
 async function endWaiting(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   const { org_id, id } = deployment;
   if (deployment.count_pending + deployment.count_queued === 0) return setWaveProgress(tx, org_id, id, { step_at: null });
   const waiting = await lockTargetsByStatus(tx, org_id, id, ["pending", "queued"], CHUNK_TARGETS);
-  // The robot of a target that waits for its next attempt may still be at the last one.
+  // The robot of a target that waits for its next attempt may still be working on the previous one.
   await giveBack(
     tx,
     engine,
@@ -115,7 +115,7 @@ async function endWaiting(tx: Db, engine: Engine, deployment: DeploymentRow): Pr
   return setWaveProgress(tx, org_id, row.id, { step_at: waiting.length === CHUNK_TARGETS ? engine.clock.now() : null });
 }
 
-/** Takes the steps that are due, until something else has to happen first or a chunk is full. */
+/** Takes all possible steps, until one must wait or a chunk is full. */
 async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<{ row: DeploymentRow; step_at: Date | null }> {
   let row = deployment;
   for (;;) {
@@ -129,11 +129,11 @@ async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): 
   }
 }
 
-/** What stands in the rows about the wave that was opened last. */
+/** Reads the facts about the wave that was opened last. */
 export async function waveFacts(tx: Db, deployment: DeploymentRow): Promise<WaveFacts> {
   const { org_id, id, current_wave } = deployment;
   const row = await getWave(tx, org_id, id, current_wave);
-  if (row === undefined) throw new Error("a deployment has lost a wave");
+  if (row === undefined) throw new Error("the current wave of a deployment does not exist");
   const { blocked, gated } = row.count_queued === 0 ? { blocked: 0, gated: 0 } : await countQueued(tx, org_id, id, current_wave);
   const counts = {
     pending: row.count_pending,
@@ -158,7 +158,7 @@ async function takeStep(
   const { org_id, id, current_wave } = deployment;
   const now = engine.clock.now();
   const whole = (row: DeploymentRow) => ({ row, chunk_full: false });
-  // Those that are opened have events of their own.
+  // Opened targets have their own events.
   if (step.do !== "open") announce(tx, engine, org_id, deploymentChange(deployment, "waves"));
   switch (step.do) {
     case "open":
@@ -181,7 +181,7 @@ async function takeStep(
   }
 }
 
-/** Queues the next chunk of the wave that is open. */
+/** Queues the next chunk of the open wave. */
 async function openTargets(
   tx: Db,
   engine: Engine,

@@ -46,7 +46,7 @@ const commonToWire = (row: DeploymentRow) => ({
 
 export function deploymentToWire(row: DeploymentRow, release: Deployment["release"] | undefined): Deployment {
   const { id, release_id, app } = row;
-  if (release_id === null) throw new Error("a deployment of a release has none");
+  if (release_id === null) throw new Error("a release deployment has no release");
   return {
     id,
     release_id,

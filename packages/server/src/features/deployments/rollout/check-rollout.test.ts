@@ -30,9 +30,9 @@ const REFUSED: [rollout: Rollout, says: RegExp, kind?: "robot" | "fleet", schedu
   [{ expires_at: "2031-02-01T00:00:00Z" }, /^rollout\.expires_at is more than 365 days/],
 ];
 for (const [rollout, says, kind, scheduled_at] of REFUSED)
-  test(`refused: ${JSON.stringify(rollout)}`, () => assert.match(check(rollout, kind, scheduled_at), says));
+  test(`refuses ${JSON.stringify(rollout)}`, () => assert.match(check(rollout, kind, scheduled_at), says));
 
-test("a whole policy is taken, and most of one for a robot", () => {
+test("accepts a complete policy for a fleet, and most fields for a robot", () => {
   const rollout: Rollout = {
     max_parallel: 20,
     max_unavailable: { percent: 10, group_by: "site" },

@@ -23,24 +23,24 @@ const FACTS: WaveFacts = {
 };
 
 const TABLE: [name: string, facts: Partial<WaveFacts>, step: ReturnType<typeof nextStep>][] = [
-  ["targets that are not opened yet", { pending: 3 }, { do: "open", gated: false }],
-  ["targets behind a closed gate are queued all the same", { wave: 1, pending: 3, gate_before: "manual" }, { do: "open", gated: true }],
+  ["targets are not opened yet", { pending: 3 }, { do: "open", gated: false }],
+  ["targets behind a closed gate are still queued", { wave: 1, pending: 3, gate_before: "manual" }, { do: "open", gated: true }],
   [
     "the gate before it was opened",
     { wave: 1, gated: 3, queued: 3, blocked: 3, gate_before: "manual", promoted_wave: 0 },
     { do: "lift_gate" },
   ],
-  ["behind a closed gate", { wave: 1, gated: 3, queued: 3, blocked: 3, gate_before: "manual", decided: 0 }, { do: "wait" }],
-  ["a robot is at work", { active: 1 }, { do: "wait" }],
+  ["targets wait for a closed gate", { wave: 1, gated: 3, queued: 3, blocked: 3, gate_before: "manual", decided: 0 }, { do: "wait" }],
+  ["a robot is updating", { active: 1 }, { do: "wait" }],
   ["a target waits for its artifact", { queued: 1, blocked: 1 }, { do: "wait" }],
-  ["only robots that are away have not ended", { queued: 2, blocked: 0 }, { do: "pass" }],
-  ["all of its robots are away", { queued: 5, decided: 0 }, { do: "wait" }],
-  ["nobody is in it", { decided: 0 }, { do: "pass" }],
+  ["only offline robots have not ended", { queued: 2, blocked: 0 }, { do: "pass" }],
+  ["all of its robots are offline", { queued: 5, decided: 0 }, { do: "wait" }],
+  ["it has no robots", { decided: 0 }, { do: "pass" }],
   ["it soaks", { passed_at: ago(599) }, { do: "soak", until: new Date(NOW.getTime() + 1_000) }],
   ["its soak time is over", { passed_at: ago(600) }, { do: "next", gated: false }],
   ["its soak time is over, and the gate is closed", { passed_at: ago(600), gate: "manual" }, { do: "next", gated: true }],
-  ["somebody promoted it while it soaked", { passed_at: ago(1), gate: "manual", promoted_wave: 0 }, { do: "next", gated: false }],
-  ["a robot of it came back while it soaked", { passed_at: ago(1), active: 1 }, { do: "pass_again" }],
+  ["it was promoted during its soak time", { passed_at: ago(1), gate: "manual", promoted_wave: 0 }, { do: "next", gated: false }],
+  ["an offline robot reconnected during its soak time", { passed_at: ago(1), active: 1 }, { do: "pass_again" }],
   ["the last wave has passed", { wave: 2, passed_at: ago(10_000) }, { do: "wait" }],
   ["paused before it is opened", { pending: 3, paused: true }, { do: "wait" }],
   ["paused when its soak time is over", { passed_at: ago(600), paused: true }, { do: "wait" }],
@@ -65,7 +65,7 @@ const anyFacts: fc.Arbitrary<WaveFacts> = fc
   })
   .map(({ away, ...facts }) => ({ ...facts, wave_count: 3, queued: facts.blocked + away, gated: 0 }));
 
-test("a wave goes on to the next only when it has passed, has soaked or was promoted, and nothing is paused", () => {
+test("the next wave starts only after this one has passed and soaked or was promoted, and not while paused", () => {
   fc.assert(
     fc.property(anyFacts, (facts) => {
       const step = nextStep(facts, NOW);
@@ -79,7 +79,7 @@ test("a wave goes on to the next only when it has passed, has soaked or was prom
   );
 });
 
-test("robots that are away neither pass a wave nor keep it from passing", () => {
+test("offline robots neither pass a wave nor prevent it from passing", () => {
   fc.assert(
     fc.property(anyFacts, fc.nat(5), (facts, more) => {
       if (facts.decided === 0) return;

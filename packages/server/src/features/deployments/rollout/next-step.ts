@@ -1,53 +1,53 @@
-/** What decides about the wave that was opened last. */
+/** Facts about the wave that was opened last. */
 export interface WaveFacts {
-  /** Its number, counted from 0, and how many there are. */
+  /** Its number, counted from 0, and the number of waves. */
   wave: number;
   wave_count: number;
-  /** Its targets that are not opened yet, that robots work on, and that ended `applied`, `failed` or `rolled_back`. */
+  /** Its targets that are not opened, that are active, and that ended `applied`, `failed` or `rolled_back`. */
   pending: number;
   active: number;
   decided: number;
-  /** Its queued targets; of them those that wait for something else than their robot, and those that wait for the gate. */
+  /** Its queued targets; of those, the ones that wait for anything except their robot, and the ones that wait for the gate. */
   queued: number;
   blocked: number;
   gated: number;
-  /** When it had passed; null: not yet, or it has to pass again. */
+  /** When it passed; null: it has not passed, or must pass again. */
   passed_at: Date | null;
-  /** How long its robots run the release before the next wave, and whether that one waits for somebody. */
+  /** How long its robots run the release before the next wave, and whether that needs a manual promotion. */
   soak_seconds: number;
   gate: "auto" | "manual";
   /** Of the wave before it; `auto` for the first. */
   gate_before: "auto" | "manual";
-  /** The last wave out of which somebody asked for the step; -1: none. */
+  /** The last wave after which a user promoted the deployment; -1: none. */
   promoted_wave: number;
-  /** Paused: what has passed is noted, and nothing is opened. */
+  /** Paused: a passed wave is recorded, but nothing is opened. */
   paused: boolean;
 }
 
 export type NextStep =
-  /** More of its targets are to be queued; behind the gate when that is closed. */
+  /** Queue more of its targets; behind the gate if that is closed. */
   | { do: "open"; gated: boolean }
-  /** The gate before it is open: those that wait for it may go. */
+  /** The gate before it is open: release the targets that wait for it. */
   | { do: "lift_gate" }
-  /** It has passed, now. */
+  /** It has just passed. */
   | { do: "pass" }
-  /** It had passed, and one of its robots is at work again. */
+  /** It had passed, and one of its robots is active again. */
   | { do: "pass_again" }
   | { do: "soak"; until: Date }
-  /** On to the next wave, whose gate may be closed. */
+  /** Continue with the next wave, whose gate may be closed. */
   | { do: "next"; gated: boolean }
-  /** Something else has to happen first: a robot, a person, the end. */
+  /** Something else must happen first: a robot reports, a user acts, or the deployment ends. */
   | { do: "wait" };
 
-/** Whether nothing of the wave is under way and something is known of it: robots that are away neither pass nor fail it. Pure. */
+/** Whether no target of the wave is active and at least one has ended: offline robots neither pass nor fail it. Pure. */
 export const hasPassed = ({ pending, active, queued, blocked, decided }: WaveFacts): boolean =>
   pending === 0 && active === 0 && blocked === 0 && (decided > 0 || queued === 0);
 
-/** Whether the targets of the wave may go, as far as a gate before it is concerned. Pure. */
+/** Whether the gate before the wave is open. Pure. */
 export const isGateOpen = ({ wave, gate_before, promoted_wave }: Pick<WaveFacts, "wave" | "gate_before" | "promoted_wave">): boolean =>
   gate_before === "auto" || promoted_wave >= wave - 1;
 
-/** What a rollout by waves does next. Pure: same facts, same step. */
+/** Returns the next step of a rollout by waves. Pure: the same facts give the same step. */
 export function nextStep(facts: WaveFacts, now: Date): NextStep {
   const { wave, wave_count, passed_at, soak_seconds, gate, promoted_wave, paused } = facts;
   if (facts.pending > 0) return paused ? { do: "wait" } : { do: "open", gated: !isGateOpen(facts) };

@@ -13,7 +13,7 @@ const policy = (failure_threshold: Parameters<typeof isTooMany>[1]) => ({ waves:
 
 const TABLE: [name: string, too_many: boolean, Tally, Parameters<typeof isTooMany>[1]][] = [
   ["without a threshold no failure is allowed", true, tally(1, 1_000), null],
-  ["no failure is never too many", false, tally(0, 10), null],
+  ["without failures the threshold is not exceeded", false, tally(0, 10), null],
   ["as many as the count allows", false, tally(3, 10), { count: 3, min_decided: 1 }],
   ["one more than the count allows", true, tally(4, 10), { count: 3, min_decided: 1 }],
   ["exactly the percentage of those dispatched", false, tally(10, 100), { percent: 10, min_decided: 1 }],
@@ -28,7 +28,7 @@ test("rolled back robots count like failed ones", () => {
   assert.ok(isTooMany({ applied: 0, failed: 1, rolled_back: 1, dispatched: 10 }, { count: 1, min_decided: 1 }));
 });
 
-test("nothing is stopped early without waves and threshold, or before enough is known", () => {
+test("a rollout does not stop early without waves and threshold, or before min_decided robots have ended", () => {
   assert.equal(isExceeded(tally(5, 5), policy(null), 0), false);
   assert.equal(isExceeded(tally(5, 5), { waves: [], failure_threshold: null }, 0), true);
   assert.equal(isExceeded(tally(5, 9), policy({ percent: 10, min_decided: 10 }), 0), false);
@@ -49,7 +49,7 @@ test("after a resume past the threshold the same failures do not exceed it again
       const accepted = acceptedByResume(fared, policy(threshold), 0);
       assert.equal(accepted > 0, isExceeded(fared, policy(threshold), 0));
       assert.equal(isExceeded(fared, policy(threshold), accepted), false);
-      // Robots that were dispatched since make the percentage small: that allows no further failure.
+      // Robots dispatched since then reduce the percentage; that must not allow a further failure.
       const worse = { ...fared, failed: fared.failed + 1, dispatched: fared.dispatched + 1_000, applied: fared.applied + 999 };
       assert.equal(isExceeded(worse, policy(threshold), accepted), accepted > 0 || isExceeded(worse, policy(threshold), 0));
       assert.equal(acceptedByResume(worse, policy(threshold), accepted) >= accepted, true);
@@ -57,7 +57,7 @@ test("after a resume past the threshold the same failures do not exceed it again
   );
 });
 
-test("a further failure never makes a rollout better", () => {
+test("a further failure never brings a rollout back below its threshold", () => {
   fc.assert(
     fc.property(anyTally, anyThreshold, (fared, threshold) => {
       const worse = { ...fared, applied: Math.max(0, fared.applied - 1), failed: fared.failed + Math.min(1, fared.applied) };

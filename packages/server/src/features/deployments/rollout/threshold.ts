@@ -1,11 +1,11 @@
 import type { WholeRollout } from "@roamfleet/protocol/routes";
 
-/** How the robots of a rollout have fared so far. */
+/** Results of a rollout so far. */
 export interface Tally {
   applied: number;
   failed: number;
   rolled_back: number;
-  /** Robots that it was ever dispatched to, each once. */
+  /** Robots to which it was ever dispatched, each counted once. */
   dispatched: number;
 }
 
@@ -13,7 +13,7 @@ type Threshold = WholeRollout["failure_threshold"];
 
 export const failuresOf = ({ failed, rolled_back }: Tally): number => failed + rolled_back;
 
-/** Whether more robots failed than the threshold allows; without one, none may. Pure. */
+/** Whether more robots failed than the threshold allows; without a threshold none may fail. Pure. */
 export function isTooMany(tally: Tally, threshold: Threshold): boolean {
   const failures = failuresOf(tally);
   if (threshold?.count !== undefined) return failures > threshold.count;
@@ -23,9 +23,9 @@ export function isTooMany(tally: Tally, threshold: Threshold): boolean {
 type Policy = Pick<WholeRollout, "waves" | "failure_threshold">;
 
 /**
- * Whether the rollout must not continue. Without waves and threshold nothing is stopped early. `failures_accepted`: the
- * failures so far when it was resumed past its threshold, 0 otherwise; from then on the next failure is too many, whatever
- * the threshold allows of the robots that were dispatched since. Pure.
+ * Whether the rollout must not continue. Without waves and threshold it never stops early. `failures_accepted` is the number of failures
+ * when it was resumed past its threshold, otherwise 0. After such a resume the next failure exceeds the threshold, however many robots were
+ * dispatched since. Pure.
  */
 export function isExceeded(tally: Tally, { waves, failure_threshold }: Policy, failures_accepted: number): boolean {
   if (waves === null && failure_threshold === null) return false;
@@ -35,6 +35,6 @@ export function isExceeded(tally: Tally, { waves, failure_threshold }: Policy, f
   return tally.applied + failures >= (failure_threshold?.min_decided ?? 1) && isTooMany(tally, failure_threshold);
 }
 
-/** What `failures_accepted` is after a resume: all failures so far when they exceed the threshold, else as before. Pure. */
+/** Returns `failures_accepted` after a resume: all failures so far if they exceed the threshold, else unchanged. Pure. */
 export const acceptedByResume = (tally: Tally, policy: Policy, failures_accepted: number): number =>
   isExceeded(tally, policy, failures_accepted) ? failuresOf(tally) : failures_accepted;

@@ -1,6 +1,6 @@
 import type { WholeRollout } from "@roamfleet/protocol/routes";
 
-/** Robots of a deployment that stand for each other, and how many of them cannot be counted on now. */
+/** Robots of a deployment that can replace each other, and how many of them are unavailable. */
 export interface Group {
   size: number;
   away: number;
@@ -8,9 +8,9 @@ export interface Group {
 
 type MaxUnavailable = NonNullable<WholeRollout["max_unavailable"]>;
 
-/** How many of the group may be away: a part of it rounded down, at least one. Pure. */
+/** How many robots of the group may be unavailable: a percentage is rounded down, to at least one. Pure. */
 export const allowedAway = ({ size }: Group, { count, percent }: MaxUnavailable): number =>
   count ?? Math.max(1, Math.floor((size * (percent ?? 0)) / 100));
 
-/** How many more of the group may go; less than 0: more are away than are allowed. Pure. */
+/** How many more robots of the group may be updated; below 0: more are unavailable than allowed. Pure. */
 export const roomOf = (group: Group, limit: MaxUnavailable): number => allowedAway(group, limit) - group.away;

@@ -3,7 +3,7 @@ import type { Counts } from "../state.ts";
 import type { WaveFacts } from "./next-step.ts";
 import { wholeRollout } from "./whole-rollout.ts";
 
-/** What is known of the wave that was opened last: its counters, and what its queued targets wait for. Pure. */
+/** Collects the facts about the wave that was opened last: its counters, and what its queued targets wait for. Pure. */
 export function waveFactsOf(
   deployment: {
     rollout: Rollout;
@@ -28,7 +28,7 @@ export function waveFactsOf(
     queued: counts.queued,
     ...held,
     passed_at: deployment.wave_passed_at,
-    // There is nothing to watch where no robot runs it.
+    // No robot runs the release yet, so there is nothing to observe.
     soak_seconds: decided === 0 ? 0 : (waves[current_wave]?.soak_seconds ?? 0),
     gate: waves[current_wave]?.gate ?? "auto",
     gate_before: waves[current_wave - 1]?.gate ?? "auto",

@@ -9,13 +9,13 @@ const robots = (count: number, zone: (i: number) => string = () => "a") =>
 const sizes = (of_robot: readonly number[], waves: number): number[] =>
   Array.from({ length: waves + 1 }, (_, number) => of_robot.filter((one) => one === number).length);
 
-test("percentages are cumulative, of all robots, rounded up; the rest comes last", () => {
+test("percentages are cumulative, of all robots, rounded up; remaining robots are in the last wave", () => {
   assert.deepEqual(sizes(assignWaves(robots(1_000), [wave({ percent: 1 }), wave({ percent: 10 })]), 2), [10, 90, 900]);
   assert.deepEqual(sizes(assignWaves(robots(7), [wave({ percent: 5 }), wave({ percent: 50 })]), 2), [1, 3, 3]);
   assert.deepEqual(sizes(assignWaves(robots(3), [wave({ count: 2 }), wave({ count: 50 })]), 2), [2, 1, 0]);
 });
 
-test("labels take whom they name, and those count in the percentages after them", () => {
+test("a wave by labels contains the matching robots, which count in later percentages", () => {
   const of_robot = assignWaves(
     robots(10, (i) => (i % 5 === 4 ? "b" : "a")),
     [wave({ labels: { zone: "b" } }), wave({ percent: 50 })],
@@ -29,7 +29,7 @@ const anyWave = fc.oneof(
   fc.constantFrom("a", "b").map((zone) => wave({ labels: { zone } })),
 );
 
-test("each robot is in one wave, and each wave reaches as far as it says", () => {
+test("each robot is in one wave, and each wave has the requested size", () => {
   fc.assert(
     fc.property(fc.array(fc.constantFrom("a", "b", "c"), { maxLength: 40 }), fc.array(anyWave, { maxLength: 6 }), (zones, waves) => {
       const of_robot = assignWaves(

@@ -3,8 +3,8 @@ import type { WholeRollout } from "@roamfleet/protocol/routes";
 export type Wave = NonNullable<WholeRollout["waves"]>[number];
 
 /**
- * Up to how many of all targets this wave and those before it reach; null for a wave by labels, which takes whom it names.
- * `percent` and `count` are of all targets, rounded up. Pure.
+ * Returns how many of all targets are in this wave and those before it; null for a wave by labels, which contains the robots that match.
+ * `percent` and `count` refer to all targets, rounded up. Pure.
  */
 export function reachOf({ percent, count }: Wave, total: number): number | null {
   if (percent !== undefined) return Math.min(total, Math.ceil((percent * total) / 100));
@@ -14,7 +14,7 @@ export function reachOf({ percent, count }: Wave, total: number): number | null 
 const matches = (labels: Readonly<Record<string, string>>, wanted: Readonly<Record<string, string>>): boolean =>
   Object.entries(wanted).every(([key, value]) => labels[key] === value);
 
-/** The wave of each robot, in the order of their ids; who is in none is in the last, implicit one. Pure. */
+/** Returns the wave of each robot, in the order of their ids; robots in no wave are in the last, implicit one. Pure. */
 export function assignWaves(robots: readonly { labels: Readonly<Record<string, string>> }[], waves: readonly Wave[]): number[] {
   const rest = waves.length;
   const of_robot = robots.map(() => rest);

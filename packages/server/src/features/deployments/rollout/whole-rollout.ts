@@ -3,7 +3,7 @@ import type { Rollout, WholeRollout } from "@roamfleet/protocol/routes";
 export const MAX_ATTEMPTS_DEFAULT = 3;
 const VERIFY_SECONDS_DEFAULT = 30;
 
-/** A policy with everything that nobody said: it is kept as it was sent, so that what a default is can change. Pure. */
+/** Completes a policy with the defaults. Policies are stored as they were sent, so that defaults can change. Pure. */
 export function wholeRollout(rollout: Rollout): WholeRollout {
   const { waves, failure_threshold: threshold } = rollout;
   return {

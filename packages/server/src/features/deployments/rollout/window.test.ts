@@ -12,13 +12,13 @@ const TABLE: [name: string, now: string, opens: string, closes: string][] = [
   ["as it opens", "2030-01-01T01:00:00Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
   ["while it is open", "2030-01-01T02:59:59Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
   ["as it closes", "2030-01-01T03:00:00Z", "2030-01-02T01:00:00.000Z", "2030-01-02T03:00:00.000Z"],
-  ["on a Friday after it", "2030-01-04T12:00:00Z", "2030-01-07T01:00:00.000Z", "2030-01-07T03:00:00.000Z"],
+  ["after the one of a Friday", "2030-01-04T12:00:00Z", "2030-01-07T01:00:00.000Z", "2030-01-07T03:00:00.000Z"],
   ["in summer time", "2030-07-01T12:00:00Z", "2030-07-02T00:00:00.000Z", "2030-07-02T02:00:00.000Z"],
 ];
 for (const [name, now, opens, closes] of TABLE)
-  test(`the window of the nights, ${name}`, () => assert.deepEqual(spoken(nextWindow(NIGHTS, at(now))), [opens, closes]));
+  test(`the next nightly window, ${name}`, () => assert.deepEqual(spoken(nextWindow(NIGHTS, at(now))), [opens, closes]));
 
-test("what is wrong with a window is said with its field", () => {
+test("an invalid window is refused with the name of the field", () => {
   const now = at("2030-01-01T00:00:00Z");
   assert.equal(checkWindow(NIGHTS, now), undefined);
   assert.match(checkWindow({ ...NIGHTS, cron: "every night" }, now) ?? "", /^rollout\.window\.cron must be five fields/);
@@ -27,7 +27,7 @@ test("what is wrong with a window is said with its field", () => {
   assert.match(checkWindow({ ...NIGHTS, time_zone: "Europe/Nowhere" }, now) ?? "", /^rollout\.window\.time_zone/);
 });
 
-test("a window is open now or later, never over, and as long as it says", () => {
+test("the next window is open now or later, and has the requested duration", () => {
   const window = fc.record({
     cron: fc.constantFrom("0 2 * * *", "*/10 * * * *", "30 22 * * 6", "0 0 1 * *", "15 3 29 2 *"),
     time_zone: fc.constantFrom("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"),
@@ -39,7 +39,7 @@ test("a window is open now or later, never over, and as long as it says", () => 
       const found = nextWindow(said, now);
       assert.ok(found !== null && found.closes_at > now);
       assert.equal(found.closes_at.getTime() - found.opens_at.getTime(), said.duration_minutes * 60_000);
-      // Asked again at any moment until it closes, it is the same one.
+      // Until it closes, every later call returns the same window.
       const between = new Date(Math.max(now.getTime(), found.opens_at.getTime()));
       assert.ok((nextWindow(said, between)?.closes_at ?? now) > between);
     }),

@@ -10,10 +10,10 @@ export interface OpenWindow {
 
 const MINUTE_MS = 60_000;
 
-/** The window that is open at `now`, or else the next one; null: it never opens again. Throws what `checkWindow` tells. Pure. */
+/** Returns the window that is open at `now`, or else the next one; null: it never opens again. Throws if `checkWindow` finds an error. Pure. */
 export function nextWindow({ cron, time_zone, duration_minutes }: Window, now: Date): OpenWindow | null {
   const long_ms = duration_minutes * MINUTE_MS;
-  // The first that opened less than its length ago, or will.
+  // The first window that opened less than its duration ago, or opens later.
   const opens_at = new Cron(cron, { timezone: time_zone, mode: "5-part" }).nextRun(new Date(now.getTime() - long_ms));
   return opens_at === null ? null : { opens_at, closes_at: new Date(opens_at.getTime() + long_ms) };
 }
@@ -26,9 +26,9 @@ function isTimeZone(name: string): boolean {
   }
 }
 
-/** What is wrong with a window, in words for the person who wrote it; undefined: nothing. */
+/** Returns what is wrong with a window, as a message for the user; undefined: nothing. */
 export function checkWindow(window: Window, now: Date): string | undefined {
-  if (!isTimeZone(window.time_zone)) return "rollout.window.time_zone is not a time zone that is known here, such as Europe/Berlin";
+  if (!isTimeZone(window.time_zone)) return "rollout.window.time_zone is unknown; use a name such as Europe/Berlin";
   try {
     return nextWindow(window, now) === null ? "rollout.window.cron never opens the window" : undefined;
   } catch {

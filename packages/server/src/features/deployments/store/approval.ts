@@ -1,11 +1,11 @@
 import type { Db } from "../../../kernel/db.ts";
 import { list, row, sql, text } from "../../../kernel/sql.ts";
 
-/** Whether the robot gets secrets. */
+/** Whether the robot is approved, and so receives secrets. */
 export const isApproved = async (db: Db, org_id: string, robot_id: string): Promise<boolean> =>
   (await listUnapproved(db, org_id, [robot_id])).length === 0;
 
-/** Those of the robots that get no secrets yet. */
+/** Returns those of the robots that are not approved, and so receive no secrets. */
 export const listUnapproved = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(row({ id: text }))`
     -- reads: robot

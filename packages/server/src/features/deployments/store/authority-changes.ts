@@ -2,10 +2,10 @@ import type { Db } from "../../../kernel/db.ts";
 import { list, nullable, row, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
 import { targetRow } from "./rows.ts";
 
-/** What lost or may have lost authority: a person, a token, a robot that was moved, or a fleet that follows nothing any more. */
+/** What may have lost authority: a user, a token, a robot that was moved, or a fleet that stopped following. */
 export type AuthoritySubject = "user" | "token" | "robot" | "fleet";
 
-/** `version` is of the row: a change that is noted again makes another one, whatever the clock of its node shows. */
+/** `version` identifies the row version: recording a change again gives it a new one, independent of clocks. */
 const changeRow = row({ org_id: text, kind: textOf<AuthoritySubject>(), subject_id: text, version: text });
 
 export const insertAuthorityChanges = (db: Db, org_id: string, kind: AuthoritySubject, subject_ids: readonly string[], now: Date) =>
@@ -22,14 +22,14 @@ export const listAuthorityChanges = (db: Db, limit: number, skip: readonly strin
       from authority_change where subject_id <> all(${list(skip)}::text[])) as in_turns
     order by turn, changed_at, org_id, subject_id limit ${limit}`);
 
-/** The change was handled; one that was made again meanwhile stays. */
+/** Deletes a handled change, unless it was recorded again since. */
 export const deleteAuthorityChange = (db: Db, org_id: string, kind: AuthoritySubject, subject_id: string, version: string) =>
   db.run(
     sql`delete from authority_change where org_id = ${org_id} and kind = ${kind} and subject_id = ${subject_id} and xmin::text = ${version}`,
   );
 
 const idRow = row({ id: text });
-/** Open deployments that act on the authority of a subject, or to a robot. */
+/** Open deployments that act on the authority of the subject; for a robot: those that have an open target for it. */
 export const listOpenOf = (db: Db, org_id: string, kind: AuthoritySubject, subject_id: string) =>
   kind === "robot"
     ? db.many(sql(idRow)`
@@ -47,8 +47,8 @@ function concerns(kind: Exclude<AuthoritySubject, "robot">, subject_id: string):
 }
 
 /**
- * Targets whose robots have not begun to change and are at places that are denied, locked; those on their way back too, while
- * their robots are offline. `denied`: a condition ` and …` on r.site_id and r.fleet_id.
+ * Locks targets at denied places whose robots have not begun to change, and targets that are rolling back while their robots are offline.
+ * `denied`: a condition ` and …` on r.site_id and r.fleet_id.
  */
 export const lockDenied = (db: Db, org_id: string, deployment_id: string, denied: Statement<unknown>, limit: number) =>
   db.many(sql(targetRow)`
@@ -59,7 +59,7 @@ export const lockDenied = (db: Db, org_id: string, deployment_id: string, denied
     order by t.id limit ${limit} for update of t`);
 
 const placeRow = row({ site_id: nullable(text), fleet_id: nullable(text) });
-/** Where the robot or fleet of a deployment is at present. */
+/** The current site and fleet of a deployment's robot or fleet. */
 export const findTargetPlace = (db: Db, org_id: string, target: { robot_id: string | null; fleet_id: string | null }) =>
   target.robot_id !== null
     ? db.maybe(sql(placeRow)`

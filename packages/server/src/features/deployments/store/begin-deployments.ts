@@ -3,7 +3,7 @@ import type { Db } from "../../../kernel/db.ts";
 import { json, sql } from "../../../kernel/sql.ts";
 import { deploymentRow } from "./rows.ts";
 
-/** A deployment of which one queued target was handed to its robot. */
+/** A deployment of which one queued target was dispatched. */
 export interface Begun {
   id: string;
   status: DeploymentStatus;
@@ -13,7 +13,7 @@ export interface Begun {
   events: number;
 }
 
-/** Moves the counters of many deployments by one target each, and takes numbers for events; the caller holds the rows locked. */
+/** Moves the counters of many deployments by one target each, and reserves event numbers. The caller has locked the rows. */
 export const beginDeployments = (db: Db, org_id: string, begun: readonly Begun[], now: Date) =>
   db.many(sql(deploymentRow)`
     update deployment d set status = b.status, reason = b.reason, event_seq = event_seq + b.events, count_queued = count_queued - 1, count_active = count_active + 1,

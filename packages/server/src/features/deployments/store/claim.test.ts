@@ -9,7 +9,7 @@ import { claimable, listClaimable, postponeClaimed } from "./claim.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** A deployment in progress with so many targets to dispatch. */
+/** Inserts a deployment with queued targets. */
 async function seedDeployment({ db, id, clock }: Plane, org_id: string, targets: number, status = "in_progress"): Promise<string> {
   const deployment_id = id("dep");
   const now = clock.now();
@@ -31,7 +31,7 @@ const claimedOf = async ({ db, clock }: Plane, limit: number) =>
     ),
   );
 
-test("deployments that have something to dispatch share a turn, those that may not take no part in it", TIMEOUT, async () => {
+test("deployments with targets to dispatch share a run, and those that may not dispatch are left out", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { plane, clock } = it;
   const [{ org_id: one }, { org_id: other }] = [await it.org(), await it.org()];
@@ -46,7 +46,7 @@ test("deployments that have something to dispatch share a turn, those that may n
   assert.deepEqual(
     await claimedOf(plane, 2),
     { [big]: 1, [second]: 1 },
-    "the oldest of each org where there are more than targets of a turn",
+    "if there are more deployments than targets per run: the oldest of each org",
   );
 
   const ids = (await listClaimable(plane.db, clock.now(), 1_000)).flatMap((t) => (t.deployment_id === big ? [t.id] : []));
@@ -56,7 +56,7 @@ test("deployments that have something to dispatch share a turn, those that may n
   assert.deepEqual(await claimedOf(plane, 20), { [big]: 10, [second]: 5, [small]: 2 });
 });
 
-test("an org with thousands of deployments to dispatch leaves the others half of each turn", TIMEOUT, async () => {
+test("an org with thousands of deployments to dispatch leaves half of each run to the other org", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { plane, clock } = it;
   const [{ org_id: one }, { org_id: other }] = [await it.org(), await it.org()];
@@ -87,7 +87,7 @@ test("an org with thousands of deployments to dispatch leaves the others half of
   assert.equal((await listDue(plane.db, now, 100, [late])).filter(({ org_id }) => org_id === other).length, 0);
 });
 
-test("what is paused at the head of the queue costs a turn nothing, however much it is", TIMEOUT, async (t) => {
+test("any number of paused targets at the head of the queue does not slow a run down", TIMEOUT, async (t) => {
   await using it = await startFeaturePlane([]);
   const { plane } = it;
   const { org_id } = await it.org();

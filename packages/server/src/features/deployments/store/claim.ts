@@ -1,16 +1,16 @@
 import type { Db } from "../../../kernel/db.ts";
 import { bigint, bool, int, list, row, sql, text } from "../../../kernel/sql.ts";
 
-/** Deployments of one org that a turn considers at least, however many orgs there are. */
+/** Minimum number of deployments that one run considers per org, however many orgs there are. */
 const DEPLOYMENTS_OF_ORG_MIN = 20;
 
-/** `share`: how many targets of its deployment there are at most; `has_more`: its org may have more deployments. */
+/** `share`: the maximum number of targets of its deployment; `has_more`: its org may have more deployments. */
 const claimRow = row({ org_id: text, deployment_id: text, order_number: bigint, id: text, share: int, has_more: bool });
 /**
- * Targets that may be dispatched, without those of the deployments in `skip`. Every org gets an equal share of `limit`, and so does
- * each deployment of an org, the oldest first. Locks nothing: dispatch locks the deployments and checks again. Goes from org to org
- * and from deployment to deployment by the index, so that neither waiting targets nor the number of targets cost anything;
- * subselects keep the plan at that.
+ * Targets that may be dispatched, without those of deployments in `skip`. Each org gets an equal share of `limit`, and so does each
+ * deployment of an org, oldest first. Locks nothing: dispatch locks the deployments and checks again. Skips through the index from org to
+ * org and from deployment to deployment, so the cost does not depend on the number of targets or on how many wait. The subselects keep the
+ * planner on that plan.
  */
 export const claimable = (now: Date, limit: number, skip: readonly string[] = []) =>
   sql(claimRow)`
@@ -59,7 +59,7 @@ export const claimable = (now: Date, limit: number, skip: readonly string[] = []
       order by coalesce(t.not_before_at, '-infinity'), t.id limit s.share) t`;
 export const listClaimable = (db: Db, now: Date, limit: number, skip: readonly string[] = []) => db.many(claimable(now, limit, skip));
 
-/** Claimed targets that could not be dispatched are left alone until then; what somebody else holds is being moved on. */
+/** Postpones claimed targets that could not be dispatched. Skips those that another transaction has locked: it is moving them. */
 export const postponeClaimed = (db: Db, org_id: string, deployment_id: string, ids: readonly string[], not_before_at: Date) =>
   db.run(sql`
     with claimed as (

@@ -33,7 +33,7 @@ export type NewDeployment = Pick<
   | "rollback_of"
 >;
 
-/** The first event takes number 1; the caller writes it in the same transaction. */
+/** Inserts a deployment. Its first event has number 1; the caller writes it in the same transaction. */
 export const insertDeployment = (db: Db, d: NewDeployment, now: Date) =>
   db.one(sql(deploymentRow)`
     insert into deployment (org_id, id, kind, target_kind, robot_id, fleet_id, release_id, app, namespace, revision, rollout, scheduled_at, status, expires_at, created_by, authority, count_total, fan_out_at, retry_of, rollback_of, event_seq, created_at, updated_at)
@@ -48,12 +48,12 @@ export const deleteDue = (db: Db, org_id: string, id: string) =>
 
 const dueRow = row({ org_id: text, id: text });
 /**
- * Deployments whose time has come, orgs in turn, without those of `skip`, of suspended orgs, and those that another node is about to
- * take; what could not start goes behind what waits. Goes from org to org by the index: what is not due yet costs nothing.
+ * Due deployments, taking turns between orgs, without those in `skip`, of suspended orgs, and locked by another node. Those that were
+ * postponed come after those that wait. Skips through the index from org to org, so deployments that are not due cost nothing.
  */
 export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(sql(dueRow)`
-    -- across orgs: what is due, by time
+    -- across orgs: due deployments, by time
     -- reads: org
     with recursive held_org as (
       (select org_id from deployment_due order by org_id limit 1)
@@ -68,7 +68,7 @@ export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[
       where o.org_id not in (select id from org where status = 'suspended')) as in_turns
     order by turn, at, id limit ${limit}`);
 
-/** Takes them off the shelf, once, on whichever node asks first; one that is not answered is gone, or not due any more. */
+/** Takes due deployments off the schedule, so that only one node starts each. Ids that are not returned are already taken, or not due. */
 export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Date) =>
   db.many(
     sql(
@@ -76,7 +76,7 @@ export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Dat
     )`delete from deployment_due where org_id = ${org_id} and id = any(${list(ids)}::text[]) and due_at <= ${now} returning id`,
   );
 
-/** These could not start: they are left alone until then. */
+/** Postpones a deployment that could not start. */
 export const postponeDue = (db: Db, org_id: string, id: string, not_before_at: Date) =>
   db.run(sql`update deployment_due set not_before_at = ${not_before_at} where org_id = ${org_id} and id = ${id}`);
 
@@ -87,7 +87,7 @@ export const nextDueAt = (db: Db, skip: readonly string[]) =>
     where org_id not in (select id from org where status = 'suspended') and id <> all(${list(skip)}::text[])`);
 
 const expiryRow = row({ days: nullable(int) });
-/** After how many days the org's deployments give up, when it says so. */
+/** Returns after how many days the org's deployments expire; null if it has no setting. */
 export const expiryDays = async (db: Db, org_id: string): Promise<number | null> =>
   // reads: org
   (await db.one(sql(expiryRow)`select (settings ->> 'deployment_expires_days')::int as days from org where id = ${org_id}`)).days;
@@ -95,7 +95,7 @@ export const expiryDays = async (db: Db, org_id: string): Promise<number | null>
 export const getDeploymentRow = (db: Db, org_id: string, kind: DeploymentKind, id: string) =>
   db.maybe(sql(deploymentRow)`select ${deploymentRow} from deployment where org_id = ${org_id} and id = ${id} and kind = ${kind}`);
 
-/** Locks deployments in the order of their ids, so that two transactions never wait for each other. */
+/** Locks deployments in the order of their ids, so that transactions cannot deadlock. */
 export const lockDeployments = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(
     sql(
@@ -115,7 +115,7 @@ export interface DeploymentFilter {
   until?: Date | undefined;
 }
 
-/** Each has its partial index, whose condition is the same text. */
+/** Each condition has a partial index whose condition is the same text. */
 const CAUSES = {
   request: sql`and (target_kind <> 'robot' or created_by ->> 'type' is distinct from 'system')`,
   follow: sql`and (target_kind = 'robot' and created_by ->> 'type' = 'system')`,
@@ -139,20 +139,20 @@ export interface DeploymentUpdate {
   status: DeploymentStatus;
   reason: Reason | null;
   delta: Counts;
-  /** Absent: as they were. */
+  /** Absent: unchanged. */
   reason_counts?: ReasonCounts;
   /** Targets dispatched for the first time; absent: none. */
   dispatched?: number;
-  /** Too many failed: what follows now. */
+  /** What the policy requires because too many robots failed. */
   halt?: "stop" | "pause" | "rollback" | null;
-  /** When the rollout loop looks at it; null or absent: as before. */
+  /** When the rollout loop checks it next; null or absent: unchanged. */
   step_at?: Date | null;
   events: number;
   started_at: Date | null;
   finished_at: Date | null;
 }
 
-/** Moves the counters by what changed and takes numbers for events; the row is locked by the caller. */
+/** Changes the counters by `delta` and reserves event numbers. The caller has locked the row. */
 export const updateDeployment = (db: Db, org_id: string, id: string, u: DeploymentUpdate, now: Date) =>
   db.one(sql(deploymentRow)`
     update deployment set status = ${u.status}, reason = ${u.reason}, event_seq = event_seq + ${u.events},
@@ -177,20 +177,20 @@ export const setPaused = (db: Db, org_id: string, id: string, u: { paused_at: Da
     sql`update deployment set paused_at = ${u.paused_at}, failures_accepted = ${u.failures_accepted} where org_id = ${org_id} and id = ${id}`,
   );
 
-/** A deployment leaves the shelf: from now on its robots are resolved and it may expire. */
+/** Starts the fan-out of a deployment: from now on its robots are resolved and it may expire. */
 export const setFanOut = (db: Db, org_id: string, id: string, u: { fan_out_at: Date; expires_at: Date; count_total: number }) =>
   db.run(
     sql`update deployment set fan_out_at = ${u.fan_out_at}, expires_at = ${u.expires_at}, count_total = ${u.count_total} where org_id = ${org_id} and id = ${id}`,
   );
 
-/** A chunk of targets was written; with the last one the total is what was really found. */
+/** Records that a chunk of targets was written. With the last chunk, the total becomes the number that was written. */
 export const setFanOutProgress = (
   db: Db,
   org_id: string,
   id: string,
   u: {
     cursor: string;
-    /** Where the targets written are counted. */
+    /** The counter of the new targets' status. */
     counter: "pending" | "queued";
     written: number;
     last: boolean;
@@ -207,7 +207,7 @@ export const setFanOutProgress = (
     where org_id = ${org_id} and id = ${id}
     returning ${deploymentRow}`);
 
-/** Fan-outs under way, orgs in turn, without those of `skip`. */
+/** Unfinished fan-outs, taking turns between orgs, without those in `skip`. */
 export const listUnfinishedFanOuts = (db: Db, limit: number, skip: readonly string[]) =>
   db.many(
     inTurns(
@@ -217,7 +217,7 @@ export const listUnfinishedFanOuts = (db: Db, limit: number, skip: readonly stri
     ),
   );
 
-/** Deployments that have expired, orgs in turn, without those of `skip`. */
+/** Expired deployments, taking turns between orgs, without those in `skip`. */
 export const listExpired = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(
     inTurns(
@@ -227,7 +227,7 @@ export const listExpired = (db: Db, now: Date, limit: number, skip: readonly str
     ),
   );
 
-/** Cancelled deployments of which something still waits, or a robot is not told to stop yet, orgs in turn. */
+/** Cancelled deployments with waiting targets, or with robots that were not asked to stop; taking turns between orgs, without those in `skip`. */
 export const listCancelling = (db: Db, limit: number, skip: readonly string[]) =>
   db.many(
     inTurns(
@@ -238,7 +238,7 @@ export const listCancelling = (db: Db, limit: number, skip: readonly string[]) =
     ),
   );
 
-/** Members of the fleet behind a cursor; robots that joined it after the deployment started are not part of it. */
+/** Members of the fleet after a cursor; robots that joined after the deployment started are not part of it. */
 export const listMembers = (db: Db, org_id: string, fleet_id: string, before: number, after: string, limit: number) =>
   db.many(sql(row({ id: text }))`
     -- reads: robot
@@ -257,7 +257,7 @@ export const deploymentReleaseRow = row({
   app: text,
   artifact_state: textOf<"awaiting_upload" | "stored" | "external">(),
 });
-/** With all that its signature is about. */
+/** Includes everything that a signature covers. */
 const signedReleaseRow = row({
   id: text,
   tag: text,
@@ -270,13 +270,13 @@ const signedReleaseRow = row({
   manifest: nullable(jsonb<unknown>()),
   signature: nullable(jsonb<unknown>()),
 });
-/** A release by its id or its tag; nobody deletes it until the transaction ends. */
+/** Finds a release by its id or tag, and locks it against deletion until the transaction ends. */
 export const findRelease = (db: Db, org_id: string, name: string) =>
   db.maybe(sql(signedReleaseRow)`
     -- reads: release
     select ${signedReleaseRow} from release where org_id = ${org_id} and (id = ${name} or tag = ${name}) order by (id = ${name}) desc limit 1 for key share`);
 
-/** Those of these releases that are still there; nobody deletes them until the transaction ends. */
+/** Returns those of these releases that exist, and locks them against deletion until the transaction ends. */
 export const holdSignedReleases = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(signedReleaseRow)`
     -- reads: release
@@ -297,7 +297,7 @@ export const fleetExists = async (db: Db, org_id: string, id: string): Promise<b
     -- reads: fleet
     select id from fleet where org_id = ${org_id} and id = ${id}`)) !== undefined;
 
-/** Whether a robot in service has the release, is to have it or may go back to it, or a deployment of it is open. */
+/** Whether a robot in service runs the release, is to run it or may roll back to it, or a deployment of it is open. */
 export const releaseIsDeployed = async (db: Db, org_id: string, release_id: string): Promise<boolean> =>
   (
     await db.one(sql(row({ used: bool }))`

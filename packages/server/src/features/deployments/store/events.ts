@@ -4,7 +4,7 @@ import { json, sql } from "../../../kernel/sql.ts";
 import { reachedEvents } from "./reach.ts";
 import { type EventRow, eventRow } from "./rows.ts";
 
-/** Events of one deployment in one statement. */
+/** Inserts events of one deployment. */
 export const insertEvents = (db: Db, org_id: string, deployment_id: string, events: readonly EventRow[]) =>
   db.run(sql`
     insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, target_status, robot_id, reason, message, actor, data)
@@ -12,7 +12,7 @@ export const insertEvents = (db: Db, org_id: string, deployment_id: string, even
     from jsonb_to_recordset(${json(events)}::jsonb)
       as e (seq bigint, id text, at timestamptz, kind text, status text, target_status text, robot_id text, reason text, message text, actor jsonb, data jsonb)`);
 
-/** Events of many deployments, one or more of each. */
+/** Inserts events of many deployments, one or more per deployment. */
 export const insertEventsOfMany = (db: Db, org_id: string, events: readonly (EventRow & { deployment_id: string })[]) =>
   db.run(sql`
     insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, target_status, robot_id, reason, message, actor, data)
@@ -26,7 +26,7 @@ export interface EventFilter {
   after_seq: number;
 }
 
-/** Oldest first. Without `targets` or a robot only the deployment's own events: few, whatever the size of the fleet. */
+/** Events, oldest first. Without `targets` or a robot only the deployment's own events, of which there are few in any fleet. */
 export const listEventRows = (db: Db, caller: Caller, deployment_id: string, f: EventFilter, limit: number) =>
   db.many(sql(eventRow)`
     select ${eventRow} from deployment_event where org_id = ${caller.org_id} and deployment_id = ${deployment_id} and seq > ${f.after_seq} ${reachedEvents(caller)}

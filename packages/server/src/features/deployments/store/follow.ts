@@ -9,23 +9,23 @@ const behindRow = row({
   robot_id: text,
   fleet_id: text,
   kind: textOf<DeploymentKind>(),
-  /** The app; '' of a config. */
+  /** The app; '' for a config. */
   app: text,
-  /** Id of the release, or the config's revision. */
+  /** Id of the release, or revision of the config. */
   wanted: text,
-  /** The deployment that brought it to the fleet. */
+  /** The deployment from which the fleet has it. */
   source_id: text,
   rollout: jsonb<Rollout>(),
   cause: textOf<Cause>(),
-  /** The automatic deployment that was made for the same before, if that does not count. */
+  /** An earlier automatic deployment for the same, if that one may be repeated. */
   earlier_id: nullable(text),
 });
 export type Behind = RowOf<typeof behindRow>;
 
 /**
- * Of these robots those that are connected and have not what their fleet has, release by release and config: that joined it
- * afterwards, or were away until its deployment had expired. Not those that something is under way for, that somebody has
- * given something else since, or that were brought to it before: one attempt each, while they are in the fleet.
+ * Returns the connected robots that lack a release or config of their fleet, because they joined it later or were offline until its
+ * deployment expired. Leaves out robots with an open target for the app or config, robots to which a user has deployed something else
+ * since, and robots that already had an automatic deployment for it: one attempt per stay in the fleet.
  */
 export const listBehind = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(behindRow)`
@@ -62,8 +62,8 @@ export const listBehind = (db: Db, org_id: string, robot_ids: readonly string[])
 
 const unwantedRow = row({ id: text, reason: textOf<"superseded" | "rollback_requested">() });
 /**
- * Of these deployments those that the system made for a robot to follow its fleet, and whose fleet no longer has what they
- * bring: it has something else, or follows nothing since a rollback.
+ * Returns those of these deployments that the system created for a robot to follow its fleet, but whose release or config the fleet no
+ * longer has. It has another one, or none since a rollback.
  */
 export const listUnwantedFollows = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(unwantedRow)`
@@ -79,7 +79,7 @@ export interface Attempt {
   deployment_id: string;
 }
 
-/** Takes the one attempt of each; answers the deployments of those that nobody else has taken meanwhile. */
+/** Records the one attempt per robot. Returns the deployments whose attempt was not taken by another transaction. */
 export const takeAttempts = (db: Db, org_id: string, attempts: readonly Attempt[], earlier_ids: readonly string[], now: Date) =>
   db.many(sql(row({ deployment_id: text }))`
     insert into robot_follow (org_id, robot_id, subject, deployment_id, created_at)
@@ -97,19 +97,19 @@ export interface RobotDeployment {
   event_id: string;
   kind: DeploymentKind;
   robot_id: string;
-  /** The fleet that the robot follows: on its authority the deployment runs. */
+  /** The fleet that the robot follows; the deployment acts on its authority. */
   fleet_id: string;
   release_id: string | null;
   app: string | null;
   revision: string | null;
-  /** What its target is of: an app, or all namespaces. */
+  /** The subject of its target: an app, or all namespaces. */
   subject: string;
   rollout: Rollout;
   message: string;
   data: Record<string, unknown>;
 }
 
-/** Many deployments of one robot each, ready to go out: their rows, first events and targets, in three statements. */
+/** Inserts queued deployments of one robot each, with first events and targets, in three statements. */
 export async function insertRobotDeployments(
   db: Db,
   org_id: string,
@@ -133,7 +133,7 @@ export async function insertRobotDeployments(
     from jsonb_to_recordset(${rows}::jsonb) as d (id text, event_id text, message text, data jsonb)`);
 }
 
-/** Connected members of a fleet behind a cursor, and the last of those that were looked at; null: that was the last of all. */
+/** Returns connected members of a fleet after a cursor, by id. */
 export const listOnlineMembers = (db: Db, org_id: string, fleet_id: string, after: string, limit: number) =>
   db.many(sql(row({ id: text }))`
     -- reads: robot
@@ -141,7 +141,7 @@ export const listOnlineMembers = (db: Db, org_id: string, fleet_id: string, afte
     order by id limit ${limit}`);
 
 const originRow = row({ id: text, retry_of: nullable(text), rollback_of: nullable(text), order_number: bigint });
-/** These deployments, those of whose robots they were made, and so on to those that were made of none. */
+/** Returns these deployments, their sources, the sources of those, and so on. */
 export const listOrigins = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(originRow)`
     with recursive origin as (
@@ -150,7 +150,7 @@ export const listOrigins = (db: Db, org_id: string, ids: readonly string[]) =>
       select d.id, d.retry_of, d.rollback_of, d.order_number from origin o join deployment d on d.org_id = ${org_id} and d.id = coalesce(o.retry_of, o.rollback_of))
     select ${originRow} from origin`);
 
-/** The release that most of the robots of these ended deployments got; null: most got none. */
+/** Returns the release that most robots of these ended deployments got; null: most have none. */
 export const commonestApplied = async (db: Db, org_id: string, deployment_ids: readonly string[]): Promise<string | null> =>
   (
     await db.maybe(sql(row({ release_id: nullable(text) }))`

@@ -1,20 +1,20 @@
 import type { Db } from "../../../kernel/db.ts";
 import { bool, int, list, row, sql, type Statement, text } from "../../../kernel/sql.ts";
 
-/** Name of the group that the robot `r` is in: `site`, `label:KEY`, or all in one. */
+/** Name of the group of the robot `r`: by `site` or `label:KEY`; without `group_by` all robots are one group. */
 function groupName(group_by: string | undefined): Statement<unknown> {
   if (group_by === undefined) return sql`''`;
   return group_by === "site" ? sql`r.site_id` : sql`coalesce(r.labels ->> ${group_by.slice("label:".length)}::text, '')`;
 }
 
-/** The deployment's targets `t` with their robots, as far as those are in service. */
+/** The deployment's targets `t` with their robots `r` that are in service. */
 const members = (org_id: string, deployment_id: string) => sql`
   -- reads: robot, health_snapshot
   from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id and r.decommissioned_at is null
   left join health_snapshot h on h.org_id = t.org_id and h.robot_id = t.robot_id
   where t.org_id = ${org_id} and t.deployment_id = ${deployment_id}`;
 
-/** Not connected, unwell, or at work for this deployment. */
+/** The robot is not connected, has the health status `error`, or is being updated by this deployment. */
 const AWAY = sql`(r.node_id is null or h.snapshot ->> 'status' = 'error' or t.status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back')) is true`;
 
 const groupRow = row({ name: text, size: int, away: int });
@@ -29,9 +29,9 @@ export const listMembersOfGroups = (db: Db, org_id: string, deployment_id: strin
     select t.id, ${groupName(group_by)} as name, ${AWAY} as away ${members(org_id, deployment_id)} and t.id = any(${list(ids)}::text[])`);
 
 /**
- * Lets those that wait for a slot try, `limit` together: as many of each group as it has room for, less than 0 being more
- * away than may be. Robots that are away take no room: one that is not connected tries anyway, to be known to wait for its
- * robot and for no other; one that is connected but unwell goes where no more are away than may be. Answers how many.
+ * Wakes at most `limit` targets that wait for a slot: of each group as many as it has room for, where a negative room means that too many
+ * are unavailable. Robots that are already unavailable use no room. Offline ones are always woken, so that they wait for their robot and
+ * not for a slot. Connected but unhealthy ones are woken unless too many are unavailable. Returns how many were woken.
  */
 export const wakeGroups = (
   db: Db,

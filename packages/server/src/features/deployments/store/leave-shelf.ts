@@ -2,7 +2,7 @@ import type { Db } from "../../../kernel/db.ts";
 import { json, list, sql } from "../../../kernel/sql.ts";
 import { deploymentRow } from "./rows.ts";
 
-/** A scheduled deployment of a release to one robot, with the target that it gets. */
+/** A scheduled deployment of a release to one robot, with the new id of its target. */
 export interface LeavesShelf {
   id: string;
   target_id: string;
@@ -10,8 +10,8 @@ export interface LeavesShelf {
 }
 
 /**
- * Draws new order numbers for scheduled deployments that start now: in the order of their times, then in that of their creation.
- * Locks their rows in the order of ids, like every transaction that locks several.
+ * Draws new order numbers for scheduled deployments that start now, in the order of their start times, then of their creation. Locks their
+ * rows in the order of ids, like every transaction that locks several.
  */
 export const drawOrderNumbers = (db: Db, org_id: string, ids: readonly string[]) =>
   db.run(sql`
@@ -22,7 +22,7 @@ export const drawOrderNumbers = (db: Db, org_id: string, ids: readonly string[])
       select id, nextval('order_number') as order_number from (select id from starting order by scheduled_at, starting.order_number) as in_order)
     update deployment d set order_number = drawn.order_number from drawn where d.org_id = ${org_id} and d.id = drawn.id`);
 
-/** They are queued, each with its one target; answers their rows, which the caller holds locked and writes events of. */
+/** Queues these deployments, each with its one target. Returns their rows; the caller has locked them and writes their events. */
 export async function leaveShelf(db: Db, org_id: string, leaving: readonly LeavesShelf[], now: Date) {
   const rows = json(leaving.map(({ id, target_id, expires_at }) => ({ leaves: id, target_id, gives_up_at: expires_at })));
   const queued = await db.many(sql(deploymentRow)`

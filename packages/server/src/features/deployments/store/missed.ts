@@ -2,13 +2,16 @@ import type { WaitingFor } from "@roamfleet/protocol";
 import type { Db } from "../../../kernel/db.ts";
 import { list, row, type RowOf, sql, type Statement, text } from "../../../kernel/sql.ts";
 
-/** Targets that the safety net under the wake-ups wakes at a time. */
+/** Maximum targets that the repair loop wakes per condition and run. */
 export const MISSED_PER_TURN = 1_000;
 
 const refRow = row({ org_id: text, deployment_id: text, id: text });
 export type TargetRef = RowOf<typeof refRow>;
 
-/** When a target t that waits for something may go although nothing woke it: the wake-up was lost, or came while another transaction held the target. */
+/**
+ * For each condition: when a waiting target t may continue although nothing woke it. The wake-up was lost, or came while another
+ * transaction had locked the target.
+ */
 const MISSED = {
   robot_online: sql`-- reads: robot
     join robot r on r.org_id = t.org_id and r.id = t.robot_id where r.node_id is not null`,
@@ -23,14 +26,14 @@ const MISSED = {
 export type Missable = keyof typeof MISSED;
 export const MISSABLE = Object.keys(MISSED) as Missable[];
 
-/** Targets of any org that wait for something that has happened, without those of `skip`. */
+/** Targets of any org whose awaited condition already holds, without those in `skip`. */
 export const listMissed = (db: Db, waiting_for: Missable, skip: readonly string[]) =>
   db.many(sql(refRow)`
     select t.org_id, t.deployment_id, t.id from deployment_target t ${MISSED[waiting_for]}
       and t.status = 'queued' and t.waiting_for = ${waiting_for} and t.id <> all(${list(skip)}::text[])
     limit ${MISSED_PER_TURN}`);
 
-/** They wait for nothing any more, unless something else has happened to them; those that another transaction holds are left. Returns how many. */
+/** Wakes these targets unless they changed; skips those that another transaction has locked. Returns how many. */
 export const wakeMissed = (db: Db, waiting_for: Missable, targets: readonly TargetRef[]) =>
   db.run(sql`
     with missed as (

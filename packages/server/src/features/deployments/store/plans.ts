@@ -11,7 +11,7 @@ const plannedRobotRow = row({
 });
 export type PlannedRobot = RowOf<typeof plannedRobotRow>;
 
-/** Robots that a deployment to this robot or fleet would go to now, by id, with what a plan tells of each. */
+/** Robots to which a deployment to this robot or fleet would go now, by id, with the facts that a plan shows. */
 export const listPlannedRobots = (
   db: Db,
   org_id: string,

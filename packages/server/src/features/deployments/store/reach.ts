@@ -3,7 +3,7 @@ import { sql, type Statement } from "../../../kernel/sql.ts";
 
 const EVERYTHING = sql``;
 
-/** ` and …`: of deployments only those whose robot or fleet the caller sees; one of a fleet that is gone is the whole org's. */
+/** ` and …`: restricts deployments to robots and fleets that the caller may see; those of a deleted fleet need access to the whole org. */
 export const reachedDeployments = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING
@@ -14,7 +14,7 @@ export const reachedDeployments = (caller: Caller): Statement<unknown> =>
         -- reads: fleet
         select from fleet f where f.org_id = deployment.org_id and f.id = deployment.fleet_id ${visible(caller, "f.site_id", "f.id")}))`;
 
-/** The same of targets: a robot that was moved away since takes its target along. */
+/** The same for targets, by the current place of their robots. */
 export const reachedTargets = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING
@@ -22,7 +22,7 @@ export const reachedTargets = (caller: Caller): Statement<unknown> =>
         -- reads: robot
         select from robot r where r.org_id = deployment_target.org_id and r.id = deployment_target.robot_id ${visible(caller, "r.site_id", "r.fleet_id")})`;
 
-/** The same of events; those of the deployment itself name no robot. */
+/** The same for events; those of the deployment itself name no robot and stay visible. */
 export const reachedEvents = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING

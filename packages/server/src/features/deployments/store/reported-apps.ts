@@ -3,8 +3,8 @@ import type { Db } from "../../../kernel/db.ts";
 import { int, list, row, sql, text } from "../../../kernel/sql.ts";
 
 /**
- * What the robots say that they run, each robot once. With no target under way, a robot's word is also what is wanted: it
- * decides by itself. An app that it was never given is left out when it has APPS_MAX of them.
+ * Stores which releases the robots report to run, each robot at most once. Without an open target the reported release also becomes the
+ * desired one, since the robot decides locally. An app that is new to the server is ignored if the robot already has APPS_MAX apps.
  */
 export const setAppsReported = (
   db: Db,
@@ -23,7 +23,7 @@ export const setAppsReported = (
     on conflict (org_id, robot_id, app) do update set current_release_id = excluded.current_release_id, previous_release_id = excluded.previous_release_id, status = excluded.status,
       desired_release_id = case when robot_app.target_id is null then excluded.current_release_id else robot_app.desired_release_id end, updated_at = excluded.updated_at`);
 
-/** Those of the robots that have APPS_MAX apps, without this one. The caller holds their generations locked, so that none is added meanwhile. */
+/** Returns robots that have APPS_MAX apps, not including this one. The caller has locked their generations, so that none is added meanwhile. */
 export const listFullRobots = async (db: Db, org_id: string, robot_ids: readonly string[], app: string): Promise<Set<string>> =>
   new Set(
     (
@@ -33,7 +33,7 @@ export const listFullRobots = async (db: Db, org_id: string, robot_ids: readonly
     ).map(({ robot_id }) => robot_id),
   );
 
-/** How many apps a robot has beside this one. */
+/** Returns how many apps a robot has besides this one. */
 export const countOtherApps = async (db: Db, org_id: string, robot_id: string, app: string): Promise<number> =>
   (
     await db.one(sql(row({ apps: int }))`

@@ -7,7 +7,7 @@ export type FinishedDeployment = RowOf<typeof finishedRow>;
 const isBehind = (after: FinishedDeployment | undefined) =>
   after === undefined ? sql`` : sql`and (d.finished_at, d.org_id, d.id) > (${after.finished_at}, ${after.org_id}, ${after.id})`;
 
-/** Deployments that finished before that time and still have their events, oldest first, from behind `after`. */
+/** Deployments that finished before that time and still have events, oldest first, after the cursor `after`. */
 export const listWithEvents = (db: Db, before: Date, after: FinishedDeployment | undefined, limit: number): Promise<FinishedDeployment[]> =>
   db.many(sql(finishedRow)`
     -- across orgs: retention is the same for every org
@@ -23,7 +23,7 @@ export const deleteEvents = (db: Db, { org_id, id }: FinishedDeployment, limit: 
 export const setEventsDropped = (db: Db, { org_id, id }: FinishedDeployment, now: Date): Promise<number> =>
   db.run(sql`update deployment set events_dropped_at = ${now} where org_id = ${org_id} and id = ${id} and finished_at is not null`);
 
-/** A condition on d: no open deployment retries it or rolls it back, no fleet follows it, and no robot's newest target is of it. */
+/** A condition on d: no open deployment retries it or rolls it back, no fleet follows it, and it has no robot's newest target. */
 const isUnneeded = sql`-- reads: fleet
       not exists (
         select from deployment o where o.org_id = d.org_id and o.finished_at is null and d.id in (o.retry_of, o.rollback_of))
@@ -38,8 +38,8 @@ const isUnneeded = sql`-- reads: fleet
         where t.org_id = d.org_id and t.deployment_id = d.id and (c.last_target_id = t.id or c.target_id = t.id))`;
 
 /**
- * Deployments that finished before that time, oldest first, from behind `after`, without those that are still needed: an open
- * deployment retries or rolls them back, a fleet follows them, or a robot's newest target of an app or namespace is theirs.
+ * Deployments that finished before that time, oldest first, after the cursor `after`, without those that are still needed: an open
+ * deployment retries or rolls them back, a fleet follows them, or they have a robot's newest target of an app or namespace.
  */
 export const listUnneeded = (db: Db, before: Date, after: FinishedDeployment | undefined, limit: number): Promise<FinishedDeployment[]> =>
   db.many(sql(finishedRow)`
@@ -50,7 +50,7 @@ export const listUnneeded = (db: Db, before: Date, after: FinishedDeployment | u
       and ${isUnneeded}
     order by d.finished_at, d.org_id, d.id limit ${limit}`);
 
-/** Whether the deployment, whose row the caller holds locked, is still one of `listUnneeded`. */
+/** Whether the deployment, whose row the caller has locked, is still one of `listUnneeded`. */
 export const isStillUnneeded = async (db: Db, { org_id, id }: FinishedDeployment, before: Date): Promise<boolean> =>
   (await db.maybe(sql(finishedRow)`
     select ${finishedRow.of("d")} from deployment d
@@ -65,7 +65,7 @@ export const deleteTargets = (db: Db, { org_id, id }: FinishedDeployment, limit:
 export const deleteDeployment = (db: Db, { org_id, id }: FinishedDeployment): Promise<number> =>
   db.run(sql`delete from deployment where org_id = ${org_id} and id = ${id} and finished_at is not null`);
 
-/** Deletes attempts to follow, made before that time, for what no fleet has any more. Returns the number of rows. */
+/** Deletes attempts to follow that are older than that time, for releases and configs that no fleet has any more. Returns the number of rows. */
 export const deleteAttempts = (db: Db, before: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     -- across orgs: retention is the same for every org

@@ -16,17 +16,17 @@ import {
   timestamptz,
 } from "../../../kernel/sql.ts";
 
-/** What is known of a target where its robot's rows are looked up: those are found by their robot. */
+/** A target with its robot, by which its rows are found. */
 export interface TargetOfRobot {
   id: string;
   robot_id: string;
 }
 
-/** `robot_id = … and target_id = …`: of the rows of these robots those that these targets brought. */
+/** `robot_id = … and target_id = …`: the rows of these robots that these targets wrote. */
 const ofTargets = (targets: readonly TargetOfRobot[]): Statement<unknown> =>
   sql`robot_id = any(${list(targets.map((t) => t.robot_id))}::text[]) and target_id = any(${list(targets.map((t) => t.id))}::text[])`;
 
-/** Takes the next generation of each robot's desired state; locks those rows until the transaction ends. */
+/** Increments the generation of each robot's desired state, and locks those rows until the transaction ends. */
 export const bumpGenerations = (db: Db, org_id: string, robot_ids: readonly string[], now: Date) =>
   db.many(sql(row({ robot_id: text, generation: bigint }))`
     insert into robot_desired (org_id, robot_id, generation, updated_at)
@@ -34,20 +34,20 @@ export const bumpGenerations = (db: Db, org_id: string, robot_ids: readonly stri
     on conflict (org_id, robot_id) do update set generation = robot_desired.generation + 1, updated_at = excluded.updated_at
     returning robot_id, generation`);
 
-/** Locks those rows in the order in which they are always locked: before anything else about what a robot has or is to have. */
+/** Locks the `robot_desired` rows. They are always locked before other rows of a robot's state. */
 export const lockGenerations = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.run(
     sql`select from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) order by robot_id for update`,
   );
 
-/** A robot that has seen a higher generation than we know (the database is a restored copy) would take ours for old. */
+/** Raises the generation above one that the robot has seen: if the database is a restored copy, the robot would ignore ours as old. */
 export const raiseGeneration = (db: Db, org_id: string, robot_id: string, seen: number, now: Date) =>
   db.run(sql`
     insert into robot_desired (org_id, robot_id, generation, updated_at) values (${org_id}, ${robot_id}, ${seen + 1}, ${now})
     on conflict (org_id, robot_id) do update set generation = excluded.generation, updated_at = excluded.updated_at
       where robot_desired.generation < ${seen}`);
 
-/** Each robot once. */
+/** Stores the generations that robots reported; each robot at most once. */
 export const setObserved = (db: Db, org_id: string, observed: readonly { robot_id: string; generation: number }[]) =>
   db.run(sql`
     update robot_desired d set observed_generation = greatest(d.observed_generation, o.generation)
@@ -56,11 +56,11 @@ export const setObserved = (db: Db, org_id: string, observed: readonly { robot_i
 
 const unobservedRow = row({ org_id: text, robot_id: text, generation: bigint });
 
-/** Robots that are connected to the node and have not said that they know what they are to look like: no more than it has links. */
+/** Robots connected to this node that have not reported the current generation of their desired state: at most one per link. */
 export const listUnobserved = (db: Db, node: { id: string; epoch: number }) =>
   // reads: robot
   db.many(sql(unobservedRow)`
-    -- across orgs: each node looks after its own robots
+    -- across orgs: each node is responsible for its own robots
     select d.org_id, d.robot_id, d.generation from robot r join robot_desired d on d.org_id = r.org_id and d.robot_id = r.id
     where r.node_id = ${node.id} and r.node_epoch = ${node.epoch} and d.generation > d.observed_generation`);
 
@@ -71,8 +71,8 @@ export const listPositions = (db: Db, org_id: string, robot_ids: readonly string
   );
 
 /**
- * Moves the positions of taken reports forward, each robot's once, and locks them in the order of the robots. Answers the
- * robots whose report is a new one: that of every other was taken before.
+ * Advances the outbox positions of reports, each robot's once, and locks them in the order of the robots. Returns the robots whose report
+ * is new; all other reports were already taken.
  */
 export const takePositions = (
   db: Db,
@@ -104,7 +104,7 @@ const appStateRow = row({
 });
 export type AppState = RowOf<typeof appStateRow>;
 
-/** Of one app, or of all: null. */
+/** Returns the state of one app, or of all apps (null). */
 export const listAppStates = (db: Db, org_id: string, robot_ids: readonly string[], app: string | null) =>
   db.many(sql(appStateRow)`
     select ${appStateRow} from robot_app where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])
@@ -112,20 +112,20 @@ export const listAppStates = (db: Db, org_id: string, robot_ids: readonly string
 
 export interface DesiredAppChange {
   robot_id: string;
-  /** null: the app is taken off. */
+  /** null: the app is removed. */
   release_id: string | null;
   target_id: string;
   deployment_id: string;
-  /** Of the deployment. */
+  /** Order number of the deployment. */
   order_number: number;
   attempt: number;
   verify_seconds: number;
-  /** When the robot may install it; absent or null: whenever. */
+  /** When the robot may install it; absent or null: at any time. */
   install_from?: Date | null;
   install_until?: Date | null;
 }
 
-/** From now on these robots are to run this release, on behalf of these targets. */
+/** Makes this release the desired one of these robots, on behalf of these targets. */
 export const setDesiredApps = (db: Db, org_id: string, app: string, changes: readonly DesiredAppChange[], now: Date) =>
   db.run(sql`
     insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, verify_seconds, install_from, install_until, last_target_id, last_order_number, updated_at)
@@ -137,7 +137,7 @@ export const setDesiredApps = (db: Db, org_id: string, app: string, changes: rea
       last_target_id = case when excluded.last_order_number >= robot_app.last_order_number then excluded.last_target_id else robot_app.last_target_id end,
       last_order_number = greatest(robot_app.last_order_number, excluded.last_order_number), updated_at = excluded.updated_at`);
 
-/** These targets are to be installed in another window from now on. Answers the robots for which that is so. */
+/** Sets the install window of these targets. Returns the robots for which it was set. */
 export const setInstallWindow = (
   db: Db,
   org_id: string,
@@ -151,8 +151,8 @@ export const setInstallWindow = (
     returning robot_id`);
 
 /**
- * The targets are over without their release: what runs is what is wanted again. Of those among `failed_ids` it is kept
- * that the release failed. Answers the robots for which that was so.
+ * Makes the current release the desired one again for targets that ended without success. For those in `failed_ids` it also records that
+ * the release failed. Returns the robots that were changed.
  */
 export const revertDesiredApps = (db: Db, org_id: string, targets: readonly TargetOfRobot[], failed_ids: readonly string[], now: Date) =>
   db.many(sql(row({ robot_id: text }))`
@@ -160,7 +160,7 @@ export const revertDesiredApps = (db: Db, org_id: string, targets: readonly Targ
     where org_id = ${org_id} and ${ofTargets(targets)}
     returning robot_id`);
 
-/** The robots run their targets' release. Where nothing newer is under way, it is also what is wanted. */
+/** Records that the robots run their targets' release. If no newer target is open, it also becomes the desired one. */
 export const setAppsApplied = (
   db: Db,
   org_id: string,
@@ -197,7 +197,7 @@ const desiredAppRow = row({
   manifest: nullable(jsonb<unknown>()),
   signature: nullable(jsonb<unknown>()),
 });
-/** An app that nobody asked for and that the robot is not known to run is left out: the robot leaves it as it is. */
+/** Returns the desired apps. An app without a desired release and without a target is left out: the robot does not touch it. */
 export const listDesiredApps = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(desiredAppRow)`
     -- reads: release
@@ -215,7 +215,7 @@ const desiredConfigRow = row({
   attempt: int,
 });
 
-/** Files that robots are to have; those with secrets only of robots that are approved. */
+/** Returns the desired config files; those with secrets only for approved robots. */
 export const listDesiredConfigs = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(
     sql(desiredConfigRow)`
@@ -231,7 +231,7 @@ export const listGenerations = (db: Db, org_id: string, robot_ids: readonly stri
     )`select robot_id, generation from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])`,
   );
 
-/** Whether these bytes are the artifact, or a part of the image, of a release that the robot is to run or runs. */
+/** Whether these bytes are the artifact, or a part of the image, of a release that the robot runs or is to run. */
 export const mayFetch = async (db: Db, org_id: string, robot_id: string, sha256: string): Promise<boolean> =>
   (await db.maybe(sql(row({ id: text }))`
     -- reads: release, artifact_layer
@@ -258,15 +258,15 @@ export interface ConfigFileChange {
   attempt: number;
 }
 
-/** Contents of one statement. */
+/** Maximum bytes of contents per statement. */
 const FILES_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Freezes the files that these robots are to have, on behalf of these targets; the version grows with each. */
+/** Freezes the config files of these robots, on behalf of these targets; the version increases with each deployment. */
 export async function setDesiredConfigs(db: Db, org_id: string, files: readonly ConfigFileChange[], now: Date): Promise<void> {
   for (const chunk of fileChunks(files, FILES_BYTES_MAX)) await insertFiles(db, org_id, chunk, now);
 }
 
-/** In the same order, so that a chunk's different contents are no more than so many bytes together, or one content that is larger. */
+/** Splits files, in order, into chunks whose distinct contents are at most `bytes_max` bytes in total; a larger content is a separate chunk. */
 export function fileChunks<F extends Pick<ConfigFileChange, "content" | "sha256">>(files: readonly F[], bytes_max: number): F[][] {
   const chunks: F[][] = [];
   const contents = new Set<string>();
@@ -287,7 +287,7 @@ export function fileChunks<F extends Pick<ConfigFileChange, "content" | "sha256"
   return chunks;
 }
 
-/** Each content is sent once, however many robots are to have it. */
+/** Inserts files; each distinct content is sent once, however many robots get it. */
 function insertFiles(db: Db, org_id: string, files: readonly ConfigFileChange[], now: Date): Promise<number> {
   const contents = new Map(files.map(({ sha256, content }) => [sha256, content]));
   const changes = files.map(({ content: _, ...change }) => change);
@@ -304,7 +304,7 @@ function insertFiles(db: Db, org_id: string, files: readonly ConfigFileChange[],
       content = excluded.content, sha256 = excluded.sha256, target_id = excluded.target_id, deployment_id = excluded.deployment_id, attempt = excluded.attempt, last_target_id = excluded.last_target_id, updated_at = excluded.updated_at`);
 }
 
-/** Each robot once. */
+/** Stores the files that robots reported; each robot at most once. */
 export const setConfigsReported = (
   db: Db,
   org_id: string,
@@ -318,15 +318,15 @@ export const setConfigsReported = (
     where c.org_id = ${org_id} and c.robot_id = f.robot_id and c.namespace = f.namespace`);
 
 const configStateRow = row({ target_id: text, state: textOf<"missing" | "there">(), unchanged: bool });
-/** Whether the robots have reported each file that their targets brought, and whether they had it before. */
+/** Returns whether the robots have reported each file of these targets, and whether they had it before. */
 export const listConfigStates = (db: Db, org_id: string, targets: readonly TargetOfRobot[]) =>
   db.many(sql(configStateRow)`
     select target_id, case when reported_sha256 = sha256 then 'there' else 'missing' end as state, unchanged from robot_config
     where org_id = ${org_id} and ${ofTargets(targets)}`);
 
 /**
- * The highest order number that was dispatched to each robot for a namespace or for all of them ('' is a deployment of all);
- * for '' the highest of any namespace.
+ * Returns the highest order number that was dispatched to each robot for a namespace or for all of them ('' is a deployment of all
+ * namespaces); for '' the highest of any namespace.
  */
 export const listConfigOrders = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string) =>
   db.many(sql(row({ robot_id: text, last_order_number: bigint }))`
@@ -334,20 +334,20 @@ export const listConfigOrders = (db: Db, org_id: string, robot_ids: readonly str
     where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) ${namespace === "" ? sql`` : sql`and namespace in (${namespace}, '')`}
     group by robot_id`);
 
-/** Remembers that a config deployment of this number was dispatched to the robots. */
+/** Records that a config deployment with this order number was dispatched to the robots. */
 export const setConfigOrders = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string, order_number: number) =>
   db.run(sql`
     insert into robot_config_order (org_id, robot_id, namespace, last_order_number)
     select ${org_id}, r.id, ${namespace}, ${order_number} from unnest(${list(robot_ids.toSorted())}::text[]) as r (id)
     on conflict (org_id, robot_id, namespace) do update set last_order_number = greatest(robot_config_order.last_order_number, excluded.last_order_number)`);
 
-/** The config targets ended with their files on the robots. */
+/** Records that the config targets ended with their files on the robots. */
 export const releaseConfigs = (db: Db, org_id: string, targets: readonly TargetOfRobot[]) =>
   db.run(sql`
     update robot_config set target_id = null, deployment_id = null, previous_content = null, previous_sha256 = null
     where org_id = ${org_id} and ${ofTargets(targets)}`);
 
-/** The config targets are over without effect: what the robots were to have before is wanted again. Answers the robots. */
+/** Restores the previous desired files of config targets that ended without success. Returns the robots. */
 export async function revertConfigs(db: Db, org_id: string, targets: readonly TargetOfRobot[], now: Date): Promise<{ robot_id: string }[]> {
   const gone = await db.many(sql(row({ robot_id: text }))`
     delete from robot_config where org_id = ${org_id} and ${ofTargets(targets)} and previous_content is null
@@ -360,12 +360,12 @@ export async function revertConfigs(db: Db, org_id: string, targets: readonly Ta
   return [...gone, ...back];
 }
 
-/** Namespaces that each robot has a file of. */
+/** Returns the namespaces of each robot's files. */
 export const listConfigNamespaces = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(row({ robot_id: text, namespace: text }))`
     select robot_id, namespace from robot_config where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[])`);
 
-/** The targets under way that brought these files, with their deployments. */
+/** Returns the open targets that deployed these files, with their deployments. */
 export const listTargetsOfFiles = (db: Db, org_id: string, files: readonly { robot_id: string; namespace: string }[]) =>
   db.many(sql(row({ robot_id: text, target_id: text, deployment_id: text }))`
     select c.robot_id, c.target_id, c.deployment_id

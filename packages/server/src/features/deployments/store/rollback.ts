@@ -9,11 +9,11 @@ export const setRollbackRequested = (db: Db, org_id: string, id: string, now: Da
     sql`update deployment set rollback_requested_at = coalesce(rollback_requested_at, ${now}), updated_at = ${now} where org_id = ${org_id} and id = ${id}`,
   );
 
-/** The deployment acts on another authority from now on: that of who asked for its rollback. */
+/** Makes the deployment act on the authority of the user or token that requested its rollback. */
 export const setAuthority = (db: Db, org_id: string, id: string, authority: Authority) =>
   db.run(sql`update deployment set authority = ${json(authority)} where org_id = ${org_id} and id = ${id}`);
 
-/** Deployments that go back of which a robot was not told yet, or something still waits, orgs in turn. */
+/** Deployments that are rolling back with robots that have not been asked yet, or with waiting targets; taking turns between orgs. */
 export const listRollingBack = (db: Db, limit: number, skip: readonly string[]) =>
   db.many(
     inTurns(
@@ -25,31 +25,31 @@ export const listRollingBack = (db: Db, limit: number, skip: readonly string[]) 
     ),
   );
 
-/** What the robots that have a deployment's release, or are about to, ran before it; the commonest first, null: nothing. */
+/** What the robots that have a deployment's release, or are installing it, ran before; most frequent first, null: nothing. */
 export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
   db.many(sql(row({ release_id: nullable(text) }))`
     select previous_release_id as release_id from deployment_target
     where org_id = ${org_id} and deployment_id = ${deployment_id} and status in ('applied', 'installing', 'verifying')
     group by 1 order by count(*) desc, 1`);
 
-/** Targets whose robots are on their way back to the release before, locked. */
+/** Locks targets whose robots are returning to the previous release. */
 export const lockReturning = (db: Db, org_id: string, deployment_id: string, limit: number) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = 'rolling_back' and reverting
     order by id limit ${limit} for update`);
 
-/** Those of these releases that are still there; nobody deletes them until the transaction ends. */
+/** Returns those of these releases that exist, and locks them against deletion until the transaction ends. */
 export const holdReleases = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(row({ id: text }))`
     -- reads: release
     select id from release where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for key share`);
 
-/** By which targets of an ended deployment another one is made: what becomes of whose robots. */
+/** The targets of an ended deployment from which another one is created. */
 export interface Source {
   deployment_id: string;
-  /** `retry`: its robots that failed get its release again; `rollback`: those that still run it get what they had before. */
+  /** `retry`: robots that failed get its release again; `rollback`: robots that still run it get what they had before. */
   as: "retry" | "rollback";
-  /** The fleet that the deployment was for: robots that have left it are not touched. */
+  /** The fleet of the deployment: robots that have left it are not included. */
   fleet_id: string | null;
 }
 
@@ -68,14 +68,14 @@ const ofSource = (org_id: string, { deployment_id, as, fleet_id }: Source) => sq
             and a.target_id is null and a.current_release_id is not distinct from t.release_id)`
     }`;
 
-/** The next robots behind a cursor, with the release that each is to get; null: none. */
+/** Returns robots after a cursor, with the release that each gets; null: none. */
 export const listSourceMembers = (db: Db, org_id: string, source: Source, after: string, limit: number) =>
   db.many(sql(memberRow)`
     select t.robot_id, ${source.as === "retry" ? sql`t.release_id` : sql`t.previous_release_id`} as release_id ${ofSource(org_id, source)} and t.robot_id > ${after}
     order by t.robot_id limit ${limit}`);
 
 const groupRow = row({ release_id: nullable(text), robots: int });
-/** How many robots get which release; the commonest first. */
+/** Returns how many robots get each release, most frequent first. */
 export const groupSourceMembers = (db: Db, org_id: string, source: Source) =>
   db.many(sql(groupRow)`
     select ${source.as === "retry" ? sql`t.release_id` : sql`t.previous_release_id`} as release_id, count(*)::int as robots ${ofSource(org_id, source)}

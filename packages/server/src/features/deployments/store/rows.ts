@@ -56,7 +56,7 @@ export const deploymentRow = row({
   finished_at: nullable(timestamptz),
   created_at: timestamptz,
   updated_at: timestamptz,
-  /** Which of two deployments is newer: drawn from a sequence when it is created, and again when a scheduled one starts. */
+  /** Decides which of two deployments is newer: drawn from a sequence on creation, and again when a scheduled one starts. */
   order_number: bigint,
 });
 export type DeploymentRow = RowOf<typeof deploymentRow>;
@@ -115,5 +115,5 @@ export const eventRow = row({
 });
 export type EventRow = RowOf<typeof eventRow>;
 
-/** What stands in the place of a namespace when a config deployment brings all of them. */
+/** Replaces the namespace of a config deployment of all namespaces. */
 export const ALL_NAMESPACES = "";

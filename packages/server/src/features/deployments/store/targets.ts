@@ -19,7 +19,7 @@ export interface NewTargets {
   robots: readonly { id: string; robot_id: string; release_id: string | null }[];
 }
 
-/** One statement for a whole chunk; a chunk that was written before a crash is not written twice. */
+/** Inserts a chunk in one statement. A chunk that was written before a crash is not written twice. */
 export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
   db.run(sql`
     insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, wave, status, waiting_for, created_at, updated_at)
@@ -28,14 +28,14 @@ export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
       as r (id, robot_id, release_id)
     on conflict (org_id, deployment_id, robot_id, subject) do nothing`);
 
-/** Those of the claimed targets that are still to be dispatched; what another node holds is skipped. */
+/** Locks the claimed targets that are still queued; skips those that another node has locked. */
 export const lockQueued = (db: Db, org_id: string, deployment_id: string, ids: readonly string[]) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target
     where org_id = ${org_id} and deployment_id = ${deployment_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null
     order by id for update skip locked`);
 
-/** The same of many deployments. */
+/** The same for many deployments. */
 export const lockQueuedOf = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target
@@ -43,7 +43,7 @@ export const lockQueuedOf = (db: Db, org_id: string, ids: readonly string[]) =>
     order by id for update skip locked`);
 
 const openRow = row({ id: text, robot_id: text, subject: text });
-/** Targets of releases that these robots have open. */
+/** Open release targets of these robots. */
 export const listOpenReleaseTargets = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(openRow)`
     select ${openRow} from deployment_target
@@ -51,7 +51,7 @@ export const listOpenReleaseTargets = (db: Db, org_id: string, robot_ids: readon
 
 const rivalRow = row({ ...targetRow.columns, order_number: bigint });
 export type RivalRow = RowOf<typeof rivalRow>;
-/** Open targets of other deployments on the same robots and subjects; a config deployment of all namespaces touches each. */
+/** Open targets of other deployments with the same robots and subjects; a config deployment of all namespaces affects each namespace. */
 export const listRivals = (
   db: Db,
   org_id: string,
@@ -71,7 +71,7 @@ export const lockTargets = (db: Db, org_id: string, ids: readonly string[]) =>
     )`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`,
   );
 
-/** Targets that robots speak of, of these deployments only: others are locked after their own deployment. */
+/** Locks reported targets, only of these deployments: others would have to be locked after their own deployment. */
 export const lockTargetsOf = (db: Db, org_id: string, deployment_ids: readonly string[], ids: readonly string[]) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target
@@ -81,13 +81,13 @@ export const lockTargetsOf = (db: Db, org_id: string, deployment_ids: readonly s
 export const getTargets = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
 
-/** Open targets of a deployment by status, at most `limit`, locked. */
+/** Locks at most `limit` open targets of a deployment by status. */
 export const lockTargetsByStatus = (db: Db, org_id: string, deployment_id: string, statuses: readonly TargetStatus[], limit: number) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = any(${list(statuses)}::text[])
     order by id limit ${limit} for update`);
 
-/** Targets that are to stop and whose robots have not been told: those have what it brings, or more time than `told_by`. */
+/** Locks targets that must stop and whose robots were not asked yet: they are still desired, or have a later deadline than `told_by`. */
 export const lockToBeStopped = (db: Db, org_id: string, deployment_id: string, told_by: Date, limit: number) =>
   db.many(sql(targetRow)`
     select ${targetRow.of("t")} from deployment_target t
@@ -112,14 +112,14 @@ export interface TargetFilter {
   q?: string | undefined;
 }
 
-// In the text, so that the plan may use the index of these: few, as long as all goes well.
+// Literals, so that the planner can use the partial index of these statuses: it has few rows while updates succeed.
 const ENDED_BADLY: Partial<Record<string, Statement<unknown>>> = {
   failed: sql`and deployment_target.status = 'failed'`,
   rolled_back: sql`and deployment_target.status = 'rolled_back'`,
   cancelled: sql`and deployment_target.status = 'cancelled'`,
 };
 
-/** Targets of a deployment, the newest first, each with its robot's name: decommissioned robots keep theirs. */
+/** Targets of a deployment, newest first, each with its robot's name; decommissioned robots keep their name. */
 export const listTargetRows = (db: Db, caller: Caller, deployment_id: string, f: TargetFilter, { after, limit }: Window) =>
   // reads: robot
   db.many(sql(namedTargetRow)`
@@ -143,16 +143,19 @@ export interface TargetChange {
   not_before_at?: Date | null;
   dispatch_generation?: number | null;
   previous_release_id?: string | null;
-  /** The robot goes back from now on because the server asked for it. */
+  /** The robot rolls back from now on, requested by the server. */
   reverting?: true;
   /** More for the event's data. */
   data?: Record<string, unknown>;
-  /** Who changed this one, where many have not one actor. */
+  /** The actor of this change; absent: the actor of the whole call. */
   actor?: Actor;
 }
 
 const changedRow = row({ id: text });
-/** Compare-and-set of many targets of one deployment, or of many (null): those whose status or attempt is another by now stay as they are. */
+/**
+ * Compare-and-set of many targets of one deployment, or of many (null). Targets whose status or attempt has changed since they were read
+ * are left unchanged.
+ */
 export const changeTargets = (db: Db, org_id: string, deployment_id: string | null, changes: readonly TargetChange[], now: Date) =>
   db.many(sql(changedRow)`
     update deployment_target t set status = c.status, reason = c.reason, waiting_for = c.waiting_for, attempt = c.attempt, deadline_at = c.deadline_at,
@@ -169,14 +172,16 @@ export const changeTargets = (db: Db, org_id: string, deployment_id: string | nu
     where t.org_id = ${org_id} ${deployment_id === null ? sql`` : sql`and t.deployment_id = ${deployment_id}`} and t.id = c.id and t.status = c.from_status and t.attempt = c.from_attempt
     returning t.id`);
 
-/** Says what queued targets wait for; no transition, so no event. */
+/** Sets what queued targets wait for. That is no transition, so it has no event. */
 export const setWaitingFor = (db: Db, org_id: string, ids: readonly string[], waiting_for: readonly WaitingFor[]) =>
   db.run(sql`
     update deployment_target t set waiting_for = c.waiting_for
     from unnest(${list(ids)}::text[], ${list(waiting_for)}::text[]) as c (id, waiting_for)
     where t.org_id = ${org_id} and t.id = c.id and t.status = 'queued'`);
 
-/** What waits for the robot may go; what it is to go back from has so many seconds from now on, and those in which it is watched. */
+/**
+ * Wakes targets that wait for these robots. Targets that are to roll back get `return_seconds`, plus their verification time, from now on.
+ */
 export const wakeWaitingForRobots = (db: Db, org_id: string, robot_ids: readonly string[], return_seconds: number, now: Date) =>
   db.run(sql`
     update deployment_target t set waiting_for = null, deadline_at = case when status = 'queued' then deadline_at else
@@ -184,7 +189,7 @@ export const wakeWaitingForRobots = (db: Db, org_id: string, robot_ids: readonly
         select verify_seconds from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id), 0)) end
     where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and ((status = 'queued' and waiting_for = 'robot_online') or (status = 'rolling_back' and reverting))`);
 
-/** A target that somebody else holds is being ended or woken there: to wait for it here could be to wait for each other. */
+/** Wakes targets that wait for this artifact. Skips locked ones, which are being ended or woken: waiting for the lock could deadlock. */
 export const wakeWaitingForArtifact = (db: Db, org_id: string, release_id: string) =>
   db.run(sql`
     with waiting as (
@@ -193,7 +198,7 @@ export const wakeWaitingForArtifact = (db: Db, org_id: string, release_id: strin
       order by id for update skip locked)
     update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
 
-/** As above. */
+/** Wakes targets that wait for a previous deployment on these robots. Skips locked ones for the same reason. */
 export const wakeWaitingForPrevious = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.run(sql`
     with waiting as (
@@ -202,7 +207,7 @@ export const wakeWaitingForPrevious = (db: Db, org_id: string, robot_ids: readon
       order by id for update skip locked)
     update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
 
-/** What waited for the robot's approval may go. */
+/** Wakes targets that wait for the robot's approval. */
 export const wakeWaitingForApproval = (db: Db, org_id: string, robot_id: string) =>
   db.run(sql`
     with waiting as (
@@ -212,9 +217,9 @@ export const wakeWaitingForApproval = (db: Db, org_id: string, robot_id: string)
     update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
 
 const lateRow = row({ org_id: text, deployment_id: text, id: text });
-/** Orgs take turns among so many: to number all targets of a large fleet that times out at one moment takes as long as their work. */
+/** Late targets among which orgs take turns: numbering all targets of a large fleet that times out at once takes as long as handling them. */
 const LATE_CONSIDERED = 10_000;
-/** Targets that are past their deadline, orgs in turn, without those of the deployments in `skip`. */
+/** Targets past their deadline, taking turns between orgs, without those of deployments in `skip`. */
 export const listLate = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(sql(lateRow)`
     select org_id, deployment_id, id from (
@@ -223,10 +228,10 @@ export const listLate = (db: Db, now: Date, limit: number, skip: readonly string
         where deadline_at <= ${now} and deployment_id <> all(${list(skip)}::text[]) order by deadline_at limit ${LATE_CONSIDERED}) as late) as in_turns
     order by turn, deadline_at, id limit ${limit}`);
 
-/** What those who watch are told of a target that something happened to. */
+/** What is published about a changed target. */
 const seenRow = row({ deployment_id: text, kind: textOf<"release" | "config">(), status: textOf<TargetStatus>() });
 
-/** Download progress; it also starts the step's timeout anew, unless the robot is to stop. */
+/** Stores download progress. It also restarts the step's timeout, unless the deployment is being cancelled. */
 export const setProgress = (
   db: Db,
   org_id: string,
@@ -239,7 +244,10 @@ export const setProgress = (
     where org_id = ${org_id} and id = ${p.id} and robot_id = ${p.robot_id} and attempt = ${p.attempt} and (status in ('dispatched', 'downloading') or (status = 'rolling_back' and reverting))
     returning deployment_id, kind, status`);
 
-/** The robot does not let its step begin: no deadline until it does, but that of its window, unless it is to acknowledge a cancellation. */
+/**
+ * Records that the robot holds the update back. Its only deadline is then that of its window, until it begins. Does not apply to a
+ * deployment that is being cancelled: its robots must acknowledge that.
+ */
 export const setHeldByRobot = (db: Db, org_id: string, t: { id: string; robot_id: string; attempt: number; waiting_for: WaitingFor }) =>
   db.many(sql(seenRow)`
     update deployment_target t set waiting_for = ${t.waiting_for}, deadline_at = (
@@ -249,7 +257,7 @@ export const setHeldByRobot = (db: Db, org_id: string, t: { id: string; robot_id
       and not exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null)
     returning deployment_id, kind, status`);
 
-/** What staged targets wait for until then: their window or, while that is open, nothing. */
+/** Sets what staged targets wait for, and until when: their window or, while that is open, nothing. */
 export const setHeldForWindow = (db: Db, org_id: string, ids: readonly string[], waiting_for: "window" | null, deadline_at: Date) =>
   db.run(sql`
     update deployment_target set waiting_for = ${waiting_for}, deadline_at = ${deadline_at}
@@ -267,7 +275,7 @@ export const robotStateRow = row({
   approved: bool,
   kinds: jsonb<string[]>(),
 });
-/** Robots as dispatch needs them, held against a connect or disconnect until it commits: a wake-up cannot slip between. */
+/** Reads robots for dispatch, locked against a connect or disconnect until the commit, so that no wake-up is missed. */
 export const holdRobots = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(robotStateRow)`
     -- reads: robot

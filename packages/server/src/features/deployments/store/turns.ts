@@ -3,8 +3,8 @@ import { row, sql, type Statement, text } from "../../../kernel/sql.ts";
 const refRow = row({ org_id: text, id: text });
 
 /**
- * The first `limit` of `rows`, which selects org_id, id and at: the earliest of each org, then the second of each, and so on.
- * However many an org has, the others have their turn.
+ * The first `limit` of `rows`, which selects org_id, id and at: the earliest row of each org, then the second of each, and so on. An org
+ * with many rows cannot starve the others.
  */
 export const inTurns = (rows: Statement<unknown>, limit: number) => sql(refRow)`
   select org_id, id from (

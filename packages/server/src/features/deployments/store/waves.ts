@@ -6,7 +6,7 @@ import { inTurns } from "./turns.ts";
 
 export type WaveDelta = Counts & { wave: number };
 
-/** Moves the counters of these waves and answers them; a wave that is not written yet counts its targets when it is. */
+/** Moves the counters of these waves and returns them. A wave that is not inserted yet counts its targets when it is. */
 export const moveWaveCounters = (db: Db, org_id: string, deployment_id: string, deltas: readonly WaveDelta[]) =>
   db.many(sql(waveRow)`
     update deployment_wave w set count_pending = w.count_pending + c.pending, count_queued = w.count_queued + c.queued, count_active = w.count_active + c.active,
@@ -17,12 +17,12 @@ export const moveWaveCounters = (db: Db, org_id: string, deployment_id: string, 
     where w.org_id = ${org_id} and w.deployment_id = ${deployment_id} and w.wave = c.wave
     returning ${waveRow.of("w")}`);
 
-/** Targets that are in one of the waves that were asked for, of which there are so many. */
+/** Counts the targets that are assigned to one of the policy's waves. */
 export const countAssigned = (db: Db, org_id: string, deployment_id: string, waves: number) =>
   db.one(sql(row({ count: int }))`
     select count(*)::int as count from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and wave < ${waves}`);
 
-/** Puts the next targets of no wave, which stand in the last one, into this one: in the order of their robots. */
+/** Assigns the next unassigned targets, which are in the last wave, to this one, in the order of their robots. */
 export const assignToWave = (
   db: Db,
   org_id: string,
@@ -30,7 +30,7 @@ export const assignToWave = (
   w: { wave: number; rest: number; labels: Readonly<Record<string, string>> | undefined; limit: number },
 ) =>
   db.run(sql`
-    -- By the rows' places: a join is planned by statistics that know nothing of rows written a moment ago.
+    -- By ctid: a join would be planned with statistics that do not include rows written a moment ago.
     update deployment_target set wave = ${w.wave} where ctid = any(array(
       select t.ctid from deployment_target t
       where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.status = 'pending' and t.wave = ${w.rest}
@@ -42,7 +42,7 @@ export const assignToWave = (
         }
       order by t.robot_id limit ${w.limit} for update of t))`);
 
-/** Writes the waves with what they count now; the last one only if somebody is in it. Answers how many there are. */
+/** Inserts the waves with their current counters; the last, implicit one only if it has robots. Returns the number of waves. */
 export const insertWaves = (db: Db, org_id: string, deployment_id: string, rest: number) =>
   db.run(sql`
     insert into deployment_wave (org_id, deployment_id, wave, size, count_pending, count_queued, count_active, count_applied, count_failed, count_rolled_back, count_cancelled)
@@ -54,7 +54,7 @@ export const insertWaves = (db: Db, org_id: string, deployment_id: string, rest:
     left join deployment_target t on t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.wave = g.wave
     group by g.wave having g.wave < ${rest} or count(t.id) > 0`);
 
-/** Where the assignment of robots to waves stands; with `wave_count` it is done. */
+/** Stores the progress of the assignment of robots to waves; with `wave_count` it is done. */
 export const setAssigned = (
   db: Db,
   org_id: string,
@@ -75,7 +75,7 @@ export const getWave = (db: Db, org_id: string, deployment_id: string, wave: num
   );
 
 const queuedRow = row({ blocked: int, gated: int });
-/** Of the wave's queued targets: those that wait for something else than their robot, and those that wait for the gate. */
+/** Counts, of the wave's queued targets, those that wait for anything except their robot, and those that wait for the gate. */
 export const countQueued = (db: Db, org_id: string, deployment_id: string, wave: number) =>
   db.one(sql(queuedRow)`
     select count(*) filter (where waiting_for is distinct from 'robot_online')::int as blocked, count(*) filter (where waiting_for = 'gate')::int as gated
@@ -87,27 +87,27 @@ export const countOffline = (db: Db, org_id: string, deployment_id: string) =>
     select wave, count(*)::int as count from deployment_target
     where org_id = ${org_id} and deployment_id = ${deployment_id} and status = 'queued' and waiting_for = 'robot_online' group by wave`);
 
-/** The next targets of a wave that are not opened yet, locked. */
+/** Locks the next targets of a wave that are not opened yet. */
 export const lockPending = (db: Db, org_id: string, deployment_id: string, wave: number, limit: number) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = 'pending' and wave = ${wave}
     order by robot_id limit ${limit} for update`);
 
-/** Targets that wait for the gate wait for `waiting_for` from now on, or for nothing. Answers how many. */
+/** Makes targets that wait for the gate wait for `waiting_for`, or for nothing. Returns how many. */
 export const liftGate = (db: Db, org_id: string, deployment_id: string, waiting_for: "slot" | null, limit: number) =>
   db.run(sql`
     update deployment_target set waiting_for = ${waiting_for} where ctid = any(array(
       select ctid from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and waiting_for = 'gate' and status = 'queued'
       order by wave, id limit ${limit} for update))`);
 
-/** Lets so many of those that wait for a slot try, the first wave first. Answers how many. */
+/** Wakes at most `limit` targets that wait for a slot, first wave first. Returns how many. */
 export const wakeWaitingForSlot = (db: Db, org_id: string, deployment_id: string, limit: number) =>
   db.run(sql`
     update deployment_target set waiting_for = null where ctid = any(array(
       select ctid from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and waiting_for = 'slot' and status = 'queued'
       order by wave, id limit ${limit} for update))`);
 
-/** What changes in a deployment's row as its waves go on; what is absent stays. */
+/** The columns that change as waves advance; absent ones stay unchanged. */
 export interface WaveProgress {
   current_wave?: number;
   wave_passed_at?: Date | null;
@@ -141,7 +141,7 @@ export const setWaveTimes = (
       : sql`update deployment_wave set passed_at = ${times.passed_at} where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave}`,
   );
 
-/** The rollout that is to be looked at first. */
+/** The rollout whose next check is earliest. */
 export const nextStep = (db: Db) =>
   db.maybe(
     sql(
@@ -149,7 +149,7 @@ export const nextStep = (db: Db) =>
     )`select org_id, step_at from deployment where finished_at is null and step_at is not null order by step_at limit 1`,
   );
 
-/** Rollouts that are to be looked at, orgs in turn, the longest due of each first, without those of `skip`. */
+/** Rollouts due for a check, taking turns between orgs, longest due first, without those in `skip`. */
 export const listSteps = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(
     inTurns(

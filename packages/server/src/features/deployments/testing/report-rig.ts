@@ -9,7 +9,7 @@ import { createConfigDeployment, createDeployment } from "../create.ts";
 import { dispatchQueued } from "../dispatch.ts";
 import type { RobotReport } from "../report.ts";
 
-/** An org whose robots have all been handed a release and a config. */
+/** An org in which a release and a config were dispatched to all robots. */
 export interface ReportRig {
   org_id: string;
   caller: Caller;
@@ -17,13 +17,13 @@ export interface ReportRig {
   release_id: string;
   /** Of the release and of the config. */
   deployment_ids: [string, string];
-  /** What a robot reports about one of the two. */
+  /** Builds a robot's report about one of the two. */
   about(
     robot: number,
     deployment: number,
     said: Omit<Extract<ReportBody, { kind: "target" }>, "kind" | "deployment_id" | "target_id">,
   ): ReportBody;
-  /** The file of the config, as a robot reports to have it. */
+  /** Builds a robot's report that it has the config file. */
   file(version?: number): ReportBody;
   report(robot: number, seq: number, body: ReportBody): RobotReport;
 }
@@ -80,8 +80,8 @@ async function listTargets({ db }: Plane, org_id: string): Promise<Map<string, s
 
 const saidRow = row({ rows: jsonb<unknown>() });
 /**
- * Every row that reports write, as lines that is equal where what happened is: ids by what they name, without numbers that
- * only tell in which order robots came.
+ * Returns every row that reports write, as lines that two rigs can compare: ids are replaced by what they name, and numbers that depend on
+ * the order of the robots are left out.
  */
 export async function rowsOf({ plane }: FeaturePlane, rig: ReportRig): Promise<string[]> {
   const { org_id } = rig;
@@ -101,6 +101,6 @@ export async function rowsOf({ plane }: FeaturePlane, rig: ReportRig): Promise<s
   const targets = await listTargets(plane, org_id);
   for (const [whose, id] of targets)
     said = said.replaceAll(id, `<target of ${names.indexOf(whose.split(" ")[0] ?? "")} ${names.indexOf(whose.split(" ")[1] ?? "")}>`);
-  // What is left names what is no matter of reports: fleets, tokens.
+  // The remaining ids are of objects that reports do not change: fleets, tokens.
   return said.replaceAll(/\b([a-z]+)_[0-9a-hj-np-tv-z]{26}\b/g, "<$1>").split("\n");
 }
