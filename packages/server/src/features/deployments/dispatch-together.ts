@@ -15,7 +15,7 @@ import { holdRobots, listOpenReleaseTargets, lockQueuedOf, setWaitingFor } from 
 import { type Engine, HINT_PUSH, moveToDispatched } from "./transition.ts";
 
 /** Deployments per transaction: few enough that others wait only briefly for their rows. */
-const TOGETHER = 100;
+const BATCH_DEPLOYMENTS_MAX = 100;
 
 interface Claimed {
   org_id: string;
@@ -35,9 +35,9 @@ interface Pair {
  */
 export async function dispatchTogether(db: Db, engine: Engine, org_id: string, claimed: readonly Claimed[]): Promise<Set<string>> {
   const done = new Set<string>();
-  for (let i = 0; i < claimed.length; i += TOGETHER) {
+  for (let i = 0; i < claimed.length; i += BATCH_DEPLOYMENTS_MAX) {
     try {
-      const batch = claimed.slice(i, i + TOGETHER);
+      const batch = claimed.slice(i, i + BATCH_DEPLOYMENTS_MAX);
       for (const id of await db.transaction((tx) => dispatchBatch(tx, engine, org_id, batch))) done.add(id);
     } catch (error) {
       if (isConnectionLost(error)) throw error;
@@ -64,7 +64,7 @@ async function dispatchBatch(tx: Db, engine: Engine, org_id: string, claimed: re
     org_id,
     claimed.filter(({ deployment_id }) => plain.has(deployment_id)).map(({ id }) => id),
   );
-  const pairs = await alone(
+  const pairs = await withoutRivals(
     tx,
     org_id,
     targets.flatMap((target): Pair[] => {
@@ -81,12 +81,12 @@ async function dispatchBatch(tx: Db, engine: Engine, org_id: string, claimed: re
       waits.map(({ target }) => target.id),
       waits.map(({ wait }) => wait),
     );
-  const handed = going.length > 0 ? await handOver(tx, engine, org_id, going) : [];
-  return [...handed, ...waits].map(({ deployment }) => deployment.id);
+  const handed_over = going.length > 0 ? await handOver(tx, engine, org_id, going) : [];
+  return [...handed_over, ...waits].map(({ deployment }) => deployment.id);
 }
 
 /** Returns pairs whose robot has no other open target of the app, each robot once. Others may have to wait or supersede a target. */
-async function alone(tx: Db, org_id: string, pairs: readonly Pair[]): Promise<Pair[]> {
+async function withoutRivals(tx: Db, org_id: string, pairs: readonly Pair[]): Promise<Pair[]> {
   const open = Map.groupBy(
     await listOpenReleaseTargets(
       tx,
@@ -187,7 +187,7 @@ async function handOver(tx: Db, engine: Engine, org_id: string, pairs: readonly 
     SYSTEM,
   );
   engine.metrics.targets_dispatched.inc(going.length);
-  const told = going.map(({ target }) => target.robot_id);
-  tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: told }));
+  const pushed_ids = going.map(({ target }) => target.robot_id);
+  tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: pushed_ids }));
   return going;
 }

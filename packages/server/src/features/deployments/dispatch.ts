@@ -44,7 +44,7 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed = n
   const by_deployment = [...Map.groupBy(claimable, ({ org_id, deployment_id }) => `${org_id} ${deployment_id}`).values()];
   // Newest first: a robot that reconnects to several deployments installs only the newest, which supersedes the others.
   const newest_first = by_deployment.toSorted(([a], [b]) => (b?.order_number ?? 0) - (a?.order_number ?? 0));
-  const separate = (await withoutThoseTogether(db, engine, newest_first)).map((targets) => ({
+  const separate = (await dispatchSingles(db, engine, newest_first)).map((targets) => ({
     org_id: targets[0]?.org_id ?? "",
     deployment_id: targets[0]?.deployment_id ?? "",
     ids: targets.map(({ id }) => id),
@@ -72,7 +72,7 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed = n
 type Claimed = Awaited<ReturnType<typeof listClaimable>>[number];
 
 /** Dispatches single-robot deployments in batches. Returns the targets that must be dispatched separately. */
-async function withoutThoseTogether(db: SystemDb, engine: Engine, claimed: readonly Claimed[][]): Promise<Claimed[][]> {
+async function dispatchSingles(db: SystemDb, engine: Engine, claimed: readonly Claimed[][]): Promise<Claimed[][]> {
   const single = claimed.flatMap((targets) => (targets.length === 1 ? targets : []));
   const done = new Set<string>();
   for (const [org_id, own] of Map.groupBy(single, (target) => target.org_id))

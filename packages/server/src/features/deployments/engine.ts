@@ -72,7 +72,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
   });
   const repair = background(plane, "repair", REPAIR_EVERY_MS, () => wakeAllMissed(plane, postponed.repairWaits, dispatch));
   const untold = new UntoldRobots(plane);
-  const told = background(plane, "untold robots", UNTOLD_EVERY_MS, () => untold.tell());
+  const resend = background(plane, "desired-state resend", UNTOLD_EVERY_MS, () => untold.tell());
   const next_due = alarm(clock, () => schedule.wake());
   const schedule = background(plane, "schedule", SCHEDULE_EVERY_MS, async () => {
     next_due.set(inSeconds(plane, FAILED_AGAIN_SECONDS));
@@ -80,7 +80,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
     next_due.set(more ? null : (await nextDueAt(db, postponed.releaseDue.ids(clock.now()))).due_at);
     return more;
   });
-  const loops = [dispatch, authority, fan_out, cancellations, rollbacks, follow, rollouts, deadlines, repair, told, schedule];
+  const loops = [dispatch, authority, fan_out, cancellations, rollbacks, follow, rollouts, deadlines, repair, resend, schedule];
   const subscriptions = [
     bus.subscribe(HINT_DISPATCH, () => dispatch.wake()),
     bus.subscribe(HINT_AUTHORITY, () => authority.wake()),

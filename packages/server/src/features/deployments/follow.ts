@@ -41,11 +41,11 @@ export async function followFleet(
   return db.transaction(async (tx) => {
     // Locked against a move and a removal; read again, because either may have just happened.
     await holdRobots(tx, org_id, [...candidates]);
-    return bring(tx, engine, org_id, wanted(await listBehind(tx, org_id, [...candidates])));
+    return deployTo(tx, engine, org_id, wanted(await listBehind(tx, org_id, [...candidates])));
   });
 }
 
-async function bring(tx: Db, engine: CreateContext, org_id: string, behind: readonly Behind[]): Promise<number> {
+async function deployTo(tx: Db, engine: CreateContext, org_id: string, behind: readonly Behind[]): Promise<number> {
   if (behind.length === 0) return 0;
   const now = engine.clock.now();
   const planned = behind.map((one) => ({ one, deployment: deploymentFor(engine, one) }));
@@ -60,7 +60,7 @@ async function bring(tx: Db, engine: CreateContext, org_id: string, behind: read
   return deployments.length;
 }
 
-const BECAUSE: Record<Cause, string> = {
+const CAUSE_TEXTS: Record<Cause, string> = {
   joined: "the robot joined the fleet",
   returned: "the robot reconnected after the fleet's deployment had expired",
 };
@@ -83,7 +83,7 @@ function deploymentFor(
     revision: kind === "release" ? null : id,
     subject: kind === "release" ? app : ALL_NAMESPACES,
     rollout: verify_seconds === undefined ? {} : { verify_seconds },
-    message: `queued: ${BECAUSE[cause]}`,
+    message: `queued: ${CAUSE_TEXTS[cause]}`,
     data: { cause, fleet_id, deployment_id: source_id },
   };
 }

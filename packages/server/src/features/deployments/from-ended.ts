@@ -67,9 +67,9 @@ export async function findDeployable(
   org_id: string,
   wanted: readonly string[],
 ): Promise<{ deployable?: string; refusal?: Fault }> {
-  const there = new Map((await holdSignedReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
+  const existing = new Map((await holdSignedReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
   let refusal: Fault | undefined;
-  for (const release of wanted.flatMap((one) => there.get(one) ?? [])) {
+  for (const release of wanted.flatMap((one) => existing.get(one) ?? [])) {
     try {
       await requireDeployable(engine, tx, org_id, release);
       return { deployable: release.id };

@@ -46,8 +46,8 @@ export async function moveToNextWindow(tx: Db, engine: Engine, deployment: Deplo
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   await lockGenerations(tx, org_id, robot_ids);
   const window = installWindow(deployment, now);
-  const told = (await setInstallWindow(tx, org_id, targets, window, now)).map(({ robot_id }) => robot_id);
-  await bumpGenerations(tx, org_id, told, now);
+  const notified_ids = (await setInstallWindow(tx, org_id, targets, window, now)).map(({ robot_id }) => robot_id);
+  await bumpGenerations(tx, org_id, notified_ids, now);
   const { waiting_for, deadline_at } = waitForWindow(window, now);
   await setHeldForWindow(
     tx,
@@ -56,5 +56,5 @@ export async function moveToNextWindow(tx: Db, engine: Engine, deployment: Deplo
     waiting_for,
     deadline_at ?? now,
   );
-  if (told.length > 0) tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: told }));
+  if (notified_ids.length > 0) tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: notified_ids }));
 }

@@ -19,7 +19,7 @@ export async function listDeploymentWaves(
 ): Promise<AnswerOf<Routes["listDeploymentWaves"]>> {
   const { org_id } = caller;
   const deployment = await requireDeployment(db, org_id, "release", id);
-  const rows = deployment.rollout.waves === undefined ? [everybody(deployment)] : await listWaves(db, org_id, id);
+  const rows = deployment.rollout.waves === undefined ? [asSingleWave(deployment)] : await listWaves(db, org_id, id);
   const offline = deployment.count_queued === 0 ? [] : await countOffline(db, org_id, id);
   return readPage(
     query,
@@ -30,7 +30,7 @@ export async function listDeploymentWaves(
   );
 }
 
-function everybody(deployment: DeploymentRow): WaveRow {
+function asSingleWave(deployment: DeploymentRow): WaveRow {
   return { ...deployment, wave: 0, size: deployment.count_total, opened_at: deployment.fan_out_done_at, passed_at: deployment.finished_at };
 }
 

@@ -39,13 +39,13 @@ export async function takeReports(db: Db, engine: Engine, org_id: string, report
   await db.transaction(async (tx) => {
     const now = engine.clock.now();
     const files = await targetsOfFiles(tx, org_id, reports);
-    const spoken_of = reports.flatMap(({ body }) => (body.kind === "target" ? [body.deployment_id] : []));
-    const deployment_ids = new Set([...spoken_of, ...[...files.values()].map(({ deployment_id }) => deployment_id)]);
+    const named_ids = reports.flatMap(({ body }) => (body.kind === "target" ? [body.deployment_id] : []));
+    const deployment_ids = new Set([...named_ids, ...[...files.values()].map(({ deployment_id }) => deployment_id)]);
     // Locked before rows of robots: dispatch takes its locks in the same order.
     const deployments = deployment_ids.size === 0 ? [] : await lockDeployments(tx, org_id, [...deployment_ids]);
     const fresh = new Set((await takePositions(tx, org_id, reports, now)).map(({ robot_id }) => robot_id));
     const taken = reports.filter(({ robot_id }) => fresh.has(robot_id));
-    await keepWhatIsSaid(tx, org_id, taken, now);
+    await storeReported(tx, org_id, taken, now);
     announce(tx, engine, org_id, taken.flatMap(robotChange));
     await applyMoves(tx, engine, deployments, await decideMoves(tx, engine, org_id, deployments, taken));
   });
@@ -61,7 +61,7 @@ const ofKind = <K extends ReportBody["kind"]>(reports: readonly RobotReport[], k
   reports.filter((report): report is Of<Extract<ReportBody, { kind: K }>> => report.body.kind === kind);
 
 /** Stores what robots report about themselves, independent of targets. */
-async function keepWhatIsSaid(tx: Db, org_id: string, taken: readonly RobotReport[], now: Date): Promise<void> {
+async function storeReported(tx: Db, org_id: string, taken: readonly RobotReport[], now: Date): Promise<void> {
   const said = <B extends object>({ robot_id, body }: { robot_id: string; body: B }) => ({ ...body, robot_id });
   const observed = ofKind(taken, "observed").map(said);
   const apps: (AppReport & { robot_id: string })[] = ofKind(taken, "app").map(said);

@@ -62,13 +62,13 @@ async function applyOwn(tx: Db, engine: Engine, deployment: DeploymentRow, moves
   const applied = to((status) => status === "applied");
   const over = to((status) => isTerminal(status) && status !== "applied");
   if (deployment.kind === "release") {
-    await wantAgain(
+    await restoreDesired(
       tx,
       engine,
       deployment,
       to((status) => FINISHING.includes(status)),
     );
-    await keepWhatRuns(tx, deployment, moves, now);
+    await recordCurrentReleases(tx, deployment, moves, now);
     const reverting = moves.filter(({ verdict }) => verdict.reverts === true).map(({ target }) => target);
     await returnRobots(tx, engine, row, reverting, SYSTEM);
   } else if (applied.length > 0) await releaseConfigs(tx, org_id, applied);
@@ -76,7 +76,7 @@ async function applyOwn(tx: Db, engine: Engine, deployment: DeploymentRow, moves
 }
 
 /** Records what the robots now run, if they reached what was asked: the target's release, or the previous one after a rollback. */
-async function keepWhatRuns(tx: Db, { org_id, app }: DeploymentRow, moves: readonly ReportedMove[], now: Date): Promise<void> {
+async function recordCurrentReleases(tx: Db, { org_id, app }: DeploymentRow, moves: readonly ReportedMove[], now: Date): Promise<void> {
   const runs = moves.flatMap(({ target, verdict }) => {
     const { id, robot_id, release_id, previous_release_id } = target;
     if (verdict.to === "applied" || verdict.reverts === true) return [{ robot_id, release_id, target_id: id }];
@@ -115,7 +115,7 @@ function changeOf(
 }
 
 /** Restores the desired state of robots that were cancelled too late and are already installing: otherwise they would roll back afterwards. */
-async function wantAgain(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<void> {
+async function restoreDesired(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<void> {
   if (targets.length === 0) return;
   const { org_id } = deployment;
   const app = targets[0]?.subject ?? "";

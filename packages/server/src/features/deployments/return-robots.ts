@@ -64,8 +64,8 @@ export async function returnRobots(
     now,
   );
   if (going.length > 0) {
-    const told = going.map(({ robot_id }) => robot_id);
-    tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: told }));
+    const notified_ids = going.map(({ robot_id }) => robot_id);
+    tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids: notified_ids }));
   }
   const steps = decided.map(({ target, decision }): TargetChange => {
     const online = robots.get(target.robot_id)?.online === true;

@@ -71,8 +71,8 @@ export async function rollBackDeployment(
 }
 
 /**
- * Refuses (409) a rollback that every robot would refuse because of the previous release's signature. If some would accept theirs, the
- * others fail separately.
+ * Refuses (409) a rollback that every robot would refuse because of the previous release's signature. If some robots would accept
+ * their previous release, the others fail separately.
  */
 async function requireReturnable(tx: Db, engine: CreateContext, { org_id, id }: DeploymentRow): Promise<void> {
   const returns = (await groupReturns(tx, org_id, id)).map(({ release_id }) => release_id);

@@ -31,7 +31,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
     const ids = own.map(({ id }) => id);
     const org = db.forOrg(org_id);
     let numbered = false;
-    const apart = await (async () => {
+    const remaining = await (async () => {
       await drawOrderNumbers(org, org_id, ids);
       numbered = true;
       return releaseToRobots(org, engine, org_id, ids);
@@ -44,7 +44,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
     await eachApart(
       engine,
       postponed,
-      apart.map((id) => ({ org_id, id })),
+      remaining.map((id) => ({ org_id, id })),
       ({ id }) => id,
       async ({ id }) => {
         try {
@@ -68,9 +68,9 @@ function releaseToRobots(db: Db, engine: CreateContext, org_id: string, ids: rea
   return db.transaction(async (tx) => {
     const now = engine.clock.now();
     const simple = (await lockDeployments(tx, org_id, ids)).filter(isForOneRobot);
-    const together = simple.map(({ id }) => id);
-    const others = ids.filter((id) => !together.includes(id));
-    const taken = new Set((await takeDue(tx, org_id, together, now)).map(({ id }) => id));
+    const single_ids = simple.map(({ id }) => id);
+    const others = ids.filter((id) => !single_ids.includes(id));
+    const taken = new Set((await takeDue(tx, org_id, single_ids, now)).map(({ id }) => id));
     if (taken.size === 0) return others;
     const usual = await expiresAt(tx, engine, org_id, {}, now);
     const leaving = simple.flatMap(({ id, rollout }): LeavesShelf[] => {

@@ -10,7 +10,7 @@ import { listUnobserved } from "./store/robot-state.ts";
  */
 export class UntoldRobots {
   readonly #plane: Pick<Plane, "db" | "link" | "log" | "secrets" | "node">;
-  #known = new Map<string, { generation: number; is_told: boolean }>();
+  #known = new Map<string, { generation: number; was_sent: boolean }>();
 
   #is_gap = false;
 
@@ -27,15 +27,15 @@ export class UntoldRobots {
     const { db, link, node } = this.#plane;
     const is_gap = this.#is_gap;
     this.#is_gap = false;
-    const known = new Map<string, { generation: number; is_told: boolean }>();
+    const known = new Map<string, { generation: number; was_sent: boolean }>();
     const late: { org_id: string; robot_id: string }[] = [];
     for (const { org_id, robot_id, generation } of await listUnobserved(db, node)) {
       if ((link.session(robot_id)?.hello.generation ?? generation) >= generation) continue;
       const before = this.#known.get(robot_id);
       const is_late = is_gap || before?.generation === generation;
-      const was_told = before?.generation === generation && before.is_told;
-      if (is_late && !was_told) late.push({ org_id, robot_id });
-      known.set(robot_id, { generation, is_told: is_late || was_told });
+      const was_sent_before = before?.generation === generation && before.was_sent;
+      if (is_late && !was_sent_before) late.push({ org_id, robot_id });
+      known.set(robot_id, { generation, was_sent: is_late || was_sent_before });
     }
     this.#known = known;
     const failures = await isolateEach(
