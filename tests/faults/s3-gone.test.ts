@@ -95,7 +95,7 @@ interface Told {
 
 function requireTold({ status, retry_after, message }: Told): void {
   assert.deepEqual([status, retry_after], [503, "2"], message);
-  assert.match(message, /the store of artifacts does not answer/);
+  assert.match(message, /the artifact store does not respond/);
 }
 
 /** Uploads that begin while the store is gone: each gets an error, and none blocks a database connection. */

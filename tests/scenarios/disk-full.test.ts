@@ -111,7 +111,7 @@ async function refusedUpload(server: ServerProcess, ledger: Ledger, token: strin
   const response = await answered;
   const { error } = (await json(response)) as { error: { code: string; message: string } };
   assert.deepEqual([response.statusCode, error.code], [503, "http_error"]);
-  assert.match(error.message, /the server's disk is full, there is no room for the artifact of release large/);
+  assert.match(error.message, /the server's disk is full, there is no space for the artifact of release large/);
   assert.ok(Number(response.headers["retry-after"]) > 0);
   assert.deepEqual(readdirSync(staging), []);
   disk.makeRoom();

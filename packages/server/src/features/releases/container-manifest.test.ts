@@ -28,7 +28,7 @@ const full = {
   reload: { signal: "SIGHUP" },
 };
 
-test("a manifest may say all of it, or nothing, or null for nothing", () => {
+test("accepts a manifest with all fields, with none, and with null for absent ones", () => {
   for (const manifest of [
     full,
     {},
@@ -58,7 +58,7 @@ const wrong: readonly [string, object][] = [
       ],
     },
   ],
-  ["field manifest.ports have no meaning with host_network", { host_network: true, ports: [{ container: 1 }] }],
+  ["field manifest.ports cannot be used with host_network", { host_network: true, ports: [{ container: 1 }] }],
   ["field manifest.replace cannot be beside", { replace: "beside", ports: [{ container: 1, host: 5 }] }],
   ["field manifest.replace must be one of after, beside", { replace: "before" }],
   ["field manifest.command must be array", { command: "nav --fast" }],
@@ -71,7 +71,7 @@ const wrong: readonly [string, object][] = [
   ["field manifest.mounts.0.target must be an absolute path without ..", { mounts: [{ ...bind, target: "b" }] }],
   ["field manifest.mounts.0.source must be an absolute path for a bind mount", { mounts: [{ ...bind, source: "a" }] }],
   ["field manifest.mounts.0.source must be the name of a volume", { mounts: [{ ...bind, type: "volume" }] }],
-  ["field manifest.mounts.0.source has no meaning", { mounts: [{ ...bind, type: "tmpfs" }] }],
+  ["field manifest.mounts.0.source cannot be used with a tmpfs", { mounts: [{ ...bind, type: "tmpfs" }] }],
   ["field manifest.mounts.0.size_bytes is for a tmpfs only", { mounts: [{ ...bind, size_bytes: 9_999 }] }],
   ["field manifest.mounts.1 has the same target as mounts.0", { mounts: [bind, { ...bind, target: "/b/" }] }],
   ["field manifest.devices.0.host must be a path below /dev", { devices: [{ host: "/etc/passwd" }] }],
@@ -84,7 +84,7 @@ const wrong: readonly [string, object][] = [
   ["field manifest.health must NOT have fewer than 1 properties", { health: {} }],
   ["field manifest.health must NOT have more than 1 properties", { health: { command: ["a"], log: { pattern: "a" } } }],
   ["field manifest.health.http must have exactly one of url, port", { health: { http: {} } }],
-  ["field manifest.health.http.path is for a port", { health: { http: { url: "http://x", path: "/" } } }],
+  ["field manifest.health.http.path can only be used with port", { health: { http: { url: "http://x", path: "/" } } }],
   ["field manifest.health.http.url must be an http or https address", { health: { http: { url: "ftp://x" } } }],
   ["field manifest.health.log.pattern must be a regular expression", { health: { log: { pattern: "(" } } }],
   ["field manifest.stop_timeout_seconds must be <= 600", { stop_timeout_seconds: 601 }],
@@ -92,7 +92,7 @@ const wrong: readonly [string, object][] = [
 ];
 
 for (const [message, manifest] of wrong) {
-  test(`a manifest is refused: ${message} (${JSON.stringify(manifest)})`, () => {
+  test(`refuses a manifest: ${message} (${JSON.stringify(manifest)})`, () => {
     assert.throws(
       () => checkContainerManifest({ ...manifest }),
       (error: unknown) => {

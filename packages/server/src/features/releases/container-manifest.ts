@@ -6,7 +6,7 @@ const validate = fieldValidator("manifest", ContainerManifest);
 
 const wrong = (path: string, why: string): Error => badRequest(`field manifest.${path} ${why}`);
 
-/** Checks how a container is to be run, before any robot is asked to. Throws 400 that names the path. */
+/** Checks a container manifest before it is deployed. Throws 400 that names the path of the wrong field. */
 export function checkContainerManifest(value: Record<string, unknown>): void {
   const manifest = validate(value) as ContainerManifest;
   checkPorts(manifest);
@@ -31,10 +31,10 @@ export function checkContainerManifest(value: Record<string, unknown>): void {
 
 function checkPorts({ ports = [], host_network, replace }: ContainerManifest): void {
   if (host_network === true && ports.length > 0)
-    throw wrong("ports", "have no meaning with host_network: the container has the robot's own");
+    throw wrong("ports", "cannot be used with host_network: the container uses the robot's ports");
   const bound = ports.filter(({ host }) => host !== undefined);
   if (replace === "beside" && bound.length > 0)
-    throw wrong("replace", "cannot be beside with a fixed port of the robot: two containers cannot have it at once");
+    throw wrong("replace", "cannot be beside with a fixed port of the robot: two containers cannot use it at the same time");
   requireDistinct(
     "ports",
     bound.map(({ host, host_address, protocol }) => `${host_address ?? ""}:${host}/${protocol ?? "tcp"}`),
@@ -50,7 +50,7 @@ function requireDistinct(path: string, names: readonly string[], what: string): 
 function checkMount({ type, source, size_bytes }: ContainerMount, path: string): void {
   if (type === "bind" && source?.startsWith("/") !== true) throw wrong(`${path}.source`, "must be an absolute path for a bind mount");
   if (type === "volume" && source?.startsWith("/") === true) throw wrong(`${path}.source`, "must be the name of a volume, not a path");
-  if (type === "tmpfs" && source !== undefined) throw wrong(`${path}.source`, "has no meaning for a tmpfs");
+  if (type === "tmpfs" && source !== undefined) throw wrong(`${path}.source`, "cannot be used with a tmpfs");
   if (type !== "tmpfs" && size_bytes !== undefined) throw wrong(`${path}.size_bytes`, "is for a tmpfs only");
 }
 
@@ -59,7 +59,7 @@ function checkHealth({ health }: ContainerManifest): void {
   if (http !== undefined) {
     const { url, port, path } = http;
     if ((url === undefined) === (port === undefined)) throw wrong("health.http", "must have exactly one of url, port");
-    if (url !== undefined && path !== undefined) throw wrong("health.http.path", "is for a port; the url has its own");
+    if (url !== undefined && path !== undefined) throw wrong("health.http.path", "can only be used with port; include it in url");
     if (url !== undefined && !URL.canParse(url)) throw wrong("health.http.url", "must be an http or https address");
   }
   if (log !== undefined && !isPattern(log.pattern)) throw wrong("health.log.pattern", "must be a regular expression");

@@ -14,12 +14,12 @@ import { findReleaseByTag, hasRoomForApp, insertRelease, noteReferenced, type Re
 const APP_DEFAULT = "main";
 const KIND_DEFAULT = "container_image";
 const ATTEMPTS_MAX = 3;
-/** Manifests travel to the robot with everything else that it is to look like, in one message. */
+/** Bounded, because a robot's whole desired state, with all manifests, is sent in one message. */
 const MANIFEST_BYTES_MAX = 64 * 1024;
 
 type Body = BodyOf<Routes["createRelease"]>;
 
-/** Creates a release, or answers the one of this tag when it has the same content: a push that broke off can be repeated. */
+/** Creates a release, or returns the one with this tag if its content is the same, so that an interrupted push can be repeated. */
 export async function createRelease(
   plane: Pick<Plane, "clock" | "id" | "bus">,
   db: Db,
@@ -38,14 +38,14 @@ export async function createRelease(
     signature,
   } = body;
   if (image !== null && kind !== KIND_DEFAULT)
-    throw badRequest(`field image is possible for the kind ${KIND_DEFAULT} only, not for ${kind}`);
+    throw badRequest(`field image is allowed for the kind ${KIND_DEFAULT} only, not for ${kind}`);
   const manifest_bytes = manifest === undefined ? 0 : Buffer.byteLength(JSON.stringify(manifest));
   if (manifest_bytes > MANIFEST_BYTES_MAX)
-    throw badRequest(`field manifest has ${manifest_bytes} bytes; ${MANIFEST_BYTES_MAX} are possible`);
+    throw badRequest(`field manifest has ${manifest_bytes} bytes; at most ${MANIFEST_BYTES_MAX} are allowed`);
   if (kind === KIND_DEFAULT && manifest !== undefined) checkContainerManifest(manifest);
   if (signature !== undefined) await requireSignatureOf(plane, db, org_id, { ...body, app, kind, image, manifest: manifest ?? null });
   if (!(await hasRoomForApp(db, org_id, app, APPS_MAX)))
-    throw conflict(`the releases of this org name ${APPS_MAX} apps already; app ${app} would be one more`);
+    throw conflict(`the releases of this org already name ${APPS_MAX} apps, the maximum; app ${app} cannot be added`);
   const artifact_state = image === null ? "awaiting_upload" : "external";
   const wanted = {
     id: plane.id(ID_PREFIXES.release),
@@ -77,12 +77,12 @@ export async function createRelease(
       announce(db, plane, org_id, { kind: "release", id: release.id, change: "updated" });
       return { release, is_new: false };
     }
-    // It was deleted between the two statements.
+    // The release was deleted between the two statements.
   }
-  throw conflict(`release ${printable(tag)} is being created and deleted by others at this moment`);
+  throw conflict(`release ${printable(tag)} is being created and deleted by others; try again`);
 }
 
-/** Notes may differ: they say nothing of what runs. */
+/** Throws 409 if the existing release differs. Notes may differ: they do not affect what runs. */
 function requireSame(existing: ReleaseRow, body: Body, { app, kind }: { app: string; kind: string }): ReleaseRow {
   const wanted = { app, kind, artifact_sha256: body.artifact_sha256, artifact_size: body.artifact_size };
   const differences = (Object.keys(wanted) as (keyof typeof wanted)[])
@@ -90,7 +90,7 @@ function requireSame(existing: ReleaseRow, body: Body, { app, kind }: { app: str
     .map((field) => `${field} is ${existing[field]}, not ${wanted[field]}`);
   if (body.image !== undefined && body.image !== existing.image)
     differences.push(`image is ${existing.image ?? "none"}, not ${body.image}`);
-  if (body.manifest !== undefined && !isDeepStrictEqual(body.manifest, existing.manifest)) differences.push("manifest is another one");
+  if (body.manifest !== undefined && !isDeepStrictEqual(body.manifest, existing.manifest)) differences.push("manifest is different");
   if (differences.length > 0)
     throw conflict(`release ${printable(existing.tag)} exists with other content: its ${differences.join("; ")}. Choose another tag`);
   return existing;

@@ -10,7 +10,7 @@ export interface DownloadRequest {
   org_id: string;
   sha256: string;
   size: number;
-  /** Where the bytes lie, when they are a part of an artifact. */
+  /** If the bytes are a part of an artifact: that artifact and their offset in it. */
   within?: { artifact_sha256: string; start: number };
   headers: Record<string, string | string[] | undefined>;
 }
@@ -26,7 +26,7 @@ function open(blobs: Plane["blobs"], { org_id, sha256, size, within }: Place, ra
   return blobs.read(blobKey(org_id, within.artifact_sha256), { start: within.start + start, end: within.start + end });
 }
 
-/** The artifact or the range of it that is asked for. The bytes of a digest never change, so the digest is the ETag. */
+/** Returns the artifact or the requested range of it. The bytes of a digest never change, so the digest is the ETag. */
 export async function answerArtifact(
   { blobs }: Pick<Plane, "blobs">,
   { org_id, sha256, size, within, headers }: DownloadRequest,

@@ -18,7 +18,7 @@ const BASE = Buffer.from("the base layer, which both have".repeat(3_000));
 const [OLD, NEW] = [Buffer.from("the old program"), Buffer.from("the new program")];
 const HOSTILE = tarOf([{ name: "../../etc/cron.d/x", content: "x" }]);
 
-/** A stored release of these bytes. */
+/** Creates a release and uploads these bytes. */
 async function push(rig: Rig, tag: string, bytes: Buffer, more: object = IMAGE, token = rig.org.token): Promise<string> {
   const { id } = (await rig.create(tag, bytes, more, token)).body.data;
   const { status, body } = await rig.put(id, Uint8Array.from(bytes), token);
@@ -55,7 +55,7 @@ const layersOf = (...layers: Buffer[]): DesiredLayers => ({
   layers: layers.map((layer) => ({ ...partOf(layer), diff_id: sha256(layer) })),
 });
 
-test("an uploaded image is stored once, its layers are named, and the artifact is answered as it was sent", TIMEOUT, async () => {
+test("an uploaded image is stored once, its layers are recorded, and the artifact is returned unchanged", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const archive = dockerArchive([BASE, OLD]);
   const id = await push(rig, "v1", archive);
@@ -68,7 +68,7 @@ test("an uploaded image is stored once, its layers are named, and the artifact i
   assert.deepEqual([(await imagesOfRelease(rig, again))?.length, await countParts(rig)], [1, 3]);
 });
 
-test("an archive that is not what it says is refused, in one request and in parts, and nothing of it is kept", TIMEOUT, async () => {
+test("an archive with inconsistent contents is refused, in one request and in parts, and nothing is kept", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const broken = Buffer.from(dockerArchive([BASE, OLD]));
   broken[broken.indexOf(OLD)] = 0x21;
@@ -81,7 +81,7 @@ test("an archive that is not what it says is refused, in one request and in part
     const { id } = (await rig.create(`bad-${index}`, bytes, IMAGE)).body.data;
     const refused = await rig.put(id, Uint8Array.from(bytes));
     assert.equal(refused.status, 400);
-    assert.match(refused.body.error.message, /^the artifact of release bad-\d is no image that a robot could run: .*Nothing was kept$/);
+    assert.match(refused.body.error.message, /^the artifact of release bad-\d is not a valid container image: .*Nothing was kept$/);
     const headers = { authorization: `Bearer ${rig.org.token}`, "tus-resumable": "1.0.0" };
     await fetch(rig.url(id), { method: "POST", headers: { ...headers, "upload-length": String(bytes.length) } });
     const patch = { ...headers, "content-type": "application/offset+octet-stream", "upload-offset": "0" };
@@ -94,7 +94,7 @@ test("an archive that is not what it says is refused, in one request and in part
   assert.deepEqual(await Array.fromAsync(rig.blobs.listUploads()), []);
 });
 
-test("an image that came in parts has its layers", TIMEOUT, async () => {
+test("records the layers of an image uploaded in parts", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const archive = tarOf(ociEntries([{ layers: [BASE, OLD] }], true));
   const { id } = (await rig.create("v1", archive, IMAGE)).body.data;
@@ -114,13 +114,13 @@ test("an image that came in parts has its layers", TIMEOUT, async () => {
   assert.equal((await imagesOfRelease(rig, id))?.[0]?.layers.length, 2);
 });
 
-test("what is no archive at all is kept whole, without layers", TIMEOUT, async () => {
+test("stores a file that is not an archive without layers", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const id = await push(rig, "v1", Buffer.from("a firmware that only its agent knows"));
   assert.deepEqual([await imagesOfRelease(rig, id), await countParts(rig)], [undefined, 0]);
 });
 
-test("bytes that are stored as something else are looked at before they become an image", TIMEOUT, async () => {
+test("bytes stored for another kind are validated before they are used as an image", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const good = dockerArchive([BASE, OLD]);
   await push(rig, "good-file", good, { kind: "file" });
@@ -134,7 +134,7 @@ test("bytes that are stored as something else are looked at before they become a
   assert.equal((await rig.kept()).keys.length, 2);
 });
 
-test("a server that ended between the blob's name and its row finishes with the layers when it is asked", TIMEOUT, async () => {
+test("completes an upload with its layers after a crash between naming the blob and committing its row", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const archive = dockerArchive([BASE, OLD]);
   const { id } = (await rig.create("v1", archive, IMAGE)).body.data;
@@ -145,7 +145,7 @@ test("a server that ended between the blob's name and its row finishes with the 
   assert.deepEqual([await rig.state(id), await countParts(rig)], ["stored", 3]);
 });
 
-test("a robot fetches the parts of the image that it is to run, whole or in ranges, and of no other", TIMEOUT, async () => {
+test("a robot downloads the parts of its image, whole or in ranges, and of no other image", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { robot_id, ...place } = await seedRobot(rig.plane, rig.org.org_id);
   const { robot_id: second } = await seedRobot(rig.plane, rig.org.org_id, place);
@@ -153,7 +153,7 @@ test("a robot fetches the parts of the image that it is to run, whole or in rang
   const { robot_id: foreign } = await seedRobot(rig.plane, other.org_id);
   await runs(rig, robot_id, await push(rig, "new", dockerArchive([BASE, NEW])));
   await runs(rig, second, await push(rig, "old", dockerArchive([BASE, OLD])));
-  await runs(rig, foreign, await push(rig, "theirs", dockerArchive([Buffer.from("theirs")]), IMAGE, other.token), other.org_id);
+  await runs(rig, foreign, await push(rig, "outside", dockerArchive([Buffer.from("outside")]), IMAGE, other.token), other.org_id);
   for (const bytes of [BASE, NEW, configOf([BASE, NEW])]) {
     const whole = await fetchAs(rig, robot_id, sha256(bytes));
     assert.equal(whole.status, 200);
@@ -167,10 +167,10 @@ test("a robot fetches the parts of the image that it is to run, whole or in rang
   assert.equal((await fetchAs(rig, second, sha256(BASE))).status, 200);
   assert.equal((await fetchAs(rig, second, sha256(NEW))).status, 404);
   assert.equal((await fetchAs(rig, robot_id, sha256(OLD))).status, 404);
-  assert.equal((await fetchAs(rig, robot_id, sha256(Buffer.from("theirs")))).status, 404);
+  assert.equal((await fetchAs(rig, robot_id, sha256(Buffer.from("outside")))).status, 404);
 });
 
-test("a release of another kind with the same bytes opens none of their layers", TIMEOUT, async () => {
+test("a release of another kind with the same bytes gives no access to layers", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const archive = dockerArchive([BASE, OLD]);
   await push(rig, "image", archive);
@@ -180,7 +180,7 @@ test("a release of another kind with the same bytes opens none of their layers",
   assert.equal((await fetchAs(rig, robot_id, sha256(BASE))).status, 404);
 });
 
-test("a robot is told the layers of its image: of several platforms' those of its own", TIMEOUT, async () => {
+test("the desired state contains the layers of the image for the robot's platform", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { db } = rig.plane;
   const { org_id } = rig.org;
@@ -220,7 +220,7 @@ test("a robot is told the layers of its image: of several platforms' those of it
   assert.deepEqual(await told(await push(rig, "file", dockerArchive([BASE]), { kind: "file" })), [undefined, undefined, undefined]);
 });
 
-test("a plan tells how much each robot would really be sent: what it has of the image it has", TIMEOUT, async () => {
+test("a plan shows the bytes to send to each robot, without parts that it has", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { db } = rig.plane;
   const { org_id, token } = rig.org;
@@ -250,7 +250,7 @@ test("a plan tells how much each robot would really be sent: what it has of the 
   assert.deepEqual(await plan("far"), [0, 0, 0]);
 });
 
-test("layers go with their artifact, and stay while another one has them", TIMEOUT, async () => {
+test("layers are deleted with their artifact, unless another artifact contains them", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { robot_id } = await seedRobot(rig.plane, rig.org.org_id);
   const old = await push(rig, "old", dockerArchive([BASE, OLD]));

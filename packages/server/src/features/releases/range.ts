@@ -3,8 +3,8 @@ import type { BlobRange } from "../../engines/blobs/index.ts";
 const NUMBERS = /^(\d{1,15})?-(\d{1,15})?$/;
 
 /**
- * What a `Range` header asks of `size` bytes (RFC 9110, 14.2). `whole`: there is none that we serve, which is any unit but
- * bytes, several ranges, or nonsense; a server may ignore those. `unsatisfiable`: nothing of it lies within.
+ * Parses a `Range` header for content of `size` bytes (RFC 9110, 14.2). `whole`: the header is absent or one that a server may ignore, which
+ * we do for units other than bytes, several ranges, and invalid values. `unsatisfiable`: the range is outside the content.
  */
 export function readRange(header: string | undefined, size: number): BlobRange | "whole" | "unsatisfiable" {
   const [unit, set = ""] = (header ?? "").split("=", 2);

@@ -10,7 +10,7 @@ import { sha256, startReleaseRig } from "./testing/release-rig.ts";
 const TIMEOUT = { timeout: 120_000 };
 const BYTES = Buffer.from("the bytes of the release");
 
-test("201 for a new release, 200 for the same content again, 409 that says what differs for other content", TIMEOUT, async () => {
+test("201 for a new release, 200 for the same content again, 409 that names the differences for other content", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const first = await rig.create("v1", BYTES, { notes: "first" });
   assert.equal(first.status, 201);
@@ -48,7 +48,7 @@ test("201 for a new release, 200 for the same content again, 409 that says what 
   assert.deepEqual(answers.map(({ status }) => status).toSorted(), [...Array.from({ length: 9 }, () => 200), 201]);
 });
 
-test("an image instead of a file makes the release external: it takes and has no artifact", TIMEOUT, async () => {
+test("a release of a registry image is external: it accepts and has no artifact", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const image = `registry.example/app@sha256:${"a".repeat(64)}`;
   const { status, body } = await rig.create("v1", BYTES, { kind: "container_image", image });
@@ -74,7 +74,7 @@ test("the list is newest first, filtered by tag, app, kind and part of the tag; 
   assert.deepEqual(await tags("", other.token), []);
 });
 
-test("404 for another org's release, whatever is asked of it", TIMEOUT, async () => {
+test("404 for another org's release on every route", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { body } = await rig.create("v1", BYTES);
   const { token } = await rig.anotherOrg();
@@ -86,7 +86,7 @@ test("404 for another org's release, whatever is asked of it", TIMEOUT, async ()
 });
 
 test(
-  "409 for deleting a release that a robot runs, is to run or keeps, or that an open deployment has; 200 afterwards",
+  "409 for deleting a release that a robot runs, is to run or keeps, or of an open deployment; 200 afterwards",
   TIMEOUT,
   async () => {
     await using rig = await startReleaseRig();
@@ -115,7 +115,7 @@ test(
   },
 );
 
-test("a blob that no release names goes a day later, not before, and not when a release names it again", TIMEOUT, async () => {
+test("a blob that no release names is deleted a day later, unless a release names it again", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { token } = rig.org;
   const sweep = startBlobSweep(rig.plane);
@@ -137,7 +137,7 @@ test("a blob that no release names goes a day later, not before, and not when a 
   await rig.clock.advance({ hours: 23 });
   await sweep.settled();
   assert.deepEqual(await left(), all);
-  // Named again, and filled without sending the bytes once more.
+  // Named again, and stored without another upload.
   const { id } = (await rig.create("e", BYTES)).body.data;
   assert.equal((await rig.put(id, BYTES)).status, 200);
   await rig.clock.advance({ hours: 3 });
@@ -147,7 +147,7 @@ test("a blob that no release names goes a day later, not before, and not when a 
   await sweep.stop();
 });
 
-test("a blob that no row tells of is removed a day after it was found", TIMEOUT, async () => {
+test("a blob without a row is deleted a day after it was found", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const staged = await rig.blobs.receive(Readable.from([BYTES]), { max_bytes: 100 });
   await staged.commit(`${rig.org.org_id}/${sha256(BYTES)}`);
@@ -162,7 +162,7 @@ test("a blob that no row tells of is removed a day after it was found", TIMEOUT,
   await sweep.stop();
 });
 
-test("a robot downloads the artifact that it is to install, whole or in part, and no other", TIMEOUT, async () => {
+test("a robot downloads the artifact that it is to install, whole or in ranges, and no other", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { db, clock } = rig.plane;
   const { org_id } = rig.org;
@@ -185,7 +185,7 @@ test("a robot downloads the artifact that it is to install, whole or in part, an
   assert.equal((await get(robot_id, "../../x")).status, 404);
 });
 
-test("a release that is being deployed at this moment is not deleted, and one that is being deleted is not deployed", TIMEOUT, async () => {
+test("a release cannot be deleted while it is being deployed, nor deployed while it is being deleted", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { db, clock } = rig.plane;
   const { org_id, token } = rig.org;

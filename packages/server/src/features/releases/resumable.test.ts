@@ -14,7 +14,7 @@ const SIZE = 3_000_000;
 const MIB = 1024 * 1024;
 type Rig = Awaited<ReturnType<typeof startReleaseRig>>;
 
-/** A release of fresh bytes, and the requests that tus knows. */
+/** Creates a release of random bytes, and functions for the requests of tus. */
 async function makeUpload(rig: Rig, size = SIZE, tag = `v${randomBytes(4).toString("hex")}`) {
   const bytes = randomBytes(size);
   const { id } = (await rig.create(tag, bytes)).body.data;
@@ -46,7 +46,7 @@ async function makeUpload(rig: Rig, size = SIZE, tag = `v${randomBytes(4).toStri
   };
 }
 
-/** Action, status and data of the entries about a release, but for its making. */
+/** Action, status and data of the audit entries about a release, except its creation. */
 async function toldOf(rig: Rig, id: string): Promise<unknown[][]> {
   const shape = row({ action: text, status: nullable(int), data: jsonb<unknown>() });
   const entries = await rig.plane.db.many(sql(shape)`
@@ -56,7 +56,7 @@ async function toldOf(rig: Rig, id: string): Promise<unknown[][]> {
 
 const uploadKeys = async (rig: Rig): Promise<string[]> => (await Array.fromAsync(rig.blobs.listUploads())).map(({ key }) => key);
 
-test("tus-js-client uploads in parts, and takes up where it was stopped", TIMEOUT, async () => {
+test("tus-js-client uploads in parts, and resumes after it was stopped", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id, bytes } = await makeUpload(rig);
   const common = {
@@ -90,14 +90,14 @@ test("tus-js-client uploads in parts, and takes up where it was stopped", TIMEOU
   assert.deepEqual(await uploadKeys(rig), []);
 });
 
-test("the audit tells of an upload when it begins and when it is over, not of its parts; a refused part is told", TIMEOUT, async () => {
+test("the audit log records the start and end of an upload and refused parts, but no successful part", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const told = (id: string) => toldOf(rig, id);
   const bytes = SIZE;
   const upload = await makeUpload(rig);
   assert.equal((await upload.start()).status, 201);
   for (let at = 0; at < SIZE - 100_000; at += 100_000) assert.equal((await upload.patch(at, at + 100_000)).status, 204);
-  // Who comes back starts again, and is told how far it is.
+  // A client that returns starts the upload again and gets its offset.
   assert.equal((await upload.start()).status, 201);
   assert.equal((await upload.patch(0)).status, 409);
   assert.equal((await upload.patch(SIZE - 100_000)).status, 204);
@@ -118,12 +118,12 @@ test("the audit tells of an upload when it begins and when it is over, not of it
   assert.equal((await given_up.call("DELETE")).status, 204);
   assert.deepEqual((await told(given_up.id)).at(-1)?.slice(0, 2), ["endUpload", 204]);
 
-  // To read is told neither when it is refused nor when it is not.
+  // Reads are not recorded, neither refused nor successful ones.
   assert.equal((await rig.fetch("rel_none")).status, 404);
   assert.deepEqual(await told("rel_none"), []);
 });
 
-test("a cut in the middle of a part loses nothing that came; the rest makes it whole", TIMEOUT, async () => {
+test("a cut in the middle of a part keeps the received bytes, and the rest completes the upload", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const upload = await makeUpload(rig);
   const started = await upload.start();
@@ -150,7 +150,7 @@ test("a cut in the middle of a part loses nothing that came; the rest makes it w
   assert.deepEqual([(await upload.start()).status, (await upload.start()).offset], [201, SIZE]);
 });
 
-test("a server that starts again has what came, and checks the whole although it did not see it come", TIMEOUT, async () => {
+test("a restarted server has the received bytes, and checks the whole artifact although it did not receive them all", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const [good, bad] = [await makeUpload(rig), await makeUpload(rig)];
   for (const upload of [good, bad]) {
@@ -169,7 +169,7 @@ test("a server that starts again has what came, and checks the whole although it
   assert.deepEqual(await uploadKeys(rig), []);
 });
 
-test("a server that ended after the last byte, or after the blob had its name, finishes when it is asked", TIMEOUT, async () => {
+test("completes an upload on request after a crash behind the last byte, or after naming the blob", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const [all, named] = [await makeUpload(rig), await makeUpload(rig)];
   for (const { id, start, bytes } of [all, named]) {
@@ -188,7 +188,7 @@ test("a server that ended after the last byte, or after the blob had its name, f
   }
 });
 
-test("while one brings bytes another is told 423; one that fell silent is replaced, and what came is right", TIMEOUT, async () => {
+test("423 while another request uploads; a silent request is replaced, and the bytes are correct", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const upload = await makeUpload(rig);
   await upload.start();
@@ -211,7 +211,7 @@ test("while one brings bytes another is told 423; one that fell silent is replac
   first.destroy();
 });
 
-test("refused: no or another version, another length, another offset, too much, another type, what was not started", TIMEOUT, async () => {
+test("refuses a missing or other version, other length, other offset, too many bytes, other type, an upload that was not started", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const upload = await makeUpload(rig);
   const { call } = upload;
@@ -242,7 +242,7 @@ test("refused: no or another version, another length, another offset, too much, 
   assert.equal(refused.status, 409);
 });
 
-test("DELETE drops the upload, and it can be started again; an empty artifact is stored when it is started", TIMEOUT, async () => {
+test("DELETE deletes the upload, and it can be started again; an empty artifact is stored at the start", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const upload = await makeUpload(rig);
   await upload.start();
@@ -257,7 +257,7 @@ test("DELETE drops the upload, and it can be started again; an empty artifact is
 });
 
 test(
-  "413 before the first byte: thirty uploads at once, of both kinds, promise no more than the quota and the disk have",
+  "413 before the first byte: thirty concurrent uploads of both kinds reserve no more than the quota and the disk have",
   TIMEOUT,
   async () => {
     await using rig = await startReleaseRig({ artifact_bytes_max: 7 * 1_000 + 999 });
@@ -267,7 +267,7 @@ test(
     assert.equal(answers.filter(({ status }) => status === 413).length, 13);
     const full = await makeUpload(rig, 1_000);
     assert.equal((await rig.put(full.id, Uint8Array.from(full.bytes))).status, 413);
-    // What was promised is given: all seven end well, and their promise became what they take.
+    // All seven reserved uploads succeed, and their reservations become used space.
     for (const upload of uploads) if ((await upload.look()).status === 200) assert.equal((await upload.patch(0)).status, 204);
     assert.equal((await full.start()).status, 413);
     assert.equal((await rig.kept()).keys.length, 7);
@@ -279,7 +279,7 @@ test(
   },
 );
 
-test("413 says which limit it is, what is taken, and what goes by itself", TIMEOUT, async () => {
+test("413 states the limit, the used space, and what will be deleted automatically", TIMEOUT, async () => {
   await using rig = await startReleaseRig({ artifact_bytes_max: 4 * MIB });
   const [stored, deleted, waiting, refused] = [
     await makeUpload(rig, MIB),
@@ -298,15 +298,15 @@ test("413 says which limit it is, what is taken, and what goes by itself", TIMEO
   assert.equal(status, 413);
   assert.equal(
     message,
-    "3145728 bytes (3.0 MiB) more would exceed the 4194304 bytes (4.0 MiB) (artifact_bytes_max) that the artifacts of an org may take: " +
+    "3145728 bytes (3.0 MiB) more would exceed the 4194304 bytes (4.0 MiB) (artifact_bytes_max) that the artifacts of an org may use: " +
       "1049576 bytes (1.0 MiB) are stored, 1000 bytes of them of releases that were deleted less than a day ago, " +
-      "2097152 bytes (2.0 MiB) promised to uploads under way",
+      "2097152 bytes (2.0 MiB) are reserved for open uploads",
   );
   Object.assign(rig.plane.settings.limits, { artifact_bytes_max: 2 ** 40, free_disk_bytes_min: 2 ** 62 });
-  assert.match((await refused.start()).text, /no room for 3145728 bytes \(3\.0 MiB\) more: free_disk_bytes_min of it stay free/);
+  assert.match((await refused.start()).text, /no space for 3145728 bytes \(3\.0 MiB\) more: free_disk_bytes_min must stay free/);
 });
 
-test("PUTs at once promise no more than the quota either, and those that fit are taken", TIMEOUT, async () => {
+test("concurrent PUTs reserve no more than the quota, and those that fit succeed", TIMEOUT, async () => {
   await using rig = await startReleaseRig({ artifact_bytes_max: 3_000 });
   const uploads = await Promise.all(Array.from({ length: 10 }, () => makeUpload(rig, 1_000)));
   const answers = await Promise.all(uploads.map(({ id, bytes }) => rig.put(id, Uint8Array.from(bytes))));
@@ -316,7 +316,7 @@ test("PUTs at once promise no more than the quota either, and those that fit are
   );
 });
 
-test("an upload that was silent for ten minutes is dropped; one that moved is not, nor one under way", TIMEOUT, async () => {
+test("an upload is deleted after ten silent minutes, but not one with new bytes or in progress", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const [stale, fresh, open] = [await makeUpload(rig), await makeUpload(rig), await makeUpload(rig)];
   for (const upload of [stale, fresh, open]) {
@@ -330,7 +330,7 @@ test("an upload that was silent for ten minutes is dropped; one that moved is no
   const held = open.open(10);
   held.write("x");
   await until("the byte to be written", async () => (await open.kept()) === 11);
-  // Past the ten minutes, and not so long that the upload is cut for its slowness.
+  // Past the ten minutes, but not so long that the upload is aborted as too slow.
   await rig.clock.advance({ seconds: 8 });
   const expiry = startUploadExpiry(rig.plane);
   expiry.wake();
@@ -339,7 +339,7 @@ test("an upload that was silent for ten minutes is dropped; one that moved is no
   assert.deepEqual((await uploadKeys(rig)).toSorted(), [fresh, open].map(({ id }) => `${rig.org.org_id}/${id}`).toSorted());
   assert.equal((await stale.look()).status, 404);
   assert.equal((await fresh.look()).offset, 20);
-  // Bytes whose release was deleted go too.
+  // Bytes of a deleted release are deleted too.
   await rig.call("DELETE", `/api/releases/${fresh.id}`, { token: rig.org.token });
   sweep.wake();
   await sweep.settled();
@@ -348,7 +348,7 @@ test("an upload that was silent for ten minutes is dropped; one that moved is no
   await sweep.stop();
 });
 
-test("a request that comes while the sweep looks at its upload waits for the sweep", TIMEOUT, async () => {
+test("a request for an upload that the sweep is checking waits for the sweep", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const [upload, other] = [await makeUpload(rig), await makeUpload(rig)];
   await upload.start();
@@ -356,7 +356,7 @@ test("a request that comes while the sweep looks at its upload waits for the swe
   await rig.clock.advance({ minutes: 11 });
   await other.start();
   const sweep = startUploadExpiry(rig.plane);
-  // Somebody goes on with the upload just when the sweep would drop it: the sweep waits for the row.
+  // A client continues the upload just when the sweep would delete it: the sweep waits for the row.
   const held = Promise.withResolvers<void>();
   const locked = Promise.withResolvers<void>();
   const lock = rig.plane.db.transaction(async (tx) => {
@@ -374,7 +374,7 @@ test("a request that comes while the sweep looks at its upload waits for the swe
     return found.waiting > 0;
   });
   const looked = upload.look();
-  // By the time that later requests are answered, this one has come to the sweep.
+  // When later requests have been answered, this one is waiting for the sweep.
   for (let n = 0; n < 3; n += 1) assert.equal((await other.look()).status, 200);
   held.resolve();
   assert.deepEqual(await looked.then(({ status, offset }) => [status, offset]), [200, 10]);
@@ -382,7 +382,7 @@ test("a request that comes while the sweep looks at its upload waits for the swe
   await sweep.stop();
 });
 
-test("a release that names a blob again keeps it, however close the sweep is", TIMEOUT, async () => {
+test("a release that names a blob again keeps it, also during a sweep", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { token } = rig.org;
   const sweep = startBlobSweep(rig.plane);
@@ -398,7 +398,7 @@ test("a release that names a blob again keeps it, however close the sweep is", T
     await rig.clock.advance({ hours: 49 });
     sweep.wake();
     await sweep.settled();
-    // Either the sweep came first and the bytes are sent again, or they stay for as long as the release does.
+    // Either the sweep was first and the bytes are uploaded again, or they stay as long as the release.
     assert.equal((await rig.blobs.stat(`${rig.org.org_id}/${sha256(bytes)}`)) !== undefined, there);
     assert.equal((await rig.put(made.body.data.id, Uint8Array.from(bytes))).status, 200);
     assert.equal(await (await rig.fetch(made.body.data.id)).arrayBuffer().then((all) => sha256(Buffer.from(all))), sha256(bytes));
@@ -406,7 +406,7 @@ test("a release that names a blob again keeps it, however close the sweep is", T
   await sweep.stop();
 });
 
-test("an upload over a connection that is not the org's is not found", TIMEOUT, async () => {
+test("an upload of another org is not found on a connection that is restricted to one org", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const upload = await makeUpload(rig);
   await upload.start();

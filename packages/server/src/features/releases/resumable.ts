@@ -15,16 +15,16 @@ import { UploadHolds } from "./upload-holds.ts";
 import { blobKey, imagesIn, keepArtifact, requireUploadable, toFault, useStored } from "./upload.ts";
 import { toWire } from "./wire.ts";
 
-/** A request that brings no byte for this long has lost its client; another one may go on where it stopped. */
-const QUIET_MS = 5_000;
+/** A request without a byte for this long counts as disconnected; another one may then continue the upload. */
+const SILENCE_MS = 5_000;
 const LOCKED_RETRY_SECONDS = 1;
 const SWEEP_ROWS_MAX = 500;
 
-/** Whoever works on an upload at this moment. */
+/** The request, or the sweep, that works on an upload. */
 interface Holder {
-  /** Monotonic, of the last byte; undefined while it does what must not be cut short. */
+  /** Monotonic time of the last byte; undefined while it must not be interrupted. */
   moved_at: number | undefined;
-  /** The sweep, which is done in a moment: whoever comes meanwhile waits for it. */
+  /** It is the sweep, which takes moments: requests wait for it. */
   is_sweep: boolean;
   stop: () => void;
   ended: Promise<void>;
@@ -39,15 +39,15 @@ export interface Continuation {
   audit: AuditNote;
 }
 
-/** In the audit an upload is told when it begins and when it is over, not with each of its parts. */
-const tell = (audit: AuditNote, upload: "begun" | "finished" | "dropped", bytes: number): void =>
+/** Records in the audit log when an upload begins and ends, but not each of its parts. */
+const noteUpload = (audit: AuditNote, upload: "begun" | "finished" | "dropped", bytes: number): void =>
   void Object.assign(audit, { changed: true, data: { upload, bytes } } satisfies AuditNote);
 
 const uploadKey = (org_id: string, release_id: string): string => `${org_id}/${release_id}`;
 
 const planes = new WeakMap<Plane, ResumableUploads>();
 
-/** The resumable uploads of a plane: its routes and its sweep must agree on who works on one. */
+/** Returns the resumable uploads of a plane; its routes and its sweep share them, so that they agree on who works on an upload. */
 export function resumableUploads(plane: Plane): ResumableUploads {
   let made = planes.get(plane);
   if (made === undefined) planes.set(plane, (made = new ResumableUploads(plane)));
@@ -55,48 +55,49 @@ export function resumableUploads(plane: Plane): ResumableUploads {
 }
 
 /**
- * Artifacts that come in several requests (tus 1.0), one upload for each release, so that who comes back needs no more than
- * the release's id. What came is kept until the upload was silent for `upload_silence_seconds`; with the last byte the whole is checked, and either stored or dropped.
+ * Artifacts uploaded in several requests (tus 1.0). There is one upload per release, so a client that resumes needs only the release's id.
+ * Received bytes are kept until the upload is silent for `upload_silence_seconds`. After the last byte the artifact is checked, and either
+ * stored or deleted.
  */
 class ResumableUploads {
   readonly room: Room;
   readonly #plane: Plane;
-  /** In this process. */
+  /** Work in progress in this process, by upload. */
   readonly #holders = new Map<string, Holder>();
   readonly #holds: UploadHolds;
 
   constructor(plane: Plane) {
     this.#plane = plane;
     this.room = new Room(plane);
-    this.#holds = new UploadHolds(plane, QUIET_MS, () => this.#expiry());
+    this.#holds = new UploadHolds(plane, SILENCE_MS, () => this.#expiry());
   }
 
-  /** Promises room to the upload. Throws 413 when there is none, 400 when its length is not the release's. */
+  /** Reserves space for an upload. Throws 413 if there is no space, 400 if its length is not the release's. */
   async start(db: Db, org_id: string, release_id: string, headers: Headers, audit: AuditNote): Promise<Answer<{ data: Release }>> {
     const release = await requireUploadable(db, org_id, release_id);
-    if (headers["upload-defer-length"] !== undefined) throw badRequest("the header Upload-Length is needed: the release names its size");
+    if (headers["upload-defer-length"] !== undefined) throw badRequest("the header Upload-Length is required, with the release's size");
     const size = readCount(headers, "Upload-Length");
     if (size !== release.artifact_size)
       throw badRequest(`Upload-Length is ${size}; artifact_size of release ${printable(release.tag)} is ${release.artifact_size}`);
     const location = `/api/releases/${release_id}/artifact`;
     const stored = await useStored(this.#plane, db, org_id, release);
     if (stored !== undefined) {
-      if (release.artifact_state !== "stored") tell(audit, "finished", size);
+      if (release.artifact_state !== "stored") noteUpload(audit, "finished", size);
       return new Answer(201, { data: toWire(stored) }, { location, ...offsetHeaders(size, size) });
     }
-    // Only bytes keep an upload: to ask again does not.
+    // Only received bytes extend the expiry; starting again does not.
     const expires_at = (await findUpload(db, org_id, release_id))?.expires_at ?? this.#expiry();
     if ((await keepUpload(db, org_id, release_id, expires_at)) === 0) {
       await this.room.require(db, org_id, size);
       await insertUpload(db, { org_id, release_id, size, expires_at }, this.#plane.clock.now());
-      tell(audit, "begun", size);
+      noteUpload(audit, "begun", size);
     }
     const offset = await this.#plane.blobs.uploaded(uploadKey(org_id, release_id));
     const now = size === 0 ? await this.#finish(db, org_id, release, audit) : release;
     return new Answer(201, { data: toWire(now) }, { location, ...offsetHeaders(offset, size, expires_at) });
   }
 
-  /** How far the upload is, on the disk. Finishes one whose bytes are all there: the server ended before it could. */
+  /** Returns how many bytes are on the disk. Completes an upload whose bytes are all there, if the server stopped before it could. */
   async look(org_id: string, release_id: string, audit: AuditNote): Promise<Answer<never>> {
     const { blobs } = this.#plane;
     const db = this.#plane.db.forOrg(org_id);
@@ -107,9 +108,9 @@ class ResumableUploads {
       const upload = await findUpload(db, org_id, release_id);
       if (upload === undefined) throw notFound("upload of release", release.tag);
       const offset = await blobs.uploaded(uploadKey(org_id, release_id));
-      // The server ended between the blob's new name and the row that tells of it.
+      // The server stopped between naming the blob and committing its row.
       if (offset === 0 && (await useStored(this.#plane, db, org_id, release)) !== undefined) {
-        tell(audit, "finished", size);
+        noteUpload(audit, "finished", size);
         return new Answer<never>(200, "", offsetHeaders(size, size));
       }
       if (offset === size) await this.#finish(db, org_id, release, audit);
@@ -117,7 +118,7 @@ class ResumableUploads {
     });
   }
 
-  /** Takes what follows. Throws 409 for another offset than the upload's, 423 while another request brings bytes. */
+  /** Receives the next bytes. Throws 409 if the offset is not the upload's, 423 while another request uploads. */
   async continue({ org_id, release_id, headers, stream, allowBody, audit }: Continuation): Promise<Answer<never>> {
     const { blobs } = this.#plane;
     const db = this.#plane.db.forOrg(org_id);
@@ -149,7 +150,7 @@ class ResumableUploads {
         if (now > offset) await keepUpload(db, org_id, release_id, expires_at);
         if (!whole) disk.require(`${now} bytes of the upload are kept`);
         if (now === size) await this.#finish(db, org_id, release, audit);
-        else if (!whole) throw badRequest(`the upload broke off; ${now} bytes are kept`);
+        else if (!whole) throw badRequest(`the upload was interrupted; ${now} bytes are kept`);
         return new Answer<never>(204, "", offsetHeaders(now, size, now === size ? undefined : expires_at));
       } catch (error) {
         if (error instanceof BlobError && error.code === "too_large") await this.#drop(db, org_id, release_id);
@@ -158,19 +159,19 @@ class ResumableUploads {
     });
   }
 
-  /** Drops the upload. */
+  /** Deletes the upload. */
   async end(db: Db, org_id: string, release_id: string): Promise<Answer<never>> {
     await requireUploadable(db, org_id, release_id);
     return await this.#alone(org_id, release_id, async (holder) => {
       if ((await findUpload(db, org_id, release_id)) === undefined) throw notFound("upload of release", release_id);
-      // The transaction of the request has the row from here on: a renewal would wait for it.
+      // From here on the request's transaction has locked the row: a lease renewal would wait for it.
       holder.moved_at = -Infinity;
       await this.#drop(db, org_id, release_id);
       return new Answer<never>(204, "");
     });
   }
 
-  /** Drops uploads that brought no byte for a while. One that cannot be dropped does not keep the others. */
+  /** Deletes uploads that received no byte for too long. A failure for one does not affect the others. */
   async expire(): Promise<void> {
     const { db, blobs, retention_clock, log } = this.#plane;
     const now = retention_clock.now();
@@ -191,7 +192,7 @@ class ResumableUploads {
     }
   }
 
-  /** Drops bytes of uploads that are no more. */
+  /** Deletes bytes of uploads that no longer exist. */
   async dropLeftovers(): Promise<void> {
     const { db, blobs, log } = this.#plane;
     for await (const { key } of blobs.listUploads()) {
@@ -199,25 +200,25 @@ class ResumableUploads {
       const drop = this.#unlessHeld(org_id, release_id, async () => {
         if ((await findUpload(db, org_id, release_id)) === undefined) await blobs.abandon(key);
       });
-      await drop.catch((error: unknown) => log.error({ err: error, org_id, release_id }, "could not remove what an upload left behind"));
+      await drop.catch((error: unknown) => log.error({ err: error, org_id, release_id }, "could not remove leftover bytes of an upload"));
     }
   }
 
   async #finish(db: Db, org_id: string, release: ReleaseRow, audit: AuditNote): Promise<ReleaseRow> {
     const { artifact_size: size, artifact_sha256: sha256, id } = release;
-    // Told also when it fails, whoever asked for it.
+    // Audited even if it fails.
     audit.changed = true;
     try {
       const completed = await this.#plane.blobs.complete(uploadKey(org_id, id), { size, sha256 });
       const images = await imagesIn(release, (range) => completed.read(range));
       await completed.prepare(blobKey(org_id, sha256));
       const stored = await keepArtifact(this.#plane, db, org_id, { release, images, commit: (key) => completed.commit(key) });
-      tell(audit, "finished", size);
+      noteUpload(audit, "finished", size);
       return stored;
     } catch (error) {
       if (error instanceof ImageRefused || (error instanceof BlobError && error.code === "mismatch")) {
         await this.#drop(db, org_id, id);
-        tell(audit, "dropped", size);
+        noteUpload(audit, "dropped", size);
       }
       throw toFault(error, release);
     }
@@ -233,7 +234,7 @@ class ResumableUploads {
     return new Date(retention_clock.now().getTime() + settings.limits.upload_silence_seconds * 1_000);
   }
 
-  /** Runs `work` while nobody else works on the upload; throws 423 when somebody does, and takes it from one who fell silent. */
+  /** Runs `work` exclusively for the upload. Throws 423 while another request works on it, unless that one is silent: then it is stopped. */
   async #alone<T>(
     org_id: string,
     release_id: string,
@@ -243,7 +244,7 @@ class ResumableUploads {
     const key = uploadKey(org_id, release_id);
     const before = this.#holders.get(key);
     if (before?.is_sweep === true) await before.ended;
-    else if (before?.moved_at !== undefined && this.#plane.clock.monotonic() - before.moved_at >= QUIET_MS) {
+    else if (before?.moved_at !== undefined && this.#plane.clock.monotonic() - before.moved_at >= SILENCE_MS) {
       before.stop();
       await before.ended;
     }
@@ -266,7 +267,7 @@ class ResumableUploads {
   async #unlessHeld(org_id: string, release_id: string, work: () => Promise<void>): Promise<void> {
     if (this.#holders.has(uploadKey(org_id, release_id))) return;
     await this.#alone(org_id, release_id, work, true).catch((error: unknown) => {
-      // Another node works on it.
+      // Another node is working on the upload.
       if (!(error instanceof Fault) || error.status !== 423) throw error;
     });
   }

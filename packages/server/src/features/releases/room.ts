@@ -3,7 +3,7 @@ import type { Db } from "../../kernel/db.ts";
 import { diskFull, type Fault, httpError } from "../../kernel/fault.ts";
 import { countTaken, hasOtherOrgs, listOpenUploads, lockRoom } from "./store-uploads.ts";
 
-/** As operators write it in settings, with what it is for people. */
+/** Formats bytes as in settings, followed by a readable unit. */
 function sizeText(bytes: number): string {
   const unit = UNITS.find(([, size]) => bytes >= size);
   return unit === undefined ? `${bytes} bytes` : `${bytes} bytes (${(bytes / unit[1]).toFixed(1)} ${unit[0]})`;
@@ -15,15 +15,15 @@ const UNITS = [
   ["MiB", 1024 ** 2],
 ] as const;
 
-/** What the open uploads of one org keep free on the disk for themselves at the expense of other orgs, however much they announced. */
+/** Maximum bytes that one org's open uploads reserve at the expense of other orgs, however much they announced. */
 const RESERVED_BYTES_MAX = 64 * 1024 ** 2;
-/** And those of all other orgs keep at most this part of what is free. */
+/** The maximum part of the free space that all other orgs reserve together. */
 const RESERVED_PART_MAX = 0.5;
-/** After so many bytes of an upload the disk is looked at again. */
-const LOOK_EVERY_BYTES = 16 * 1024 ** 2;
+/** The free space is checked again after this many bytes of an upload. */
+const CHECK_EVERY_BYTES = 16 * 1024 ** 2;
 const RETRY_SECONDS = "60";
 
-/** An upload that is not complete. */
+/** An incomplete upload. */
 interface Open {
   org_id: string;
   /** bytes announced */
@@ -36,7 +36,7 @@ const sumOf = (uploads: readonly Open[], read: (upload: Open) => number): number
   uploads.reduce((sum, upload) => sum + Math.max(0, read(upload)), 0);
 const missing = ({ size, received }: Open): number => size - received;
 
-/** Watches the disk while bytes of an upload arrive: `signal` aborts when they would take what stays free. */
+/** Watches the disk during an upload. `signal` aborts if the free space falls below the minimum. */
 export class DiskWatch {
   readonly #plane: Pick<Plane, "blobs" | "settings">;
   readonly #full = new AbortController();
@@ -50,7 +50,7 @@ export class DiskWatch {
     return this.#full.signal;
   }
 
-  /** Aborts the signal when the disk is full. */
+  /** Aborts the signal if the disk is full. */
   async look(): Promise<void> {
     const { blobs, settings } = this.#plane;
     if ((await blobs.freeBytes()) < settings.limits.free_disk_bytes_min) this.#full.abort();
@@ -58,32 +58,32 @@ export class DiskWatch {
 
   onBytes(bytes: number): void {
     this.#unlooked += bytes;
-    if (this.#unlooked < LOOK_EVERY_BYTES) return;
+    if (this.#unlooked < CHECK_EVERY_BYTES) return;
     this.#unlooked = 0;
-    // When the disk cannot be asked, the write itself finds out.
+    // If the free space cannot be read, the write fails when the disk is full.
     void this.look().catch(() => {});
   }
 
-  /** Throws 503 when the disk is full. `outcome` says what became of the bytes. */
+  /** Throws 503 if the disk is full. `outcome` states what happened to the received bytes. */
   require(outcome: string): void {
     if (this.signal.aborted) throw diskFull(outcome);
   }
 }
 
 /**
- * Room for artifacts: what an org may have, and what the disk has. An upload announces its size before its first byte. That counts in full against its
- * own org, and for other orgs only what it has brought, and a little reserved beside: a promise takes no room from anyone else.
+ * Admission of uploads by an org's quota and by the disk's free space. An upload announces its size before its first byte. The whole size
+ * counts against its own org. Against other orgs only its received bytes and a small reserve count, so an announcement blocks no other org.
  */
 export class Room {
   readonly #plane: Plane;
-  /** Uploads in one request under way on this node; resumable ones are rows. */
+  /** Single-request uploads in progress on this node; resumable ones are rows. */
   readonly #requests = new Map<symbol, Open>();
 
   constructor(plane: Plane) {
     this.#plane = plane;
   }
 
-  /** Throws 413 when there is no room, 429 when the org has too many open uploads. Until `tx` ends nobody else is told that there is. */
+  /** Throws 413 if there is no space, 429 if the org has too many open uploads. Holds a lock until `tx` ends: other checks wait for it. */
   async require(tx: Db, org_id: string, bytes: number): Promise<void> {
     const { blobs, settings } = this.#plane;
     const { artifact_bytes_max, uploads_per_org_max } = settings.limits;
@@ -98,16 +98,16 @@ export class Room {
     if (stored + of_org + bytes > artifact_bytes_max) {
       throw httpError(
         413,
-        `${sizeText(bytes)} more would exceed the ${sizeText(artifact_bytes_max)} (artifact_bytes_max) that the artifacts of an org may take: ${sizeText(stored)} are stored${deleted === 0 ? "" : `, ${sizeText(deleted)} of them of releases that were deleted less than a day ago`}, ${sizeText(of_org)} promised to uploads under way`,
+        `${sizeText(bytes)} more would exceed the ${sizeText(artifact_bytes_max)} (artifact_bytes_max) that the artifacts of an org may use: ${sizeText(stored)} are stored${deleted === 0 ? "" : `, ${sizeText(deleted)} of them of releases that were deleted less than a day ago`}, ${sizeText(of_org)} are reserved for open uploads`,
       );
     }
-    // A store without an end needs no list of what is in it, which would be read under the lock.
+    // An unlimited store needs no list of its contents, which would be read under the lock.
     if ((await blobs.freeBytes()) < Infinity) await this.#requireDisk(org_id, bytes);
   }
 
   /**
-   * Runs `work` with room promised to it, and counts the bytes that it says have come. Throws 413 before it begins when there is none. `work` calls `taken`
-   * in the transaction that writes down what it took, as the last thing: at no moment are the bytes counted twice or not at all.
+   * Runs `work` with space reserved for it, and counts the bytes that it reports. Throws 413 before it begins if there is no space. `work`
+   * must call `taken` last in the transaction that records the artifact, so that its bytes are never counted twice or not at all.
    */
   async with<T>(org_id: string, bytes: number, work: (taken: (tx: Db) => Promise<void>, disk: DiskWatch) => Promise<T>): Promise<T> {
     const request = Symbol();
@@ -133,13 +133,13 @@ export class Room {
     }
   }
 
-  /** The disk is one for all orgs. What is announced and not committed yet, its transaction holds the lock for. */
+  /** Checks the disk, which all orgs share. The transaction of an announced upload holds the lock until it is committed. */
   async #requireDisk(org_id: string, bytes: number): Promise<void> {
     const { db, blobs, settings } = this.#plane;
     const { free_disk_bytes_min, upload_disk_share_percent } = settings.limits;
     const open = [...this.#requests.values(), ...(await this.#resumable())];
     const [own, others] = [open.filter((one) => one.org_id === org_id), open.filter((one) => one.org_id !== org_id)];
-    // After the list: what comes meanwhile counts twice rather than not at all.
+    // After the list: bytes that arrive in between are counted twice rather than not at all.
     const free = (await blobs.freeBytes()) - free_disk_bytes_min;
     const by_org = Map.groupBy(others, (one) => one.org_id);
     const reserved = [...by_org.values()].reduce((sum, uploads) => sum + Math.min(RESERVED_BYTES_MAX, sumOf(uploads, missing)), 0);
@@ -148,7 +148,7 @@ export class Room {
     if (sumOf(own, ({ size }) => size) + bytes > share && (await hasOtherOrgs(db, org_id)))
       throw httpError(
         413,
-        `the open uploads of one org may take ${upload_disk_share_percent} % (upload_disk_share_percent) of the server's disk, ${sizeText(Math.max(0, Math.floor(share)))} now: ${sizeText(bytes)} more are too many`,
+        `the open uploads of one org may use ${upload_disk_share_percent}% (upload_disk_share_percent) of the server's disk, ${sizeText(Math.max(0, Math.floor(share)))} now: ${sizeText(bytes)} more would exceed that`,
       );
   }
 
@@ -162,4 +162,4 @@ export class Room {
 }
 
 const noRoom = (bytes: number): Fault =>
-  httpError(413, `the server's disk has no room for ${sizeText(bytes)} more: free_disk_bytes_min of it stay free`);
+  httpError(413, `the server's disk has no space for ${sizeText(bytes)} more: free_disk_bytes_min must stay free`);

@@ -65,17 +65,17 @@ export function releaseRoutes(http: Http, plane: Plane): void {
   );
 
   serve(http, plane, routes.getReleaseArtifact, async (_, { params, caller, headers, db, audit }) => {
-    // HEAD asks how far an upload is, in the words of its protocol.
+    // In the tus protocol, HEAD asks for the offset of an upload.
     if (speaksTus(headers)) return await tus(headers, () => orStoreAway(() => uploads.look(caller.org_id, params.id, audit)));
     const { tag, image, artifact_state, artifact_sha256: sha256, artifact_size: size } = await requireRelease(db, caller.org_id, params.id);
     if (artifact_state === "external")
-      throw new Fault("not_found", `release ${printable(tag)} has no artifact here: it is the image ${image}`);
+      throw new Fault("not_found", `release ${printable(tag)} has no artifact on this server: it is the image ${image}`);
     if (artifact_state !== "stored") throw notFound("artifact of release", tag);
     return await orStoreAway(() => answerArtifact(plane, { org_id: caller.org_id, sha256, size, headers }));
   });
 
   serve(http, plane, routes.getAgentArtifact, async (_, { params: { sha256 }, caller: { org_id, robot_id }, headers, db }) => {
-    // Who may not have it is not told whether it exists.
+    // 404, whether or not the artifact exists: a robot without permission must not learn that.
     if (!(await mayFetchArtifact(db, org_id, robot_id, sha256))) throw notFound("artifact", sha256);
     const artifact = await findArtifact(db, org_id, sha256);
     if (artifact !== undefined) return await orStoreAway(() => answerArtifact(plane, { org_id, sha256, size: artifact.size, headers }));

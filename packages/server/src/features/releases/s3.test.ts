@@ -19,7 +19,7 @@ before(async () => void (s3 = await S3ForTests.start()));
 after(() => s3[Symbol.asyncDispose]());
 beforeEach(() => s3.reset());
 
-/** The routes of releases with their artifacts in an S3 store. */
+/** Runs `body` with the routes of releases and an S3 store for artifacts. */
 async function withS3(body: (rig: Rig, blobs: Blobs, restart: () => Promise<void>) => Promise<void>): Promise<void> {
   await using rig = await startReleaseRig();
   const place = s3.place();
@@ -44,7 +44,7 @@ const tus = (rig: Rig, id: string, method: string, headers: Record<string, strin
   });
 const patch = (offset: number) => ({ "content-type": "application/offset+octet-stream", "upload-offset": String(offset) });
 
-test("on S3: an image is pushed in one request, looked into, and its robot fetches layers and the rest of one", TIMEOUT, () =>
+test("on S3: an image is pushed in one request and validated, and its robot downloads layers and the rest of one", TIMEOUT, () =>
   withS3(async (rig, blobs) => {
     const layers = [Buffer.alloc(9 * 1024 * 1024, "the base layer "), Buffer.from("the program")];
     const archive = dockerArchive(layers);
@@ -69,7 +69,7 @@ test("on S3: an image is pushed in one request, looked into, and its robot fetch
   }),
 );
 
-test("on S3: an upload that is cut goes on where it was, on another server too, and is stored", TIMEOUT, () =>
+test("on S3: an interrupted upload resumes at its offset, also on another server, and is stored", TIMEOUT, () =>
   withS3(async (rig, blobs, restart) => {
     const bytes = Buffer.alloc(20 * 1024 * 1024, "what a robot runs ");
     const { id } = (await rig.create("v1", bytes)).body.data;
@@ -93,7 +93,7 @@ test("on S3: an upload that is cut goes on where it was, on another server too, 
   }),
 );
 
-test("on S3: while the store is gone uploads and downloads are 503, and an upload that one ended goes on where it was", TIMEOUT, () =>
+test("on S3: uploads and downloads are 503 while the store is down, and an upload that this interrupted resumes", TIMEOUT, () =>
   withS3(async (rig) => {
     const bytes = Buffer.alloc(20 * 1024 * 1024, "what a robot runs ");
     const small = Buffer.from("stored before");
@@ -116,7 +116,7 @@ test("on S3: while the store is gone uploads and downloads are 503, and an uploa
     );
     const refused = await rig.put(id, Uint8Array.from(bytes));
     assert.deepEqual([refused.status, refused.body.error.code], [503, "http_error"]);
-    assert.match(refused.body.error.message, /^the store of artifacts does not answer; try again/);
+    assert.match(refused.body.error.message, /^the artifact store does not respond; try again/);
     s3.fault = () => undefined;
     await until("the store to be found", async () => (await tus(rig, id, "HEAD")).status === 200);
     const offset = Number((await tus(rig, id, "HEAD")).headers.get("upload-offset"));

@@ -11,7 +11,7 @@ const TIMEOUT = { timeout: 120_000 };
 const MIB = 1024 ** 2;
 const DISK = 1_000 * MIB;
 
-/** A server whose disk has so much free, and two orgs on it. */
+/** A server with a simulated free disk space and two orgs. */
 async function startShared(limits: Partial<Limits> = {}) {
   const rig = await startReleaseRig({ free_disk_bytes_min: 0, ...limits });
   const disk = { free: DISK };
@@ -35,50 +35,50 @@ async function startShared(limits: Partial<Limits> = {}) {
   const patch = (token: string, id: string, offset: number, bytes: Uint8Array<ArrayBuffer>) =>
     send("PATCH", token, id, { "upload-offset": String(offset), "content-type": "application/offset+octet-stream" }, bytes);
   const look = (token: string, id: string) => send("HEAD", token, id, {});
-  return { ...rig, disk, mine: rig.org.token, theirs: another.token, start, patch, look };
+  return { ...rig, disk, mine: rig.org.token, other_token: another.token, start, patch, look };
 }
 
-test("what one org has announced and not sent keeps no other org from uploading", TIMEOUT, async () => {
+test("bytes that one org announced but did not send do not prevent another org from uploading", TIMEOUT, async () => {
   await using it = await startShared();
   const statuses = [];
   for (let i = 0; i < 20; i += 1) statuses.push((await it.start(it.mine, 100 * MIB)).answer.status);
   assert.deepEqual([...new Set(statuses)].toSorted(), [201, 413], "it has a share of the disk, and no more");
   assert.equal(statuses.filter((status) => status === 201).length, 5);
-  const { answer } = await it.start(it.theirs, 400 * MIB);
+  const { answer } = await it.start(it.other_token, 400 * MIB);
   assert.equal(answer.status, 201, await answer.text());
-  // Small uploads go on however little is left.
+  // Small uploads continue, however little space is left.
   it.disk.free = 2 * MIB;
   const { answer: small } = await it.start((await it.anotherOrg()).token, MIB);
   assert.equal(small.status, 201, await small.text());
 });
 
-test("an org alone on its server may use the whole disk for one upload", TIMEOUT, async () => {
+test("the only org of a server may use the whole disk for one upload", TIMEOUT, async () => {
   await using it = await startShared();
   await it.plane.db.run(sql`update org set status = 'suspended' where id <> ${it.org.org_id}`);
   assert.equal((await it.start(it.mine, 900 * MIB)).answer.status, 201);
   assert.equal((await it.start(it.mine, 200 * MIB)).answer.status, 413);
 });
 
-test("429 with a time to come back when an org has too many open uploads; another org has its own", TIMEOUT, async () => {
+test("429 with Retry-After when an org has too many open uploads; other orgs have separate limits", TIMEOUT, async () => {
   await using it = await startShared({ uploads_per_org_max: 3 });
   const started = [];
   for (let i = 0; i < 3; i += 1) started.push((await it.start(it.mine, MIB)).id);
   const { answer } = await it.start(it.mine, MIB);
   assert.deepEqual([answer.status, answer.headers.get("retry-after")], [429, "60"]);
   assert.match(await answer.text(), /3 open uploads of at most 3 \(uploads_per_org_max\)/);
-  assert.equal((await it.start(it.theirs, MIB)).answer.status, 201);
+  assert.equal((await it.start(it.other_token, MIB)).answer.status, 201);
 });
 
-test("a part that the disk has no room for is 503, what came is kept, and the upload continues when there is room", TIMEOUT, async () => {
+test("503 for a part that does not fit on the disk; received bytes are kept, and the upload continues when there is space", TIMEOUT, async () => {
   await using it = await startShared({ free_disk_bytes_min: MIB });
   const bytes = Uint8Array.from(randomBytes(40 * MIB));
   const { id } = await it.start(it.mine, bytes.length + 1);
 
   let looks = 0;
-  // Full as soon as the watch looks for the second time.
+  // Full at the second check of the watch.
   it.blobs.freeBytes = () => Promise.resolve((looks += 1) > 1 ? 0 : DISK);
   const refused = await it.patch(it.mine, id, 0, bytes).catch((error: unknown) => error as Error);
-  // The server may cut a client that still sends before it has read the answer.
+  // The server may disconnect a client that still sends before it has read the response.
   if (refused instanceof Response) assert.equal(refused.status, 503);
   it.blobs.freeBytes = () => Promise.resolve(0);
   let looked = await it.look(it.mine, id);
@@ -92,7 +92,7 @@ test("a part that the disk has no room for is 503, what came is kept, and the up
   assert.equal((await it.patch(it.mine, id, kept, bytes.slice(kept))).status, 204);
 });
 
-test("asking does not keep a silent upload, bytes do; one that expired starts again from the beginning", TIMEOUT, async () => {
+test("only bytes extend an upload's expiry, requests without bytes do not; an expired upload starts from the beginning", TIMEOUT, async () => {
   await using it = await startShared();
   const { id } = await it.start(it.mine, MIB);
   const expiry = startUploadExpiry(it.plane);

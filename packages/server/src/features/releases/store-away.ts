@@ -3,14 +3,14 @@ import { Fault } from "../../kernel/fault.ts";
 
 const RETRY_SECONDS = "2";
 
-/** Does what needs the store of artifacts. Throws 503 when the store does not answer, so that whoever asked comes again. */
+/** Runs work that needs the artifact store. Throws 503 if the store does not respond, so that the client retries. */
 export async function orStoreAway<T>(work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    // What a person has to mend is an error of the server: the log says which.
+    // An error that an operator must fix is a server error: the log contains the cause.
     if (!(error instanceof S3Error) || error.stays) throw error;
-    throw new Fault("http_error", "the store of artifacts does not answer; try again. What it has acknowledged is kept", {
+    throw new Fault("http_error", "the artifact store does not respond; try again. Acknowledged bytes are kept", {
       status: 503,
       headers: { "retry-after": RETRY_SECONDS },
       detail: { store: error.message },

@@ -2,7 +2,7 @@ import type { Image } from "@roamfleet/protocol/image-archive";
 import type { Db } from "../../kernel/db.ts";
 import { bigint, list, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 
-/** What a digest says of a stored artifact never changes: written again, it is the same. */
+/** Inserts the images of an artifact. They depend only on its digest, so rows that exist are the same. */
 export function insertImages(db: Db, org_id: string, artifact_sha256: string, images: readonly Image[]): Promise<number> {
   const parts = images.flatMap(({ platform, config, layers }) =>
     [{ ...config, diff_id: null }, ...layers].map((part, position) => ({ ...part, platform, position })),
@@ -23,7 +23,7 @@ export const isImage = async (db: Db, org_id: string, artifact_sha256: string): 
 const placeRow = row({ artifact_sha256: text, start: bigint, size: bigint });
 export type LayerPlace = RowOf<typeof placeRow>;
 
-/** One of the artifacts that these bytes lie in, if there is one; rather one that is not about to be removed. */
+/** Finds an artifact that contains these bytes; prefers one that is not about to be removed. */
 export const findLayer = (db: Db, org_id: string, sha256: string): Promise<LayerPlace | undefined> =>
   db.maybe(sql(placeRow)`
     select l.artifact_sha256, l.start, l.size

@@ -2,7 +2,7 @@ import type { SystemDb } from "../../kernel/db.ts";
 import { bigint, nullable, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 import type { NodeRun } from "../../link/index.ts";
 
-/** An upload, across orgs: who works on it is asked before anything of an org. */
+/** An upload, across orgs: its lease is taken before the org's data is read. */
 export interface UploadName {
   org_id: string;
   release_id: string;
@@ -12,8 +12,8 @@ const holdRow = row({ holder: nullable(text), holder_beat: bigint });
 export type Hold = RowOf<typeof holdRow>;
 
 /**
- * 1 when the holder has it from now on: nobody had, whoever had it is `silent` and has not moved since, or its process is no
- * more. A hold of this very process is left over, since the process knows its own.
+ * Takes the lease of an upload. Returns 1 if the upload was free, its holder is `silent` and unchanged, or the holder's process has ended.
+ * A lease of this process also counts as free: the process knows its own work, so the row is a leftover.
  */
 export const takeHold = (
   db: SystemDb,
@@ -33,13 +33,13 @@ export const takeHold = (
 export const findHold = (db: SystemDb, { org_id, release_id }: UploadName): Promise<Hold | undefined> =>
   db.maybe(sql(holdRow)`select ${holdRow} from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
 
-/** 0 when another one has taken it, or it is no more. */
+/** Renews a lease. Returns 0 if another holder has taken it, or the upload no longer exists. */
 export const renewHold = (db: SystemDb, { org_id, release_id }: UploadName, holder: string, expires_at: Date): Promise<number> =>
   db.run(sql`
     update artifact_upload set holder_beat = holder_beat + 1, expires_at = greatest(expires_at, ${expires_at})
     where org_id = ${org_id} and release_id = ${release_id} and holder = ${holder}`);
 
-/** Waits for nobody: a row that somebody has locked is being taken, or dropped by the transaction of the holder itself. */
+/** Releases a lease. Skips a locked row: it is being taken, or deleted by the holder's own transaction. */
 export const giveUpHold = (db: SystemDb, { org_id, release_id }: UploadName, holder: string): Promise<number> =>
   db.run(sql`
     with held as (

@@ -7,7 +7,7 @@ export type UploadRow = RowOf<typeof uploadRow>;
 export const findUpload = (db: Db, org_id: string, release_id: string): Promise<UploadRow | undefined> =>
   db.maybe(sql(uploadRow)`select ${uploadRow} from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
 
-/** Of two that start the upload of a release at once, the second finds the first one's row. */
+/** Inserts an upload. If two requests start the upload of a release concurrently, the second uses the first one's row. */
 export const insertUpload = (db: Db, { org_id, release_id, size, expires_at }: UploadRow, now: Date): Promise<number> =>
   db.run(sql`
     insert into artifact_upload (org_id, release_id, size, created_at, expires_at)
@@ -19,11 +19,11 @@ export const keepUpload = (db: Db, org_id: string, release_id: string, expires_a
 export const deleteUpload = (db: Db, org_id: string, release_id: string): Promise<number> =>
   db.run(sql`delete from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
 
-/** 0 when somebody went on with it meanwhile. */
+/** Deletes an expired upload. Returns 0 if it was continued since. */
 export const deleteExpiredUpload = (db: Db, { org_id, release_id }: UploadRow, now: Date): Promise<number> =>
   db.run(sql`delete from artifact_upload where org_id = ${org_id} and release_id = ${release_id} and expires_at <= ${now}`);
 
-/** Uploads that have expired, in the order of org and release, from behind `after`. */
+/** Expired uploads in the order of org and release, after the cursor `after`. */
 export const listExpiredUploads = (
   db: Db,
   now: Date,
@@ -35,12 +35,12 @@ export const listExpiredUploads = (
     select ${uploadRow} from artifact_upload where expires_at <= ${now} and (org_id, release_id) > (${after.org_id}, ${after.release_id})
     order by org_id, release_id limit ${limit}`);
 
-/** Held by whoever looks for room until what was found to have room is written down: one after the other in the whole service. */
+/** Held from the check for space until its result is committed: checks run one after the other in the whole service. */
 const ROOM_LOCK = 7_306_014_225n;
 export const lockRoom = (tx: Db): Promise<number> => tx.run(sql`select pg_advisory_xact_lock(${ROOM_LOCK}::bigint)`);
 
 const takenRow = row({ stored: bigint, deleted: bigint, promised: bigint, uploads: bigint });
-/** Bytes of an org's artifacts, and those that its resumable uploads will have: in one statement, since an upload becomes an artifact. */
+/** Bytes of an org's artifacts, and of its resumable uploads when complete. One statement, because an upload becomes an artifact. */
 export const countTaken = (db: Db, org_id: string): Promise<RowOf<typeof takenRow>> =>
   db.one(sql(takenRow)`
     select (select coalesce(sum(size), 0)::bigint from artifact where org_id = ${org_id}) as stored,
@@ -49,10 +49,10 @@ export const countTaken = (db: Db, org_id: string): Promise<RowOf<typeof takenRo
       (select count(*)::bigint from artifact_upload where org_id = ${org_id}) as uploads`);
 
 const openRow = row({ org_id: text, release_id: text, size: bigint });
-/** Every upload that is not complete. */
+/** Every incomplete upload. */
 export const listOpenUploads = (db: Db): Promise<RowOf<typeof openRow>[]> =>
   db.many(sql(openRow)`
-    -- across orgs: the disk is one for all
+    -- across orgs: they share one disk
     select ${openRow} from artifact_upload`);
 
 const otherRow = row({ is_there: bool });

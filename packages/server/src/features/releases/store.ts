@@ -28,7 +28,7 @@ export type NewRelease = Omit<ReleaseRow, "created_at" | "updated_at" | "signatu
   manifest: Record<string, unknown> | undefined;
 };
 
-/** undefined when the org has a release of this tag already. */
+/** Inserts a release. Returns undefined if the org already has one with this tag. */
 export const insertRelease = (db: Db, org_id: string, r: NewRelease, now: Date): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`
     insert into release (org_id, id, tag, app, notes, kind, artifact_sha256, artifact_size, artifact_state, image, manifest, signature, created_by, created_at, updated_at)
@@ -37,7 +37,7 @@ export const insertRelease = (db: Db, org_id: string, r: NewRelease, now: Date):
     on conflict (org_id, tag) do nothing
     returning ${releaseRow}`);
 
-/** Whether a release may name this app: it is one of the org's, or the org has fewer than `apps_max`. */
+/** Whether a release may name this app: the org already has it, or has fewer than `apps_max` apps. */
 export const hasRoomForApp = async (db: Db, org_id: string, app: string, apps_max: number): Promise<boolean> =>
   (
     await db.one(sql(row({ has_room: bool }))`
@@ -51,7 +51,7 @@ export const findRelease = (db: Db, org_id: string, id: string): Promise<Release
 export const findReleaseByTag = (db: Db, org_id: string, tag: string): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and tag = ${tag}`);
 
-/** Nobody deploys, fills or deletes it meanwhile: a deployment that is being made holds the row for itself. */
+/** Locks a release against being deployed, uploaded or deleted; waits for the lock of a deployment that is being created. */
 export const lockRelease = (db: Db, org_id: string, id: string): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and id = ${id} for update`);
 
@@ -77,7 +77,7 @@ export const setStored = (db: Db, org_id: string, id: string, now: Date): Promis
   db.one(sql(releaseRow)`
     update release set artifact_state = 'stored', updated_at = ${now} where org_id = ${org_id} and id = ${id} returning ${releaseRow}`);
 
-/** The same release, signed anew: for longer, or by another key. */
+/** Replaces the signature of a release: with a later expiry, or by another key. */
 export const setSignature = (db: Db, org_id: string, id: string, signature: SignedText, now: Date): Promise<ReleaseRow> =>
   db.one(sql(releaseRow)`
     update release set signature = ${json(signature)}, updated_at = ${now} where org_id = ${org_id} and id = ${id} returning ${releaseRow}`);
@@ -90,22 +90,22 @@ const artifactRow = row({ size: bigint, unreferenced_at: nullable(timestamptz) }
 export const findArtifact = (db: Db, org_id: string, sha256: string): Promise<RowOf<typeof artifactRow> | undefined> =>
   db.maybe(sql(artifactRow)`select ${artifactRow} from artifact where org_id = ${org_id} and sha256 = ${sha256}`);
 
-/** Until the transaction ends nobody else makes or removes this blob, and nobody else says whether it is needed. */
+/** Locks an artifact until the transaction ends: no other transaction creates or removes its blob, or changes whether it is referenced. */
 export const lockArtifact = (db: Db, org_id: string, sha256: string): Promise<RowOf<typeof artifactRow> | undefined> =>
   db.maybe(sql(artifactRow)`select ${artifactRow} from artifact where org_id = ${org_id} and sha256 = ${sha256} for update`);
 
-/** The blob is there, or is about to be in this transaction, and a release names it; locks the row like `lockArtifact`. */
+/** Records that the blob exists, or will after this transaction, and that a release names it. Locks the row like `lockArtifact`. */
 export const putArtifactRow = (db: Db, org_id: string, sha256: string, size: number, now: Date): Promise<number> =>
   db.run(sql`
     insert into artifact (org_id, sha256, size, stored_at) values (${org_id}, ${sha256}, ${size}, ${now})
     on conflict (org_id, sha256) do update set stored_at = excluded.stored_at, unreferenced_at = null`);
 
-/** A release names the artifact again: if it is there, it stays. */
+/** Records that a release names the artifact again, so that it is not removed. */
 export const noteReferenced = (db: Db, org_id: string, sha256: string): Promise<number> =>
   db.run(sql`update artifact set unreferenced_at = null where org_id = ${org_id} and sha256 = ${sha256} and unreferenced_at is not null`);
 
 const namedRow = row({ named: bool });
-/** Notes that no release names the artifact any more, if that is so. */
+/** Records that the artifact is unreferenced, if no release names it. */
 export async function noteUnreferenced(db: Db, org_id: string, sha256: string, now: Date): Promise<void> {
   if ((await lockArtifact(db, org_id, sha256)) === undefined) return;
   const { named } = await db.one(
@@ -120,7 +120,7 @@ export async function noteUnreferenced(db: Db, org_id: string, sha256: string, n
 const keyRow = row({ org_id: text, sha256: text });
 export type ArtifactKey = RowOf<typeof keyRow>;
 
-/** Across orgs: what nobody has named since `before`. */
+/** Artifacts of all orgs that have been unreferenced since `before`. */
 export const listUnreferenced = (db: Db, before: Date, after: ArtifactKey, limit: number): Promise<ArtifactKey[]> =>
   db.many(sql(keyRow)`
     select org_id, sha256 from artifact where unreferenced_at <= ${before} and (org_id, sha256) > (${after.org_id}, ${after.sha256})
@@ -129,7 +129,7 @@ export const listUnreferenced = (db: Db, before: Date, after: ArtifactKey, limit
 export const deleteArtifactRow = (db: Db, { org_id, sha256 }: ArtifactKey): Promise<number> =>
   db.run(sql`delete from artifact where org_id = ${org_id} and sha256 = ${sha256}`);
 
-/** A blob that no row tells of: left by an upload that broke off between the file and the commit. From now on nobody names it. */
+/** Inserts a row for a blob without one, which an upload left that failed between the file and the commit. It counts as unreferenced. */
 export const adoptArtifact = (db: Db, { org_id, sha256 }: ArtifactKey, size: number, now: Date): Promise<number> =>
   db.run(sql`
     insert into artifact (org_id, sha256, size, stored_at, unreferenced_at)

@@ -7,17 +7,17 @@ import { blobKey } from "./upload.ts";
 
 const SWEEP_EVERY_MS = 3_600_000;
 const EXPIRE_EVERY_MS = 60_000;
-/** Every so many sweeps all blobs are compared with the rows that tell of them. */
+/** Every 24th sweep compares all blobs with the rows. */
 const LISTING_SWEEPS = 24;
 const UNREFERENCED_HOURS = 24;
 const BATCH_ROWS_MAX = 500;
 const SHA256 = /^[0-9a-f]{64}$/;
 
-/** Drops uploads that were silent for too long, each minute. */
+/** Starts the expiry of silent uploads, once a minute. */
 export const startUploadExpiry = (plane: Plane): Background =>
   background(plane, "upload expiry", EXPIRE_EVERY_MS, () => resumableUploads(plane).expire());
 
-/** Removes artifacts that no release has named for a day, and bytes of uploads that are no more. */
+/** Starts the removal of artifacts that have been unreferenced for a day, and of bytes of deleted uploads. */
 export function startBlobSweep(plane: Plane): Background {
   let sweeps = 0;
   return background(plane, "blob sweep", SWEEP_EVERY_MS, async () => {
@@ -52,7 +52,7 @@ async function sweepBlobs({ db, db_errors, blobs, retention_clock, log }: Plane)
   if (failures !== undefined) throw failures.error;
 }
 
-/** Blobs without a row count as unreferenced from now on. */
+/** Records blobs without a row as unreferenced. */
 async function adoptOrphans({ db, db_errors, blobs, clock }: Plane): Promise<void> {
   let failures: Failures<unknown> | undefined;
   for await (const { key, size } of blobs.list("")) {

@@ -7,10 +7,10 @@ const VERSION = "1.0.0";
 const CONTENT_TYPE = /^application\/offset\+octet-stream\s*(;|$)/i;
 const NUMBER = /^\d{1,15}$/;
 
-/** Whether the request speaks tus: a HEAD without it is one for the artifact. */
+/** Whether the request uses tus; a HEAD without it asks for the artifact. */
 export const speaksTus = (headers: Headers): boolean => headers["tus-resumable"] !== undefined;
 
-/** Runs a handler of the tus 1.0 protocol: what every request must say, and every answer, refusals included. */
+/** Runs a handler of the tus 1.0 protocol: checks the version and adds the header to every response, including errors. */
 export async function tus<B>(headers: Headers, work: () => Promise<Answer<B>>): Promise<Answer<B>> {
   if (headers["tus-resumable"] !== VERSION) {
     throw httpError(412, `the header Tus-Resumable must be ${VERSION}`, { "tus-version": VERSION, "tus-resumable": VERSION });
@@ -24,7 +24,7 @@ export async function tus<B>(headers: Headers, work: () => Promise<Answer<B>>): 
   }
 }
 
-/** A header that counts bytes. */
+/** Reads a header that counts bytes. */
 export function readCount(headers: Headers, name: "Upload-Length" | "Upload-Offset"): number {
   const text = headers[name.toLowerCase()];
   if (typeof text !== "string" || !NUMBER.test(text)) throw badRequest(`the header ${name} must be a number of bytes`);

@@ -11,7 +11,7 @@ const TIMEOUT = { timeout: 120_000 };
 const QUIET_MS = 5_000;
 const SIZE = 2_000_000;
 
-/** An upload that was begun, and two nodes that live. */
+/** Starts an upload and two live nodes. */
 async function startHolds() {
   const rig = await startReleaseRig();
   const bytes = randomBytes(SIZE);
@@ -25,7 +25,7 @@ async function startHolds() {
   return { rig, bytes, headers, plane_b, upload: { org_id: rig.org.org_id, release_id } };
 }
 
-/** One who works until it is told to end. */
+/** Starts work under the lease that lasts until `end` is called. */
 function work(holds: UploadHolds, upload: { org_id: string; release_id: string }) {
   const [began, ends] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const state = { moved_at: undefined as number | undefined, lost: 0 };
@@ -36,7 +36,7 @@ function work(holds: UploadHolds, upload: { org_id: string; release_id: string }
   return { state, began: began.promise, done, end: () => (ends.resolve(), done) };
 }
 
-test("of two nodes one works on an upload; the other may when it is done, and when the first one's node is dead", TIMEOUT, async () => {
+test("one of two nodes works on an upload; the other may after its end, or when the first node is dead", TIMEOUT, async () => {
   const { rig, plane_b, upload } = await startHolds();
   await using _ = rig;
   const [a, b] = [new UploadHolds(rig.plane, QUIET_MS, () => new Date(0)), new UploadHolds(plane_b, QUIET_MS, () => new Date(0))];
@@ -50,14 +50,14 @@ test("of two nodes one works on an upload; the other may when it is done, and wh
   await rig.plane.db.run(sql`update node set is_over = true where id = 'node_b'`);
   const third = work(a, upload);
   await third.began;
-  // The dead one's end takes nothing from it.
+  // The end of the dead node's work does not release the new lease.
   await second.end();
   assert.equal(await work(b, upload).done, undefined);
   await third.end();
 });
 
 test(
-  "who moves or works keeps the upload for as long; from one that is silent another node takes it, and it learns so",
+  "a holder that receives bytes or works without them keeps its lease; another node takes it from a silent holder, which is notified",
   TIMEOUT,
   async () => {
     const { rig, plane_b, upload } = await startHolds();
@@ -73,7 +73,7 @@ test(
         if (moves) first.state.moved_at = clock.monotonic();
         const before = await renewals();
         await clock.advance({ milliseconds: 1_600 });
-        if (first.state.moved_at === undefined || moves) await until("the hold to be renewed", async () => (await renewals()) !== before);
+        if (first.state.moved_at === undefined || moves) await until("the lease to be renewed", async () => (await renewals()) !== before);
       }
     };
     for (const moves of [false, true]) {
@@ -87,14 +87,14 @@ test(
     assert.equal(first.state.lost, 0);
     first.state.moved_at = clock.monotonic();
     await clock.advance({ milliseconds: 1_600 });
-    await until("the first one to learn it", () => first.state.lost > 0);
+    await until("the first holder to be notified", () => first.state.lost > 0);
     await first.end();
     assert.equal(await work(a, upload).done, undefined, "it gave up nothing of the second one's");
     await second.end();
   },
 );
 
-test("a request for an upload that another node works on is 423, and the other node's sweep leaves it alone", TIMEOUT, async () => {
+test("a request for an upload that another node works on is 423, and other nodes' sweeps skip it", TIMEOUT, async () => {
   const { rig, plane_b, upload, headers, bytes } = await startHolds();
   await using _ = rig;
   const held = work(new UploadHolds(plane_b, QUIET_MS, () => new Date(0)), upload);

@@ -2,38 +2,38 @@ import type { Plane } from "../../context.ts";
 import { findHold, giveUpHold, type Hold, renewHold, takeHold, type UploadName } from "./store-upload-holds.ts";
 
 const RENEW_EVERY_MS = 1_500;
-/** Uploads of other nodes that are remembered to be held: the oldest is forgotten, and asked for anew. */
+/** Leases of other nodes that are remembered; beyond that the oldest is forgotten and observed again. */
 const SEEN_MAX = 1_000;
 
 type HoldsPlane = Pick<Plane, "db" | "clock" | "id" | "node" | "log">;
 
-/** What one who works on an upload does for the other nodes to know. */
+/** What a worker on an upload provides for its lease. */
 export interface UploadHold {
-  /** Monotonic, of the last byte: others may take the upload from one that has not moved for a while. Undefined: it works without. */
+  /** Monotonic time of the last byte: other nodes may take the upload from a silent holder. Undefined: it works without receiving bytes. */
   movedAt: () => number | undefined;
-  /** Somebody else has taken it. */
+  /** Called when another node has taken the lease. */
   lost: () => void;
 }
 
 /**
- * Who works on an upload, where several nodes share the store: one of them, as the upload's row says. A holder renews while
- * it moves; another node takes over when it saw no change for a while by its own clock, or the holder's node is dead.
+ * Leases on uploads: of several nodes that share a store, one works on an upload, recorded in the upload's row. A holder renews its lease
+ * while bytes arrive. Another node takes over if, by its own clock, it saw no renewal for `quiet_ms`, or if the holder's node is dead.
  */
 export class UploadHolds {
   readonly #plane: HoldsPlane;
   readonly #quiet_ms: number;
   readonly #expiry: () => Date;
-  /** Holds of others, with the monotonic time since when they have not changed. */
+  /** Leases of other nodes, with the monotonic time of their last observed change. */
   readonly #seen = new Map<string, Hold & { since: number }>();
 
-  /** `expiry`: when an upload expires that moves now. */
+  /** `expiry` returns when an upload expires that receives bytes now. */
   constructor(plane: HoldsPlane, quiet_ms: number, expiry: () => Date) {
     this.#plane = plane;
     this.#quiet_ms = quiet_ms;
     this.#expiry = expiry;
   }
 
-  /** Works while the upload is held, or there is no such upload. Undefined: another node has it. */
+  /** Runs `work` under the lease of the upload, or without one if there is no such upload. Returns undefined if another node has it. */
   async while<T>(upload: UploadName, hold: UploadHold, work: () => Promise<T>): Promise<{ value: T } | undefined> {
     const { db, clock, id, log } = this.#plane;
     const holder = id("hold");
@@ -47,17 +47,17 @@ export class UploadHolds {
       renewed_at = clock.monotonic();
       if ((await renewHold(db, upload, holder, this.#expiry())) === 0) hold.lost();
     };
-    // A renewal that fails is made up for by the next one, or somebody takes over.
+    // After a failed renewal the next one follows, or another node takes over.
     const timer = clock.every(
       RENEW_EVERY_MS,
-      () => (renewing = renew().catch((error: unknown) => log.warn({ err: error }, "an upload could not be held"))),
+      () => (renewing = renew().catch((error: unknown) => log.warn({ err: error }, "could not renew the lease of an upload"))),
     );
     try {
       return { value: await work() };
     } finally {
       timer.cancel();
       await renewing;
-      await giveUpHold(db, upload, holder).catch((error: unknown) => log.warn({ err: error }, "an upload could not be given up"));
+      await giveUpHold(db, upload, holder).catch((error: unknown) => log.warn({ err: error }, "could not release the lease of an upload"));
     }
   }
 

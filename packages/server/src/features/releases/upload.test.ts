@@ -17,7 +17,7 @@ const run = promisify(execFile);
 
 const streamOf = (...parts: Uint8Array[]) => new Blob(parts.map((part) => Uint8Array.from(part))).stream();
 
-test("200: the artifact is stored, comes back byte for byte, and is not read again when it is there", TIMEOUT, async () => {
+test("200: the artifact is stored, returned byte for byte, and not read again when it is already stored", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const big = Buffer.alloc(3_000_000, "0123456789");
   const { id } = (await rig.create("v1", big)).body.data;
@@ -34,7 +34,7 @@ test("200: the artifact is stored, comes back byte for byte, and is not read aga
   assert.deepEqual(Buffer.from(await (await rig.fetch(second)).arrayBuffer()), big);
 });
 
-test("an empty artifact is one too", TIMEOUT, async () => {
+test("an empty artifact can be uploaded", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", Buffer.alloc(0))).body.data;
   assert.equal((await rig.put(id, Buffer.alloc(0))).status, 200);
@@ -61,19 +61,19 @@ test("400 for another length, other bytes, too many or too few, and nothing is k
   assert.equal((await rig.put(id, BYTES)).status, 200);
 });
 
-test("a killed upload keeps nothing, and the push works again", TIMEOUT, async () => {
+test("an aborted upload keeps nothing, and a new push succeeds", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", BYTES)).body.data;
   const { socket } = await rig.open(id, BYTES.length);
   socket.write(BYTES.subarray(0, 5));
   await until("the first bytes to be written", async () => (await rig.kept()).staging.length === 1);
   socket.destroy();
-  await until("what was written to be gone", async () => (await rig.kept()).staging.length === 0);
+  await until("the partial file to be deleted", async () => (await rig.kept()).staging.length === 0);
   assert.equal(await rig.state(id), "awaiting_upload");
   assert.equal((await rig.put(id, BYTES)).status, 200);
 });
 
-test("two uploads of one release at once both succeed, and one blob is kept", TIMEOUT, async () => {
+test("two concurrent uploads of one release both succeed, and one blob is kept", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", BYTES)).body.data;
   const answers = await Promise.all(Array.from({ length: 5 }, () => rig.put(id, BYTES)));
@@ -85,7 +85,7 @@ test("two uploads of one release at once both succeed, and one blob is kept", TI
   assert.deepEqual([keys.length, staging], [1, []]);
 });
 
-test("413 when the org's quota or the disk has no room, before the first byte", TIMEOUT, async () => {
+test("413 before the first byte when the org's quota or the disk has no space", TIMEOUT, async () => {
   await using rig = await startReleaseRig({ artifact_bytes_max: 2 * BYTES.length - 1 });
   const { id } = (await rig.create("v1", BYTES)).body.data;
   assert.equal((await rig.put(id, BYTES)).status, 200);
@@ -102,11 +102,11 @@ test("413 when the org's quota or the disk has no room, before the first byte", 
   assert.equal((await rig.put(full, other)).status, 200);
 });
 
-test("a client that asks first is told to go on only when its upload is wanted", TIMEOUT, async () => {
+test("a client with Expect: 100-continue gets 100 only if its upload is accepted", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", BYTES)).body.data;
   const wanted = await rig.open(id, BYTES.length, "expect: 100-continue\r\n");
-  await until("to be told to go on", () => wanted.received() === "HTTP/1.1 100 Continue\r\n\r\n");
+  await until("100 Continue", () => wanted.received() === "HTTP/1.1 100 Continue\r\n\r\n");
   wanted.socket.write(BYTES);
   await until("the answer", () => /HTTP\/1\.1 200 [\s\S]*"stored"/.test(wanted.received()));
   wanted.socket.destroy();
@@ -121,7 +121,7 @@ test("a client that asks first is told to go on only when its upload is wanted",
   }
 });
 
-test("curl -T uploads, is done at once when the artifact is there, and fails when it is another", TIMEOUT, async () => {
+test("curl -T uploads, returns immediately when the artifact is stored, and fails for a different file", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const directory = await mkdtemp(join(tmpdir(), "roamfleet-curl-"));
   try {
@@ -156,7 +156,7 @@ test("curl -T uploads, is done at once when the artifact is there, and fails whe
   }
 });
 
-test("206 for a range, the whole for a range of other bytes, 416 past the end; HEAD tells the same without a body", TIMEOUT, async () => {
+test("206 for a range, 200 for an If-Range of other bytes, 416 past the end; HEAD returns the same without a body", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const { id } = (await rig.create("v1", BYTES)).body.data;
   await rig.put(id, BYTES);

@@ -21,13 +21,13 @@ export interface UploadRequest {
   release_id: string;
   headers: Record<string, string | string[] | undefined>;
   stream: Readable;
-  /** Tells a waiting client to send. */
+  /** Asks a client that waits (`Expect: 100-continue`) to send the body. */
   allowBody: () => void;
 }
 
 /**
- * Takes the artifact of a release in one request: whole, in the announced size and digest, or nothing is kept. Answers at
- * once when it is stored already. Throws 413 before the first byte when there is no room, 400 for other bytes.
+ * Receives the artifact of a release in one request: with the announced size and digest, or nothing is kept. Returns immediately if the
+ * artifact is already stored. Throws 413 before the first byte if there is no space, 400 if the bytes do not match.
  */
 export async function receiveArtifact(plane: Plane, room: Room, request: UploadRequest): Promise<ReleaseRow> {
   const { release_id, headers, stream, allowBody } = request;
@@ -70,24 +70,24 @@ export async function receiveArtifact(plane: Plane, room: Room, request: UploadR
   }
 }
 
-/** The release, if it is one that takes an artifact. */
+/** Returns the release; throws 409 if it is an external image. */
 export async function requireUploadable(db: Db, org_id: string, release_id: string): Promise<ReleaseRow> {
   const release = await findRelease(db, org_id, release_id);
   if (release === undefined) throw notFound("release", release_id);
   if (release.artifact_state === "external")
-    throw conflict(`release ${printable(release.tag)} is the image ${release.image}: it takes no upload`);
+    throw conflict(`release ${printable(release.tag)} is the image ${release.image}: it has no artifact to upload`);
   return release;
 }
 
-/** The images in the archive of a release of this kind. Throws ImageRefused for one that is not what it says. */
+/** Returns the images in the archive of an image release; none for other kinds. Throws ImageRefused if the archive is invalid. */
 export const imagesIn = async (
   { kind, artifact_size }: ReleaseRow,
   read: (range?: BlobRange) => Readable | Promise<Readable>,
 ): Promise<Image[]> => (kind === IMAGE_KIND ? ((await readImages(async (range) => await read(range), artifact_size)) ?? []) : []);
 
 /**
- * The release as stored when the bytes are there already, for this release or for another one of the org. Throws 400 when
- * they were stored as something else and are no image that the release could be.
+ * Marks the release as stored and returns it if the bytes exist, from an earlier upload for this or another release of the org. Throws 400
+ * if they were stored for another kind and are not a valid image.
  */
 export async function useStored(plane: Plane, db: Db, org_id: string, release: ReleaseRow): Promise<ReleaseRow | undefined> {
   const { kind, artifact_state, artifact_sha256, artifact_size } = release;
@@ -117,11 +117,11 @@ const takeStored = (
     const artifact = await lockArtifact(tx, org_id, artifact_sha256);
     if (artifact !== undefined && artifact.size !== artifact_size) return undefined;
     const isThere = async () => (await plane.blobs.stat(blobKey(org_id, artifact_sha256)))?.size === artifact_size;
-    // The row may tell of a blob that somebody removed by hand: then it is taken again.
+    // Someone may have removed the blob by hand although there is a row: then it is uploaded again.
     if (!(await isThere())) return undefined;
     if (release.artifact_state === "stored") return release;
     await putArtifactRow(tx, org_id, artifact_sha256, artifact_size, plane.clock.now());
-    // A blob without a row is one whose server ended before it could commit: checked, but nobody held it until now.
+    // A blob without a row was checked, but its server stopped before the commit. Until now no lock protected it from removal.
     if (artifact === undefined && !(await isThere())) {
       await deleteArtifactRow(tx, { org_id, sha256: artifact_sha256 });
       return undefined;
@@ -130,13 +130,13 @@ const takeStored = (
     return await markStored(plane, tx, org_id, id);
   });
 
-/** A release and what its artifact turned out to hold. */
+/** A release and the images found in its artifact. */
 export interface Checked {
   release: ReleaseRow;
   images: readonly Image[];
 }
 
-/** The blob gets its name while its row is held, so that nobody removes it in between. */
+/** Names the blob while its row is locked, so that it cannot be removed in between. */
 export const keepArtifact = (
   plane: Plane,
   db: Db,
@@ -162,10 +162,10 @@ async function markStored(plane: Plane, tx: Db, org_id: string, id: string): Pro
   return await setStored(tx, org_id, id, plane.clock.now());
 }
 
-/** What the blob store refused, as the client is told it. Nothing was kept. */
+/** Converts an error of the blob store to the client's error. In all these cases nothing was kept. */
 export function toFault(error: unknown, { tag, artifact_size }: ReleaseRow): unknown {
   if (error instanceof ImageRefused)
-    return badRequest(`the artifact of release ${printable(tag)} is no image that a robot could run: ${error.message}. Nothing was kept`);
+    return badRequest(`the artifact of release ${printable(tag)} is not a valid container image: ${error.message}. Nothing was kept`);
   if (!(error instanceof BlobError)) return error;
   const of = `the artifact of release ${printable(tag)}`;
   switch (error.code) {
@@ -174,9 +174,9 @@ export function toFault(error: unknown, { tag, artifact_size }: ReleaseRow): unk
     case "too_large":
       return badRequest(`this is not ${of}: it has more than the ${artifact_size} bytes announced. Nothing was kept`);
     case "interrupted":
-      return badRequest("the upload broke off. Nothing was kept");
+      return badRequest("the upload was interrupted. Nothing was kept");
     case "no_space":
-      return diskFull(`there is no room for ${of}`);
+      return diskFull(`there is no space for ${of}`);
     default:
       return error;
   }

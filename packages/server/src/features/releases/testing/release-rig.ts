@@ -19,7 +19,7 @@ export const sha256 = (bytes: Uint8Array): string => createHash("sha256").update
 export type One = { data: Release };
 const orgRow = row({ org_id: text });
 
-/** The routes of releases with blobs in a directory of their own. */
+/** Starts the routes of releases with blobs in a separate directory. */
 export async function startReleaseRig(limits: Partial<Limits> = {}) {
   let http: Http | undefined;
   const rig: FeaturePlane = await startFeaturePlane([releaseRoutes, deploymentRoutes, (of) => (http = of)], {
@@ -50,7 +50,7 @@ export async function startReleaseRig(limits: Partial<Limits> = {}) {
     org,
     anotherOrg: () => rig.org(),
     blobs,
-    /** What a new process knows of the directory. */
+    /** Reopens the directory as a new process would. */
     restartBlobs: async () => void Object.assign(rig.plane, { blobs: await directoryBlobs(directory, { log: silentLog }) }),
     create,
     url,
@@ -61,13 +61,13 @@ export async function startReleaseRig(limits: Partial<Limits> = {}) {
     fetch: (id: string, headers: Record<string, string> = {}, method = "GET") =>
       fetch(url(id), { method, headers: { authorization: `Bearer ${org.token}`, ...headers } }),
     state: async (id: string) => (await rig.call<One>("GET", `/api/releases/${id}`, { token: org.token })).body.data?.artifact_state,
-    /** Keys of the blobs and names of what is being received. */
+    /** Keys of the blobs and names of files being received. */
     kept: async () => {
       const keys: string[] = [];
       for await (const { key } of blobs.list("")) keys.push(key);
       return { keys, staging: await readdir(join(directory, "staging")) };
     },
-    /** A connection on which the head of an upload was sent. */
+    /** Opens a connection and sends the head of an upload. */
     open: async (id: string, length: number, head = "") => {
       const socket = connect(port, "127.0.0.1");
       let received = "";
@@ -80,7 +80,7 @@ export async function startReleaseRig(limits: Partial<Limits> = {}) {
       return { socket, received: () => received };
     },
     [Symbol.asyncDispose]: async () => {
-      // The rest of a body may still be on its way although its answer is not.
+      // The rest of a body may still arrive after its response was sent.
       server.closeAllConnections();
       await rig[Symbol.asyncDispose]();
       await rm(directory, { recursive: true, force: true });
