@@ -7,7 +7,9 @@ import { announce } from "../events/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { lockRobot, setApproved } from "./store.ts";
 
-/** Approves a robot: it gets secret config values and registry logins from now on, and what waited for that is dispatched. */
+/**
+ * Approves a robot: from now on it gets secret config values and registry logins, and targets that waited for the approval are dispatched.
+ */
 export const approveRobot = (plane: Plane, db: Db, { org_id, actor }: Caller, robot_id: string): Promise<void> =>
   db.transaction(async (tx) => {
     const robot = await lockRobot(tx, org_id, robot_id);
@@ -22,6 +24,6 @@ export const approveRobot = (plane: Plane, db: Db, { org_id, actor }: Caller, ro
       robot_id,
       kind: "robot.approved",
       actor,
-      summary: "The robot was approved: it gets secrets",
+      summary: "The robot was approved and receives secrets",
     });
   });

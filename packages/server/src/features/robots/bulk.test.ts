@@ -27,7 +27,7 @@ async function start() {
 
 const outcomes = ({ body }: { body: Answer }) => body.items.map(({ robot_id, outcome }) => [robot_id, outcome]);
 
-test("labels are set and removed, those that are not named stay, and each robot is answered for once, in order", TIMEOUT, async () => {
+test("labels are set and removed, others stay, and there is one result per robot, in order", TIMEOUT, async () => {
   await using it = await start();
   const { here, also, there, org_id, rig } = it;
   const label = (id: string, labels: Record<string, string>) =>
@@ -55,7 +55,7 @@ test("labels are set and removed, those that are not named stay, and each robot 
   assert.match(full.body.items[0]?.message ?? "", /would have 65 labels; at most 64/);
 });
 
-test("a move is told on the timeline of each robot that it moved, and an Idempotency-Key moves once", TIMEOUT, async () => {
+test("a move is recorded in the timeline of each moved robot, and with an Idempotency-Key it happens once", TIMEOUT, async () => {
   await using it = await start();
   const { here, also, there } = it;
   const body = { robot_ids: [here.robot_id, also.robot_id, there.robot_id], fleet_id: there.fleet_id };
@@ -77,7 +77,7 @@ test("a move is told on the timeline of each robot that it moved, and an Idempot
   assert.deepEqual(told, [[moved], [moved], []]);
 });
 
-test("each robot is changed by whoever operates it: others are not found, or forbidden to who only sees them", TIMEOUT, async () => {
+test("changes robots of which the caller is an operator; others are not found, or forbidden if the caller may only view them", TIMEOUT, async () => {
   await using it = await start();
   const { here, also, there, org_id, rig } = it;
   const limited = await createCredential(rig.plane.db, rig.plane, {
@@ -99,7 +99,7 @@ test("each robot is changed by whoever operates it: others are not found, or for
   assert.equal((await it.bulk({ robot_ids: [also.robot_id], labels: {} }, viewer.token)).status, 403);
 });
 
-test("400: nothing to do, no robot, more than 1,000 robots, a label that cannot be", TIMEOUT, async () => {
+test("400: nothing to do, no robot, more than 1,000 robots, an invalid label", TIMEOUT, async () => {
   await using it = await start();
   const { robot_id } = it.here;
   for (const body of [

@@ -19,8 +19,8 @@ interface Change {
 }
 
 /**
- * Labels or moves each of the robots that the caller operates, in one transaction; the others stay as they are, and the answer says
- * why. In the order in which they were named, each once.
+ * Labels or moves each of the robots for which the caller is an operator, in one transaction. The others stay as they are, and the result
+ * states why. Results are in the order of `robot_ids`, each robot once.
  */
 export async function changeRobots(plane: Plane, db: Db, caller: Caller, { robot_ids, labels, fleet_id }: Bulk): Promise<BulkOutcome[]> {
   const { org_id } = caller;

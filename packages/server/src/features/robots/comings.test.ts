@@ -12,7 +12,7 @@ const TIMEOUT = { timeout: 120_000 };
 const ROBOTS = 20;
 
 test(
-  "robots that come at the same moment are online and in their timelines, each as it said; one that was removed is not",
+  "robots that connect at the same moment are online with their own data and timeline entries; a removed one is not",
   TIMEOUT,
   async () => {
     const it = await startFeaturePlane([robotRoutes, timelineRoutes]);
@@ -48,7 +48,7 @@ test(
   },
 );
 
-test("of several that come at the same moment only one whose earlier run comes back is told of as a second machine", TIMEOUT, async () => {
+test("of several robots that connect at the same moment, only the one whose earlier run returned is recorded as a duplicate", TIMEOUT, async () => {
   const it = await startFeaturePlane([robotRoutes, timelineRoutes]);
   await using _ = it;
   const { org_id, token } = await it.org();

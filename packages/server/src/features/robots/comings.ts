@@ -8,23 +8,23 @@ import { isDuplicate, tellDuplicate } from "./duplicates.ts";
 import { takeKeyOfHello } from "./identity.ts";
 import { setOnline } from "./store-comings.ts";
 
-/** Comings of one transaction: few enough that whoever waits for one of the robots' rows does not wait long. */
+/** Connects per transaction: few enough that others wait only briefly for the robots' rows. */
 const BATCH_COMINGS_MAX = 500;
 const BATCHES_AT_ONCE = 3;
 
 interface Coming {
   session: Session;
-  /** The link that this one ended, if it was still open. */
+  /** The link that this one replaced, if it was still open. */
   older: Session | undefined;
-  /** The key that its hello was signed with, if it is known. */
+  /** The key with which its hello was signed, if known. */
   public_key: Buffer | undefined;
 }
 
 type ComingsPlane = Pick<Plane, "db" | "db_errors" | "clock" | "id" | "node" | "bus">;
 
 /**
- * Writes that links have come: each alone when nothing else is going on, and together whatever comes while others are being
- * written. Thousands that come back at once take a few transactions. How many wait is bounded by the gateway.
+ * Writes connects. A single connect is written immediately; connects that arrive during a write are written in one batch, so thousands of
+ * concurrent ones take a few transactions. The gateway bounds the queue.
  */
 export class Comings {
   readonly #together: Together<Coming, boolean>;
@@ -39,7 +39,10 @@ export class Comings {
     });
   }
 
-  /** Resolves when the robot is online and its timeline says so; with false when it was decommissioned, replaced or held meanwhile. */
+  /**
+   * Resolves with true when the robot is online in its row and timeline, with false if it was decommissioned, replaced or quarantined
+   * since.
+   */
   record(session: Session, older: Session | undefined): Promise<boolean> {
     return this.#together.ask(session.org_id, { session, older, public_key: takeKeyOfHello(session.hello) });
   }

@@ -5,7 +5,7 @@ import { announce } from "../events/index.ts";
 import type { TimelineRecord } from "../timeline/index.ts";
 import type { RobotRef } from "./store-presence.ts";
 
-/** What the timeline of a robot says when its link is gone. */
+/** Builds the timeline entry of a disconnect. */
 export const disconnection = ({ org_id, id }: RobotRef, reason: string, data: Record<string, unknown> = {}): TimelineRecord => ({
   org_id,
   robot_id: id,
@@ -15,7 +15,7 @@ export const disconnection = ({ org_id, id }: RobotRef, reason: string, data: Re
   data: { ...data, reason },
 });
 
-/** Tells those who watch that the robots are offline now. */
+/** Publishes that the robots are offline. */
 export function announceOffline(tx: Db, plane: Pick<Plane, "bus">, gone: readonly RobotRef[]): void {
   for (const [org_id, robots] of Map.groupBy(gone, (robot) => robot.org_id))
     announce(

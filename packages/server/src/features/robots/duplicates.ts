@@ -8,27 +8,26 @@ import { countTimeline, recordTimeline, recordTimelineMany } from "../timeline/i
 import { holdRobot, lockRobot, releaseRobot } from "./store.ts";
 
 const DUPLICATE = "robot.duplicate_identity";
-/** So often within the window, and the robot is held until somebody decides which machine it is. */
+/** After this many duplicates within the window the robot is quarantined until an operator decides which machine it is. */
 const DUPLICATES_MAX = 3;
 const WINDOW_MS = 600_000;
-/** Each time the timeline has one entry for either link. */
+/** Each duplicate adds one timeline entry per link. */
 const ENTRIES_EACH = 2;
 
 /**
- * Whether a run of the agent is one of two that are alive. A run that is new proves nothing: a robot that was switched off
- * and on again comes while its old link still seems open. A run that comes back after another one had taken its place does,
- * since a run that has ended never comes back.
+ * Whether two live runs of the agent use one identity. A new run proves nothing: after a restart a robot may connect while its old link
+ * still seems open. A run that connects again after another one had replaced it is a proof, because a run that has ended never returns.
  */
 export const isDuplicate = (runs_before: readonly string[], run_id: string): boolean => runs_before.indexOf(run_id) > 0;
 
 interface Duplicate {
   session: Session;
-  /** The link that this one ended, if it was still open. */
+  /** The link that this one replaced, if it was still open. */
   older: Session | undefined;
   older_run: string | undefined;
 }
 
-/** Tells of both machines in the timeline; the third time in ten minutes the robot is held. */
+/** Records both machines in the timeline. At the third duplicate within ten minutes the robot is quarantined. */
 export async function tellDuplicate(
   tx: Db,
   plane: Pick<Plane, "id" | "clock" | "bus">,
@@ -41,13 +40,13 @@ export async function tellDuplicate(
     {
       ...common,
       kind: DUPLICATE,
-      summary: "The link was ended because a second machine connected with this robot's identity",
+      summary: "Disconnected: a second machine connected with this robot's identity",
       data: { ...(older === undefined ? { run_id: older_run ?? null } : dataOf(older)), kept: false },
     },
     {
       ...common,
       kind: DUPLICATE,
-      summary: "A second machine connected with this robot's identity and took over",
+      summary: "A second machine connected with this robot's identity and replaced the first",
       data: { ...dataOf(session), kept: true },
     },
   ]);
@@ -58,14 +57,14 @@ export async function tellDuplicate(
   await recordTimeline(tx, plane, {
     ...common,
     kind: "robot.held",
-    summary: `Several machines have this robot's identity, as was seen ${DUPLICATES_MAX} times in ten minutes: none is let in until an operator decides`,
+    summary: `The robot was quarantined: several machines used its identity ${DUPLICATES_MAX} times in ten minutes. An operator must decide`,
   });
   return { held: true };
 }
 
 const dataOf = ({ session_id, ip, hello }: Session) => ({ session_id, ip, boot_id: hello.boot_id, run_id: hello.run_id });
 
-/** Lets a robot in again that was held. Not held: no change. */
+/** Ends a robot's quarantine. A robot without one is not changed. */
 export const releaseHold = (plane: Plane, db: Db, { org_id, actor }: Caller, robot_id: string): Promise<void> =>
   db.transaction(async (tx) => {
     const robot = await lockRobot(tx, org_id, robot_id);
@@ -73,5 +72,5 @@ export const releaseHold = (plane: Plane, db: Db, { org_id, actor }: Caller, rob
     if (robot.decommissioned) throw conflict(`robot ${robot_id} is decommissioned`);
     if ((await releaseRobot(tx, org_id, robot_id, plane.clock.now())) === 0) return;
     announce(tx, plane, org_id, { kind: "robot", id: robot_id, change: "updated", status: "released" });
-    await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.released", actor, summary: "The robot is let in again" });
+    await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.released", actor, summary: "The robot was admitted again" });
   });

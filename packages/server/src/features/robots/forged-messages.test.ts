@@ -18,7 +18,7 @@ const FORGED: [subject: string, message: (robot_id: string, org_id: string) => J
   ["rf.robots.replaced", () => [1, 2]],
 ];
 
-test("messages of the bus close no link of a robot that the database still has", { timeout: 120_000 }, async () => {
+test("forged bus messages do not close the link of a robot that is not removed", { timeout: 120_000 }, async () => {
   const sessions = new Map<string, Session>();
   await using rig = await startFeaturePlane([robotRoutes], { sessions });
   const { plane } = rig;
@@ -36,7 +36,7 @@ test("messages of the bus close no link of a robot that the database still has",
   const [kept = "", removed = ""] = robot_ids;
   const closed = (id: string) => (sessions.get(id) as ReturnType<typeof fakeSession>).closed;
   for (const [subject, message] of FORGED) plane.bus.publish(subject, message(kept, org_id));
-  // In order after the forged ones: when this robot's link is closed they have been handled.
+  // Sent after the forged ones: when this robot's link is closed, those have been handled.
   await plane.db.run(sql`update robot set decommissioned_at = ${rig.clock.now()} where org_id = ${org_id} and id = ${removed}`);
   plane.bus.publish("rf.robots.removed", { org_id, robot_id: removed });
   await until("the link of the removed robot to be closed", () => closed(removed));

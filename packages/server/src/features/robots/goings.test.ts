@@ -22,7 +22,7 @@ const countRow = row({ n: int });
 const online = async ({ plane }: FeaturePlane): Promise<number> =>
   (await plane.db.one(sql(countRow)`select count(*)::int as n from robot where node_id is not null`)).n;
 
-/** Robots that are online by links of this node. */
+/** Inserts robots that are online with links of this node. */
 async function seedOnline(it: FeaturePlane, count: number): Promise<{ org_id: string; sessions: Session[] }> {
   const { org_id } = await it.org();
   const first = await seedRobot(it.plane, org_id);
@@ -36,7 +36,7 @@ async function seedOnline(it: FeaturePlane, count: number): Promise<{ org_id: st
   return { org_id, sessions: robots.map((robot) => fakeSession(`sess_${robot.id}`, org_id, helloOf(robot.id))) };
 }
 
-/** The plane, with its transactions of orgs counted. */
+/** The plane, with its orgs' transactions counted. */
 function counting({ plane }: FeaturePlane): { plane: Plane; transactions: () => number } {
   let count = 0;
   const forOrg = (org_id: string): Db => {
@@ -52,7 +52,7 @@ function counting({ plane }: FeaturePlane): { plane: Plane; transactions: () => 
   return { plane: { ...plane, db: { forOrg } as Plane["db"] }, transactions: () => count };
 }
 
-/** The plane, whose database is out of reach whenever `lost` says so. */
+/** The plane with a database that `lose` makes unreachable. */
 async function losing(it: FeaturePlane): Promise<{ plane: Plane; lose: (is_lost: boolean) => void; told: string[] } & AsyncDisposable> {
   const other = await createTestDatabase({ empty: true });
   const closed = await other.connect();
@@ -62,7 +62,7 @@ async function losing(it: FeaturePlane): Promise<{ plane: Plane; lose: (is_lost:
   const say = (_fields: unknown, message: string): void => void told.push(message);
   const plane: Plane = {
     ...it.plane,
-    // A link of its own: presence belongs to one.
+    // A separate link, because presence is kept per link.
     link: { ...it.plane.link },
     log: { ...it.plane.log, warn: say, error: say } as unknown as Plane["log"],
     get db() {
@@ -74,7 +74,7 @@ async function losing(it: FeaturePlane): Promise<{ plane: Plane; lose: (is_lost:
 
 const always = (): boolean => true;
 
-test("2,000 links of one org that go at once are three transactions, and an entry each", TIMEOUT, async () => {
+test("2,000 concurrent disconnects of one org are written in three transactions, with one entry each", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { sessions } = await seedOnline(it, 2_000);
   const { plane, transactions } = counting(it);
@@ -88,7 +88,7 @@ test("2,000 links of one org that go at once are three transactions, and an entr
   );
 });
 
-test("orgs do not wait for each other's batches, and each sees its own robots only", TIMEOUT, async () => {
+test("orgs do not wait for each other's batches, and each batch contains robots of one org", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const orgs = [
     await seedOnline(it, 3),
@@ -101,12 +101,12 @@ test("orgs do not wait for each other's batches, and each sees its own robots on
   const goings = new Goings(plane);
   const all = orgs.flatMap(({ sessions }) => sessions);
   await Promise.all(all.map((session) => goings.record({ session, reason: "cut", isNewest: always })));
-  // The first of three orgs found nothing going on.
+  // For the first of three orgs no batch was running.
   assert.equal(transactions(), 3 * 2 + 2);
   assert.deepEqual([await online(it), (await entries(it)).length], [0, 15]);
 });
 
-test("a going that cannot be written fails alone", TIMEOUT, async () => {
+test("a disconnect that cannot be written fails without affecting others", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { sessions } = await seedOnline(it, 20);
   const goings = new Goings(it.plane);
@@ -120,7 +120,7 @@ test("a going that cannot be written fails alone", TIMEOUT, async () => {
   assert.deepEqual([await online(it), (await entries(it)).length], [1, 19]);
 });
 
-test("while the database is out of reach goings wait, and are written once when it is back", TIMEOUT, async () => {
+test("disconnects wait while the database is unreachable, and are written once when it is back", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { sessions } = await seedOnline(it, 50);
   await using db = await losing(it);
@@ -133,7 +133,7 @@ test("while the database is out of reach goings wait, and are written once when 
   );
   await it.clock.advance({ seconds: 7 });
   assert.deepEqual([done, await online(it), db.told], [0, 50, []]);
-  // A newer link has come meanwhile: what it wrote stays.
+  // A newer link connected in between: its row stays.
   newer.add(sessions[3] as Session);
   db.lose(false);
   await it.clock.advance({ seconds: 1 });
@@ -141,7 +141,7 @@ test("while the database is out of reach goings wait, and are written once when 
   assert.deepEqual([await online(it), (await entries(it)).length, db.told], [1, 49, []]);
 });
 
-test("a database that stays out of reach for longer than the lease: one warning, and the sweep sets it right", TIMEOUT, async () => {
+test("if the database is unreachable for longer than the lease, one warning is logged and the sweep marks robots offline", TIMEOUT, async () => {
   const sessions = new Map<string, Session>();
   await using it = await startFeaturePlane([], { sessions });
   await using db = await losing(it);
@@ -169,14 +169,14 @@ test("a database that stays out of reach for longer than the lease: one warning,
   assert.equal(await online(it), 1);
   assert.deepEqual(
     (await entries(it)).slice(2).map((entry) => [entry.robot_id, entry.kind, entry.reason]),
-    [[robot_id, "robot.disconnected", "the link was lost"]],
+    [[robot_id, "robot.disconnected", "connection lost"]],
   );
-  // Another node does the same where no node lives.
+  // Another node does the same for a dead node.
   await sweepDeadNodes({ ...it.plane, node: { id: "node_b", epoch: 1 } });
   assert.equal(await online(it), 0);
 });
 
-test("a newer link that comes while the database is out of reach is what the row says in the end", TIMEOUT, async () => {
+test("the row has the newer link if it connects while the database is unreachable", TIMEOUT, async () => {
   const sessions = new Map<string, Session>();
   await using it = await startFeaturePlane([], { sessions });
   await using db = await losing(it);

@@ -5,16 +5,16 @@ import { recordTimelineMany } from "../timeline/index.ts";
 import { announceOffline, disconnection } from "./disconnection.ts";
 import { setOffline } from "./store-presence.ts";
 
-/** Goings of one transaction: few enough that whoever waits for one of the robots' rows does not wait long. */
+/** Disconnects per transaction: few enough that others wait only briefly for the robots' rows. */
 const BATCH_GOINGS_MAX = 1_000;
-/** Transactions at the same time, each of another org: all else finds a connection too. */
+/** Concurrent transactions, each of another org: connections must remain for other work. */
 const BATCHES_AT_ONCE = 3;
 const RETRY_MS = 500;
 
 export interface Going {
   session: Session;
   reason: string;
-  /** False once a newer link has come: there is nothing to be written then. */
+  /** False once a newer link exists: then there is nothing to write. */
   isNewest: () => boolean;
 }
 
@@ -27,13 +27,13 @@ interface Waiting extends Going {
 type GoingsPlane = Pick<Plane, "db" | "db_errors" | "clock" | "id" | "node" | "log" | "bus">;
 
 /**
- * Writes that links are gone, each alone when nothing else is going on, and together whatever ends while others are being
- * written: thousands that are cut at once take a few transactions. While the database does not answer they wait, until the
- * lease of this node would be over: from then on they are left to the sweep. How many wait is bounded by the links.
+ * Writes disconnects. A single one is written immediately; those that arrive during a write are written in one batch, so thousands of cut
+ * links take a few transactions. If the database does not respond they are retried until this node's lease would expire; after that they
+ * are left to the sweep. The number of links bounds the queue.
  */
 export class Goings {
   readonly #plane: GoingsPlane;
-  /** By org; the one that has waited longest comes first. */
+  /** By org; the org that has waited longest is first. */
   readonly #waiting = new Map<string, Waiting[]>();
   readonly #busy = new Set<string>();
 
@@ -41,7 +41,7 @@ export class Goings {
     this.#plane = plane;
   }
 
-  /** Resolves when the robot is offline and its timeline says so, or a newer link has come, or it is left to the sweep. */
+  /** Resolves when the robot is offline in its row and timeline, has a newer link, or is left to the sweep. */
   record(going: Going): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const { org_id } = going.session;
@@ -58,7 +58,7 @@ export class Goings {
       if (this.#busy.size === BATCHES_AT_ONCE) return;
       if (this.#busy.has(org_id)) continue;
       const batch = queue.splice(0, BATCH_GOINGS_MAX);
-      // What is left comes after the orgs that wait already.
+      // Remaining disconnects move behind those of orgs that already wait.
       this.#waiting.delete(org_id);
       if (queue.length > 0) this.#waiting.set(org_id, queue);
       this.#busy.add(org_id);
@@ -78,7 +78,7 @@ export class Goings {
     }
   }
 
-  /** Answers those that are to be tried again. */
+  /** Returns those that must be retried. */
   async #attempt(org_id: string, batch: readonly Waiting[]): Promise<Waiting[]> {
     const { db_errors } = this.#plane;
     const passes = (error: unknown): boolean => db_errors.isOutage(error);
@@ -99,13 +99,13 @@ export class Goings {
     return again;
   }
 
-  /** Those for which the node may go on trying. Of the others the sweep takes care, here or on another node. */
+  /** Returns those that this node may retry. The others are left to the sweep, here or on another node. */
   #inTime(org_id: string, batch: readonly Waiting[], error: unknown): Waiting[] {
     const { clock, log } = this.#plane;
     const from = clock.monotonic() - LEASE_MS;
     const late = batch.filter(({ since }) => since < from);
     if (late.length === 0) return [...batch];
-    log.warn({ err: error, org_id, robots: late.length }, "robots went and the database did not answer: they are left to the sweep");
+    log.warn({ err: error, org_id, robots: late.length }, "the database did not respond; disconnects are left to the sweep");
     for (const { resolve } of late) resolve();
     return batch.filter(({ since }) => since >= from);
   }

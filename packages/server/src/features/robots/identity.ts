@@ -14,12 +14,12 @@ import { reportPositions } from "../deployments/index.ts";
 import { deleteUsedNonces, useNonce } from "./store-nonces.ts";
 import { findIdentities, findIdentity, type IdentityRow } from "./store.ts";
 
-/** What stands before the 32 raw bytes in the SPKI form of an Ed25519 key (RFC 8410). */
+/** The prefix of the 32 raw bytes in the SPKI encoding of an Ed25519 key (RFC 8410). */
 const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
 const SIGNATURE_BYTES = 64;
 export const ORG_SUSPENDED = "the org is suspended";
 
-/** Whether `signature` (base64) over `text` was made with the private key of the 32 raw bytes. */
+/** Whether `signature` (base64) of `text` is valid for the public key of 32 raw bytes. */
 export function isSignedBy(public_key: Buffer, text: string, signature: string): boolean {
   const bytes = Buffer.from(signature, "base64");
   if (bytes.length !== SIGNATURE_BYTES) return false;
@@ -27,15 +27,15 @@ export function isSignedBy(public_key: Buffer, text: string, signature: string):
   return verify(null, Buffer.from(text), key, bytes);
 }
 
-/** As `ssh-keygen -l` writes it. */
+/** Returns the fingerprint of a public key in the format of `ssh-keygen -l`. */
 export const fingerprint = (public_key: Buffer): string => `SHA256:${hash("sha256", public_key, "base64").replace(/=+$/, "")}`;
 
-const HELD = "several machines have this robot's identity; an operator must decide";
+const HELD = "several machines use this robot's identity; an operator must decide which one it is";
 
 const signed_with = new WeakMap<Hello, Buffer>();
 /**
- * The key that a hello was let in with, once: the robot may have another one by the time its presence is written. Not kept
- * any longer: thousands are idle.
+ * Returns the key with which a hello was admitted, and forgets it: the robot's key may have changed before its presence is written.
+ * Forgotten because thousands of idle sessions would keep it in memory.
  */
 export function takeKeyOfHello(hello: Hello): Buffer | undefined {
   const public_key = signed_with.get(hello);
@@ -43,25 +43,25 @@ export function takeKeyOfHello(hello: Hello): Buffer | undefined {
   return public_key;
 }
 
-/** An outbox of a robot, as its hello names it. */
+/** An outbox of a robot, named by its hello. */
 interface Outbox {
   robot_id: string;
   outbox_id: string;
 }
-/** How far these outboxes of an org's robots have been taken, in their order. */
+/** Returns the last taken number of each of these outboxes, in their order. */
 type Positions = (db: Db, org_id: string, outboxes: readonly Outbox[]) => Promise<number[]>;
 
 type Acked = Pick<Extract<Admission, { admitted: true }>, "acked_seq" | "acked_log_seq">;
 
 const LOOK_UPS_MAX = 1_000;
 const AT_ONCE = 2;
-/** Of the ten minutes in which a robot has a number of requests. */
+/** Retry delay after too many requests; their quota covers ten minutes. */
 const NONCES_RETRY_SECONDS = "60";
 
 /**
- * What lets a robot's link in when it signed the nonce with the key that it enrolled with, and says how far its reports and
- * logs are known. Robots that come at the same time are looked up together. The positions of the logs are handed in: logs are
- * kept by a feature that knows robots, not the reverse.
+ * Creates the function that admits a robot's link if it signed the nonce with the key that it enrolled with. The function also returns
+ * which reports and logs were taken. Robots that connect at the same time are looked up in one batch. The positions of logs are passed in,
+ * because the feature of logs depends on robots, not the reverse.
  */
 export function createAdmission(
   { db, rate_limits, hosts }: { db: SystemDb; rate_limits: { unknown: Pick<RateLimit, "tryTake"> }; hosts: Pick<HostNames, "refusal"> },
@@ -92,7 +92,7 @@ export function createAdmission(
       return { admitted: false, ...(refusal ?? UNKNOWN), ...(is_too_many ? { retry_after_ms: GUESSED_RETRY_MS } : {}) };
     }
     signed_with.set(hello, Buffer.from(identity.public_key));
-    // Not for good: it comes back every half minute or so, and is let in again when the org is.
+    // Not final: the robot retries about every half minute, and is admitted once the org is resumed.
     if (identity.suspended) return { admitted: false, code: "busy", message: ORG_SUSPENDED };
     const { org_id, robot_id } = identity;
     return { admitted: true, org_id, ...(await positions.ask(org_id, { robot_id, outbox_id: hello.outbox_id })) };
@@ -100,11 +100,11 @@ export function createAdmission(
 }
 
 type Refusal = Omit<Extract<Admission, { admitted: false }>, "admitted">;
-/** Robots that are refused beside a machine that guesses are told why all the same, and stay away for longer than they would. */
+/** Robots refused from an address that guesses identities still get their reason, and must wait longer than usual. */
 const GUESSED_RETRY_MS = 5 * 60_000;
-const UNKNOWN: Refusal = { code: "unknown_robot", message: "no such robot; enrol it first" };
+const UNKNOWN: Refusal = { code: "unknown_robot", message: "no such robot; enroll it first" };
 
-/** Of a host in a message. */
+/** Maximum length of a host in a message. */
 const HOST_CHARACTERS_MAX = 100;
 const badSignature = (message: string): Refusal => ({ code: "bad_signature", message });
 
@@ -117,23 +117,26 @@ function refusalOf(
   if (identity === undefined) return UNKNOWN;
   const { channel = "" } = hello;
   const text = linkChallengeText(hello.robot_id, { ...expected, channel });
-  // A signature for another channel was made for another server, which passed it on; one without a channel fits every connection.
+  // A signature for another channel was made for another server and forwarded; one without a channel is valid for every connection.
   const wrong_channel = channelRefusal(expected, channel);
   if (wrong_channel !== undefined) return badSignature(wrong_channel);
   if (!isSignedBy(identity.public_key, text, hello.signature))
     return badSignature(
-      `the signature is not this robot's, or was made for another host than ${expected.host.slice(0, HOST_CHARACTERS_MAX)}, which the request names`,
+      `the signature is not this robot's, or was made for a host other than ${expected.host.slice(0, HOST_CHARACTERS_MAX)}, which the request names`,
     );
-  // A server that relays the answer says which host the robot signed for: then the signature is right, and the host is not this server's.
+  // A relaying server passes on the host that the robot signed for: then the signature is valid, but the host is not this server's.
   const wrong_host = hosts.refusal(expected.host);
   if (wrong_host !== undefined) return { code: "wrong_host", message: wrong_host };
-  // After the signature: only the robot itself learns that it was removed.
+  // After the signature: only the robot itself may learn that it was removed.
   if (identity.decommissioned) return { code: "decommissioned", message: "this robot was decommissioned" };
   if (identity.held) return { code: "held", message: HELD };
   return undefined;
 }
 
-/** Resolves a signed HTTP request of a robot. Throws 403 while it is held or its org is suspended, 429 when it makes too many, 401 otherwise, with one message for every cause: who cannot sign learns nothing. */
+/**
+ * Resolves a robot's signed HTTP request. Throws 403 while the robot is quarantined or its org is suspended, and 429 if it sends too many
+ * requests. Otherwise throws 401, with one message for all causes: a client without the key learns nothing.
+ */
 export async function authenticateRobot(
   { db, hosts }: { db: SystemDb; hosts: Pick<HostNames, "refusal"> },
   robot_id: string,
@@ -146,17 +149,17 @@ export async function authenticateRobot(
     throw unauthorized("the robot's signature is not valid");
   }
   const wrong_host = hosts.refusal(request.host);
-  // The signature is the robot's own: no guess of its network.
+  // The signature is valid, so this does not count as a guess.
   if (wrong_host !== undefined) throw unauthorizedKnown(wrong_host);
   const use = await useNonce(db, { org_id: identity.org_id, robot_id, nonce: request.nonce });
-  if (use === "too_many") throw httpError(429, "the robot makes too many requests", { "retry-after": NONCES_RETRY_SECONDS });
+  if (use === "too_many") throw httpError(429, "the robot sends too many requests", { "retry-after": NONCES_RETRY_SECONDS });
   if (use === "used_before") throw unauthorizedKnown("the robot's signature was used before");
   if (identity.held) throw forbidden(HELD);
   if (identity.suspended) throw forbidden(ORG_SUSPENDED);
   return { org_id: identity.org_id, robot_id, key_fingerprint: fingerprint(identity.public_key) };
 }
 
-/** Returns those of the callers that a request would be refused to now: removed, held, suspended, or with a key that the robot no longer has. */
+/** Returns the callers whose requests would be refused now: removed, quarantined, suspended, or with a key that the robot no longer has. */
 export async function refusedRobots<T extends RobotCaller>({ db }: { db: SystemDb }, robots: readonly T[]): Promise<T[]> {
   const robot_ids = new Set(robots.map(({ robot_id }) => robot_id));
   const admitted = new Map<string, string>();
@@ -165,6 +168,6 @@ export async function refusedRobots<T extends RobotCaller>({ db }: { db: SystemD
   return robots.filter(({ robot_id, key_fingerprint }) => admitted.get(robot_id) !== key_fingerprint);
 }
 
-/** Forgets the nonces of requests whose time is over anyway. */
+/** Deletes the nonces of requests that are too old to be accepted again. */
 export const sweepNonces = ({ db }: { db: SystemDb }): Promise<number> =>
   deleteIsolated(isOutage, (limit, offset) => deleteUsedNonces(db, limit, offset));

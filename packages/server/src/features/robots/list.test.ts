@@ -12,14 +12,14 @@ type Page = { items: Robot[]; next_cursor: string | null };
 interface Traits {
   labels?: Record<string, string>;
   health?: { state: "ok" | "failing"; failing?: string[] };
-  /** What the app main runs, is to run, and what failed. */
+  /** The current, desired and failed release of the app main. */
   main?: { current?: string; desired?: string; failed?: string; target?: string };
   camera?: Traits["main"];
   configs?: ("in_sync" | "pending" | "drifted")[];
   online?: boolean;
 }
 
-/** Robots by name, in one fleet, the later ones newer. */
+/** Inserts named robots in one fleet, oldest first. */
 async function robotsLike(rig: FeaturePlane, org_id: string, traits: Record<string, Traits>) {
   const { plane, clock } = rig;
   const now = clock.now();
@@ -65,7 +65,7 @@ const started = async () => {
   return { rig, org_id, token, list, names, [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose]() };
 };
 
-test("robots are found by what they run, how their releases and configs are, by health and by several labels", TIMEOUT, async () => {
+test("robots are found by release, release state, config state, health and several labels", TIMEOUT, async () => {
   await using it = await started();
   const { fleet_id } = await robotsLike(it.rig, it.org_id, {
     current: {
@@ -115,7 +115,7 @@ test("robots are found by what they run, how their releases and configs are, by 
     [`fleet_id=${fleet_id}&sort=name&app=main`]: ["behind", "blind", "current", "failed", "late", "trying", "well"],
   };
   for (const [query, expected] of Object.entries(answers)) assert.deepEqual(await it.names(query), expected, query);
-  // What a list says of a robot is what it is found by.
+  // Each robot is found by the states that the list shows for it.
   for (const robot of (await it.list("")).items)
     for (const field of ["release_state", "config_state", "health"] as const)
       assert.ok((await it.names(`${field}=${robot[field]}`)).includes(robot.name), `${robot.name} ${field}`);
@@ -124,7 +124,7 @@ test("robots are found by what they run, how their releases and configs are, by 
   assert.deepEqual([missing.status, missing.body.error.message], [404, "release rel_9 does not exist"]);
 });
 
-test("by name or the newest first, pages neither repeat nor hide a robot, whatever is looked for", TIMEOUT, async () => {
+test("pages neither repeat nor miss a robot, by name or newest first, with any filter", TIMEOUT, async () => {
   await using it = await started();
   const traits = Array.from({ length: 23 }, (_, i): [string, Traits] => [
     `${i % 3 === 0 ? "Ä" : "a"}rm ${i % 7} ${i}`,

@@ -78,7 +78,7 @@ test("a hello signed with the enrolled key is admitted, with the positions of it
   assert.deepEqual(other, { admitted: true, org_id, acked_seq: 0, acked_log_seq: 0 });
 });
 
-test("refused: an unknown robot, another nonce's signature, another key's, rubbish, a decommissioned robot", TIMEOUT, async () => {
+test("refuses an unknown robot, signatures of another nonce or key, garbage, and a decommissioned robot", TIMEOUT, async () => {
   const { it, token, robot_id, identity } = await withRobot();
   await using _ = it;
   const code = async (hello: Parameters<ReturnType<typeof createAdmission>>[0], expected: Partial<ExpectedChallenge> = {}) => {
@@ -107,7 +107,7 @@ test("refused: an unknown robot, another nonce's signature, another key's, rubbi
   assert.equal(await code({ ...good, signature: "" }), "bad_signature");
 });
 
-test("a refused signature names what differs: the host, the channel, or that TLS has none", TIMEOUT, async () => {
+test("the refusal of a signature names what differs: the host, the channel, or a missing channel over TLS", TIMEOUT, async () => {
   const { it, robot_id, identity } = await withRobot();
   await using _ = it;
   const good = signedHello(identity, robot_id, "nonce");
@@ -121,7 +121,7 @@ test("a refused signature names what differs: the host, the channel, or that TLS
   }
 });
 
-test("a signature for a host that is not the server's is refused, which names the host and the setting", TIMEOUT, async () => {
+test("refuses a signature for a host that is not the server's, and names the host and the setting", TIMEOUT, async () => {
   const { it, robot_id, identity } = await withRobot();
   await using _ = it;
   const host = "relay.test:443";
@@ -133,13 +133,13 @@ test("a signature for a host that is not the server's is refused, which names th
   const request = { host, channel: "", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };
   const signature = signText(identity, httpRequestText(robot_id, request));
   await assert.rejects(authenticateRobot(it.plane, robot_id, request, signature), { code: "unauthorized", message: says });
-  // The nonce is not used up, and the host of the request decides, not the robot's word.
+  // The nonce is not used, and the host of the request counts, not what the robot claims.
   const own = { ...request, host: CHALLENGE.host };
   await authenticateRobot(it.plane, robot_id, own, signText(identity, httpRequestText(robot_id, own)));
   await assert.rejects(authenticateRobot(it.plane, robot_id, own, signature), { message: "the robot's signature is not valid" });
 });
 
-test("401: a request signed by nobody, for another path, or by a decommissioned robot", TIMEOUT, async () => {
+test("401: a request without a signature, for another path, or by a decommissioned robot", TIMEOUT, async () => {
   const { it, token, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
   const request = (more: Partial<SignedRequest> = {}): SignedRequest => ({
@@ -164,7 +164,7 @@ test("401: a request signed by nobody, for another path, or by a decommissioned 
   ])
     await assert.rejects(authenticateRobot(it.plane, robot_id, request(other), signature), refused, JSON.stringify(other));
   await assert.rejects(authenticateRobot(it.plane, "rob_gone", request(), signature), refused);
-  // Once, whoever sends it.
+  // A signed request is accepted once, from any client.
   await assert.rejects(authenticateRobot(it.plane, robot_id, request(), signature), {
     message: /was used before/,
     detail: { known: true },
@@ -173,7 +173,7 @@ test("401: a request signed by nobody, for another path, or by a decommissioned 
   await assert.rejects(authenticateRobot(it.plane, robot_id, request(), signature), refused);
 });
 
-test("429: a request beyond those that a robot has in ten minutes, until they are over", TIMEOUT, async () => {
+test("429 for requests beyond a robot's quota in ten minutes", TIMEOUT, async () => {
   const { it, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
   const request = { host: "fleet.test", channel: "", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };
@@ -187,7 +187,7 @@ test("429: a request beyond those that a robot has in ten minutes, until they ar
   assert.equal((await authenticateRobot(it.plane, robot_id, request, signature)).robot_id, robot_id);
 });
 
-test("a robot is online from its link's coming to its going, and its timeline says both", TIMEOUT, async () => {
+test("a robot is online from connect to disconnect, and its timeline has both", TIMEOUT, async () => {
   const { it, robot, timeline, session } = await withRobot();
   await using _ = it;
   const link = session("sess_1", { agent_version: "0.2.0" });
@@ -204,7 +204,7 @@ test("a robot is online from its link's coming to its going, and its timeline sa
   assert.deepEqual([disconnected?.kind, disconnected?.data["reason"], more], ["robot.disconnected", "no heartbeat", []]);
 });
 
-test("a newer link wins: the going of the older one changes nothing, and the same machine is no duplicate", TIMEOUT, async () => {
+test("a newer link wins: the disconnect of the older one changes nothing, and the same machine is not a duplicate", TIMEOUT, async () => {
   const { it, robot, kinds, session } = await withRobot();
   await using _ = it;
   const [older, newer] = [session("sess_1"), session("sess_2")];
@@ -218,7 +218,7 @@ test("a newer link wins: the going of the older one changes nothing, and the sam
   assert.deepEqual(await kinds(), ["robot.connected", "robot.connected", "robot.disconnected"]);
 });
 
-test("a run of the agent that comes back after another is a second machine; one that is new is a restart", TIMEOUT, async () => {
+test("a run of the agent that returns after another is a second machine; a new run is a restart", TIMEOUT, async () => {
   const { it, timeline, session } = await withRobot();
   await using _ = it;
   const duplicates = async () => (await timeline()).filter(({ kind }) => kind === "robot.duplicate_identity");
@@ -241,7 +241,7 @@ test("a run of the agent that comes back after another is a second machine; one 
   assert.equal((await duplicates()).length, 2);
 });
 
-test("three times in ten minutes: held, let in neither by link nor by request until somebody decides", TIMEOUT, async () => {
+test("three duplicates in ten minutes quarantine the robot: neither links nor requests are admitted until an operator decides", TIMEOUT, async () => {
   const { it, token, robot_id, identity, robot, kinds, session } = await withRobot();
   await using _ = it;
   const turn = (n: number) => session(`sess_${n}`, { run_id: n % 2 === 0 ? "run-a" : "run-b" });
@@ -254,7 +254,7 @@ test("three times in ten minutes: held, let in neither by link nor by request un
     const signed = { host: "fleet.test", channel: "", method: "GET", path: "/x", at: 1, nonce: `nonce-${(requests += 1)}` };
     return authenticateRobot(it.plane, robot_id, signed, signText(identity, httpRequestText(robot_id, signed)));
   };
-  // The third one of these comes later than ten minutes after the first.
+  // The third of these is more than ten minutes after the first.
   for (const n of [0, 1, 2, 3]) await robotConnected(it.plane, turn(n));
   await it.clock.advance({ minutes: 11 });
   await robotConnected(it.plane, turn(4));
@@ -282,7 +282,7 @@ test("three times in ten minutes: held, let in neither by link nor by request un
   assert.equal((await kinds()).filter((kind) => kind === "robot.duplicate_identity").length, 10);
 });
 
-test("a socket that closes while its coming is written leaves the robot offline", TIMEOUT, async () => {
+test("a socket that closes while its connect is written leaves the robot offline", TIMEOUT, async () => {
   const { it, robot, kinds, session } = await withRobot();
   await using _ = it;
   const link = session("sess_1");
@@ -291,7 +291,7 @@ test("a socket that closes while its coming is written leaves the robot offline"
   assert.deepEqual(await kinds(), ["robot.connected", "robot.disconnected"]);
 });
 
-test("of many links that come and go at once the last one is what the robot's row says", TIMEOUT, async () => {
+test("after many concurrent connects and disconnects the robot's row has the last link", TIMEOUT, async () => {
   const { it, org_id, robot_id, robot, session } = await withRobot();
   await using _ = it;
   const links = Array.from({ length: 20 }, (_unused, i) => session(`sess_${i}`));
@@ -307,7 +307,7 @@ test("of many links that come and go at once the last one is what the robot's ro
   ]);
 });
 
-test("a robot that was decommissioned while it connected is sent away", TIMEOUT, async () => {
+test("a robot that was decommissioned while it connected is disconnected", TIMEOUT, async () => {
   const { it, token, robot_id, robot, kinds, session } = await withRobot();
   await using _ = it;
   await it.call("DELETE", `/api/robots/${robot_id}`, { token });
@@ -319,7 +319,7 @@ test("a robot that was decommissioned while it connected is sent away", TIMEOUT,
   assert.deepEqual(await kinds(), ["robot.decommissioned"]);
 });
 
-test("last_seen_at is written for many robots at once and never goes back", TIMEOUT, async () => {
+test("last_seen_at is written for many robots in one statement and never decreases", TIMEOUT, async () => {
   const { it, token, org_id, place, robot_id, robot } = await withRobot();
   await using _ = it;
   const second = await enrollRobot(it, place);
@@ -337,7 +337,7 @@ const putNode = (it: FeaturePlane, id: string, epoch: number, is_over: boolean) 
   it.plane.db.run(sql`
     insert into node (id, epoch, beat, is_over, started_at) values (${id}, ${epoch}, 1, ${is_over}, ${it.clock.now()})`);
 
-test("robots of dead nodes and of this node's earlier runs become offline, those of living ones stay", TIMEOUT, async () => {
+test("robots of dead nodes and of this node's earlier runs become offline, those of live nodes stay online", TIMEOUT, async () => {
   const { it, token, org_id, place, robot_id } = await withRobot();
   await using _ = it;
   await putNode(it, "node_dead", 1, true);
@@ -367,7 +367,7 @@ test("robots of dead nodes and of this node's earlier runs become offline, those
   assert.equal(items[0]?.kind, "robot.disconnected");
 });
 
-test("a robot of this node without a link becomes offline, one with a link stays", TIMEOUT, async () => {
+test("a robot of this node without a link becomes offline, one with a link stays online", TIMEOUT, async () => {
   const { it, org_id, place, robot, session } = await withRobot();
   await using _ = it;
   await robotConnected(it.plane, session("sess_1"));
@@ -381,7 +381,7 @@ test("a robot of this node without a link becomes offline, one with a link stays
   ]);
 });
 
-test("links whose robots are not shown as connected here are ended, each for its reason; others stay", TIMEOUT, async () => {
+test("closes links of robots that are not connected here in the database, each with its reason; others stay", TIMEOUT, async () => {
   const { it, token, org_id, place, sessions } = await withRobot();
   await using _ = it;
   const links: Record<string, FakeSession> = {};
@@ -396,7 +396,7 @@ test("links whose robots are not shown as connected here are ended, each for its
     it.plane.db.run(sql`update robot set ${change} where org_id = ${org_id} and id = ${links[name]?.robot_id ?? ""}`);
   await set("marked_away", sql`node_id = null, node_epoch = null, session_id = null`);
   await set("elsewhere", sql`node_id = 'node_b', node_epoch = 1, session_id = 'sess_b'`);
-  // Nobody hears the hint.
+  // The hint is lost.
   const mute = { ...it.plane.bus, publish: () => {} };
   await removeRobot({ ...it.plane, bus: mute }, it.plane.db.forOrg(org_id), { org_id, actor: SYSTEM } as Caller, links.removed!.robot_id);
   const { public_key } = newIdentity();
@@ -412,7 +412,7 @@ test("links whose robots are not shown as connected here are ended, each for its
     approved: true,
     at: it.clock.now(),
   });
-  // One that is only coming is left alone.
+  // A link whose connect is not written yet is skipped.
   const coming = fakeSession("sess_coming", org_id, helloOf((await enrollRobot(it, place)).robot_id));
   sessions.set(coming.robot_id, coming);
   assert.equal(await compareLinks(it.plane), false);
@@ -425,18 +425,18 @@ test("links whose robots are not shown as connected here are ended, each for its
     coming: undefined,
   });
   assert.match(links.replaced?.closed?.reason ?? "", /another computer/);
-  // A going says that the robot is offline where it was replaced, and nothing of one that is another node's.
+  // A disconnect marks a replaced robot offline, and changes nothing for one that is connected to another node.
   for (const name of ["elsewhere", "replaced"]) await robotDisconnected(it.plane, links[name]!, "closed");
   const status = async (name: string) =>
     (await it.call<{ data: Robot }>("GET", `/api/robots/${links[name]?.robot_id}`, { token })).body.data.status;
   assert.deepEqual([await status("elsewhere"), await status("replaced")], ["online", "offline"]);
 });
 
-test("a robot that comes while it is being swept stays online", TIMEOUT, async () => {
+test("a robot that connects during the sweep stays online", TIMEOUT, async () => {
   const { it, org_id, robot, robot_id, session, kinds } = await withRobot();
   await using _ = it;
   await robotConnected(it.plane, session("sess_1"));
-  // As another process left it: neither a link nor work under way.
+  // As after another process: neither a link nor a pending write.
   const plane = { ...it.plane, link: { ...it.plane.link, session: () => undefined } };
   let swept: Promise<unknown> | undefined;
   await it.plane.db.transaction(async (tx) => {

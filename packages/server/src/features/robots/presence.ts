@@ -12,12 +12,12 @@ import { listOnlineOf, listRemovedAmong, setOffline, setOfflineOfDeadNodes, type
 const SEEN_ROWS_MAX = 5_000;
 const SWEEP_ROWS_MAX = 5_000;
 
-/** The newest link of a robot on this node, with the writing of presence that is under way for it. */
+/** The newest link of a robot on this node, with the presence write in progress for it. */
 interface Holder {
   session: Session;
   /** False once its link has closed. */
   is_open: boolean;
-  /** Whether its coming is in the database. */
+  /** Whether its connect is in the database. */
   is_written: boolean;
   work: Promise<void>;
 }
@@ -38,9 +38,8 @@ function presencesOf(plane: Plane): Presences {
 }
 
 /**
- * The robot is online, and its timeline says so, in one transaction. Links of one robot are written in the order in
- * which they came, each after the one before: the newest is what the row says in the end. Closes the link of a robot
- * that was decommissioned, replaced or held meanwhile.
+ * Records that the robot is online, in its row and timeline, in one transaction. Links of one robot are written in order, each after the
+ * previous one, so the row ends with the newest. Closes the link of a robot that was decommissioned, replaced or quarantined since.
  */
 export async function robotConnected(plane: Plane, session: Session): Promise<void> {
   const known = presencesOf(plane).holders;
@@ -52,7 +51,7 @@ export async function robotConnected(plane: Plane, session: Session): Promise<vo
   holder.is_written = true;
 }
 
-/** Waits for the end of earlier work; how it ended concerned those who asked for it. */
+/** Waits for the end of earlier work. Its errors were handled by its caller. */
 const settled = async (work: Promise<void> | undefined): Promise<void> => {
   await Promise.allSettled([work]);
 };
@@ -61,13 +60,13 @@ async function connect(plane: Plane, session: Session, older: Session | undefine
   if (!(await presencesOf(plane).comings.record(session, older))) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
 }
 
-/** The link is gone: the robot is offline, unless a newer link holds it, on this node or another. */
+/** Records that the robot is offline, unless it has a newer link on this or another node. */
 export async function robotDisconnected(plane: Plane, session: Session, reason: string): Promise<void> {
   const { holders: known, goings } = presencesOf(plane);
   const holder = known.get(session.robot_id);
   if (holder?.session !== session) return;
   const isNewest = () => known.get(session.robot_id)?.session === session;
-  // The socket may close while its coming is still being written.
+  // The socket may close while its connect is still being written.
   const work = settled(holder.work).then(() => goings.record({ session, reason, isNewest }));
   const ending = { session, is_open: false, is_written: false, work };
   known.set(session.robot_id, ending);
@@ -78,7 +77,7 @@ export async function robotDisconnected(plane: Plane, session: Session, reason: 
   }
 }
 
-/** Writes when robots were last heard, as `link.takeSeen()` answers it. */
+/** Writes when robots were last seen, as returned by `link.takeSeen()`. */
 export async function flushSeen(plane: Plane, seen: ReadonlyMap<string, { org_id: string; at: Date }>): Promise<void> {
   const rows: Seen[] = Array.from(seen, ([id, { org_id, at }]) => ({ org_id, id, at }));
   let failures: Failures<unknown> | undefined;
@@ -89,7 +88,7 @@ export async function flushSeen(plane: Plane, seen: ReadonlyMap<string, { org_id
   if (failures !== undefined) throw failures.error;
 }
 
-/** Robots of nodes that died become offline. Rejects with the first error when all but those that failed are. */
+/** Marks robots of dead nodes as offline. Rejects with the first error after all others are done. */
 export async function sweepDeadNodes(plane: Plane): Promise<void> {
   await deleteIsolated(plane.db_errors.isOutage, (limit, offset) =>
     plane.db.transaction(async (tx) => {
@@ -98,7 +97,7 @@ export async function sweepDeadNodes(plane: Plane): Promise<void> {
       await recordTimelineMany(
         tx,
         plane,
-        gone.map((robot) => disconnection(robot, "the server that held the link ended")),
+        gone.map((robot) => disconnection(robot, "the server that it was connected to stopped")),
       );
       return gone.length;
     }),
@@ -106,14 +105,13 @@ export async function sweepDeadNodes(plane: Plane): Promise<void> {
 }
 
 /**
- * Compares the links of this node with what the database says of them. A robot that is shown as online here and has no link
- * becomes offline: its going could not be written. A link whose robot is not shown here is ended, so that the robot comes
- * back as what it is: the other nodes took this one for dead, it is connected elsewhere, or the hint that it was removed or
- * replaced was lost. Answers true when there may be more.
+ * Reconciles the links of this node with the database. A robot that is online here in the database but has no link is marked offline: its
+ * disconnect could not be written. A link whose robot is not online here is closed, so that the robot reconnects: other nodes considered
+ * this one dead, the robot is connected elsewhere, or the hint that it was removed or replaced was lost. Returns true if there may be more.
  */
 export async function compareLinks(plane: Plane): Promise<boolean> {
   const { holders } = presencesOf(plane);
-  // Before the rows are read: a link that comes meanwhile has none among them.
+  // Before the rows are read: a link that connects in between has no row among them.
   const written = [...holders.values()].filter(({ is_open, is_written }) => is_open && is_written);
   const online = await listOnlineOf(plane.db, plane.node);
   const lost = online.filter(({ id }) => plane.link.session(id) === undefined && !holders.has(id));
@@ -124,34 +122,34 @@ export async function compareLinks(plane: Plane): Promise<boolean> {
       await recordTimelineMany(
         tx,
         plane,
-        gone.map((robot) => disconnection(robot, "the link was lost")),
+        gone.map((robot) => disconnection(robot, "connection lost")),
       );
     }),
   );
   const shown = new Map(online.map(({ id, session_id }) => [id, session_id]));
-  const strange = written.filter(
+  const mismatched = written.filter(
     (holder) => shown.get(holder.session.robot_id) !== holder.session.session_id && holders.get(holder.session.robot_id) === holder,
   );
-  if (strange.length > 0) await endStrange(plane, strange, shown);
+  if (mismatched.length > 0) await closeMismatched(plane, mismatched, shown);
   if (failures !== undefined) throw failures.error;
   return lost.length > SWEEP_ROWS_MAX;
 }
 
-async function endStrange(plane: Plane, strange: readonly Holder[], shown: ReadonlyMap<string, string | null | undefined>): Promise<void> {
+async function closeMismatched(plane: Plane, mismatched: readonly Holder[], shown: ReadonlyMap<string, string | null | undefined>): Promise<void> {
   const removed = new Set(
     (
       await listRemovedAmong(
         plane.db,
-        strange.map(({ session: { org_id, robot_id: id } }) => ({ org_id, id })),
+        mismatched.map(({ session: { org_id, robot_id: id } }) => ({ org_id, id })),
       )
     ).map(({ id }) => id),
   );
-  const away: Session[] = [];
-  for (const { session } of strange) {
+  const disconnecting: Session[] = [];
+  for (const { session } of mismatched) {
     if (removed.has(session.robot_id)) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
     else if (shown.get(session.robot_id) === null) session.close(CLOSE_REMOVED, CLOSE_REPLACED_REASON);
-    else away.push(session);
+    else disconnecting.push(session);
   }
-  plane.log.warn({ robots: strange.length, sent_away: away.length }, "links were ended whose robots are not shown as connected here");
-  plane.link.sendAway(away, "the server was taken for dead");
+  plane.log.warn({ robots: mismatched.length, sent_away: disconnecting.length }, "closed links of robots that are not connected here in the database");
+  plane.link.sendAway(disconnecting, "the other servers considered this one dead");
 }

@@ -13,20 +13,20 @@ import { decommissionRobot, lockRobot } from "./store.ts";
 export const CLOSE_REMOVED = CLOSE.robot_removed;
 export const CLOSE_REMOVED_REASON = "robot removed";
 export const CLOSE_REPLACED_REASON = "another computer took this robot's place";
-/** Told to every node when a robot was decommissioned, as {org_id, robot_id}. */
+/** Published to all nodes when a robot was decommissioned, as {org_id, robot_id}. */
 export const ROBOT_REMOVED = "rf.robots.removed";
 
-/** Decommissions a robot: what is under way for it ends, its link is closed, its key opens nothing any more. Again: no change. */
+/** Decommissions a robot: ends its open targets, closes its link and invalidates its key. A second call changes nothing. */
 export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id: string): Promise<void> {
   const { org_id, actor } = caller;
   await db.transaction(async (tx) => {
-    // Deployments before robots, as dispatch locks them.
+    // Deployments before robots, in the same order as dispatch locks them.
     await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
     const robot = await lockRobot(tx, org_id, robot_id);
     if (robot === undefined) throw notFound("robot", robot_id);
     if (robot.decommissioned) return;
     await decommissionRobot(tx, org_id, robot_id, plane.clock.now());
-    // What was handed to it between the two: nothing is from here on.
+    // Targets that were dispatched between the two; from here on there are no new ones.
     await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
     await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.decommissioned", actor, summary: "The robot was decommissioned" });
     const { site_id, fleet_id } = robot;
@@ -35,16 +35,16 @@ export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id
   });
 }
 
-/** Told to every node when another computer took a robot's place, as {robot_id}. */
+/** Published to all nodes when another computer replaced a robot's, as {robot_id}. */
 const ROBOT_REPLACED = "rf.robots.replaced";
 
-/** Ends the link of the computer that was the robot until now, once the transaction that gave another one its place is committed. */
+/** Closes the link of the replaced computer once the transaction that gave its identity to another one is committed. */
 export const endLinkOfReplaced = (plane: Pick<Plane, "bus">, tx: Db, robot_id: string): void =>
   tx.afterCommit(() => plane.bus.publish(ROBOT_REPLACED, { robot_id }));
 
 /**
- * Closes the links of robots that are decommissioned or replaced, wherever that happened. A message only says which robot to look up:
- * anyone who may publish on the bus could send one. Returns the function that ends it.
+ * Closes the links of robots that are decommissioned or replaced, on any node. A message only names the robot to look up, because anyone
+ * with access to the bus could send one. Returns the function that unsubscribes.
  */
 export function closeRemovedRobots(plane: Pick<Plane, "bus" | "link" | "db">): () => void {
   const check = async (message: JsonValue): Promise<void> => {

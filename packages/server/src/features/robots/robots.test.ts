@@ -25,7 +25,7 @@ const getRobot = async (it: FeaturePlane, token: string, id: string) =>
 const kinds = async (it: FeaturePlane, token: string, id: string) =>
   (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${id}/timeline`, { token })).body.items.map(({ kind }) => kind);
 
-test("200: a robot as it is before it ever connected", TIMEOUT, async () => {
+test("200: a robot that has never connected", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const place = await makePlace(it, token);
@@ -90,15 +90,15 @@ test("robots are found by status, fleet, site, label and part of the name", TIME
 test("404: another org's robots, sites and fleets, in path, filter and body", TIMEOUT, async () => {
   await using it = await start();
   const [mine, other] = [await it.org(), await it.org()];
-  const [place, theirs] = [await makePlace(it, mine.token), await makePlace(it, other.token)];
-  const [robot, foreign] = [await enrollRobot(it, place), await enrollRobot(it, theirs)];
+  const [place, outside] = [await makePlace(it, mine.token), await makePlace(it, other.token)];
+  const [robot, foreign] = [await enrollRobot(it, place), await enrollRobot(it, outside)];
   for (const [method, url, body] of [
     ["GET", `/api/robots/${foreign.robot_id}`],
     ["PATCH", `/api/robots/${foreign.robot_id}`, { name: "x" }],
     ["DELETE", `/api/robots/${foreign.robot_id}`],
-    ["GET", `/api/robots?fleet_id=${theirs.fleet.id}`],
-    ["GET", `/api/robots?site_id=${theirs.site.id}`],
-    ["PATCH", `/api/robots/${robot.robot_id}`, { fleet_id: theirs.fleet.id }],
+    ["GET", `/api/robots?fleet_id=${outside.fleet.id}`],
+    ["GET", `/api/robots?site_id=${outside.site.id}`],
+    ["PATCH", `/api/robots/${robot.robot_id}`, { fleet_id: outside.fleet.id }],
     ["GET", "/api/robots/rob_gone"],
   ] as const) {
     assert.equal((await it.call(method, url, { token: mine.token, body })).status, 404, `${method} ${url}`);
@@ -107,7 +107,7 @@ test("404: another org's robots, sites and fleets, in path, filter and body", TI
   assert.equal((await getRobot(it, other.token, foreign.robot_id)).status, "never_connected");
 });
 
-test("a list walks by cursor, and its cursor is bound to its filters", TIMEOUT, async () => {
+test("a list is paged by cursor, and its cursor is bound to its filters", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const place = await makePlace(it, token);
@@ -120,7 +120,7 @@ test("a list walks by cursor, and its cursor is bound to its filters", TIMEOUT, 
   assert.equal((await it.call("GET", `/api/robots?limit=2&q=R&cursor=${first.next_cursor}`, { token })).status, 400);
 });
 
-test("PATCH renames, replaces labels, and moves with the site and an entry on the timeline", TIMEOUT, async () => {
+test("PATCH renames, replaces labels, and moves a robot with its site and a timeline entry", TIMEOUT, async () => {
   await using it = await start();
   const { token, token_id } = await it.org();
   const [a, b] = [await makePlace(it, token, "a"), await makePlace(it, token, "b")];
@@ -145,7 +145,7 @@ test("PATCH renames, replaces labels, and moves with the site and an entry on th
   assert.equal((await patch({ labels: {} })).body.data.labels["c"], undefined);
 });
 
-test("DELETE decommissions: the link is closed, targets end, the robot is kept but hidden, and again is no change", TIMEOUT, async () => {
+test("DELETE decommissions: the link is closed, targets end, the robot is kept but hidden; a second DELETE changes nothing", TIMEOUT, async () => {
   const sessions = new Map<string, Session>();
   await using it = await start(sessions);
   const { token, org_id } = await it.org();
@@ -180,7 +180,7 @@ async function putTarget(it: FeaturePlane, org_id: string, robot_id: string, sta
     values (${org_id}, 'dep_1', 'tgt_1', 'release', ${robot_id}, 'main', ${status}, ${now}, ${now})`);
 }
 
-test("403: an operator does not delete, a viewer does not change", TIMEOUT, async () => {
+test("403: an operator cannot delete, a viewer cannot change", TIMEOUT, async () => {
   await using it = await start();
   const [operator, viewer] = [await it.org({ role: "operator" }), await it.org({ role: "viewer" })];
   const { robot_id } = await enrollRobot(it, await makePlace(it, operator.token));
@@ -188,7 +188,7 @@ test("403: an operator does not delete, a viewer does not change", TIMEOUT, asyn
   assert.equal((await it.call("PATCH", `/api/robots/${robot_id}`, { token: viewer.token, body: {} })).status, 403);
 });
 
-test("what a robot runs and is to run is told app by app, and of the app main on the robot itself", TIMEOUT, async () => {
+test("current and desired releases are shown per app, and for the app main also on the robot", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const { robot_id } = await enrollRobot(it, await makePlace(it, token));

@@ -60,18 +60,18 @@ export function robotRoutes(http: Http, plane: Plane): void {
   });
 }
 
-/** The cursor is ours, and bound to its list: a key of another form was made up. */
+/** Parses the cursor's key. Cursors are bound to their list, so a key of another form does not come from this server. */
 function readKey(text: string): RobotKey {
   try {
     const { id, name } = JSON.parse(text) as Partial<Record<"id" | "name", unknown>>;
     if (typeof id === "string" && (name === undefined || typeof name === "string")) return name === undefined ? { id } : { id, name };
   } catch {
-    // Told below.
+    // Reported below.
   }
-  throw badRequest("cursor is not one that a list answered");
+  throw badRequest("cursor is invalid: use next_cursor of the previous page");
 }
 
-/** No robot has two values of one label. */
+/** Whether the filter requires two values of one label, which no robot has. */
 const contradict = (labels: readonly { key: string; value: string }[]): boolean =>
   labels.some(({ key, value }) => labels.some((other) => other.key === key && other.value !== value));
 
@@ -86,7 +86,7 @@ async function readRobot(db: Db, org_id: string, id: string): Promise<Robot> {
   return toWire(robot);
 }
 
-/** Where the robot is and whether it is online; 404 unless the org has it. A decommissioned one still has its history. */
+/** Returns the robot's place and whether it is online; 404 if the org does not have it. Includes decommissioned robots, for their history. */
 export async function requireRobot(db: Db, org_id: string, id: string): Promise<RobotPlace> {
   const robot = await findPlace(db, org_id, id);
   if (robot === undefined) throw notFound("robot", id);

@@ -1,7 +1,7 @@
 import type { Db } from "../../kernel/db.ts";
 import { bool, int, json, list, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 
-/** As many labels as a robot may have. */
+/** Maximum labels per robot. */
 export const LABELS_MAX = 64;
 
 const bulkRow = row({ id: text, site_id: text, fleet_id: text, decommissioned: bool, labels_change: bool, labels_after: int });
@@ -12,7 +12,7 @@ interface LabelChange {
   remove: readonly string[];
 }
 
-/** Those that there are, with what the change of labels comes to. In order of id, so that two who change many never wait for each other. */
+/** Locks the existing robots and returns what the label change results in. In the order of ids, so that transactions cannot deadlock. */
 export const lockRobots = (db: Db, org_id: string, ids: readonly string[], { set, remove }: LabelChange): Promise<BulkRow[]> =>
   db.many(sql(bulkRow)`
     with locked as (

@@ -5,16 +5,16 @@ import { jsonb, list, row, sql, text } from "../../kernel/sql.ts";
 export interface NewPresence {
   session_id: string;
   hello: Hello;
-  /** The key that the hello was signed with, if it is known. */
+  /** The key with which the hello was signed, if known. */
   public_key: Buffer | undefined;
 }
 
 const runsRow = row({ id: text, runs: jsonb<string[]>() });
 
 /**
- * These links hold their robots' presence from now on; no robot twice. Answers of each robot the runs of its agent that came
- * before, the newest first; one that is absent is decommissioned, held, or has another key by now. In order of id, so that
- * it and others that lock many never wait for each other, and each by itself, as in setOffline.
+ * Makes these links their robots' presence; each robot at most once. Returns, by robot, the previous runs of its agent, newest first.
+ * Robots that are decommissioned, quarantined or have another key are absent. Locks rows in the order of ids, so that transactions cannot
+ * deadlock, and one by one, for the reason given at setOffline.
  */
 export async function setOnline(
   db: Db,

@@ -13,7 +13,7 @@ export interface RobotFilter {
   labels: readonly { key: string; value: string }[];
   q?: string | undefined;
   health?: Robot["health"] | undefined;
-  /** A release that the robot runs, and the app that it is a release of. */
+  /** A release that the robot runs, and the app of that release. */
   release?: { id: string; app: string } | undefined;
   app?: string | undefined;
   release_state?: Robot["release_state"] | undefined;
@@ -23,19 +23,19 @@ export interface RobotFilter {
 
 export type Sort = "newest" | "name";
 
-/** The last robot of the page before. */
+/** The last robot of the previous page. */
 export interface RobotKey {
   id: string;
-  /** Only where robots stand by name. */
+  /** Only if sorted by name. */
   name?: string;
 }
 
 const STATUS_CONDITIONS: Record<RobotStatus | "any", Statement<unknown>> = {
-  // Decommissioned robots are shown to those who ask for them.
+  // Decommissioned robots are listed only with their status as a filter.
   any: sql`and r.decommissioned_at is null`,
   online: sql`and r.decommissioned_at is null and r.node_id is not null`,
   offline: sql`and r.decommissioned_at is null and r.node_id is null and r.last_seen_at is not null`,
-  // last_seen_at is null exactly where connected_at is, which is indexed: last_seen_at must not be, it changes with every heartbeat.
+  // last_seen_at is null exactly if connected_at is, which is indexed: last_seen_at must not be, because each heartbeat changes it.
   never_connected: sql`and r.decommissioned_at is null and r.last_seen_at is null and r.connected_at is null`,
   decommissioned: sql`and r.decommissioned_at is not null`,
 };
@@ -43,8 +43,8 @@ const NOTHING = sql``;
 const APPROVAL = { approved: sql`and r.approval_requested_at is null`, pending: sql`and r.approval_requested_at is not null` };
 
 /**
- * Robots in the order asked for, behind `after`. Each state that is looked for is read from an index that is in the order of
- * robots' ids, from where the page starts: what is rare is found without looking at every robot.
+ * Lists robots in the requested order after the cursor `after`. Each filtered state is read from an index in the order of robot ids,
+ * starting at the cursor, so that rare states are found without reading every robot.
  */
 export function listRobots(
   db: Db,
@@ -74,7 +74,7 @@ export function listRobots(
 const behindName = (after: RobotKey | null): Statement<unknown> =>
   after === null ? NOTHING : sql`and (r.name collate "C", r.id) > (${after.name ?? ""}, ${after.id})`;
 
-/** Tables in which a robot must have a row, one at most of each. */
+/** Tables in which a robot must have a row, at most one in each. */
 function joinsOf({ health, release, app, release_state, config_state }: RobotFilter, sort: Sort, from: string): Statement<unknown> {
   return sql`
     ${
@@ -111,19 +111,19 @@ function joinsOf({ health, release, app, release_state, config_state }: RobotFil
     }`;
 }
 
-// Each state stands in the text, so that the plan is made for how frequent it is.
+// Each state is a literal, so that the planner uses its frequency.
 const RELEASE_STATES: Record<Robot["release_state"], Statement<unknown>> = {
   current: sql`state = 'current'`,
   behind: sql`state = 'behind'`,
   failed: sql`state = 'failed'`,
   unknown: sql`state = 'unknown'`,
 };
-/** States of another app that a robot of this state must not have: without `app` the filter is about all of them. */
+/** States of other apps that exclude a robot from this state: without `app` the filter concerns all its apps. */
 const WORSE_RELEASE_STATES = { current: sql`w.state in ('failed', 'behind')`, unknown: sql`w.state <> 'unknown'` };
 const HEALTH_STATES = { ok: sql`and h.state = 'ok'`, failing: sql`and h.state = 'failing'` };
 const CONFIG_STATES = { drifted: sql`state = 'drifted'`, pending: sql`state = 'pending'`, in_sync: sql`state = 'in_sync'` };
 
-/** Rows that a robot must not have: its config is as its worst namespace is. By name, one of the state is looked for robot by robot. */
+/** Rows that a robot must not have, since its worst namespace determines its config state. Sorted by name, states are checked per robot. */
 function conditionsOf({ app, health, release_state, config_state }: RobotFilter, sort: Sort): Statement<unknown> {
   return sql`
     ${
@@ -166,7 +166,7 @@ const WORSE = {
 
 const releaseRow = row({ id: text, app: text });
 
-/** By its id or its tag: no tag is of the form of an id. */
+/** Finds a release by id or tag: no tag has the form of an id. */
 export const findRelease = (db: Db, org_id: string, id_or_tag: string): Promise<{ id: string; app: string } | undefined> =>
   // reads: release
   db.maybe(sql(releaseRow)`select id, app from release where org_id = ${org_id} and (id = ${id_or_tag} or tag = ${id_or_tag})`);

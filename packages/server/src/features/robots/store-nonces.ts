@@ -1,7 +1,7 @@
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { int, row, sql } from "../../kernel/sql.ts";
 
-/** Signed requests of one robot within the time that their nonces are kept. */
+/** Maximum signed requests of one robot while their nonces are kept. */
 export const NONCES_MAX = 5_000;
 
 interface UsedNonce {
@@ -11,8 +11,8 @@ interface UsedNonce {
 }
 
 /**
- * Stores the nonce of a signed request, unless it was used before, on whichever node, or the robot has used NONCES_MAX.
- * It is kept for twice the time in which the request's own time is accepted, by the database's clock: nodes' clocks differ.
+ * Stores the nonce of a signed request, unless it was already used on any node or the robot has used NONCES_MAX. Kept for twice the time in
+ * which the request's timestamp is accepted, by the database's clock, because the clocks of nodes differ.
  */
 export async function useNonce(db: Db, { org_id, robot_id, nonce }: UsedNonce): Promise<"stored" | "used_before" | "too_many"> {
   const stored = await db.run(sql`
@@ -27,7 +27,7 @@ export async function useNonce(db: Db, { org_id, robot_id, nonce }: UsedNonce): 
   return used.nonces < NONCES_MAX ? "used_before" : "too_many";
 }
 
-/** Deletes what has expired, of all orgs, `limit` of them behind the first `offset`. Returns how many. */
+/** Deletes at most `limit` expired nonces of all orgs, after skipping `offset`. Returns how many. */
 export const deleteUsedNonces = (db: SystemDb, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     -- across orgs: a sweep by time

@@ -11,13 +11,13 @@ import { setOffline, setOfflineOfDeadNodes, updateSeen } from "./store-presence.
 const TIMEOUT = { timeout: 120_000 };
 const ROBOTS = 3_000;
 const MOVED = 300;
-/** It is locked, found once more to be changed, and a page's worth of what is next to it. */
+/** A row is read to be locked, once more to be changed, and together with neighbors on its page. */
 const READ_FOR_EACH_MAX = 10;
 
 const idRow = row({ id: text });
 const countRow = row({ n: int });
 
-/** Robots of whom statistics say that none is online. */
+/** Inserts robots, with statistics by which none is online. */
 async function seedOffline({ plane }: FeaturePlane, org_id: string): Promise<string[]> {
   const first = await seedRobot(plane, org_id);
   await plane.db.run(sql`
@@ -28,7 +28,7 @@ async function seedOffline({ plane }: FeaturePlane, org_id: string): Promise<str
   return (await plane.db.many(sql(idRow)`select id from robot where org_id = ${org_id}`)).map(({ id }) => id);
 }
 
-/** How many of the robots' rows this transaction has read so far. */
+/** Returns how many rows of robots this transaction has read so far. */
 const rowsRead = async (tx: Db): Promise<number> =>
   (
     await tx.one(sql(countRow)`
@@ -36,7 +36,7 @@ const rowsRead = async (tx: Db): Promise<number> =>
   ).n;
 
 test(
-  "whatever statistics say, those that come, are heard and go cost so much each, and not the more the more are online",
+  "with any statistics, the cost of a connect, heartbeat and disconnect does not depend on the number of online robots",
   TIMEOUT,
   async () => {
     const it = await startFeaturePlane([]);
@@ -68,7 +68,7 @@ test(
     await readBy(async (tx) => (await setOffline(tx, node, moved)).length, MOVED);
     assert.equal((await db.one(sql(countRow)`select count(*)::int as n from robot where node_id is not null`)).n, ROBOTS - MOVED);
 
-    // Robots of another node that lives, among whom none is to be found, and then some of a run of it that is over.
+    // Robots of another live node, which must not be found, then some of an ended run of it.
     await db.run(sql`insert into node (id, epoch, beat, is_over, started_at) values ('node_other', 2, 1, false, now())`);
     await db.run(sql`update robot set node_id = 'node_other', node_epoch = 2 where node_id is not null`);
     await db.run(sql`analyze robot`);

@@ -9,10 +9,10 @@ const presenceRow = row({ ...robotRef.columns, session_id: nullable(text) });
 export type Presence = RobotRef & Partial<RowOf<typeof presenceRow>>;
 
 /**
- * Ends the presence of robots that this run of this node holds, and of no others; with a session, if it is still that one's.
- * Answers those that were online. In order of id, so that it and others that lock many never wait for each other. Each is
- * locked by itself, and all of them before they are looked at: a plan by statistics of a time when nobody was online would
- * find each among all robots that are online, and read those once for each of these.
+ * Ends the presence of robots that are connected to this run of this node; with a session, only if that is still current. Returns the robots
+ * that were online. Locks rows in the order of ids, so that transactions cannot deadlock. Each row is locked by a lateral join, and all
+ * before the condition is checked: with statistics from a time when no robot was online, the planner would scan all online robots once for
+ * each of these.
  */
 export const setOffline = (db: Db, node: NodeRun, robots: readonly Presence[]): Promise<RobotRef[]> =>
   db.many(sql(robotRef)`
@@ -34,7 +34,7 @@ export const setOffline = (db: Db, node: NodeRun, robots: readonly Presence[]): 
 export const listOnlineOf = (db: Db, node: NodeRun): Promise<Presence[]> =>
   db.many(sql(presenceRow)`select org_id, id, session_id from robot where node_id = ${node.id} and node_epoch = ${node.epoch}`);
 
-/** Of these those that are decommissioned. */
+/** Returns those of these robots that are decommissioned. */
 export const listRemovedAmong = (db: Db, robots: readonly RobotRef[]): Promise<RobotRef[]> =>
   db.many(sql(robotRef)`
     select r.org_id, r.id
@@ -44,7 +44,7 @@ export const listRemovedAmong = (db: Db, robots: readonly RobotRef[]): Promise<R
 
 const linkStateRow = row({ removed: bool, replaced: bool });
 
-/** Whether a robot with a link must lose it: it was decommissioned, or another computer took its place and has not connected yet. */
+/** Whether a robot's link must be closed: it was decommissioned, or another computer replaced it and has not connected yet. */
 export async function findLinkState(db: Db, org_id: string, id: string): Promise<"removed" | "replaced" | "current"> {
   const state = await db.maybe(sql(linkStateRow)`
     select decommissioned_at is not null as removed, node_id is not null and session_id is null as replaced
@@ -60,9 +60,9 @@ export const listOnlineOfSuspended = (db: Db, node: NodeRun): Promise<RobotRef[]
     where org_id in (select id from org where status = 'suspended') and node_id = ${node.id} and node_epoch = ${node.epoch}`);
 
 /**
- * Ends the presence of robots whose node does not live any more, `limit` of them behind the first `offset`: it is over, it runs anew, or
- * it is unknown. Goes from one node to the next in the index: the robots of the living ones, which are most, are not read. In
- * the order of that index, as a plan for any `limit` of them would look for them in the whole table.
+ * Ends the presence of at most `limit` robots, after skipping `offset`, whose node is dead: it has stopped, runs with a new epoch, or is
+ * unknown. Skips through the index from node to node, so the robots of live nodes, which are most, are not read. In the order of that
+ * index, because with another order the planner would search the whole table.
  */
 export const setOfflineOfDeadNodes = (db: Db, self: NodeRun, limit: number, offset: number): Promise<RobotRef[]> =>
   // reads: node
@@ -88,7 +88,7 @@ export interface Seen extends RobotRef {
   at: Date;
 }
 
-/** One statement for many robots; times never go back. In order of id, so that two nodes never wait for each other. */
+/** Updates many robots in one statement; times never decrease. In the order of ids, so that two nodes cannot deadlock. */
 export const updateSeen = (db: Db, seen: readonly Seen[]): Promise<number> =>
   db.run(sql`
     with v as (

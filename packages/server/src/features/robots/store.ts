@@ -45,11 +45,11 @@ export interface AppColumn {
   status: string;
   current: ReleaseRef | null;
   desired: ReleaseRef | null;
-  /** A deployment of this app is under way. */
+  /** A deployment of this app is open. */
   under_way: boolean;
   failed: boolean;
 }
-/** How many namespaces of a robot are in which state. */
+/** Number of a robot's namespaces by state. */
 export interface ConfigColumn {
   drifted: number;
   pending: number;
@@ -65,7 +65,7 @@ const shownRow = row({
 export type ShownRobotRow = RowOf<typeof shownRow>;
 
 export type RobotStatus = "online" | "offline" | "never_connected" | "decommissioned";
-/** With each robot of the page (a common table expression) what it runs and whether its configs are what they should be. */
+/** Adds to each robot of `page` (a common table expression) its apps, the states of its configs and its health. */
 export const shown = (page: Statement<unknown>, order: Statement<unknown>): Statement<ShownRobotRow> =>
   // reads: robot_app, release, robot_config, health_snapshot
   sql(shownRow)`
@@ -101,7 +101,7 @@ const placeColumns = sql`id, name, site_id, fleet_id, node_id is not null as onl
 export const findPlace = (db: Db, org_id: string, id: string): Promise<RobotPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeColumns} from robot where org_id = ${org_id} and id = ${id}`);
 
-/** Nobody else changes the robot's row until the transaction ends; rows that refer to it can still be made. */
+/** Locks the robot's row against changes until the transaction ends; rows that reference it can still be inserted. */
 export const lockRobot = (db: Db, org_id: string, id: string): Promise<RobotPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeColumns} from robot where org_id = ${org_id} and id = ${id} for no key update`);
 
@@ -124,16 +124,16 @@ export const decommissionRobot = (db: Db, org_id: string, id: string, now: Date)
     update robot set decommissioned_at = ${now}, node_id = null, node_epoch = null, session_id = null, updated_at = ${now}
     where org_id = ${org_id} and id = ${id} and decommissioned_at is null`);
 
-/** Nobody is let in with this identity until somebody decides. */
+/** Quarantines a robot: no machine is admitted with its identity until an operator decides. */
 export const holdRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
   db.run(sql`update robot set held_at = ${now}, updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is null`);
 
-/** 0 when it was not held. What is known of its machines is forgotten: the next one to come is the first. */
+/** Ends a quarantine; returns 0 if there was none. Forgets the runs of the robot's machines, so that the next one counts as the first. */
 export const releaseRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
   db.run(sql`
     update robot set held_at = null, runs = '[]', updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is not null`);
 
-/** 0 when it was approved already. */
+/** Approves a robot; returns 0 if it already was. */
 export const setApproved = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
   db.run(sql`
     update robot set approval_requested_at = null, updated_at = ${now} where org_id = ${org_id} and id = ${id} and approval_requested_at is not null`);
@@ -145,12 +145,12 @@ export interface NewComputer {
   public_key: Buffer;
   enrollment_key_id: string;
   platform: Platform | undefined;
-  /** Whether it gets secrets at once. */
+  /** Whether it gets secrets immediately. */
   approved: boolean;
   at: Date;
 }
 
-/** The robot has another key from now on; all else of it stays. 0: it was decommissioned. */
+/** Gives the robot another key; everything else stays. Returns 0 if it was decommissioned. */
 export const giveRobotKey = (db: Db, { org_id, id, public_key, enrollment_key_id, platform, approved, at }: NewComputer): Promise<number> =>
   db.run(sql`
     update robot set public_key = ${public_key}, enrollment_key_id = ${enrollment_key_id}, platform = coalesce(${json(platform)}::jsonb, platform),
@@ -168,7 +168,7 @@ export interface NewRobot {
   public_key: Buffer;
   enrollment_key_id: string;
   platform: Platform | undefined;
-  /** Whether it gets secrets at once. */
+  /** Whether it gets secrets immediately. */
   approved: boolean;
   at: Date;
 }
@@ -179,10 +179,10 @@ export const insertRobot = (db: Db, robot: NewRobot): Promise<number> =>
     values (${robot.org_id}, ${robot.id}, ${robot.name}, ${robot.site_id}, ${robot.fleet_id}, ${json(robot.labels)}, ${robot.public_key},
       ${robot.enrollment_key_id}, ${json(robot.platform)}, ${robot.approved ? null : robot.at}, ${robot.at}, ${robot.at})`);
 
-/** Every robot waits for an admin's approval again. Returns how many had it. */
+/** Makes every robot wait for an admin's approval again. Returns how many were approved. */
 export const revokeEveryApproval = (db: Db, now: Date): Promise<number> =>
   db.run(sql`
-    -- across orgs: a restored backup brings back the robots of all of them
+    -- across orgs: a restored backup contains the robots of all of them
     update robot set approval_requested_at = ${now}, updated_at = ${now}
     where approval_requested_at is null and decommissioned_at is null`);
 
@@ -190,7 +190,7 @@ const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decom
 
 export type IdentityRow = RowOf<typeof identityRow>;
 
-/** Whose identity each of these is: the one look-up of robots that knows no org yet. */
+/** Finds robots by id. This is the one query for robots before their org is known. */
 export const findIdentities = (db: Db, robot_ids: readonly string[]): Promise<IdentityRow[]> =>
   // reads: robot_key, org
   db.many(sql(identityRow)`

@@ -4,12 +4,12 @@ import { background } from "../../kernel/background.ts";
 import { ORG_SUSPENDED } from "./identity.ts";
 import { listOnlineOfSuspended } from "./store-presence.ts";
 
-/** Told to every node when an org was suspended. */
+/** Published to all nodes when an org was suspended. */
 export const HINT_SUSPENDED = "rf.orgs.suspended";
-/** The hint makes it quick; this makes it certain, also for a robot that was being let in at that moment. */
+/** Interval in case the hint is lost, and for robots that were being admitted at that moment. */
 const LOOK_EVERY_MS = 30_000;
 
-/** Closes the links of robots whose org is suspended. Each node looks for those that it holds. */
+/** Closes the links of robots whose org is suspended. Each node handles its own links. */
 export function startSuspensionWatch(plane: Plane): { stop(): Promise<void> } {
   const watch = background(plane, "suspended orgs", LOOK_EVERY_MS, async () => {
     for (const { id } of await listOnlineOfSuspended(plane.db, plane.node)) plane.link.session(id)?.close(CLOSE.role_lost, ORG_SUSPENDED);

@@ -9,7 +9,7 @@ import { requireFleet } from "../fleets/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { lockRobot, updateRobot } from "./store.ts";
 
-/** Renames, relabels (the set given replaces the old one) or moves a robot; with the fleet it changes the site. */
+/** Renames, relabels (the given set replaces the old one) or moves a robot. A move to a fleet also changes the site. */
 export async function changeRobot(
   plane: Plane,
   db: Db,
@@ -48,7 +48,7 @@ export async function changeRobot(
 
 type RobotAt = { site_id: string; fleet_id: string };
 
-/** A robot that was moved, for who sees where it came from and for who sees where it is now. */
+/** A move, published to those who see the old place and those who see the new one. */
 export const moved = (robot_id: string, from: RobotAt, to: RobotAt): AnnouncedChange => ({
   kind: "robot",
   id: robot_id,

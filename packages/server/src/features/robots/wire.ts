@@ -3,7 +3,7 @@ import { wireTime } from "../../kernel/time.ts";
 import { fingerprint } from "./identity.ts";
 import type { AppColumn, ConfigColumn, RobotRow, RobotStatus, ShownRobotRow } from "./store.ts";
 
-/** The app of `current_release` and `desired_release`. */
+/** The app shown as `current_release` and `desired_release`. */
 const MAIN_APP = "main";
 
 export function toWire(robot: ShownRobotRow): Robot {
@@ -48,20 +48,20 @@ function statusOf({ decommissioned_at, node_id, last_seen_at }: RobotRow): Robot
 /** From the worst to the best. */
 const RELEASE_STATES = ["failed", "behind", "current", "unknown"] as const satisfies Robot["release_state"][];
 
-/** The worst state of a robot's apps. */
+/** Returns the worst state of a robot's apps. */
 function worstReleaseState(apps: readonly AppColumn[]): Robot["release_state"] {
   const states = new Set(apps.map(releaseState));
   return RELEASE_STATES.find((state) => states.has(state)) ?? "unknown";
 }
 
-/** `failed` until something newer is tried: what runs then is the release before. */
+/** Returns an app's state. `failed` lasts until a newer deployment is tried; meanwhile the previous release runs. */
 export function releaseState(app: Omit<AppColumn, "app" | "status">): Robot["release_state"] {
   if (app.failed && !app.under_way) return "failed";
   if (app.desired === null) return app.current === null ? "unknown" : "current";
   return app.desired.id === app.current?.id ? "current" : "behind";
 }
 
-/** The worst of its namespaces; nothing was ever deployed: unknown. */
+/** Returns the worst state of a robot's namespaces; unknown if nothing was ever deployed. */
 export function configState({ drifted, pending, in_sync }: ConfigColumn): Robot["config_state"] {
   if (drifted > 0) return "drifted";
   if (pending > 0) return "pending";
