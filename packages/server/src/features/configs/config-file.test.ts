@@ -4,7 +4,7 @@ import { test } from "node:test";
 import type { JsonValue } from "@roamfleet/protocol";
 import { configFile } from "./config-file.ts";
 
-test("the same values make the same bytes in any order, as JSON that every reader takes", () => {
+test("the same values give the same bytes in any order, as standard JSON", () => {
   const values: [string, JsonValue][] = [
     ["b", [1, { z: null, a: [] }, "ü\n"]],
     ["a", {}],
@@ -21,7 +21,7 @@ test("the same values make the same bytes in any order, as JSON that every reade
   assert.deepEqual(configFile(new Map(values.toReversed())), file);
 });
 
-test("a key named __proto__ is a key, and no value at all is an empty object", () => {
+test("a key named __proto__ is written like any key, and no values give an empty object", () => {
   assert.equal(configFile(new Map([["__proto__", 1]])).content, '{\n  "__proto__": 1\n}\n');
   assert.equal(configFile(new Map()).content, "{}\n");
 });

@@ -1,9 +1,9 @@
 import { hash } from "node:crypto";
 import type { JsonValue } from "@roamfleet/protocol";
 
-/** A namespace's file on a robot. */
+/** The config file of a namespace on a robot. */
 export interface ConfigFile {
-  /** JSON, keys sorted at every level, indented by two, with a newline at the end; encrypted where it is kept and a secret is in it. */
+  /** JSON with sorted keys at every level, indented by two, and a final newline. Stored encrypted if it contains a secret. */
   content: string;
   /** Lower-case hex of the UTF-8 bytes. */
   sha256: string;
@@ -11,15 +11,15 @@ export interface ConfigFile {
 
 const SALT_BYTES = 16;
 
-/** The same values make the same bytes, whatever order they were set in: equal files need no deployment. */
+/** Builds a file. The same values give the same bytes in any order, so equal files need no deployment. */
 export function configFile(values: ReadonlyMap<string, JsonValue>): ConfigFile {
   const content = `${writeObject([...values], "")}\n`;
   return { content, sha256: hash("sha256", content) };
 }
 
 /**
- * Likewise for values that include secrets. The digest of a file is known to those who do not know its secrets, so a salt
- * stands behind the object, as spaces and tabs: without it a short secret could be guessed from the digest.
+ * Builds a file from values that include secrets. The digest is visible to users who may not see the secrets, so a salt is appended to the
+ * object, as spaces and tabs: without it a short secret could be guessed from the digest.
  */
 export function saltedFile(values: ReadonlyMap<string, JsonValue>, saltOf: (text: string) => Uint8Array): ConfigFile {
   const { content } = configFile(values);
@@ -38,7 +38,7 @@ function write(value: JsonValue, indent: string): string {
   return JSON.stringify(value);
 }
 
-/** From entries, not from an object: a key may be `__proto__`, and an object sorts keys that look like numbers its own way. */
+/** Writes entries rather than an object: a key may be `__proto__`, and an object reorders keys that look like numbers. */
 function writeObject(entries: readonly (readonly [string, JsonValue])[], indent: string): string {
   if (entries.length === 0) return "{}";
   const inner = `${indent}  `;

@@ -29,7 +29,7 @@ async function start() {
   };
 }
 
-test("201 for a new value, 200 with the next version for a set one; null and objects are values", TIMEOUT, async () => {
+test("201 for a new value, 200 with the next version for a changed one; null and objects are values", TIMEOUT, async () => {
   await using rig = await start();
   const first = await rig.set({ key: "speed", value: 1 });
   assert.equal(first.status, 201);
@@ -60,7 +60,7 @@ test("201 for a new value, 200 with the next version for a set one; null and obj
   assert.deepEqual((await rig.get<One>(`/api/configs/${id}`)).body.data.value, false);
 });
 
-test("values set at once get a version each", TIMEOUT, async () => {
+test("values set concurrently get distinct versions", TIMEOUT, async () => {
   await using rig = await start();
   const answers = await Promise.all(Array.from({ length: 20 }, (_, n) => rig.set({ key: "k", value: n })));
   assert.deepEqual(
@@ -70,7 +70,7 @@ test("values set at once get a version each", TIMEOUT, async () => {
   assert.equal(answers.filter(({ status }) => status === 201).length, 1);
 });
 
-test("400 for a scope_id without its scope, a scope without its scope_id, and a namespace that makes no file name", TIMEOUT, async () => {
+test("400 for a scope_id without its scope, a scope without its scope_id, and a namespace that is not usable as a file name", TIMEOUT, async () => {
   await using rig = await start();
   const { fleet_id } = await seedRobot(rig.plane, rig.org.org_id);
   assert.match(await rig.refused({ key: "k", value: 1, scope: "fleet" }), /^400 .*scope_id/);
@@ -85,17 +85,17 @@ test("400 for a scope_id without its scope, a scope without its scope_id, and a 
 });
 
 test(
-  "404 for a scope object that is not there, is of another kind, or another org's; entries of other orgs are 404 too",
+  "404 for a scope object that does not exist, is of another kind, or of another org; 404 for entries of other orgs",
   TIMEOUT,
   async () => {
     await using rig = await start();
     const other = await rig.anotherOrg();
-    const theirs = await seedRobot(rig.plane, other.org_id);
+    const outside = await seedRobot(rig.plane, other.org_id);
     const mine = await seedRobot(rig.plane, rig.org.org_id);
     for (const [scope, scope_id] of [
-      ["site", theirs.site_id],
-      ["fleet", theirs.fleet_id],
-      ["robot", theirs.robot_id],
+      ["site", outside.site_id],
+      ["fleet", outside.fleet_id],
+      ["robot", outside.robot_id],
       ["robot", mine.fleet_id],
       ["site", "nowhere"],
     ]) {
@@ -129,7 +129,7 @@ test("the list is newest first, filtered by field and paged", TIMEOUT, async () 
   );
 });
 
-test("org < site < fleet < robot, key by key; robots of a fleet share a file unless one has values of its own", TIMEOUT, async () => {
+test("org < site < fleet < robot, key by key; robots of a fleet share a file unless a robot has separate values", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id: first, ...place } = await seedRobot(rig.plane, rig.org.org_id);
   const { robot_id: second } = await seedRobot(rig.plane, rig.org.org_id, place);
@@ -170,7 +170,7 @@ test("org < site < fleet < robot, key by key; robots of a fleet share a file unl
   assert.deepEqual(new Map(parts.flatMap((part) => [...part])), files);
 });
 
-test("a robot's config tells the origin of each value and whether its files are as deployed", TIMEOUT, async () => {
+test("a robot's config shows the origin of each value and whether its files are as deployed", TIMEOUT, async () => {
   await using rig = await start();
   const { org_id } = rig.org;
   const { robot_id, fleet_id } = await seedRobot(rig.plane, org_id);
@@ -201,7 +201,7 @@ test("a robot's config tells the origin of each value and whether its files are 
   assert.equal((await rig.get("/api/robots/rob_none/config")).status, 404);
 });
 
-test("logins of registries are no file: nothing of them is to be deployed, and they are secrets of a known form", TIMEOUT, async () => {
+test("registry logins are not deployed as a file, and must be secrets of the known form", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id } = await seedRobot(rig.plane, rig.org.org_id);
   const login = { namespace: "registries", key: "ghcr.io", value: { username: "robots", password: "hunter2" } };

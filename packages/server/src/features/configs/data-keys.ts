@@ -6,7 +6,7 @@ import type { WrappedKey } from "../../kernel/master-keys.ts";
 import { KEY_BYTES, seal, unseal, type Bound } from "../../kernel/sealing.ts";
 import { countKeysOfOthers, insertKey, listKeys, listKeysOfOthers, setKey } from "./key-store.ts";
 
-/** What sealing needs of the plane. */
+/** The parts of the plane that encryption needs. */
 export type Sealing = Pick<Plane, "clock" | "id" | "secrets" | "bus">;
 
 const KEY_ID = "skey";
@@ -17,10 +17,10 @@ const REWRAP_ROWS_MAX = 1_000;
 
 export const isSealed = (content: string): boolean => content.startsWith("sealed.");
 
-/** Encrypts and decrypts for one org, with the data keys that it had when it was opened. */
+/** Encrypts and decrypts for one org, with the data keys that it had when this object was created. */
 export class OrgSecrets {
   readonly #org_id: string;
-  /** The newest first. Undefined: encrypted with a master key that this server has not got. */
+  /** Newest first. Undefined: encrypted with a master key that this server does not have. */
   readonly #keys: Map<string, Buffer | undefined>;
 
   constructor(org_id: string, keys: Map<string, Buffer | undefined>) {
@@ -33,18 +33,18 @@ export class OrgSecrets {
     return `sealed.1.${id}.${seal(key, Buffer.from(plain), [this.#org_id, id, ...bound])}`;
   }
 
-  /** Throws 503 when the server lacks the key; any other error says that the database was tampered with. */
+  /** Throws 503 if the server lacks the key; any other error means that the database was tampered with. */
   open(sealed: string, bound: Bound): string {
     const [, id = "", text = ""] = SEALED.exec(sealed) ?? [];
     const key = this.#keys.get(id);
     if (key === undefined)
-      throw httpError(503, "this server has not got the key that the secret was encrypted with; its administrator must give it back", {
+      throw httpError(503, "this server does not have the key that encrypted the secret; its administrator must restore it", {
         "retry-after": RETRY_SECONDS,
       });
     return unseal(key, text, [this.#org_id, id, ...bound]).toString();
   }
 
-  /** The same for the same text, and not to be guessed from it. */
+  /** Returns a keyed hash: the same for the same text, but the text cannot be guessed from it. */
   fingerprint(plain: string): Buffer {
     return createHmac("sha256", this.#newest()[1]).update("fingerprint").update(plain).digest();
   }
@@ -55,17 +55,17 @@ export class OrgSecrets {
 
   #newest(): readonly [string, Buffer] {
     for (const [id, key] of this.#keys) if (key !== undefined) return [id, key];
-    throw new Error("an org without a data key has no secrets");
+    throw new Error("the org has no usable data key");
   }
 }
 
-/** The data keys of an org as they are. */
+/** Reads the data keys of an org. */
 export async function openOrgSecrets(db: Db, { secrets }: Pick<Sealing, "secrets">, org_id: string): Promise<OrgSecrets> {
   const keys = await listKeys(db, org_id);
   return new OrgSecrets(org_id, new Map(keys.map((key) => [key.id, secrets.unwrap(key, [org_id, key.id])])));
 }
 
-/** Likewise, with a data key that can be used: one is made when there is none, or none that this server can open. */
+/** Likewise, with a usable data key: creates one if there is none, or none that this server can open. */
 export async function ensureOrgSecrets(db: Db, plane: Sealing, org_id: string): Promise<OrgSecrets> {
   const there = await openOrgSecrets(db, plane, org_id);
   if (there.can_seal) return there;
@@ -76,8 +76,8 @@ export async function ensureOrgSecrets(db: Db, plane: Sealing, org_id: string): 
 }
 
 /**
- * Encrypts data keys anew that were encrypted with a master key before the current one, so that that one can be thrown
- * away. Answers how many were, and how many are of a key that this server has not got: their secrets cannot be read.
+ * Encrypts with the current master key the data keys that were encrypted with an earlier one, so that the earlier one can be discarded.
+ * Returns how many were encrypted again, and how many need a master key that this server lacks: their secrets cannot be read.
  */
 export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "secrets">): Promise<{ rewrapped: number; unknown: number }> {
   let [rewrapped, after] = [0, ""];
@@ -94,14 +94,14 @@ export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "sec
   return { rewrapped, unknown: (await countKeysOfOthers(db, secrets.current_id)).count };
 }
 
-/** Whether this server can open the data keys that there are, without encrypting any of them anew. */
+/** Counts the data keys that this server can and cannot open, without encrypting any again. */
 export async function countDataKeys(
   db: SystemDb,
   { secrets }: Pick<Plane, "secrets">,
 ): Promise<{ readable: number; unknown: number; damaged: number }> {
   const counts = { readable: 0, unknown: 0, damaged: 0 };
   for (let after = ""; ;) {
-    // None is encrypted with the key of no name: all of them.
+    // No key is encrypted with a master key named "", so this lists all.
     const rows = await listKeysOfOthers(db, "", after, REWRAP_ROWS_MAX);
     for (const { org_id, id, ...key } of rows) counts[stateOf(secrets, key, [org_id, id])] += 1;
     if (rows.length < REWRAP_ROWS_MAX) return counts;

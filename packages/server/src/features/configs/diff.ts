@@ -16,7 +16,7 @@ interface Value {
   secret: boolean;
 }
 
-/** What the next config deployment would change in the files that the robot was to have last. Of a secret it tells that it changes. */
+/** Returns what the next config deployment would change in the files last deployed to the robot. Of a secret only that it changes. */
 export async function readRobotConfigDiff(
   db: Db,
   plane: Pick<Sealing, "secrets">,
@@ -73,7 +73,7 @@ async function readWanted(
 }
 
 function changeOf(before: Value | undefined, after: Value | undefined): Omit<Change, "namespace" | "key"> | undefined {
-  // A value in the clear tells nobody whether it is what a secret was.
+  // If only one of the two is secret, comparing them would reveal whether the secret equals the public value.
   const comparable = before?.secret === after?.secret;
   if (comparable && isDeepStrictEqual(before?.value, after?.value)) return undefined;
   const secret = before?.secret === true || after?.secret === true;

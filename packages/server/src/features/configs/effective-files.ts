@@ -9,29 +9,29 @@ import { listSchemasOf } from "./schema-store.ts";
 import { entryBound, fileBound } from "./sealed-value.ts";
 import { type EntryRow, listPlaces, listSizesFor, type RobotPlace } from "./store.ts";
 
-/** Values that are read and written at a time, as their text is long in the database. */
+/** Bytes of values, by the length of their text in the database, that are read and written at a time. */
 export const FILES_BYTES_MAX = 16 * 1024 * 1024;
 
-/** The config files that a robot is to have. */
+/** The config files for a robot. */
 export interface RobotFiles {
-  /** By namespace; content that holds a secret is encrypted, and `openFile` opens it. */
+  /** By namespace. Content with a secret is encrypted; `openFile` decrypts it. */
   files: ReadonlyMap<string, ConfigFile>;
-  /** Why it must not get them: a namespace breaks its schema. Null: it may. */
+  /** Why the robot must not get them: a namespace violates its schema. Null: it may get them. */
   refusal: string | null;
 }
 
 export interface FilesWanted {
   robot_ids: readonly string[];
-  /** Null: all in which at least one value is set. */
+  /** Null: all namespaces in which at least one value is set. */
   namespace: string | null;
-  /** Namespaces that each robot is to have a file of, be it an empty one. */
+  /** Namespaces for which each robot gets a file even without values. */
   always?: ReadonlyMap<string, readonly string[]>;
   bytes_max?: number;
 }
 
 /**
- * The config files of many robots, some robots at a time so that no more than some bytes of them are in memory. Robots of
- * one fleet without values of their own share the same file objects. A robot that is not there has none.
+ * Builds the config files of many robots, some robots at a time to bound the bytes in memory. Robots of one fleet without robot values share
+ * the same file objects. Robots that do not exist are left out.
  */
 export async function* effectiveFiles(
   db: Db,
@@ -58,7 +58,7 @@ export async function* effectiveFiles(
   }
 }
 
-/** Robots whose values are no more than so many bytes together, or one robot with more. Those of a fleet share what is not their own. */
+/** Splits robots into parts of at most `bytes_max` bytes of values, or one robot with more. Robots of a fleet share its values. */
 function* partsOf(places: readonly RobotPlace[], sizes: ReadonlyMap<string, number>, bytes_max: number): Generator<RobotPlace[]> {
   const size = (scope_id: string): number => sizes.get(scope_id) ?? 0;
   let part: RobotPlace[] = [];
@@ -96,7 +96,7 @@ class FileMaker {
       ...empty.map((namespace) => [namespace, new Map<string, EntryRow>()] as const),
       ...namespaces,
     ]);
-    // Told with the image that it is for, never a file.
+    // Logins are sent with the image that needs them, never as a file.
     all.delete(REGISTRIES_NAMESPACE);
     await this.#readSchemas([...all.keys()]);
     const files = new Map<string, ConfigFile>();
@@ -121,7 +121,7 @@ class FileMaker {
 
   async #sealedFile(values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>): Promise<ConfigFile> {
     const secrets = await this.#open();
-    // With what is secret in it: a secret and the same value in the clear, where it was removed since, make other digests.
+    // The fingerprint includes which keys are secret, so that a secret and the same value in the clear give different digests.
     const keys = [...secret_keys].toSorted();
     const { content, sha256 } = saltedFile(values, (text) => secrets.fingerprint(JSON.stringify([text, keys])));
     return { sha256, content: secrets.seal(JSON.stringify({ content, secret_keys: keys }), fileBound(sha256)) };

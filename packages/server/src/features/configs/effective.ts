@@ -4,10 +4,10 @@ import { type EntryRow, listEntriesFor, listPlaces, type RobotPlace } from "./st
 
 export type EffectiveValue = RobotConfig["effective"][number];
 
-/** By namespace and key. */
+/** Entries by namespace and key. */
 export type Namespaces = Map<string, Map<string, EntryRow>>;
 
-/** The entry that counts for each namespace and key: org < site < fleet < robot. */
+/** Returns the effective entry of each namespace and key. Precedence: org < site < fleet < robot. */
 export function resolve(by_scope: ReadonlyMap<string, readonly EntryRow[]>, { site_id, fleet_id, id }: RobotPlace): Namespaces {
   const effective: Namespaces = new Map();
   for (const scope_id of ["", site_id, fleet_id, id]) {
@@ -31,7 +31,10 @@ export const readEntries = async (
 ): Promise<Map<string, EntryRow[]>> =>
   Map.groupBy(await listEntriesFor(db, org_id, scopesOf(places), namespace), ({ scope_id }) => scope_id);
 
-/** What a robot's config is when it is deployed next, value by value with its origin; [] for a robot that is not there. A secret's value is null. */
+/**
+ * Returns the values that the next config deployment gives a robot, with their origins; [] for an unknown robot. The value of a secret is
+ * null.
+ */
 export async function effectiveConfig(db: Db, org_id: string, robot_id: string, namespace: string | null): Promise<EffectiveValue[]> {
   return (await effectiveEntries(db, org_id, robot_id, namespace)).map(
     ({ id, namespace: of, key, value, sealed, scope, scope_id, version }) => ({
@@ -47,7 +50,7 @@ export async function effectiveConfig(db: Db, org_id: string, robot_id: string, 
   );
 }
 
-/** In order of namespace and key. */
+/** Returns the effective entries in the order of namespace and key. */
 export async function effectiveEntries(db: Db, org_id: string, robot_id: string, namespace: string | null): Promise<EntryRow[]> {
   const places = await listPlaces(db, org_id, [robot_id]);
   const by_scope = await readEntries(db, org_id, places, namespace);

@@ -1,14 +1,13 @@
 import type { FuncKeywordDefinition } from "ajv";
 
 /**
- * Stands in for a secret's value while an object is checked: what comes out is the same whatever the secret is. No JSON
- * value equals it.
+ * Replaces a secret's value while an object is validated, so that the result does not depend on the secret. No JSON value equals it.
  */
 export const HIDDEN = Symbol("hidden");
 
 const KEYWORD = "x-hidden";
 
-/** Of the schemas that `overlookHidden` makes; tenants' own are compiled without it, so that it is unknown in them. */
+/** Used in the schemas that `overlookHidden` returns. Schemas of tenants are compiled without it, so they cannot use it. */
 export const hiddenKeyword: FuncKeywordDefinition = {
   keyword: KEYWORD,
   schemaType: "boolean",
@@ -19,15 +18,15 @@ export const hiddenKeyword: FuncKeywordDefinition = {
 type Fields = Record<string, unknown>;
 const isFields = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** Keywords whose schemas are of the same object as the one that they stand in; a definition may be of it. */
+/** Keywords whose subschemas apply to the same object as their schema; a definition may, too. */
 const SAME = ["not", "if", "then", "else"];
 const SAME_LISTS = ["allOf", "anyOf", "oneOf"];
 const SAME_MAPS = ["dependentSchemas", "$defs", "definitions"];
-/** Those whose schemas are of the object's values. */
+/** Keywords whose subschemas apply to the object's values. */
 const VALUE = ["additionalProperties", "unevaluatedProperties"];
 const VALUE_MAPS = ["properties", "patternProperties"];
 
-/** The schema of an object, saying nothing about values that are `HIDDEN`: only which keys there are is looked at. */
+/** Returns the schema of an object without any constraint on values that are `HIDDEN`; the presence of keys is still validated. */
 export function overlookHidden(schema: unknown): unknown {
   if (!isFields(schema)) return schema;
   return Object.fromEntries(
@@ -42,7 +41,7 @@ export function overlookHidden(schema: unknown): unknown {
   );
 }
 
-/** `false` stays: it is of the key, which is no secret. */
+/** `false` stays: it forbids the key, which is not secret. */
 const unlessHidden = (schema: unknown): unknown => (isFields(schema) ? { if: { [KEYWORD]: true }, else: schema } : schema);
 
 const mapFields = (value: unknown, change: (part: unknown) => unknown): unknown =>

@@ -28,7 +28,7 @@ async function start() {
   return { rig, org_id, send, history, [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose]() };
 }
 
-test("every change is a version with who made it; a removed entry keeps its history and goes on with it", TIMEOUT, async () => {
+test("every change is a version with its actor; an entry that is removed and set again continues its history", TIMEOUT, async () => {
   await using it = await start();
   const { data } = await it.send<One>("POST", "", { key: "k", value: 1 });
   await it.send("POST", "", { key: "k", value: { a: null } });
@@ -55,7 +55,7 @@ test("every change is a version with who made it; a removed entry keeps its hist
   );
 });
 
-test("a rollback sets an old value again, as a new version, and brings a removed entry back", TIMEOUT, async () => {
+test("a rollback sets an old value as a new version, and restores a removed entry", TIMEOUT, async () => {
   await using it = await start();
   const { id } = (await it.send<One>("POST", "", { key: "k", value: "one" })).data;
   await it.send("POST", "", { key: "k", value: "two" });
@@ -73,7 +73,7 @@ test("a rollback sets an old value again, as a new version, and brings a removed
   ]);
 });
 
-test("a schema refuses a bad value at every scope with its path, and is refused itself while values break it", TIMEOUT, async () => {
+test("a schema refuses an invalid value at every scope with its path, and is refused while existing values violate it", TIMEOUT, async () => {
   await using it = await start();
   const { fleet_id } = await seedRobot(it.rig.plane, it.org_id);
   const { id } = (await it.send<One>("POST", "", { namespace: "nav", key: "limits", value: { speed: 9 } })).data;
@@ -81,7 +81,7 @@ test("a schema refuses a bad value at every scope with its path, and is refused 
   const put = () => it.send<{ data: ConfigSchema }>("PUT", "/schemas/nav", { schema });
   assert.match((await put()).said, /^409 .*nav.*limits\.speed of the org must be <= 5/);
   await it.send("POST", "", { namespace: "nav", key: "limits", value: { speed: 5 } });
-  // `mode` is missing: that is a robot's whole object's matter.
+  // `mode` is missing: that is checked for the whole object of a robot only.
   assert.equal((await put()).status, 201);
   assert.equal((await put()).data.version, 2);
   for (const scope of [{}, { scope: "fleet", scope_id: fleet_id }]) {
@@ -101,7 +101,7 @@ test("a schema refuses a bad value at every scope with its path, and is refused 
   assert.match((await it.send("PUT", "/schemas/nav", { schema: { type: "string" } })).said, /^400/);
 });
 
-test("the newest versions of a value are kept, and no more of them than are said", TIMEOUT, async () => {
+test("only the newest HISTORY_VERSIONS_MAX versions of a value are kept", TIMEOUT, async () => {
   await using it = await start();
   const { data: other } = await it.send<One>("POST", "", { key: "other", value: "stays" });
   let id = "";

@@ -12,7 +12,7 @@ import { type EntrySet, putValue } from "./set.ts";
 import { type EntryRow, findEntry, findPlaced, findVersion, insertVersion, listVersions, removeEntry, type VersionRow } from "./store.ts";
 import { versionToWire } from "./wire.ts";
 
-/** Removes a value; what it was stays in its history. Answers the entry as it was. */
+/** Removes a value; its versions stay in the history. Returns the entry as it was before. */
 export async function removeConfig(
   plane: Sealing,
   db: Db,
@@ -50,24 +50,25 @@ export async function listHistory(
   );
 }
 
-/** Behind every version that there can be. */
+/** Higher than every version. */
 const VERSIONS_END = 2_147_483_647;
 
 function readVersion(after: string | null): number {
   const version = Number(after ?? VERSIONS_END);
-  if (!Number.isInteger(version) || version < 0 || version > VERSIONS_END) throw badRequest("cursor is not one that a list answered");
+  if (!Number.isInteger(version) || version < 0 || version > VERSIONS_END)
+    throw badRequest("cursor is invalid: use next_cursor of the previous page");
   return version;
 }
 
 const readVersionRow = async (db: Db, org_id: string, id: string, version: number): Promise<VersionRow | undefined> =>
   version > VERSIONS_END ? undefined : await findVersion(db, org_id, id, version);
 
-/** Whether the version's value is a secret: setting it again is then an admin's. */
+/** Whether the version's value is a secret: then only an admin may set it again. */
 export async function isSecretVersion(db: Db, org_id: string, id: string, version: number): Promise<boolean> {
   return (await readVersionRow(db, org_id, id, version))?.sealed != null;
 }
 
-/** Sets the value of an earlier version again, as the next one; of a removed entry too. */
+/** Sets the value of an earlier version again, as a new version; also of a removed entry. */
 export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id: string, version: number): Promise<EntrySet> {
   const { org_id } = caller;
   return await db.transaction(async (tx) => {
@@ -75,7 +76,7 @@ export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id:
     if (placed === undefined) throw notFound("config", id);
     const old = await readVersionRow(tx, org_id, id, version);
     if (old === undefined) throw new Fault("not_found", `config ${id} has no version ${version}`);
-    if (old.change === "removed") throw conflict(`version ${version} is the removal of the value: it has none to set again`);
+    if (old.change === "removed") throw conflict(`version ${version} removed the value: there is nothing to restore`);
     const secret = old.sealed !== null;
     const value =
       old.sealed === null

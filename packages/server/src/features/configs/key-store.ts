@@ -4,7 +4,7 @@ import { int, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 const keyRow = row({ id: text, master_key_id: text, wrapped: text });
 export type KeyRow = RowOf<typeof keyRow>;
 
-/** The newest first. */
+/** Newest first. */
 export const listKeys = (db: Db, org_id: string): Promise<KeyRow[]> =>
   db.many(sql(keyRow)`select ${keyRow} from secret_key where org_id = ${org_id} order by id desc`);
 
@@ -18,7 +18,7 @@ export const setKey = (db: Db, org_id: string, { id, master_key_id, wrapped }: K
 
 const ownedRow = row({ org_id: text, id: text, master_key_id: text, wrapped: text });
 
-/** Those that another master key encrypted. */
+/** Data keys encrypted with a different master key, after the id `after`. */
 export const listKeysOfOthers = (db: SystemDb, master_key_id: string, after: string, limit: number): Promise<RowOf<typeof ownedRow>[]> =>
   db.many(sql(ownedRow)`
     -- across orgs: the server's own key has changed

@@ -4,13 +4,13 @@ import { isSealed, openOrgSecrets, type Sealing } from "./data-keys.ts";
 import { fileBound } from "./sealed-value.ts";
 
 export interface OpenedFile {
-  /** The exact bytes whose digest the robot was told. */
+  /** The exact bytes whose digest the robot was sent. */
   content: string;
   /** Keys of the object that are secrets. */
   secret_keys: readonly string[];
 }
 
-/** A file as it was frozen for a robot. Throws 503 when the server lacks the key that it was encrypted with. */
+/** Decrypts a file that was frozen for a robot. Throws 503 if the server lacks the key that encrypted it. */
 export async function openFile(
   db: Db,
   plane: Pick<Sealing, "secrets">,

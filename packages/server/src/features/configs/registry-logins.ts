@@ -7,8 +7,8 @@ import { entryBound } from "./sealed-value.ts";
 import { listPlaces } from "./store.ts";
 
 /**
- * Values of this namespace are logins of container registries, by host. They are no config file: a robot gets the one that
- * an image it is to run needs, and with that message only.
+ * Values of this namespace are logins of container registries, by host. They are not config files: a robot gets only the login that its
+ * image needs, in the message with that image.
  */
 export const REGISTRIES_NAMESPACE = "registries";
 
@@ -20,7 +20,7 @@ export interface RegistryLogin {
 const HOST = /^[A-Za-z0-9][A-Za-z0-9.-]{0,252}(?::[0-9]{1,5})?$/;
 const TEXT_MAX = 16_384;
 
-/** Throws 400 for what could not log in, or would be kept in the clear. Names no part of the value. */
+/** Throws 400 for an invalid login, or one that is not a secret. The message contains no part of the value. */
 export function requireRegistryLogin(namespace: string, key: string, value: JsonValue, secret: boolean): void {
   if (namespace !== REGISTRIES_NAMESPACE) return;
   const of = `in namespace ${REGISTRIES_NAMESPACE}`;
@@ -36,7 +36,7 @@ function readLogin(value: JsonValue): RegistryLogin | undefined {
   return isText(username) && isText(password) && Object.keys(rest).length === 0 ? { username, password } : undefined;
 }
 
-/** The logins that count for each of these robots, by host in lower case. Throws 503 when the server lacks the key of one. */
+/** Returns the effective logins of each of these robots, by host in lower case. Throws 503 if the server lacks the key of one. */
 export async function registryLogins(
   db: Db,
   plane: Pick<Sealing, "secrets">,

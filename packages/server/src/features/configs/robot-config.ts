@@ -6,17 +6,17 @@ import { type DeployedRow, listDeployed } from "./store.ts";
 
 export type ConfigState = RobotConfig["config_state"];
 
-/** Whether the file that the robot reports is the one that it was to have; a change by hand is a drift. */
+/** Whether the file that the robot reports is the one last deployed; a manual change counts as drift. */
 export function stateOf({ version, sha256, reported_version, reported_sha256, target_id }: Omit<DeployedRow, "namespace">): ConfigState {
   if (reported_sha256 === sha256) return "in_sync";
   return target_id === null && reported_version === version ? "drifted" : "pending";
 }
 
-/** The worst of its namespaces; nothing was ever deployed: unknown. */
+/** Returns the worst state of a robot's namespaces; unknown if nothing was ever deployed. */
 export const worstOf = (states: readonly ConfigState[]): ConfigState =>
   (["drifted", "pending", "in_sync"] as const).find((state) => states.includes(state)) ?? "unknown";
 
-/** What the robot would get, where each value comes from, and what it has. */
+/** Returns the robot's effective values with their origins, and the state of its deployed files. */
 export async function readRobotConfig(db: Db, org_id: string, robot_id: string): Promise<RobotConfig> {
   const effective = await effectiveConfig(db, org_id, robot_id, null);
   const deployed = await listDeployed(db, org_id, robot_id);
@@ -36,7 +36,7 @@ export async function readRobotConfig(db: Db, org_id: string, robot_id: string):
 }
 
 function neverDeployed(effective: readonly EffectiveValue[], deployed: readonly DeployedRow[]): RobotConfig["namespaces"] {
-  // Logins of registries make no file.
+  // Registry logins are not files.
   const known = new Set([REGISTRIES_NAMESPACE, ...deployed.map(({ namespace }) => namespace)]);
   const others = new Set(effective.map(({ namespace }) => namespace).filter((namespace) => !known.has(namespace)));
   return Array.from(others, (namespace) => ({

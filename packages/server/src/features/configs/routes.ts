@@ -15,7 +15,7 @@ import { requireScopeObject, setConfig } from "./set.ts";
 import { type EntryRow, findEntry, listEntries, listPlaces } from "./store.ts";
 import { schemaToWire, toWire } from "./wire.ts";
 
-/** Secrets are an admin's. */
+/** Requires the role admin, which secrets need. */
 const asAdmin = (name: "setConfig" | "rollBackConfig") => ({
   ...access[name],
   access: "admin" as const,

@@ -1,17 +1,17 @@
 import { RE2JS } from "re2js";
 import { badRequest, printable } from "../../kernel/fault.ts";
 
-/** Of a schema as JSON. */
+/** Maximum size of a schema as JSON. */
 export const SCHEMA_BYTES_MAX = 64 * 1024;
-/** Subschemas, and members of their lists, with every reference written out. */
+/** Maximum number of subschemas and members of their lists, with all references expanded. */
 export const SCHEMA_NODES_MAX = 1_000;
 const SCHEMA_DEPTH_MAX = 32;
-/** What one pattern compiles to; a step costs time in proportion. */
+/** Maximum compiled size of a pattern; matching time is proportional to it. */
 const PATTERN_STEPS_MAX = 2_000;
-/** ajv compares each item with each other. */
+/** Bounded because ajv compares each item with all others. */
 const UNIQUE_ITEMS_MAX = 1_000;
 
-/** Formats whose checks take time in proportion to the text. */
+/** Formats whose validation time is proportional to the length of the text. */
 export const FORMATS = ["date", "time", "date-time", "duration", "uri", "email", "hostname", "ipv4", "ipv6", "uuid"] as const;
 
 const ONE = [
@@ -35,35 +35,35 @@ const REFERENCE = /^#\/(\$defs|definitions)\/([^/]+)$/;
 type Fields = Record<string, unknown>;
 const isFields = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
 
-/** What checking a value against a schema costs. */
+/** The cost of validating a value against a schema. */
 export interface SchemaCost {
-  /** For each part of the value. */
+  /** Per part of the value. */
   nodes: number;
-  /** For each character in it. */
+  /** Per character of the value. */
   pattern_steps: number;
 }
 
-/** The expression, by an engine whose time grows with the text and never beyond. Throws 400 for what that one cannot do. */
+/** Compiles a pattern with an engine whose time is linear in the text. Throws 400 for features that it does not support. */
 export function compilePattern(pattern: string): { expression: RE2JS; steps: number } {
   try {
     const expression = RE2JS.compile(pattern);
     const steps = expression.programSize();
     if (steps <= PATTERN_STEPS_MAX) return { expression, steps };
   } catch {
-    throw badRequest(`the schema's pattern ${printable(pattern)} is none that can be used: look-around and back references cannot`);
+    throw badRequest(`the schema's pattern ${printable(pattern)} cannot be used: it is invalid, or uses look-around or back references`);
   }
   throw badRequest(`the schema's pattern ${printable(pattern)} is too large`);
 }
 
-/** Refuses a schema that could keep the server busy or that leads out of itself: it comes from a tenant. */
+/** Refuses a tenant's schema that could overload the server or refers outside itself. */
 export function checkSchema(schema: unknown): SchemaCost {
   if (!isFields(schema)) throw badRequest("field schema must be a JSON Schema: an object");
   if (Buffer.byteLength(JSON.stringify(schema)) > SCHEMA_BYTES_MAX)
     throw badRequest(`field schema has more than ${SCHEMA_BYTES_MAX} bytes`);
   if (schema.type !== undefined && schema.type !== "object")
-    throw badRequest("field schema is of a namespace's object: its type must be object");
+    throw badRequest("field schema describes a namespace's object: its type must be object");
   const walk = new Walk(schema);
-  // What nothing refers to is compiled too.
+  // Definitions without references are compiled too.
   for (const name of DEFINITIONS) for (const part of Object.values(isFields(schema[name]) ? schema[name] : {})) walk.visit(part, 1, []);
   walk.reset();
   walk.visit(schema, 0, []);
@@ -87,13 +87,13 @@ class Walk {
     if (!isFields(schema)) return;
     if (depth > SCHEMA_DEPTH_MAX) throw badRequest(`field schema is nested deeper than ${SCHEMA_DEPTH_MAX} levels`);
     const refused = REFUSED.find((keyword) => Object.hasOwn(schema, keyword));
-    if (refused !== undefined) throw badRequest(`field schema must not use ${refused}: it refers to its own $defs only`);
+    if (refused !== undefined) throw badRequest(`field schema must not use ${refused}: it may only refer to its own $defs`);
     if (depth > 0 && DEFINITIONS.some((name) => Object.hasOwn(schema, name)))
-      throw badRequest("field schema has its $defs at the top, where the references lead to");
+      throw badRequest("field schema must have its $defs at the top level");
     this.#patterns(schema);
     for (const name of ["enum", "required", "const"]) this.#values(schema[name], depth);
     if (schema.uniqueItems === true && !(typeof schema.maxItems === "number" && schema.maxItems <= UNIQUE_ITEMS_MAX))
-      throw badRequest(`field schema: uniqueItems needs a maxItems of at most ${UNIQUE_ITEMS_MAX} beside it`);
+      throw badRequest(`field schema: uniqueItems needs a maxItems of at most ${UNIQUE_ITEMS_MAX}`);
     if (schema.$ref !== undefined) this.#follow(schema.$ref, depth, inside);
     for (const name of ONE) if (schema[name] !== undefined) this.visit(schema[name], depth + 1, inside);
     for (const name of LISTS) for (const part of Array.isArray(schema[name]) ? schema[name] : []) this.visit(part, depth + 1, inside);
@@ -104,10 +104,10 @@ class Walk {
   #count(nodes: number): void {
     this.cost.nodes += nodes;
     if (this.cost.nodes > SCHEMA_NODES_MAX)
-      throw badRequest(`field schema has more than ${SCHEMA_NODES_MAX} parts when its references are written out`);
+      throw badRequest(`field schema has more than ${SCHEMA_NODES_MAX} parts when its references are expanded`);
   }
 
-  /** Whatever is compared with is walked through, each time. */
+  /** Counts values to compare with: each comparison walks through them. */
   #values(value: unknown, depth: number): void {
     if (value === undefined) return;
     this.#count(1);
@@ -126,7 +126,7 @@ class Walk {
     const named = this.#root[definitions];
     const key = decodePointer(name);
     if (!isFields(named) || !Object.hasOwn(named, key))
-      throw badRequest(`field schema: the reference ${printable(String(reference))} leads to none of its own $defs`);
+      throw badRequest(`field schema: the reference ${printable(String(reference))} refers to none of the schema's $defs`);
     if (inside.includes(`${definitions}/${key}`))
       throw badRequest(`field schema: the definition ${printable(key)} refers to itself, which is not supported`);
     this.visit(named[key], depth + 1, [...inside, `${definitions}/${key}`]);

@@ -6,7 +6,7 @@ import { int, json, jsonb, list, row, type RowOf, sql, text, timestamptz, nullab
 
 const namespaceRow = row({ value_schema: nullable(jsonb<JsonValue>()), schema_version: int });
 
-/** Holds a namespace: until the transaction ends nobody else changes its values or its schema. */
+/** Locks a namespace: until the transaction ends no other one changes its values or schema. */
 export const lockNamespace = (db: Db, org_id: string, namespace: string): Promise<RowOf<typeof namespaceRow>> =>
   db.one(sql(namespaceRow)`
     insert into config_namespace (org_id, namespace) values (${org_id}, ${namespace})
@@ -22,7 +22,7 @@ const schemaRow = row({
 });
 export type SchemaRow = RowOf<typeof schemaRow>;
 
-/** `schema` undefined: none from now on. */
+/** Sets a namespace's schema; undefined removes it. */
 export const setSchema = (db: Db, org_id: string, namespace: string, schema: unknown, actor: Actor, now: Date): Promise<number> =>
   db.run(sql`
     update config_namespace
@@ -38,7 +38,7 @@ export const listSchemas = (db: Db, org_id: string, { after, limit }: Window): P
     select ${schemaRow} from config_namespace where org_id = ${org_id} and namespace > ${after ?? ""} and value_schema is not null
     order by namespace limit ${limit}`);
 
-/** Of those of these namespaces that have one. */
+/** Returns the schemas of those of these namespaces that have one. */
 export const listSchemasOf = (db: Db, org_id: string, namespaces: Iterable<string>): Promise<SchemaRow[]> =>
   db.many(sql(schemaRow)`
     select ${schemaRow} from config_namespace where org_id = ${org_id} and namespace = any(${list(namespaces)}::text[]) and value_schema is not null`);

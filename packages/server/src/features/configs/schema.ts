@@ -10,23 +10,23 @@ import { checkSchema, compilePattern, FORMATS, type SchemaCost } from "./schema-
 
 export const DIALECT = "https://json-schema.org/draft/2020-12/schema";
 const COMPILED_MAX = 200;
-/** Parts of a value times parts of its schema, and characters times steps of patterns: about a second at the worst. */
+/** Limit for parts of a value times parts of its schema, and characters times pattern steps: about a second in the worst case. */
 const COST_MAX = 20_000_000;
-/** Of the schema's top, what is said of one member whatever the others are. */
+/** Keywords at the top of a schema that constrain one member independent of the others. */
 const MEMBER_KEYWORDS = ["$defs", "definitions", "type", "properties", "patternProperties", "additionalProperties", "propertyNames"];
 
-/** What is wrong with a value. */
+/** Describes how a value violates a schema. */
 export interface Violation {
-  /** The path of the part that breaks the schema, such as `limits.speed`; empty for the object as a whole. */
+  /** The path of the violating part, such as `limits.speed`; empty for the object as a whole. */
   path: string;
   /** `must be <= 5` */
   problem: string;
 }
 
 export interface CompiledSchema {
-  /** What is wrong with one key's value, whatever the others are. `secret`: nothing of the value is told. */
+  /** Validates one key's value, independent of the others. `secret`: the message contains nothing of the value. */
   member(key: string, value: JsonValue, secret?: boolean): Violation | undefined;
-  /** What is wrong with the whole object. Of a secret counts that it is there, never its value: operators set schemas and see what comes of it. */
+  /** Validates the whole object. Only the presence of secrets counts, never their values: operators set schemas and see the result. */
   whole(values: ReadonlyMap<string, JsonValue>, secret_keys: ReadonlySet<string>): Violation | undefined;
 }
 
@@ -52,7 +52,7 @@ const options = {
 let meta: Ajv2020 | undefined;
 const compiled = new LRUCache<string, CompiledSchema>({ max: COMPILED_MAX });
 
-/** Checks a schema and makes it ready; throws 400 naming what is wrong with it. */
+/** Validates and compiles a schema. Throws 400 that names what is wrong with it. */
 export function compileSchema(schema: unknown): CompiledSchema {
   const text = JSON.stringify(schema) ?? "";
   const name = hash("sha256", text);
@@ -66,9 +66,9 @@ function compile(schema: unknown): CompiledSchema {
   const { $schema, ...rest } = schema as Record<string, unknown>;
   if ($schema !== undefined && $schema !== DIALECT && $schema !== `${DIALECT}#`)
     throw badRequest(`field schema.$schema must be ${DIALECT}`);
-  // Formats of the meta-schema are those of its own patterns, which are looked at elsewhere.
+  // The meta-schema's formats (patterns and references) are checked elsewhere.
   meta ??= new Ajv2020({ strict: false, validateFormats: false, logger: false });
-  if (meta.validateSchema(rest) !== true) throw badRequest(`field schema is no JSON Schema: ${explain(meta.errors?.[0], "schema")}`);
+  if (meta.validateSchema(rest) !== true) throw badRequest(`field schema is not a JSON Schema: ${explain(meta.errors?.[0], "schema")}`);
   const member = Object.fromEntries(Object.entries(rest).filter(([keyword]) => MEMBER_KEYWORDS.includes(keyword)));
   const check_member = validatorOf(member);
   const check_whole = validatorOf(rest);
@@ -88,7 +88,7 @@ function compile(schema: unknown): CompiledSchema {
 }
 
 function validatorOf(schema: object, keywords: FuncKeywordDefinition[] = []): ValidateFunction {
-  // One each: ajv keeps what it has compiled for as long as it lives.
+  // One instance per schema: ajv keeps everything that it has compiled.
   const ajv = new Ajv2020({ ...options, keywords, meta: false, validateSchema: false, code: { regExp: engine } });
   (addFormats as unknown as (ajv: Ajv2020, options: object) => void)(ajv, { mode: "fast", formats: [...FORMATS] });
   try {
@@ -98,7 +98,7 @@ function validatorOf(schema: object, keywords: FuncKeywordDefinition[] = []): Va
   }
 }
 
-/** Stops counting when it is too much. */
+/** Computes the cost of validating the values, and stops when it exceeds the limit. */
 function costOf(values: Values, { nodes, pattern_steps }: SchemaCost): number {
   let cost = nodes;
   const count = (value: JsonValue): void => {
@@ -130,7 +130,7 @@ function violationOf(error: ErrorObject | undefined, secret_keys: ReadonlySet<st
   const path = pathOf(error?.instancePath ?? "");
   const [, first = ""] = (error?.instancePath ?? "").split("/");
   const key = first.replaceAll("~1", "/").replaceAll("~0", "~");
-  // Where in a secret, and the names in it, are told to nobody.
+  // The path inside a secret, and the names in it, are not revealed.
   if (secret_keys.has(key)) return { path: key, problem: "does not fit its schema" };
   const { additionalProperty, unevaluatedProperty, propertyName } = (error?.params ?? {}) as Record<string, unknown>;
   const extra = additionalProperty ?? unevaluatedProperty ?? propertyName;
@@ -139,7 +139,7 @@ function violationOf(error: ErrorObject | undefined, secret_keys: ReadonlySet<st
   return { path, problem: error?.message ?? "is not valid" };
 }
 
-/** One sentence for people. */
+/** Formats a violation as one sentence. */
 export const sentenceOf = (namespace: string, { path, problem }: Violation): string =>
   path === ""
     ? `the config of namespace ${printable(namespace)} ${problem}`

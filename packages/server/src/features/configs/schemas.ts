@@ -18,8 +18,8 @@ export async function requireSchema(db: Db, org_id: string, namespace: string): 
 }
 
 /**
- * Gives a namespace a schema. Throws 409 naming values that break it: those must be changed first. Secrets are not asked:
- * who may set a schema could read one bit by bit from whether it fits.
+ * Sets a namespace's schema. Throws 409 that names the values which violate it: those must be changed first. Secrets are not validated,
+ * because a user who may set schemas could read a secret bit by bit from the results.
  */
 export async function putSchema(
   plane: Pick<Sealing, "clock" | "bus">,
@@ -58,7 +58,7 @@ export async function removeSchema(
   });
 }
 
-/** In words, one more than are shown at most. */
+/** Describes violating values; returns at most one more than is shown. */
 async function listBroken(tx: Db, org_id: string, namespace: string, schema: CompiledSchema): Promise<string[]> {
   const broken: string[] = [];
   for (let after = ""; broken.length <= SHOWN_MAX;) {

@@ -1,7 +1,7 @@
 import type { Bound } from "../../kernel/sealing.ts";
 
-/** A secret opens as this version of this entry only: nobody who writes to the database can put it where it is shown. */
+/** Binds a secret to this version of this entry: an attacker who writes to the database cannot move it to where it is shown. */
 export const entryBound = (config_id: string, version: number): Bound => ["config", config_id, version];
 
-/** Likewise a file, as the one with these bytes. */
+/** Binds an encrypted file to its digest. */
 export const fileBound = (sha256: string): Bound => ["config file", sha256];

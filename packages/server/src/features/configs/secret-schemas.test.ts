@@ -12,7 +12,7 @@ import { compileSchema } from "./schema.ts";
 const TIMEOUT = { timeout: 120_000 };
 const KEY = "api_password";
 
-/** Whatever of the two a secret is, a schema must not tell: each of these fits one of them only. */
+/** Two values of a secret. A schema must not reveal which one it is; each schema below accepts only one of them. */
 const SECRETS: readonly JsonValue[] = ["hunter2", { user: "x", pin: [1, 2] }];
 const PROBES: readonly object[] = [
   { properties: { [KEY]: { type: "string" } } },
@@ -37,19 +37,19 @@ const PROBES: readonly object[] = [
 const whole = (schema: object, secret: JsonValue, others: Record<string, JsonValue> = { mode: "slow" }) =>
   compileSchema(schema).whole(new Map([[KEY, secret], ...Object.entries(others)]), new Set([KEY]));
 
-test("what a schema says of an object is the same whatever a secret in it is", () => {
+test("the result of validating an object does not depend on its secrets", () => {
   for (const probe of PROBES) {
     const [first, second] = SECRETS.map((secret) => whole(probe, secret));
     assert.deepEqual(first, second, JSON.stringify(probe));
   }
-  // Where it is only said of the secret, it is passed over.
+  // Constraints on the secret alone are ignored.
   for (const probe of PROBES.slice(0, 8)) {
     assert.equal(whole(probe, "hunter2", {}), undefined, JSON.stringify(probe));
     assert.equal(whole(probe, { user: "x", pin: [1, 2] }, {}), undefined, JSON.stringify(probe));
   }
 });
 
-test("that a secret is there counts, and what stands beside it is checked as ever", () => {
+test("the presence of a secret is validated, and other keys are validated as usual", () => {
   assert.equal(whole({ required: [KEY] }, "x"), undefined);
   assert.match(whole({ required: [KEY, "other"] }, "x")?.problem ?? "", /required property 'other'/);
   assert.deepEqual(whole({ properties: { mode: {} }, additionalProperties: false }, "x"), { path: KEY, problem: "is not in the schema" });
@@ -60,7 +60,7 @@ test("that a secret is there counts, and what stands beside it is checked as eve
     path: "mode.a",
     problem: "must be integer",
   });
-  assert.throws(() => compileSchema({ properties: { a: { "x-hidden": true } } }), /x-hidden/, "our own keyword is no tenant's");
+  assert.throws(() => compileSchema({ properties: { a: { "x-hidden": true } } }), /x-hidden/, "tenants cannot use the internal keyword");
 });
 
 async function start() {
@@ -77,7 +77,7 @@ async function start() {
   return { rig, org_id, tokenOf, send, set, [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose]() };
 }
 
-test("a schema by an operator tells nothing of a secret: not when it is set, nor when files are handed over", TIMEOUT, async () => {
+test("an operator's schema reveals nothing of a secret, neither when it is set nor when files are dispatched", TIMEOUT, async () => {
   await using it = await start();
   const { robot_id, fleet_id } = await seedRobot(it.rig.plane, it.org_id);
   const operator = await it.tokenOf("operator");
@@ -99,7 +99,7 @@ test("a schema by an operator tells nothing of a secret: not when it is set, nor
     const password = { properties: { password: { pattern } } };
     assert.match(await put("registries", { properties: { "ghcr.io": password }, additionalProperties: password }), /^20[01] /);
   }
-  // It holds for those that are set from now on, by an admin.
+  // The schema applies to secrets that an admin sets from now on.
   const said = (await it.set({ key: KEY, value: "hunter2", secret: true })).said;
   assert.equal(said, `400 value ${KEY} does not fit its schema (schema of namespace default)`);
   assert.match((await it.set({ key: KEY, value: "other", secret: true })).said, /^200/);
@@ -107,7 +107,7 @@ test("a schema by an operator tells nothing of a secret: not when it is set, nor
   assert.match((await refusal()) ?? "", /must have required property 'missing'/);
 });
 
-test("an operator sets no old secret again, and a value in the clear is not told to be what a secret was", TIMEOUT, async () => {
+test("an operator cannot restore an old secret, and a diff does not reveal that a public value equals a former secret", TIMEOUT, async () => {
   await using it = await start();
   const { robot_id } = await seedRobot(it.rig.plane, it.org_id);
   const [operator, viewer] = [await it.tokenOf("operator"), await it.tokenOf("viewer")];
@@ -141,25 +141,25 @@ test("an operator sets no old secret again, and a value in the clear is not told
   assert.match((await it.send("POST", `/configs/${kept.id}/rollback`, { version: 1 }, operator)).said, /^403/);
 });
 
-test("who reaches a part of the org is told where else a key is a secret, or is none, in that part only", TIMEOUT, async () => {
+test("a user of a part of the org learns only within that part where else a key is a secret or public", TIMEOUT, async () => {
   await using it = await start();
   const mine = await seedRobot(it.rig.plane, it.org_id);
-  const theirs = await seedRobot(it.rig.plane, it.org_id);
+  const outside = await seedRobot(it.rig.plane, it.org_id);
   const sibling = await seedRobot(it.rig.plane, it.org_id, { site_id: mine.site_id });
   const operator = await it.tokenOf("operator", mine.fleet_id);
   const secret = { value: "x", secret: true };
-  await it.set({ ...secret, key: "a", scope: "robot", scope_id: theirs.robot_id });
+  await it.set({ ...secret, key: "a", scope: "robot", scope_id: outside.robot_id });
   await it.set({ ...secret, key: "b", scope: "fleet", scope_id: sibling.fleet_id });
   await it.set({ ...secret, key: "c", scope: "site", scope_id: mine.site_id });
-  await it.set({ ...secret, key: "d", scope: "robot", scope_id: theirs.robot_id });
+  await it.set({ ...secret, key: "d", scope: "robot", scope_id: outside.robot_id });
   await it.set({ ...secret, key: "d", scope: "robot", scope_id: mine.robot_id });
   await it.set({ ...secret, key: "e" });
   const whereOf = async (key: string) =>
-    /^409 key "?\w"? of namespace "?default"? is a secret (.*), and stays one/.exec(
+    /^409 key "?\w"? of namespace "?default"? is a secret (.*): set it/.exec(
       (await it.set({ key, value: 1, scope: "fleet", scope_id: mine.fleet_id }, operator)).said,
     )?.[1];
   for (const key of ["a", "b", "c"]) assert.equal(await whereOf(key), "elsewhere in the org", key);
   assert.equal(await whereOf("d"), `for robot ${mine.robot_id}`);
   assert.equal(await whereOf("e"), "for the org");
-  assert.match((await it.set({ key: "a", value: 1 })).said, new RegExp(`is a secret for robot ${theirs.robot_id},`));
+  assert.match((await it.set({ key: "a", value: 1 })).said, new RegExp(`is a secret for robot ${outside.robot_id}:`));
 });

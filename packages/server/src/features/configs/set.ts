@@ -24,11 +24,11 @@ export const NAMESPACE_DEFAULT = "default";
 
 type Body = BodyOf<Routes["setConfig"]>;
 
-/** A value to set, and as what it goes into the history. */
+/** A value to set, with its history entry. */
 export interface NewValue {
   value: JsonValue;
   secret: boolean;
-  /** The version whose value is set again; null for a new one. */
+  /** The version whose value is restored; null for a new value. */
   rollback_of: number | null;
 }
 
@@ -36,11 +36,11 @@ export interface EntrySet {
   entry: EntryRow;
   /** The namespace's schema. */
   schema: JsonValue;
-  /** There was no value: it was never set, or removed. */
+  /** There was no value: it was never set, or it was removed. */
   is_new: boolean;
 }
 
-/** Sets a value for the org, a site, a fleet or a robot; robots get it by a config deployment. */
+/** Sets a value for the org, a site, a fleet or a robot. Robots get it with the next config deployment. */
 export async function setConfig(plane: Sealing, db: Db, caller: Caller, body: Body): Promise<EntrySet> {
   const namespace = body.namespace ?? NAMESPACE_DEFAULT;
   requireFileName(namespace);
@@ -50,7 +50,7 @@ export async function setConfig(plane: Sealing, db: Db, caller: Caller, body: Bo
   );
 }
 
-/** Sets a value at a place and keeps it in the history. Throws 400 when it breaks the schema, 409 when its key is a secret elsewhere. */
+/** Sets a value and adds it to the history. Throws 400 if it violates the schema, 409 if its key is a secret elsewhere. */
 export async function putValue(
   plane: Sealing,
   tx: Db,
@@ -80,7 +80,7 @@ export async function putValue(
   return { entry, schema: value_schema, is_new };
 }
 
-/** A key is a secret wherever it is set, or nowhere: nobody shows one by setting it once more without saying so. */
+/** A key is a secret wherever it is set, or nowhere: otherwise setting it again without `secret` would reveal it. */
 async function requireSameSecrecy(tx: Db, caller: Caller, place: EntryPlace, secret: boolean): Promise<void> {
   const other = await findKeyThatIs(tx, caller, !secret, place);
   if (other === undefined) return;
@@ -89,12 +89,12 @@ async function requireSameSecrecy(tx: Db, caller: Caller, place: EntryPlace, sec
   const key = `key ${printable(place.key)} of namespace ${printable(place.namespace)}`;
   throw secret
     ? conflict(
-        `${key} is set ${where} in the clear: unset it there first, and take a new secret, as the old one can be read in its history`,
+        `${key} is set ${where} in the clear: unset it there first, and use a new secret, because the old value is readable in its history`,
       )
-    : conflict(`${key} is a secret ${where}, and stays one: set it with secret: true (rf: --secret)`);
+    : conflict(`${key} is a secret ${where}: set it with secret: true (rf: --secret)`);
 }
 
-/** 404 unless the org has the site, fleet or robot; without a scope the id may be of any of them. */
+/** Throws 404 unless the org has the site, fleet or robot; without a scope the id may be of any of them. */
 export async function requireScopeObject(db: Db, org_id: string, scope: Scope | undefined, scope_id: string): Promise<void> {
   const kinds = scope === undefined ? (["site", "fleet", "robot"] as const) : scope === "org" ? [] : [scope];
   for (const kind of kinds) if (await lockScopeObject(db, org_id, kind, scope_id)) return;
@@ -111,12 +111,14 @@ function readScope({ scope = "org", scope_id }: Body): { scope: Scope; scope_id:
   return { scope, scope_id: "" };
 }
 
-/** A namespace is a file on the robot. */
+/** Checks that a namespace is usable as a file name on the robot. */
 export function requireFileName(namespace: string): void {
-  // Clients and proxies take these two for steps in a path, also when they are percent-encoded.
+  // Clients and proxies interpret these two as path segments, even percent-encoded.
   if (namespace === "." || namespace === "..") throw badRequest(`field namespace must not be ${namespace}`);
   const bytes = encodeFileName(namespace).length;
   if (bytes > FILE_NAME_BYTES_MAX) {
-    throw badRequest(`field namespace makes a file name of ${bytes} bytes when it is percent-encoded; ${FILE_NAME_BYTES_MAX} are possible`);
+    throw badRequest(
+      `field namespace makes a file name of ${bytes} bytes when it is percent-encoded; at most ${FILE_NAME_BYTES_MAX} are allowed`,
+    );
   }
 }

@@ -27,11 +27,11 @@ const entryRow = row({
   namespace: text,
   key: text,
   scope: textOf<Scope>(),
-  // '' at org scope
+  // '' for the scope org
   scope_id: text,
-  // JSON's null is a value too
+  // JSON's null is also a value
   value: nullable(jsonb<JsonValue>()),
-  // of a secret; its value is null
+  // set for a secret, whose value is null
   sealed: nullable(text),
   version: int,
   updated_by: nullable(text),
@@ -41,7 +41,7 @@ const entryRow = row({
 });
 export type EntryRow = RowOf<typeof entryRow>;
 
-/** Where a value is set. */
+/** The place where a value is set. */
 export type EntryPlace = Pick<EntryRow, "namespace" | "key" | "scope" | "scope_id">;
 
 export interface EntryChange extends EntryPlace {
@@ -52,7 +52,7 @@ export interface EntryChange extends EntryPlace {
   updated_by: string | null;
 }
 
-/** Sets a value; whoever calls it holds the namespace's row, so that each of those who set the same one at once gets a version. */
+/** Sets a value. The caller has locked the namespace's row, so concurrent changes get distinct versions. */
 export const putEntry = (db: Db, org_id: string, e: EntryChange, now: Date): Promise<EntryRow> =>
   db.one(sql(entryRow)`
     insert into config_entry (org_id, id, namespace, key, scope, scope_id, value, sealed, version, updated_by, created_at, updated_at)
@@ -67,7 +67,7 @@ export const findEntry = (db: Db, org_id: string, id: string): Promise<EntryRow 
 const placedRow = row({ id: text, namespace: text, key: text, scope: textOf<Scope>(), scope_id: text, version: int, removed: bool });
 export type PlacedEntry = RowOf<typeof placedRow>;
 
-/** Removed ones too: their history stays, and they come back under the same id. */
+/** Includes removed entries: their history stays, and setting them again restores the same id. */
 export const findPlaced = (db: Db, org_id: string, at: { id: string } | EntryPlace): Promise<PlacedEntry | undefined> =>
   db.maybe(sql(placedRow)`
     select id, namespace, key, scope, scope_id, version, removed_at is not null as removed from config_entry where org_id = ${org_id} and ${
@@ -93,10 +93,10 @@ const versionRow = row({
 });
 export type VersionRow = RowOf<typeof versionRow>;
 
-/** Versions of a value that are kept, the present one among them: one that a program sets each minute would fill the disk. */
+/** Versions kept per value, including the current one: a program that sets a value every minute would otherwise fill the disk. */
 export const HISTORY_VERSIONS_MAX = 100;
 
-/** Writes the next version of a value; the oldest goes when there are more than are kept. What robots were to have stands with them. */
+/** Inserts the next version of a value and deletes the oldest beyond the maximum. What robots were sent is stored with the robots. */
 export const insertVersion = async (db: Db, org_id: string, v: Omit<VersionRow, "value"> & { value: unknown }): Promise<void> => {
   await db.run(sql`
     insert into config_version (org_id, config_id, version, change, value, sealed, rollback_of, actor, at)
@@ -113,7 +113,7 @@ export const findVersion = (db: Db, org_id: string, config_id: string, version: 
     )`select ${versionRow} from config_version where org_id = ${org_id} and config_id = ${config_id} and version = ${version}`,
   );
 
-/** The newest first. */
+/** Newest first. */
 export const listVersions = (db: Db, org_id: string, config_id: string, before: number, limit: number): Promise<VersionRow[]> =>
   db.many(sql(versionRow)`
     select ${versionRow} from config_version where org_id = ${org_id} and config_id = ${config_id} and version < ${before}
@@ -129,7 +129,7 @@ export interface EntryFilter {
 
 const NOTHING = sql``;
 
-/** ` and …`: the org's own entries and those of what the caller reaches; sites only as such, not by one fleet of them. */
+/** ` and …`: the org's own entries and those of places that the caller may see; site entries need access to the whole site. */
 const reached = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? NOTHING
@@ -150,14 +150,14 @@ export const listEntries = (db: Db, caller: Caller, f: EntryFilter, { after, lim
       ${f.scope_id === undefined ? NOTHING : sql`and scope_id = ${f.scope_id}`}
     order by id desc limit ${limit}`);
 
-/** Where in the org this key has a value that is a secret, or one that is not; a place that the caller reaches, if there is one. */
+/** Finds a place where this key is, or is not, a secret; prefers a place that the caller may see. */
 export const findKeyThatIs = (db: Db, caller: Caller, secret: boolean, { namespace, key }: EntryPlace) =>
   db.maybe(sql(row({ scope: textOf<Scope>(), scope_id: text, is_reached: bool }))`
     select scope, scope_id, (true ${reached(caller)}) as is_reached from config_entry
     where org_id = ${caller.org_id} and namespace = ${namespace} and key = ${key} and removed_at is null and (sealed is not null) = ${secret}
     order by is_reached desc limit 1`);
 
-/** Of the entries that can concern robots at these places. */
+/** A condition: entries that can affect robots at these places. */
 const concerning = (scope_ids: Iterable<string>, namespace: string | null): Statement<unknown> => sql`
   removed_at is null and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[]))
   ${namespace === null ? NOTHING : sql`and namespace = ${namespace}`}`;
@@ -169,13 +169,13 @@ export const listEntriesFor = (db: Db, org_id: string, scope_ids: Iterable<strin
     )`select ${entryRow} from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} order by namespace, key, id`,
   );
 
-/** How many bytes of values each of them has set; the org itself is ''. */
+/** Bytes of the values set at each of these places; '' is the org. */
 export const listSizesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null) =>
   db.many(sql(row({ scope_id: text, bytes: bigint }))`
     select scope_id, sum(octet_length(key) + octet_length(value::text) + coalesce(octet_length(sealed), 0))::bigint as bytes
     from config_entry where org_id = ${org_id} and ${concerning(scope_ids, namespace)} group by scope_id`);
 
-/** Every value of a namespace that is no secret, wherever it is set. */
+/** All values of a namespace that are not secret, at any place. */
 export const listOpenEntriesOf = (db: Db, org_id: string, namespace: string, after: string, limit: number): Promise<EntryRow[]> =>
   db.many(sql(entryRow)`
     select ${entryRow} from config_entry where org_id = ${org_id} and namespace = ${namespace} and removed_at is null and sealed is null and id > ${after} order by id limit ${limit}`);
@@ -200,7 +200,7 @@ const scopeObjects: Record<Exclude<Scope, "org">, (org_id: string, id: string) =
     select id from robot where org_id = ${org_id} and id = ${id} for key share`,
 };
 
-/** Whether the org has what the scope names; it stays until the transaction ends. */
+/** Whether the org has this site, fleet or robot; locks it against deletion until the transaction ends. */
 export const lockScopeObject = async (db: Db, org_id: string, scope: Exclude<Scope, "org">, id: string): Promise<boolean> =>
   (await db.maybe(scopeObjects[scope](org_id, id))) !== undefined;
 
@@ -218,7 +218,7 @@ export const listDeployed = (db: Db, org_id: string, robot_id: string): Promise<
   // reads: robot_config
   db.many(sql(deployedRow)`select ${deployedRow} from robot_config where org_id = ${org_id} and robot_id = ${robot_id} order by namespace`);
 
-/** What the robot was to have last, a file a namespace; encrypted when a secret is in it. */
+/** The files last deployed to the robot, one per namespace; encrypted if they contain a secret. */
 export const listDeployedFiles = (db: Db, org_id: string, robot_id: string) =>
   db.many(sql(row({ namespace: text, content: text, sha256: text }))`
     -- reads: robot_config

@@ -4,7 +4,7 @@ import { wireTime } from "../../kernel/time.ts";
 import type { SchemaRow } from "./schema-store.ts";
 import type { EntryRow, VersionRow } from "./store.ts";
 
-/** `schema` is the namespace's; the entry shows what it says of its key. */
+/** `schema` is the namespace's; the entry shows the part for its key. */
 export const toWire = (entry: EntryRow, schema: JsonValue): ConfigEntry => ({
   id: entry.id,
   key: entry.key,

@@ -12,8 +12,8 @@ import { trustOf } from "./verify.ts";
 import { toWire } from "./wire.ts";
 
 /**
- * Takes the next statement of an org's keys when one of the present keys signed it: the same rule by which robots take it, so
- * that nobody is told of a change that robots refuse. 400 says what is wrong with it, 409 that somebody else was first.
+ * Stores the next statement of an org's signing keys if one of its present keys signed it. This is the rule that robots apply, so no robot
+ * is sent a statement that it refuses. Throws 400 for an invalid statement, 409 if another one was stored first.
  */
 export async function changeKeys(
   plane: Pick<Plane, "clock" | "bus">,
@@ -22,31 +22,31 @@ export async function changeKeys(
   { statement, start_over = false }: BodyOf<Routes["changeSigningKeys"]>,
 ): Promise<SigningKeys> {
   const now = plane.clock.now();
-  const said = parseTrustStatement(statement.text);
-  if (said === undefined) throw badRequest("field statement: its text is no statement of signing keys");
-  if (Date.parse(said.issued_at) > now.getTime() + AHEAD_MAX_MS)
-    throw badRequest(`field statement: it was made at ${said.issued_at}, which is more than a day ahead`);
-  if (said.require_signature && said.keys.length === 0)
-    throw badRequest("field statement: without any key no release could be signed, so none can be required to be");
+  const next = parseTrustStatement(statement.text);
+  if (next === undefined) throw badRequest("field statement: its text is not a statement of signing keys");
+  if (Date.parse(next.issued_at) > now.getTime() + AHEAD_MAX_MS)
+    throw badRequest(`field statement: it was made at ${next.issued_at}, which is more than a day ahead`);
+  if (next.require_signature && next.keys.length === 0)
+    throw badRequest("field statement: it requires signatures but contains no key, so no release could be signed");
   try {
     return await db.transaction(async (tx) => {
       const latest = await findLatest(tx, org_id);
       const serial = latest?.serial ?? 0;
-      if (said.serial !== serial + 1) throw outrun(said.serial, serial);
-      const taken = nextTrust(start_over ? startedOver(serial, said) : latest && trustOf(latest), org_id, statement);
+      if (next.serial !== serial + 1) throw serialConflict(next.serial, serial);
+      const taken = nextTrust(start_over ? startedOver(serial, next) : latest && trustOf(latest), org_id, statement);
       if ("refusal" in taken) throw badRequest(`field statement: ${taken.refusal}`);
       announce(tx, plane, org_id, { kind: "signing_keys", id: org_id, change: "updated" });
-      await insertStatement(tx, org_id, { serial: said.serial, statement, created_by: actor, created_at: now });
+      await insertStatement(tx, org_id, { serial: next.serial, statement, created_by: actor, created_at: now });
       return toWire(org_id, await listStatements(tx, org_id, 0));
     });
   } catch (error) {
-    if (isUniqueViolation(error)) throw outrun(said.serial, said.serial);
+    if (isUniqueViolation(error)) throw serialConflict(next.serial, next.serial);
     throw error;
   }
 }
 
-/** As if the keys of the statement itself had been trusted before. */
+/** Returns a trust in which the keys of the statement itself are already trusted. */
 const startedOver = (serial: number, { keys }: Pick<Trust, "keys">): Trust => ({ serial, require_signature: false, keys });
 
-const outrun = (said: number, serial: number): Fault =>
-  conflict(`the statement has serial ${said}, but the org's keys are at ${serial}: look at them again and sign the next`);
+const serialConflict = (sent: number, serial: number): Fault =>
+  conflict(`the statement has serial ${sent}, but the org's keys are at ${serial}: read them again and sign the next serial`);

@@ -1,2 +1,2 @@
-/** What is signed with a date further ahead than this comes from a machine whose clock is wrong. */
+/** A signature dated further ahead than this comes from a machine with a wrong clock. */
 export const AHEAD_MAX_MS = 86_400_000;

@@ -86,7 +86,7 @@ async function start() {
   return { it, org, say, change, keys, sign, push, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("keys come and go by signed statements, and the list tells when", TIMEOUT, async () => {
+test("signed statements add and revoke keys, and the list shows when", TIMEOUT, async () => {
   await using rig = await start();
   const { org_id } = rig.org;
   assert.deepEqual(await rig.keys(), { org_id, serial: 0, require_signature: false, keys: [], statements: [] });
@@ -102,7 +102,7 @@ test("keys come and go by signed statements, and the list tells when", TIMEOUT, 
   assert.deepEqual([two?.name, two?.added_at, two?.revoked_at], ["second", "2030-01-01T01:00:00.000Z", null]);
 });
 
-test("a statement that nobody who is trusted signed is refused with the reason, and so is one that comes too late", TIMEOUT, async () => {
+test("refuses a statement without a trusted signature, with the reason, and one with an old serial", TIMEOUT, async () => {
   await using rig = await start();
   const refused = async (statement: SignedText, status: number, why: RegExp) => {
     const answer = await rig.change(statement);
@@ -114,7 +114,7 @@ test("a statement that nobody who is trusted signed is refused with the reason, 
   await refused(rig.say(1, [first], first, { issued_at: "2030-01-03T00:00:00Z" }), 400, /more than a day ahead/);
   await refused(rig.say(1, [first], first, { org_id: "org_2" }), 400, /for the org org_2/);
   await refused({ ...rig.say(1, [first], first), value: "AAAA" }, 400, /by the key .* is invalid/);
-  await refused(rig.sign(first), 400, /no statement of signing keys/);
+  await refused(rig.sign(first), 400, /not a statement of signing keys/);
   await refused(rig.say(2, [first], first), 409, /are at 0/);
   assert.equal((await rig.change(rig.say(1, [first], first))).status, 200);
   await refused(rig.say(1, [second], first), 409, /are at 1/);
@@ -125,7 +125,7 @@ test("a statement that nobody who is trusted signed is refused with the reason, 
   assert.deepEqual(at_once.map(({ status }) => status).toSorted(), [200, 409, 409]);
 });
 
-test("whoever lost all keys starts over, which is said so", TIMEOUT, async () => {
+test("an org that lost all keys starts over explicitly", TIMEOUT, async () => {
   await using rig = await start();
   await rig.change(rig.say(1, [first], first, { require_signature: true }));
   assert.equal((await rig.change(rig.say(2, [second], second))).status, 400);
@@ -134,7 +134,7 @@ test("whoever lost all keys starts over, which is said so", TIMEOUT, async () =>
   assert.deepEqual([status, data.keys.map(({ revoked_at }) => revoked_at === null)], [200, [false, true]]);
 });
 
-test("a release is created only with a signature that is one of it, and may be signed anew", TIMEOUT, async () => {
+test("a signature of a new release must be valid for it, and may be replaced later", TIMEOUT, async () => {
   await using rig = await start();
   assert.match((await rig.push(rig.sign(first))).message, /unknown_key/);
   await rig.change(rig.say(1, [first, second], first));
@@ -155,12 +155,12 @@ test("a release is created only with a signature that is one of it, and may be s
   assert.deepEqual([made.status, made.data.signature], [201, rig.sign(first)]);
   const again = await rig.push();
   assert.deepEqual([again.status, again.data.signature], [200, rig.sign(first)], "a push without one leaves it");
-  const anew = rig.sign(second, { expires_at: "2031-01-01T00:00:00.000Z" });
-  const signed = await rig.push(anew);
-  assert.deepEqual([signed.status, signed.data.id, signed.data.signature], [200, made.data.id, anew]);
+  const renewed = rig.sign(second, { expires_at: "2031-01-01T00:00:00.000Z" });
+  const signed = await rig.push(renewed);
+  assert.deepEqual([signed.status, signed.data.id, signed.data.signature], [200, made.data.id, renewed]);
 });
 
-test("what robots would refuse cannot be deployed, and says why", TIMEOUT, async () => {
+test("409 with the reason for a deployment that robots would refuse", TIMEOUT, async () => {
   await using rig = await start();
   const { token, org_id } = rig.org;
   const { robot_id } = await seedRobot(rig.it.plane, org_id);
@@ -182,7 +182,7 @@ test("what robots would refuse cannot be deployed, and says why", TIMEOUT, async
   await rig.push(rig.sign(second));
   await rig.it.clock.advance({ days: 40 });
   assert.match(await deploy("v1"), /^409 .*expired at 2030-02-01/);
-  // Once a signature is not required: an unsigned one goes, a bad one does not.
+  // If no signature is required, an unsigned release is accepted, an invalid signature is not.
   await rig.change(rig.say(3, [second], second));
   await rig.push(undefined, { tag: "v2" });
   assert.match(await deploy("v2"), /^201/);

@@ -11,14 +11,14 @@ export function trustOf({ statement }: Pick<StatementRow, "statement">): Trust {
   return trust;
 }
 
-const NOBODY: Trust = { serial: 0, require_signature: false, keys: [] };
+const NO_KEYS: Trust = { serial: 0, require_signature: false, keys: [] };
 
 async function trustOfOrg(db: Db, org_id: string): Promise<Trust> {
   const latest = await findLatest(db, org_id);
-  return latest === undefined ? NOBODY : trustOf(latest);
+  return latest === undefined ? NO_KEYS : trustOf(latest);
 }
 
-/** Whom a robot of the org trusts from its enrolment on; null while the org has no keys. */
+/** Returns the statement that a robot trusts from its enrollment on; null while the org has no keys. */
 export const latestStatement = async (db: Db, org_id: string): Promise<SignedText | null> =>
   (await findLatest(db, org_id))?.statement ?? null;
 
@@ -27,7 +27,7 @@ export interface ReleaseToCheck extends SignedRelease {
   signature?: unknown;
 }
 
-/** Refuses (400) a signature that is not one of this very release by a key of the org. */
+/** Refuses (400) a signature that is not of this release by a key of the org. */
 export async function requireSignatureOf(plane: Pick<Plane, "clock">, db: Db, org_id: string, release: ReleaseToCheck): Promise<void> {
   const { keys } = await trustOfOrg(db, org_id);
   const { app, signature } = release;
@@ -39,7 +39,7 @@ export async function requireSignatureOf(plane: Pick<Plane, "clock">, db: Db, or
     throw badRequest(`field signature: it was made at ${issued_at}, which is more than a day ahead`);
 }
 
-/** Refuses (409) to deploy what the org's robots would refuse for its signature. */
+/** Refuses (409) to deploy a release that the org's robots would refuse because of its signature. */
 export async function requireDeployable(plane: Pick<Plane, "clock">, db: Db, org_id: string, release: ReleaseToCheck): Promise<void> {
   const { keys, require_signature } = await trustOfOrg(db, org_id);
   const { app, signature } = release;

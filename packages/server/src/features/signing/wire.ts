@@ -3,7 +3,7 @@ import { keyIdOf, parseTrustStatement } from "@roamfleet/protocol/signatures";
 import { wireTime } from "../../kernel/time.ts";
 import type { StatementRow } from "./store.ts";
 
-/** What an org's statements, oldest first, come to: each key with when it was trusted first and not any more. */
+/** Combines an org's statements, oldest first: each key with when it was added and revoked. */
 export function toWire(org_id: string, rows: readonly StatementRow[]): SigningKeys {
   const keys = new Map<string, SigningKeys["keys"][number]>();
   let wire = { org_id, serial: 0, require_signature: false };
