@@ -19,7 +19,7 @@ const EXPIRES_IN_HOURS_DEFAULT = 24;
 
 export const keyHash = (secret: string): Buffer => hash("sha256", secret, "buffer");
 
-/** Makes a key; only its hash is kept, so the answer's `key` is the one time it is seen. */
+/** Creates a key. Only its hash is stored, so `key` in the response is the only time it is visible. */
 export async function createKey(
   plane: Plane,
   db: Db,
@@ -30,7 +30,7 @@ export async function createKey(
   const { org_id } = caller;
   const is_admin = mayInWholeOrg(caller, "admin");
   const { trusted = is_admin } = body;
-  if (trusted && !is_admin) throw forbidden("field trusted: only an admin of the whole org makes a key whose robots get secrets");
+  if (trusted && !is_admin) throw forbidden("field trusted: only an admin of the whole org may create a key whose robots get secrets");
   const secret = SECRET_PREFIXES.enrollment_key + randomBytes(SECRET_BYTES).toString("hex");
   const at = plane.clock.now();
   return await db.transaction(async (tx) => {

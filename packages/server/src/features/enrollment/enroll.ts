@@ -26,9 +26,9 @@ const NAME_CHARACTERS_MAX = 200;
 const ID_TAIL_CHARACTERS = 6;
 
 /**
- * Makes a robot of whoever holds an enrolment key, once per public key: a robot that lost the answer asks again and
- * gets the same one. Throws 401 for a key nobody issued (counted against `ip`), 403 that names why a real key does not
- * serve any more or that the robot was decommissioned.
+ * Enrolls a robot with an enrollment key, once per public key: a robot that lost the response repeats the request and gets the same result.
+ * Throws 401 for an unknown key (counted against `ip`), 403 that states why a known key cannot be used or that the robot was
+ * decommissioned.
  */
 export async function enroll(plane: Plane, body: EnrollBody, ip: string): Promise<Enrollment> {
   const { is_new, data } = await enrollOnce(plane, body, ip);
@@ -49,11 +49,11 @@ async function enrollOnce(plane: Plane, body: EnrollBody, ip: string): Promise<E
   if (known !== undefined) return known;
   const status = statusOf(key, plane.clock.now());
   if (status !== "active") throw unusable(status);
-  if (await isSuspended(db, key.org_id)) throw forbidden("the org of the enrolment key is suspended");
+  if (await isSuspended(db, key.org_id)) throw forbidden("the org of the enrollment key is suspended");
   try {
     return await db.transaction((tx) => enrollNew(plane, tx, key, public_key, body));
   } catch (error) {
-    // The same robot twice at once: the other request won, perhaps the key's last use, and that use is the only one.
+    // Two concurrent requests of the same robot: the other one won, perhaps with the key's last use. Only one use is counted.
     if (!isUniqueViolation(error) && !(error instanceof Fault)) throw error;
     const enrolled = await findEnrolled(plane.db, key, public_key);
     if (enrolled === undefined) throw error;
@@ -61,18 +61,18 @@ async function enrollOnce(plane: Plane, body: EnrollBody, ip: string): Promise<E
   }
 }
 
-/** Not counted as a guess: hundreds of robots may come with a key whose uses are over. */
-const unusable = (status: KeyStatus): Fault => forbidden(`the enrolment key is ${status}`);
+/** Not counted as a guess: hundreds of robots may try a key that is used up. */
+const unusable = (status: KeyStatus): Fault => forbidden(`the enrollment key is ${status}`);
 
-const unknownKey = (): Fault => unauthorized("the enrolment key is not known");
+const unknownKey = (): Fault => unauthorized("the enrollment key is not known");
 
 async function findEnrolled(db: Db, key: KeyRow, public_key: Buffer): Promise<Enrollment | undefined> {
   const owner = await findOwner(db, public_key);
   if (owner === undefined) return undefined;
   if (owner.org_id !== key.org_id) throw forbidden("this public key is enrolled in another org");
-  if (owner.decommissioned) throw forbidden("the robot with this public key was decommissioned; enrol it with a new one");
+  if (owner.decommissioned) throw forbidden("the robot with this public key was decommissioned; enroll it with a new one");
   if (key.robot_id !== null && key.robot_id !== owner.robot_id)
-    throw forbidden("this public key is another robot's: the new computer needs a state directory of its own");
+    throw forbidden("this public key belongs to another robot: use a new, empty state directory on the new computer");
   return { is_new: false, data: { robot_id: owner.robot_id, org_id: owner.org_id, name: owner.name } };
 }
 
@@ -84,7 +84,7 @@ async function enrollNew(plane: Plane, tx: Db, key: KeyRow, public_key: Buffer, 
     if ((await takeUse(tx, org_id, key_id, at)) === undefined) throw await refusal(tx, key, at);
     return { is_new: true, data: { robot_id, org_id, ...(await takePlace(plane, tx, { ...key, robot_id }, public_key, body.platform)) } };
   }
-  // The fleet first: deleting it takes the same locks in the same order.
+  // The fleet first: its deletion takes the same locks in the same order.
   const fleet = await shareFleet(tx, org_id, fleet_id);
   if (fleet === undefined) throw unknownKey();
   if ((await takeUse(tx, org_id, key_id, at)) === undefined) throw await refusal(tx, key, at);
@@ -128,7 +128,7 @@ async function refusal(db: Db, { org_id, id }: KeyRow, now: Date): Promise<Fault
   return unusable(statusOf(key, now));
 }
 
-/** The hostname as far as it can be a name, else one made of the id. */
+/** Returns the hostname without characters that a name may not contain, or a name made of the id. */
 function defaultName(robot_id: string, hostname: string | undefined): string {
   const clean = (hostname ?? "")
     .replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, "")

@@ -24,7 +24,7 @@ const enroll = (it: FeaturePlane, body: unknown, remote_address?: string) =>
 const getKey = async (it: FeaturePlane, token: string, id: string) =>
   (await it.call<{ data: EnrollmentKey }>("GET", `/api/enrollment-keys/${id}`, { token })).body.data;
 
-test("201: a key is for 100 robots and a day unless told, and its raw value is answered once", TIMEOUT, async () => {
+test("201: by default a key is for 100 robots and a day; its raw value is returned once", TIMEOUT, async () => {
   await using it = await start();
   const { token, token_id } = await it.org();
   const { key, site, fleet } = await makePlace(it, token);
@@ -53,7 +53,7 @@ test("201: a key is for 100 robots and a day unless told, and its raw value is a
   assert.ok(!whole.includes(key.key?.slice(20) ?? "?"));
 });
 
-test("name stands for label, 0 hours is never, 0 uses is no limit", TIMEOUT, async () => {
+test("name is an alias of label, 0 hours means no expiry, 0 uses means no limit", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { site, fleet } = await makePlace(it, token);
@@ -71,20 +71,20 @@ test("name stands for label, 0 hours is never, 0 uses is no limit", TIMEOUT, asy
 test("400: a fleet of another site; 404: a site or fleet of another org", TIMEOUT, async () => {
   await using it = await start();
   const [mine, other] = [await it.org(), await it.org()];
-  const [a, b, theirs] = [await makePlace(it, mine.token, "a"), await makePlace(it, mine.token, "b"), await makePlace(it, other.token)];
+  const [a, b, outside] = [await makePlace(it, mine.token, "a"), await makePlace(it, mine.token, "b"), await makePlace(it, other.token)];
   const post = (site_id: string, fleet_id: string) =>
     it.call("POST", "/api/enrollment-keys", { token: mine.token, body: { site_id, fleet_id } });
   const mixed = await post(a.site.id, b.fleet.id);
   assert.deepEqual([mixed.status, mixed.body.error.code], [400, "bad_request"]);
   assert.match(mixed.body.error.message, /fleet_id/);
-  assert.equal((await post(theirs.site.id, a.fleet.id)).status, 404);
-  assert.equal((await post(a.site.id, theirs.fleet.id)).status, 404);
-  assert.equal((await it.call("GET", `/api/enrollment-keys/${theirs.key.id}`, { token: mine.token })).status, 404);
-  assert.equal((await it.call("POST", `/api/enrollment-keys/${theirs.key.id}/revoke`, { token: mine.token })).status, 404);
-  assert.equal((await getKey(it, other.token, theirs.key.id)).status, "active");
+  assert.equal((await post(outside.site.id, a.fleet.id)).status, 404);
+  assert.equal((await post(a.site.id, outside.fleet.id)).status, 404);
+  assert.equal((await it.call("GET", `/api/enrollment-keys/${outside.key.id}`, { token: mine.token })).status, 404);
+  assert.equal((await it.call("POST", `/api/enrollment-keys/${outside.key.id}/revoke`, { token: mine.token })).status, 404);
+  assert.equal((await getKey(it, other.token, outside.key.id)).status, "active");
 });
 
-test("a replay of a key's creation answers no key", TIMEOUT, async () => {
+test("a replay of a key's creation does not return the key", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { site, fleet } = await makePlace(it, token);
@@ -102,7 +102,7 @@ test("a replay of a key's creation answers no key", TIMEOUT, async () => {
   assert.deepEqual(replay.body.data, { ...first.body.data, key: null });
 });
 
-test("201 then 200: a robot that asks again with its public key is the same robot, for one use", TIMEOUT, async () => {
+test("201 then 200: a robot that enrolls again with its public key is the same robot, for one use", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const place = await makePlace(it, token, "one", { max_uses: 1 });
@@ -132,7 +132,7 @@ test("201 then 200: a robot that asks again with its public key is the same robo
   );
 });
 
-test("one robot that enrols twenty times at once on a key for one is one robot", TIMEOUT, async () => {
+test("a robot that enrolls twenty times concurrently with a key for one use is one robot", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { key } = await makePlace(it, token, "one", { max_uses: 1 });
@@ -143,13 +143,13 @@ test("one robot that enrols twenty times at once on a key for one is one robot",
   assert.equal((await getKey(it, token, key.id)).uses, 1);
 });
 
-test("500 robots at once on a key for ten: ten enrol, 490 hear that it is exhausted", TIMEOUT, async () => {
+test("500 concurrent robots with a key for ten: ten enroll, 490 get the error that it is exhausted", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { key } = await makePlace(it, token, "one", { max_uses: 10 });
   const enrollOne = async () => {
     const body = { key: key.key, public_key: newIdentity().public_key };
-    // In a crowd on a slow machine a robot may be told to come again.
+    // On a slow machine, under this load, a robot may be asked to retry.
     return until("the server to have time", async () => {
       const answer = await enroll(it, body);
       return answer.status !== 503 && answer;
@@ -164,7 +164,7 @@ test("500 robots at once on a key for ten: ten enrol, 490 hear that it is exhaus
   assert.deepEqual([shown.uses, shown.status], [10, "exhausted"]);
 });
 
-test("401: an unknown key, and 429 after twenty of them from one address; a real key's refusals are not counted", TIMEOUT, async () => {
+test("401: an unknown key, and 429 after twenty of them from one address; refusals of a known key are not counted", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { key } = await makePlace(it, token);
@@ -178,14 +178,14 @@ test("401: an unknown key, and 429 after twenty of them from one address; a real
   assert.equal((await enroll(it, { key: "rf_enroll_x", public_key }, "127.0.0.2")).status, 401);
 });
 
-test("403: an expired and a revoked key say so; robots that enrolled stay, and hear so when they ask again", TIMEOUT, async () => {
+test("403 states that a key expired or is revoked; enrolled robots stay, and get their result when they enroll again", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const place = await makePlace(it, token, "one", { expires_in_hours: 1 });
   const { robot_id, identity } = await enrollRobot(it, place);
   await it.clock.advance({ hours: 1 });
   const expired = await enroll(it, { key: place.key.key, public_key: newIdentity().public_key });
-  assert.deepEqual([expired.status, expired.body.error.message], [403, "the enrolment key is expired"]);
+  assert.deepEqual([expired.status, expired.body.error.message], [403, "the enrollment key is expired"]);
   const revoke = () => it.call<{ data: EnrollmentKey }>("POST", `/api/enrollment-keys/${place.key.id}/revoke`, { token });
   const first = await revoke();
   assert.deepEqual([first.status, first.body.data.status, first.body.data.revoked_at], [200, "revoked", "2030-01-01T01:00:00.000Z"]);
@@ -200,16 +200,16 @@ test("403: an expired and a revoked key say so; robots that enrolled stay, and h
 test("403: the public key of a decommissioned robot, and one that is enrolled in another org", TIMEOUT, async () => {
   await using it = await start();
   const [mine, other] = [await it.org(), await it.org()];
-  const [place, theirs] = [await makePlace(it, mine.token), await makePlace(it, other.token)];
+  const [place, outside] = [await makePlace(it, mine.token), await makePlace(it, other.token)];
   const { robot_id, identity } = await enrollRobot(it, place);
-  assert.equal((await enroll(it, { key: theirs.key.key, public_key: identity.public_key })).status, 403);
+  assert.equal((await enroll(it, { key: outside.key.key, public_key: identity.public_key })).status, 403);
   await it.call("DELETE", `/api/robots/${robot_id}`, { token: mine.token });
   const back = await enroll(it, { key: place.key.key, public_key: identity.public_key });
   assert.equal(back.status, 403);
   assert.match(back.body.error.message, /decommissioned/);
 });
 
-test("a robot without a name is called after its host, or after its id", TIMEOUT, async () => {
+test("a robot without a name is named after its host, or after its id", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { key } = await makePlace(it, token);
@@ -248,7 +248,7 @@ test("keys are listed by their status as of now", TIMEOUT, async () => {
   );
 });
 
-test("400: what an enrolment may not say is named", TIMEOUT, async () => {
+test("400 names the invalid field of an enrollment", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { key } = await makePlace(it, token);

@@ -36,7 +36,7 @@ async function withRobot() {
 }
 
 test(
-  "whoever enrols with the key becomes the robot: same id, name, place and labels; the computer before is sent away",
+  "a computer that enrolls with the key becomes the robot: same id, name, place and labels; the previous one is disconnected",
   TIMEOUT,
   async () => {
     const { it, org_id, token, robot_id, identity, sessions, unwatch, replace, enroll, robot, timeline, admission } = await withRobot();
@@ -64,10 +64,10 @@ test(
     const same = { public_key_fingerprint: "", updated_at: "", status: "online" };
     assert.deepEqual({ ...after, ...same }, { ...before, ...same });
     assert.deepEqual([await admission(identity), await admission(fresh)], ["bad_signature", "admitted"]);
-    // The answer was lost: asked again it is the same. For anybody else the key is used up, for the old computer too.
+    // The response was lost: a repeat returns the same. For all others, also the old computer, the key is exhausted.
     assert.deepEqual([(await enroll(key, fresh.public_key)).status, (await enroll(key, newIdentity().public_key)).status], [200, 403]);
     const old = await enroll(key, identity.public_key);
-    assert.deepEqual([old.status, old.body.error.message], [403, "the enrolment key is exhausted"]);
+    assert.deepEqual([old.status, old.body.error.message], [403, "the enrollment key is exhausted"]);
     const { items } = (await it.call<{ items: EnrollmentKey[] }>("GET", "/api/enrollment-keys?status=exhausted", { token })).body;
     assert.deepEqual(
       items.map(({ id }) => id),
@@ -77,7 +77,7 @@ test(
   },
 );
 
-test("a link that was let in with the old key and is written down after the change is closed", TIMEOUT, async () => {
+test("closes a link that was admitted with the old key and is recorded after the replacement", TIMEOUT, async () => {
   const { it, org_id, robot_id, identity, replace, enroll, robot, unwatch, admit } = await withRobot();
   await using _ = it;
   const { key } = (await replace()).body.data;
@@ -91,7 +91,7 @@ test("a link that was let in with the old key and is written down after the chan
 });
 
 test(
-  "a newer key takes the place of one that was not used; keys die after a day, with the robot, and are not for others' computers",
+  "a newer key revokes an unused one; keys expire after a day, end with the robot, and refuse other robots' computers",
   TIMEOUT,
   async () => {
     const { it, token, place, robot_id, replace, enroll, unwatch } = await withRobot();
@@ -102,11 +102,11 @@ test(
     };
     const first = (await replace()).body.data;
     const second = (await replace()).body.data;
-    assert.equal(await message(first.key), "403 the enrolment key is revoked");
+    assert.equal(await message(first.key), "403 the enrollment key is revoked");
     const other = await enrollRobot(it, place, { name: "Arm 8" });
-    assert.match(await message(second.key, other.identity.public_key), /^403 .*another robot's/);
+    assert.match(await message(second.key, other.identity.public_key), /^403 .*another robot/);
     await it.clock.advance({ hours: 24 });
-    assert.equal(await message(second.key), "403 the enrolment key is expired");
+    assert.equal(await message(second.key), "403 the enrollment key is expired");
     const third = (await replace()).body.data;
     await it.call("DELETE", `/api/robots/${robot_id}`, { token });
     assert.match(await message(third.key), /^403 .*decommissioned/);
@@ -117,7 +117,7 @@ test(
   },
 );
 
-test("ten computers at once with one key: one becomes the robot", TIMEOUT, async () => {
+test("of ten concurrent computers with one key, one becomes the robot", TIMEOUT, async () => {
   const { it, identity, replace, enroll, admission, unwatch } = await withRobot();
   await using _ = it;
   const { key } = (await replace()).body.data;

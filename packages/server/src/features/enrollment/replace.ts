@@ -16,13 +16,13 @@ import { toWire } from "./wire.ts";
 
 const LIFE_MS = 24 * 3_600_000;
 
-/** Makes the key that the robot's new computer enrols with; one that was made before and not used is revoked. */
+/** Creates the key with which the robot's new computer enrolls; earlier unused ones are revoked. */
 export const createReplacementKey = (plane: Plane, db: Db, caller: Caller, robot_id: string): Promise<NewEnrollmentKey> =>
   db.transaction(async (tx) => {
     const { org_id, actor } = caller;
     const robot = await lockRobot(tx, org_id, robot_id);
     if (robot === undefined) throw notFound("robot", robot_id);
-    if (robot.decommissioned) throw conflict(`robot ${robot_id} is decommissioned: enrol its new computer as a new robot`);
+    if (robot.decommissioned) throw conflict(`robot ${robot_id} is decommissioned: enroll its new computer as a new robot`);
     const at = plane.clock.now();
     const revoked = await revokeReplacements(tx, org_id, robot_id, at);
     const secret = SECRET_PREFIXES.enrollment_key + randomBytes(SECRET_BYTES).toString("hex");
@@ -51,7 +51,10 @@ export const createReplacementKey = (plane: Plane, db: Db, caller: Caller, robot
 
 type Platform = Parameters<typeof giveRobotKey>[1]["platform"];
 
-/** The holder of `public_key` is the robot from now on; who was it before is sent away and refused. Throws 403 when it was decommissioned. */
+/**
+ * Gives the robot's identity to the computer with `public_key`; the previous one is disconnected and refused. Throws 403 if the robot was
+ * decommissioned.
+ */
 export async function takePlace(
   plane: Plane,
   tx: Db,
@@ -71,7 +74,7 @@ export async function takePlace(
     robot_id,
     kind: "robot.replaced",
     actor: robotActor(robot_id),
-    summary: "A new computer took the robot's place; the key of the one before is refused",
+    summary: "A new computer replaced the robot's; the key of the previous one is refused",
     data: { enrollment_key_id: key_id, approval: approved ? "approved" : "pending" },
   });
   announce(tx, plane, org_id, [

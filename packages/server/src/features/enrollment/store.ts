@@ -52,7 +52,7 @@ export const findKey = (db: Db, org_id: string, id: string): Promise<KeyRow | un
 
 const foundRow = row({ org_id: text, id: text });
 
-/** The one look-up before an org is known: says whose key it is, and nothing more. */
+/** Finds a key by its hash. This is the one query for keys before their org is known; it returns only ids. */
 export const findKeyByHash = (db: Db, hash: Buffer): Promise<RowOf<typeof foundRow> | undefined> =>
   db.maybe(sql(foundRow)`select org_id, id from enrollment_key where hash = ${hash}`);
 
@@ -67,14 +67,14 @@ export const insertKey = (db: Db, k: NewKey): Promise<KeyRow> =>
     values (${k.org_id}, ${k.id}, ${k.hash}, ${k.label}, ${k.site_id}, ${k.fleet_id}, ${k.robot_id}, ${k.trusted}, ${k.max_uses}, ${k.expires_at}, ${json(k.created_by ?? undefined)}, ${json(k.authority ?? undefined)}, ${k.at}, ${k.at})
     returning ${keyRow}`);
 
-/** Revoking again changes nothing. */
+/** Revokes a key; a second call changes nothing. */
 export const revokeKey = (db: Db, org_id: string, id: string, now: Date): Promise<KeyRow | undefined> =>
   db.maybe(sql(keyRow)`
     update enrollment_key set revoked_at = coalesce(revoked_at, ${now}), updated_at = case when revoked_at is null then ${now} else updated_at end
     where org_id = ${org_id} and id = ${id} returning ${keyRow}`);
 
 const revokedRow = row({ id: text, fleet_id: text });
-/** Revokes the keys that a person or a token has made. Returns those that were not revoked before. */
+/** Revokes the keys that a user or token created. Returns those that were not revoked before. */
 export const revokeKeysOf = (db: Db, org_id: string, maker: { user_id: string } | { token_id: string }, now: Date) =>
   db.many(sql(revokedRow)`
     with locked as (
@@ -86,7 +86,7 @@ export const revokeKeysOf = (db: Db, org_id: string, maker: { user_id: string } 
 export const revokeEveryKey = async (db: Db, now: Date): Promise<number> =>
   (
     await db.many(sql(row({ id: text }))`
-      -- across orgs: a restored backup brings back the keys of all of them
+      -- across orgs: a restored backup contains the keys of all of them
       update enrollment_key set revoked_at = ${now}, updated_at = ${now} where revoked_at is null returning id`)
   ).length;
 
@@ -95,14 +95,14 @@ const madeBy = (maker: { user_id: string } | { token_id: string }) =>
     ? sql`created_by ->> 'type' = 'user' and created_by ->> 'id' = ${maker.user_id}`
     : sql`(authority ->> 'token_id' = ${maker.token_id} or (authority is null and created_by ->> 'type' = 'org_token' and created_by ->> 'id' = ${maker.token_id}))`;
 
-/** Keys for this robot's new computer that nobody used: a newer one takes their place. */
+/** Revokes unused keys for this robot's new computer: a newer one replaces them. */
 export const revokeReplacements = (db: Db, org_id: string, robot_id: string, now: Date): Promise<{ id: string }[]> =>
   db.many(sql(row({ id: text }))`
     update enrollment_key set revoked_at = ${now}, updated_at = ${now}
     where org_id = ${org_id} and robot_id = ${robot_id} and revoked_at is null and uses = 0
     returning id`);
 
-/** Takes one use, if there is one: two that want the last one at once wait for each other here, and one gets it. */
+/** Takes one use, if there is one left: of two concurrent requests for the last use, one waits and fails. */
 export const takeUse = (db: Db, org_id: string, id: string, now: Date): Promise<KeyRow | undefined> =>
   db.maybe(sql(keyRow)`
     update enrollment_key set uses = uses + 1, updated_at = ${now}
@@ -117,7 +117,7 @@ export const isSuspended = async (db: Db, org_id: string): Promise<boolean> =>
 const ownerRow = row({ org_id: text, robot_id: text, name: text, decommissioned: bool });
 export type KeyOwner = RowOf<typeof ownerRow>;
 
-/** The robot that enrolled with this public key, whatever its org. */
+/** Returns the robot with this public key, in any org. */
 export const findOwner = (db: Db, public_key: Buffer): Promise<KeyOwner | undefined> =>
   // reads: robot
   db.maybe(sql(ownerRow)`
@@ -127,6 +127,6 @@ export const findOwner = (db: Db, public_key: Buffer): Promise<KeyOwner | undefi
 export const insertRobotKey = (db: Db, org_id: string, robot_id: string, public_key: Buffer, now: Date): Promise<number> =>
   db.run(sql`insert into robot_key (public_key, org_id, robot_id, created_at) values (${public_key}, ${org_id}, ${robot_id}, ${now})`);
 
-/** The robot's public key is another one: the one before is nobody's. */
+/** Replaces the robot's public key; the previous one becomes invalid. */
 export const replaceRobotKey = (db: Db, org_id: string, robot_id: string, public_key: Buffer, now: Date): Promise<number> =>
   db.run(sql`update robot_key set public_key = ${public_key}, created_at = ${now} where org_id = ${org_id} and robot_id = ${robot_id}`);

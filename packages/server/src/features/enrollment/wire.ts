@@ -2,7 +2,7 @@ import type { EnrollmentKey } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import type { KeyRow, KeyStatus } from "./store.ts";
 
-/** Why the key cannot be used, or `active`: what a person decided comes before what time or use did. */
+/** Returns why the key cannot be used, or `active`. A revocation takes precedence over expiry and use. */
 export function statusOf({ revoked_at, expires_at, max_uses, uses }: KeyRow, now: Date): KeyStatus {
   if (revoked_at !== null) return "revoked";
   if (expires_at !== null && expires_at <= now) return "expired";

@@ -48,7 +48,7 @@ export function fleetRoutes(http: Http, plane: Plane): void {
 
   serve(http, plane, routes.updateFleet, async (_, { params, body, caller, db }) => {
     if (body.name !== undefined || body.follow !== undefined) {
-      const changed = await orTaken(body.name ?? "", updateFleet(db, caller.org_id, params.id, body, plane.clock.now()));
+      const changed = await orNameConflict(body.name ?? "", updateFleet(db, caller.org_id, params.id, body, plane.clock.now()));
       if (changed > 0) announce(db, plane, caller.org_id, { kind: "fleet", id: params.id, change: "updated" });
     }
     return { data: toWire(await readFleet(db, caller.org_id, params.id)) };
@@ -63,7 +63,7 @@ async function create(plane: Plane, db: Db, fleet: NewFleet): Promise<Fleet> {
   const { org_id, id, site_id, name } = fleet;
   return await db.transaction(async (tx) => {
     await requireSite(tx, org_id, site_id);
-    const made = await orTaken(name, insertFleet(tx, fleet));
+    const made = await orNameConflict(name, insertFleet(tx, fleet));
     announce(tx, plane, org_id, { kind: "fleet", id, change: "created", site_id });
     return toWire(made);
   });
@@ -75,7 +75,7 @@ async function readFleet(db: Db, org_id: string, id: string): Promise<FleetRow> 
   return fleet;
 }
 
-/** Answers the fleet as it was, and deletes its enrolment keys too. 409 while a robot is in it; decommissioned ones do not count. */
+/** Deletes a fleet with its enrollment keys, and returns it as it was. 409 while it has robots; decommissioned ones do not count. */
 async function remove(plane: Plane, db: Db, org_id: string, id: string): Promise<Fleet> {
   return await db.transaction(async (tx) => {
     if ((await lockFleet(tx, org_id, id)) === undefined) throw notFound("fleet", id);
@@ -88,7 +88,7 @@ async function remove(plane: Plane, db: Db, org_id: string, id: string): Promise
   });
 }
 
-async function orTaken<T>(name: string, write: Promise<T>): Promise<T> {
+async function orNameConflict<T>(name: string, write: Promise<T>): Promise<T> {
   try {
     return await write;
   } catch (error) {
@@ -97,7 +97,7 @@ async function orTaken<T>(name: string, write: Promise<T>): Promise<T> {
   }
 }
 
-/** The fleet's place, or 404; inside a transaction the fleet cannot be deleted until that ends. */
+/** Returns the fleet's place, or throws 404. Inside a transaction the fleet cannot be deleted until that ends. */
 export async function requireFleet(db: Db, org_id: string, id: string): Promise<FleetPlace> {
   const fleet = await shareFleet(db, org_id, id);
   if (fleet === undefined) throw notFound("fleet", id);

@@ -1,7 +1,7 @@
 import type { Db } from "../../kernel/db.ts";
 import { json, jsonb, list, nullable, row, sql, text } from "../../kernel/sql.ts";
 
-/** What a fleet has of an app, and the deployment that brought it there. */
+/** The release that a fleet has of an app, and the deployment from which it has it. */
 export interface FleetRelease {
   id: string;
   tag: string;
@@ -9,11 +9,11 @@ export interface FleetRelease {
 }
 
 const hasRow = row({ desired: jsonb<Record<string, FleetRelease>>(), config_revision: nullable(text) });
-/** What the fleet has; nobody else changes it until the transaction ends. */
+/** Locks what the fleet has until the transaction ends. */
 export const lockFleetDesired = (db: Db, org_id: string, id: string) =>
   db.maybe(sql(hasRow)`select ${hasRow} from fleet where org_id = ${org_id} and id = ${id} for no key update`);
 
-/** From now on the fleet has this release of the app, or none (null): its members are looked at again. */
+/** Sets the release that the fleet has of the app, or none (null); its members are then checked again. */
 export const setFleetDesired = (
   db: Db,
   fleet: { org_id: string; id: string },
@@ -26,21 +26,21 @@ export const setFleetDesired = (
       follow_cursor = '', updated_at = ${now}
     where org_id = ${fleet.org_id} and id = ${fleet.id}`);
 
-/** The same of its config: the deployment is the revision. */
+/** Sets the config revision that the fleet has, which is the id of the deployment. */
 export const setFleetConfig = (db: Db, fleet: { org_id: string; id: string }, revision: string, now: Date): Promise<number> =>
   db.run(sql`
     update fleet set config_revision = ${revision}, follow_cursor = '', updated_at = ${now}
     where org_id = ${fleet.org_id} and id = ${fleet.id}`);
 
-/** A fleet that is to have the release: robots that join it would get it. */
+/** Finds a fleet that has the release, so that robots which join it get it. */
 export const findFleetWith = (db: Db, org_id: string, release_id: string) =>
   db.maybe(sql(row({ id: text, name: text }))`
     select id, name from fleet f where org_id = ${org_id} and exists (select from jsonb_each(f.desired) w where w.value ->> 'id' = ${release_id})
     order by id limit 1`);
 
-/** `version` is of the row: any change of it makes another one, also one that leaves the cursor where it was. */
+/** `version` identifies the row version: any change gives it a new one, even if it leaves the cursor unchanged. */
 const toFollowRow = row({ org_id: text, id: text, follow_cursor: text, version: text });
-/** Fleets whose members are to be looked at, each behind the last one that was; orgs in turn, without those of `skip`. */
+/** Fleets whose members must be checked, with the cursor of the last checked one; taking turns between orgs, without those in `skip`. */
 export const listFleetsToFollow = (db: Db, limit: number, skip: readonly string[] = []) =>
   db.many(sql(toFollowRow)`
     select org_id, id, follow_cursor, version from (
@@ -48,6 +48,6 @@ export const listFleetsToFollow = (db: Db, limit: number, skip: readonly string[
       from fleet where follow_cursor is not null and id <> all(${list(skip)}::text[])) as in_turns
     order by turn, org_id, id limit ${limit}`);
 
-/** 0 when the fleet was changed meanwhile: it may have something else and begin anew, so the next turn reads it again. */
+/** Moves the cursor. Returns 0 if the fleet has changed since it was read: the next run reads it again. */
 export const moveFollowCursor = (db: Db, org_id: string, id: string, version: string, to: string | null): Promise<number> =>
   db.run(sql`update fleet set follow_cursor = ${to} where org_id = ${org_id} and id = ${id} and xmin::text = ${version}`);

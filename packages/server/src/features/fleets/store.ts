@@ -38,7 +38,7 @@ export const listFleets = (
         ${q === undefined ? NOTHING : sql`and name ~ ${containing(q)}`} ${visible(caller, "site_id", "id")}
       order by id desc limit ${limit})
     select ${fleetRow.of("page")}, counts.robot_count, counts.online_count
-    -- Fleet by fleet, by the index: joined, all robots of the org may be read for one page.
+    -- Per fleet, by the index: with a join, all robots of the org might be read for one page.
     from page cross join lateral (
       select count(*)::int as robot_count, count(r.node_id)::int as online_count from robot r
       where r.org_id = ${org_id} and r.fleet_id = page.id and r.decommissioned_at is null) counts
@@ -84,11 +84,11 @@ export const updateFleet = (
       follow_cursor = case when ${change.follow === true} and not follow then '' else follow_cursor end, updated_at = ${now}
     where org_id = ${org_id} and id = ${id}`);
 
-/** Keeps the fleet from being deleted until the transaction ends. */
+/** Prevents the fleet's deletion until the transaction ends. */
 export const shareFleet = (db: Db, org_id: string, id: string): Promise<FleetPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeRow} from fleet where org_id = ${org_id} and id = ${id} for key share`);
 
-/** No robot can join the fleet until the transaction ends. */
+/** Locks the fleet: no robot can join it until the transaction ends. */
 export const lockFleet = (db: Db, org_id: string, id: string): Promise<FleetPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeRow} from fleet where org_id = ${org_id} and id = ${id} for update`);
 
