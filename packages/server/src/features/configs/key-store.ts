@@ -21,10 +21,10 @@ const ownedRow = row({ org_id: text, id: text, master_key_id: text, wrapped: tex
 /** Data keys encrypted with a different master key, after the id `after`. */
 export const listKeysOfOthers = (db: SystemDb, master_key_id: string, after: string, limit: number): Promise<RowOf<typeof ownedRow>[]> =>
   db.many(sql(ownedRow)`
-    -- across orgs: the server's own key has changed
+    -- across orgs: the server's master key has changed
     select ${ownedRow} from secret_key where master_key_id <> ${master_key_id} and id > ${after} order by id limit ${limit}`);
 
 export const countKeysOfOthers = (db: SystemDb, master_key_id: string): Promise<{ count: number }> =>
   db.one(sql(row({ count: int }))`
-    -- across orgs: the server's own key has changed
+    -- across orgs: the server's master key has changed
     select count(*)::int as count from secret_key where master_key_id <> ${master_key_id}`);

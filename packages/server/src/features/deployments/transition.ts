@@ -182,7 +182,7 @@ const targetEvent = (engine: Engine, row: DeploymentRow, seq: number, change: Ta
   data: { target_id: change.target.id, attempt: change.attempt ?? change.target.attempt, ...change.data },
 });
 
-const capitalised = (sentence: string): string => `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}`;
+const capitalized = (sentence: string): string => `${sentence.charAt(0).toUpperCase()}${sentence.slice(1)}`;
 
 /** Builds the entry in the robot's timeline for a change of its target. */
 const timelineOf = (deployment: DeploymentRow, change: TargetChange, actor: Actor) => ({
@@ -190,7 +190,7 @@ const timelineOf = (deployment: DeploymentRow, change: TargetChange, actor: Acto
   robot_id: change.target.robot_id,
   kind: `${deployment.kind === "release" ? "deployment" : "config"}.${change.to}`,
   actor: change.to === "dispatched" ? deployment.created_by : (change.actor ?? actor),
-  summary: capitalised(targetSentence(deployment, change)),
+  summary: capitalized(targetSentence(deployment, change)),
   data: { deployment_id: deployment.id, release_id: deployment.release_id, reason: change.reason },
 });
 

@@ -31,9 +31,9 @@ export interface KeyFilter {
   fleet_id?: string | undefined;
 }
 
-/** The status is derived, here as in wire.ts: what was decided by a person comes before what time or use did. */
 const NOTHING = sql``;
 
+/** Lists keys, newest first. The status is derived as in wire.ts: a revocation takes precedence over expiry and use. */
 export const listKeys = (db: Db, caller: Caller, filter: KeyFilter, now: Date, { after, limit }: Window): Promise<KeyRow[]> => {
   const { status, site_id, fleet_id } = filter;
   const of_status = sql`and ${status ?? null} = case

@@ -226,7 +226,7 @@ test("current and desired releases are shown per app, and for the app main also 
   assert.equal(await config(sql`reported_sha256 = null, reported_version = null, target_id = null`), "pending");
 });
 
-test("the state of an app's release", () => {
+test("derives the release state of an app from its current, desired and failed release", () => {
   const [one, two] = [
     { id: "rel_1", tag: "1" },
     { id: "rel_2", tag: "2" },

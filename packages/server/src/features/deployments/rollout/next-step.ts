@@ -16,7 +16,7 @@ export interface WaveFacts {
   /** How long its robots run the release before the next wave, and whether that needs a manual promotion. */
   soak_seconds: number;
   gate: "auto" | "manual";
-  /** Of the wave before it; `auto` for the first. */
+  /** The gate of the wave before it; `auto` for the first wave. */
   gate_before: "auto" | "manual";
   /** The last wave after which a user promoted the deployment; -1: none. */
   promoted_wave: number;
