@@ -15,7 +15,7 @@ async function start() {
   const { token, org_id } = await rig.org();
   const send = async <T>(method: "GET" | "POST" | "PUT" | "DELETE", path: string, body?: object) => {
     const { status, body: answer } = await rig.call<T & Error_>(method, `/api/configs${path}`, { token, body });
-    return { status, ...answer, said: `${status} ${answer.error?.message ?? ""}` };
+    return { status, ...answer, outcome: `${status} ${answer.error?.message ?? ""}` };
   };
   const history = async (id: string) =>
     (await send<{ items: ConfigVersion[] }>("GET", `/${id}/history`)).items.map(({ version, change, value, rollback_of, actor }) => [
@@ -33,8 +33,8 @@ test("every change is a version with its actor; an entry that is removed and set
   const { data } = await it.send<One>("POST", "", { key: "k", value: 1 });
   await it.send("POST", "", { key: "k", value: { a: null } });
   assert.equal((await it.send<One>("DELETE", `/${data.id}`)).data.version, 2);
-  assert.match((await it.send("GET", `/${data.id}`)).said, /^404/);
-  assert.match((await it.send("DELETE", `/${data.id}`)).said, /^404/);
+  assert.match((await it.send("GET", `/${data.id}`)).outcome, /^404/);
+  assert.match((await it.send("DELETE", `/${data.id}`)).outcome, /^404/);
   assert.deepEqual((await it.send<{ items: ConfigEntry[] }>("GET", "")).items, []);
   const [removed] = (await it.send<{ items: ConfigEntry[] }>("GET", "?removed=true")).items;
   assert.deepEqual([removed?.id, removed?.value, typeof removed?.removed_at], [data.id, null, "string"]);
@@ -46,7 +46,7 @@ test("every change is a version with its actor; an entry that is removed and set
     [2, "set", { a: null }, null, "org_token"],
     [1, "set", 1, null, "org_token"],
   ]);
-  assert.match((await it.send("GET", "/cfg_none/history")).said, /^404/);
+  assert.match((await it.send("GET", "/cfg_none/history")).outcome, /^404/);
   const page = await it.send<{ items: ConfigVersion[]; next_cursor: string }>("GET", `/${data.id}/history?limit=3`);
   const rest = await it.send<{ items: ConfigVersion[] }>("GET", `/${data.id}/history?cursor=${page.next_cursor}`);
   assert.deepEqual(
@@ -62,9 +62,9 @@ test("a rollback sets an old value as a new version, and restores a removed entr
   const back = await it.send<One>("POST", `/${id}/rollback`, { version: 1 });
   assert.deepEqual([back.status, back.data.value, back.data.version], [200, "one", 3]);
   await it.send("DELETE", `/${id}`);
-  assert.match((await it.send("POST", `/${id}/rollback`, { version: 4 })).said, /^409 .*removal/);
-  assert.match((await it.send("POST", `/${id}/rollback`, { version: 9 })).said, /^404 config .* has no version/);
-  assert.match((await it.send("POST", `/${id}/rollback`, { version: 9_999_999_999 })).said, /^404 config .* has no version/);
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 4 })).outcome, /^409 .*removed the value/);
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 9 })).outcome, /^404 config .* has no version/);
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 9_999_999_999 })).outcome, /^404 config .* has no version/);
   assert.equal((await it.send<One>("POST", `/${id}/rollback`, { version: 2 })).data.value, "two");
   assert.deepEqual((await it.history(id)).slice(0, 3), [
     [5, "rolled_back", "two", 2, "org_token"],
@@ -79,16 +79,16 @@ test("a schema refuses an invalid value at every scope with its path, and is ref
   const { id } = (await it.send<One>("POST", "", { namespace: "nav", key: "limits", value: { speed: 9 } })).data;
   const schema = { properties: { limits: { type: "object", properties: { speed: { type: "number", maximum: 5 } } } }, required: ["mode"] };
   const put = () => it.send<{ data: ConfigSchema }>("PUT", "/schemas/nav", { schema });
-  assert.match((await put()).said, /^409 .*nav.*limits\.speed of the org must be <= 5/);
+  assert.match((await put()).outcome, /^409 .*nav.*limits\.speed of the org must be <= 5/);
   await it.send("POST", "", { namespace: "nav", key: "limits", value: { speed: 5 } });
   // `mode` is missing: that is checked for the whole object of a robot only.
   assert.equal((await put()).status, 201);
   assert.equal((await put()).data.version, 2);
   for (const scope of [{}, { scope: "fleet", scope_id: fleet_id }]) {
     const bad = { namespace: "nav", key: "limits", value: { speed: "fast" }, ...scope };
-    assert.match((await it.send("POST", "", bad)).said, /^400 value limits\.speed must be number \(schema of namespace nav\)/);
+    assert.match((await it.send("POST", "", bad)).outcome, /^400 value limits\.speed must be number \(schema of namespace nav\)/);
   }
-  assert.match((await it.send("POST", `/${id}/rollback`, { version: 1 })).said, /^400 value limits\.speed must be <= 5/);
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 1 })).outcome, /^400 value limits\.speed must be <= 5/);
   assert.deepEqual((await it.send<One>("GET", `/${id}`)).data.schema, schema.properties.limits);
   assert.equal((await it.send("POST", "", { key: "limits", value: { speed: 9 } })).status, 201);
   assert.deepEqual(
@@ -96,9 +96,9 @@ test("a schema refuses an invalid value at every scope with its path, and is ref
     ["nav"],
   );
   assert.equal((await it.send("DELETE", "/schemas/nav")).status, 200);
-  assert.match((await it.send("GET", "/schemas/nav")).said, /^404 schema of namespace nav/);
+  assert.match((await it.send("GET", "/schemas/nav")).outcome, /^404 schema of namespace nav/);
   assert.equal((await it.send("POST", "", { namespace: "nav", key: "limits", value: "anything" })).status, 200);
-  assert.match((await it.send("PUT", "/schemas/nav", { schema: { type: "string" } })).said, /^400/);
+  assert.match((await it.send("PUT", "/schemas/nav", { schema: { type: "string" } })).outcome, /^400/);
 });
 
 test("only the newest HISTORY_VERSIONS_MAX versions of a value are kept", TIMEOUT, async () => {
@@ -108,7 +108,7 @@ test("only the newest HISTORY_VERSIONS_MAX versions of a value are kept", TIMEOU
   for (let value = 1; value <= HISTORY_VERSIONS_MAX + 3; value += 1) ({ id } = (await it.send<One>("POST", "", { key: "k", value })).data);
   const { items } = await it.send<{ items: ConfigVersion[] }>("GET", `/${id}/history?limit=1000`);
   assert.deepEqual([items.length, items[0]?.version, items.at(-1)?.version], [HISTORY_VERSIONS_MAX, HISTORY_VERSIONS_MAX + 3, 4]);
-  assert.match((await it.send("POST", `/${id}/rollback`, { version: 3 })).said, /^404 .*has no version 3/);
+  assert.match((await it.send("POST", `/${id}/rollback`, { version: 3 })).outcome, /^404 .*has no version 3/);
   const back = await it.send<One>("POST", `/${id}/rollback`, { version: 5 });
   assert.deepEqual([back.data.value, back.data.version], [5, HISTORY_VERSIONS_MAX + 4]);
   assert.deepEqual(await it.history(other.id), [[1, "set", "stays", null, "org_token"]]);

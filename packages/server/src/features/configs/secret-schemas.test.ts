@@ -71,7 +71,7 @@ async function start() {
       .secret;
   const send = async <T>(method: "GET" | "POST" | "PUT" | "DELETE", path: string, body?: object, as = token) => {
     const { status, body: answer } = await rig.call<T & { error?: { message: string } }>(method, `/api${path}`, { token: as, body });
-    return { ...answer, said: `${status} ${answer.error?.message ?? ""}` };
+    return { ...answer, outcome: `${status} ${answer.error?.message ?? ""}` };
   };
   const set = (body: object, as?: string) => send<{ data: ConfigEntry }>("POST", "/configs", body, as);
   return { rig, org_id, tokenOf, send, set, [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose]() };
@@ -87,7 +87,7 @@ test("an operator's schema reveals nothing of a secret, neither when it is set n
   await it.send("DELETE", `/configs/${removed.data.id}`);
   await it.set({ namespace: "registries", key: "ghcr.io", value: { username: "u", password: "hunter2" }, secret: true });
   const put = async (namespace: string, schema: object) =>
-    (await it.send("PUT", `/configs/schemas/${namespace}`, { schema }, operator)).said;
+    (await it.send("PUT", `/configs/schemas/${namespace}`, { schema }, operator)).outcome;
   const refusal = async () => {
     const wanted = { robot_ids: [robot_id], namespace: null };
     for await (const part of effectiveFiles(it.rig.plane.db, it.rig.plane, it.org_id, wanted)) return part.get(robot_id)?.refusal;
@@ -100,9 +100,9 @@ test("an operator's schema reveals nothing of a secret, neither when it is set n
     assert.match(await put("registries", { properties: { "ghcr.io": password }, additionalProperties: password }), /^20[01] /);
   }
   // The schema applies to secrets that an admin sets from now on.
-  const said = (await it.set({ key: KEY, value: "hunter2", secret: true })).said;
-  assert.equal(said, `400 value ${KEY} does not fit its schema (schema of namespace default)`);
-  assert.match((await it.set({ key: KEY, value: "other", secret: true })).said, /^200/);
+  const outcome = (await it.set({ key: KEY, value: "hunter2", secret: true })).outcome;
+  assert.equal(outcome, `400 value ${KEY} does not fit its schema (schema of namespace default)`);
+  assert.match((await it.set({ key: KEY, value: "other", secret: true })).outcome, /^200/);
   assert.match(await put("default", { required: [KEY, "missing"] }), /^200/);
   assert.match((await refusal()) ?? "", /must have required property 'missing'/);
 });
@@ -113,8 +113,8 @@ test("an operator cannot restore an old secret, and a diff does not reveal that 
   const [operator, viewer] = [await it.tokenOf("operator"), await it.tokenOf("viewer")];
   const { id } = (await it.set({ key: KEY, value: "hunter2", secret: true })).data;
   const kept = (await it.set({ key: "kept", value: "k", secret: true })).data;
-  assert.match((await it.send("POST", `/configs/${id}/rollback`, { version: 1 }, operator)).said, /^403/);
-  assert.match((await it.send("POST", `/configs/${id}/rollback`, { version: 1 })).said, /^200/);
+  assert.match((await it.send("POST", `/configs/${id}/rollback`, { version: 1 }, operator)).outcome, /^403/);
+  assert.match((await it.send("POST", `/configs/${id}/rollback`, { version: 1 })).outcome, /^200/);
   const fileOf = async () => {
     const wanted = { robot_ids: [robot_id], namespace: "default" };
     for await (const part of effectiveFiles(it.rig.plane.db, it.rig.plane, it.org_id, wanted)) {
@@ -124,7 +124,7 @@ test("an operator cannot restore an old secret, and a diff does not reveal that 
     return assert.fail("no file");
   };
   const { content, sha256 } = await fileOf();
-  assert.equal((await fileOf()).sha256, sha256, "the same values make the same file");
+  assert.equal((await fileOf()).sha256, sha256, "the same values give the same file");
   await it.rig.plane.db.run(sql`
     insert into robot_config (org_id, robot_id, namespace, version, content, sha256, target_id, updated_at)
     values (${it.org_id}, ${robot_id}, 'default', 1, ${content}, ${sha256}, null, ${it.rig.clock.now()})`);
@@ -133,12 +133,12 @@ test("an operator cannot restore an old secret, and a diff does not reveal that 
   assert.deepEqual(await changes(), []);
   await it.send("DELETE", `/configs/${id}`);
   for (const guess of ["hunter1", "hunter2"]) {
-    assert.match((await it.set({ key: KEY, value: guess }, operator)).said, /^20[01]/);
+    assert.match((await it.set({ key: KEY, value: guess }, operator)).outcome, /^20[01]/);
     const change = { namespace: "default", key: KEY, change: "changed", deployed: null, effective: null, secret: true };
     assert.deepEqual(await changes(), [change], guess);
     assert.notEqual((await fileOf()).sha256, sha256, guess);
   }
-  assert.match((await it.send("POST", `/configs/${kept.id}/rollback`, { version: 1 }, operator)).said, /^403/);
+  assert.match((await it.send("POST", `/configs/${kept.id}/rollback`, { version: 1 }, operator)).outcome, /^403/);
 });
 
 test("a user of a part of the org learns only within that part where else a key is a secret or public", TIMEOUT, async () => {
@@ -156,10 +156,10 @@ test("a user of a part of the org learns only within that part where else a key 
   await it.set({ ...secret, key: "e" });
   const whereOf = async (key: string) =>
     /^409 key "?\w"? of namespace "?default"? is a secret (.*): set it/.exec(
-      (await it.set({ key, value: 1, scope: "fleet", scope_id: mine.fleet_id }, operator)).said,
+      (await it.set({ key, value: 1, scope: "fleet", scope_id: mine.fleet_id }, operator)).outcome,
     )?.[1];
   for (const key of ["a", "b", "c"]) assert.equal(await whereOf(key), "elsewhere in the org", key);
   assert.equal(await whereOf("d"), `for robot ${mine.robot_id}`);
   assert.equal(await whereOf("e"), "for the org");
-  assert.match((await it.set({ key: "a", value: 1 })).said, new RegExp(`is a secret for robot ${outside.robot_id}:`));
+  assert.match((await it.set({ key: "a", value: 1 })).outcome, new RegExp(`is a secret for robot ${outside.robot_id}:`));
 });

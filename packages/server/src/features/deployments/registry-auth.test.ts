@@ -30,11 +30,11 @@ test("an image's registry is the host in its name, else Docker Hub", () => {
 
 /** Seeds robots that run images, and collects the desired state that each is sent. */
 async function start() {
-  const told = new Map<string, Desired>();
+  const sent_to = new Map<string, Desired>();
   const sessions = new Map<string, Session>();
   const rig = await startFeaturePlane([configRoutes], { sessions });
   const { db, clock, link } = rig.plane;
-  Object.assign(link, { send: (robot_id: string, message: ServerMessage) => void told.set(robot_id, message as Desired) });
+  Object.assign(link, { send: (robot_id: string, message: ServerMessage) => void sent_to.set(robot_id, message as Desired) });
   const org = await rig.org();
   const robot = async (image: string, place: object = {}) => {
     const seeded = await seedRobot(rig.plane, org.org_id, place);
@@ -61,7 +61,7 @@ async function start() {
     login,
     tell: async (plane: Plane, ...robot_ids: string[]) => {
       await pushDesired(plane, org.org_id, robot_ids);
-      return robot_ids.map((id) => told.get(id)?.apps["main"]?.release?.registry_auth);
+      return robot_ids.map((id) => sent_to.get(id)?.apps["main"]?.release?.registry_auth);
     },
     [Symbol.asyncDispose]: () => rig[Symbol.asyncDispose](),
   };
@@ -93,15 +93,15 @@ test("a robot is sent the login when it connects", TIMEOUT, async () => {
   await using rig = await start();
   const { robot_id } = await rig.robot(`ghcr.io/${IMAGE}`);
   await rig.login("ghcr.io");
-  const said: Desired[] = [];
+  const received: Desired[] = [];
   const session = {
     org_id: rig.org.org_id,
     robot_id,
     hello: { generation: 0, protocols: LINK_PROTOCOLS },
-    send: (message: ServerMessage) => void said.push(message as Desired),
+    send: (message: ServerMessage) => void received.push(message as Desired),
   } as unknown as Session;
   await greetRobot(rig.plane, session);
-  assert.deepEqual(said[0]?.apps["main"]?.release?.registry_auth, LOGIN);
+  assert.deepEqual(received[0]?.apps["main"]?.release?.registry_auth, LOGIN);
 });
 
 test("a login must be a secret with username and password, and is never shown", TIMEOUT, async () => {

@@ -13,47 +13,47 @@ const ROBOTS = 4;
 const RUNS = 12;
 
 /** Builds a robot's report once the org is known. */
-type Said = (rig: ReportRig, robot: number) => ReportBody;
+type MakeReport = (rig: ReportRig, robot: number) => ReportBody;
 
 const attempt = fc.constantFrom(1, 1, 1, 1, 0, 2);
 const reason = fc.constantFrom(...REASONS, "nonsense");
 const LADDER = ["downloading", "staged", "installing", "verifying", "applied"] as const;
 
 /** Mostly the reports of a normal deployment, mixed with any other reports that a robot may send. */
-const step: fc.Arbitrary<Said> = fc.oneof(
+const step: fc.Arbitrary<MakeReport> = fc.oneof(
   fc.record({ status: fc.constantFrom(...TARGET_STATUSES_REPORTED), attempt, reason, deployment: fc.constantFrom(0, 0, 1, 2) }).map(
-    ({ deployment, ...said }): Said =>
+    ({ deployment, ...fields }): MakeReport =>
       (rig, robot) =>
-        rig.about(robot, deployment, said),
+        rig.about(robot, deployment, fields),
   ),
   // Another robot's target.
   fc.constantFrom(...TARGET_STATUSES_REPORTED).map(
-    (status): Said =>
+    (status): MakeReport =>
       (rig, robot) =>
         rig.about((robot + 1) % ROBOTS, 0, { status, attempt: 1 }),
   ),
   // A target of one deployment under the name of the other.
-  fc.constant<Said>((rig, robot) => ({
+  fc.constant<MakeReport>((rig, robot) => ({
     ...(rig.about(robot, 1, { status: "failed", attempt: 1 }) as Extract<ReportBody, { kind: "target" }>),
     deployment_id: rig.deployment_ids[0],
   })),
   fc.constantFrom(0, 1, 2).map(
-    (version): Said =>
+    (version): MakeReport =>
       (rig) =>
         rig.file(version),
   ),
-  fc.constantFrom("running", "failed").map((status): Said => (rig) => ({
+  fc.constantFrom("running", "failed").map((status): MakeReport => (rig) => ({
     kind: "app",
     app: "main",
     release_id: rig.release_id,
     previous_release_id: null,
     status,
   })),
-  fc.constantFrom(0, 1, 5).map((generation): Said => () => ({ kind: "observed", generation })),
+  fc.constantFrom(0, 1, 5).map((generation): MakeReport => () => ({ kind: "observed", generation })),
 );
-const walk: fc.Arbitrary<Said[]> = fc.nat({ max: LADDER.length }).map((length) =>
+const walk: fc.Arbitrary<MakeReport[]> = fc.nat({ max: LADDER.length }).map((length) =>
   LADDER.slice(0, length).map(
-    (status): Said =>
+    (status): MakeReport =>
       (rig, robot) =>
         rig.about(robot, 0, { status, attempt: 1 }),
   ),
@@ -62,8 +62,8 @@ const walk: fc.Arbitrary<Said[]> = fc.nat({ max: LADDER.length }).map((length) =
 const life = fc
   .tuple(walk, fc.array(step, { maxLength: 5 }), fc.array(fc.nat({ max: 9 }), { maxLength: 3 }))
   .map(([ladder, more, again]) => {
-    const said = more.reduce<Said[]>((all, one, index) => all.toSpliced((index * 7) % (all.length + 1), 0, one), ladder);
-    const numbered = said.map((one, index) => ({ said: one, seq: index + 1 }));
+    const makers = more.reduce<MakeReport[]>((all, one, index) => all.toSpliced((index * 7) % (all.length + 1), 0, one), ladder);
+    const numbered = makers.map((one, index) => ({ make: one, seq: index + 1 }));
     return again.reduce((all, at) => (all[at] === undefined ? all : all.toSpliced(at + 1, 0, all[at])), numbered);
   });
 
@@ -80,7 +80,7 @@ test("reports taken in batches write the same rows as one by one, in any order t
         for (const { org_id, deployment_ids, caller } of cancelled ? [alone, together] : [])
           await cancelDeployment(it.plane.db.forOrg(org_id), it.plane, org_id, deployment_ids[0], caller.actor);
         const reportsOf = (rig: ReportRig) =>
-          lives.map((own, robot) => own.map(({ said, seq }) => rig.report(robot, seq, said(rig, robot))));
+          lives.map((own, robot) => own.map(({ make, seq }) => rig.report(robot, seq, make(rig, robot))));
         const take = (rig: ReportRig, reports: RobotReport[]) => takeReports(it.plane.db.forOrg(rig.org_id), it.plane, rig.org_id, reports);
         for (const report of reportsOf(alone).flat()) await take(alone, [report]);
         for (const batch of batches(interleaved(reportsOf(together), whose), sizes)) await take(together, batch);

@@ -62,10 +62,10 @@ const ofKind = <K extends ReportBody["kind"]>(reports: readonly RobotReport[], k
 
 /** Stores what robots report about themselves, independent of targets. */
 async function storeReported(tx: Db, org_id: string, taken: readonly RobotReport[], now: Date): Promise<void> {
-  const said = <B extends object>({ robot_id, body }: { robot_id: string; body: B }) => ({ ...body, robot_id });
-  const observed = ofKind(taken, "observed").map(said);
-  const apps: (AppReport & { robot_id: string })[] = ofKind(taken, "app").map(said);
-  const configs: (ConfigReport & { robot_id: string })[] = ofKind(taken, "config").map(said);
+  const withRobot = <B extends object>({ robot_id, body }: { robot_id: string; body: B }) => ({ ...body, robot_id });
+  const observed = ofKind(taken, "observed").map(withRobot);
+  const apps: (AppReport & { robot_id: string })[] = ofKind(taken, "app").map(withRobot);
+  const configs: (ConfigReport & { robot_id: string })[] = ofKind(taken, "config").map(withRobot);
   if (observed.length > 0) await setObserved(tx, org_id, observed);
   if (apps.length > 0) await setAppsReported(tx, org_id, apps, now);
   if (configs.length > 0) await setConfigsReported(tx, org_id, configs, now);

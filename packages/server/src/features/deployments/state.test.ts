@@ -36,9 +36,9 @@ const reported = fc.record({
 });
 const context = fc.record({ cancel_requested: fc.boolean(), online: fc.boolean() });
 
-const REPORTS: [from: TargetStatus, said: ReportedStatus, reason: Reason | null, attempt: number, verdict: Verdict][] = [];
-function row(from: TargetStatus, said: ReturnType<typeof report>, verdict: Verdict): void {
-  REPORTS.push([from, said.status, said.reason, said.attempt, verdict]);
+const REPORTS: [from: TargetStatus, received: ReportedStatus, reason: Reason | null, attempt: number, verdict: Verdict][] = [];
+function row(from: TargetStatus, received: ReturnType<typeof report>, verdict: Verdict): void {
+  REPORTS.push([from, received.status, received.reason, received.attempt, verdict]);
 }
 row("dispatched", report("downloading"), { to: "downloading", reason: null });
 row("dispatched", report("applied"), { to: "applied", reason: null });
@@ -64,10 +64,10 @@ row("pending", report("applied"), { ignored: "stale_attempt" });
 row("applied", report("failed"), { ignored: "ended" });
 row("installing", report("cancelled"), { ignored: "too_late_to_cancel" });
 
-for (const [from, said, reason, attempt, verdict] of REPORTS) {
+for (const [from, received, reason, attempt, verdict] of REPORTS) {
   const outcome = "ignored" in verdict ? `is ignored: ${verdict.ignored}` : `makes it ${verdict.to}`;
-  test(`a ${from} target: ${said}${reason === null ? "" : ` (${reason})`} of attempt ${attempt} ${outcome}`, () => {
-    assert.deepEqual(afterReport({ status: from, attempt: 1 }, { status: said, reason, attempt }, ON_TIME), verdict);
+  test(`a ${from} target: ${received}${reason === null ? "" : ` (${reason})`} of attempt ${attempt} ${outcome}`, () => {
+    assert.deepEqual(afterReport({ status: from, attempt: 1 }, { status: received, reason, attempt }, ON_TIME), verdict);
   });
 }
 
@@ -114,8 +114,8 @@ test("no report changes an ended target", () => {
       fc.nat({ max: 4 }),
       reported,
       fc.boolean(),
-      (ended, attempt, said, cancel_requested) => {
-        assert.deepEqual(afterReport({ status: ended, attempt }, said, { cancel_requested }), { ignored: "ended" });
+      (ended, attempt, received, cancel_requested) => {
+        assert.deepEqual(afterReport({ status: ended, attempt }, received, { cancel_requested }), { ignored: "ended" });
       },
     ),
   );
@@ -124,10 +124,10 @@ test("no report changes an ended target", () => {
 test("within an attempt a target only moves forward, and reports of other attempts change nothing", () => {
   const ladder = (one: TargetStatus): number => (isTerminal(one) ? TARGET_STATUSES.length : TARGET_STATUSES.indexOf(one));
   fc.assert(
-    fc.property(status, fc.integer({ min: 0, max: ATTEMPTS_MAX }), reported, fc.boolean(), (from, attempt, said, cancel_requested) => {
-      const verdict = afterReport({ status: from, attempt }, said, { cancel_requested });
+    fc.property(status, fc.integer({ min: 0, max: ATTEMPTS_MAX }), reported, fc.boolean(), (from, attempt, received, cancel_requested) => {
+      const verdict = afterReport({ status: from, attempt }, received, { cancel_requested });
       if ("ignored" in verdict) return;
-      assert.equal(said.attempt, attempt);
+      assert.equal(received.attempt, attempt);
       assert.ok(isActive(from));
       if (verdict.to === "queued")
         assert.ok(isRevocable(from) && attempt < ATTEMPTS_MAX && !cancel_requested, "only a failed delivery is retried");
@@ -139,7 +139,7 @@ test("within an attempt a target only moves forward, and reports of other attemp
 });
 
 test("every target ends after a bounded number of steps, for any reports and delays", () => {
-  const step = fc.oneof(fc.record({ said: reported }), fc.record({ late: context }));
+  const step = fc.oneof(fc.record({ received: reported }), fc.record({ late: context }));
   fc.assert(
     fc.property(fc.array(step, { maxLength: 60 }), fc.boolean(), (steps, cancel_requested) => {
       let target: TargetState = { status: "queued", attempt: 0 };
@@ -156,7 +156,7 @@ test("every target ends after a bounded number of steps, for any reports and del
         if (isTerminal(target.status)) break;
         if ("late" in one) move(afterTimeout(target, { ...one.late, cancel_requested }).to);
         else {
-          const verdict = afterReport(target, one.said, { cancel_requested });
+          const verdict = afterReport(target, one.received, { cancel_requested });
           if ("to" in verdict) move(verdict.to);
         }
       }
@@ -243,17 +243,17 @@ test("a target's task is what its robot is asked to do", () => {
 test("handles every report during a rollback, in every status of the target", () => {
   for (const task of RETURNING)
     for (const from of TARGET_STATUSES)
-      for (const said of TARGET_STATUSES_REPORTED)
+      for (const received of TARGET_STATUSES_REPORTED)
         for (const attempt of [1, 2])
           for (const context of [ON_TIME, CANCELLED, ROLLED_BACK]) {
-            const verdict = afterReport({ status: from, attempt: 2, task }, report(said, null, attempt), context);
-            const name = `${task}: ${said} of attempt ${attempt} while ${from}`;
+            const verdict = afterReport({ status: from, attempt: 2, task }, report(received, null, attempt), context);
+            const name = `${task}: ${received} of attempt ${attempt} while ${from}`;
             if (isTerminal(from)) assert.deepEqual(verdict, { ignored: "ended" }, name);
             else if (attempt === 1 || !isActive(from)) assert.deepEqual(verdict, { ignored: "stale_attempt" }, name);
             else if (from !== "rolling_back") continue; // impossible: the target is rolling_back from its dispatch on
-            else if (!isTerminal(said)) assert.deepEqual(verdict, { ignored: "backwards" }, name);
-            else if (said === "cancelled") assert.deepEqual(verdict, { ignored: "too_late_to_cancel" }, name);
-            else if (said === (task === "return" ? "applied" : "rolled_back"))
+            else if (!isTerminal(received)) assert.deepEqual(verdict, { ignored: "backwards" }, name);
+            else if (received === "cancelled") assert.deepEqual(verdict, { ignored: "too_late_to_cancel" }, name);
+            else if (received === (task === "return" ? "applied" : "rolled_back"))
               assert.deepEqual(verdict, { to: "rolled_back", reason: "rollback_requested" }, name);
             else assert.deepEqual(verdict, { to: "failed", reason: "rollback_failed" }, name);
           }
@@ -261,10 +261,10 @@ test("handles every report during a rollback, in every status of the target", ()
 
 test("in a rollback, a robot that finishes installing returns to the previous release, and one that failed ends", () => {
   for (const from of ACTIVE_STATUSES)
-    for (const said of ["applied", "rolled_back", "failed"] as const) {
-      const verdict = afterReport({ status: from, attempt: 1 }, report(said, said === "applied" ? null : "crash_loop"), ROLLED_BACK);
-      if (said === "applied") assert.deepEqual(verdict, { to: "rolling_back", reason: "rollback_requested", reverts: true });
-      else assert.deepEqual(verdict, { to: said, reason: "crash_loop" });
+    for (const received of ["applied", "rolled_back", "failed"] as const) {
+      const verdict = afterReport({ status: from, attempt: 1 }, report(received, received === "applied" ? null : "crash_loop"), ROLLED_BACK);
+      if (received === "applied") assert.deepEqual(verdict, { to: "rolling_back", reason: "rollback_requested", reverts: true });
+      else assert.deepEqual(verdict, { to: received, reason: "crash_loop" });
     }
   for (const from of REVOCABLE_STATUSES) {
     const off = { to: "cancelled", reason: "rollback_requested" };

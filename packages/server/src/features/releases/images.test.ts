@@ -193,20 +193,20 @@ test("the desired state contains the layers of the image for the robot's platfor
     [risc, "riscv64"],
   ] as const)
     await db.run(sql`update robot set platform = ${json({ arch })} where org_id = ${org_id} and id = ${id}`);
-  const told = async (release_id: string) => {
+  const layersSent = async (release_id: string) => {
     for (const robot_id of [amd, arm, risc]) await runs(rig, robot_id, release_id);
     const desired = await desiredOf(db, org_id, [amd, arm, risc]);
     return [amd, arm, risc].map((id) => desired.get(id)?.apps["main"]?.release?.layers);
   };
   const one = layersOf(BASE, OLD);
-  assert.deepEqual(await told(await push(rig, "one", dockerArchive([BASE, OLD]))), [one, one, one]);
+  assert.deepEqual(await layersSent(await push(rig, "one", dockerArchive([BASE, OLD]))), [one, one, one]);
   const both = tarOf(
     ociEntries([
       { layers: [BASE, OLD], platform: { os: "linux", architecture: "amd64" } },
       { layers: [NEW], platform: { os: "linux", architecture: "arm64" } },
     ]),
   );
-  const [of_amd, of_arm, of_risc] = await told(await push(rig, "both", both));
+  const [of_amd, of_arm, of_risc] = await layersSent(await push(rig, "both", both));
   assert.deepEqual(
     of_amd?.layers.map(({ diff_id }) => diff_id),
     [BASE, OLD].map(sha256),
@@ -216,8 +216,8 @@ test("the desired state contains the layers of the image for the robot's platfor
     [sha256(NEW)],
   );
   assert.equal(of_risc, null);
-  assert.deepEqual(await told(await push(rig, "text", Buffer.from("no archive"))), [null, null, null]);
-  assert.deepEqual(await told(await push(rig, "file", dockerArchive([BASE]), { kind: "file" })), [undefined, undefined, undefined]);
+  assert.deepEqual(await layersSent(await push(rig, "text", Buffer.from("no archive"))), [null, null, null]);
+  assert.deepEqual(await layersSent(await push(rig, "file", dockerArchive([BASE]), { kind: "file" })), [undefined, undefined, undefined]);
 });
 
 test("a plan shows the bytes to send to each robot, without parts that it has", TIMEOUT, async () => {

@@ -47,7 +47,7 @@ async function makeUpload(rig: Rig, size = SIZE, tag = `v${randomBytes(4).toStri
 }
 
 /** Action, status and data of the audit entries about a release, except its creation. */
-async function toldOf(rig: Rig, id: string): Promise<unknown[][]> {
+async function auditOf(rig: Rig, id: string): Promise<unknown[][]> {
   const shape = row({ action: text, status: nullable(int), data: jsonb<unknown>() });
   const entries = await rig.plane.db.many(sql(shape)`
     select ${shape} from audit_entry where org_id = ${rig.org.org_id} and object_id = ${id} order by id`);
@@ -92,7 +92,7 @@ test("tus-js-client uploads in parts, and resumes after it was stopped", TIMEOUT
 
 test("the audit log records the start and end of an upload and refused parts, but no successful part", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
-  const told = (id: string) => toldOf(rig, id);
+  const audited = (id: string) => auditOf(rig, id);
   const bytes = SIZE;
   const upload = await makeUpload(rig);
   assert.equal((await upload.start()).status, 201);
@@ -102,7 +102,7 @@ test("the audit log records the start and end of an upload and refused parts, bu
   assert.equal((await upload.patch(0)).status, 409);
   assert.equal((await upload.patch(SIZE - 100_000)).status, 204);
   assert.equal((await upload.start()).status, 201);
-  assert.deepEqual(await told(upload.id), [
+  assert.deepEqual(await audited(upload.id), [
     ["startUpload", 201, { upload: "begun", bytes }],
     ["continueUpload", 409, {}],
     ["continueUpload", 204, { upload: "finished", bytes }],
@@ -111,16 +111,16 @@ test("the audit log records the start and end of an upload and refused parts, bu
   const other = await makeUpload(rig);
   await other.start();
   assert.equal((await other.patch(0, SIZE, Buffer.alloc(SIZE))).status, 400);
-  assert.deepEqual((await told(other.id)).at(-1), ["continueUpload", 400, { upload: "dropped", bytes }]);
+  assert.deepEqual((await audited(other.id)).at(-1), ["continueUpload", 400, { upload: "dropped", bytes }]);
 
   const given_up = await makeUpload(rig);
   await given_up.start();
   assert.equal((await given_up.call("DELETE")).status, 204);
-  assert.deepEqual((await told(given_up.id)).at(-1)?.slice(0, 2), ["endUpload", 204]);
+  assert.deepEqual((await audited(given_up.id)).at(-1)?.slice(0, 2), ["endUpload", 204]);
 
   // Reads are not recorded, neither refused nor successful ones.
   assert.equal((await rig.fetch("rel_none")).status, 404);
-  assert.deepEqual(await told("rel_none"), []);
+  assert.deepEqual(await audited("rel_none"), []);
 });
 
 test("a cut in the middle of a part keeps the received bytes, and the rest completes the upload", TIMEOUT, async () => {
@@ -184,7 +184,7 @@ test("completes an upload on request after a crash behind the last byte, or afte
     assert.deepEqual([status, offset], [200, SIZE]);
     assert.equal(await rig.state(upload.id), "stored");
     assert.deepEqual(Buffer.from(await (await rig.fetch(upload.id)).arrayBuffer()), upload.bytes);
-    assert.deepEqual((await toldOf(rig, upload.id)).at(-1), ["getReleaseArtifact", 200, { upload: "finished", bytes: SIZE }]);
+    assert.deepEqual((await auditOf(rig, upload.id)).at(-1), ["getReleaseArtifact", 200, { upload: "finished", bytes: SIZE }]);
   }
 });
 

@@ -103,7 +103,7 @@ test("on S3: uploads and downloads are 503 while the store is down, and an uploa
     assert.equal((await tus(rig, id, "POST", { "upload-length": String(bytes.length) })).status, 201);
     assert.equal((await tus(rig, id, "PATCH", patch(0), bytes.subarray(0, 9_000_000))).status, 204);
     s3.fault = () => "reset";
-    const told = [
+    const responses = [
       await tus(rig, id, "PATCH", patch(9_000_000), bytes.subarray(9_000_000)),
       await tus(rig, id, "HEAD"),
       await tus(rig, id, "POST", { "upload-length": String(bytes.length) }),
@@ -111,7 +111,7 @@ test("on S3: uploads and downloads are 503 while the store is down, and an uploa
       await rig.fetch(stored),
     ];
     assert.deepEqual(
-      told.map(({ status, headers }) => [status, headers.get("retry-after"), headers.get("tus-resumable")]),
+      responses.map(({ status, headers }) => [status, headers.get("retry-after"), headers.get("tus-resumable")]),
       [...Array.from({ length: 4 }, () => [503, "2", "1.0.0"]), [503, "2", null]],
     );
     const refused = await rig.put(id, Uint8Array.from(bytes));

@@ -89,7 +89,7 @@ test(
     await clock.advance({ milliseconds: 1_600 });
     await until("the first holder to be notified", () => first.state.lost > 0);
     await first.end();
-    assert.equal(await work(a, upload).done, undefined, "it gave up nothing of the second one's");
+    assert.equal(await work(a, upload).done, undefined, "it does not release the second holder's lease");
     await second.end();
   },
 );

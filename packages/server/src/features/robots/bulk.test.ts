@@ -69,12 +69,12 @@ test("a move is recorded in the timeline of each moved robot, and with an Idempo
   assert.deepEqual([replay.body, replay.headers["idempotency-replayed"]], [answer.body, "true"]);
   const { site_id, fleet_id } = await it.robot(here.robot_id);
   assert.deepEqual([site_id, fleet_id], [there.site_id, there.fleet_id]);
-  const told = await Promise.all(body.robot_ids.map(async (id) => (await it.timeline(id)).map(({ kind, data }) => [kind, data])));
+  const moves_recorded = await Promise.all(body.robot_ids.map(async (id) => (await it.timeline(id)).map(({ kind, data }) => [kind, data])));
   const moved = [
     "robot.moved",
     { from: { site_id: here.site_id, fleet_id: here.fleet_id }, to: { site_id: there.site_id, fleet_id: there.fleet_id } },
   ];
-  assert.deepEqual(told, [[moved], [moved], []]);
+  assert.deepEqual(moves_recorded, [[moved], [moved], []]);
 });
 
 test("changes robots of which the caller is an operator; others are not found, or forbidden if the caller may only view them", TIMEOUT, async () => {

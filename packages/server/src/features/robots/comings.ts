@@ -4,7 +4,7 @@ import { Together } from "../../kernel/together.ts";
 import type { Session } from "../../link/index.ts";
 import { announce } from "../events/index.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
-import { isDuplicate, tellDuplicate } from "./duplicates.ts";
+import { isDuplicate, recordDuplicate } from "./duplicates.ts";
 import { takeKeyOfHello } from "./identity.ts";
 import { setOnline } from "./store-comings.ts";
 
@@ -69,7 +69,7 @@ function write(plane: ComingsPlane, org_id: string, comings: readonly Coming[]):
       const { session, older } = coming;
       const before = runs.get(session.robot_id) ?? [];
       if (!isDuplicate(before, session.hello.run_id)) continue;
-      if ((await tellDuplicate(tx, plane, { session, older, older_run: before[0] })).held) welcome.delete(coming);
+      if ((await recordDuplicate(tx, plane, { session, older, older_run: before[0] })).held) welcome.delete(coming);
     }
     return comings.map((coming) => welcome.has(coming));
   });

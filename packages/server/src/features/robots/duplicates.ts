@@ -28,7 +28,7 @@ interface Duplicate {
 }
 
 /** Records both machines in the timeline. At the third duplicate within ten minutes the robot is quarantined. */
-export async function tellDuplicate(
+export async function recordDuplicate(
   tx: Db,
   plane: Pick<Plane, "id" | "clock" | "bus">,
   { session, older, older_run }: Duplicate,

@@ -53,13 +53,13 @@ function counting({ plane }: FeaturePlane): { plane: Plane; transactions: () => 
 }
 
 /** The plane with a database that `lose` makes unreachable. */
-async function losing(it: FeaturePlane): Promise<{ plane: Plane; lose: (is_lost: boolean) => void; told: string[] } & AsyncDisposable> {
+async function losing(it: FeaturePlane): Promise<{ plane: Plane; lose: (is_lost: boolean) => void; warnings: string[] } & AsyncDisposable> {
   const other = await createTestDatabase({ empty: true });
   const closed = await other.connect();
   await closed.close();
   let is_lost = false;
-  const told: string[] = [];
-  const say = (_fields: unknown, message: string): void => void told.push(message);
+  const warnings: string[] = [];
+  const say = (_fields: unknown, message: string): void => void warnings.push(message);
   const plane: Plane = {
     ...it.plane,
     // A separate link, because presence is kept per link.
@@ -69,7 +69,7 @@ async function losing(it: FeaturePlane): Promise<{ plane: Plane; lose: (is_lost:
       return is_lost ? closed : it.plane.db;
     },
   };
-  return { plane, lose: (lost) => void (is_lost = lost), told, [Symbol.asyncDispose]: () => other.drop() };
+  return { plane, lose: (lost) => void (is_lost = lost), warnings, [Symbol.asyncDispose]: () => other.drop() };
 }
 
 const always = (): boolean => true;
@@ -132,13 +132,13 @@ test("disconnects wait while the database is unreachable, and are written once w
     goings.record({ session, reason: "cut", isNewest: () => !newer.has(session) }).then(() => (done += 1)),
   );
   await it.clock.advance({ seconds: 7 });
-  assert.deepEqual([done, await online(it), db.told], [0, 50, []]);
+  assert.deepEqual([done, await online(it), db.warnings], [0, 50, []]);
   // A newer link connected in between: its row stays.
   newer.add(sessions[3] as Session);
   db.lose(false);
   await it.clock.advance({ seconds: 1 });
   await Promise.all(recorded);
-  assert.deepEqual([await online(it), (await entries(it)).length, db.told], [1, 49, []]);
+  assert.deepEqual([await online(it), (await entries(it)).length, db.warnings], [1, 49, []]);
 });
 
 test("if the database is unreachable for longer than the lease, one warning is logged and the sweep marks robots offline", TIMEOUT, async () => {
@@ -158,10 +158,10 @@ test("if the database is unreachable for longer than the lease, one warning is l
   sessions.delete(robot_id);
   const going = robotDisconnected(db.plane, link, "cut");
   await it.clock.advance({ seconds: 8 });
-  assert.deepEqual(db.told, []);
+  assert.deepEqual(db.warnings, []);
   await it.clock.advance({ seconds: 3 });
   await going;
-  assert.equal(db.told.length, 1);
+  assert.equal(db.warnings.length, 1);
   assert.equal(await online(it), 2);
   db.lose(false);
   await compareLinks(db.plane);

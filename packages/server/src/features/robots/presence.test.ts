@@ -94,8 +94,8 @@ test("refuses an unknown robot, signatures of another nonce or key, garbage, and
   assert.equal(await code({ ...good, channel: "a channel" }), "bad_signature", "the channel is not what was signed");
   const bound = { signature: signText(identity, linkChallengeText(robot_id, { ...CHALLENGE, channel: "one" })), channel: "one" };
   assert.equal(await code({ ...good, ...bound }, { channel: "one" }), "admitted");
-  assert.equal(await code({ ...good, ...bound }, { channel: "two" }), "bad_signature", "passed on by another server");
-  assert.equal(await code({ ...good, ...bound }), "bad_signature", "signed for TLS, and passed on without");
+  assert.equal(await code({ ...good, ...bound }, { channel: "two" }), "bad_signature", "relayed by another server");
+  assert.equal(await code({ ...good, ...bound }), "bad_signature", "signed for TLS, and relayed without");
   assert.equal(await code({ ...good, ...bound }, { channel: undefined }), "admitted", "behind a proxy that ends TLS");
   assert.equal(await code(good, { channel: "", is_tls: true }), "bad_signature", "TLS below 1.3 has no channel to sign for");
   for (const signature of ["", "x", "!".repeat(86), Buffer.alloc(64).toString("base64"), Buffer.alloc(63).toString("base64")]) {
@@ -111,13 +111,13 @@ test("the refusal of a signature names what differs: the host, the channel, or a
   const { it, robot_id, identity } = await withRobot();
   await using _ = it;
   const good = signedHello(identity, robot_id, "nonce");
-  for (const [expected, says] of [
+  for (const [expected, expected_message] of [
     [{ host: "inner.test:7600" }, /another host than inner\.test:7600/],
     [{ channel: "this connection's" }, /another TLS channel .*--behind-proxy/],
     [{ channel: "", is_tls: true }, /TLS 1\.3 is needed/],
   ] as const) {
     const admission = await createAdmission(it.plane, position(0))(good, { ...CHALLENGE, ...expected }, "192.0.2.1");
-    assert.match(admission.admitted ? "" : admission.message, says);
+    assert.match(admission.admitted ? "" : admission.message, expected_message);
   }
 });
 
@@ -126,13 +126,13 @@ test("refuses a signature for a host that is not the server's, and names the hos
   await using _ = it;
   const host = "relay.test:443";
   const hello = signedHello(identity, robot_id, "nonce", {}, host);
-  const says = /host relay\.test:443, and this server answers to fleet\.test, .*--host-name/;
+  const expected_message = /host relay\.test:443, and this server answers to fleet\.test, .*--host-name/;
   const admission = await createAdmission(it.plane, position(0))(hello, { ...CHALLENGE, host }, "192.0.2.1");
   assert.deepEqual([admission.admitted, "code" in admission && admission.code], [false, "wrong_host"]);
-  assert.match("message" in admission ? admission.message : "", says);
+  assert.match("message" in admission ? admission.message : "", expected_message);
   const request = { host, channel: "", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };
   const signature = signText(identity, httpRequestText(robot_id, request));
-  await assert.rejects(authenticateRobot(it.plane, robot_id, request, signature), { code: "unauthorized", message: says });
+  await assert.rejects(authenticateRobot(it.plane, robot_id, request, signature), { code: "unauthorized", message: expected_message });
   // The nonce is not used, and the host of the request counts, not what the robot claims.
   const own = { ...request, host: CHALLENGE.host };
   await authenticateRobot(it.plane, robot_id, own, signText(identity, httpRequestText(robot_id, own)));

@@ -165,8 +165,8 @@ test("DELETE decommissions: the link is closed, targets end, the robot is kept b
   assert.deepEqual(await list(it, token), { items: [], next_cursor: null });
   const again = await it.call<{ data: Robot }>("DELETE", `/api/robots/${robot_id}`, { token });
   assert.deepEqual(again.body, deleted.body);
-  const told = await kinds(it, token, robot_id);
-  assert.equal(told.filter((kind) => kind === "robot.decommissioned").length, 1);
+  const recorded = await kinds(it, token, robot_id);
+  assert.equal(recorded.filter((kind) => kind === "robot.decommissioned").length, 1);
   assert.equal((await it.call("PATCH", `/api/robots/${robot_id}`, { token, body: { name: "x" } })).status, 409);
 });
 

@@ -154,7 +154,7 @@ test("a signature of a new release must be valid for it, and may be replaced lat
   const made = await rig.push(rig.sign(first));
   assert.deepEqual([made.status, made.data.signature], [201, rig.sign(first)]);
   const again = await rig.push();
-  assert.deepEqual([again.status, again.data.signature], [200, rig.sign(first)], "a push without one leaves it");
+  assert.deepEqual([again.status, again.data.signature], [200, rig.sign(first)], "a push without a signature keeps the existing one");
   const renewed = rig.sign(second, { expires_at: "2031-01-01T00:00:00.000Z" });
   const signed = await rig.push(renewed);
   assert.deepEqual([signed.status, signed.data.id, signed.data.signature], [200, made.data.id, renewed]);

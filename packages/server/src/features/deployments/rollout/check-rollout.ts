@@ -34,9 +34,9 @@ function checkExpiry(expires_at: Date, now: Date, scheduled_at: Date | null): vo
     throw badRequest(`rollout.expires_at is more than ${EXPIRES_DAYS_MAX} days after its start`);
 }
 
-function requireOne(field: string, said: Record<string, unknown>): void {
-  const names = Object.keys(said);
-  const given = names.filter((name) => said[name] !== undefined);
+function requireOne(field: string, fields: Record<string, unknown>): void {
+  const names = Object.keys(fields);
+  const given = names.filter((name) => fields[name] !== undefined);
   if (given.length === 1) return;
   const all = `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
   throw badRequest(

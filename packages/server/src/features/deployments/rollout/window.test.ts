@@ -35,13 +35,13 @@ test("the next window is open now or later, and has the requested duration", () 
   });
   const moment = fc.integer({ min: Date.UTC(2026, 0), max: Date.UTC(2032, 0) }).map((ms) => new Date(ms));
   fc.assert(
-    fc.property(window, moment, (said, now) => {
-      const found = nextWindow(said, now);
+    fc.property(window, moment, (policy, now) => {
+      const found = nextWindow(policy, now);
       assert.ok(found !== null && found.closes_at > now);
-      assert.equal(found.closes_at.getTime() - found.opens_at.getTime(), said.duration_minutes * 60_000);
+      assert.equal(found.closes_at.getTime() - found.opens_at.getTime(), policy.duration_minutes * 60_000);
       // Until it closes, every later call returns the same window.
       const between = new Date(Math.max(now.getTime(), found.opens_at.getTime()));
-      assert.ok((nextWindow(said, between)?.closes_at ?? now) > between);
+      assert.ok((nextWindow(policy, between)?.closes_at ?? now) > between);
     }),
     { numRuns: 60 },
   );
