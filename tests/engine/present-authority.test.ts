@@ -253,7 +253,11 @@ test(
         assert.equal(await status(key.id), "revoked", name);
         assert.equal(await enroll(plane, key.key), "403 the enrolment key is revoked", name);
       } else {
-        assert.equal(await enroll(plane, key.key), "403 the creator of the enrollment key may no longer enroll robots into its fleet", name);
+        assert.equal(
+          await enroll(plane, key.key),
+          "403 the creator of the enrollment key may no longer enroll robots into its fleet",
+          name,
+        );
         assert.equal((await plane.api.getEnrollmentKey({ params: { id: key.id } })).data.uses, 1, name);
       }
     }

@@ -70,19 +70,23 @@ test("values set concurrently get distinct versions", TIMEOUT, async () => {
   assert.equal(answers.filter(({ status }) => status === 201).length, 1);
 });
 
-test("400 for a scope_id without its scope, a scope without its scope_id, and a namespace that is not usable as a file name", TIMEOUT, async () => {
-  await using rig = await start();
-  const { fleet_id } = await seedRobot(rig.plane, rig.org.org_id);
-  assert.match(await rig.refused({ key: "k", value: 1, scope: "fleet" }), /^400 .*scope_id/);
-  assert.match(await rig.refused({ key: "k", value: 1, scope_id: fleet_id }), /^400 .*scope/);
-  assert.match(await rig.refused({ key: "k", value: 1, scope: "org", scope_id: fleet_id }), /^400 .*scope/);
-  assert.match(await rig.refused({ key: "k", value: 1, scope: "planet" }), /^400 .*org, site, fleet, robot/);
-  assert.match(await rig.refused({ key: "k" }), /^400 .*value/);
-  assert.match(await rig.refused({ value: 1 }), /^400 .*key/);
-  assert.match(await rig.refused({ key: "k", value: 1, namespace: "ü".repeat(34) }), /^400 .*namespace.*204 bytes/);
-  assert.equal((await rig.set({ key: "k", value: 1, namespace: "ü".repeat(33) })).status, 201);
-  assert.equal((await rig.set({ key: "k", value: 1, namespace: "../etc" })).status, 201);
-});
+test(
+  "400 for a scope_id without its scope, a scope without its scope_id, and a namespace that is not usable as a file name",
+  TIMEOUT,
+  async () => {
+    await using rig = await start();
+    const { fleet_id } = await seedRobot(rig.plane, rig.org.org_id);
+    assert.match(await rig.refused({ key: "k", value: 1, scope: "fleet" }), /^400 .*scope_id/);
+    assert.match(await rig.refused({ key: "k", value: 1, scope_id: fleet_id }), /^400 .*scope/);
+    assert.match(await rig.refused({ key: "k", value: 1, scope: "org", scope_id: fleet_id }), /^400 .*scope/);
+    assert.match(await rig.refused({ key: "k", value: 1, scope: "planet" }), /^400 .*org, site, fleet, robot/);
+    assert.match(await rig.refused({ key: "k" }), /^400 .*value/);
+    assert.match(await rig.refused({ value: 1 }), /^400 .*key/);
+    assert.match(await rig.refused({ key: "k", value: 1, namespace: "ü".repeat(34) }), /^400 .*namespace.*204 bytes/);
+    assert.equal((await rig.set({ key: "k", value: 1, namespace: "ü".repeat(33) })).status, 201);
+    assert.equal((await rig.set({ key: "k", value: 1, namespace: "../etc" })).status, 201);
+  },
+);
 
 test(
   "404 for a scope object that does not exist, is of another kind, or of another org; 404 for entries of other orgs",

@@ -107,39 +107,43 @@ test("an operator's schema reveals nothing of a secret, neither when it is set n
   assert.match((await refusal()) ?? "", /must have required property 'missing'/);
 });
 
-test("an operator cannot restore an old secret, and a diff does not reveal that a public value equals a former secret", TIMEOUT, async () => {
-  await using it = await start();
-  const { robot_id } = await seedRobot(it.rig.plane, it.org_id);
-  const [operator, viewer] = [await it.tokenOf("operator"), await it.tokenOf("viewer")];
-  const { id } = (await it.set({ key: KEY, value: "hunter2", secret: true })).data;
-  const kept = (await it.set({ key: "kept", value: "k", secret: true })).data;
-  assert.match((await it.send("POST", `/configs/${id}/rollback`, { version: 1 }, operator)).outcome, /^403/);
-  assert.match((await it.send("POST", `/configs/${id}/rollback`, { version: 1 })).outcome, /^200/);
-  const fileOf = async () => {
-    const wanted = { robot_ids: [robot_id], namespace: "default" };
-    for await (const part of effectiveFiles(it.rig.plane.db, it.rig.plane, it.org_id, wanted)) {
-      const file = part.get(robot_id)?.files.get("default");
-      if (file !== undefined) return file;
-    }
-    return assert.fail("no file");
-  };
-  const { content, sha256 } = await fileOf();
-  assert.equal((await fileOf()).sha256, sha256, "the same values give the same file");
-  await it.rig.plane.db.run(sql`
+test(
+  "an operator cannot restore an old secret, and a diff does not reveal that a public value equals a former secret",
+  TIMEOUT,
+  async () => {
+    await using it = await start();
+    const { robot_id } = await seedRobot(it.rig.plane, it.org_id);
+    const [operator, viewer] = [await it.tokenOf("operator"), await it.tokenOf("viewer")];
+    const { id } = (await it.set({ key: KEY, value: "hunter2", secret: true })).data;
+    const kept = (await it.set({ key: "kept", value: "k", secret: true })).data;
+    assert.match((await it.send("POST", `/configs/${id}/rollback`, { version: 1 }, operator)).outcome, /^403/);
+    assert.match((await it.send("POST", `/configs/${id}/rollback`, { version: 1 })).outcome, /^200/);
+    const fileOf = async () => {
+      const wanted = { robot_ids: [robot_id], namespace: "default" };
+      for await (const part of effectiveFiles(it.rig.plane.db, it.rig.plane, it.org_id, wanted)) {
+        const file = part.get(robot_id)?.files.get("default");
+        if (file !== undefined) return file;
+      }
+      return assert.fail("no file");
+    };
+    const { content, sha256 } = await fileOf();
+    assert.equal((await fileOf()).sha256, sha256, "the same values give the same file");
+    await it.rig.plane.db.run(sql`
     insert into robot_config (org_id, robot_id, namespace, version, content, sha256, target_id, updated_at)
     values (${it.org_id}, ${robot_id}, 'default', 1, ${content}, ${sha256}, null, ${it.rig.clock.now()})`);
-  const changes = async () =>
-    (await it.send<{ data: RobotConfigDiff }>("GET", `/robots/${robot_id}/config/diff`, undefined, viewer)).data.changes;
-  assert.deepEqual(await changes(), []);
-  await it.send("DELETE", `/configs/${id}`);
-  for (const guess of ["hunter1", "hunter2"]) {
-    assert.match((await it.set({ key: KEY, value: guess }, operator)).outcome, /^20[01]/);
-    const change = { namespace: "default", key: KEY, change: "changed", deployed: null, effective: null, secret: true };
-    assert.deepEqual(await changes(), [change], guess);
-    assert.notEqual((await fileOf()).sha256, sha256, guess);
-  }
-  assert.match((await it.send("POST", `/configs/${kept.id}/rollback`, { version: 1 }, operator)).outcome, /^403/);
-});
+    const changes = async () =>
+      (await it.send<{ data: RobotConfigDiff }>("GET", `/robots/${robot_id}/config/diff`, undefined, viewer)).data.changes;
+    assert.deepEqual(await changes(), []);
+    await it.send("DELETE", `/configs/${id}`);
+    for (const guess of ["hunter1", "hunter2"]) {
+      assert.match((await it.set({ key: KEY, value: guess }, operator)).outcome, /^20[01]/);
+      const change = { namespace: "default", key: KEY, change: "changed", deployed: null, effective: null, secret: true };
+      assert.deepEqual(await changes(), [change], guess);
+      assert.notEqual((await fileOf()).sha256, sha256, guess);
+    }
+    assert.match((await it.send("POST", `/configs/${kept.id}/rollback`, { version: 1 }, operator)).outcome, /^403/);
+  },
+);
 
 test("a user of a part of the org learns only within that part where else a key is a secret or public", TIMEOUT, async () => {
   await using it = await start();

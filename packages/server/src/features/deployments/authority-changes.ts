@@ -55,7 +55,7 @@ async function endDenied(tx: Db, engine: Engine, org_id: string, id: string): Pr
   if (denied === undefined) return false;
   const reason = authorities.denialAt(row, undefined) ?? unwanted?.reason ?? "scope_lost";
   const targets = await lockDenied(tx, org_id, id, denied, CHUNK_TARGETS);
-    // Robots to which a target was dispatched, and that have not begun to install it, keep what they have.
+  // Robots to which a target was dispatched, and that have not begun to install it, keep what they have.
   await giveBack(
     tx,
     engine,

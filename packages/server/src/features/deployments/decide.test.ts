@@ -18,7 +18,11 @@ const facts = (changes: Partial<DispatchFacts>): DispatchFacts => ({ ...FACTS, .
 const TABLE: [name: string, changes: Partial<DispatchFacts>, decision: ReturnType<typeof decide>][] = [
   ["dispatches to an online robot", {}, { dispatch: true, supersede: [] }],
   ["is cancelled if the robot does not exist", { robot: undefined }, { end: "cancelled", reason: "robot_removed" }],
-  ["is cancelled if the robot is decommissioned", { robot: { ...ROBOT, decommissioned: true } }, { end: "cancelled", reason: "robot_removed" }],
+  [
+    "is cancelled if the robot is decommissioned",
+    { robot: { ...ROBOT, decommissioned: true } },
+    { end: "cancelled", reason: "robot_removed" },
+  ],
   ["is cancelled if a newer deployment was dispatched before", { last_order_number: 6 }, { end: "cancelled", reason: "superseded" }],
   ["is not cancelled if an older deployment was dispatched before", { last_order_number: 4 }, { dispatch: true, supersede: [] }],
   ["is not cancelled by its own earlier attempt", { last_order_number: 5 }, { dispatch: true, supersede: [] }],

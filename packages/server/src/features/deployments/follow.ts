@@ -110,7 +110,10 @@ export async function followArrivals(db: SystemDb, engine: CreateContext, arriva
     });
     if (failures === undefined) continue;
     putBack(failures.failed);
-    log.error({ err: failures.error, org_id, robots: failures.failed.length }, "could not update connected robots to their fleet's release");
+    log.error(
+      { err: failures.error, org_id, robots: failures.failed.length },
+      "could not update connected robots to their fleet's release",
+    );
   }
   return arrivals.hasReady(clock.now());
 }

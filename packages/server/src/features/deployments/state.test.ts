@@ -262,7 +262,11 @@ test("handles every report during a rollback, in every status of the target", ()
 test("in a rollback, a robot that finishes installing returns to the previous release, and one that failed ends", () => {
   for (const from of ACTIVE_STATUSES)
     for (const received of ["applied", "rolled_back", "failed"] as const) {
-      const verdict = afterReport({ status: from, attempt: 1 }, report(received, received === "applied" ? null : "crash_loop"), ROLLED_BACK);
+      const verdict = afterReport(
+        { status: from, attempt: 1 },
+        report(received, received === "applied" ? null : "crash_loop"),
+        ROLLED_BACK,
+      );
       if (received === "applied") assert.deepEqual(verdict, { to: "rolling_back", reason: "rollback_requested", reverts: true });
       else assert.deepEqual(verdict, { to: received, reason: "crash_loop" });
     }
@@ -299,7 +303,11 @@ test("a robot that rolls back may be late while it is offline, and fails if it i
       reason: "rollback_failed",
     });
   }
-  assert.equal(isAwaited({ status: "rolling_back", attempt: 1 }, { online: false }), false, "a rollback that the robot began has the usual timeout");
+  assert.equal(
+    isAwaited({ status: "rolling_back", attempt: 1 }, { online: false }),
+    false,
+    "a rollback that the robot began has the usual timeout",
+  );
 });
 
 test("a rollback ends when no target is applied any more", () => {

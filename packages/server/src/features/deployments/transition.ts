@@ -116,7 +116,8 @@ export async function moveToDispatched(
   if (org_id === undefined) return;
   const now = engine.clock.now();
   const changes = moves.map(({ change }) => change);
-  if ((await changeTargets(tx, org_id, null, changes, now)).length < moves.length) throw new Error("targets changed although they are locked");
+  if ((await changeTargets(tx, org_id, null, changes, now)).length < moves.length)
+    throw new Error("targets changed although they are locked");
   const begun = moves.map(({ deployment, change }) => {
     const dispatched = change.target.attempt === 0 ? 1 : 0;
     const { status, reason, halt } = settle(deployment, { ...NO_CHANGE, queued: -1, active: 1 }, dispatched);

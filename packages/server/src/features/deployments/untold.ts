@@ -18,7 +18,7 @@ export class UntoldRobots {
     this.#plane = plane;
   }
 
-/** Call when hints were certainly lost: the next check does not wait for a second one. */
+  /** Call when hints were certainly lost: the next check does not wait for a second one. */
   missed(): void {
     this.#is_gap = true;
   }

@@ -178,24 +178,28 @@ test("401: an unknown key, and 429 after twenty of them from one address; refusa
   assert.equal((await enroll(it, { key: "rf_enroll_x", public_key }, "127.0.0.2")).status, 401);
 });
 
-test("403 states that a key expired or is revoked; enrolled robots stay, and get their result when they enroll again", TIMEOUT, async () => {
-  await using it = await start();
-  const { token } = await it.org();
-  const place = await makePlace(it, token, "one", { expires_in_hours: 1 });
-  const { robot_id, identity } = await enrollRobot(it, place);
-  await it.clock.advance({ hours: 1 });
-  const expired = await enroll(it, { key: place.key.key, public_key: newIdentity().public_key });
-  assert.deepEqual([expired.status, expired.body.error.message], [403, "the enrollment key is expired"]);
-  const revoke = () => it.call<{ data: EnrollmentKey }>("POST", `/api/enrollment-keys/${place.key.id}/revoke`, { token });
-  const first = await revoke();
-  assert.deepEqual([first.status, first.body.data.status, first.body.data.revoked_at], [200, "revoked", "2030-01-01T01:00:00.000Z"]);
-  await it.clock.advance({ hours: 1 });
-  assert.deepEqual((await revoke()).body.data, first.body.data);
-  const revoked = await enroll(it, { key: place.key.key, public_key: newIdentity().public_key });
-  assert.match(revoked.body.error.message, /revoked/);
-  const again = await enroll(it, { key: place.key.key, public_key: identity.public_key });
-  assert.deepEqual([again.status, again.body.data.robot_id], [200, robot_id]);
-});
+test(
+  "403 states that a key expired or is revoked; enrolled robots stay, and get their result when they enroll again",
+  TIMEOUT,
+  async () => {
+    await using it = await start();
+    const { token } = await it.org();
+    const place = await makePlace(it, token, "one", { expires_in_hours: 1 });
+    const { robot_id, identity } = await enrollRobot(it, place);
+    await it.clock.advance({ hours: 1 });
+    const expired = await enroll(it, { key: place.key.key, public_key: newIdentity().public_key });
+    assert.deepEqual([expired.status, expired.body.error.message], [403, "the enrollment key is expired"]);
+    const revoke = () => it.call<{ data: EnrollmentKey }>("POST", `/api/enrollment-keys/${place.key.id}/revoke`, { token });
+    const first = await revoke();
+    assert.deepEqual([first.status, first.body.data.status, first.body.data.revoked_at], [200, "revoked", "2030-01-01T01:00:00.000Z"]);
+    await it.clock.advance({ hours: 1 });
+    assert.deepEqual((await revoke()).body.data, first.body.data);
+    const revoked = await enroll(it, { key: place.key.key, public_key: newIdentity().public_key });
+    assert.match(revoked.body.error.message, /revoked/);
+    const again = await enroll(it, { key: place.key.key, public_key: identity.public_key });
+    assert.deepEqual([again.status, again.body.data.robot_id], [200, robot_id]);
+  },
+);
 
 test("403: the public key of a decommissioned robot, and one that is enrolled in another org", TIMEOUT, async () => {
   await using it = await start();

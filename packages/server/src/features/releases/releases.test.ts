@@ -85,35 +85,31 @@ test("404 for another org's release on every route", TIMEOUT, async () => {
   assert.equal(await rig.state(body.data.id), "awaiting_upload");
 });
 
-test(
-  "409 for deleting a release that a robot runs, is to run or keeps, or of an open deployment; 200 afterwards",
-  TIMEOUT,
-  async () => {
-    await using rig = await startReleaseRig();
-    const { db, clock } = rig.plane;
-    const { org_id, token } = rig.org;
-    const { robot_id } = await seedRobot(rig.plane, org_id);
-    const { id } = (await rig.create("v1", BYTES)).body.data;
-    const remove = async () => (await rig.call("DELETE", `/api/releases/${id}`, { token })).status;
-    await db.run(sql`insert into robot_app (org_id, robot_id, app, updated_at) values (${org_id}, ${robot_id}, 'main', ${clock.now()})`);
-    for (const change of [
-      sql`update robot_app set current_release_id = ${id} where org_id = ${org_id}`,
-      sql`update robot_app set current_release_id = null, previous_release_id = ${id} where org_id = ${org_id}`,
-      sql`update robot_app set previous_release_id = null, desired_release_id = ${id} where org_id = ${org_id}`,
-    ]) {
-      await db.run(change);
-      assert.equal(await remove(), 409);
-    }
-    await db.run(sql`update robot_app set desired_release_id = null where org_id = ${org_id}`);
-    await db.run(sql`
+test("409 for deleting a release that a robot runs, is to run or keeps, or of an open deployment; 200 afterwards", TIMEOUT, async () => {
+  await using rig = await startReleaseRig();
+  const { db, clock } = rig.plane;
+  const { org_id, token } = rig.org;
+  const { robot_id } = await seedRobot(rig.plane, org_id);
+  const { id } = (await rig.create("v1", BYTES)).body.data;
+  const remove = async () => (await rig.call("DELETE", `/api/releases/${id}`, { token })).status;
+  await db.run(sql`insert into robot_app (org_id, robot_id, app, updated_at) values (${org_id}, ${robot_id}, 'main', ${clock.now()})`);
+  for (const change of [
+    sql`update robot_app set current_release_id = ${id} where org_id = ${org_id}`,
+    sql`update robot_app set current_release_id = null, previous_release_id = ${id} where org_id = ${org_id}`,
+    sql`update robot_app set previous_release_id = null, desired_release_id = ${id} where org_id = ${org_id}`,
+  ]) {
+    await db.run(change);
+    assert.equal(await remove(), 409);
+  }
+  await db.run(sql`update robot_app set desired_release_id = null where org_id = ${org_id}`);
+  await db.run(sql`
     insert into deployment (org_id, id, kind, target_kind, release_id, status, created_by, created_at, updated_at)
     values (${org_id}, 'dep_1', 'release', 'robot', ${id}, 'queued', '{}', ${clock.now()}, ${clock.now()})`);
-    assert.equal(await remove(), 409);
-    await db.run(sql`update deployment set status = 'applied', finished_at = ${clock.now()} where org_id = ${org_id}`);
-    assert.equal(await remove(), 200);
-    assert.equal(await remove(), 404);
-  },
-);
+  assert.equal(await remove(), 409);
+  await db.run(sql`update deployment set status = 'applied', finished_at = ${clock.now()} where org_id = ${org_id}`);
+  assert.equal(await remove(), 200);
+  assert.equal(await remove(), 404);
+});
 
 test("a blob that no release names is deleted a day later, unless a release names it again", TIMEOUT, async () => {
   await using rig = await startReleaseRig();

@@ -211,36 +211,40 @@ test("423 while another request uploads; a silent request is replaced, and the b
   first.destroy();
 });
 
-test("refuses a missing or other version, other length, other offset, too many bytes, other type, an upload that was not started", TIMEOUT, async () => {
-  await using rig = await startReleaseRig();
-  const upload = await makeUpload(rig);
-  const { call } = upload;
-  assert.equal((await upload.look()).status, 404);
-  assert.equal((await upload.patch(0)).status, 404);
-  assert.equal((await call("DELETE")).status, 404);
-  assert.equal((await upload.start(SIZE - 1)).status, 400);
-  assert.equal((await call("POST")).status, 400);
-  assert.equal((await call("POST", { "upload-defer-length": "1" })).status, 400);
-  const other = await call("POST", { "tus-resumable": "0.2.2", "upload-length": String(SIZE) });
-  assert.deepEqual([other.status, other.headers.get("tus-version")], [412, "1.0.0"]);
-  const without = await fetch(rig.url(upload.id), { method: "POST", headers: { authorization: `Bearer ${rig.org.token}` } });
-  assert.equal(without.status, 412);
-  await upload.start();
-  const wrong_offset = await upload.patch(5);
-  assert.deepEqual([wrong_offset.status, JSON.parse(wrong_offset.text).error.code], [409, "conflict"]);
-  assert.equal((await call("PATCH", { "content-type": "text/plain", "upload-offset": "0" }, new Uint8Array(1))).status, 415);
-  const type = { "content-type": "application/offset+octet-stream" };
-  assert.equal((await call("PATCH", { ...type, "upload-offset": "-1" }, new Uint8Array(1))).status, 400);
-  assert.equal((await call("PATCH", { ...type, "upload-offset": "0" }, new Uint8Array(SIZE + 1))).status, 400);
-  assert.equal((await upload.look()).offset, 0);
-  const external = (await rig.create("image", Buffer.alloc(0), { kind: "container_image", image: `r/x@sha256:${"a".repeat(64)}` })).body
-    .data.id;
-  const refused = await fetch(rig.url(external), {
-    method: "POST",
-    headers: { authorization: `Bearer ${rig.org.token}`, "tus-resumable": "1.0.0", "upload-length": "0" },
-  });
-  assert.equal(refused.status, 409);
-});
+test(
+  "refuses a missing or other version, other length, other offset, too many bytes, other type, an upload that was not started",
+  TIMEOUT,
+  async () => {
+    await using rig = await startReleaseRig();
+    const upload = await makeUpload(rig);
+    const { call } = upload;
+    assert.equal((await upload.look()).status, 404);
+    assert.equal((await upload.patch(0)).status, 404);
+    assert.equal((await call("DELETE")).status, 404);
+    assert.equal((await upload.start(SIZE - 1)).status, 400);
+    assert.equal((await call("POST")).status, 400);
+    assert.equal((await call("POST", { "upload-defer-length": "1" })).status, 400);
+    const other = await call("POST", { "tus-resumable": "0.2.2", "upload-length": String(SIZE) });
+    assert.deepEqual([other.status, other.headers.get("tus-version")], [412, "1.0.0"]);
+    const without = await fetch(rig.url(upload.id), { method: "POST", headers: { authorization: `Bearer ${rig.org.token}` } });
+    assert.equal(without.status, 412);
+    await upload.start();
+    const wrong_offset = await upload.patch(5);
+    assert.deepEqual([wrong_offset.status, JSON.parse(wrong_offset.text).error.code], [409, "conflict"]);
+    assert.equal((await call("PATCH", { "content-type": "text/plain", "upload-offset": "0" }, new Uint8Array(1))).status, 415);
+    const type = { "content-type": "application/offset+octet-stream" };
+    assert.equal((await call("PATCH", { ...type, "upload-offset": "-1" }, new Uint8Array(1))).status, 400);
+    assert.equal((await call("PATCH", { ...type, "upload-offset": "0" }, new Uint8Array(SIZE + 1))).status, 400);
+    assert.equal((await upload.look()).offset, 0);
+    const external = (await rig.create("image", Buffer.alloc(0), { kind: "container_image", image: `r/x@sha256:${"a".repeat(64)}` })).body
+      .data.id;
+    const refused = await fetch(rig.url(external), {
+      method: "POST",
+      headers: { authorization: `Bearer ${rig.org.token}`, "tus-resumable": "1.0.0", "upload-length": "0" },
+    });
+    assert.equal(refused.status, 409);
+  },
+);
 
 test("DELETE deletes the upload, and it can be started again; an empty artifact is stored at the start", TIMEOUT, async () => {
   await using rig = await startReleaseRig();

@@ -77,27 +77,31 @@ test("a move is recorded in the timeline of each moved robot, and with an Idempo
   assert.deepEqual(moves_recorded, [[moved], [moved], []]);
 });
 
-test("changes robots of which the caller is an operator; others are not found, or forbidden if the caller may only view them", TIMEOUT, async () => {
-  await using it = await start();
-  const { here, also, there, org_id, rig } = it;
-  const limited = await createCredential(rig.plane.db, rig.plane, {
-    kind: "org",
-    org_id,
-    role: "operator",
-    label: "one fleet",
-    scopes: [{ fleet_id: here.fleet_id }],
-  });
-  const ids = [here.robot_id, there.robot_id];
-  assert.deepEqual(outcomes(await it.bulk({ robot_ids: ids, labels: { set: { by: "me" } } }, limited.secret)), [
-    [here.robot_id, "changed"],
-    [there.robot_id, "not_found"],
-  ]);
-  assert.equal((await it.robot(there.robot_id)).labels.by, undefined);
-  const away = await it.bulk({ robot_ids: [here.robot_id], fleet_id: there.fleet_id }, limited.secret);
-  assert.deepEqual([away.status, away.body.error.message], [404, `fleet ${there.fleet_id} does not exist`]);
-  const viewer = await rig.org({ role: "viewer" });
-  assert.equal((await it.bulk({ robot_ids: [also.robot_id], labels: {} }, viewer.token)).status, 403);
-});
+test(
+  "changes robots of which the caller is an operator; others are not found, or forbidden if the caller may only view them",
+  TIMEOUT,
+  async () => {
+    await using it = await start();
+    const { here, also, there, org_id, rig } = it;
+    const limited = await createCredential(rig.plane.db, rig.plane, {
+      kind: "org",
+      org_id,
+      role: "operator",
+      label: "one fleet",
+      scopes: [{ fleet_id: here.fleet_id }],
+    });
+    const ids = [here.robot_id, there.robot_id];
+    assert.deepEqual(outcomes(await it.bulk({ robot_ids: ids, labels: { set: { by: "me" } } }, limited.secret)), [
+      [here.robot_id, "changed"],
+      [there.robot_id, "not_found"],
+    ]);
+    assert.equal((await it.robot(there.robot_id)).labels.by, undefined);
+    const away = await it.bulk({ robot_ids: [here.robot_id], fleet_id: there.fleet_id }, limited.secret);
+    assert.deepEqual([away.status, away.body.error.message], [404, `fleet ${there.fleet_id} does not exist`]);
+    const viewer = await rig.org({ role: "viewer" });
+    assert.equal((await it.bulk({ robot_ids: [also.robot_id], labels: {} }, viewer.token)).status, 403);
+  },
+);
 
 test("400: nothing to do, no robot, more than 1,000 robots, an invalid label", TIMEOUT, async () => {
   await using it = await start();

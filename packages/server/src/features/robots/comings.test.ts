@@ -48,24 +48,28 @@ test(
   },
 );
 
-test("of several robots that connect at the same moment, only the one whose earlier run returned is recorded as a duplicate", TIMEOUT, async () => {
-  const it = await startFeaturePlane([robotRoutes, timelineRoutes]);
-  await using _ = it;
-  const { org_id, token } = await it.org();
-  const place = await seedRobot(it.plane, org_id);
-  const ids = [place.robot_id, (await seedRobot(it.plane, org_id, place)).robot_id, (await seedRobot(it.plane, org_id, place)).robot_id];
-  const come = (runs: readonly string[], round: number) =>
-    Promise.all(
-      ids.map((id, i) => robotConnected(it.plane, fakeSession(`sess_${round}_${i}`, org_id, helloOf(id, { run_id: runs[i] ?? "run" })))),
+test(
+  "of several robots that connect at the same moment, only the one whose earlier run returned is recorded as a duplicate",
+  TIMEOUT,
+  async () => {
+    const it = await startFeaturePlane([robotRoutes, timelineRoutes]);
+    await using _ = it;
+    const { org_id, token } = await it.org();
+    const place = await seedRobot(it.plane, org_id);
+    const ids = [place.robot_id, (await seedRobot(it.plane, org_id, place)).robot_id, (await seedRobot(it.plane, org_id, place)).robot_id];
+    const come = (runs: readonly string[], round: number) =>
+      Promise.all(
+        ids.map((id, i) => robotConnected(it.plane, fakeSession(`sess_${round}_${i}`, org_id, helloOf(id, { run_id: runs[i] ?? "run" })))),
+      );
+    await come(["a", "a", "a"], 1);
+    await come(["b", "b", "a"], 2);
+    await come(["a", "c", "a"], 3);
+    const told = await Promise.all(
+      ids.map(async (id) => {
+        const { items } = (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${id}/timeline`, { token })).body;
+        return items.filter(({ kind }) => kind === "robot.duplicate_identity").length;
+      }),
     );
-  await come(["a", "a", "a"], 1);
-  await come(["b", "b", "a"], 2);
-  await come(["a", "c", "a"], 3);
-  const told = await Promise.all(
-    ids.map(async (id) => {
-      const { items } = (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${id}/timeline`, { token })).body;
-      return items.filter(({ kind }) => kind === "robot.duplicate_identity").length;
-    }),
-  );
-  assert.deepEqual(told, [2, 0, 0]);
-});
+    assert.deepEqual(told, [2, 0, 0]);
+  },
+);

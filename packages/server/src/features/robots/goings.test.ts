@@ -141,40 +141,44 @@ test("disconnects wait while the database is unreachable, and are written once w
   assert.deepEqual([await online(it), (await entries(it)).length, db.warnings], [1, 49, []]);
 });
 
-test("if the database is unreachable for longer than the lease, one warning is logged and the sweep marks robots offline", TIMEOUT, async () => {
-  const sessions = new Map<string, Session>();
-  await using it = await startFeaturePlane([], { sessions });
-  await using db = await losing(it);
-  const { org_id } = await it.org();
-  const { robot_id, ...place } = await seedRobot(it.plane, org_id);
-  const stays = await seedRobot(it.plane, org_id, place);
-  const [link, other] = [robot_id, stays.robot_id].map((id) => fakeSession(`sess_${id}`, org_id, helloOf(id)));
-  assert.ok(link && other);
-  for (const session of [link, other]) {
-    sessions.set(session.robot_id, session);
-    await robotConnected(db.plane, session);
-  }
-  db.lose(true);
-  sessions.delete(robot_id);
-  const going = robotDisconnected(db.plane, link, "cut");
-  await it.clock.advance({ seconds: 8 });
-  assert.deepEqual(db.warnings, []);
-  await it.clock.advance({ seconds: 3 });
-  await going;
-  assert.equal(db.warnings.length, 1);
-  assert.equal(await online(it), 2);
-  db.lose(false);
-  await compareLinks(db.plane);
-  await compareLinks(db.plane);
-  assert.equal(await online(it), 1);
-  assert.deepEqual(
-    (await entries(it)).slice(2).map((entry) => [entry.robot_id, entry.kind, entry.reason]),
-    [[robot_id, "robot.disconnected", "connection lost"]],
-  );
-  // Another node does the same for a dead node.
-  await sweepDeadNodes({ ...it.plane, node: { id: "node_b", epoch: 1 } });
-  assert.equal(await online(it), 0);
-});
+test(
+  "if the database is unreachable for longer than the lease, one warning is logged and the sweep marks robots offline",
+  TIMEOUT,
+  async () => {
+    const sessions = new Map<string, Session>();
+    await using it = await startFeaturePlane([], { sessions });
+    await using db = await losing(it);
+    const { org_id } = await it.org();
+    const { robot_id, ...place } = await seedRobot(it.plane, org_id);
+    const stays = await seedRobot(it.plane, org_id, place);
+    const [link, other] = [robot_id, stays.robot_id].map((id) => fakeSession(`sess_${id}`, org_id, helloOf(id)));
+    assert.ok(link && other);
+    for (const session of [link, other]) {
+      sessions.set(session.robot_id, session);
+      await robotConnected(db.plane, session);
+    }
+    db.lose(true);
+    sessions.delete(robot_id);
+    const going = robotDisconnected(db.plane, link, "cut");
+    await it.clock.advance({ seconds: 8 });
+    assert.deepEqual(db.warnings, []);
+    await it.clock.advance({ seconds: 3 });
+    await going;
+    assert.equal(db.warnings.length, 1);
+    assert.equal(await online(it), 2);
+    db.lose(false);
+    await compareLinks(db.plane);
+    await compareLinks(db.plane);
+    assert.equal(await online(it), 1);
+    assert.deepEqual(
+      (await entries(it)).slice(2).map((entry) => [entry.robot_id, entry.kind, entry.reason]),
+      [[robot_id, "robot.disconnected", "connection lost"]],
+    );
+    // Another node does the same for a dead node.
+    await sweepDeadNodes({ ...it.plane, node: { id: "node_b", epoch: 1 } });
+    assert.equal(await online(it), 0);
+  },
+);
 
 test("the row has the newer link if it connects while the database is unreachable", TIMEOUT, async () => {
   const sessions = new Map<string, Session>();

@@ -241,46 +241,50 @@ test("a run of the agent that returns after another is a second machine; a new r
   assert.equal((await duplicates()).length, 2);
 });
 
-test("three duplicates in ten minutes quarantine the robot: neither links nor requests are admitted until an operator decides", TIMEOUT, async () => {
-  const { it, token, robot_id, identity, robot, kinds, session } = await withRobot();
-  await using _ = it;
-  const turn = (n: number) => session(`sess_${n}`, { run_id: n % 2 === 0 ? "run-a" : "run-b" });
-  const admitted = async () => {
-    const admission = await createAdmission(it.plane, position(0))(signedHello(identity, robot_id, "nonce"), CHALLENGE, "192.0.2.1");
-    return admission.admitted ? "admitted" : admission.code;
-  };
-  let requests = 0;
-  const request = () => {
-    const signed = { host: "fleet.test", channel: "", method: "GET", path: "/x", at: 1, nonce: `nonce-${(requests += 1)}` };
-    return authenticateRobot(it.plane, robot_id, signed, signText(identity, httpRequestText(robot_id, signed)));
-  };
-  // The third of these is more than ten minutes after the first.
-  for (const n of [0, 1, 2, 3]) await robotConnected(it.plane, turn(n));
-  await it.clock.advance({ minutes: 11 });
-  await robotConnected(it.plane, turn(4));
-  assert.equal((await robot()).held_at, null);
-  await robotConnected(it.plane, turn(5));
-  assert.equal((await robot()).held_at, null);
-  const last = turn(6);
-  await robotConnected(it.plane, last);
-  assert.equal((await robot()).held_at, it.clock.now().toISOString());
-  assert.equal(last.closed?.code, 4404);
-  assert.equal((await kinds()).at(-1), "robot.held");
-  assert.equal(await admitted(), "held");
-  await assert.rejects(request(), { status: 403 });
-  const late = turn(7);
-  await robotConnected(it.plane, late);
-  assert.equal(late.closed?.code, 4404);
+test(
+  "three duplicates in ten minutes quarantine the robot: neither links nor requests are admitted until an operator decides",
+  TIMEOUT,
+  async () => {
+    const { it, token, robot_id, identity, robot, kinds, session } = await withRobot();
+    await using _ = it;
+    const turn = (n: number) => session(`sess_${n}`, { run_id: n % 2 === 0 ? "run-a" : "run-b" });
+    const admitted = async () => {
+      const admission = await createAdmission(it.plane, position(0))(signedHello(identity, robot_id, "nonce"), CHALLENGE, "192.0.2.1");
+      return admission.admitted ? "admitted" : admission.code;
+    };
+    let requests = 0;
+    const request = () => {
+      const signed = { host: "fleet.test", channel: "", method: "GET", path: "/x", at: 1, nonce: `nonce-${(requests += 1)}` };
+      return authenticateRobot(it.plane, robot_id, signed, signText(identity, httpRequestText(robot_id, signed)));
+    };
+    // The third of these is more than ten minutes after the first.
+    for (const n of [0, 1, 2, 3]) await robotConnected(it.plane, turn(n));
+    await it.clock.advance({ minutes: 11 });
+    await robotConnected(it.plane, turn(4));
+    assert.equal((await robot()).held_at, null);
+    await robotConnected(it.plane, turn(5));
+    assert.equal((await robot()).held_at, null);
+    const last = turn(6);
+    await robotConnected(it.plane, last);
+    assert.equal((await robot()).held_at, it.clock.now().toISOString());
+    assert.equal(last.closed?.code, 4404);
+    assert.equal((await kinds()).at(-1), "robot.held");
+    assert.equal(await admitted(), "held");
+    await assert.rejects(request(), { status: 403 });
+    const late = turn(7);
+    await robotConnected(it.plane, late);
+    assert.equal(late.closed?.code, 4404);
 
-  const release = () => it.call<{ data: Robot }>("POST", `/api/robots/${robot_id}/release-hold`, { token });
-  assert.deepEqual([(await release()).body.data.held_at, (await release()).status], [null, 200]);
-  assert.equal((await kinds()).filter((kind) => kind === "robot.released").length, 1);
-  assert.equal(await admitted(), "admitted");
-  assert.equal((await request()).robot_id, robot_id);
-  await robotConnected(it.plane, turn(8));
-  await robotConnected(it.plane, turn(9));
-  assert.equal((await kinds()).filter((kind) => kind === "robot.duplicate_identity").length, 10);
-});
+    const release = () => it.call<{ data: Robot }>("POST", `/api/robots/${robot_id}/release-hold`, { token });
+    assert.deepEqual([(await release()).body.data.held_at, (await release()).status], [null, 200]);
+    assert.equal((await kinds()).filter((kind) => kind === "robot.released").length, 1);
+    assert.equal(await admitted(), "admitted");
+    assert.equal((await request()).robot_id, robot_id);
+    await robotConnected(it.plane, turn(8));
+    await robotConnected(it.plane, turn(9));
+    assert.equal((await kinds()).filter((kind) => kind === "robot.duplicate_identity").length, 10);
+  },
+);
 
 test("a socket that closes while its connect is written leaves the robot offline", TIMEOUT, async () => {
   const { it, robot, kinds, session } = await withRobot();

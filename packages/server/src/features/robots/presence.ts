@@ -135,7 +135,11 @@ export async function compareLinks(plane: Plane): Promise<boolean> {
   return lost.length > SWEEP_ROWS_MAX;
 }
 
-async function closeMismatched(plane: Plane, mismatched: readonly Holder[], shown: ReadonlyMap<string, string | null | undefined>): Promise<void> {
+async function closeMismatched(
+  plane: Plane,
+  mismatched: readonly Holder[],
+  shown: ReadonlyMap<string, string | null | undefined>,
+): Promise<void> {
   const removed = new Set(
     (
       await listRemovedAmong(
@@ -150,6 +154,9 @@ async function closeMismatched(plane: Plane, mismatched: readonly Holder[], show
     else if (shown.get(session.robot_id) === null) session.close(CLOSE_REMOVED, CLOSE_REPLACED_REASON);
     else disconnecting.push(session);
   }
-  plane.log.warn({ robots: mismatched.length, sent_away: disconnecting.length }, "closed links of robots that are not connected here in the database");
+  plane.log.warn(
+    { robots: mismatched.length, sent_away: disconnecting.length },
+    "closed links of robots that are not connected here in the database",
+  );
   plane.link.sendAway(disconnecting, "the other servers considered this one dead");
 }

@@ -145,30 +145,34 @@ test("PATCH renames, replaces labels, and moves a robot with its site and a time
   assert.equal((await patch({ labels: {} })).body.data.labels["c"], undefined);
 });
 
-test("DELETE decommissions: the link is closed, targets end, the robot is kept but hidden; a second DELETE changes nothing", TIMEOUT, async () => {
-  const sessions = new Map<string, Session>();
-  await using it = await start(sessions);
-  const { token, org_id } = await it.org();
-  const { robot_id } = await enrollRobot(it, await makePlace(it, token));
-  const session = fakeSession("sess_1", org_id, helloOf(robot_id));
-  sessions.set(robot_id, session);
-  await robotConnected(it.plane, session);
-  await putTarget(it, org_id, robot_id);
-  const stop = closeRemovedRobots(it.plane);
-  const deleted = await it.call<{ data: Robot }>("DELETE", `/api/robots/${robot_id}`, { token });
-  assert.deepEqual([deleted.status, deleted.body.data.status], [200, "decommissioned"]);
-  assert.deepEqual(await until("the link to be closed", () => session.closed), { code: 4404, reason: "robot removed" });
-  stop();
-  assert.deepEqual(await it.plane.db.many(sql`select status, reason from deployment_target where org_id = ${org_id}`), [
-    { status: "cancelled", reason: "robot_removed" },
-  ]);
-  assert.deepEqual(await list(it, token), { items: [], next_cursor: null });
-  const again = await it.call<{ data: Robot }>("DELETE", `/api/robots/${robot_id}`, { token });
-  assert.deepEqual(again.body, deleted.body);
-  const recorded = await kinds(it, token, robot_id);
-  assert.equal(recorded.filter((kind) => kind === "robot.decommissioned").length, 1);
-  assert.equal((await it.call("PATCH", `/api/robots/${robot_id}`, { token, body: { name: "x" } })).status, 409);
-});
+test(
+  "DELETE decommissions: the link is closed, targets end, the robot is kept but hidden; a second DELETE changes nothing",
+  TIMEOUT,
+  async () => {
+    const sessions = new Map<string, Session>();
+    await using it = await start(sessions);
+    const { token, org_id } = await it.org();
+    const { robot_id } = await enrollRobot(it, await makePlace(it, token));
+    const session = fakeSession("sess_1", org_id, helloOf(robot_id));
+    sessions.set(robot_id, session);
+    await robotConnected(it.plane, session);
+    await putTarget(it, org_id, robot_id);
+    const stop = closeRemovedRobots(it.plane);
+    const deleted = await it.call<{ data: Robot }>("DELETE", `/api/robots/${robot_id}`, { token });
+    assert.deepEqual([deleted.status, deleted.body.data.status], [200, "decommissioned"]);
+    assert.deepEqual(await until("the link to be closed", () => session.closed), { code: 4404, reason: "robot removed" });
+    stop();
+    assert.deepEqual(await it.plane.db.many(sql`select status, reason from deployment_target where org_id = ${org_id}`), [
+      { status: "cancelled", reason: "robot_removed" },
+    ]);
+    assert.deepEqual(await list(it, token), { items: [], next_cursor: null });
+    const again = await it.call<{ data: Robot }>("DELETE", `/api/robots/${robot_id}`, { token });
+    assert.deepEqual(again.body, deleted.body);
+    const recorded = await kinds(it, token, robot_id);
+    assert.equal(recorded.filter((kind) => kind === "robot.decommissioned").length, 1);
+    assert.equal((await it.call("PATCH", `/api/robots/${robot_id}`, { token, body: { name: "x" } })).status, 409);
+  },
+);
 
 async function putTarget(it: FeaturePlane, org_id: string, robot_id: string, status: DeploymentTarget["status"] = "queued"): Promise<void> {
   const now = it.clock.now();

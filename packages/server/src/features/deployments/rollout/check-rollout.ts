@@ -39,7 +39,5 @@ function requireOne(field: string, fields: Record<string, unknown>): void {
   const given = names.filter((name) => fields[name] !== undefined);
   if (given.length === 1) return;
   const all = `${names.slice(0, -1).join(", ")} and ${names.at(-1)}`;
-  throw badRequest(
-    given.length === 0 ? `${field} needs one of ${all}` : `${field} takes only one of ${all}, not ${given.join(" and ")}`,
-  );
+  throw badRequest(given.length === 0 ? `${field} needs one of ${all}` : `${field} takes only one of ${all}, not ${given.join(" and ")}`);
 }
