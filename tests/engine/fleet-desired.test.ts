@@ -180,7 +180,7 @@ test("a release that a fleet has is not deleted, and one that is deleted is not 
   await plane.settle();
   assert.equal((await plane.deployment(id)).counts.rolled_back, 1);
   await remove(bad.id);
-  await assert.rejects(retry(plane, id), isConflict("was deleted"));
+  await assert.rejects(retry(plane, id), isConflict("were deleted"));
 });
 
 test("a retry and a rollback are refused where the robots would refuse the release", TIMEOUT, async () => {

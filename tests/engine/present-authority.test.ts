@@ -251,7 +251,7 @@ test(
       await take(plane, { user_id: user.id, token_id, fleet_id: await plane.fleet() });
       if (reason === "creator_removed") {
         assert.equal(await status(key.id), "revoked", name);
-        assert.equal(await enroll(plane, key.key), "403 the enrolment key is revoked", name);
+        assert.equal(await enroll(plane, key.key), "403 the enrollment key is revoked", name);
       } else {
         assert.equal(
           await enroll(plane, key.key),

@@ -20,7 +20,7 @@ test(`${AT_ONCE} robots at once with a key for ${MAX_USES}: exactly ${MAX_USES} 
   const replies = await Promise.all(robots.map(enrol));
   const [let_in, refused] = [replies.filter(({ status }) => status === 201), replies.filter(({ status }) => status !== 201)];
   assert.equal(let_in.length, MAX_USES);
-  assert.deepEqual([...new Set(refused.map(({ refusal }) => refusal))], ["403 forbidden: the enrolment key is exhausted"]);
+  assert.deepEqual([...new Set(refused.map(({ refusal }) => refusal))], ["403 forbidden: the enrollment key is exhausted"]);
   assert.equal(refused.length, AT_ONCE - MAX_USES);
   assert.equal(new Set(let_in.map(({ data }) => data.robot_id)).size, MAX_USES);
   assert.equal((await plane.api.listRobots({ query: { fleet_id } })).items.length, MAX_USES);

@@ -130,7 +130,7 @@ test("robots that keep losing their links still install, each with a separate si
 test("a key that is unknown or used up, and a flag that cannot be, end the swarm with a word and a code", LIMIT, async () => {
   const { key } = await fleetOf("Small");
   for (const [options, code, word] of [
-    [{ url: server.url, key: `rf_enroll_${"0".repeat(64)}`, robots: 2 }, 4, /the enrolment key is not known/],
+    [{ url: server.url, key: `rf_enroll_${"0".repeat(64)}`, robots: 2 }, 4, /the enrollment key is not known/],
     [{ url: server.url, key, robots: ROBOTS + 1 }, 4, /exhausted[^]*--max-uses 0/],
     [{ url: server.url, robots: 2 }, 2, /--key KEY/],
     [{ url: server.url, key, robots: 0 }, 2, /--robots takes a whole number from 1/],

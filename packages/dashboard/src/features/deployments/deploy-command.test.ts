@@ -89,7 +89,7 @@ test("reports each error at its field", () => {
 });
 
 test("maps an error of the server to the field that it names", () => {
-  const errors = errorsOf("rollout.window.time_zone is not a time zone that is known here, such as Europe/Berlin");
+  const errors = errorsOf("rollout.window.time_zone is not a known time zone; use a name such as Europe/Berlin");
   assert.match(errorAt(errors ?? {}, "rollout.window.time_zone") ?? "", /time zone/);
   assert.match(errorAt(errors ?? {}, "rollout.window") ?? "", /time zone/);
   assert.equal(errorAt(errors ?? {}, "rollout.win"), undefined);

@@ -112,7 +112,7 @@ test("the refusal of a signature names what differs: the host, the channel, or a
   await using _ = it;
   const good = signedHello(identity, robot_id, "nonce");
   for (const [expected, expected_message] of [
-    [{ host: "inner.test:7600" }, /another host than inner\.test:7600/],
+    [{ host: "inner.test:7600" }, /a host other than inner\.test:7600/],
     [{ channel: "this connection's" }, /another TLS channel .*--behind-proxy/],
     [{ channel: "", is_tls: true }, /TLS 1\.3 is needed/],
   ] as const) {

@@ -110,7 +110,7 @@ test("refuses a statement without a trusted signature, with the reason, and one 
     assert.match(answer.message, why);
   };
   await refused(rig.say(1, [first], stranger), 400, /which is not trusted/);
-  await refused(rig.say(1, [], first, { require_signature: true }), 400, /none can be required/);
+  await refused(rig.say(1, [], first, { require_signature: true }), 400, /it requires signatures but contains no key/);
   await refused(rig.say(1, [first], first, { issued_at: "2030-01-03T00:00:00Z" }), 400, /more than a day ahead/);
   await refused(rig.say(1, [first], first, { org_id: "org_2" }), 400, /for the org org_2/);
   await refused({ ...rig.say(1, [first], first), value: "AAAA" }, 400, /by the key .* is invalid/);

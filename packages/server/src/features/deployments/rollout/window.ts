@@ -28,7 +28,7 @@ function isTimeZone(name: string): boolean {
 
 /** Returns what is wrong with a window, as a message for the user; undefined: nothing. */
 export function checkWindow(window: Window, now: Date): string | undefined {
-  if (!isTimeZone(window.time_zone)) return "rollout.window.time_zone is unknown; use a name such as Europe/Berlin";
+  if (!isTimeZone(window.time_zone)) return "rollout.window.time_zone is not a known time zone; use a name such as Europe/Berlin";
   try {
     return nextWindow(window, now) === null ? "rollout.window.cron never opens the window" : undefined;
   } catch {
