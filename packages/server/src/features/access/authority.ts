@@ -6,8 +6,8 @@ import { sql, type Statement } from "../../kernel/sql.ts";
 import { shareCredentials, shareMemberships } from "./store-authority.ts";
 
 /**
- * On whose authority something acts later than it was asked for: a user by a token, a token of the org, or the fleet that a
- * robot follows. Empty: the system's own.
+ * The principal for which a stored object acts later: a user with a token, a token of the org, or the fleet that a robot
+ * follows. Empty means the system.
  */
 export interface Authority {
   user_id?: string;
@@ -15,11 +15,11 @@ export interface Authority {
   fleet_id?: string;
 }
 
-/** The authority of who makes a request, to be stored with what acts later. */
+/** Returns the authority of the caller of a request, to be stored with the object that acts later. */
 export const authorityOf = ({ actor, token_id }: Pick<Caller, "actor" | "token_id">): Authority =>
   actor.type === "user" && actor.id !== null ? { user_id: actor.id, token_id } : { token_id };
 
-/** Why an authority does not hold any more. */
+/** Why an authority is no longer valid. */
 export type AuthorityDenial = Extract<Reason, "scope_lost" | "creator_removed">;
 
 interface Authorized {
@@ -27,7 +27,7 @@ interface Authorized {
   created_by: Actor | null;
 }
 
-/** What is stored, else what `created_by` shows: rows of before the authority was stored. */
+/** Returns the stored authority, or derives it from `created_by` for rows written before authorities were stored. */
 function storedAuthority({ authority, created_by }: Authorized): Authority {
   if (authority !== null) return authority;
   if (created_by?.id == null) return {};
@@ -35,12 +35,12 @@ function storedAuthority({ authority, created_by }: Authorized): Authority {
   return created_by.type === "org_token" ? { token_id: created_by.id } : {};
 }
 
-/** What an authority may do at present. */
+/** The current permissions of an authority. */
 type Standing = "removed" | "unlimited" | { fleet_id: string } | { grants: Grant[]; limit: Scopes };
 
 /**
- * Reads what the authorities of these rows may do at present. Inside a transaction nobody removes, demotes or revokes them
- * until it ends, so that nothing is begun after such a change was answered.
+ * Reads the current permissions of the authorities of these rows. Inside a transaction it locks them: a removal, demotion or
+ * revocation waits until the transaction ends. So nothing is started after such a change was confirmed.
  */
 export async function readAuthorities(tx: Db, org_id: string, rows: readonly Authorized[]): Promise<Authorities> {
   const stored = rows.map(storedAuthority);
@@ -55,7 +55,7 @@ export async function readAuthorities(tx: Db, org_id: string, rows: readonly Aut
 type Memberships = Awaited<ReturnType<typeof shareMemberships>>;
 type Credentials = Awaited<ReturnType<typeof shareCredentials>>;
 
-/** The authorities of some rows, as of one moment. */
+/** A snapshot of the authorities of some rows. */
 class Authorities {
   readonly #memberships: ReadonlyMap<string, Memberships>;
   readonly #credentials: ReadonlyMap<string, Credentials[number]>;
@@ -65,7 +65,7 @@ class Authorities {
     this.#credentials = credentials;
   }
 
-  /** Why the row's authority does not reach the place; null: it does, or there is no such place. */
+  /** Returns why the row's authority does not cover the place. Null: it does, or the place does not exist. */
   denialAt(row: Authorized, place: Place | undefined): AuthorityDenial | null {
     const standing = this.#standingOf(storedAuthority(row));
     if (standing === "removed") return "creator_removed";
@@ -82,7 +82,7 @@ class Authorities {
     return standing !== "removed" && "grants" in standing && mayInWholeOrg(standing, "admin");
   }
 
-  /** The same as a condition ` and …` that is true of the places that the authority does not reach; undefined when it reaches all. */
+  /** Returns an SQL condition `and …` that selects the places not covered by the authority; undefined when it covers all. */
   deniedPlaces(row: Authorized, site_column: string, fleet_column: string): Statement<unknown> | undefined {
     const standing = this.#standingOf(storedAuthority(row));
     if (standing === "removed") return sql``;
@@ -98,7 +98,7 @@ class Authorities {
     return sql`and not (true ${reached})`;
   }
 
-  /** The expiry of a token bounds the use of its secret and is known in advance: only its revocation ends what it began. */
+  /** An expired token keeps its authority, because its expiry was known in advance. Only a revocation ends what it started. */
   #standingOf({ user_id, token_id, fleet_id }: Authority): Standing {
     if (fleet_id !== undefined) return { fleet_id };
     const token = token_id === undefined ? undefined : this.#credentials.get(token_id);
@@ -109,7 +109,7 @@ class Authorities {
     }
     const memberships = this.#memberships.get(user_id);
     if (memberships === undefined) return "removed";
-    // A token of another org, which opens this one too, is not seen here: the membership alone decides.
+    // A user's token may belong to another org and is not found here then: only the membership counts.
     if (token === undefined) return { grants: memberships, limit: [] };
     return { grants: memberships.map(({ role, scopes }) => ({ role: lowerRole(role, token.role), scopes })), limit: token.scopes };
   }

@@ -5,7 +5,7 @@ import { bool, jsonb, list, row, sql, text, textOf } from "../../kernel/sql.ts";
 
 const membershipRow = row({ user_id: text, role: textOf<Role>(), scopes: jsonb<Scopes>() });
 
-/** Grants of these users in the org. The lock waits for a removal or demotion under way, and holds the next one off. */
+/** Returns the grants of these users in the org. The lock conflicts with a removal or demotion. */
 export const shareMemberships = (tx: Db, org_id: string, user_ids: readonly string[]) =>
   // reads: membership
   tx.many(sql(membershipRow)`
@@ -14,7 +14,7 @@ export const shareMemberships = (tx: Db, org_id: string, user_ids: readonly stri
 
 const credentialRow = row({ id: text, role: textOf<Role>(), scopes: jsonb<Scopes>(), revoked: bool });
 
-/** These tokens of the org. The lock conflicts with a revocation, not with the note of when a token was used last. */
+/** Returns these tokens of the org. The lock conflicts with a revocation, but not with an update of `last_used_at`. */
 export const shareCredentials = (tx: Db, org_id: string, ids: readonly string[]) =>
   // reads: credential
   tx.many(sql(credentialRow)`

@@ -4,7 +4,7 @@ import { bool, jsonb, list, nullable, row, type RowOf, sql, type Statement, text
 const foundRow = row({ id: text, site_id: nullable(text), fleet_id: nullable(text), shared: bool, fleets: jsonb<string[]>() });
 type FoundRow = RowOf<typeof foundRow>;
 
-/** Where objects are, for callers whose role is limited to places. */
+/** Returns the places of objects, for callers whose role is limited to places. */
 export const findPlaces: FindPlaces = async (db, org_id, kind, ids, fleets) => {
   const rows = await db.many(STATEMENTS[kind](org_id, list(ids), list(fleets)));
   return new Map(rows.map(({ id, site_id, fleet_id, ...rest }) => [id, { place: { site_id, fleet_id }, ...rest } satisfies Found]));
@@ -12,7 +12,7 @@ export const findPlaces: FindPlaces = async (db, org_id, kind, ids, fleets) => {
 
 type Ids = ReturnType<typeof list>;
 
-/** A deployment is where its robot or fleet is now; one of a fleet that is gone is nowhere but in the org. */
+/** A deployment is in the present place of its robot or fleet. Without it, it has no place and belongs to the org only. */
 const deployments = (org_id: string, kind: "release" | "config", ids: Ids): Statement<FoundRow> => sql(foundRow)`
   -- reads: deployment, robot, fleet
   select d.id, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id, false as shared, '[]'::jsonb as fleets

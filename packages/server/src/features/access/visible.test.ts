@@ -26,7 +26,7 @@ after(async () => {
   await database.drop();
 });
 
-test("a list holds exactly the rows on which the caller has a role", { timeout: 120_000 }, async () => {
+test("lists exactly the rows on which the caller has a role", { timeout: 120_000 }, async () => {
   await fc.assert(
     fc.asyncProperty(caller, async (one) => {
       const seen = await db.many(sql(row({ site_id: text, fleet_id: text }))`

@@ -10,7 +10,7 @@ import { auditRoutes } from "./index.ts";
 const TIMEOUT = { timeout: 120_000 };
 type Audit = { items: AuditEntry[]; next_cursor: string | null };
 
-test("what changes something leaves an entry: who, what, from where, and how it ended", TIMEOUT, async () => {
+test("a request that changes something writes an entry with actor, action, address and result", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const { token, token_id } = await it.org();
   const headers = { "user-agent": "curl/8", "x-request-id": "r-1" };
@@ -41,7 +41,7 @@ test("what changes something leaves an entry: who, what, from where, and how it 
   );
 });
 
-test("an entry and what it tells of are one: without the one the other is not there", TIMEOUT, async () => {
+test("a change is rolled back when its audit entry cannot be written", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const { token, org_id } = await it.org();
   await it.plane.db.run(sql`alter table audit_entry add constraint refuse_all check (status >= 400) not valid`);
@@ -54,7 +54,7 @@ test("an entry and what it tells of are one: without the one the other is not th
   assert.deepEqual((await it.call<Audit>("GET", "/api/sites", { token })).body.items, [], org_id);
 });
 
-test("a repeat by Idempotency-Key changes nothing and tells nothing", TIMEOUT, async () => {
+test("a request repeated with the same Idempotency-Key writes no second entry", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const { token } = await it.org();
   for (let i = 0; i < 3; i += 1)
@@ -62,23 +62,23 @@ test("a repeat by Idempotency-Key changes nothing and tells nothing", TIMEOUT, a
   assert.equal((await it.call<Audit>("GET", "/api/audit", { token })).body.items.length, 1);
 });
 
-test("403: the audit is for admins, and a refusal for want of a role is told in it", TIMEOUT, async () => {
+test("403: only admins read the audit, and a request refused for its role is in it", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const { token: viewer, token_id } = await it.org({ role: "viewer" });
   assert.equal((await it.call("GET", "/api/audit", { token: viewer })).status, 403);
   assert.equal((await it.call("GET", "/api/audit/export", { token: viewer })).status, 403);
   assert.equal((await it.call("POST", "/api/sites", { token: viewer, body: { name: "x" } })).status, 403);
-  const told = row({ error: nullable(text), action: text });
-  assert.deepEqual(await it.plane.db.many(sql(told)`select error, action from audit_entry where token_id = ${token_id}`), [
+  const entry = row({ error: nullable(text), action: text });
+  assert.deepEqual(await it.plane.db.many(sql(entry)`select error, action from audit_entry where token_id = ${token_id}`), [
     { error: "forbidden", action: "createSite" },
   ]);
 });
 
-test("an org sees its own entries only, page by page and as lines", TIMEOUT, async () => {
+test("an org reads only its own entries, in pages and as an NDJSON export", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const [mine, other] = [await it.org(), await it.org()];
   for (let n = 0; n < 5; n += 1) await it.call("POST", "/api/sites", { token: mine.token, body: { name: `site ${n}` } });
-  await it.call("POST", "/api/sites", { token: other.token, body: { name: "theirs" } });
+  await it.call("POST", "/api/sites", { token: other.token, body: { name: "other site" } });
   const first = await it.call<Audit>("GET", "/api/audit?limit=3", { token: mine.token });
   const rest = await it.call<Audit>("GET", `/api/audit?limit=3&cursor=${first.body.next_cursor}`, { token: mine.token });
   assert.deepEqual([first.body.items.length, rest.body.items.length, rest.body.next_cursor], [3, 2, null]);
@@ -91,7 +91,7 @@ test("an org sees its own entries only, page by page and as lines", TIMEOUT, asy
   assert.deepEqual(lines, [...first.body.items, ...rest.body.items].toReversed());
 });
 
-test("what the service's administrator does to an org is told to that org", TIMEOUT, async () => {
+test("actions of the service's administrator on an org are in that org's audit", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, orgRoutes], { admin_token: "s3cret" });
   const admin = { headers: { "x-service-admin-token": "s3cret" } };
   const { data } = (await it.call<{ data: { id: string } }>("POST", "/api/admin/orgs", { ...admin, body: { name: "Acme" } })).body;

@@ -10,7 +10,7 @@ import { type EntryFilter, newestEntries } from "./store.ts";
 const TIMEOUT = { timeout: 120_000 };
 const ROWS = 50_000;
 
-test("every filter of the audit reads the entries that it returns, however many others there are", TIMEOUT, async (t) => {
+test("each audit filter reads only the entries that it returns, however many others exist", TIMEOUT, async (t) => {
   await using it = await startFeaturePlane([]);
   const { plane } = it;
   const insert = (org_id: string, count: number, { prefix, actor, word }: { prefix: string; actor: string; word: string }) =>
@@ -38,7 +38,7 @@ test("every filter of the audit reads the entries that it returns, however many 
   }
 });
 
-test("a statement that the database cancels because it took too long is a 503 with a reason", TIMEOUT, async () => {
+test("returns 503 with a reason when the database cancels a slow statement", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { plane } = it;
   const failed = await plane.db

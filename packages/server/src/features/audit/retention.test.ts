@@ -7,7 +7,7 @@ import { startFeaturePlane } from "../testing/feature-plane.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-test("deletes audit entries that are too old, of every org, of one that is gone and of the service", TIMEOUT, async () => {
+test("deletes entries past the retention time: of every org, of deleted orgs and of the service", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { plane, clock } = it;
   const orgs = ["", (await it.org()).org_id, "org_gone"];

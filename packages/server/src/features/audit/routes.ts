@@ -10,7 +10,7 @@ import { entriesAfter, type EntryFilter, type EntryRow, newestEntries } from "./
 
 /** Entries of an answer when the request says neither `limit` nor `cursor`. */
 const ENTRIES_SHOWN = 200;
-/** Acts on the service as a whole stand under no org. */
+/** Entries about the whole service have an empty org id. */
 const SERVICE = "";
 
 type AuditQuery = Call<typeof routes.listAudit>["query"];
@@ -51,14 +51,14 @@ const readFilter = ({ since, until, action, actor_id, token_id, object_id, outco
 
 const toWire = (row: EntryRow): AuditEntry => ({ ...row, at: wireTime(row.at) });
 
-/** JSON escapes only what is below a space; some readers know more ends of a line than that. */
+/** Escapes the control characters and line separators that JSON leaves as they are but some readers treat as line ends. */
 const oneLine = (entry: AuditEntry): string =>
   JSON.stringify(entry).replace(
     /[\u007f-\u009f\u2028\u2029]/g,
     (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
   );
 
-/** A page at a time, as fast as the client reads. */
+/** Reads one page at a time, only as fast as the client reads. */
 async function* lines(db: Db, org_id: string, filter: EntryFilter): AsyncGenerator<string> {
   for (let after = ""; ;) {
     const rows = await entriesAfter(db, org_id, filter, after, PAGE_ROWS_MAX);

@@ -40,13 +40,13 @@ const matching = (filter: EntryFilter) => sql`
     ${filter.object_id === undefined ? sql`` : sql`and object_id = ${filter.object_id}`}
     ${filter.outcome === undefined ? sql`` : filter.outcome === "done" ? sql`and error is null` : sql`and error is not null`}`;
 
-/** Newest first: ids grow in the order in which they were made. */
+/** Newest first: ids are in the order of creation. */
 export const newestEntries = (db: Db, org_id: string, filter: EntryFilter, before: string, limit: number): Promise<EntryRow[]> =>
   // reads: audit_entry
   db.many(sql(entryRow)`
     select ${entryRow} from audit_entry where org_id = ${org_id} ${matching(filter)} and id < ${before} order by id desc limit ${limit}`);
 
-/** Oldest first, from behind `after`. */
+/** Oldest first, starting after the id `after`. */
 export const entriesAfter = (db: Db, org_id: string, filter: EntryFilter, after: string, limit: number): Promise<EntryRow[]> =>
   // reads: audit_entry
   db.many(sql(entryRow)`

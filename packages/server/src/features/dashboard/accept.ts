@@ -1,12 +1,12 @@
 import { type Encoding, ENCODINGS } from "./files.ts";
 
-/** Whether `Accept` names this very type with a weight above 0; without the header anything is accepted. */
+/** Whether `Accept` names exactly this type with a weight above 0. A request without the header accepts only `*/*`. */
 export function accepts(accept: string | undefined, type: string): boolean {
   if (accept === undefined) return type === "*/*";
   return weighed(accept).some(([name, weight]) => name === type && weight > 0);
 }
 
-/** The best encoding that there is and that `Accept-Encoding` allows; undefined: as it is. */
+/** Returns the best available encoding that `Accept-Encoding` allows; undefined for no encoding. */
 export function chooseEncoding(accept_encoding: string | undefined, there: Partial<Record<Encoding, unknown>>): Encoding | undefined {
   const weights = new Map(weighed(accept_encoding ?? ""));
   const weightOf = (encoding: Encoding): number => weights.get(encoding) ?? weights.get("*") ?? 0;

@@ -13,9 +13,9 @@ import { openDashboard } from "./open.ts";
 import { digestSources } from "./sources.ts";
 
 const TIMEOUT = { timeout: 120_000 };
-const NOBODY = 65_534;
+const UNPRIVILEGED_UID = 65_534;
 const DESCRIPTORS = 256;
-/** Stands in for the bundler: copies what it is built of, and counts. */
+/** Replaces the bundler: copies its source and appends a line for each build. */
 const PROGRAM = `
 import { appendFileSync, cpSync, readFileSync, writeFileSync } from "node:fs";
 const [directory] = process.argv.slice(2);
@@ -32,7 +32,7 @@ interface Clone {
   build(): Promise<string>;
   /** Changes the only source. */
   write(text: string): Promise<void>;
-  /** How often it was built, and with which environment. */
+  /** One line for each build: the names of its environment variables. */
   built(): Promise<string[]>;
 }
 
@@ -56,7 +56,7 @@ async function makeClone(t: TestContext): Promise<Clone> {
   };
 }
 
-test("it is built once, and again when a source changes, however old the files look", TIMEOUT, async (t) => {
+test("builds once, and again when the content of a source changes, whatever its modification time", TIMEOUT, async (t) => {
   const clone = await makeClone(t);
   const first = await clone.build();
   assert.equal(await clone.build(), first);
@@ -68,11 +68,11 @@ test("it is built once, and again when a source changes, however old the files l
   const { page, files } = await readSite(second);
   assert.deepEqual([page, [...files.keys()]], [["<p nonce=", ">second"], ["/icon.svg"]]);
   await clone.write("first");
-  assert.equal(await clone.build(), first, "what was built a moment ago is still there");
+  assert.equal(await clone.build(), first, "the previous build is reused");
   assert.equal((await clone.built()).length, 2);
 });
 
-test("tests are no sources, and the lockfile and other packages are", TIMEOUT, async (t) => {
+test("the digest covers the lockfile and other packages, but no tests", TIMEOUT, async (t) => {
   const { directory } = await makeClone(t);
   const digest = await digestSources(directory);
   await writeFile(path.join(directory, "packages/dashboard/src/main.test.ts"), "x");
@@ -85,7 +85,7 @@ test("tests are no sources, and the lockfile and other packages are", TIMEOUT, a
   assert.notEqual(await digestSources(directory), locked);
 });
 
-test("servers that start at once all have it whole, and nothing unfinished is left", TIMEOUT, async (t) => {
+test("servers that start concurrently all read a complete build, and leave no unfinished one", TIMEOUT, async (t) => {
   const clone = await makeClone(t);
   const built = await Promise.all(Array.from({ length: 5 }, () => clone.build().then(readSite)));
   for (const { page, files } of built) assert.deepEqual([page.length, files.size], [2, 1]);
@@ -98,7 +98,7 @@ test("the bundler gets none of the server's environment", TIMEOUT, async (t) => 
   assert.deepEqual(await clone.built(), ["NODE_ENV NO_COLOR"]);
 });
 
-test("a build that fails is told in the log, and to browsers in a sentence; the next one is tried anew", TIMEOUT, async (t) => {
+test("logs a failed build, reports it to browsers in a sentence, and builds again at the next start", TIMEOUT, async (t) => {
   const clone = await makeClone(t);
   await clone.write("broken");
   await assert.rejects(clone.build(), NotBuilt);
@@ -111,13 +111,13 @@ test("a build that fails is told in the log, and to browsers in a sentence; the 
   assert.ok("site" in (await openDashboard({ clock: systemClock, log }, clone.directory)));
 });
 
-test("a user who may not write there is told who can", TIMEOUT, async (t) => {
+test("reports that the server's user may not write the build, and who may", TIMEOUT, async (t) => {
   const clone = await makeClone(t);
   await chmod(clone.directory, 0o755);
   await chmod(path.join(clone.directory, "packages/dashboard"), 0o555);
   // Root may write anywhere.
   const is_root = process.getuid?.() === 0;
-  if (is_root) process.seteuid?.(NOBODY);
+  if (is_root) process.seteuid?.(UNPRIVILEGED_UID);
   try {
     await assert.rejects(clone.build(), /may not write there/);
   } finally {
@@ -126,14 +126,14 @@ test("a user who may not write there is told who can", TIMEOUT, async (t) => {
   }
 });
 
-test("without its sources there is no dashboard, and that is said", TIMEOUT, async (t) => {
+test("reports that the sources of the dashboard are not installed", TIMEOUT, async (t) => {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-clone-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
   const dashboard = await openDashboard({ clock: systemClock, log: createLog({ level: "silent" }) }, directory);
   assert.deepEqual(dashboard, { problem: "Its sources are not in this installation." });
 });
 
-/** Takes all that this process may still open. */
+/** Opens all file descriptors that this process has left. */
 function takeDescriptors(): number[] {
   const held: number[] = [];
   try {
@@ -144,7 +144,7 @@ function takeDescriptors(): number[] {
   return held;
 }
 
-test("a build that finds no descriptors left is told as that, and the server goes on", TIMEOUT, async (t) => {
+test("reports a build that fails for lack of file descriptors, and the server keeps running", TIMEOUT, async (t) => {
   execFileSync("prlimit", [`--pid=${process.pid}`, `--nofile=${DESCRIPTORS}:`]);
   const clone = await makeClone(t);
   const [lines, held]: [string[], number[]] = [[], []];

@@ -7,7 +7,7 @@ import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { digestSources } from "./sources.ts";
 
-/** The dashboard cannot be shown; the message is for whoever opens it. */
+/** The dashboard is not available. The message is shown to its users. */
 export class NotBuilt extends Error {}
 
 export interface BuildOptions {
@@ -16,15 +16,15 @@ export interface BuildOptions {
   log: Logger;
 }
 
-/** A build takes seconds; one that hangs must not keep the server from starting. */
+/** A build takes seconds. A build that hangs must not prevent the server from starting. */
 const BUILD_TIMEOUT_MS = 180_000;
 const OUTPUT_BYTES_MAX = 16 * 1024;
-/** A build that is younger may be under way, or about to be read by the server that made it. */
+/** A younger build may still be running, or its server has not read it yet. */
 const OLD_AFTER_MS = 600_000;
 
 /**
- * Directory of the dashboard as its sources are now: built before, or now. It is named by their digest and appears whole, by a
- * rename, so servers that start together do not disturb each other. Throws NotBuilt.
+ * Returns the directory of the dashboard built from the present sources, and builds it if it does not exist. The directory is
+ * named by the digest of the sources and created by a rename, so servers can start concurrently. Throws NotBuilt.
  */
 export async function ensureBuilt(options: BuildOptions): Promise<string> {
   const { clone, log, clock } = options;
@@ -61,7 +61,7 @@ async function makeDirectory(directory: string): Promise<void> {
   }
 }
 
-/** In a process of its own: the bundler's memory is not kept by the server, and none of the server's secrets reach it. */
+/** Runs the bundler in a separate process: its memory is freed afterwards, and it gets none of the server's secrets. */
 async function runBuild({ clone, clock, log }: BuildOptions, directory: string): Promise<void> {
   const child: ChildProcess = spawn(process.execPath, [path.join(clone, "packages/dashboard/build.ts"), directory], {
     cwd: clone,
@@ -69,7 +69,7 @@ async function runBuild({ clone, clock, log }: BuildOptions, directory: string):
     stdio: ["ignore", "pipe", "pipe"],
   });
   let output = "";
-  // Without its pipes, where no descriptors are left; then it has an error to tell.
+  // Without free file descriptors the child has no pipes; the "error" event follows.
   for (const stream of [child.stdout, child.stderr])
     stream?.setEncoding("utf8").on("data", (text: string) => (output = (output + text).slice(-OUTPUT_BYTES_MAX)));
   let is_late = false;
@@ -88,10 +88,10 @@ async function runBuild({ clone, clock, log }: BuildOptions, directory: string):
   if (code === 0) return;
   const why = is_late ? `Its build did not end within ${BUILD_TIMEOUT_MS / 1_000} seconds.` : "Its build failed.";
   log.warn({ output: output.trim(), code }, "the build of the dashboard failed");
-  throw new NotBuilt(`${why} The server's log says why; “npm run build” tries it again by hand.`);
+  throw new NotBuilt(`${why} See the server's log for the reason, and run “npm run build” to try again.`);
 }
 
-/** Whoever is second finds the same files there. */
+/** Renames the finished build. If another server was faster, its identical build is used. */
 async function publish(unfinished: string, built: string): Promise<void> {
   try {
     await rename(unfinished, built);
@@ -100,7 +100,7 @@ async function publish(unfinished: string, built: string): Promise<void> {
   }
 }
 
-/** Servers hold their files in memory: nobody reads a build of other sources any more. */
+/** Deletes builds of other sources. Running servers have their files in memory and do not need them. */
 async function removeOld(builds: string, kept: string): Promise<void> {
   const now_ms = (await stat(kept)).mtimeMs;
   for (const name of await readdir(builds)) {

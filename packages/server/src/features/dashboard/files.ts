@@ -5,21 +5,21 @@ import path from "node:path";
 export const ENCODINGS = ["br", "gzip"] as const;
 export type Encoding = (typeof ENCODINGS)[number];
 
-/** One file of the built dashboard, with what was compressed of it when it was built. */
+/** One file of the built dashboard, with the compressed versions that the build made. */
 export interface BuiltFile {
   content_type: string;
-  /** A quoted entity tag without its quotes; each encoding adds its name. */
+  /** The ETag without quotes. Each encoding appends its name. */
   tag: string;
-  /** Its name changes with its content. */
+  /** Its name contains a hash of its content. */
   is_hashed: boolean;
   identity: Buffer;
   encoded: Partial<Record<Encoding, Buffer>>;
 }
 
 export interface BuiltSite {
-  /** The text of the page, cut where the nonce goes. */
+  /** The HTML of the page, split at each place of the nonce. */
   page: readonly string[];
-  /** By the path of a URL, `/assets/index-Bx3f.js`. */
+  /** By URL path, for example `/assets/index-Bx3f.js`. */
   files: ReadonlyMap<string, BuiltFile>;
 }
 
@@ -39,7 +39,7 @@ const CONTENT_TYPES: Record<string, string> = {
   ".woff2": "font/woff2",
 };
 
-/** Reads a built dashboard whole: 4 MB. What is not in this map is not served, whatever the path of a URL says. */
+/** Reads all files of a built dashboard into memory (4 MB). Only paths in this map are served, so no URL can reach other files. */
 export async function readSite(directory: string): Promise<BuiltSite> {
   const entries = await readdir(directory, { withFileTypes: true, recursive: true });
   const names = entries.filter((entry) => entry.isFile()).map((entry) => path.relative(directory, path.join(entry.parentPath, entry.name)));

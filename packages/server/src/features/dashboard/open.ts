@@ -4,12 +4,12 @@ import { ensureBuilt, NotBuilt } from "./build.ts";
 import { type BuiltSite, readSite } from "./files.ts";
 import { CLONE, hasSources } from "./sources.ts";
 
-/** The dashboard in memory, or the sentence that says why there is none. */
+/** The dashboard in memory, or a sentence that states why it is not available. */
 export type Dashboard = { site: BuiltSite } | { problem: string };
 
 /**
- * Reads the dashboard, and builds it before when it is not there or older than its sources. Never rejects: a server without its
- * dashboard is a server.
+ * Reads the dashboard, and first builds it if it is missing or its sources changed. Never rejects: the server works without the
+ * dashboard.
  */
 export async function openDashboard({ clock, log }: { clock: Clock; log: Logger }, clone = CLONE): Promise<Dashboard> {
   try {
@@ -17,6 +17,6 @@ export async function openDashboard({ clock, log }: { clock: Clock; log: Logger 
     return { site: await readSite(await ensureBuilt({ clone, clock, log })) };
   } catch (error) {
     log.warn({ err: error }, "there is no dashboard; the API works without it");
-    return { problem: error instanceof NotBuilt ? error.message : "It could not be built or read. The server's log says why." };
+    return { problem: error instanceof NotBuilt ? error.message : "It could not be built or read. See the server's log for the reason." };
   }
 }

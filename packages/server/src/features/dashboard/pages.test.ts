@@ -31,10 +31,10 @@ const SITE: BuiltSite = {
 const start = (dashboard: Parameters<typeof dashboardPages>[0] = { site: SITE }) =>
   startFeaturePlane([referenceRoutes, siteRoutes, (http) => servePages(http, dashboardPages(dashboard))]);
 
-test("browsers get the page at every path of its own, each with another nonce, which is the policy's", TIMEOUT, async () => {
+test("serves the page at every path of the dashboard, with a new nonce that matches its policy", TIMEOUT, async () => {
   await using it = await start();
   const nonces = new Set<string>();
-  for (const url of ["/", "/robots", "/robots/rob_1/logs?q=a", "/a/path/of/nobody", "/agents", "/apis"]) {
+  for (const url of ["/", "/robots", "/robots/rob_1/logs?q=a", "/an/unknown/path", "/agents", "/apis"]) {
     const { status, headers, body } = await it.call<string>("GET", url, { headers: HTML });
     assert.equal(status, 200, url);
     assert.equal(headers["content-type"], "text/html; charset=utf-8");
@@ -52,7 +52,7 @@ test("browsers get the page at every path of its own, each with another nonce, w
   assert.equal(nonces.size, 6);
 });
 
-test("what is no page stays the JSON 404, 405 and 401 of the API", TIMEOUT, async () => {
+test("other paths keep the JSON 404, 405 and 401 of the API", TIMEOUT, async () => {
   await using it = await start();
   for (const url of [
     "/docs/nothing",
@@ -83,7 +83,7 @@ test("what is no page stays the JSON 404, 405 and 401 of the API", TIMEOUT, asyn
   assert.match(String(page.headers["content-security-policy"]), /default-src 'none'/);
 });
 
-test("files come in the best encoding that is asked for, for a year, and not again when they are known", TIMEOUT, async () => {
+test("serves files in the best accepted encoding, cached for a year, and 304 for a known ETag", TIMEOUT, async () => {
   await using it = await start();
   const get = (accept_encoding: string, more: Record<string, string> = {}) =>
     it.call<string>("GET", "/assets/index-1.js", { headers: { "accept-encoding": accept_encoding, ...more } });
@@ -122,7 +122,7 @@ test("files come in the best encoding that is asked for, for a year, and not aga
   assert.deepEqual([icon.headers["cache-control"], icon.headers["content-type"]], ["no-cache", "image/svg+xml"]);
 });
 
-test("a path that climbs out of the dashboard finds nothing", TIMEOUT, async () => {
+test("returns 404 for a path outside the dashboard's directory", TIMEOUT, async () => {
   await using it = await start();
   for (const url of [
     "/assets/../../package.json",
@@ -142,7 +142,7 @@ test("a path that climbs out of the dashboard finds nothing", TIMEOUT, async () 
   }
 });
 
-test("HEAD tells what GET would, without the body", TIMEOUT, async () => {
+test("HEAD returns the headers of GET without the body", TIMEOUT, async () => {
   await using it = await start();
   const page = await it.call("GET", "/", { headers: HTML });
   assert.equal((await fetchHead(it, "/")).headers.get("content-length"), page.headers["content-length"]);

@@ -7,10 +7,10 @@ import type { Dashboard } from "./open.ts";
 
 const NONCE_BYTES = 16;
 const YEAR = "public, max-age=31536000, immutable";
-/** Everything below these is the API's, or a file: what is not there is not there. */
+/** First path parts that belong to the API or to files: an unknown path below them is a 404, not the dashboard's page. */
 const NOT_PAGES = new Set(["assets", ...Object.values(routes).map(({ path }) => firstPart(path))]);
 
-/** Nothing from outside, no inline code, nobody's frame. Workers obey the policy that they themselves are served with. */
+/** No external sources, no inline code, no embedding in frames. A worker uses the policy of its own response. */
 const policy = (styles: string): string =>
   `default-src 'none'; script-src 'self'; style-src ${styles}; img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; ` +
   "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
@@ -22,12 +22,12 @@ const HEADERS = {
   "cross-origin-resource-policy": "same-origin",
 };
 
-/** What browsers ask for beside the API: the dashboard's page at every path of its own, and the files that it loads. */
+/** Serves the dashboard's page at all its paths, and its files. Returns undefined for other requests. */
 export function dashboardPages(dashboard: Dashboard): Pages {
   return (asked) => {
     const file = "site" in dashboard ? dashboard.site.files.get(asked.path) : undefined;
     if (file !== undefined) return answerFile(file, asked);
-    // Whoever asks for anything at all, as curl does, is shown the page at its own address only.
+    // Clients that accept any type, such as curl, get the page at `/` only.
     const wants_page = accepts(asked.accept, "text/html") || (asked.path === "/" && accepts(asked.accept, "*/*"));
     if (!wants_page || NOT_PAGES.has(firstPart(asked.path))) return undefined;
     return "site" in dashboard ? answerPage(dashboard.site) : answerProblem(dashboard.problem);
@@ -54,7 +54,7 @@ function answerFile(file: BuiltFile, { accept_encoding, if_none_match }: AskedPa
   const headers = {
     ...HEADERS,
     "content-security-policy": policy("'self'"),
-    // Without a hash in its name it is asked for each time, and answered by a few bytes.
+    // A file without a hash in its name is revalidated on each use, usually with a 304.
     "cache-control": file.is_hashed ? YEAR : "no-cache",
     vary: "accept-encoding",
     etag,
@@ -68,7 +68,7 @@ function answerFile(file: BuiltFile, { accept_encoding, if_none_match }: AskedPa
 const isKnown = (if_none_match: string, etag: string): boolean =>
   if_none_match.trim() === "*" || if_none_match.split(",").some((tag) => tag.trim().replace(/^W\//, "") === etag);
 
-/** In words for whoever opened it. No style, no script: it must not need what is missing. */
+/** A page that states the problem. It uses no style or script, because those files are missing. */
 function answerProblem(problem: string): PageAnswer {
   return {
     status: 503,
@@ -80,7 +80,7 @@ function answerProblem(problem: string): PageAnswer {
     },
     body:
       '<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<title>Roamfleet: no dashboard</title>\n' +
-      `<h1>The dashboard is not there</h1>\n<p>${problem}</p>\n` +
+      `<h1>The dashboard is not available</h1>\n<p>${problem}</p>\n` +
       '<p>The API works without it: see <a href="/docs">its reference</a>, or use the command <code>rf</code>.</p>\n</html>\n',
   };
 }

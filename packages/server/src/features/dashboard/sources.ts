@@ -3,10 +3,10 @@ import { type Dirent, existsSync } from "node:fs";
 import { readdir, readFile } from "node:fs/promises";
 import path from "node:path";
 
-/** The clone that this server runs from. */
+/** Root directory of the repository that this server runs from. */
 export const CLONE = path.resolve(import.meta.dirname, "../../../../..");
 
-/** Files and folders of the clone that end up in the dashboard, or decide how it is built. */
+/** Files and folders of the repository that the build of the dashboard depends on. */
 const INPUTS = [
   "package-lock.json",
   "packages/dashboard/build.ts",
@@ -21,12 +21,12 @@ const INPUTS = [
 ];
 const DIGEST_CHARACTERS = 32;
 
-/** Can the dashboard be built here? Not where only the server was copied to. */
+/** Whether the dashboard can be built here. It cannot where only the server was installed. */
 export const hasSources = (clone: string): boolean => existsSync(path.join(clone, "packages/dashboard/src"));
 
 /**
- * Digest over names and contents of everything that the dashboard is made of: times say nothing after `git checkout`. 600 files
- * take 25 ms.
+ * Returns a digest of the names and contents of all inputs of the build. Modification times are not reliable after
+ * `git checkout`. 600 files take 25 ms.
  */
 export async function digestSources(clone: string): Promise<string> {
   const files = (await Promise.all(INPUTS.map((input) => filesOf(clone, input)))).flat().toSorted();

@@ -13,7 +13,7 @@ after(async () => {
   await database.drop();
 });
 
-/** A bus, and what it was told about org_a. */
+/** A bus, and the messages that it delivered for org_a. */
 function listening() {
   const bus = localBus({ log: silentLog });
   const heard: ChangesMessage[] = [];
@@ -23,7 +23,7 @@ function listening() {
 
 const release = (id: string, change = "updated"): AnnouncedChange => ({ kind: "release", id, change });
 
-test("what a transaction changes is one message to its org after the commit, and none to another", LIMIT, async () => {
+test("publishes the changes of a transaction after the commit, in one message to their org only", LIMIT, async () => {
   const plane = listening();
   await db.transaction(async (tx) => {
     announce(tx, plane, "org_a", release("rel_1"));
@@ -37,7 +37,7 @@ test("what a transaction changes is one message to its org after the commit, and
   assert.deepEqual(plane.heard, [{ changes: [release("rel_1"), release("rel_3"), release("rel_4")] }]);
 });
 
-test("what is rolled back is told to nobody, and what is written without a transaction at once", LIMIT, async () => {
+test("publishes nothing after a rollback, and immediately outside a transaction", LIMIT, async () => {
   const plane = listening();
   await assert.rejects(
     db.transaction(async (tx) => {
@@ -53,7 +53,7 @@ test("what is rolled back is told to nobody, and what is written without a trans
   assert.deepEqual(plane.heard, [{ changes: [release("rel_2")] }, { changes: [release("rel_3")] }]);
 });
 
-test("an object that a transaction changes several times changed once, and was made, moved or removed before all else", LIMIT, async () => {
+test("merges the changes of one object in a transaction; created, moved and removed take precedence", LIMIT, async () => {
   const plane = listening();
   await db.transaction(async (tx) => {
     for (const [id, ...changes] of [
@@ -76,7 +76,7 @@ test("an object that a transaction changes several times changed once, and was m
   ]);
 });
 
-test("more changes than a message holds are no message but the word that they are lost", LIMIT, async () => {
+test("publishes `lost` in place of more changes than fit into a message", LIMIT, async () => {
   const plane = listening();
   const many = Array.from({ length: CHANGES_PER_MESSAGE_MAX }, (_, i) => release(`rel_${i}`));
   await db.transaction(async (tx) => {

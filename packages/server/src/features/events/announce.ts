@@ -3,33 +3,33 @@ import type { Plane } from "../../context.ts";
 import type { Place } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 
-/** A change with what readers are not told. */
+/** A change with fields that are not sent to readers. */
 export interface AnnouncedChange extends Change {
   /**
-   * Where it is, the present place first; more than one for what was moved. Without them they are looked up where readers
-   * limited to places want to know: give them for what cannot be found any more.
+   * The places of the object, the present one first; several for an object that was moved. Without them, places are looked up
+   * when a reader is limited to places. Pass them for objects that cannot be found any more.
    */
   places?: readonly Place[];
 }
 
-/** What goes over the bus: changes of one org in their order, or that there were too many to be told. */
+/** A message on the bus: changes of one org in order, or `lost` when there were too many. */
 export type ChangesMessage = { changes: AnnouncedChange[] } | { lost: true };
 
-/** Changes that one transaction tells of: some 800 KB. Whoever moves more at once has everybody read again. */
+/** Most changes of one transaction, some 800 KB. Beyond that, all readers are asked to reload. */
 export const CHANGES_PER_MESSAGE_MAX = 5_000;
 
 export const changesSubject = (org_id: string): string => `rf.changes.${org_id}`;
 
-/** What changed in an org so far, by kind and id; null: too much. */
+/** Changes of each org so far, by kind and id; null: too many. */
 type Batch = Map<string, Map<string, AnnouncedChange> | null>;
 
-/** By transaction; one that is rolled back takes its own along. */
+/** By transaction. A rollback discards them with the transaction. */
 const gathered = new WeakMap<Db, Batch>();
 
 /**
- * Tells whoever watches the org that something changed, once it is committed: one message for each org of a transaction, one
- * change for each object in it, and nothing for what is rolled back. A hint: it may be lost, it never fails and nobody waits
- * for it. Where nobody watches the org it costs the array.
+ * Publishes changes to the readers of the org after the commit: one message for each org of a transaction, one change for
+ * each object in it, nothing after a rollback. Best effort: it may be lost, never fails and is not awaited. Without readers it
+ * costs only the array.
  */
 export function announce(db: Db, { bus }: Pick<Plane, "bus">, org_id: string, changes: AnnouncedChange | readonly AnnouncedChange[]): void {
   const more: readonly AnnouncedChange[] = "kind" in changes ? [changes] : changes;
@@ -39,7 +39,7 @@ export function announce(db: Db, { bus }: Pick<Plane, "bus">, org_id: string, ch
   gather(batch, org_id, more);
   if (known !== undefined) return;
   gathered.set(db, batch);
-  // Outside of a transaction this happens at once.
+  // Outside a transaction this runs immediately.
   db.afterCommit(() => {
     gathered.delete(db);
     for (const [of, own] of batch) {
@@ -55,19 +55,19 @@ function gather(batch: Batch, org_id: string, more: readonly AnnouncedChange[]):
   for (const change of more) {
     const key = `${change.kind} ${change.id}`;
     const before = own.get(key);
-    // In its last place, behind what led to it; but nothing is told of before it was made.
+    // Move it to the end, after the changes that caused it. A created object stays first: others may refer to it.
     if (before !== undefined && before.change !== "created") own.delete(key);
-    own.set(key, before === undefined ? change : together(before, change));
+    own.set(key, before === undefined ? change : merge(before, change));
   }
   batch.set(org_id, own.size > CHANGES_PER_MESSAGE_MAX ? null : own);
 }
 
-/** What says more than that something is otherwise is not outdone by that. */
+/** `moved`, `created` and `removed` say more than other changes and are not replaced by them. */
 const WEIGHTS: Record<string, number> = { moved: 1, created: 2, removed: 3 };
 const weightOf = ({ change }: AnnouncedChange): number => WEIGHTS[change] ?? 0;
 
-/** Nobody but the transaction saw what was in between. */
-const together = (before: AnnouncedChange, next: AnnouncedChange): AnnouncedChange => ({
+/** Merges two changes of one object: the state in between was never visible outside the transaction. */
+const merge = (before: AnnouncedChange, next: AnnouncedChange): AnnouncedChange => ({
   ...before,
   ...next,
   change: weightOf(before) > weightOf(next) ? before.change : next.change,

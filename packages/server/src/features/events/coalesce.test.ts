@@ -27,7 +27,7 @@ test("sends the newest change of each object and aspect, in order", () => {
   assert.deepEqual(taken, [target(1, { change: "progress", status: "downloading" }), target(2), target(1, { status: "applied" })]);
 });
 
-test("keeps each move of a robot, because every place it left has other counts", () => {
+test("keeps each move of a robot, because the counts of every place it left change", () => {
   const moved = { kind: "robot", id: "rob_1", change: "moved" } as const;
   const moves = [
     { ...moved, fleet_id: "flt_2", from_fleet_id: "flt_1" },
@@ -36,7 +36,7 @@ test("keeps each move of a robot, because every place it left has other counts",
   assert.deepEqual(new Coalescer(clockOf()).take(moves), moves);
 });
 
-test("sends one summary with the shared fields in place of more changes than the bucket of their kind has tokens", () => {
+test("sends one summary with the shared fields when the changes exceed the token bucket of their kind", () => {
   const coalescer = new Coalescer(clockOf());
   const robot: Change = { kind: "robot", id: "rob_1", change: "release" };
   const taken = coalescer.take([robot, ...targets(BURST_CHANGES_MAX), target(900, { status: "failed" })]);
@@ -45,7 +45,7 @@ test("sends one summary with the shared fields in place of more changes than the
   assert.deepEqual(two_deployments, [{ kind: "target", change: "status", status: "applied", count: BURST_CHANGES_MAX + 1 }]);
 });
 
-test("limits a slow, steady stream of changes to one a second, and sends all of them again after a pause", async () => {
+test("limits a steady stream of changes to one a second, and sends single changes again after a pause", async () => {
   const clock = clockOf();
   const coalescer = new Coalescer(clock);
   assert.equal(coalescer.take(targets(BURST_CHANGES_MAX)).length, BURST_CHANGES_MAX);
@@ -60,7 +60,7 @@ test("limits a slow, steady stream of changes to one a second, and sends all of 
   assert.equal(coalescer.take(targets(BURST_CHANGES_MAX)).length, BURST_CHANGES_MAX);
 });
 
-test("waits after each message, longer after a summary, and not for the first", async () => {
+test("waits after each message, longer after a summary, but not before the first", async () => {
   const clock = clockOf();
   const coalescer = new Coalescer(clock);
   assert.equal(coalescer.waitMs(), 0);

@@ -3,11 +3,11 @@ import type { Change, ChangeKind, ChangeSummary } from "@roamfleet/protocol/rout
 
 /** Changes of one kind that a reader gets one by one before they are summarized. */
 export const BURST_CHANGES_MAX = 20;
-/** One more after this time. */
+/** Time after which one further change is allowed. */
 const REFILL_MS = 1_000;
 /** Shortest time between two messages: four a second feel live. */
 const WINDOW_MS = 250;
-/** The same behind a summary, which makes a page read again all that is on its screen. */
+/** Shortest time after a summary, which makes a page reload all that it shows. */
 export const SUMMARY_WINDOW_MS = 2_000;
 
 /**
@@ -23,12 +23,12 @@ export class Coalescer {
     this.clock = clock;
   }
 
-  /** Milliseconds until the next message may leave. */
+  /** Returns the milliseconds until the next message may be sent. */
   waitMs(): number {
     return Math.max(0, this.#next_ms - this.clock.monotonic());
   }
 
-  /** The next message, of all changes since the last one, in their order; by kind. */
+  /** Returns the next message: all changes since the last one, grouped by kind, in order. */
   take(changes: readonly Change[]): (Change | ChangeSummary)[] {
     if (changes.length === 0) return [];
     const now_ms = this.clock.monotonic();
@@ -51,7 +51,7 @@ export class Coalescer {
   }
 }
 
-/** The newest change of each object and aspect, in the order of these. Moves from different places stay: each place has other counts. */
+/** Returns the newest change of each object and aspect, in order. Moves from different places are all kept: the counts of each place change. */
 function newest(changes: readonly Change[]): Iterable<Change> {
   const by_key = new Map<string, Change>();
   for (const one of changes) {
@@ -62,7 +62,7 @@ function newest(changes: readonly Change[]): Iterable<Change> {
   return by_key.values();
 }
 
-/** How many they are, and the fields that all of them share. */
+/** Returns the number of changes and the fields that all of them share. */
 function summarize(kind: ChangeKind, changes: readonly Change[]): ChangeSummary {
   const shared = Object.entries(changes[0] ?? {}).filter(
     ([field, value]) => typeof value === "string" && changes.every((one) => one[field as keyof Change] === value),

@@ -11,24 +11,24 @@ const isChange = (change: unknown): boolean =>
   change !== null &&
   ["kind", "id", "change"].every((field) => isText((change as Record<string, unknown>)[field]));
 
-/** Changes that wait while the database is asked where others are; beyond, all are lost. */
+/** Most changes queued while the database looks up places; beyond that, all are lost. */
 const WAITING_CHANGES_MAX = 2 * CHANGES_PER_MESSAGE_MAX;
 
 export type FeedPlane = Pick<Plane, "bus" | "db" | "findPlaces" | "log" | "id" | "clock">;
 
 /**
- * The changes of one org, for whoever reads them on this node. It listens from its first reader on. Where a change is is
- * looked up only for readers limited to places, once for all of them, and for all changes that came meanwhile together.
+ * The changes of one org for its readers on this node. It subscribes with its first reader. The places of changes are looked
+ * up only for readers that are limited to places: once for all of them, in one batch for all changes that arrived meanwhile.
  */
 export class Feed {
   readonly ring: Ring;
   readonly readers = new Set<Reader>();
-  /** Since when nobody reads, by the monotonic clock; undefined while somebody does. */
+  /** When the last reader left, by the monotonic clock; undefined while there are readers. */
   idle_since: number | undefined;
   readonly #plane: FeedPlane;
   readonly #org_id: string;
   readonly #unsubscribe: () => void;
-  /** Resolves when the changes that other nodes tell of arrive. */
+  /** Resolves when the subscription to other nodes' changes is active. */
   readonly #listening: Promise<void>;
   #waiting: AnnouncedChange[] = [];
   #taking = false;
@@ -46,7 +46,7 @@ export class Feed {
     this.#listening = plane.bus.subscribed();
   }
 
-  /** Lets a reader in, behind the event of this id when that is possible. */
+  /** Adds a reader, and resumes after the event with this id if possible. */
   async join(reader: Reader, last_event_id: string | undefined): Promise<void> {
     const { ring } = this;
     this.readers.add(reader);
@@ -55,17 +55,17 @@ export class Feed {
       this.readers.delete(reader);
       if (this.readers.size === 0) this.idle_since = this.#plane.clock.monotonic();
     });
-    // Whoever is ready reads what it shows, and must be told of all that changes after that.
+    // A client that gets `ready` loads the data that it shows, so it must receive every change after that.
     await this.#listening;
     const after = last_event_id === undefined ? undefined : ring.numberOf(last_event_id);
     const resumed = after !== undefined && ring.has(after + 1);
-    // Since it was let in what comes is looked up for it, too; what it missed may not have been.
+    // Changes since it joined are looked up anyway; those that it missed perhaps were not.
     if (resumed && isLimited(reader.caller)) await this.#place(ring.from(after + 1));
     if (resumed) reader.begin({ after, resumed, lost: false });
     else reader.begin({ after: ring.position, resumed, lost: last_event_id !== undefined });
   }
 
-  /** Nobody knows what changed: each reader is told so. */
+  /** Reports lost changes to all readers. */
   lose(): void {
     this.#waiting = [];
     this.ring.lose();
@@ -82,7 +82,7 @@ export class Feed {
     if (!this.#taking) void this.#take();
   }
 
-  /** In the order in which they came; without readers limited to places at once. */
+  /** Appends the queued changes in order; immediately if no reader is limited to places. */
   async #take(): Promise<void> {
     this.#taking = true;
     try {
@@ -91,13 +91,13 @@ export class Feed {
         this.#waiting = [];
         const epoch = this.ring.position;
         if (this.#limited().length > 0) await this.#place(placed);
-        // Lost meanwhile: then these are among what is read again.
+        // Changes were lost meanwhile: the readers reload everything, including these.
         if (this.ring.position !== epoch) continue;
         for (const change of placed) this.ring.append(change);
         this.#wake();
       }
     } catch (error) {
-      this.#plane.log.warn({ err: error, org_id: this.#org_id }, "where changes are could not be looked up: their readers read again");
+      this.#plane.log.warn({ err: error, org_id: this.#org_id }, "could not look up the places of changes; readers reload");
       this.lose();
     } finally {
       this.#taking = false;

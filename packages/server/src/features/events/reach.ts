@@ -5,12 +5,12 @@ import { type Caller, mayInWholeOrg, namedFleets, seesWholeOrg } from "../../ker
 import type { Db } from "../../kernel/db.ts";
 import type { AnnouncedChange } from "./announce.ts";
 
-/** Who may know of a change: each member of the org, those who administer all of it, or who sees the object that it is of. */
+/** Who may see a change: all members of the org, admins of the whole org, or users who see the changed object. */
 type Audience = "members" | "admins" | { of: PlacedKind; by: "id" | "robot_id" };
 
 const OF_ROBOT = { of: "robot", by: "robot_id" } as const;
 
-/** As the lists of these are, in the table of who may do what. A new kind does not compile without its line. */
+/** The same as for the lists of these objects in the authorization table. A new kind without its line does not compile. */
 const AUDIENCE: Record<ChangeKind, Audience> = {
   robot: { of: "robot", by: "id" },
   fleet: { of: "fleet", by: "id" },
@@ -31,17 +31,17 @@ const AUDIENCE: Record<ChangeKind, Audience> = {
   signing_keys: "admins",
 };
 
-/** A change with where it was found to be: what is decided by, for readers limited to places. */
+/** A change with the places that decide whether a reader limited to places sees it. */
 export interface PlacedChange {
   change: AnnouncedChange;
-  /** Undefined: nobody looked. Empty: nowhere that anybody limited to places reaches. */
+  /** Undefined: not looked up yet. Empty: in no place, so invisible to readers limited to places. */
   found?: readonly Found[];
 }
 
-/** Whether somebody's role is limited to places, so that what they see has to be looked up. */
+/** Whether the caller's role is limited to places, so that places have to be looked up. */
 export const isLimited = (caller: Caller): boolean => !seesWholeOrg(caller);
 
-/** The part of a change that the caller may see: all of it, without where it came from or went, or nothing. */
+/** Returns the part of a change that the caller may see: all of it, all but the other place of a move, or nothing. */
 export function seenBy(caller: Caller, { change, found = [] }: PlacedChange): AnnouncedChange | undefined {
   const audience = AUDIENCE[change.kind];
   if (audience === "members") return change;
@@ -51,27 +51,27 @@ export function seenBy(caller: Caller, { change, found = [] }: PlacedChange): An
   if (seen.length === found.length) return found.length === 0 ? undefined : change;
   const [first] = seen;
   if (first === undefined) return undefined;
-  // It was moved over the edge of what they see: of the other side they are told nothing.
+  // The caller sees only one side of the move: omit the other one.
   const { from_fleet_id: _fleet, from_site_id: _site, ...rest } = change;
   const { fleet_id, site_id } = first.place;
   return { ...rest, ...(fleet_id === null ? {} : { fleet_id }), ...(site_id === null ? {} : { site_id }) };
 }
 
-/** What is to be looked up of a change; undefined when it is known or does not matter. */
+/** Returns the object whose place must be looked up; undefined when the place is known or not needed. */
 function unknownOf({ change, found }: PlacedChange): { of: PlacedKind; id: string } | undefined {
   const audience = AUDIENCE[change.kind];
   if (typeof audience === "string") return undefined;
-  // A site is seen by whoever sees one of its fleets, so that the answer depends on who asks.
+  // A site is visible to users who see one of its fleets, so the result depends on the readers.
   if (found !== undefined && (audience.of !== "site" || change.places !== undefined)) return undefined;
   const id = audience.by === "id" ? change.id : change.robot_id;
   return id === undefined ? undefined : { of: audience.of, id };
 }
 
-/** With the places that whoever announced it gave along. */
+/** Converts a change, with the places that its publisher passed. */
 export const placedAsTold = (change: AnnouncedChange): PlacedChange =>
   change.places === undefined ? { change } : { change, found: change.places.map((place) => ({ place, shared: false, fleets: [] })) };
 
-/** Looks up where changes are, in one statement for each kind of object, for callers limited to places. Rejects with the database. */
+/** Looks up the places of changes for callers limited to places, in one statement for each kind of object. Rejects when the database fails. */
 export async function place(
   find: FindPlaces,
   db: Db,

@@ -28,7 +28,7 @@ const change = (id: number, more: Partial<AnnouncedChange> = {}): AnnouncedChang
   ...more,
 });
 
-/** What a reader has been given so far, by event. */
+/** Returns the events that the reader has sent so far. */
 function eventsOf(reader: Reader): { event: string; id: string; data: unknown }[] {
   const text = String(reader.read() ?? "");
   return text.split("\n\n").flatMap((block) => {
@@ -39,7 +39,7 @@ function eventsOf(reader: Reader): { event: string; id: string; data: unknown }[
 const idsOf = (reader: Reader): unknown[] =>
   eventsOf(reader).map(({ event, data }) => (event === "change" ? (data as { id: string }).id : event));
 
-test("a reader has what comes, in order; what came before it only where it goes on", () => {
+test("a new reader gets new changes in order; a resumed one also gets those that it missed", () => {
   const ring = new Ring("boot", 100);
   for (const id of [1, 2, 3]) ring.append({ change: change(id) });
   const fresh = new Reader(ring, { caller: viewer, held });
@@ -52,7 +52,7 @@ test("a reader has what comes, in order; what came before it only where it goes 
   assert.deepEqual(idsOf(back), ["ready", "rel_2", "rel_3", "rel_4"]);
 });
 
-test("who does not read holds little, and is told once that something is lost; then goes on with what is new", () => {
+test("a reader that stops reading buffers little, gets `lost` once, then continues with new changes", () => {
   const ring = new Ring("boot", 1_000);
   const reader = new Reader(ring, { caller: viewer, held });
   reader.begin({ after: 0, resumed: false, lost: false });
@@ -60,7 +60,7 @@ test("who does not read holds little, and is told once that something is lost; t
     ring.append({ change: change(id) });
     reader.wake();
   }
-  assert.ok(reader.readableLength < 64 * 1024, `${reader.readableLength} bytes are held`);
+  assert.ok(reader.readableLength < 64 * 1024, `${reader.readableLength} bytes are buffered`);
   const seen: unknown[] = [];
   for (let more = idsOf(reader); more.length > 0; more = idsOf(reader)) seen.push(...more);
   assert.deepEqual(seen, ["ready", "lost"]);
@@ -69,7 +69,7 @@ test("who does not read holds little, and is told once that something is lost; t
   assert.deepEqual(idsOf(reader), ["rel_1000000"]);
 });
 
-/** A coalescing reader that has begun, its ring and its clock. */
+/** Returns a started coalescing reader, its ring and its clock. */
 function coalescing(size = 1_000, caller = viewer) {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const ring = new Ring("boot", size);
@@ -83,7 +83,7 @@ function coalescing(size = 1_000, caller = viewer) {
   return { clock, ring, reader, append };
 }
 
-test("coalesces the changes of a window into one event, whose id resumes behind the last of them", async () => {
+test("coalesces the changes of a window into one event, whose id resumes after the last of them", async () => {
   const { clock, ring, reader, append } = coalescing();
   append(change(1, { places: [WHOLE_ORG] }));
   append(change(2));
@@ -102,7 +102,7 @@ test("coalesces the changes of a window into one event, whose id resumes behind 
   await clock.advance({ milliseconds: SUMMARY_WINDOW_MS });
 });
 
-test("a coalescing reader that does not read stores little, and gets the newest of all that it missed or that some is lost", async () => {
+test("a coalescing reader that stops reading buffers little, and then gets the newest changes or `lost`", async () => {
   for (const size of [1_000_000, 1_000]) {
     const { clock, reader, append } = coalescing(size);
     for (let round = 0; round < 400; round += 1) {
@@ -120,7 +120,7 @@ test("a coalescing reader that does not read stores little, and gets the newest 
   }
 });
 
-test("sends a coalescing reader what the ring would lose before its window ends", () => {
+test("sends coalesced changes early when the ring would lose them before the window ends", () => {
   const size = 10 * BURST_CHANGES_MAX;
   const { reader, append } = coalescing(size);
   for (let id = 1; id <= 3 * size; id += 1) append(change(id));
@@ -129,7 +129,7 @@ test("sends a coalescing reader what the ring would lose before its window ends"
   assert.ok(events.length > 3, `${events.length} events`);
 });
 
-test("sends a coalescing reader heartbeats while changes that it may not see never end", async () => {
+test("sends heartbeats to a coalescing reader during a steady stream of changes that it may not see", async () => {
   const { clock, reader, append } = coalescing(1_000, callerOf("viewer", [{ fleet_id: "flt_1" }]));
   append(change(1));
   for (let n = 0; n < 10; n += 1) {
@@ -140,7 +140,7 @@ test("sends a coalescing reader heartbeats while changes that it may not see nev
   assert.equal(eventsOf(reader).filter(({ event }) => event === "beat").length, 10);
 });
 
-test("a reader that is ended before it could begin is told why, and nothing else", () => {
+test("a reader that is ended before it begins gets only the reason", () => {
   const reader = new Reader(new Ring("boot", 100), { caller: viewer, held });
   reader.finish("draining", "the server is stopping");
   reader.begin({ after: 0, resumed: false, lost: false });
@@ -148,7 +148,7 @@ test("a reader that is ended before it could begin is told why, and nothing else
   assert.equal(reader.errored, null);
 });
 
-test("somebody whose reach changes is told to read again", () => {
+test("a reader whose permissions change gets `lost`", () => {
   const ring = new Ring("boot", 100);
   const reader = new Reader(ring, { caller: viewer, held });
   reader.begin({ after: 0, resumed: false, lost: false });
@@ -158,7 +158,7 @@ test("somebody whose reach changes is told to read again", () => {
   assert.deepEqual(idsOf(reader), ["lost"]);
 });
 
-test("each kind goes to those who may read it: people and keys to admins of the whole org, places to who reaches them", () => {
+test("sends users and tokens only to admins of the whole org, and objects only to callers that see their place", () => {
   const at = (fleet_id: string) => ({ site_id: "sit_1", fleet_id });
   const robot = placedAsTold({ kind: "robot", id: "rob_1", change: "updated", places: [at("flt_1")] });
   const token = placedAsTold({ kind: "token", id: "tok_1", change: "created" });
@@ -174,12 +174,12 @@ test("each kind goes to those who may read it: people and keys to admins of the 
   assert.deepEqual(WHOLE_ORG, { site_id: null, fleet_id: null });
 });
 
-test("a robot that is moved over an edge is told on both sides, on each without the other", () => {
+test("a move is sent to callers that see only one of its places, without the other place", () => {
   const [from, to] = [
     { site_id: "sit_1", fleet_id: "flt_1" },
     { site_id: "sit_2", fleet_id: "flt_2" },
   ];
-  const told: AnnouncedChange = {
+  const moved: AnnouncedChange = {
     kind: "robot",
     id: "rob_1",
     change: "moved",
@@ -189,7 +189,7 @@ test("a robot that is moved over an edge is told on both sides, on each without 
     places: [to, from],
   };
   const seen = (scopes: Scopes) => {
-    const one = seenBy(callerOf("viewer", scopes), placedAsTold(told));
+    const one = seenBy(callerOf("viewer", scopes), placedAsTold(moved));
     return one === undefined ? undefined : [one.fleet_id, one.site_id, one.from_fleet_id, one.from_site_id];
   };
   assert.deepEqual(seen([]), ["flt_2", "sit_2", "flt_1", "sit_1"]);

@@ -6,31 +6,31 @@ import type { Coalescer } from "./coalesce.ts";
 import { seenBy } from "./reach.ts";
 import { frame, type Ring } from "./ring.ts";
 
-/** Handed to the socket at a time; one that is not read holds twice as much at most, beside the kernel's buffers. */
+/** Characters passed to the socket at a time. A client that does not read buffers at most twice as much, plus the kernel's buffers. */
 const CHUNK_CHARACTERS = 16 * 1024;
-/** A browser tries again after so long when the stream ends. */
+/** Time after which a browser reconnects when the stream ends. */
 export const RETRY_MS = 2_000;
 
-/** Where a reader begins: at what comes, or behind an event that it had before. */
+/** Where a reader begins: at new changes, or after an event that it received before. */
 export interface Beginning {
-  /** Number of the last change that it has. */
+  /** Number of the last change that it received. */
   after: number;
-  /** It came back and nothing is missing. */
+  /** It reconnected and nothing is missing. */
   resumed: boolean;
-  /** It came back, and what it missed is gone. */
+  /** It reconnected, and the changes that it missed are gone. */
   lost: boolean;
 }
 
 export interface ReaderOptions {
   caller: Caller;
   held: HeldProof;
-  /** Of a reader that asked for coalesced changes. */
+  /** Only for a reader that requested coalesced changes. */
   coalescer?: Coalescer | undefined;
 }
 
 /**
- * One open stream. It holds no queue of its own but a place in the ring: who reads slowly falls behind there, and when the ring
- * has gone on without it, is told that something is lost, once, and goes on with what is new.
+ * One open event stream. It has no queue, only a position in the ring. When a slow reader's position has been overwritten, it
+ * receives `lost` once and continues with new changes.
  */
 export class Reader extends Readable {
   readonly held: HeldProof;
@@ -42,7 +42,7 @@ export class Reader extends Readable {
   #wanted = false;
   #begun = false;
   #ended = false;
-  /** Changes were lost that are not in the ring. */
+  /** Whether to send `lost` for changes that are not in the ring. */
   #lost = false;
 
   constructor(ring: Ring, { caller, held, coalescer }: ReaderOptions) {
@@ -51,7 +51,7 @@ export class Reader extends Readable {
     this.#caller = caller;
     this.held = held;
     this.#coalescer = coalescer;
-    // Whoever asked has gone: that is no error of ours.
+    // The client disconnected, which is not an error.
     this.on("error", () => {});
   }
 
@@ -59,7 +59,7 @@ export class Reader extends Readable {
     return this.#caller;
   }
 
-  /** What they may see is otherwise: what they have on the screen may be too much or too little. */
+  /** Updates the caller. Sends `lost` if the permissions changed, because the client may show too much or too little. */
   becomes(caller: Caller): void {
     if (caller === this.#caller) return;
     const [before, now] = [this.#caller, caller].map(({ grants, limit }) => JSON.stringify([grants, limit]));
@@ -69,7 +69,7 @@ export class Reader extends Readable {
     this.wake();
   }
 
-  /** Nothing, where it has been ended meanwhile. */
+  /** Sends `ready` and starts. Does nothing if the reader has ended meanwhile. */
   begin({ after, resumed, lost }: Beginning): void {
     if (this.#ended) return;
     this.#next = after + 1;
@@ -79,7 +79,7 @@ export class Reader extends Readable {
     this.wake();
   }
 
-  /** There may be something new. */
+  /** Sends new changes, if there are any. */
   wake(): void {
     if (!this.#isReady()) return;
     const wait_ms = this.#waitMs();
@@ -96,7 +96,7 @@ export class Reader extends Readable {
     if (this.#isReady() && this.#next > this.#ring.position) this.#push(frame(this.#ring.idOf(this.#ring.position), "beat", {}));
   }
 
-  /** Says why and ends. What it had not read is not kept for it. */
+  /** Sends the reason and ends the stream. Unread changes are dropped. */
   finish(code: string, message: string): void {
     if (this.#ended || this.destroyed) return;
     this.#ended = true;
@@ -118,7 +118,7 @@ export class Reader extends Readable {
     return this.#wanted && this.#begun && !this.#ended;
   }
 
-  /** Coalesced changes wait, unless there are none, or the ring would lose some of them meanwhile. */
+  /** Returns how long coalesced changes wait: 0 if there are none, or if the ring would lose some meanwhile. */
   #waitMs(): number {
     if (this.#coalescer === undefined || this.#lost || !this.#ring.has(this.#next)) return 0;
     if (this.#next > this.#ring.position || this.#ring.isHalfFull(this.#next)) return 0;
@@ -133,7 +133,7 @@ export class Reader extends Readable {
     }
   }
 
-  /** What comes next, as much as fits; empty when there is nothing. */
+  /** Returns the next frames, as many as fit; empty when there are none. */
   #take(): string {
     const ring = this.#ring;
     let text = "";
@@ -152,7 +152,7 @@ export class Reader extends Readable {
     return text;
   }
 
-  /** All that came, in one message: it is short however much that is. */
+  /** Returns all new changes in one message, whose length is bounded by the coalescer. */
   #takeCoalesced(coalescer: Coalescer): string {
     const ring = this.#ring;
     const seen = ring.from(this.#next).flatMap((placed) => seenBy(this.#caller, placed) ?? []);

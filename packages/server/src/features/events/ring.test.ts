@@ -11,7 +11,7 @@ const filled = (count: number, size: number): Ring => {
 };
 const idsFrom = (ring: Ring, seq: number): string[] => ring.from(seq).map((one) => one.change.id);
 
-test("a ring holds the last so many changes, in their order, and knows from where on it is whole", () => {
+test("a ring keeps its last changes in order, and reports from which number on it is complete", () => {
   const ring = filled(25, 10);
   assert.equal(ring.position, 25);
   assert.deepEqual(
@@ -27,7 +27,7 @@ test("a ring holds the last so many changes, in their order, and knows from wher
   assert.deepEqual(idsFrom(ring, 26), []);
 });
 
-test("ids lead back to their number, in the ring that gave them and in no other", () => {
+test("an id is resolved to its number only by the ring that created it", () => {
   const ring = filled(3, 10);
   assert.equal(ring.numberOf(ring.idOf(2)), 2);
   assert.equal(ring.numberOf(new Ring("boot-2", 10).idOf(0)), undefined);
@@ -35,7 +35,7 @@ test("ids lead back to their number, in the ring that gave them and in no other"
     assert.equal(ring.numberOf(id), undefined, id);
 });
 
-test("after a loss nothing from before can be gone on with, and what comes after is whole", () => {
+test("after a loss no earlier change can be resumed from, and later changes are complete", () => {
   const ring = filled(3, 10);
   ring.lose();
   assert.equal(ring.has(3), false);
@@ -45,7 +45,7 @@ test("after a loss nothing from before can be gone on with, and what comes after
   assert.equal(ring.has(ring.position), true);
 });
 
-test("a change is told in one line, without where it is, and is written out once for all", () => {
+test("the frame of a change is one line without its places, and is created once for all readers", () => {
   const ring = new Ring("boot", 10);
   const hostile: AnnouncedChange = { kind: "config_schema", id: "a\n\ndata: {}\r\u2028", change: "updated", places: [] };
   ring.append({ change: hostile });

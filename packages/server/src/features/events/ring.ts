@@ -1,18 +1,18 @@
 import type { Change } from "@roamfleet/protocol/routes";
 import type { PlacedChange } from "./reach.ts";
 
-/** Changes of an org that are kept for those who read slowly or come back: 8 MB at most, for orgs that somebody watches. */
+/** Changes kept for slow and reconnecting readers: at most 8 MB for each org that has readers. */
 export const RING_CHANGES_MAX = 10_000;
 
-/** The last changes of one org on this node, numbered. Bounded: what is older is gone, and whoever wants it is told so. */
+/** A bounded buffer with the last changes of one org on this node, numbered. Readers detect that older ones are gone. */
 export class Ring {
-  /** Of this ring and no other, so that a number of another one means nothing here. */
+  /** Unique id of this ring, so that event ids of another ring are not accepted. */
   readonly #boot: string;
   readonly #size: number;
   readonly #kept: (PlacedChange & { frame?: string })[];
   /** Number of the next change. */
   #next = 1;
-  /** Number of the oldest that is still here. */
+  /** Number of the oldest change that is kept. */
   #first = 1;
 
   constructor(boot: string, size = RING_CHANGES_MAX) {
@@ -21,12 +21,12 @@ export class Ring {
     this.#kept = [];
   }
 
-  /** Number of the newest change; 0 before there was one. */
+  /** Number of the newest change; 0 before the first one. */
   get position(): number {
     return this.#next - 1;
   }
 
-  /** Whether so many changes came from this number on that the ring will lose the first of them soon. */
+  /** Whether the changes from this number on fill half of the ring, so that the first of them will be lost soon. */
   isHalfFull(seq: number): boolean {
     return this.#next - seq >= this.#size / 2;
   }
@@ -37,14 +37,14 @@ export class Ring {
     if (this.#next - this.#first > this.#size) this.#first = this.#next - this.#size;
   }
 
-  /** Some changes are missing that nobody will tell of: who has not read all until here has lost something. */
+  /** Empties the ring after unknown changes were missed: a reader with unread changes detects a loss. */
   lose(): void {
     this.#next += 1;
     this.#first = this.#next;
     this.#kept.length = 0;
   }
 
-  /** Whether everything from this number on is here. */
+  /** Whether all changes from this number on are kept. */
   has(seq: number): boolean {
     return seq >= this.#first && seq <= this.#next;
   }
@@ -53,7 +53,7 @@ export class Ring {
     return seq >= this.#first && seq < this.#next ? this.#kept[seq % this.#size] : undefined;
   }
 
-  /** All from this number on. */
+  /** Returns all kept changes from this number on. */
   from(seq: number): PlacedChange[] {
     const changes: PlacedChange[] = [];
     for (let at = Math.max(seq, this.#first); at < this.#next; at += 1) changes.push(this.at(at) as PlacedChange);
@@ -64,7 +64,7 @@ export class Ring {
     return `${this.#boot}-${seq}`;
   }
 
-  /** The number in an id that this ring gave; undefined for any other text. */
+  /** Returns the number in an id of this ring; undefined for any other text. */
   numberOf(id: string): number | undefined {
     const dash = id.lastIndexOf("-");
     const digits = id.slice(dash + 1);
@@ -72,7 +72,7 @@ export class Ring {
     return Number(digits) < this.#next ? Number(digits) : undefined;
   }
 
-  /** The change as it goes out, made once for all who see the whole of it. */
+  /** Returns the frame of a change; cached for readers that see all of it. */
   frameOf(seq: number, seen: Change): string {
     const kept: (PlacedChange & { frame?: string }) | undefined = this.at(seq);
     if (kept?.change !== seen) return changeFrame(this.idOf(seq), seen);
@@ -84,6 +84,6 @@ const NOT_SHOWN = (key: string, value: unknown): unknown => (key === "places" ? 
 
 const changeFrame = (id: string, change: Change): string => `id: ${id}\nevent: change\ndata: ${JSON.stringify(change, NOT_SHOWN)}\n\n`;
 
-/** Any other event. `data` contains no line break: it is JSON. */
+/** Returns the frame of any other event. `data` contains no line break, because it is JSON. */
 export const frame = (id: string | undefined, event: string, data: unknown): string =>
   `${id === undefined ? "" : `id: ${id}\n`}event: ${event}\ndata: ${JSON.stringify(data, NOT_SHOWN)}\n\n`;

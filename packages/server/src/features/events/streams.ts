@@ -11,31 +11,31 @@ import { Coalescer } from "./coalesce.ts";
 import { Feed } from "./feed.ts";
 import { Reader, RETRY_MS } from "./reader.ts";
 
-/** A token is remembered for a second, so that its end is known within one and a half. */
+/** Authentication is cached for 1 s, so a revoked token is detected within 1.5 s. */
 const CHECK_EVERY_MS = 500;
-/** Browsers call a stream broken after 10 s of silence: two heartbeats may be late. */
+/** The dashboard treats a stream as broken after 10 s of silence, so two heartbeats may be missing. */
 const BEAT_EVERY_MS = 3_000;
 const FORGET_EVERY_MS = 15_000;
-/** The changes of an org are kept for so long after the last reader left, for those who come back. */
+/** How long the changes of an org are kept after its last reader left, for readers that reconnect. */
 const FEED_KEPT_MS = 120_000;
-/** Who does not read its end in this time is cut. */
+/** A client that does not read the last event within this time is disconnected. */
 const END_TIMEOUT_MS = 250;
 
 const STOPPING = "the server is stopping";
 const HEADERS = {
   "content-type": "text/event-stream; charset=utf-8",
   "cache-control": "no-store",
-  // nginx and its like would keep events until a page of them is full.
+  // Stops nginx and similar proxies from buffering events.
   "x-accel-buffering": "no",
 };
 
 export interface EventStreams {
   routes(http: Http): void;
-  /** Ends every stream, so that its reader comes back to a server that stays, and takes no new ones. */
+  /** Ends every stream, so that its client reconnects to another server, and refuses new ones. */
   drain(): Promise<void>;
 }
 
-/** Streams of changes: who may read which, and for how long. */
+/** Serves the event streams: authorization, limits, heartbeats and their end. */
 export function createEventStreams(plane: Plane): EventStreams {
   const feeds = new Map<string, Feed>();
   let draining = false;
@@ -80,7 +80,7 @@ export function createEventStreams(plane: Plane): EventStreams {
   };
 }
 
-/** Throws 429 when the token or its org has as many streams as it may. */
+/** Throws 429 when the token or its org has reached its limit of streams. */
 function requireRoom({ settings: { limits } }: Pick<Plane, "settings">, { readers }: Feed, token_id: string): void {
   const refuse = (whose: string): never => {
     throw httpError(429, `too many streams of events are open ${whose}; close one of them`, {
@@ -118,7 +118,7 @@ function watch(plane: Plane, feeds: Map<string, Feed>): Timer[] {
   ];
 }
 
-/** Each token is looked up once, however many streams it has: what it may see now, or that it may not any more. */
+/** Authenticates each token once, however many streams it has: updates its permissions or ends its streams. */
 async function checkReaders(plane: Plane, feeds: ReadonlyMap<string, Feed>, beaten_at: WeakMap<Reader, number>): Promise<void> {
   await Promise.all(
     Array.from(feeds, async ([org_id, { readers }]) => {
@@ -132,7 +132,7 @@ async function checkReaders(plane: Plane, feeds: ReadonlyMap<string, Feed>, beat
   );
 }
 
-/** After a successful check only: a heartbeat means that the server and its database answer. */
+/** Sends heartbeats, only after a successful check: a heartbeat means that the server and its database answer. */
 function beat({ clock }: Plane, readers: readonly Reader[], beaten_at: WeakMap<Reader, number>): void {
   const now = clock.monotonic();
   for (const reader of readers) {
@@ -142,7 +142,7 @@ function beat({ clock }: Plane, readers: readonly Reader[], beaten_at: WeakMap<R
   }
 }
 
-/** Whether the token of these readers is still valid; ends them otherwise. False, too, while the database does not answer. */
+/** Returns whether the token of these readers is still valid, and ends them if not. False also while the database does not answer. */
 async function checkProof(plane: Plane, org_id: string, readers: readonly Reader[]): Promise<boolean> {
   const [first] = readers;
   if (first === undefined) return false;
@@ -152,7 +152,8 @@ async function checkProof(plane: Plane, org_id: string, readers: readonly Reader
     for (const reader of readers) reader.becomes(caller);
     return true;
   } catch (error) {
-    // A database that does not answer says nothing about a token: the stream goes on.
+    // A database outage proves nothing about a token: the stream continues.
+
     if (!(error instanceof Fault) || (error.code !== "unauthorized" && error.code !== "forbidden")) return false;
     for (const reader of readers) end(plane, reader, error.code, error.message);
     return false;
