@@ -387,7 +387,7 @@ const FLUSHES: Case[] = [
       return [];
     },
     left: ({ org_id }) => sql(n)`select 1 - least(1, count(*))::int as n from log_usage where org_id = ${org_id}`,
-    message: "could not write down what logs take",
+    message: "could not write the usage of logs",
   },
   {
     loop: "token use",

@@ -74,7 +74,7 @@ test("a flush whose stored bytes are damaged is one record that says so, and eve
   const { items } = await plane.api.listRobotLogs({ params: { id: robot.id } });
   assert.deepEqual(
     items.map(({ message }) => message),
-    ["record 1", "records are missing here: what was stored of them is damaged", "record 3"],
+    ["record 1", "records are missing here: the stored data is damaged", "record 3"],
   );
   await raw.end();
 });

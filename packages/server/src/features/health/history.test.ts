@@ -38,13 +38,13 @@ async function start() {
   };
 }
 
-test("health over time is a point a minute, written ten at a time; what is not written yet is answered as well", TIMEOUT, async () => {
+test("the history has a point a minute, written in batches of ten, and includes unwritten points", TIMEOUT, async () => {
   await using of = await start();
   for (let sent = 0; sent < 48; sent += 1) {
     await of.take({ cpu: { percent: sent, load_1m: 1, cores: 4, temperature_celsius: 40 } });
     await of.rig.clock.advance({ seconds: 15 });
   }
-  // Twelve minutes: eleven points are old enough to have been written, or are held; the last snapshot is a point of its own.
+  // Twelve minutes: eleven points are written or still in memory, and the latest snapshot is a further point.
   assert.equal(await of.rows(), 1);
   const { status, body } = await of.read();
   assert.equal(status, 200);
@@ -55,7 +55,7 @@ test("health over time is a point a minute, written ten at a time; what is not w
   assert.equal(body.items[0]?.temperature_celsius, 40);
 });
 
-test("what is held when the server stops is written then", TIMEOUT, async () => {
+test("writes unwritten points when the server stops", TIMEOUT, async () => {
   await using of = await start();
   await of.take();
   await of.rig.clock.advance({ minutes: 1 });
@@ -65,7 +65,7 @@ test("what is held when the server stops is written then", TIMEOUT, async () => 
   assert.equal((await of.read()).body.items.length, 2);
 });
 
-test("longer times are answered by means, no more points than asked for; disks come and go", TIMEOUT, async () => {
+test("returns means for long times, at most the requested number of points, also when disks change", TIMEOUT, async () => {
   await using of = await start();
   const disk = (mount: string, used_bytes: number) => ({ mount, used_bytes, total_bytes: 200 });
   for (let minute = 0; minute < 30; minute += 1) {
@@ -95,7 +95,7 @@ test("longer times are answered by means, no more points than asked for; disks c
   );
 });
 
-test("days that are too old are dropped; what is not kept is not answered", TIMEOUT, async () => {
+test("drops days past the retention time and returns none of their points", TIMEOUT, async () => {
   await using of = await start();
   await of.take();
   await of.rig.clock.advance({ minutes: 12 });
@@ -103,10 +103,10 @@ test("days that are too old are dropped; what is not kept is not answered", TIME
   await of.rig.clock.advance({ hours: 7 * 24 });
   assert.equal(await of.rows(), 1);
   await of.rig.clock.advance({ hours: 24 });
-  await until("the day to go", async () => (await of.rows()) === 0, { meanwhile: () => of.rig.clock.advance({ hours: 1 }) });
+  await until("the day to be dropped", async () => (await of.rows()) === 0, { meanwhile: () => of.rig.clock.advance({ hours: 1 }) });
 });
 
-test("400: a time that ends before it begins, and one of more than 31 days; 404: another org's robot", TIMEOUT, async () => {
+test("400: until before since, or more than 31 days apart; 404: another org's robot", TIMEOUT, async () => {
   await using of = await start();
   assert.equal((await of.read("?since=2030-01-02T00:00:00Z&until=2030-01-01T00:00:00Z")).status, 400);
   assert.equal((await of.read("?since=2029-01-01T00:00:00Z")).status, 400);

@@ -7,10 +7,10 @@ import { insertBatches, type NewBatch } from "./store-history.ts";
 
 /** A robot's points are thinned to one in this time. */
 export const POINT_EVERY_MS = 60_000;
-/** And written together when the oldest of them is this old: a server that is killed forgets as much of the curves. */
+/** Points are written in one batch when the oldest has this age. A killed server loses at most as much. */
 export const FLUSH_AFTER_MS = 600_000;
 const FLUSH_EVERY_MS = 60_000;
-/** While the database cannot be written to, the oldest points go. */
+/** Most points of a robot in memory. While the database is unavailable, the oldest are dropped. */
 const POINTS_HELD_MAX = 60;
 const BATCHES_PER_STATEMENT = 1_000;
 const PARTITIONS_EVERY_MS = 3_600_000;
@@ -21,7 +21,7 @@ interface Held {
   points: TimedPoint[];
 }
 
-/** Points of the robots of a node that are not written yet, by robot. */
+/** Points of this node's robots that are not written yet, by robot. */
 const held = new WeakMap<Plane["link"], Map<string, Held>>();
 
 function heldOf({ link }: Pick<Plane, "link">): Map<string, Held> {
@@ -30,7 +30,7 @@ function heldOf({ link }: Pick<Plane, "link">): Map<string, Held> {
   return known;
 }
 
-/** Takes the first snapshot of each minute as a point of the robot's curves. In memory: it costs the database nothing. */
+/** Keeps the first snapshot of each minute in memory as a point of the robot's history. Does not use the database. */
 export function notePoint(plane: Plane, org_id: string, robot_id: string, snapshot: Drawn, at: Date): void {
   const robots = heldOf(plane);
   const robot = robots.get(robot_id) ?? { org_id, points: [] };
@@ -43,10 +43,10 @@ export function notePoint(plane: Plane, org_id: string, robot_id: string, snapsh
 
 const minuteOf = (at: Date): number => Math.floor(at.getTime() / POINT_EVERY_MS);
 
-/** What is not written yet of a robot whose link this node holds. */
+/** Returns the points of a robot that this node has not written yet. */
 export const heldPoints = (plane: Plane, robot_id: string): readonly TimedPoint[] => heldOf(plane).get(robot_id)?.points ?? [];
 
-/** Writes points, many robots a statement; keeps and drops partitions. What is held when it stops is written then. */
+/** Starts writing points, many robots in a statement, and creating and dropping partitions. `stop` writes the remaining points. */
 export async function startHealthHistory(plane: Plane): Promise<{ stop(): Promise<void> }> {
   const partitions = background(
     plane,
@@ -63,13 +63,13 @@ export async function startHealthHistory(plane: Plane): Promise<{ stop(): Promis
     stop: async () => {
       await Promise.all([partitions.stop(), flushing.stop()]);
       await flush(plane, plane.clock.now()).catch((error: unknown) =>
-        plane.log.error({ err: error }, "the last minutes of health could not be written"),
+        plane.log.error({ err: error }, "could not write the last minutes of health"),
       );
     },
   };
 }
 
-/** Of robots whose oldest point is of then or before, all points. */
+/** Writes all points of the robots whose oldest point is from `before` or earlier. */
 export async function flush(plane: Plane, before: Date): Promise<void> {
   const robots = heldOf(plane);
   let failures: Failures<unknown> | undefined;

@@ -7,13 +7,13 @@ import { notePoint } from "./history.ts";
 import { type Kept, type NewSnapshot, putSnapshots } from "./store.ts";
 import { verdictOf } from "./verdict.ts";
 
-/** Snapshots of one statement, and statements at the same time, each of another org. */
+/** Most snapshots in one statement, and concurrent statements, each for a different org. */
 const BATCH_SNAPSHOTS_MAX = 200;
 const BATCHES_AT_ONCE = 2;
 
 const intakes = new WeakMap<Plane["link"], Together<NewSnapshot, Kept | undefined>>();
 
-/** Thousands of robots say how they are every few seconds: what comes while others are being written is written together. */
+/** Thousands of robots send snapshots every few seconds: those that arrive during a write are written in one batch. */
 function intakeOf({ link, db, db_errors, clock }: Plane): Together<NewSnapshot, Kept | undefined> {
   const known = intakes.get(link);
   if (known !== undefined) return known;
@@ -31,7 +31,7 @@ function intakeOf({ link, db, db_errors, clock }: Plane): Together<NewSnapshot, 
   return made;
 }
 
-/** Keeps what a robot measured. Not acknowledged: the next snapshot makes up for a lost one. */
+/** Stores a robot's snapshot. It is not acknowledged, because the next snapshot replaces a lost one. */
 export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, { snapshot }: Health): Promise<void> {
   const now = plane.clock.now();
   const verdict = verdictOf(snapshot);
@@ -39,12 +39,12 @@ export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, 
   if (before === undefined) return;
   notePoint(plane, org_id, robot_id, snapshot, now);
   const { state, failing } = verdict;
-  // As long as it stays the same nobody is told: robots say so every few seconds.
+  // Publish only changes: robots send snapshots every few seconds.
   if (state !== before.state_before || failing.length !== before.failing_before)
     announce(plane.db, plane, org_id, { kind: "robot", id: robot_id, change: "health", status: state });
 }
 
-/** A robot whose clock tells nonsense gets the time of arrival. */
+/** Returns the robot's time in ISO format, or the time of receipt if it is not a valid time. */
 function sane(at: string, now: Date): string {
   const time = new Date(at);
   return Number.isNaN(time.getTime()) ? now.toISOString() : time.toISOString();

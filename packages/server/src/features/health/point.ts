@@ -1,14 +1,14 @@
 import type { HealthBody } from "@roamfleet/protocol/link";
 import type { HealthPoint } from "@roamfleet/protocol/routes";
 
-/** What is drawn over time; the robot's snapshot has more. */
+/** The values of a snapshot that are shown as history. */
 export type Point = Omit<HealthPoint, "at">;
 export type TimedPoint = Point & { at: Date };
 
-/** Of a robot with more of them those that its system names first. */
+/** Of more disks, the first ones in the robot's list are kept. */
 const DISKS_MAX = 8;
 
-/** The parts of a snapshot that are drawn. */
+/** The parts of a snapshot that a point is made of. */
 export type Drawn = Pick<HealthBody, "cpu" | "memory" | "battery" | "disks">;
 
 export const pointOf = ({ cpu, memory, battery, disks }: Drawn): Point => ({
@@ -29,14 +29,14 @@ const tenth = (value: number): number => Math.round(value * 10) / 10;
 const percent = ({ used_bytes, total_bytes }: { used_bytes: number; total_bytes: number }): number | null =>
   total_bytes > 0 ? tenth((used_bytes / total_bytes) * 100) : null;
 
-/** Points as they are stored: names of disks once, and of each point its seconds behind the first, then its values. */
+/** The stored form of points: the disk names once, and for each point its seconds after the first one and its values. */
 interface Packed {
   mounts: string[];
   points: [seconds: number, ...values: (number | null)[]][];
 }
 const VALUES = ["cpu_percent", "load_1m", "memory_percent", "temperature_celsius", "battery_percent"] as const;
 
-/** The points of one robot as text; `unpack` with the time of the first makes them again, to the second. */
+/** Returns the points of one robot as text. `unpack` with the time of the first restores them, with times in whole seconds. */
 export function pack(points: readonly TimedPoint[]): string {
   const first = points[0]?.at.getTime() ?? 0;
   const mounts = [...new Set(points.flatMap(({ disks }) => disks.map(({ mount }) => mount)))].slice(0, DISKS_MAX);
@@ -67,7 +67,7 @@ export function unpack(first_at: Date, text: string): TimedPoint[] {
   }));
 }
 
-/** At most so many points between two times: of each part of that time the mean, at the time of its first point. In order of time, as they come. */
+/** Reduces points, which are in order of time, to at most `count`: the mean of each interval, at the time of its first point. */
 export function thin(points: readonly TimedPoint[], since: Date, until: Date, count: number): TimedPoint[] {
   if (points.length <= count) return [...points];
   const span = Math.max(1, (until.getTime() - since.getTime()) / count);

@@ -11,7 +11,7 @@ import { selectBatches } from "./store-history.ts";
 const HOUR_MS = 3_600_000;
 const SPAN_DAYS_MAX = 31;
 const POINTS_SHOWN = 300;
-/** No batch is longer: what a node holds while the database is away. */
+/** Longest time span of a batch: the most that a node keeps in memory while the database is unavailable. */
 const BATCH_MS_MAX = HOUR_MS + 60_000;
 
 interface HistoryQuery {
@@ -21,8 +21,8 @@ interface HistoryQuery {
 }
 
 /**
- * A robot's health over a time. Points that are not written yet are those of this node and the latest snapshot: another node's
- * last ten minutes are missing between.
+ * Returns a robot's health between two times. Includes unwritten points of this node and the latest snapshot. Unwritten points
+ * of another node, up to ten minutes, are missing.
  */
 export async function readHistory(
   plane: Plane,

@@ -8,11 +8,11 @@ export interface NewBatch {
   robot_id: string;
   first_at: Date;
   last_at: Date;
-  /** As `pack` makes it. */
+  /** Encoded by `pack`. */
   points: string;
 }
 
-/** Any number of robots' points in one statement. A batch that was written before, whose answer got lost, stays as it is. */
+/** Inserts the points of any number of robots in one statement. Batches that an earlier attempt wrote stay unchanged. */
 export const insertBatches = (db: Db, batches: readonly NewBatch[]): Promise<number> =>
   db.run(sql`
     insert into health_history (org_id, robot_id, first_at, last_at, points)
@@ -20,7 +20,7 @@ export const insertBatches = (db: Db, batches: readonly NewBatch[]): Promise<num
       ${list(batches.map((b) => b.first_at))}::timestamptz[], ${list(batches.map((b) => b.last_at))}::timestamptz[], ${list(batches.map((b) => b.points))}::text[])
     on conflict do nothing`);
 
-/** Batches that may have points of this time, oldest first; `earliest`: before it none begins that reaches into it. */
+/** Returns the batches that may have points between `since` and `until`, oldest first. Batches that begin before `earliest` end before `since`. */
 export const selectBatches = (
   db: Db,
   org_id: string,

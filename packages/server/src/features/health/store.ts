@@ -3,7 +3,7 @@ import type { Db } from "../../kernel/db.ts";
 import type { Verdict } from "./verdict.ts";
 import { bool, int, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
-/** A link that was replaced may deliver what it still held this long after the newer one. */
+/** How long after a reconnect a replaced link may still deliver older snapshots. */
 const LATE_MS = 60_000;
 
 const keptRow = row({ robot_id: text, state_before: nullable(text), failing_before: nullable(int) });
@@ -16,10 +16,10 @@ export interface NewSnapshot {
 }
 
 /**
- * Keeps the latest snapshots of robots, none twice. What comes late over an older link does not overwrite what came over the
- * newer one: within a boot the uptime tells which is older. Only for a minute: then whatever comes is news, whatever the
- * clocks of robot and server have done. Answers what the one before came to, nulls when there was none; a robot whose
- * snapshot was not kept is absent. In order of robot, so that two of these never wait for each other.
+ * Stores the latest snapshots of distinct robots. A late snapshot of an older link does not overwrite that of a newer one:
+ * within a boot, the uptime decides which is older. This applies for a minute only. After that, any snapshot is stored, whatever
+ * the clocks of robot and server do. Returns the previous verdicts, with nulls if there was none. Robots whose snapshot was not
+ * stored are absent. Rows are locked in order of robot, so that concurrent calls do not deadlock.
  */
 export const putSnapshots = (db: Db, org_id: string, snapshots: readonly NewSnapshot[], now: Date): Promise<Kept[]> =>
   db.many(sql(keptRow)`
@@ -43,7 +43,7 @@ export const putSnapshots = (db: Db, org_id: string, snapshots: readonly NewSnap
     select kept.robot_id, before.state as state_before, before.failing as failing_before from kept left join before using (robot_id)`);
 
 const snapshotRow = row({ exists: bool, received_at: nullable(timestamptz), snapshot: nullable(jsonb<HealthBody>()) });
-/** The robot's snapshot; no row when there is no such robot, nulls when it has not sent any. */
+/** The robot's snapshot. No row if the robot does not exist; nulls if it has sent none. */
 export type SnapshotRow = RowOf<typeof snapshotRow>;
 export const findSnapshot = (db: Db, org_id: string, robot_id: string) =>
   db.maybe(sql(snapshotRow)`

@@ -1,6 +1,6 @@
 import type { HealthBody } from "@roamfleet/protocol/link";
 
-/** What a robot that is well may send. */
+/** Returns the snapshot of a healthy robot. */
 export const healthOf = (more: Partial<HealthBody> = {}): HealthBody => ({
   at: "2030-01-01T00:00:00.000Z",
   boot_id: "boot-1",

@@ -1,10 +1,10 @@
 import type { LogRecordBody } from "@roamfleet/protocol/link";
 
-/** Levels of `fields`. JSON.stringify overflows the stack at about 5,000, and then no page with such a record can be answered. */
+/** Most nested levels of `fields`. JSON.stringify overflows the stack at about 5,000, and no page with such a record could be returned. */
 export const FIELDS_DEPTH_MAX = 64;
 const REPLACEMENT = { fields_dropped: `nested deeper than ${FIELDS_DEPTH_MAX} levels` };
 
-/** Whether a value has more levels of lists and objects than the bound; recurses no deeper than that. */
+/** Whether a value has more than `levels` nested lists and objects. Does not recurse deeper. */
 function isDeeper(value: unknown, levels: number): boolean {
   if (typeof value !== "object" || value === null) return false;
   if (levels === 0) return true;

@@ -5,14 +5,14 @@ import { boundFields } from "./bounded-fields.ts";
 export type Codec = "zstd" | "deflate";
 
 /**
- * From here on zstd wins. Measured with records of 185 bytes, CPU per record and size: a flush of 20 records costs
- * 0.56 µs by deflate and 0.95 µs by zstd (684 and 647 bytes), 200 records 0.18 and 0.21 µs, 1,000 records 0.18 and
- * 0.13 µs (19.9 and 14.1 KB). A context of zstd costs more to make than a small flush to compress.
+ * Flushes of at least this size use zstd. Measured with records of 185 bytes, CPU time for each record and size of the flush:
+ * 20 records take 0.56 µs with deflate and 0.95 µs with zstd (684 and 647 bytes), 200 records 0.18 and 0.21 µs, 1,000 records
+ * 0.18 and 0.13 µs (19.9 and 14.1 KB). Creating a zstd context costs more than compressing a small flush.
  */
 const ZSTD_FROM_BYTES = 64 * 1024;
 const ZSTD_OPTIONS = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 
-/** Compresses the JSON array of one flush; `json` is the same, when it is at hand. On this thread: the pool's round trip costs more than all but the largest flush. */
+/** Compresses the JSON array of one flush; pass `json` if it exists already. Synchronous: a round trip to the thread pool costs more, except for the largest flushes. */
 export function pack(records: readonly LogRecordBody[], json?: Uint8Array): { codec: Codec; packed: Buffer } {
   const bytes = json ?? Buffer.from(JSON.stringify(records));
   return bytes.length < ZSTD_FROM_BYTES
@@ -27,17 +27,17 @@ interface Packed {
   received_at: Date;
 }
 
-/** What is read in place of a flush whose bytes are damaged. */
+/** Returns the record that replaces a damaged flush. */
 const unreadable = ({ first_seq, received_at }: Packed): LogRecordBody => ({
   seq: first_seq,
   at: received_at.toISOString(),
   level: "error",
   source: "roamfleet",
-  message: "records are missing here: what was stored of them is damaged",
+  message: "records are missing here: the stored data is damaged",
   fields: {},
 });
 
-/** The JSON array of a flush as it was packed. Never throws: one damaged flush must not make the others unreadable. */
+/** Decompresses the JSON array of a flush. Never throws, so one damaged flush does not make the others unreadable. */
 export function unpack(batch: Packed): string {
   const { codec, records } = batch;
   try {
@@ -47,7 +47,7 @@ export function unpack(batch: Packed): string {
   }
 }
 
-/** The records of a flush, in order. Fields that an earlier version stored deeper than JSON can be written are replaced. */
+/** Parses the records of a flush, in order. Replaces fields of earlier versions that are nested too deeply. */
 export function readRecords(json: string): LogRecordBody[] {
   const records = JSON.parse(json) as LogRecordBody[];
   for (const record of records) boundFields(record);

@@ -15,7 +15,7 @@ import { LogMatch } from "./match.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const START = Date.parse("2030-01-01T00:00:00Z");
-/** What the sockets of both ends and the client hold by themselves is some 10 MB, of which a read is 5 MB. */
+/** The sockets and the client buffer some 10 MB; a read is 5 MB. */
 const READS_MAX = 6;
 const HELD_UP_LOOKS = 20;
 
@@ -62,7 +62,7 @@ async function startRig() {
 
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
-test("a day is exported whole, oldest first, with the list's filters, and the audit tells of it", TIMEOUT, async () => {
+test("exports a whole day, oldest first, with the filters of the list, and writes an audit entry", TIMEOUT, async () => {
   const { rig, token, robot_id, ship, lines } = await startRig();
   await using _ = rig;
   for (let from = 1; from <= 2_000; from += 20) {
@@ -96,7 +96,7 @@ test("a day is exported whole, oldest first, with the list's filters, and the au
   assert.deepEqual(body.items.at(-2)?.data, { since, until });
 });
 
-test("a fleet is exported robot after robot; one of another fleet is not in it", TIMEOUT, async () => {
+test("exports the logs of a fleet robot by robot, without those of other fleets", TIMEOUT, async () => {
   const { rig, org_id, robot_id, fleet_id, site_id, ship, lines } = await startRig();
   await using _ = rig;
   const second = await seedRobot(rig.plane, org_id, { site_id, fleet_id });
@@ -114,7 +114,7 @@ test("a fleet is exported robot after robot; one of another fleet is not in it",
   );
 });
 
-/** Counts the reads of records from now on. */
+/** Starts counting reads of records. */
 function countReads({ plane: { db } }: FeaturePlane): () => number {
   let reads = 0;
   const ofOrg = db.forOrg.bind(db);
@@ -132,7 +132,7 @@ function countReads({ plane: { db } }: FeaturePlane): () => number {
   return () => reads;
 }
 
-test("a client that does not read holds the export up; no more is read from the database than it takes", TIMEOUT, async () => {
+test("a client that stops reading pauses the export, and the database is read no further", TIMEOUT, async () => {
   const { rig, token, url, answers, robot_id, ship } = await startRig();
   await using _ = rig;
   const message = "x".repeat(16_000);
@@ -142,7 +142,7 @@ test("a client that does not read holds the export up; no more is read from the 
       range(from, from + 9).map((seq) => record(seq, { message })),
     );
   const reads = countReads(rig);
-  // What is still being sent when the test ends would keep the server from closing.
+  // An unfinished response would keep the server from closing at the end of the test.
   const leaving = new AbortController();
   using client = new DisposableStack();
   client.defer(() => leaving.abort());
@@ -150,9 +150,9 @@ test("a client that does not read holds the export up; no more is read from the 
   const response = await fetch(`${url}/api/robots/${robot_id}/logs/export`, { headers, signal: leaving.signal });
   const reader = response.body!.getReader();
   let bytes = (await reader.read()).value?.length ?? 0;
-  // Between two writes it waits, too, for a moment: held up is what stays as it is.
+  // The count is also stable briefly between two writes, so require several equal samples.
   let [before, still] = [-1, 0];
-  await until("the export to be held up", () => {
+  await until("the export to pause", () => {
     still = answers.at(-1)?.writableNeedDrain === true && reads() === before ? still + 1 : 0;
     before = reads();
     return still === HELD_UP_LOOKS;
@@ -163,7 +163,7 @@ test("a client that does not read holds the export up; no more is read from the 
   assert.ok(reads() > 2 * READS_MAX, `${reads()} reads in all`);
 });
 
-test("what a filter passes by unread holds no record that it would let through", () => {
+test("the pre-filter on JSON text skips no flush with a matching record", () => {
   const filter = { since: undefined, until: undefined, level: undefined, source: undefined, q: undefined };
   const texts = ["Ärger", "a/b", 'say "no"', "back\\slash", "line\nend", "ΑΣ", "İstanbul", "plain", "x\u0000y", "tab\there"];
   for (const text of texts)

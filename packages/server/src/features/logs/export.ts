@@ -6,12 +6,12 @@ import { othersTurn } from "./read.ts";
 import { type BatchKey, type BatchRow, batchesAfter } from "./store.ts";
 import { lineHead } from "./wire.ts";
 
-/** Batches of a read: of 256 KiB of JSON each at most, some 8 MB of it. */
+/** Batches in one read. Each has at most 256 KiB of JSON, so a read is some 8 MB. */
 const BATCHES_A_READ = 32;
 
 /**
- * Every record that the filter lets through as lines of JSON, a robot after the other, the oldest first; a batch at a time, as fast as the client reads.
- * Ends with what was stored when the end was reached.
+ * Yields the matching records as lines of JSON: robot by robot, oldest first. Reads one page of batches at a time, only as fast as
+ * the client reads. Records stored during the export are included.
  */
 export async function* exportLines(db: Db, org_id: string, robot_ids: readonly string[], filter: LogFilter): AsyncGenerator<string> {
   const match = new LogMatch(filter);
@@ -41,7 +41,7 @@ function linesOf(batch: BatchRow, match: LogMatch): string {
   return lines;
 }
 
-/** JSON escapes only what is below a space; some readers know more ends of a line than that. */
+/** Escapes the control characters and line separators that JSON leaves as they are but some readers treat as line ends. */
 const oneLine = (json: string): string =>
   /[\u007f-\u009f\u2028\u2029]/.test(json)
     ? json.replace(/[\u007f-\u009f\u2028\u2029]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`)

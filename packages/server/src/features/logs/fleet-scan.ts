@@ -5,12 +5,12 @@ import { type BatchFilter, fleetBatches } from "./store.ts";
 
 const FIRST_WINDOW_MS = 4_000;
 const WINDOW_GROWTH = 8;
-/** Wider than this, a window is all that there is. */
+/** A wider window has no lower bound. */
 const WINDOW_MS_MAX = 40 * 86_400_000;
 
 /**
- * Batches of a fleet are found in windows of time that grow: a thousand robots that log each second cost a few seconds
- * of their batches, a fleet that has been quiet for a week a few look-ups more. None that was received before `received_from`.
+ * Searches the batches of a fleet in growing time windows. For a thousand robots that log each second, it reads a few seconds of
+ * batches; for a fleet without logs for a week, it needs a few more queries. Returns no batch received before `received_from`.
  */
 export function fleetScan(db: Db, clock: Clock, org_id: string, fleet_id: string, filter: BatchFilter, received_from?: Date): BatchScan {
   let window_ms = FIRST_WINDOW_MS;

@@ -4,13 +4,13 @@ import type { Session } from "../../link/index.ts";
 import type { LogPosition } from "./store.ts";
 import { toLines } from "./wire.ts";
 
-/** One flush of a robot, as followers get it. Shared between them: not to be changed. */
+/** One flush of a robot, shared by all followers. Immutable. */
 export class LiveBatch {
   readonly robot_id: string;
   readonly outbox_id: string;
   readonly received_at: string;
   readonly records: readonly LogRecordBody[];
-  /** Where the robot's log ended before this flush. */
+  /** Position of the robot's log before this flush. */
   readonly before: LogPosition;
   #lines: readonly string[] | undefined;
 
@@ -30,20 +30,20 @@ export class LiveBatch {
     return this.records.at(-1)?.seq ?? 0;
   }
 
-  /** Each record as JSON; made once, however many follow. */
+  /** Each record as JSON, serialized once for all followers. */
   get lines(): readonly string[] {
     return (this.#lines ??= toLines(this.records, this.robot_id, this.received_at));
   }
 }
 
-/** Called for every flush, after it is stored, in order. It must not wait, and what it keeps it must bound. */
+/** Called for every flush in order, after it is stored. It must not block, and must bound what it buffers. */
 export type LogListener = (batch: LiveBatch) => void;
 
 interface Followed {
   listeners: Set<LogListener>;
-  /** Those of them that want it at once. */
+  /** The listeners that need records without delay. */
   hurried: Set<LogListener>;
-  /** The link that was told that somebody follows. */
+  /** The link that was notified of followers. */
   told: Session | undefined;
 }
 
@@ -58,15 +58,16 @@ function followedOf(plane: Plane): Map<string, Followed> {
 const keyOf = (org_id: string, robot_id: string): string => `${org_id}/${robot_id}`;
 
 /**
- * Hears of what the robot logs from now on. The robot sends at once instead of at intervals meanwhile, unless `hurry` is false: a fleet of a thousand that
- * sent twenty times a second each would be a load of its own. The answer ends it.
+ * Calls `listener` for every new flush of the robot, until the returned function is called. Meanwhile the robot sends records
+ * immediately instead of at intervals, unless `hurry` is false: a thousand robots sending twenty times a second would overload
+ * the server.
  */
 export function followLogs(plane: Plane, org_id: string, robot_id: string, listener: LogListener, { hurry = true } = {}): () => void {
   const all = followedOf(plane);
   const key = keyOf(org_id, robot_id);
   const followed = all.get(key) ?? { listeners: new Set<LogListener>(), hurried: new Set<LogListener>(), told: undefined };
   all.set(key, followed);
-  // Wrapped: the same function twice is two followers.
+  // Wrapped, so that the same function can follow twice.
   const own: LogListener = (batch) => listener(batch);
   followed.listeners.add(own);
   if (hurry) followed.hurried.add(own);
@@ -82,7 +83,7 @@ export function followLogs(plane: Plane, org_id: string, robot_id: string, liste
   };
 }
 
-/** Tells a new link of a robot that its log is being followed. Call it when a robot connected; its first flush does so too. */
+/** Notifies a robot's new link that its log is followed. Called when the robot connects, and with its first flush. */
 export function resumeFollowing(plane: Plane, session: Session): void {
   const followed = followedOf(plane).get(keyOf(session.org_id, session.robot_id));
   if (followed !== undefined) tellFollowed(followed, session);
@@ -94,7 +95,7 @@ function tellFollowed(followed: Followed, session: Session): void {
   session.send({ type: "log_follow", on: true });
 }
 
-/** Hands a stored flush to the robot's followers. */
+/** Passes a stored flush to the robot's followers. */
 export function publishBatch(
   plane: Plane,
   session: Session,

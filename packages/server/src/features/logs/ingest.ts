@@ -9,33 +9,33 @@ import { logPaceOf } from "./pace.ts";
 import { findPosition, insertBatch, insertBatches, type NewBatch } from "./store.ts";
 import { countStored } from "./usage.ts";
 
-/** How far the log of a link was taken; the database decides when this is stale. */
+/** Cached position of a link's log. If it is stale, the write in the database fails. */
 interface Taken {
   seq: number;
   received_at: number;
 }
 
 const taken_by_session = new WeakMap<Session, Taken>();
-/** Another link of the same robot may move the position in between; each attempt reads it again. */
+/** Another link of the same robot may move the position concurrently; each attempt reads it again. */
 const ATTEMPTS_MAX = 5;
 /**
- * A robot's batches never go back in time, so that a reader who continues behind one misses none, also when the robot's next server has a clock that
- * is behind by as much as this. A clock that was further ahead has its effect once.
+ * The times of a robot's batches never decrease, so that a reader that resumes after one misses none. This holds if the robot moves
+ * to a server whose clock is behind by at most this. A larger difference lets the times decrease once.
  */
 const CLOCK_BACK_MS_MAX = 24 * 3_600_000;
 
-/** Flushes of one statement, and statements at the same time, each of another org: whoever reads finds a connection, too. */
+/** Most flushes in one statement, and concurrent statements, each for a different org. Few, so that reads also get a database connection. */
 const BATCH_FLUSHES_MAX = 64;
 const BATCHES_AT_ONCE = 3;
 
 const intakes = new WeakMap<Plane["link"], Together<NewBatch, boolean>>();
 
-/** What comes while others are being written is written together: a commit each would be what a server manages. */
+/** Flushes that arrive during a write are written in one batch: the rate of commits would limit the server otherwise. */
 function intakeOf({ link, db, db_errors }: Plane): Together<NewBatch, boolean> {
   const known = intakes.get(link);
   if (known !== undefined) return known;
   const made = new Together<NewBatch, boolean>({
-    // A robot that catches up sends the next flush when one is stored.
+    // No delay: a robot that catches up sends its next flush only after the previous one is stored.
     rests: false,
     items_max: BATCH_FLUSHES_MAX,
     at_once: BATCHES_AT_ONCE,
@@ -54,8 +54,8 @@ function intakeOf({ link, db, db_errors }: Plane): Together<NewBatch, boolean> {
 }
 
 /**
- * Stores a flush of a robot's log once, acknowledges it at the robot's pace and hands it to followers. Records up to the
- * position are dropped: they came before. Numbers may skip.
+ * Stores a flush of a robot's log exactly once, acknowledges it at the robot's rate and passes it to followers. Records up to the
+ * position are duplicates and dropped. Sequence numbers may have gaps.
  */
 export async function ingestLogs(plane: Plane, session: Session, message: Logs): Promise<void> {
   const { org_id, robot_id, hello } = session;
@@ -69,7 +69,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     const [first, last] = [records[0], records.at(-1)];
     if (first === undefined || last === undefined)
       return pace.acknowledge(session, { after_seq: taken.seq, last_seq: taken.seq, bytes: 0 });
-    // A link that was replaced may belong to another machine with another spool: it must not take the position over.
+    // A replaced link may belong to another machine with another spool: it must not reset the position.
     if (taken.seq === 0 && (plane.link.session(robot_id) ?? session) !== session) return;
     const packed = pack(records, as_given ? jsonOfRecords(records) : undefined);
     const is_stored = await intakeOf(plane).ask(org_id, {
@@ -102,7 +102,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
   throw new Error("the position of a robot's log kept moving");
 }
 
-/** The same records when all can be stored; a copy when fields were replaced: the JSON that they were read from is no longer theirs. */
+/** Returns the same array if all records can be stored. Otherwise a copy with replaced fields, for which the received JSON is not valid. */
 function boundedRecords({ metrics }: Plane, records: LogRecordBody[]): LogRecordBody[] {
   let replaced = 0;
   for (const record of records) if (boundFields(record)) replaced += 1;
@@ -117,7 +117,7 @@ async function readTaken({ db }: Plane, session: Session): Promise<Taken> {
   const is_same_spool = position?.outbox_id === hello.outbox_id;
   const taken = {
     seq: is_same_spool ? position.seq : 0,
-    // Batches of one time are in the order of their numbers, which begin anew with a spool.
+    // Batches of the same time are ordered by sequence number. A new spool restarts these, so it needs a later time.
     received_at: position === undefined ? 0 : position.updated_at.getTime() + (is_same_spool ? 0 : 1),
   };
   taken_by_session.set(session, taken);
@@ -127,9 +127,9 @@ async function readTaken({ db }: Plane, session: Session): Promise<Taken> {
 const WIRE_TIME_CHARACTERS = 24;
 
 /**
- * The records behind `position`, in rising order, with the span of their times in milliseconds. One pass, and in the
- * usual case no copy and no change (`as_given`): times that are not RFC 3339 in UTC with milliseconds are written so, or are the time of receipt
- * when they are no times at all.
+ * Returns the records after `position` in ascending order, with their earliest and latest time in milliseconds. One pass, usually
+ * without a copy or change (`as_given`). Times are normalized to RFC 3339 in UTC with milliseconds; invalid times become the time of
+ * receipt.
  */
 export function newRecords(
   given: LogRecordBody[],

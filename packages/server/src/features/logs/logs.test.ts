@@ -44,7 +44,7 @@ async function startRig() {
   const { org_id, token } = await rig.org({ role: "viewer" });
   const { robot_id, ...place } = await seedRobot(rig.plane, org_id);
   let count = 0;
-  /** A link of the robot; the newest is the one that the node holds. */
+  /** Opens a link of the robot; it replaces the previous one. */
   const link = (outbox_id = "outbox-1", of = robot_id) => {
     const sent: ServerMessage[] = [];
     const session = {
@@ -63,7 +63,7 @@ const listLogs = async (rig: FeaturePlane, token: string, path: string): Promise
   return body;
 };
 
-test("a log that comes again and overlaps is stored once, and gaps in its numbers are fine", TIMEOUT, async () => {
+test("stores repeated and overlapping records once, and accepts gaps in their numbers", TIMEOUT, async () => {
   const { rig, plane, org_id, token, robot_id, link } = await startRig();
   await using _ = rig;
   const first = link();
@@ -89,7 +89,7 @@ test("links of one robot that flush at the same time store each record once", TI
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const [older, newer] = [link(), link()];
-  // Both believe that nothing is stored; the database lets one of them be right at a time.
+  // Both have a cached position of 0; the database accepts only one write for each position.
   await ingestLogs(plane, newer.session, flush(records(1, 1)));
   await Promise.all(
     [1, 2, 3, 4].flatMap((n) => [older, newer].map(({ session }) => ingestLogs(plane, session, flush(records(1, n * 10))))),
@@ -98,12 +98,12 @@ test("links of one robot that flush at the same time store each record once", TI
   assert.deepEqual(seqs(items), range(1, 40));
 });
 
-test("what many robots flush at the same time is stored together, each robot's by itself", TIMEOUT, async () => {
+test("stores concurrent flushes of many robots in one statement, and one stale flush does not affect the others", TIMEOUT, async () => {
   const { rig, plane, org_id, token, robot_id, place, link } = await startRig();
   await using _ = rig;
   const others = await Promise.all([1, 2, 3, 4].map(() => seedRobot(plane, org_id, place)));
   const links = [robot_id, ...others.map((other) => other.robot_id)].map((id) => link("outbox-1", id));
-  // The third robot's position moves under a link that does not know; the fifth is gone from the database.
+  // The third robot's position moves without its link's knowledge; the fifth robot is deleted.
   await ingestLogs(plane, links[2]!.session, flush(records(1, 2)));
   const stale = link("outbox-1", others[1]!.robot_id);
   await ingestLogs(plane, stale.session, flush(records(3, 4)));
@@ -123,7 +123,7 @@ test("what many robots flush at the same time is stored together, each robot's b
   }
 });
 
-test("a new spool starts anew, and a replaced link of another spool takes nothing over", TIMEOUT, async () => {
+test("a new spool restarts the numbers, and a replaced link of another spool does not reset the position", TIMEOUT, async () => {
   const { rig, plane, org_id, token, robot_id, link } = await startRig();
   await using _ = rig;
   const old = link("outbox-1");
@@ -137,7 +137,7 @@ test("a new spool starts anew, and a replaced link of another spool takes nothin
   assert.deepEqual(seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items), [1, 2, 3, 1, 2]);
 });
 
-test("times that are no times become the time of receipt, others are kept as UTC with milliseconds", TIMEOUT, async () => {
+test("replaces invalid times by the time of receipt, and stores others in UTC with milliseconds", TIMEOUT, async () => {
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const times = [
@@ -156,7 +156,7 @@ test("times that are no times become the time of receipt, others are kept as UTC
   );
 });
 
-test("without parameters a log is its latest 200 records, oldest first, and the cursor leads back to the first one", TIMEOUT, async () => {
+test("returns the latest 200 records, oldest first, and the cursor pages back to the first record", TIMEOUT, async () => {
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const { session } = link();
@@ -175,7 +175,7 @@ test("without parameters a log is its latest 200 records, oldest first, and the 
   assert.equal((await rig.call("GET", `/api/robots/${robot_id}/logs?level=warn&cursor=${first.next_cursor}`, { token })).status, 400);
 });
 
-test("a large flush is stored and read whole", TIMEOUT, async () => {
+test("stores and reads a large flush completely", TIMEOUT, async () => {
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const large = range(1, 1_000).map((seq) => record(seq, { message: `${seq} ${"é".repeat(500)}`, fields: { seq, deep: [{ a: null }] } }));
@@ -187,7 +187,7 @@ test("a large flush is stored and read whole", TIMEOUT, async () => {
   );
 });
 
-test("a log is filtered by time, level and above, source and text in any case", TIMEOUT, async () => {
+test("filters a log by time, minimum level, source and case-insensitive text", TIMEOUT, async () => {
   const { rig, plane, token, robot_id, link } = await startRig();
   await using _ = rig;
   const levels = ["trace", "debug", "info", "warn", "error", "fatal"] as const;
@@ -206,7 +206,7 @@ test("a log is filtered by time, level and above, source and text in any case", 
   assert.equal((await rig.call("GET", `/api/robots/${robot_id}/logs?level=loud`, { token })).status, 400);
 });
 
-test("a fleet's log merges its robots by time and pages back through all of them, quiet days included", TIMEOUT, async () => {
+test("a fleet's log merges its robots by time and pages back through all records, across days without logs", TIMEOUT, async () => {
   const { rig, plane, org_id, token, robot_id, place, link } = await startRig();
   await using _ = rig;
   const second = (await seedRobot(plane, org_id, place)).robot_id;
@@ -240,7 +240,7 @@ test("a fleet's log merges its robots by time and pages back through all of them
   assert.equal(seen.length, 600);
 });
 
-test("the logs of another org's robot or fleet are 404", TIMEOUT, async () => {
+test("returns 404 for the logs of another org's robot or fleet", TIMEOUT, async () => {
   const { rig, robot_id, place } = await startRig();
   await using _ = rig;
   const other = await rig.org();
@@ -248,7 +248,7 @@ test("the logs of another org's robot or fleet are 404", TIMEOUT, async () => {
   assert.equal((await rig.call("GET", `/api/fleets/${place.fleet_id}/logs`, { token: other.token })).status, 404);
 });
 
-test("the robot is told when it is followed first, again after it reconnected, and when nobody follows any more", TIMEOUT, async () => {
+test("notifies the robot of its first follower, again after a reconnect, and when the last follower leaves", TIMEOUT, async () => {
   const { rig, plane, org_id, robot_id, link } = await startRig();
   await using _ = rig;
   const follows = ({ sent }: { sent: ServerMessage[] }) => sent.filter(({ type }) => type === "log_follow");
@@ -277,7 +277,7 @@ test("the robot is told when it is followed first, again after it reconnected, a
 
 const ALL = new LogMatch({ since: undefined, until: undefined, level: undefined, source: undefined, q: undefined });
 
-test("the end of a log and what comes behind it have no record in common and leave none out", TIMEOUT, async () => {
+test("the tail of a log and the records after it neither overlap nor have a gap", TIMEOUT, async () => {
   const { rig, plane, org_id, robot_id, link } = await startRig();
   await using _ = rig;
   assert.deepEqual(await readTail(plane.db, org_id, robot_id, ALL, 3), { records: [], end: undefined });
@@ -306,7 +306,7 @@ const partitions = async ({ plane }: FeaturePlane): Promise<string[]> =>
   ).map(({ name }) => name.replace("log_batch_", ""));
 
 test(
-  "partitions for a week are made at start, by two nodes at once too; what the default one took moves, and old ones are dropped",
+  "creates partitions for a week at start, also concurrently on two nodes; moves rows of the default one; drops old ones",
   TIMEOUT,
   async () => {
     const { rig, plane, token, robot_id, link } = await startRig();
@@ -331,13 +331,13 @@ test(
     await last.stop();
     assert.deepEqual((await partitions(rig))[0], "20300102");
     assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
-    // The position outlives the records: what comes again is still known.
+    // The position is kept after the records are deleted, so repeated records are still recognized.
     await ingestLogs(plane, session, flush(records(1, 5)));
     assert.deepEqual((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items, []);
   },
 );
 
-test("an org that has more log bytes than it may loses its oldest, and no other org one", TIMEOUT, async () => {
+test("deletes the oldest records of an org above its limit of bytes, and none of other orgs", TIMEOUT, async () => {
   const { rig, plane, token, org_id, robot_id, link } = await startRig();
   await using _ = rig;
   plane.settings = { ...plane.settings, limits: { ...plane.settings.limits, log_bytes_per_org_max: 10_000, log_robot_share_percent: 100 } };
@@ -353,10 +353,10 @@ test("an org that has more log bytes than it may loses its oldest, and no other 
     await rig.clock.advance({ minutes: 10 });
   }
   const listKept = async () => seqs((await listLogs(rig, token, `/api/robots/${robot_id}/logs`)).items);
-  // Each takes some 1,350 bytes with its row: seven of them are within the limit, and room is made a little ahead.
+  // Each takes some 1,350 bytes with its row: seven are within the limit, and slightly more than needed is deleted.
   let kept: number[] = [];
   const fits = async (): Promise<boolean> => (kept = await listKept()).length <= 7;
-  await until("the oldest to go", fits, { meanwhile: () => rig.clock.advance({ seconds: 10 }), detail: () => String(kept) });
+  await until("the oldest to be deleted", fits, { meanwhile: () => rig.clock.advance({ seconds: 10 }), detail: () => String(kept) });
   assert.ok(kept.length >= 5, String(kept));
   assert.deepEqual(kept, range(13 - kept.length, 12));
   assert.deepEqual(seqs((await listLogs(rig, other.token, `/api/robots/${other_robot.robot_id}/logs`)).items), [1, 2, 3]);

@@ -15,32 +15,33 @@ import {
   type RobotBytes,
 } from "./store-usage.ts";
 
-/** Making room makes more than is needed, so that it is not needed again at once. */
+/** Deletes down to this share of the limit, so that the next deletion is not needed immediately. */
 const KEPT_SHARE = 0.95;
-/** Batches of one delete. */
+/** Most batches in one DELETE. */
 const BATCHES_MAX = 1_000;
-/** An org whose room could not be made is tried again after this, and after twice as long each time. */
+/** First and longest delay before a failed org is retried; it doubles with each failure. */
 const RETRY_MS = 60_000;
 const RETRY_MS_MAX = 3_600_000;
 
 interface Options {
-  /** Writes down what is counted in memory. */
+  /** Writes the counts that are in memory. */
   flush: () => Promise<void>;
-  /** Also looks for robots that alone have too much. */
+  /** Also checks for single robots above their share. */
   look_at_robots: boolean;
 }
 
 interface Failure {
   failures: number;
-  /** Monotonic. */
+  /** Monotonic time of the next attempt. */
   again_at: number;
 }
 
 const failing = new WeakMap<Plane, Map<string, Failure>>();
 
 /**
- * Deletes logs of orgs that have more than they may: of the robots with the most, each one's oldest, until all of them have the same. A robot that
- * floods loses its own records that way, and the others keep theirs. One org's failure is logged, and tried again later; the others go on.
+ * Deletes logs of orgs above their limit: the oldest records of the robots with the most bytes, until these have equally many. So a
+ * robot that floods loses its own records, and other robots keep theirs. A failure of one org is logged and retried later, without
+ * effect on other orgs.
  */
 export async function makeRoom(plane: Plane, { flush, look_at_robots }: Options): Promise<void> {
   const { db, settings, clock, log } = plane;
@@ -62,7 +63,7 @@ export async function makeRoom(plane: Plane, { flush, look_at_robots }: Options)
     } catch (error) {
       const failures = (before?.failures ?? 0) + 1;
       known.set(org_id, { failures, again_at: clock.monotonic() + Math.min(RETRY_MS_MAX, RETRY_MS * 2 ** (failures - 1)) });
-      log.error({ err: error, org_id, failures }, "could not delete logs of an org that has too many");
+      log.error({ err: error, org_id, failures }, "could not delete logs of an org above its limit");
     }
   }
 }
@@ -71,7 +72,7 @@ async function makeRoomOf(plane: Plane, org_id: string, limits: { bytes_max: num
   const db = plane.db.forOrg(org_id);
   let robots = await listRobotBytes(db, org_id);
   if (Math.abs(sumOf(robots) - (await countOrgBytes(db, org_id))) > limits.bytes_max * (1 - KEPT_SHARE)) {
-    // What was stored by a version that did not count by robot, or a server that was killed forgot.
+    // Records of a version that did not count by robot, or counts lost by a killed server.
     for (const robot_id of await listLoggingRobots(db, org_id)) await recountRobot(db, org_id, robot_id);
     await recountOrg(db, org_id);
     robots = await listRobotBytes(db, org_id);
@@ -81,7 +82,7 @@ async function makeRoomOf(plane: Plane, org_id: string, limits: { bytes_max: num
 
 const sumOf = (robots: readonly RobotBytes[]): number => robots.reduce((sum, { bytes }) => sum + Math.max(0, bytes), 0);
 
-/** How much each robot has to lose: what is above the highest level at which the org has room and no robot more than its share. `robots`: the most first. */
+/** Returns how many bytes to delete of each robot: those above the highest level that keeps the org within its limit and each robot within its share. `robots` is sorted by bytes, descending. */
 export function toDelete(robots: readonly RobotBytes[], { bytes_max, robot_max }: { bytes_max: number; robot_max: number }): RobotBytes[] {
   const level = Math.min(levelOf(robots, bytes_max), robots.some(({ bytes }) => bytes > robot_max) ? robot_max * KEPT_SHARE : Infinity);
   return robots.flatMap(({ robot_id, bytes }) => (bytes > level ? [{ robot_id, bytes: Math.ceil(bytes - level) }] : []));
@@ -93,14 +94,14 @@ function levelOf(robots: readonly RobotBytes[], bytes_max: number): number {
   let above = 0;
   for (const [i, { bytes }] of robots.entries()) {
     above += bytes;
-    // The first i + 1 robots share what the ones with less leave.
+    // The first i + 1 robots share the bytes that the smaller ones leave.
     const level = (bytes_max * KEPT_SHARE - (sum - above)) / (i + 1);
     if (level >= (robots[i + 1]?.bytes ?? 0)) return level;
   }
   return 0;
 }
 
-/** Deletes a robot's oldest batches until that many bytes are gone. */
+/** Deletes a robot's oldest batches until that many bytes are deleted. */
 async function deleteOldest({ db, log, metrics }: Plane, org_id: string, robot_id: string, bytes: number): Promise<void> {
   const of_org = db.forOrg(org_id);
   let deleted = 0;
@@ -125,6 +126,6 @@ async function deleteOldest({ db, log, metrics }: Plane, org_id: string, robot_i
   if (before !== undefined)
     log.warn(
       { org_id, robot_id, before: before.toISOString(), bytes: deleted },
-      "dropped the oldest logs of a robot: its org has too many",
+      "deleted the oldest logs of a robot: its org is above its limit",
     );
 }

@@ -4,14 +4,14 @@ import type { BatchFilter } from "./store.ts";
 export interface LogFilter extends BatchFilter {
   level: LogLevel | undefined;
   source: string | undefined;
-  /** Text that the message contains, in any case. */
+  /** Text that the message contains, case-insensitive. */
   q: string | undefined;
 }
 
-/** No part of a text may be what JSON writes in more ways than one. */
+/** Characters that JSON may write in several ways: text with them cannot be searched in raw JSON. */
 const WRITTEN_OTHERWISE = /["\\/\p{Cc}]/u;
 
-/** Which records a filter lets through. */
+/** Decides which records match a filter. */
 export class LogMatch {
   readonly #from: string | undefined;
   readonly #to: string | undefined;
@@ -27,18 +27,18 @@ export class LogMatch {
     this.#levels = level === undefined || level === LOG_LEVELS[0] ? undefined : new Set(LOG_LEVELS.slice(LOG_LEVELS.indexOf(level)));
     this.#source = source;
     this.#wanted = q?.toLowerCase();
-    // The longest piece that stands in the JSON as it is.
+    // The longest part of the text that is unescaped in JSON.
     this.#needle = this.#wanted?.split(WRITTEN_OTHERWISE).toSorted((a, b) => b.length - a.length)[0];
   }
 
-  /** Whether nothing is left out. */
+  /** Whether all records match. */
   get all(): boolean {
     return [this.#from, this.#to, this.#levels, this.#source, this.#wanted].every((part) => part === undefined);
   }
 
   /**
-   * Whether a flush may hold such a record, by its JSON: false when it cannot. To look through the text and leave it there costs half of what reading its
-   * records takes.
+   * Whether the JSON of a flush may contain a matching record; false if it cannot. Searching the text costs half as much as parsing the
+   * records.
    */
   mayHold(json: string): boolean {
     if (this.#levels !== undefined && !Array.from(this.#levels, (level) => `"${level}"`).some((level) => json.includes(level)))

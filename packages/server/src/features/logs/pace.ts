@@ -2,32 +2,32 @@ import type { Plane } from "../../context.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 import type { Session } from "../../link/index.ts";
 
-/** What a flush costs besides its bytes, so that many small ones are no way around the limit. */
+/** Cost of a flush in addition to its bytes, so that many small flushes are limited too. */
 const FLUSH_BYTES = 1_024;
 /**
- * While acknowledgements wait, the part that the robot's rate has paid for is acknowledged at this interval: an agent that
- * hears nothing for 30 s takes its records for lost and sends them again.
+ * Delayed acknowledgements are sent in part at this interval, as far as the robot's rate allows: an agent without one for 30 s
+ * sends its records again.
  */
 const ACK_EVERY_MS = 1_000;
 /**
- * An agent has 1 MiB of records on their way and stops there. A robot that owes more than this at its rate does not wait for
- * acknowledgements: its link is not read meanwhile.
+ * An agent sends at most 1 MiB of unacknowledged records. A robot with more than this does not wait for acknowledgements, so its
+ * link is paused.
  */
 const OWED_BYTES_MAX = 4 * 1024 * 1024;
 
-/** What is stored of a session's log and not yet acknowledged: paid for evenly between two times. */
+/** The stored but unacknowledged records of a session, which are acknowledged evenly between two times. */
 interface Unacknowledged {
   acked_seq: number;
   last_seq: number;
-  /** Monotonic. */
+  /** Monotonic, like `due`. */
   since: number;
   due: number;
 }
 
 /**
- * How fast each robot may log. A flush is stored when it comes, and acknowledged once the robot's rate has paid for it; an
- * agent sends no more than 1 MiB ahead of the acknowledgements, so the rest stays in its spool and comes later. Nothing waits
- * here but one number for each robot. A robot that sends without waiting is read more slowly.
+ * Limits the log rate of each robot. A flush is stored on receipt, and acknowledged when the robot's rate allows. An agent sends at
+ * most 1 MiB ahead of the acknowledgements, so further records wait in its spool. The server stores only a few numbers for each
+ * robot. The link of a robot that does not wait for acknowledgements is paused.
  */
 export class LogPace {
   readonly #clock: Plane["clock"];
@@ -44,7 +44,7 @@ export class LogPace {
     this.#rate = new RateLimit(clock, "logs", { per_minute: per_second * 60, burst });
   }
 
-  /** Acknowledges stored records up to a number, now or when the robot's rate allows. `bytes`: of those behind `after_seq`, which are new. */
+  /** Acknowledges stored records up to `last_seq`, now or when the robot's rate allows. `bytes` is the size of the new ones, after `after_seq`. */
   acknowledge(session: Session, { after_seq, last_seq, bytes }: { after_seq: number; last_seq: number; bytes: number }): void {
     const owed_ms = this.#rate.owe(session.robot_id, bytes + FLUSH_BYTES);
     if (owed_ms > this.#owed_ms_max) session.pauseReading(owed_ms - this.#owed_ms_max);
@@ -73,7 +73,7 @@ export class LogPace {
   }
 }
 
-/** The last record that the rate has paid for: numbers and costs are taken to be even, what matters is the time of the last one. */
+/** Returns the last record that may be acknowledged now: interpolated, as only the time of the last one matters. */
 function paidFor({ acked_seq, last_seq, since, due }: Unacknowledged, now: number): number {
   if (now >= due) return last_seq;
   return acked_seq + Math.floor(((last_seq - acked_seq) * (now - since)) / (due - since));

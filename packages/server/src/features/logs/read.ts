@@ -6,39 +6,39 @@ import type { LogMatch } from "./match.ts";
 import { batchesAfter, type BatchKey, type BatchRow, type LogPosition, robotBatches } from "./store.ts";
 import { toLines, toWire } from "./wire.ts";
 
-/** Batches of a first read; each next one asks for more, until they are READ_BYTES of JSON. */
+/** Batches in the first read. Each further read requests more, up to READ_BYTES of JSON. */
 const BATCHES_A_READ = 64;
 const BATCHES_A_READ_MAX = 512;
 const READ_BYTES = 1024 * 1024;
-/** JSON that one request looks through; then it answers what it found and a cursor to go on from. */
+/** Most JSON that one request searches. Then it returns the records found so far and a cursor. */
 const SCANNED_BYTES_MAX = 32 * 1024 * 1024;
-/** JSON that is looked through before others have their turn. */
+/** JSON that is searched before yielding to the event loop. */
 const TURN_BYTES = 512 * 1024;
 
-/** Records of this batch before `seq`, and all older ones. */
+/** Position in a log: the records of this batch before `seq`, and all older batches, follow. */
 export interface LogKey extends BatchKey {
   seq: number;
 }
 
-/** Batches from a key back, the key's own included, newest first; fewer than `limit` are the last ones. */
+/** Reads batches from a key back, including the key's batch, newest first. Fewer than `limit` means that there are no more. */
 export type BatchScan = (from: BatchKey | undefined, limit: number) => Promise<BatchRow[]>;
 
 export interface LogScan {
   /** Newest first. */
   records: LogRecord[];
-  /** Where older ones may be; undefined when there are none. */
+  /** Where to continue with older records; undefined if there are none. */
   next: LogKey | undefined;
 }
 
-/** Looks through batches from `after` back for at most `wanted` records. */
+/** Searches batches from `after` back for at most `wanted` records. */
 export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey | undefined, wanted: number): Promise<LogScan> {
   const records: LogRecord[] = [];
   let [scanned_bytes, batches_a_read, turn_at] = [0, BATCHES_A_READ, TURN_BYTES];
   let next = after;
-  /** The last record that is wanted; one more decides whether the list goes on behind it. */
+  /** Key of the last wanted record. A further match decides whether there is a next page. */
   let end: LogKey | undefined;
   for (;;) {
-    // Each batch has a record at least.
+    // Each batch has at least one record.
     const limit = match.all ? Math.min(batches_a_read, Math.max(4, wanted - records.length)) : batches_a_read;
     const batches = await scan(next, limit);
     const before_bytes = scanned_bytes;
@@ -68,7 +68,7 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
   }
 }
 
-/** Lets what waits for this thread have it. */
+/** Yields to the event loop. */
 export const othersTurn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
 const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
@@ -77,11 +77,11 @@ const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
 export interface LogTail {
   /** Oldest first. */
   records: LogRecord[];
-  /** Where the log ended; what comes later stands behind it. Undefined: there was nothing. */
+  /** Position of the end of the log; later records are after it. Undefined for an empty log. */
   end: LogPosition | undefined;
 }
 
-/** The last `count` records of a robot that the filter lets through: what a follower is shown first. */
+/** Returns the last `count` matching records of a robot, which a follower gets first. */
 export async function readTail(db: Db, org_id: string, robot_id: string, match: LogMatch, count: number): Promise<LogTail> {
   const nothing = { since: undefined, until: undefined };
   let head: BatchRow | undefined;
@@ -96,16 +96,16 @@ export async function readTail(db: Db, org_id: string, robot_id: string, match: 
 
 const endOf = ({ received_at, last_seq }: BatchRow): LogPosition => ({ received_at: received_at.toISOString(), seq: last_seq });
 
-/** Batches that are read at a time behind a place. */
+/** Batches in one read of `readBehind`. */
 const BATCHES_BEHIND = 32;
 
 export interface LogsBehind {
   batches: { end: LogPosition; lines: string[] }[];
-  /** There are more behind them. */
+  /** Whether more batches follow. */
   more: boolean;
 }
 
-/** What was stored behind a place, oldest first: records that the filter lets through as JSON, by batch. */
+/** Returns the matching records stored after a position, as JSON by batch, oldest first. */
 export async function readBehind(
   db: Db,
   org_id: string,

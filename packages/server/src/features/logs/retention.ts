@@ -8,15 +8,15 @@ const EVERY_MS = 3_600_000;
 const BATCHES: DailyTable = { name: "log_batch", column: "received_at", lock: 7_600_001 };
 
 /**
- * Makes the partitions of the coming days and drops those whose logs are too old: now, and each hour. Each minute drops the oldest logs of orgs
- * that have too many.
+ * Creates the partitions of the coming days and drops those past the retention time, now and each hour. Each minute deletes the
+ * oldest logs of orgs above their limit.
  */
 export async function startLogRetention(plane: Plane): Promise<{ stop(): Promise<void> }> {
   const work = background(plane, "log partitions", EVERY_MS, async () => {
     const { oldest } = await keepPartitions(plane, BATCHES, plane.settings.limits.log_retention_days);
     await deleteUsage(plane.db, oldest);
   });
-  // When this fails it is logged and tried again: the default partition takes what comes.
+  // A failure is logged and retried; meanwhile the default partition takes new rows.
   work.wake();
   await work.settled();
   const usage = startLogUsage(plane);

@@ -37,7 +37,7 @@ export function logRoutes(http: Http, plane: Plane): void {
       fleetScan(db, plane.clock, caller.org_id, params.id, filter),
       filter,
     );
-    // Flushes of several robots overlap in time.
+    // The flushes of different robots overlap in time.
     return { ...page, items: page.items.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0)) };
   });
 
@@ -55,7 +55,7 @@ export function logRoutes(http: Http, plane: Plane): void {
   });
 }
 
-/** The next lines are read from the database when these are sent. */
+/** Streams lines. The next ones are read from the database after these are sent. */
 const ndjson = (lines: AsyncIterable<string>, name: string): Answer<never> =>
   new Answer<never>(200, Readable.from(lines, { highWaterMark: 1 }), {
     "content-type": "application/x-ndjson",
@@ -88,7 +88,7 @@ function parseKey(text: string): LogKey {
       return { received_at, robot_id, first_seq, seq };
     }
   } catch {
-    // Told below.
+    // Refused below.
   }
   throw badRequest("cursor is not one that a list answered");
 }

@@ -34,7 +34,7 @@ async function startRig(limits: Partial<Limits>) {
   return it;
 }
 
-/** A robot of an org, with how it logs and what is kept of that. */
+/** Creates a robot with functions that send its logs and read the stored ones. */
 async function robotIn(it: FeaturePlane, { org_id, token }: { org_id: string; token: string }) {
   const { robot_id } = await seedRobot(it.plane, org_id);
   const acked: number[] = [];
@@ -46,20 +46,20 @@ async function robotIn(it: FeaturePlane, { org_id, token }: { org_id: string; to
   return { robot_id, session, acked, log, list, seqs: async () => (await list()).map(({ seq }) => seq) };
 }
 
-test("a robot that floods loses its own records when its org has too many, and the other robots lose none", TIMEOUT, async () => {
+test("a robot that floods loses its own records when its org is above its limit, and other robots lose none", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_org_max: 60_000, log_robot_share_percent: 100 });
   const org = await it.org({ role: "viewer" });
   const [flooding, ...fair] = [await robotIn(it, org), await robotIn(it, org), await robotIn(it, org)];
-  // The oldest records of the org are the fair robots'.
+  // The oldest records of the org are those of the robots that do not flood.
   for (const robot of fair) for (let seq = 1; seq <= 3; seq += 1) await robot.log(large(seq));
   await it.clock.advance({ minutes: 30 });
   const retention = await startLogRetention(it.plane);
   for (let seq = 1; seq <= 60; seq += 1) await flooding.log(large(seq));
   const kept = async (): Promise<boolean> => (await flooding.seqs()).length < 45;
-  await until("room to be made", kept, { meanwhile: () => it.clock.advance({ seconds: 10 }) });
+  await until("the flood's records to be deleted", kept, { meanwhile: () => it.clock.advance({ seconds: 10 }) });
   for (const robot of fair) assert.deepEqual(await robot.seqs(), [1, 2, 3]);
   const seqs = await flooding.seqs();
-  assert.ok(seqs.length > 25, `${seqs.length} of the flood are kept: what the others leave`);
+  assert.ok(seqs.length > 25, `${seqs.length} of the flood are kept: all that the others leave`);
   assert.deepEqual(
     seqs,
     Array.from({ length: seqs.length }, (_, i) => 61 - seqs.length + i),
@@ -67,22 +67,22 @@ test("a robot that floods loses its own records when its org has too many, and t
   await retention.stop();
 });
 
-test("one robot has at most its share of the org's log bytes, even while the org has room", TIMEOUT, async () => {
+test("one robot has at most its share of the org's log bytes, even if the org is below its limit", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_org_max: 60_000, log_robot_share_percent: 20 });
   const robot = await robotIn(it, await it.org({ role: "viewer" }));
   const retention = await startLogRetention(it.plane);
   for (let seq = 1; seq <= 20; seq += 1) await robot.log(large(seq));
   const fits = async (): Promise<boolean> => (await robot.seqs()).length <= 9;
-  await until("its oldest to go", fits, { meanwhile: () => it.clock.advance({ seconds: 30 }) });
+  await until("its oldest to be deleted", fits, { meanwhile: () => it.clock.advance({ seconds: 30 }) });
   assert.ok((await robot.seqs()).length >= 6);
   await retention.stop();
 });
 
-test("an org whose logs cannot be deleted is tried again later, and the others get their room meanwhile", TIMEOUT, async () => {
+test("retries an org whose logs cannot be deleted, and deletes those of other orgs meanwhile", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_org_max: 10_000, log_robot_share_percent: 100 });
   const orgs = [await it.org({ role: "viewer" }), await it.org({ role: "viewer" })];
   const robots = await Promise.all(orgs.map((org) => robotIn(it, org)));
-  // The first in the order in which they get their turn.
+  // The broken org is the one that is processed first.
   const [broken, other] = (orgs[0]?.org_id ?? "") < (orgs[1]?.org_id ?? "") ? [0, 1] : [1, 0];
   const refuse = robots[broken]?.robot_id ?? "";
   await it.plane.db.run(sql`create table refused (robot_id text)`);
@@ -96,14 +96,14 @@ test("an org whose logs cannot be deleted is tried again later, and the others g
   for (const robot of robots) for (let seq = 1; seq <= 12; seq += 1) await robot.log(large(seq));
   const count = async (i: number): Promise<number> => (await robots[i]?.seqs())?.length ?? 0;
   const advance = { meanwhile: () => it.clock.advance({ seconds: 10 }) };
-  await until("room in the other org", async () => (await count(other)) < 12, advance);
+  await until("the other org's logs to be deleted", async () => (await count(other)) < 12, advance);
   assert.equal(await count(broken), 12);
   await it.plane.db.run(sql`drop trigger refuse on log_batch`);
-  await until("room in the first", async () => (await count(broken)) < 12, advance);
+  await until("the first org's logs to be deleted", async () => (await count(broken)) < 12, advance);
   await retention.stop();
 });
 
-test("records that were stored before robots were counted are counted when they are in the way", TIMEOUT, async () => {
+test("counts records of versions that did not count by robot when the org is above its limit", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_org_max: 10_000, log_robot_share_percent: 100 });
   const org = await it.org({ role: "viewer" });
   const robot = await robotIn(it, org);
@@ -123,7 +123,7 @@ test("records that were stored before robots were counted are counted when they 
   assert.equal(counted, stored);
 });
 
-test("a robot's oldest records are found without reading those of other robots, however many there are", TIMEOUT, async () => {
+test("finds a robot's oldest records without reading those of other robots", TIMEOUT, async () => {
   await using it = await startFeaturePlane([]);
   const { plane } = it;
   await plane.db.run(sql`
@@ -135,7 +135,7 @@ test("a robot's oldest records are found without reading those of other robots, 
   assert.ok(rows <= 60, `${rows} rows`);
 });
 
-test("what has to go is above the level at which the org has room", () => {
+test("deletes only bytes above the level that keeps the org within its limit", () => {
   const robots = [100, 60, 30, 10].map((bytes, i) => ({ robot_id: `r${i}`, bytes }));
   assert.deepEqual(toDelete(robots, { bytes_max: 200, robot_max: 200 }), []);
   assert.deepEqual(toDelete(robots, { bytes_max: 200, robot_max: 80 }), [{ robot_id: "r0", bytes: 24 }]);
@@ -151,7 +151,7 @@ test("what has to go is above the level at which the org has room", () => {
   );
 });
 
-test("what a robot logs beyond its rate is stored and acknowledged later, and another robot's records at once", TIMEOUT, async () => {
+test("acknowledges records above a robot's rate later, and those of another robot immediately", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_robot_per_second: 1_000, log_burst_bytes_per_robot: 20_000 });
   const org = await it.org({ role: "viewer" });
   const [flooding, fair] = [await robotIn(it, org), await robotIn(it, org)];
@@ -160,11 +160,11 @@ test("what a robot logs beyond its rate is stored and acknowledged later, and an
   assert.ok(paid >= 4 && paid <= 8, `${paid} flushes of 3 KiB fit into 20 kB`);
   await fair.log(record(1));
   assert.deepEqual(fair.acked, [1]);
-  // An agent that hears nothing for 30 s sends again: part of what waits is acknowledged meanwhile.
+  // An agent without acknowledgements for 30 s sends again, so a part is acknowledged meanwhile.
   await it.clock.advance({ seconds: 20 });
   const meanwhile = flooding.acked.at(-1) ?? 0;
   assert.ok(meanwhile > paid && meanwhile < 30, `${meanwhile} acknowledged after 20 s`);
-  // What was sent again is neither stored twice nor a way to an earlier acknowledgement.
+  // Repeated records are not stored twice and do not advance the acknowledgement.
   await flooding.log(large(49), large(50));
   assert.ok((flooding.acked.at(-1) ?? 0) < 30);
   await it.clock.advance({ minutes: 4 });
@@ -182,20 +182,20 @@ test("what a robot logs beyond its rate is stored and acknowledged later, and an
   assert.match(await it.plane.metrics.registry.metrics(), /roamfleet_log_acks_delayed_total 1\n/);
 });
 
-test("a robot that does not wait for acknowledgements is not read for a while, again and again", TIMEOUT, async () => {
+test("pauses reading from a robot that does not wait for acknowledgements, each time it floods", TIMEOUT, async () => {
   await using it = await startRig({ log_bytes_per_robot_per_second: 100_000, log_burst_bytes_per_robot: 100_000 });
   const robot = await robotIn(it, await it.org({ role: "viewer" }));
   const pauses: number[] = [];
   robot.session.pauseReading = (ms) => void pauses.push(ms);
   const flush = (seq: number): LogRecordBody[] => [record(seq, "x".repeat(200_000))];
-  // 100 kB at once, and 4 MiB that an agent may have on their way.
+  // A burst of 100 kB, and 4 MiB that may be unacknowledged.
   for (let seq = 1; seq <= 21; seq += 1) await robot.log(...flush(seq));
   assert.deepEqual(pauses, []);
   for (let seq = 22; seq <= 30; seq += 1) await robot.log(...flush(seq));
   assert.ok(pauses.length >= 7 && (pauses.at(-1) ?? 0) > 14_000, pauses.join(" "));
 });
 
-test("a reader that continues misses nothing when the robot moves to a server whose clock is an hour behind", TIMEOUT, async () => {
+test("a resuming reader misses nothing when the robot moves to a server whose clock is an hour behind", TIMEOUT, async () => {
   await using it = await startRig({});
   const { plane } = it;
   const org = await it.org({ role: "viewer" });

@@ -2,10 +2,10 @@ import type { Db } from "../../kernel/db.ts";
 import { bigint, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 import type { BatchKey } from "./store.ts";
 
-/** What a batch takes beside its records: the header of its row, the columns, its entry in the index. */
+/** Bytes of a batch in addition to its records: row header, other columns, index entry. */
 export const ROW_BYTES = 200;
 
-/** Bytes of a robot's batches that were received in a period, which is ten minutes. Negative: of batches that were deleted. */
+/** Bytes of a robot's batches that were received in a period of ten minutes. Negative for deleted batches. */
 export interface RobotUsage {
   org_id: string;
   robot_id: string;
@@ -18,11 +18,11 @@ const DAY_MS = 86_400_000;
 export const periodOf = (at: Date): Date => new Date(Math.floor(at.getTime() / PERIOD_MS) * PERIOD_MS);
 const dayOf = (at: Date): Date => new Date(Math.floor(at.getTime() / DAY_MS) * DAY_MS);
 
-/** Adds to what orgs have, in the order of the primary key so that two of these never deadlock. An org that is gone by now is left out. */
+/** Adds to the usage of orgs, in the order of the primary key so that concurrent calls do not deadlock. Skips deleted orgs. */
 export const addOrgUsage = (db: Db, usage: readonly Omit<RobotUsage, "robot_id">[]): Promise<number> =>
   // reads: org
   db.run(sql`
-    -- across orgs: a node counts for everybody at once
+    -- across orgs: a node writes the counts of all orgs in one statement
     insert into log_usage as u (org_id, period_at, bytes)
     select v.org_id, v.period_at, sum(v.bytes)
     from unnest(${list(usage.map(({ org_id }) => org_id))}::text[], ${list(usage.map(({ period_at }) => period_at))}::timestamptz[], ${list(usage.map(({ bytes }) => bytes))}::bigint[])
@@ -31,11 +31,11 @@ export const addOrgUsage = (db: Db, usage: readonly Omit<RobotUsage, "robot_id">
     group by 1, 2 order by 1, 2
     on conflict (org_id, period_at) do update set bytes = u.bytes + excluded.bytes`);
 
-/** Adds to what robots have, by day; otherwise as addOrgUsage. */
+/** Adds to the usage of robots, by day; otherwise like addOrgUsage. */
 export const addRobotUsage = (db: Db, usage: readonly RobotUsage[]): Promise<number> =>
   // reads: org
   db.run(sql`
-    -- across orgs: a node counts for everybody at once
+    -- across orgs: a node writes the counts of all orgs in one statement
     insert into log_robot_usage as u (org_id, robot_id, day, bytes)
     select v.org_id, v.robot_id, v.day, sum(v.bytes)
     from unnest(${list(usage.map(({ org_id }) => org_id))}::text[], ${list(usage.map(({ robot_id }) => robot_id))}::text[],
@@ -48,21 +48,21 @@ export const addRobotUsage = (db: Db, usage: readonly RobotUsage[]): Promise<num
 const orgRow = row({ org_id: text, bytes: bigint });
 export type OrgUsage = RowOf<typeof orgRow>;
 
-/** Orgs that have more than they may, and how much. */
+/** Returns the orgs above their limit, with their bytes. */
 export const listOverfull = (db: Db, bytes_max: number): Promise<OrgUsage[]> =>
   db.many(sql(orgRow)`
-    -- across orgs: any node makes room
+    -- across orgs: any node deletes surplus logs
     select org_id, sum(bytes)::bigint as bytes from log_usage group by org_id having sum(bytes) > ${bytes_max}::bigint order by org_id`);
 
 const bytesRow = row({ bytes: bigint });
-/** What an org has. */
+/** Returns the stored bytes of an org. */
 export const countOrgBytes = async (db: Db, org_id: string): Promise<number> =>
   (await db.one(sql(bytesRow)`select coalesce(sum(bytes), 0)::bigint as bytes from log_usage where org_id = ${org_id}`)).bytes;
 
-/** Orgs of which one robot has more than it may. */
+/** Returns the orgs with a robot above its share. */
 export const listLopsided = (db: Db, robot_bytes_max: number): Promise<OrgUsage[]> =>
   db.many(sql(orgRow)`
-    -- across orgs: any node makes room
+    -- across orgs: any node deletes surplus logs
     select r.org_id, max(r.bytes)::bigint as bytes from (
       select org_id, robot_id, sum(bytes) as bytes from log_robot_usage group by org_id, robot_id having sum(bytes) > ${robot_bytes_max}::bigint) r
     group by r.org_id order by r.org_id`);
@@ -70,7 +70,7 @@ export const listLopsided = (db: Db, robot_bytes_max: number): Promise<OrgUsage[
 const robotRow = row({ robot_id: text, bytes: bigint });
 export type RobotBytes = RowOf<typeof robotRow>;
 
-/** What each robot of an org has, the most first. */
+/** Returns the stored bytes of each robot of an org, largest first. */
 export const listRobotBytes = (db: Db, org_id: string): Promise<RobotBytes[]> =>
   db.many(sql(robotRow)`
     select robot_id, sum(bytes)::bigint as bytes from log_robot_usage where org_id = ${org_id} group by robot_id order by sum(bytes) desc, robot_id`);
@@ -78,7 +78,7 @@ export const listRobotBytes = (db: Db, org_id: string): Promise<RobotBytes[]> =>
 const sizeRow = row({ robot_id: text, received_at: timestamptz, first_seq: bigint, bytes: bigint });
 export type BatchSize = RowOf<typeof sizeRow>;
 
-/** A robot's oldest batches and what they take; their records are not read. */
+/** Returns the sizes of a robot's oldest batches without reading their records. */
 export const oldestBatches = (db: Db, org_id: string, robot_id: string, limit: number): Promise<BatchSize[]> =>
   db.many(sql(sizeRow)`
     select robot_id, received_at, first_seq, octet_length(records) + ${ROW_BYTES}::bigint as bytes
@@ -92,21 +92,21 @@ export const deleteBatches = (db: Db, org_id: string, last: BatchKey): Promise<n
 
 const idRow = row({ robot_id: text });
 
-/** Robots of an org that ever logged, in the order of their ids. */
+/** Returns the robots of an org that ever logged, ordered by id. */
 export const listLoggingRobots = async (db: Db, org_id: string): Promise<string[]> =>
   (await db.many(sql(idRow)`select robot_id from log_position where org_id = ${org_id} order by robot_id`)).map(({ robot_id }) => robot_id);
 
 const oldestRow = row({ period_at: nullable(timestamptz) });
 
-/** Returns from when the oldest stored logs are, to ten minutes; undefined without logs. Reads the counts instead of the batches. */
+/** Returns the time of the oldest stored logs, to ten minutes; undefined without logs. Reads the counts instead of the batches. */
 export const oldestLogAt = async (db: Db): Promise<Date | undefined> =>
   (
     await db.one(sql(oldestRow)`
-      -- across orgs: figures of the whole service
+      -- across orgs: statistics of the whole service
       select min(period_at) as period_at from log_usage where bytes > 0`)
   ).period_at ?? undefined;
 
-/** Counts a robot's batches anew and replaces what was counted. */
+/** Recounts a robot's batches and replaces its counts. */
 export const recountRobot = (db: Db, org_id: string, robot_id: string): Promise<void> =>
   db.transaction(async (tx) => {
     await tx.run(sql`delete from log_robot_usage where org_id = ${org_id} and robot_id = ${robot_id}`);
@@ -117,7 +117,7 @@ export const recountRobot = (db: Db, org_id: string, robot_id: string): Promise<
       on conflict (org_id, robot_id, day) do update set bytes = excluded.bytes`);
   });
 
-/** Replaces what was counted of an org by what its robots have. */
+/** Replaces the counts of an org by the sums of its robots. */
 export const recountOrg = (db: Db, org_id: string): Promise<void> =>
   db.transaction(async (tx) => {
     await tx.run(sql`delete from log_usage where org_id = ${org_id}`);
@@ -127,13 +127,13 @@ export const recountOrg = (db: Db, org_id: string): Promise<void> =>
       on conflict (org_id, period_at) do update set bytes = excluded.bytes`);
   });
 
-/** Forgets what was counted of days before `before`, whose partitions were dropped. */
+/** Deletes the counts of days before `before`, whose partitions were dropped. */
 export const deleteUsage = (db: Db, before: Date): Promise<void> =>
   db.transaction(async (tx) => {
     await tx.run(sql`
-      -- across orgs: retention is the same for everybody
+      -- across orgs: retention is the same for all orgs
       delete from log_usage where period_at < ${before}`);
     await tx.run(sql`
-      -- across orgs: retention is the same for everybody
+      -- across orgs: retention is the same for all orgs
       delete from log_robot_usage where day < ${before}`);
   });

@@ -4,7 +4,7 @@ import type { Codec } from "./codec.ts";
 
 const positionRow = row({ robot_id: text, outbox_id: text, seq: bigint });
 
-/** Highest record taken of each of these spools; 0 when another spool was named last, or none. */
+/** Returns the highest stored record number of each of these spools; 0 if the robot's last spool is another one, or none. */
 export async function logPositions(db: Db, org_id: string, spools: readonly { robot_id: string; outbox_id: string }[]): Promise<number[]> {
   const rows = await db.many(
     sql(positionRow)`
@@ -18,7 +18,7 @@ export async function logPositions(db: Db, org_id: string, spools: readonly { ro
 }
 
 const storedPositionRow = row({ outbox_id: text, seq: bigint, updated_at: timestamptz });
-/** The spool that a robot named last, its highest record taken, and when that was received. */
+/** Returns the robot's last spool, its highest stored record number and the time of its receipt. */
 export const findPosition = (db: Db, org_id: string, robot_id: string): Promise<RowOf<typeof storedPositionRow> | undefined> =>
   db.maybe(sql(storedPositionRow)`select ${storedPositionRow} from log_position where org_id = ${org_id} and robot_id = ${robot_id}`);
 
@@ -29,7 +29,7 @@ export interface NewBatch {
   org_id: string;
   robot_id: string;
   outbox_id: string;
-  /** The position that the batch follows: nothing is stored when it is another one. */
+  /** The expected position: nothing is stored if the present one differs. */
   before: number;
   first_seq: number;
   last_seq: number;
@@ -41,7 +41,7 @@ export interface NewBatch {
   packed: Buffer;
 }
 
-/** Moves the position and stores the batch, both or none, in one round trip. Answers 0 when the position was another. */
+/** Moves the position and stores the batch atomically, in one round trip. Returns 0 if the position differs. */
 export const insertBatch = (db: Db, b: NewBatch): Promise<number> =>
   db.run(sql`
     with moved as (
@@ -58,14 +58,14 @@ export const insertBatch = (db: Db, b: NewBatch): Promise<number> =>
 const storedRow = row({ robot_id: text });
 
 /**
- * The same for many robots of one org, none twice, in one statement and one commit. Answers the robots whose batch was
- * stored. In order of robot, so that two of these never wait for each other.
+ * The same for several distinct robots of one org, in one statement and one commit. Returns the robots whose batch was stored.
+ * Rows are locked in order of robot, so that concurrent calls do not deadlock.
  */
 export async function insertBatches(db: Db, org_id: string, batches: readonly NewBatch[]): Promise<Set<string>> {
   const of = (read: (batch: NewBatch) => string | number | Date) => list(batches.map(read));
   let end = 1;
   const begins = batches.map(({ packed }) => (end += packed.length) - packed.length);
-  // The bytes of all in one parameter: in an array they would be written as hex.
+  // All bytes in one parameter: in an array they would be encoded as hex.
   const rows = await db.many(sql(storedRow)`
     with v as (
       select * from unnest(${of((b) => b.robot_id)}::text[], ${of((b) => b.outbox_id)}::text[], ${of((b) => b.before)}::bigint[],
@@ -97,7 +97,7 @@ const batchRow = row({
 });
 export type BatchRow = RowOf<typeof batchRow>;
 
-/** Where a batch stands among those of its robot or fleet. */
+/** Sort key of a batch among those of its robot or fleet. */
 export interface BatchKey {
   received_at: Date;
   robot_id: string;
@@ -110,24 +110,24 @@ export interface BatchFilter {
 }
 
 /**
- * A place in one robot's log: its last record up to there, and when that was received. Both rise with each batch, also when the robot moves
- * to a server with another clock, so positions of one robot compare; those of two robots do not.
+ * A position in one robot's log: the number of a record and the time of its receipt. Both increase with each batch, even if the robot
+ * moves to a server with another clock. Positions of one robot can be compared, those of different robots cannot.
  */
 export interface LogPosition {
   received_at: string;
   seq: number;
 }
 
-/** Whether a position of a robot lies before another one of the same robot; undefined is the start of its log. */
+/** Whether a position is before another one of the same robot; undefined is the start of its log. */
 export const isBefore = (one: LogPosition | undefined, other: LogPosition | undefined): boolean =>
   other !== undefined &&
   (one === undefined || one.received_at < other.received_at || (one.received_at === other.received_at && one.seq < other.seq));
 
-/** Whether two positions of a robot are the same batch's end. */
+/** Whether two positions of a robot are equal. */
 export const isSame = (one: LogPosition | undefined, other: LogPosition | undefined): boolean =>
   one !== undefined && other !== undefined && one.received_at === other.received_at && one.seq === other.seq;
 
-/** A robot's clock may be ahead of ours by this much and its records are still found by `since`. */
+/** How far a robot's clock may be ahead of the server's so that `since` still finds its records. */
 const CLOCK_AHEAD_MS_MAX = 3_600_000;
 
 function matching({ since, until }: BatchFilter): Statement<unknown> {
@@ -138,7 +138,7 @@ function matching({ since, until }: BatchFilter): Statement<unknown> {
     ${until === undefined ? sql`` : sql`and first_at < ${until}`}`;
 }
 
-/** A robot's batches from `from` back, `from` included, newest first. */
+/** Returns a robot's batches from `from` back, including `from`, newest first. */
 export const robotBatches = (
   db: Db,
   org_id: string,
@@ -152,7 +152,7 @@ export const robotBatches = (
       ${from === undefined ? sql`` : sql`and (received_at, first_seq) <= (${from.received_at}, ${from.first_seq})`} ${matching(filter)}
     order by received_at desc, first_seq desc limit ${limit}`);
 
-/** A robot's batches behind `after`, oldest first. */
+/** Returns a robot's batches after `after`, oldest first. */
 export const batchesAfter = (
   db: Db,
   org_id: string,
@@ -168,7 +168,7 @@ export const batchesAfter = (
 
 const idRow = row({ id: text });
 
-/** Robots of a fleet, in the order in which they came. */
+/** Returns the robots of a fleet in order of creation. */
 export async function robotsOfFleet(db: Db, org_id: string, fleet_id: string): Promise<string[]> {
   // reads: robot
   const robots = await db.many(sql(idRow)`
@@ -178,7 +178,7 @@ export async function robotsOfFleet(db: Db, org_id: string, fleet_id: string): P
 
 const fleetPositionRow = row({ robot_id: text, seq: nullable(bigint), updated_at: nullable(timestamptz) });
 
-/** Where the log of each robot of a fleet ends; undefined for a robot that never logged. `robot_id`: of this one alone, if it is in the fleet. */
+/** Returns the end position of the log of each robot of a fleet; undefined for a robot that never logged. With `robot_id`, only of this robot, if it is in the fleet. */
 export async function fleetPositions(
   db: Db,
   org_id: string,
@@ -198,7 +198,7 @@ export async function fleetPositions(
   );
 }
 
-/** The same for all robots of a fleet, of those batches that were received at `not_before` or later. */
+/** The same for all robots of a fleet, without batches received before `not_before`. */
 export const fleetBatches = (
   db: Db,
   org_id: string,

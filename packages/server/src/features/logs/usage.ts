@@ -5,9 +5,9 @@ import { makeRoom } from "./make-room.ts";
 import { addOrgUsage, addRobotUsage, periodOf, type RobotUsage, ROW_BYTES } from "./store-usage.ts";
 
 const FLUSH_EVERY_MS = 60_000;
-/** What robots have is written less often: a row for each robot that logs. */
+/** Usage by robot is written less often, as it takes a row for each robot that logs. */
 const ROBOTS_EVERY_FLUSHES = 10;
-/** A robot that logged so much since is written with the next flush. */
+/** A robot with this much unwritten usage is written with the next flush. */
 const ROBOT_BYTES_SOON = 16 * 1024 * 1024;
 const ROWS_A_STATEMENT = 2_000;
 
@@ -44,7 +44,7 @@ export function countStored(plane: Plane, org_id: string, robot_id: string, rece
   add(robots, `${robot_id} ${usage.period_at.getTime()}`, usage);
 }
 
-/** Writes down what was counted and makes room where an org has too much, each minute. */
+/** Each minute writes the counts and deletes logs of orgs above their limit. */
 export function startLogUsage(plane: Plane): { stop(): Promise<void> } {
   let flushes = 0;
   const work = background(plane, "log bytes", FLUSH_EVERY_MS, async () => {
@@ -56,7 +56,7 @@ export function startLogUsage(plane: Plane): { stop(): Promise<void> } {
   return {
     stop: async () => {
       await work.stop();
-      await flushUsage(plane, () => true).catch((error: unknown) => plane.log.error({ err: error }, "could not write down what logs take"));
+      await flushUsage(plane, () => true).catch((error: unknown) => plane.log.error({ err: error }, "could not write the usage of logs"));
     },
   };
 }
@@ -72,7 +72,7 @@ async function flushUsage(plane: Plane, isDue: (robot: RobotUsage) => boolean): 
   await write(plane, robots, isDue, (usage) => addRobotUsage(plane.db, usage));
 }
 
-/** Writes what is due and forgets it; what could not be written is logged, and counted on. */
+/** Writes the usage that `isDue` selects. Usage that could not be written is logged and kept for the next attempt. */
 async function write(
   { db_errors, log }: Pick<Plane, "db_errors" | "log">,
   counted: Counted,
@@ -87,7 +87,7 @@ async function write(
     try {
       const failures = await isolateFailures(some, db_errors.isOutage, (part) => insert(part.map(([, usage]) => usage)));
       kept = failures?.failed ?? [];
-      if (failures !== undefined) log.error({ err: failures.error, robots: kept.length }, "could not write down what logs take");
+      if (failures !== undefined) log.error({ err: failures.error, robots: kept.length }, "could not write the usage of logs");
     } finally {
       for (const [key, usage] of kept) add(counted, key, usage);
     }

@@ -1,10 +1,10 @@
 import type { Plane } from "../../context.ts";
 import { listLivingNodes } from "../../link/index.ts";
 
-/** Metrics are asked for when things go wrong: they do not wait for a database that is away. */
+/** Metrics are needed during failures, so they do not wait longer for the database. */
 const COUNT_TIMEOUT_MS = 500;
 
-/** Sets the number of nodes that live; what was counted last stays when the database does not answer in time. */
+/** Sets the metric of live nodes. Keeps the last count if the database does not answer in time. */
 export async function countNodes({ db, clock, metrics }: Pick<Plane, "db" | "clock" | "metrics">): Promise<void> {
   const ended = new AbortController();
   const counted = listLivingNodes(db).then(

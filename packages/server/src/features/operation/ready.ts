@@ -4,10 +4,10 @@ import type { Plane } from "../../context.ts";
 const READY_TIMEOUT_MS = 2_000;
 const BUS_AWAY = "not connected";
 const DISK_FULL = "full";
-/** A segment of PostgreSQL's log: with less it stops at the next one. */
+/** Size of a WAL segment: with less free space, PostgreSQL stops at the next one. */
 const DISK_FULL_BYTES = 16 * 1024 ** 2;
 
-/** Whether each part that requests need answers, by name: `ok` or what is wrong. */
+/** Checks each dependency of requests. Returns `ok` or the problem, by name. */
 export async function checkReady({
   db,
   blobs,
@@ -43,8 +43,10 @@ export async function isDataDiskFull({ data_directory }: Plane["settings"]): Pro
 }
 
 /**
- * What is a reason to send requests elsewhere, by name. Not the bus: without it everything works, and what other nodes tell arrives late.
- * Nor a full disk: reads work, and what makes room again comes through the API. Nor a store of artifacts that all nodes share: to take every one of them out makes an outage of what only uploads and downloads need.
+ * Returns the failed checks because of which a load balancer should send requests elsewhere, by name. Three problems are no reason:
+ * - The bus: all requests work without it, only hints of other nodes arrive late.
+ * - A full disk: reads work, and requests are needed to free space.
+ * - A shared artifact store: only uploads and downloads need it, and all nodes would be taken out at once.
  */
 export const reasonsNotReady = (checks: Record<string, string>, { settings }: Pick<Plane, "settings">): [name: string, state: string][] =>
   Object.entries(checks).filter(

@@ -29,7 +29,7 @@ test("samples count a restart of PostgreSQL and the age of the oldest log", { ti
     await db.run(sql`insert into log_usage (org_id, period_at, bytes) values ('org_a', ${at}, 10)`);
     const { pid } = embedded;
     process.kill(pid, "SIGKILL");
-    await until("PostgreSQL runs again", () => embedded.pid !== pid && db.ready(1_000));
+    await until("PostgreSQL has restarted", () => embedded.pid !== pid && db.ready(1_000));
     await clock.advance({ minutes: 1 });
     await until("the restart is counted", async () => (await valueOf("roamfleet_database_restarts_total")) === 1);
     assert.equal(await valueOf("roamfleet_oldest_log_age_seconds"), 3_660);

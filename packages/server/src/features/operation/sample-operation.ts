@@ -6,25 +6,25 @@ import type { Db } from "../../kernel/db.ts";
 import { bigint, row, sql, timestamptz } from "../../kernel/sql.ts";
 import { oldestLogAt } from "../logs/index.ts";
 
-/** PostgreSQL asks the file system for the size of every table: too much for each scrape. */
+/** PostgreSQL reads the size of every table from the file system, which is too expensive for each scrape. */
 const SAMPLE_EVERY_MS = 60_000;
 
 const databaseRow = row({ bytes: bigint, started_at: timestamptz });
 const readDatabase = (db: Db) =>
   db.one(sql(databaseRow)`
-    -- across orgs: figures of the whole service
+    -- across orgs: statistics of the whole service
     select pg_database_size(current_database()) as bytes, pg_postmaster_start_time() as started_at`);
 
 const walRow = row({ bytes: bigint });
 /** Rejects for a role that is not a member of pg_monitor. */
 const readWal = (db: Db) =>
   db.one(sql(walRow)`
-    -- across orgs: figures of the whole service
+    -- across orgs: statistics of the whole service
     select coalesce(sum(size), 0)::bigint as bytes from pg_ls_waldir()`);
 
 type SampledPlane = Pick<Plane, "db" | "clock" | "log" | "metrics" | "settings">;
 
-/** Samples disk, database, backup and logs into their gauges: now and each minute. A figure that cannot be read is NaN. */
+/** Updates the gauges of disk, database, backup and logs now and each minute. A value that cannot be read is NaN. */
 export function startOperationSamples(plane: SampledPlane): Background {
   const { db, clock, metrics, settings } = plane;
   let started_at: Date | undefined;

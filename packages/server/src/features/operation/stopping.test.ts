@@ -10,7 +10,7 @@ import { operationRoutes } from "./index.ts";
 const TIMEOUT = { timeout: 120_000 };
 
 test(
-  "a call over a connection that is in use when the server begins to stop is answered like any other, and then it is closed",
+  "answers the pending request of a connection when the server begins to stop, then closes the connection",
   TIMEOUT,
   async () => {
     let http: Http | undefined;
@@ -19,7 +19,7 @@ test(
     const socket = connect(Number(port), hostname);
     let answers = "";
     socket.setEncoding("utf8").on("data", (text: string) => (answers += text));
-    // Half of the second request came with the first: once that is answered, the connection is in use by the other.
+    // Half of the second request arrives with the first. After the first answer, the connection is in use by the second.
     socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n");
     await until("the first answer", () => answers.endsWith('{"status":"ok"}'));
     answers = "";

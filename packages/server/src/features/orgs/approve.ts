@@ -8,14 +8,14 @@ import { createCredential } from "../tokens/index.ts";
 import { approveOrg, deletePendingOrg, deletePendingOrgsBefore, findOrg } from "./store.ts";
 import { toWire } from "./wire.ts";
 
-/** Lets a pending org in and makes its first token, which no later answer shows again. 409 for an org that is not pending. */
+/** Approves a pending org and creates its first token, which no later response contains. 409 if the org is not pending. */
 export async function approve(plane: Plane, db: Db, id: string): Promise<ApprovedOrg> {
   return await db.transaction(async (tx) => {
     const org = await approveOrg(tx, id, plane.clock.now());
     if (org === undefined) {
       const present = await findOrg(tx, id);
       if (present === undefined) throw notFound("org", id);
-      throw conflict(`org ${id} is ${present.status}, not pending; its token is answered by its approval only`);
+      throw conflict(`org ${id} is ${present.status}, not pending; its first token was returned when it was approved`);
     }
     const { secret } = await createCredential(tx, plane, { kind: "org", org_id: id, role: "admin", label: "bootstrap" });
     return { ...toWire(org), status: "active", token: secret };

@@ -15,10 +15,10 @@ export async function requireOrg(db: Db, id: string): Promise<OrgRow> {
   return org;
 }
 
-/** Shuts an org out: requests, robots and what is scheduled look at its status themselves. Again: no change. 409 for a pending one. */
+/** Suspends an org. Requests, links and the scheduler check its status. Idempotent. 409 for a pending org. */
 export const suspend = (plane: Plane, db: Db, id: string): Promise<Org> => change(plane, db, id, "active", "suspended");
 
-/** Lets a suspended org back in. Again: no change. 409 for a pending one. */
+/** Resumes a suspended org. Idempotent. 409 for a pending org. */
 export const resume = (plane: Plane, db: Db, id: string): Promise<Org> => change(plane, db, id, "suspended", "active");
 
 async function change(plane: Plane, db: Db, id: string, from: "active" | "suspended", to: "active" | "suspended"): Promise<Org> {
@@ -32,7 +32,7 @@ async function change(plane: Plane, db: Db, id: string, from: "active" | "suspen
   throw conflict(`org ${id} is ${status}, neither active nor suspended; approve it first`);
 }
 
-/** Changes the name and the settings that the body names. */
+/** Changes the name and the settings that are in the body. */
 export async function changeOwnOrg(plane: Plane, db: Db, id: string, body: BodyOf<Routes["updateOrg"]>): Promise<OwnOrg> {
   return await db.transaction(async (tx) => {
     const org = await lockOrg(tx, id);

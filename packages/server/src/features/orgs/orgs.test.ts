@@ -12,7 +12,7 @@ const TIMEOUT = { timeout: 120_000 };
 const ADMIN = "service-admin-token";
 const start = () => startFeaturePlane([orgRoutes, tokenRoutes], { admin_token: ADMIN });
 
-test("an org is pending until it is approved, and its first token is answered once", TIMEOUT, async () => {
+test("an org is pending until it is approved, and its first token is returned once", TIMEOUT, async () => {
   await using it = await start();
   const made = await it.call<{ data: Org }>("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
   assert.equal(made.status, 201);
@@ -31,14 +31,14 @@ test("an org is pending until it is approved, and its first token is answered on
   assert.equal(again.body.error.code, "conflict");
 });
 
-test("of two approvals at once one answers the token, the other 409", TIMEOUT, async () => {
+test("of two concurrent approvals, one returns the token and the other 409", TIMEOUT, async () => {
   await using it = await start();
   const { body } = await it.call<{ data: Org }>("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
   const both = await Promise.all([1, 2].map(() => it.call("POST", `/api/admin/orgs/${body.data.id}/approve`, { token: ADMIN })));
   assert.deepEqual(both.map(({ status }) => status).toSorted(), [200, 409]);
 });
 
-test("a replayed approval answers no token", TIMEOUT, async () => {
+test("a replayed approval returns no token", TIMEOUT, async () => {
   await using it = await start();
   const { body } = await it.call<{ data: Org }>("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
   const approve = () =>
@@ -52,7 +52,7 @@ test("a replayed approval answers no token", TIMEOUT, async () => {
   assert.equal(replay.body.data.token, null);
 });
 
-test("409: a name that is taken; 404: an org that is not there; 400: no name; 401 and 403: not the admin", TIMEOUT, async () => {
+test("409: name taken; 404: unknown org; 400: no name; 401 and 403: not the service's admin", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org({ name: "Acme" });
   const taken = await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
@@ -64,7 +64,7 @@ test("409: a name that is taken; 404: an org that is not there; 400: no name; 40
   assert.equal((await it.call("GET", "/api/admin/orgs", { token })).status, 403);
 });
 
-test("whoever has no org asks for one: 202 pending, with the address that the admin sees", TIMEOUT, async () => {
+test("an unauthenticated request for an org returns 202 pending, and the admin sees the email address", TIMEOUT, async () => {
   await using it = await start();
   const ask = (body: object, headers: Record<string, string> = {}) => it.call<{ data: Org }>("POST", "/api/orgs", { body, headers });
   const asked = await ask({ name: "Acme", email: "ada@example.org" }, { "idempotency-key": "once" });
@@ -82,7 +82,7 @@ test("whoever has no org asks for one: 202 pending, with the address that the ad
   assert.equal((await it.call("GET", "/api/admin/orgs/org_gone", { token: ADMIN })).status, 404);
 });
 
-test("429: one address asks for a few orgs an hour; another one is not held up; 403 when the limit is 0", TIMEOUT, async () => {
+test("429: requests for orgs are limited for each address; 403 if the limit is 0", TIMEOUT, async () => {
   await using it = await start();
   let made = 0;
   const ask = async (remote_address: string) =>
@@ -104,7 +104,7 @@ test("429: one address asks for a few orgs an hour; another one is not held up; 
 });
 
 test(
-  "a pending org can be rejected and expires: its name is free again; 409 for one that is not pending, 404 for none",
+  "the name of a pending org is free after it is rejected or expires; 409 for an active org, 404 for an unknown one",
   TIMEOUT,
   async () => {
     await using it = await start();
@@ -131,7 +131,7 @@ test(
 );
 
 test(
-  "a suspended org's tokens are 403 within 2 s, and good again when it is resumed; 409 for a pending one, 404 for none",
+  "a suspended org's tokens return 403 within 2 s, and work again after a resume; 409 for a pending org, 404 for an unknown one",
   TIMEOUT,
   async () => {
     await using it = await start();
@@ -158,7 +158,7 @@ test(
   },
 );
 
-test("an org's members read it; an admin of all of it renames it and sets how long deployments wait", TIMEOUT, async () => {
+test("members read their org; an admin of the whole org renames it and sets the expiry of deployments", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org({ name: "Acme" });
   await it.org({ name: "Other" });
@@ -179,7 +179,7 @@ test("an org's members read it; an admin of all of it renames it and sets how lo
   assert.equal((await it.call("GET", "/api/org")).status, 401);
 });
 
-test("the service's figures: orgs by status, robots, deployments, database", TIMEOUT, async () => {
+test("returns the service's statistics: orgs by status, robots, deployments, database", TIMEOUT, async () => {
   await using it = await start();
   const { org_id } = await it.org();
   await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "New" } });
@@ -195,7 +195,7 @@ test("the service's figures: orgs by status, robots, deployments, database", TIM
   assert.ok(database.size_bytes > 1_000_000);
 });
 
-test("orgs are listed newest first, by status, page by page", TIMEOUT, async () => {
+test("lists orgs newest first, by status, in pages", TIMEOUT, async () => {
   await using it = await start();
   const { org_id } = await it.org({ name: "Active" });
   for (const name of ["A", "B", "C"]) await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: { name } });

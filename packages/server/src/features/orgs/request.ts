@@ -8,12 +8,12 @@ import { AddressRateLimit } from "../../kernel/rate-limit.ts";
 import { countPending, insertOrg, type OrgRow } from "./store.ts";
 import { toWire } from "./wire.ts";
 
-/** Requests that may wait for the service's admin: anybody can make them, so they must not fill the database. */
+/** Most pending requests. Anyone can send them, so they must not fill the database. */
 const PENDING_ORGS_MAX = 1_000;
 const RETRY_AFTER_SECONDS = 3_600;
 const MINUTES_PER_HOUR = 60;
 
-/** A pending org. 409 when the name is taken. */
+/** Creates a pending org. 409 if the name is taken. */
 export async function addOrg(plane: Plane, db: Db, name: string, email: string | undefined): Promise<OrgRow> {
   try {
     return await insertOrg(db, { id: plane.id(ID_PREFIXES.org), name, email: email ?? null, at: plane.clock.now() });
@@ -25,15 +25,15 @@ export async function addOrg(plane: Plane, db: Db, name: string, email: string |
 
 export const nameTaken = (name: string) => conflict(`an org with the name ${printable(name)} exists already`);
 
-/** Takes requests for orgs from whoever asks, a few an hour from one address; none when the limit is 0. */
+/** Accepts unauthenticated requests for orgs, limited per hour and address. A limit of 0 refuses all. */
 export function createOrgRequests(plane: Plane): (db: Db, ip: string, body: BodyOf<Routes["requestOrg"]>) => Promise<Org> {
   const { org_requests_per_hour: burst } = plane.settings.limits;
   const rate = new AddressRateLimit(plane.clock, "org-requests", { per_minute: burst / MINUTES_PER_HOUR, burst });
   return async (db, ip, { name, email }) => {
-    if (burst === 0) throw forbidden("this server takes no requests for orgs; ask whoever runs it");
+    if (burst === 0) throw forbidden("this server accepts no requests for orgs; ask its administrator");
     rate.take(ip);
     if ((await countPending(db)) >= PENDING_ORGS_MAX)
-      throw httpError(503, "too many requests for orgs are waiting; try again later", { "retry-after": String(RETRY_AFTER_SECONDS) });
+      throw httpError(503, "too many requests for orgs are pending; try again later", { "retry-after": String(RETRY_AFTER_SECONDS) });
     return toWire(await addOrg(plane, db, name, email));
   };
 }

@@ -35,7 +35,7 @@ export function orgRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getStats, async (_, { db }) => ({ data: await figures(db) }));
 }
 
-/** What somebody does who has no org yet, or a token of one. */
+/** Serves the routes for requesting an org, and for members of an org. */
 function serveOwnOrg(http: Http, plane: Plane): void {
   const request = createOrgRequests(plane);
 

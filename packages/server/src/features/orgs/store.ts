@@ -4,7 +4,7 @@ import { bigint, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf,
 
 export type OrgStatus = "pending" | "active" | "suspended";
 
-/** What an org's admins set; a field that is missing is as the server has it. */
+/** Settings by the org's admins. A missing field uses the server's default. */
 export interface OrgSettings {
   deployment_expires_days?: number;
 }
@@ -32,7 +32,7 @@ export const listActiveOrgs = (db: Db): Promise<{ id: string; name: string }[]> 
 export const findOrg = (db: Db, id: string): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`select ${orgRow} from org where id = ${id}`);
 
-/** A pending one. */
+/** Inserts a pending org. */
 export const insertOrg = (db: Db, org: { id: string; name: string; email: string | null; at: Date }): Promise<OrgRow> =>
   db.one(sql(orgRow)`
     insert into org (id, name, email, status, created_at, updated_at)
@@ -44,7 +44,7 @@ const countRow = row({ count: int });
 export const countPending = async (db: Db): Promise<number> =>
   (await db.one(sql(countRow)`select count(*)::int as count from org where status = 'pending'`)).count;
 
-/** Answers nothing unless the org was pending: of two at once, one approves. */
+/** Returns nothing unless the org was pending, so of two concurrent approvals one succeeds. */
 export const approveOrg = (db: Db, id: string, now: Date): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`update org set status = 'active', updated_at = ${now} where id = ${id} and status = 'pending' returning ${orgRow}`);
 
@@ -52,13 +52,13 @@ export const approveOrg = (db: Db, id: string, now: Date): Promise<OrgRow | unde
 export const deletePendingOrg = (db: Db, id: string): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`delete from org where id = ${id} and status = 'pending' returning ${orgRow}`);
 
-/** Deletes orgs that have been pending since before then, `limit` of them behind the first `offset`. */
+/** Deletes up to `limit` orgs that have been pending since before that time. Skips the first `offset`. */
 export const deletePendingOrgsBefore = (db: Db, before: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     with old as (select id from org where status = 'pending' and created_at < ${before} order by id limit ${limit} offset ${offset} for update skip locked)
     delete from org where id in (select id from old)`);
 
-/** Answers nothing unless the org is in one of the two states. */
+/** Returns nothing unless the org is in one of the two states. */
 export const switchOrg = (db: Db, id: string, from: OrgStatus, to: OrgStatus, now: Date): Promise<OrgRow | undefined> =>
   db.maybe(sql(orgRow)`
     update org set status = ${to}, updated_at = case when status = ${to} then updated_at else ${now} end
@@ -85,7 +85,7 @@ const statsRow = row({
 export const readStats = (db: Db): Promise<RowOf<typeof statsRow>> =>
   // reads: robot, deployment
   db.one(sql(statsRow)`
-    -- across orgs: figures of the whole service
+    -- across orgs: statistics of the whole service
     select o.*, r.*, d.*, pg_database_size(current_database()) as database_bytes
     from (select count(*) filter (where status = 'pending')::int as orgs_pending, count(*) filter (where status = 'active')::int as orgs_active,
         count(*) filter (where status = 'suspended')::int as orgs_suspended from org) o,

@@ -41,7 +41,7 @@ async function start() {
 }
 
 test(
-  "the overview counts what the caller sees, without decommissioned robots and, but for failures of a week, what has ended",
+  "counts what the caller sees, without decommissioned robots and finished deployments, except failures of the last week",
   TIMEOUT,
   async () => {
     await using it = await start();
@@ -138,7 +138,7 @@ test(
   },
 );
 
-test("the org's timeline is of all robots that the caller sees, newest first, by kind, robot, fleet and time", TIMEOUT, async () => {
+test("the org's timeline has all robots that the caller sees, newest first, by kind, robot, fleet and time", TIMEOUT, async () => {
   await using it = await start();
   const { plane, org_id, here, also, there } = it;
   for (const [i, { robot_id }] of [here, there, also, here, there].entries()) {

@@ -8,9 +8,9 @@ import { wireTime } from "../../kernel/time.ts";
 import { SharedReads } from "./share.ts";
 import { countDeployments, countRobots, countRobotsWith, listUnhealthy } from "./store.ts";
 
-/** Robots that the overview names; the list of robots has them all. */
+/** Most unhealthy robots in the overview; the list of robots has all. */
 const UNHEALTHY_SHOWN = 10;
-/** A deployment that failed is counted for so long after it was made. */
+/** A failed deployment is counted for this long after its creation. */
 const FAILED_DAYS = 7;
 
 export function overviewRoutes(http: Http, plane: Plane): void {

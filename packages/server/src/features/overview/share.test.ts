@@ -3,7 +3,7 @@ import { setImmediate } from "node:timers/promises";
 import { test } from "node:test";
 import { SharedReads } from "./share.ts";
 
-test("whoever asks during a reading gets the next one, together with the others, also when the present one fails", async () => {
+test("callers during a read share the next read, also if the present one fails", async () => {
   const shared = new SharedReads<number>();
   let begun = 0;
   const ends: PromiseWithResolvers<void>[] = [];

@@ -1,12 +1,12 @@
-/** A reading that is under way, and the one behind it. */
+/** The running read and the one after it. */
 interface Readings<T> {
   present: Promise<T>;
   next: Promise<T> | undefined;
 }
 
 /**
- * One reading at a time for each key, for all who ask meanwhile: they get the one that begins after the present one, so that nobody
- * is told what was read before they asked. However many look, the database counts once.
+ * Coalesces reads by key: at most one runs at a time. Callers during a read share one that starts after it, so that no caller gets
+ * data read before its call. The load on the database does not depend on the number of callers.
  */
 export class SharedReads<T> {
   readonly #readings = new Map<string, Readings<T>>();
@@ -28,7 +28,7 @@ export class SharedReads<T> {
     try {
       return await present;
     } finally {
-      // The next one, if somebody waits for it, takes the place by itself.
+      // If a next read is waiting, it replaces this entry.
       if (mine.next === undefined && this.#readings.get(key) === mine) this.#readings.delete(key);
     }
   }

@@ -3,14 +3,14 @@ import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { int, jsonb, row, type RowOf, sql, text } from "../../kernel/sql.ts";
 
-/** A clock that was set back makes ids ahead of their rows' times by as much. */
+/** After a clock was set back by up to this, ids are ahead of the times in their rows. */
 const AHEAD_MS_MAX = 3_600_000;
 
 const robotsRow = row({ total: int, online: int, never_connected: int, held: int });
 
 /**
- * Of robots that are not decommissioned, in one reading of them: signs of life keep changing their rows, so that an index alone
- * answers nothing.
+ * Counts the robots that are not decommissioned, in one scan. An index-only scan is not possible, because heartbeats constantly
+ * update the rows.
  */
 export const countRobots = (db: Db, caller: Caller): Promise<RowOf<typeof robotsRow>> =>
   // reads: robot
@@ -21,7 +21,7 @@ export const countRobots = (db: Db, caller: Caller): Promise<RowOf<typeof robots
 
 const statesRow = row({ unhealthy: int, behind: int, failed: int, drifted: int });
 
-/** Robots whose state asks for somebody; those states are few, and indexed by themselves. */
+/** Counts the robots that need attention. Such states are rare and have partial indexes. */
 export const countRobotsWith = (db: Db, caller: Caller): Promise<RowOf<typeof statesRow>> => {
   const { org_id } = caller;
   const seen = visible(caller, "r.site_id", "r.fleet_id");
@@ -50,8 +50,9 @@ const deploymentsRow = row({
 });
 
 /**
- * Of deployments that have not ended, and of those made since `failed_since` that failed, where their robot or fleet is now; one of a
- * fleet that is gone is the whole org's. Those of robots that follow their fleet are counted apart: one release may be thousands.
+ * Counts unfinished deployments, and those created since `failed_since` that failed, by the present place of their robot or fleet.
+ * Deployments of a deleted fleet belong to the whole org. Those of robots that follow their fleet are counted separately, because
+ * one release may create thousands.
  */
 export const countDeployments = (db: Db, caller: Caller, failed_since: Date): Promise<RowOf<typeof deploymentsRow>> =>
   // reads: deployment, deployment_target, robot, fleet

@@ -12,7 +12,7 @@ const SNAPSHOT = new URL("../../../../../tests/snapshots/openapi.json", import.m
 const STATIC = new URL("../../../static/docs/", import.meta.url);
 
 for (const url of ["/openapi.json", "/agent/openapi.json"]) {
-  test(`${url} is valid OpenAPI 3.1, served to anybody`, TIMEOUT, async () => {
+  test(`${url} is valid OpenAPI 3.1 and needs no token`, TIMEOUT, async () => {
     await using it = await startFeaturePlane([referenceRoutes]);
     const { status, headers, body } = await it.call<OpenapiDocument>("GET", url);
     assert.equal(status, 200);
@@ -26,7 +26,7 @@ for (const url of ["/openapi.json", "/agent/openapi.json"]) {
   });
 }
 
-test("the document is the one in tests/snapshots; a change of the API is seen in the diff", TIMEOUT, async () => {
+test("the document equals the snapshot in tests/snapshots, so that the diff shows each change of the API", TIMEOUT, async () => {
   await using it = await startFeaturePlane([referenceRoutes]);
   const { body } = await it.call<OpenapiDocument>("GET", "/openapi.json");
   const text = `${JSON.stringify(body, null, 2)}\n`;
@@ -34,7 +34,7 @@ test("the document is the one in tests/snapshots; a change of the API is seen in
   assert.equal(text, await readFile(SNAPSHOT, "utf8"), "run this test with UPDATE_SNAPSHOTS=1 to rewrite the snapshot");
 });
 
-test("/docs and its files are served to anybody, under a policy that lets nothing in from outside", TIMEOUT, async () => {
+test("serves /docs and its files without a token, with a policy that allows no external sources", TIMEOUT, async () => {
   await using it = await startFeaturePlane([referenceRoutes]);
   const page = await it.call<string>("GET", "/docs");
   assert.equal(page.status, 200);
@@ -59,7 +59,7 @@ test("/docs and its files are served to anybody, under a policy that lets nothin
   assert.deepEqual([post.status, post.headers["allow"]], [405, "GET, HEAD"]);
 });
 
-test("the page holds no inline code, loads nothing from outside, and imports only its own files", TIMEOUT, async () => {
+test("the page has no inline code, loads no external files, and imports only its own files", TIMEOUT, async () => {
   const files = await readdir(STATIC);
   for (const file of files) {
     const text = await readFile(new URL(file, STATIC), "utf8");
@@ -76,7 +76,7 @@ test("the page holds no inline code, loads nothing from outside, and imports onl
   }
 });
 
-test("the token of the page is kept nowhere", TIMEOUT, async () => {
+test("the page does not store its token", TIMEOUT, async () => {
   for (const file of await readdir(STATIC)) {
     const text = await readFile(new URL(file, STATIC), "utf8");
     for (const [, stored = ""] of text.matchAll(/(?:localStorage|sessionStorage|document\.cookie|indexedDB)(.*)/g)) {
@@ -85,7 +85,7 @@ test("the token of the page is kept nowhere", TIMEOUT, async () => {
   }
 });
 
-test("400: a query parameter that the document does not know", TIMEOUT, async () => {
+test("400: an unknown query parameter of the document", TIMEOUT, async () => {
   await using it = await startFeaturePlane([referenceRoutes]);
   assert.equal((await it.call("GET", "/openapi.json?x=1")).status, 400);
   assert.equal(routes.getOpenapi.access, "public");

@@ -9,7 +9,7 @@ import packageJson from "../../../package.json" with { type: "json" };
 
 const STATIC_DIRECTORY = new URL("../../../static/docs/", import.meta.url);
 
-/** What the page loads beside itself. */
+/** The files that the page loads. */
 const ASSETS = {
   "app.js": "text/javascript; charset=utf-8",
   "dom.js": "text/javascript; charset=utf-8",
@@ -19,7 +19,7 @@ const ASSETS = {
   "style.css": "text/css; charset=utf-8",
 };
 
-/** Nothing from outside, no inline code, nobody's frame: a token typed into the page can go to this server only. */
+/** No external sources, no inline code, no embedding in frames: a token typed into the page can be sent to this server only. */
 const PAGE_HEADERS = {
   "content-security-policy":
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -27,7 +27,7 @@ const PAGE_HEADERS = {
   "cross-origin-opener-policy": "same-origin",
 };
 
-/** The documents of the API and of the agent's routes, and the page that shows them. */
+/** Serves the documents of the API and of the agent's routes, and the page that shows them. */
 export function referenceRoutes(http: Http, plane: Plane): void {
   const [api, agent] = [documentText("api"), documentText("agent")];
   serve(http, plane, routes.getOpenapi, async () => new Answer<never>(200, api, { "content-type": "application/json; charset=utf-8" }));

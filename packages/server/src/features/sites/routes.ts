@@ -49,7 +49,7 @@ async function readSite(db: Db, caller: Caller, id: string): Promise<SiteRow> {
   return site;
 }
 
-/** Answers the site as it was. 409 while a fleet is there. */
+/** Deletes a site and returns it. 409 if it still has a fleet. */
 async function remove(plane: Plane, db: Db, caller: Caller, id: string): Promise<Site> {
   const { org_id } = caller;
   return await db.transaction(async (tx) => {
@@ -71,7 +71,7 @@ async function orTaken<T>(name: string, write: Promise<T>): Promise<T> {
   }
 }
 
-/** Throws 404 unless the org has the site; inside a transaction it cannot be deleted until that ends. */
+/** Throws 404 unless the org has the site. Inside a transaction, locks it against deletion. */
 export async function requireSite(db: Db, org_id: string, id: string): Promise<void> {
   if ((await shareSite(db, org_id, id)) === undefined) throw notFound("site", id);
 }

@@ -36,7 +36,7 @@ async function putRobot(
       ${state.decommissioned === true ? now : null}, ${now}, ${now})`);
 }
 
-test("a site is made, read, renamed and deleted", TIMEOUT, async () => {
+test("creates, reads, renames and deletes a site", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const made = await it.call<{ data: Site }>("POST", "/api/sites", { token, body: { name: "Hangar 7 – Süd" } });
@@ -60,7 +60,7 @@ test("a site is made, read, renamed and deleted", TIMEOUT, async () => {
   assert.equal((await it.call("GET", `/api/sites/${site.id}`, { token })).status, 404);
 });
 
-test("409: a site's name is taken, on create and on rename, but free in another org", TIMEOUT, async () => {
+test("409: a taken name, on create and on rename; another org may use it", TIMEOUT, async () => {
   await using it = await start();
   const [{ token }, other] = [await it.org(), await it.org()];
   await createSite(it, token, "North");
@@ -73,7 +73,7 @@ test("409: a site's name is taken, on create and on rename, but free in another 
   assert.equal((await it.call("PATCH", `/api/sites/${south.id}`, { token, body: { name: "South" } })).status, 200);
 });
 
-test("404: what another org has, on every route of a site and a fleet", TIMEOUT, async () => {
+test("404: another org's sites and fleets, on every route", TIMEOUT, async () => {
   await using it = await start();
   const [{ token }, other] = [await it.org(), await it.org()];
   const site = await createSite(it, other.token, "Theirs");
@@ -105,7 +105,7 @@ test("403: a viewer changes nothing, an operator deletes nothing", TIMEOUT, asyn
   assert.equal((await it.call("DELETE", `/api/sites/${site.id}`, { token: operator.token })).status, 403);
 });
 
-test("robots are counted by site and by fleet, those online too, decommissioned ones not", TIMEOUT, async () => {
+test("counts all and online robots by site and fleet, without decommissioned ones", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const [a, b] = [await createSite(it, token, "A"), await createSite(it, token, "B")];
@@ -143,7 +143,7 @@ test("robots are counted by site and by fleet, those online too, decommissioned 
   );
 });
 
-test("409: a site with a fleet and a fleet with a robot stay; a decommissioned robot does not hold them", TIMEOUT, async () => {
+test("409: deleting a site with a fleet, or a fleet with a robot that is not decommissioned", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const site = await createSite(it, token, "A");
@@ -156,7 +156,7 @@ test("409: a site with a fleet and a fleet with a robot stay; a decommissioned r
   assert.equal((await it.call("DELETE", `/api/sites/${site.id}`, { token })).status, 200);
 });
 
-test("a fleet's name is unique at its site only, follow is on unless told, and PATCH changes what it names", TIMEOUT, async () => {
+test("a fleet's name is unique within its site, follow defaults to true, and PATCH changes only the given fields", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const [a, b] = [await createSite(it, token, "A"), await createSite(it, token, "B")];
@@ -170,7 +170,7 @@ test("a fleet's name is unique at its site only, follow is on unless told, and P
   assert.equal((await it.call("PATCH", `/api/fleets/${second.id}`, { token, body: { name: "one" } })).status, 409);
 });
 
-test("400: what is missing, empty, unknown or of another type is named", TIMEOUT, async () => {
+test("400 names the field that is missing, empty, unknown or of another type", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   for (const [body, field] of [
@@ -190,7 +190,7 @@ test("400: what is missing, empty, unknown or of another type is named", TIMEOUT
   assert.equal((await it.call("GET", "/api/sites?limit=0", { token })).status, 400);
 });
 
-test("a list walks by cursor without repeating or hiding rows while others are made", TIMEOUT, async () => {
+test("paging by cursor repeats and skips no rows while others are created", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   for (let i = 0; i < 7; i += 1) await createSite(it, token, `S${i}`);

@@ -12,7 +12,7 @@ const anyRow = row({ present: bool });
 
 const newSite = { robot_count: 0, online_count: 0 };
 
-/** Sites that the caller reaches, and those of the fleets that it reaches: their names are no secret to who works there. */
+/** Selects the sites that the caller may see: those within its scopes, and those of fleets within its scopes. */
 const seen = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? sql``
@@ -20,7 +20,7 @@ const seen = (caller: Caller): Statement<unknown> =>
       -- reads: fleet
       select from fleet f where f.org_id = site.org_id and f.site_id = site.id ${visible(caller, "f.site_id", "f.id")}))`;
 
-/** Counts are of robots that the caller sees. */
+/** Lists sites with the numbers of robots that the caller sees. */
 export const listSites = (db: Db, caller: Caller, q: string | undefined, { after, limit }: Window): Promise<SiteRow[]> => {
   const { org_id } = caller;
   // reads: robot
@@ -30,7 +30,7 @@ export const listSites = (db: Db, caller: Caller, q: string | undefined, { after
       where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} ${q === undefined ? sql`` : sql`and name ~ ${containing(q)}`} ${seen(caller)}
       order by id desc limit ${limit})
     select ${siteRow.of("page")}, counts.robot_count, counts.online_count
-    -- Site by site, by the index: joined, all robots of the org may be read for one page.
+    -- A lateral join uses the index for each site; a plain join may read all robots of the org for one page.
     from page cross join lateral (
       select count(*)::int as robot_count, count(r.node_id)::int as online_count from robot r
       where r.org_id = ${org_id} and r.site_id = page.id and r.decommissioned_at is null ${visible(caller, "r.site_id", "r.fleet_id")}) counts
@@ -56,15 +56,15 @@ export const insertSite = async (db: Db, site: { org_id: string; id: string; nam
 export const renameSite = (db: Db, org_id: string, id: string, name: string, now: Date): Promise<number> =>
   db.run(sql`update site set name = ${name}, updated_at = ${now} where org_id = ${org_id} and id = ${id} and name <> ${name}`);
 
-/** Keeps the site from being deleted until the transaction ends. */
+/** Locks the site against deletion until the transaction ends. */
 export const shareSite = (db: Db, org_id: string, id: string): Promise<{ id: string } | undefined> =>
   db.maybe(sql(idRow)`select id from site where org_id = ${org_id} and id = ${id} for key share`);
 
-/** Nothing can be put at the site until the transaction ends. */
+/** Locks the site so that no fleet can be added until the transaction ends. */
 export const lockSite = (db: Db, org_id: string, id: string): Promise<{ id: string } | undefined> =>
   db.maybe(sql(idRow)`select id from site where org_id = ${org_id} and id = ${id} for update`);
 
-/** Robots need no look of their own: each is in a fleet of its site. */
+/** Whether the site has fleets. Robots need no check, as each is in a fleet of its site. */
 export async function hasFleets(db: Db, org_id: string, id: string): Promise<boolean> {
   const { present } = await db.one(sql(anyRow)`
     -- reads: fleet

@@ -9,10 +9,10 @@ interface PlanNode {
   "Rows Removed by Join Filter"?: number;
   Plans?: PlanNode[];
 }
-/** What the database answers to an explain; its column has no plain name, so no row tells of it. */
+/** The result of EXPLAIN. Its column name has a space, so a typed row cannot describe it. */
 type Explained = { "QUERY PLAN": { Plan: PlanNode; "Execution Time": number }[] };
 
-/** Rows that a plan reads from tables, including those that it does not take. */
+/** Returns how many rows a plan reads from tables, including those that a filter removes. */
 const touchedBy = (node: PlanNode): number =>
   (node["Relation Name"] === undefined ? 0 : (node["Actual Rows"] + (node["Rows Removed by Filter"] ?? 0)) * node["Actual Loops"]) +
   (node.Plans ?? []).reduce((sum, child) => sum + touchedBy(child), 0);
@@ -23,7 +23,7 @@ export async function explain(db: Db, read: (db: Db) => Promise<unknown>): Promi
   const many: Db["many"] = async (statement) => {
     const answer = (await db.many(sql`explain (analyze, format json) ${statement}`)) as Explained[];
     const [explained] = answer[0]?.["QUERY PLAN"] ?? [];
-    if (explained === undefined) throw new Error("the database explained nothing");
+    if (explained === undefined) throw new Error("EXPLAIN returned no plan");
     rows += touchedBy(explained.Plan);
     ms += explained["Execution Time"];
     return await db.many(statement);

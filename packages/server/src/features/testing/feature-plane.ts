@@ -32,7 +32,7 @@ export interface CallOptions {
   token?: string | undefined;
   body?: unknown;
   headers?: Record<string, string>;
-  /** Where the request comes from: any address of 127.0.0.0/8. */
+  /** Source address of the request, within 127.0.0.0/8. */
   remote_address?: string;
 }
 
@@ -41,11 +41,11 @@ export interface FeaturePlane extends AsyncDisposable {
   clock: SimulatedClock;
   database: TestDatabase;
   portal: PortalAuthenticator;
-  /** Where it listens. */
+  /** Base URL of the server. */
   url: string;
-  /** An active org with a token of the role. */
+  /** Creates an active org with a token of the role. */
   org(options?: { role?: Role; name?: string }): Promise<{ org_id: string; token: string; token_id: string }>;
-  /** One request through the whole of HTTP; `T` is what the caller believes to get. */
+  /** Sends one HTTP request. `T` is the expected type of the body and is not checked. */
   call<T = { error: { code: string; message: string } }>(
     method: "GET" | "POST" | "PATCH" | "DELETE" | "PUT",
     url: string,
@@ -54,8 +54,8 @@ export interface FeaturePlane extends AsyncDisposable {
 }
 
 /**
- * The routes of a few features on a real database and the real HTTP kernel, without the robots' link: `sessions` are
- * those that the plane believes to hold.
+ * Starts the routes of a few features on a real database and the real HTTP kernel, without the robots' link. `sessions` are the
+ * links that the plane treats as connected.
  */
 export async function startFeaturePlane(
   features: ((http: Http, plane: Plane) => void)[],
@@ -63,7 +63,7 @@ export async function startFeaturePlane(
 ): Promise<FeaturePlane> {
   const database = await createTestDatabase();
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
-  // So that `advance` waits for what timers ask of the database.
+  // Makes `advance` wait for database queries of timers.
   const db = await database.connect({ activity: clock.activity });
   const portal = createPortalAuthenticator({ db, clock, limits: LIMIT_DEFAULTS });
   const sessions = options.sessions ?? new Map<string, Session>();

@@ -7,7 +7,7 @@ import type { FeaturePlane } from "./feature-plane.ts";
 
 export interface Identity {
   private_key: KeyObject;
-  /** base64 of the 32 raw bytes, as it is enrolled */
+  /** Base64 of the 32 raw bytes, as in an enrollment. */
   public_key: string;
 }
 
@@ -30,7 +30,7 @@ export interface Place {
   key: NewEnrollmentKey;
 }
 
-/** A site with a fleet and an enrolment key for it. */
+/** Creates a site with a fleet and an enrollment key for it. */
 export async function makePlace(
   it: FeaturePlane,
   token: string,
@@ -75,7 +75,7 @@ export const helloOf = (robot_id: string, extra: Partial<Hello> = {}): Hello => 
   ...extra,
 });
 
-/** What a link without TLS to this server is signed for. */
+/** The challenge that the hello of a link without TLS signs. */
 export const CHALLENGE = { nonce: "nonce", host: "fleet.test", channel: "" };
 
 export const signedHello = (
@@ -90,7 +90,7 @@ export interface FakeSession extends Session {
   closed: { code: number; reason: string } | undefined;
 }
 
-/** A link that only remembers how it was closed. */
+/** Returns a fake link that records how it was closed. */
 export function fakeSession(session_id: string, org_id: string, hello: Hello): FakeSession {
   return {
     session_id,

@@ -7,7 +7,7 @@ export interface Seeded {
   robot_id: string;
 }
 
-/** A robot with its site and fleet, straight in the tables: for tests of features that take robots as given. */
+/** Inserts a robot with its site and fleet directly into the tables, without enrollment. */
 export async function seedRobot(
   { db, clock, id }: Pick<Plane, "db" | "clock" | "id">,
   org_id: string,

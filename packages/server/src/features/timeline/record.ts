@@ -11,17 +11,17 @@ export interface TimelineRecord {
   /** `<resource>.<past participle>`, for example `robot.connected` or `deployment.applied`. */
   kind: string;
   actor: Actor;
-  /** One sentence for a person. */
+  /** One sentence for users. */
   summary: string;
   data?: Record<string, unknown>;
 }
 
 type Stamps = { id: IdSource; clock: Pick<Clock, "now"> } & Parameters<typeof announce>[1];
 
-/** Writes one entry on a robot's timeline, in the caller's transaction: what happened and that it is told are one. */
+/** Writes one entry on a robot's timeline, in the transaction of the change that it describes. */
 export const recordTimeline = (db: Db, plane: Stamps, record: TimelineRecord): Promise<void> => recordTimelineMany(db, plane, [record]);
 
-/** The same for many robots at once, in one statement. */
+/** The same for many robots, in one statement. */
 export async function recordTimelineMany(db: Db, plane: Stamps, records: readonly TimelineRecord[]): Promise<void> {
   if (records.length === 0) return;
   const at = plane.clock.now();

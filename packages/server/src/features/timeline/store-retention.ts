@@ -5,7 +5,7 @@ import { row, sql, text } from "../../kernel/sql.ts";
 
 const orgRow = row({ org_id: text });
 
-/** Every org that has entries: one index lookup for each. */
+/** Returns every org that has entries, with one index lookup for each. */
 export const listOrgsWithEntries = async (db: Db): Promise<string[]> =>
   (
     await db.many(sql(orgRow)`

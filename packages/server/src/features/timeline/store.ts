@@ -23,7 +23,7 @@ export interface NewEntry extends EntryRow {
   robot_id: string;
 }
 
-/** Any number of entries in one statement. */
+/** Inserts any number of entries in one statement. */
 export const insertEntries = (db: Db, entries: readonly NewEntry[]) =>
   db.run(sql`
     insert into timeline_entry (org_id, robot_id, id, at, kind, actor, summary, data)
@@ -39,10 +39,10 @@ export interface OrgFilter extends EntryFilter {
   fleet_id?: string | undefined;
 }
 
-/** Of so few robots each one's latest entries are read; of more, the org's latest, until enough are of theirs. */
+/** Up to this many robots, the latest entries of each robot are read. Above, the org's latest entries are read and filtered by robot. */
 const FEW_ROBOTS = 1_000;
 
-/** Of all the robots that the caller sees, newest first. */
+/** Returns the entries of all robots that the caller sees, newest first. */
 export async function selectOrgEntries(db: Db, caller: Caller, filter: OrgFilter, { after, limit }: Window): Promise<RobotEntryRow[]> {
   const { org_id } = caller;
   const { kind, since, until, robot_id, fleet_id } = filter;
@@ -65,7 +65,7 @@ export async function selectOrgEntries(db: Db, caller: Caller, filter: OrgFilter
         select * from timeline_entry e where e.org_id = ${org_id} and e.robot_id = r.id and ${wanted} order by e.id desc limit ${limit}) e
       where r.org_id = ${org_id} and r.id = any(${list(few.map(({ id }) => id))}::text[]) order by e.id desc limit ${limit}`);
   }
-  // The inner limit keeps it from being a join that reads all of both.
+  // The inner limit prevents a plan that joins both whole tables.
   return await db.many(sql(robotEntryRow)`
     -- reads: robot
     select ${entryRow.of("e")}, e.robot_id, r.name as robot_name
@@ -80,7 +80,7 @@ export interface EntryFilter {
   until?: Date | undefined;
 }
 
-/** Newest first: ids grow in the order in which they were made. */
+/** Newest first: ids are in the order of creation. */
 export const selectEntries = (db: Db, org_id: string, robot_id: string, { kind, since, until }: EntryFilter, { after, limit }: Window) =>
   db.many(sql(entryRow)`
     select ${entryRow} from timeline_entry where org_id = ${org_id} and robot_id = ${robot_id}

@@ -10,7 +10,7 @@ import { dropTimelineEntries, recordTimeline, recordTimelineMany, timelineRoutes
 const TIMEOUT = { timeout: 120_000 };
 type Timeline = { items: TimelineEntry[]; next_cursor: string | null };
 
-test("a timeline without parameters is the latest 200 entries, newest first, and its cursor leads to the rest", TIMEOUT, async () => {
+test("returns the latest 200 entries, newest first, and a cursor for the rest", TIMEOUT, async () => {
   await using rig = await startFeaturePlane([timelineRoutes]);
   const { org_id, token } = await rig.org({ role: "viewer" });
   const { robot_id } = await seedRobot(rig.plane, org_id);
@@ -53,7 +53,7 @@ test("a timeline without parameters is the latest 200 entries, newest first, and
   assert.equal(rest.body.next_cursor, null);
 });
 
-test("a timeline is filtered by kind and by time, since inclusive and until exclusive", TIMEOUT, async () => {
+test("filters a timeline by kind and by time, since inclusive and until exclusive", TIMEOUT, async () => {
   await using rig = await startFeaturePlane([timelineRoutes]);
   const { org_id, token } = await rig.org();
   const { robot_id } = await seedRobot(rig.plane, org_id);
@@ -70,7 +70,7 @@ test("a timeline is filtered by kind and by time, since inclusive and until excl
   assert.deepEqual([status, body.error.code], [400, "bad_request"]);
 });
 
-test("the timeline of another org's robot is 404, as is a cursor of another robot 400", TIMEOUT, async () => {
+test("returns 404 for another org's robot, and 400 for a cursor of another robot", TIMEOUT, async () => {
   await using rig = await startFeaturePlane([timelineRoutes]);
   const [mine, other] = [await rig.org(), await rig.org()];
   const { robot_id, ...place } = await seedRobot(rig.plane, mine.org_id);
@@ -85,7 +85,8 @@ test("the timeline of another org's robot is 404, as is a cursor of another robo
   );
 });
 
-test("retention deletes entries that are too old, of every org, and keeps the others", TIMEOUT, async () => {
+test("retention deletes old entries of every org and keeps the others", TIMEOUT,
+ async () => {
   await using rig = await startFeaturePlane([timelineRoutes]);
   const { plane, clock } = rig;
   const orgs = [await rig.org(), await rig.org()];
