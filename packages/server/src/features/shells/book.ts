@@ -7,11 +7,11 @@ import { recordTimeline } from "../timeline/index.ts";
 import { Recorder } from "./recorder.ts";
 import { endSession, insertSession, listOrphans, type NewSession, type SessionEnd } from "./store.ts";
 
-/** Who opens what, as the request says it. */
+/** The request that opens a shell. */
 export interface ShellRequest {
   org_id: string;
   robot_id: string;
-  /** Of the request, as its audit entries name it. */
+  /** Id of the HTTP request, as in its audit entries. */
   request_id: string;
   actor: Actor;
   ip: string;
@@ -25,7 +25,7 @@ export interface ShellRequest {
 
 type Ended = Pick<NewSession, "org_id" | "id" | "robot_id" | "actor" | "started_at">;
 
-/** A shell that somebody has open: known before it opens, recorded while it is, and told to have ended once. */
+/** An open shell session: stored before it opens, recorded while it is open, and closed exactly once. */
 export class ShellSession {
   readonly id: string;
   readonly recorder: Recorder;
@@ -37,17 +37,17 @@ export class ShellSession {
     this.#end = end;
   }
 
-  /** Writes the rest of the recording, and how it ended. Never throws. */
+  /** Writes the rest of the recording and the result of the session. Never throws. */
   async end(end: Omit<SessionEnd, "ended_at">): Promise<void> {
     await this.recorder.finish();
     await this.#end(end);
   }
 }
 
-/** What is known of shells: each that was opened is told to have ended, once, on the timeline and in its row. */
+/** The registry of shell sessions: stores their start, and their end exactly once, in their row and on the timeline. */
 export class ShellBook {
   readonly #plane: Plane;
-  /** Those that have not been told to have ended. */
+  /** Sessions whose end is not written yet. */
   readonly #open = new Set<Promise<void>>();
   readonly #endings: Endings;
 
@@ -56,7 +56,7 @@ export class ShellBook {
     this.#endings = new Endings(plane, "shell");
   }
 
-  /** Writes that a shell is about to open; it must not open when this throws. `onFailure`: it cannot be recorded any more. */
+  /** Stores a session before its shell opens; if this throws, the shell must not open. `onFailure` is called when recording fails. */
   async open(request: ShellRequest, onFailure: (reason: string) => void): Promise<ShellSession> {
     const plane = this.#plane;
     const { cols, rows, term, ...known } = request;
@@ -93,7 +93,7 @@ export class ShellBook {
     });
   }
 
-  /** Tells of the ends that could not be written, and of shells whose server is gone: when they ended is not known. */
+  /** Retries ends that could not be written, and closes the sessions of dead servers, whose time of end is unknown. */
   async sweep(): Promise<void> {
     const { db, node } = this.#plane;
     await this.#endings.sweep(
@@ -102,13 +102,13 @@ export class ShellBook {
     );
   }
 
-  /** Resolves when the end of each that was opened so far is written. */
+  /** Resolves when the end of every session opened so far is written. */
   async settled(): Promise<void> {
     await Promise.all(this.#open);
   }
 }
 
-/** Once for each session: whoever changes its row tells. */
+/** Writes the end of a session. Only the transaction that changes its row writes the timeline entry, so there is one. */
 const tellEnd = (plane: Plane, session: Ended, end: SessionEnd): Promise<void> =>
   plane.db.forOrg(session.org_id).transaction(async (tx) => {
     const { org_id, robot_id, actor, id, started_at } = session;

@@ -9,7 +9,7 @@ import { listAllSessions, type SessionFilter } from "./store.ts";
 const TIMEOUT = { timeout: 120_000 };
 const ROWS = 20_000;
 
-test("every filter of the list of shells reads the sessions that it returns, however many others there are", TIMEOUT, async (t) => {
+test("each filter of the list of shells reads only the sessions that it returns, however many others exist", TIMEOUT, async (t) => {
   await using it = await startFeaturePlane([]);
   const { plane } = it;
   const { org_id, token } = await it.org();

@@ -7,7 +7,7 @@ import { seedRobot } from "../testing/seed-robot.ts";
 import { Recorder } from "./recorder.ts";
 import { insertSession } from "./store.ts";
 
-test("what comes while the database is slow is written soon after, however little it is", { timeout: 240_000 }, async () => {
+test("writes output that arrives during a slow write soon after it, even a single event", { timeout: 240_000 }, async () => {
   await using it = await startFeaturePlane([]);
   const { db, node } = it.plane;
   const { org_id } = await it.org({ role: "admin" });
@@ -26,7 +26,7 @@ test("what comes while the database is slow is written soon after, however littl
     terminal: true,
   };
   await insertSession(db, { ...opened, started_at: it.clock.now() }, node);
-  // One of its own: to move it waits for nothing that the database has not answered.
+  // A separate clock, so that advancing it does not wait for the slow query.
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const recorder = new Recorder({ plane: { ...it.plane, clock }, org_id, session_id, header: {}, onFailure: () => {} });
   const written = (): Promise<number> => db.run(sql`select from shell_recording where session_id = ${session_id}`);
@@ -44,5 +44,5 @@ test("what comes while the database is slow is written soon after, however littl
   free.resolve();
   await slow;
   await until("the header", async () => (await written()) === 1);
-  await until("what came meanwhile", async () => (await written()) === 2, { meanwhile: () => clock.advance({ milliseconds: 500 }) });
+  await until("the second write", async () => (await written()) === 2, { meanwhile: () => clock.advance({ milliseconds: 500 }) });
 });

@@ -3,13 +3,13 @@ import { gzip } from "node:zlib";
 import type { Plane } from "../../context.ts";
 import { appendChunk } from "./store.ts";
 
-/** What a crash of the server loses of a recording, at most, beside the time that the database takes. */
+/** Longest part of a recording that a crash of the server loses, plus the time of a database write. */
 const FLUSH_MS = 500;
-/** Written at once when so much has come; characters, before compression. */
+/** Buffered characters, before compression, that are written immediately. */
 const CHUNK_CHARACTERS = 128 * 1024;
-/** What may wait while the database writes: beyond, the shell stands still. */
+/** Most characters buffered during a write; above, the shell is paused. */
 export const RECORDER_CHARACTERS_MAX = 512 * 1024;
-/** A session has no more than this on disk: then it ends, since nothing of it may go unrecorded. */
+/** Largest stored recording. Then the session ends, because all of it must be recorded. */
 export const RECORDING_BYTES_MAX = 512 * 1024 ** 2;
 const TRIES_MAX = 20;
 const TRY_AGAIN_MS = 500;
@@ -22,13 +22,13 @@ export interface RecorderOptions {
   session_id: string;
   /** First line of the file. */
   header: Record<string, unknown>;
-  /** It cannot go on: the session has to end, and why. */
+  /** Called with the reason when recording has failed and the session must end. */
   onFailure: (reason: string) => void;
 }
 
 /**
- * Writes down what a shell shows, as asciinema v2, in compressed pieces. Who types holds no handle on it, and what cannot be
- * written yet holds the shell up.
+ * Records the output of a shell as asciinema v2, in compressed chunks. The user of the shell cannot influence it. A slow database
+ * pauses the shell.
  */
 export class Recorder {
   readonly #options: RecorderOptions;
@@ -54,7 +54,7 @@ export class Recorder {
     return this.#output_bytes;
   }
 
-  /** What the viewer is about to see. Resolves when there is room for more. */
+  /** Records output before the viewer gets it. Resolves when the buffer has room. */
   async output(bytes: Uint8Array): Promise<void> {
     this.#output_bytes += bytes.length;
     const text = this.#decoder.decode(bytes, { stream: true });
@@ -66,12 +66,12 @@ export class Recorder {
     this.#event("r", `${cols}x${rows}`);
   }
 
-  /** A word of ours in the recording. */
+  /** Adds a marker of the server to the recording. */
   mark(text: string): void {
     this.#event("m", text);
   }
 
-  /** Resolves when everything is written, or cannot be. */
+  /** Resolves when everything is written, or writing has failed. */
   async finish(): Promise<void> {
     const rest = this.#decoder.decode();
     if (rest !== "") this.#event("o", rest);
@@ -81,7 +81,7 @@ export class Recorder {
 
   #event(kind: "o" | "r" | "m", text: string): void {
     const seconds = Math.round((this.#options.plane.clock.monotonic() - this.#started_at) * 1_000) / 1e6;
-    // JSON leaves these two as they are, and some readers know them as ends of a line.
+    // JSON does not escape these two, but some readers treat them as line ends.
     const event = JSON.stringify([seconds, kind, text])
       .replace(/\u2028/g, "\\u2028")
       .replace(/\u2029/g, "\\u2029");
@@ -98,13 +98,13 @@ export class Recorder {
 
   #flushSoon(): void {
     this.#timer ??= this.#options.plane.clock.setTimer(FLUSH_MS, () => {
-      // Also when it finds a write under way, which then sees to what has come since.
+      // During a running write this does nothing: that write schedules the next one.
       this.#timer = undefined;
       void this.#flush();
     });
   }
 
-  /** One at a time; what comes meanwhile goes with the next. */
+  /** Runs one write at a time. Output that arrives meanwhile is written by the next one. */
   #flush(): Promise<void> {
     this.#flushing ??= this.#write().finally(() => {
       this.#flushing = undefined;
@@ -132,18 +132,18 @@ export class Recorder {
         await plane.clock.sleep(TRY_AGAIN_MS);
       }
     }
-    // Others took this server for gone and have told its end: nobody would see what is shown from now on.
+    // Another server declared this one dead and closed the session: further output would not be recorded.
     if (!is_open) return this.#fail({});
     this.#characters -= characters;
     this.#stored_bytes += bytes.length;
     if (this.#stored_bytes > RECORDING_BYTES_MAX) onFailure("its recording is full; open another shell");
-    // What came while this was written waits no longer than anything else.
+    // Output that arrived during the write waits no longer than usual.
     if (this.#characters > 0) this.#flushSoon();
   }
 
   #fail(fields: { err?: unknown }): void {
     const { plane, session_id, onFailure } = this.#options;
-    plane.log.error({ ...fields, session_id }, "a shell cannot be recorded");
+    plane.log.error({ ...fields, session_id }, "could not record a shell");
     this.#failed = true;
     this.#lines = [];
     this.#characters = 0;

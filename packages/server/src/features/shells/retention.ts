@@ -16,7 +16,7 @@ const EVERY_MS = 3_600_000;
 const DAY_MS = 86_400_000;
 const BATCH_ROWS_MAX = 200;
 
-/** Drops recordings that are too old, and the oldest of an org that has too many; then sessions that are too old. */
+/** Starts deleting old recordings, the oldest recordings of orgs above their limit, and then old sessions. */
 export const startShellRetention = (plane: Plane): Background =>
   background(plane, "shells", EVERY_MS, async () => {
     const failures = await isolateEach([dropRecordings, dropSessions], plane.db_errors.isOutage, (part) => part(plane));
@@ -25,11 +25,11 @@ export const startShellRetention = (plane: Plane): Background =>
 
 const daysAgo = ({ retention_clock }: Plane, days: number): Date => new Date(retention_clock.now().getTime() - days * DAY_MS);
 
-/** Once; two nodes may do it at the same time. That there were such sessions stays known. */
+/** Deletes recordings once, but not their sessions. Safe to run on two nodes concurrently. */
 export async function dropRecordings(plane: Plane): Promise<void> {
   const { db, db_errors, settings } = plane;
   const { shell_recording_days, shell_recording_bytes_max, shell_session_retention_days } = settings.limits;
-  // A session is deleted once its recording is.
+  // A session is deleted only after its recording.
   const before = daysAgo(plane, Math.min(shell_recording_days, shell_session_retention_days || Infinity));
   let failures: Failures<unknown> | undefined;
   let after = { org_id: "", id: "" };
@@ -60,10 +60,10 @@ async function dropOldest(plane: Plane, org_id: string, bytes: number): Promise<
 
 async function drop({ db, clock, log }: Plane, { org_id, id, recording_bytes }: KeptRecording): Promise<void> {
   await db.forOrg(org_id).transaction((tx) => dropRecording(tx, org_id, id, clock.now()));
-  log.info({ org_id, session_id: id, bytes: recording_bytes }, "a recording of a shell was dropped");
+  log.info({ org_id, session_id: id, bytes: recording_bytes }, "deleted the recording of a shell");
 }
 
-/** Deletes sessions whose recordings were dropped, once they are too old. */
+/** Deletes old sessions whose recordings were deleted. */
 export async function dropSessions(plane: Plane): Promise<void> {
   const { db, log, settings } = plane;
   const { shell_session_retention_days: days } = settings.limits;

@@ -12,7 +12,7 @@ import { wireTime } from "../../kernel/time.ts";
 import { requireRobot } from "../robots/index.ts";
 import { chunksAfter, findSession, listAllSessions, listSessions, type SessionRow } from "./store.ts";
 
-/** Pieces of a recording that are read at a time: none is larger than what a recorder holds. */
+/** Chunks of a recording in one read. A chunk is at most as large as the recorder's buffer. */
 const CHUNKS_AT_A_TIME = 8;
 const expand = promisify(gunzip);
 
@@ -41,7 +41,7 @@ export function shellRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getShellRecording, async (_, { caller, params, db, audit }) => {
     const session = await requireSession(db, caller.org_id, params.id);
     if (session.recording_dropped_at !== null) throw notFound("kept recording of the shell session", params.id);
-    // Whoever looks at what somebody saw is told of as well.
+    // Reading a recording is audited too.
     audit.changed = true;
     audit.data = { robot_id: session.robot_id };
     return new Answer<never>(200, Readable.from(pieces(db, caller.org_id, params.id)), {
@@ -57,7 +57,7 @@ async function requireSession(db: Db, org_id: string, id: string): Promise<Sessi
   return session;
 }
 
-/** As fast as the client reads. */
+/** Yields the decompressed chunks, only as fast as the client reads. */
 async function* pieces(db: Db, org_id: string, id: string): AsyncGenerator<Buffer> {
   for (let after = 0; ;) {
     const chunks = await chunksAfter(db, org_id, id, after, CHUNKS_AT_A_TIME);
@@ -75,7 +75,7 @@ const toWire = (row: SessionRow): ShellSession => ({
   actor: row.actor,
   ip: row.ip,
   app: row.app,
-  // Arguments may be secrets: they are in the recording, for those who may read it.
+  // Arguments may be secrets: only the recording contains them, which fewer users may read.
   program: row.command?.[0] ?? null,
   terminal: row.terminal,
   status: row.status,

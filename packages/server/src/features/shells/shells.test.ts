@@ -36,7 +36,7 @@ async function startBook() {
   return { it, plane: it.plane, token, request, sessions, recording, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("a session is known before it opens, its arguments to nobody but readers of the recording", TIMEOUT, async () => {
+test("a session is stored before it opens, and only its recording shows the arguments", TIMEOUT, async () => {
   await using one = await startBook();
   const book = new ShellBook(one.plane);
   const session = await book.open(one.request, assert.fail);
@@ -53,10 +53,10 @@ test("a session is known before it opens, its arguments to nobody but readers of
   const [header, ...events] = body.trimEnd().split("\n");
   assert.equal((JSON.parse(header ?? "") as { command: string }).command, "mysql -psecret");
   assert.equal(events.map((line) => (JSON.parse(line) as string[])[2]).join(""), "grü\ufffd \u2028end");
-  assert.ok(!body.includes("\u2028"), "some readers know it as the end of a line");
+  assert.ok(!body.includes("\u2028"), "some readers treat it as a line end");
 });
 
-test("sessions of a server that is gone are told as aborted, once", TIMEOUT, async () => {
+test("closes the sessions of a dead server as aborted, once", TIMEOUT, async () => {
   await using one = await startBook();
   const book = new ShellBook(one.plane);
   const session = await book.open(one.request, () => {});
@@ -64,14 +64,14 @@ test("sessions of a server that is gone are told as aborted, once", TIMEOUT, asy
   for (let i = 0; i < 2; i += 1) await book.sweep();
   const [told] = await one.sessions();
   assert.deepEqual([told?.status, told?.reason, told?.ended_at], ["aborted", "server_lost", null]);
-  // Whoever was taken for gone and is not tells nothing more.
+  // A server that was declared dead but is alive writes no second end.
   await session.end({ status: "ended", exit_code: 0, reason: "exit" });
   assert.equal((await one.sessions())[0]?.status, "aborted");
   const closed = await one.plane.db.run(sql`select from timeline_entry where kind = 'shell.closed'`);
   assert.equal(closed, 1);
 });
 
-test("a shell that was told as aborted is recorded no further, and ends at once", TIMEOUT, async () => {
+test("a shell that was closed as aborted is not recorded further and ends immediately", TIMEOUT, async () => {
   await using one = await startBook();
   const book = new ShellBook(one.plane);
   const reasons: string[] = [];
@@ -84,11 +84,11 @@ test("a shell that was told as aborted is recorded no further, and ends at once"
   await one.plane.db.run(sql`update shell_session set node_epoch = node_epoch + 100 where id = ${session.id}`);
   await book.sweep();
   await session.recorder.output(Buffer.from("after its end"));
-  await until("it to give up", async () => (await flushed()) > 1 || reasons.length > 0);
+  await until("the recorder to fail", async () => (await flushed()) > 1 || reasons.length > 0);
   assert.deepEqual([reasons, await flushed()], [["the session cannot be recorded"], 1]);
 });
 
-test("a piece that is written twice counts once, also when the session has ended meanwhile", TIMEOUT, async () => {
+test("a chunk that is written twice counts once, also if the session has ended meanwhile", TIMEOUT, async () => {
   await using one = await startBook();
   const session = await new ShellBook(one.plane).open(one.request, assert.fail);
   const { org_id } = one.request;
@@ -101,7 +101,7 @@ test("a piece that is written twice counts once, also when the session has ended
   assert.equal((await one.sessions())[0]?.recording.bytes, 10);
 });
 
-test("what cannot be written holds the shell up, and a database that stays away ends it", TIMEOUT, async () => {
+test("a slow database pauses the shell, and a long outage ends it", TIMEOUT, async () => {
   await using one = await startBook();
   const reasons: string[] = [];
   const session = await new ShellBook(one.plane).open(one.request, (reason) => void reasons.push(reason));
@@ -115,7 +115,7 @@ test("what cannot be written holds the shell up, and a database that stays away 
     full = true;
   })();
   await until("the recorder to be full", () => written > RECORDER_CHARACTERS_MAX / 2);
-  await until("it to give up", async () => {
+  await until("the recorder to fail", async () => {
     await one.it.clock.advance({ milliseconds: 500 });
     return full;
   });
@@ -124,7 +124,7 @@ test("what cannot be written holds the shell up, and a database that stays away 
   assert.ok(written <= RECORDER_CHARACTERS_MAX + 64 * 1024, `${written} bytes were taken`);
 });
 
-test("old recordings are dropped, and the oldest of an org that has too many; that there were shells stays known", TIMEOUT, async () => {
+test("deletes old recordings, and the oldest of an org above its limit, but keeps their sessions", TIMEOUT, async () => {
   await using one = await startBook();
   const book = new ShellBook(one.plane);
   const record = async (): Promise<string> => {
@@ -148,7 +148,7 @@ test("old recordings are dropped, and the oldest of an org that has too many; th
   assert.equal((await one.sessions()).length, 3);
 });
 
-test("old sessions are deleted after their recordings, and never one that is open; 0 keeps all", TIMEOUT, async () => {
+test("deletes old sessions after their recordings, but no open ones; 0 keeps all", TIMEOUT, async () => {
   await using one = await startBook();
   const book = new ShellBook(one.plane);
   const record = async (): Promise<string> => {
@@ -171,7 +171,7 @@ test("old sessions are deleted after their recordings, and never one that is ope
   assert.deepEqual((await ids()).toSorted(), [open.id, old, recent].toSorted());
   keep({ shell_session_retention_days: 30 });
   await dropSessions(one.plane);
-  assert.deepEqual((await ids()).toSorted(), [open.id, old, recent].toSorted(), "not while there is a recording");
+  assert.deepEqual((await ids()).toSorted(), [open.id, old, recent].toSorted(), "a session with a recording is kept");
   await dropRecordings(one.plane);
   await dropSessions(one.plane);
   assert.deepEqual((await ids()).toSorted(), [open.id, recent].toSorted());

@@ -26,7 +26,7 @@ const sessionRow = row({
 });
 export type SessionRow = RowOf<typeof sessionRow>;
 
-/** As a session begins. */
+/** The fields of a new session. */
 export type NewSession = Pick<
   SessionRow,
   "org_id" | "id" | "robot_id" | "request_id" | "actor" | "ip" | "app" | "command" | "terminal" | "started_at"
@@ -43,16 +43,16 @@ export const insertSession = (db: Db, one: NewSession, node: NodeRun): Promise<n
     values (${one.org_id}, ${one.id}, ${one.robot_id}, ${one.request_id}, ${json(one.actor)}, ${one.ip}, ${one.app},
       ${one.command === null ? null : json(one.command)}, ${one.terminal}, 'open', ${node.id}, ${node.epoch}, ${one.started_at})`);
 
-/** How a session ended. */
+/** The result of a session. */
 export interface SessionEnd {
   status: "ended" | "aborted";
   exit_code: number | null;
   reason: string;
-  /** null: nobody saw it. */
+  /** Null if the time is unknown. */
   ended_at: Date | null;
 }
 
-/** 0 when its end was told already. */
+/** Returns 0 if the session was closed before. */
 export const endSession = (db: Db, org_id: string, id: string, end: SessionEnd): Promise<number> =>
   db.run(sql`
     update shell_session set status = ${end.status}, exit_code = ${end.exit_code}, reason = ${end.reason}, ended_at = ${end.ended_at}
@@ -61,8 +61,8 @@ export const endSession = (db: Db, org_id: string, id: string, end: SessionEnd):
 const heldRow = row({ held: bool });
 
 /**
- * A piece of a recording, and what is known of the whole with it, in one statement. False when the session is open no more, unless the
- * piece was there already: nothing is kept then.
+ * Stores a chunk of a recording and updates the totals of its session in one statement. If the session is not open any more, stores
+ * nothing and returns false, unless an earlier attempt stored the chunk.
  */
 export const appendChunk = async (
   db: Db,
@@ -107,7 +107,7 @@ export interface SessionFilter {
   status?: SessionRow["status"] | undefined;
 }
 
-/** Of all the robots that the caller sees, newest first. */
+/** Returns the sessions on all robots that the caller sees, newest first. */
 export const listAllSessions = (db: Db, caller: Caller, { robot_id, actor_id, status }: SessionFilter, { after, limit }: Window) =>
   // reads: robot
   db.many(sql(namedRow)`
@@ -124,11 +124,11 @@ export const chunksAfter = (db: Db, org_id: string, session_id: string, after: n
   db.many(sql(chunkRow)`
     select ${chunkRow} from shell_recording where org_id = ${org_id} and session_id = ${session_id} and seq > ${after} order by seq limit ${limit}`);
 
-/** Those that nodes held which do not live any more, by org and id. */
+/** Returns the open sessions of dead nodes, ordered by org and id. */
 export const listOrphans = (db: Db, self: NodeRun, { after, limit }: { after: Orphan; limit: number }): Promise<SessionRow[]> =>
   // reads: node
   db.many(sql(sessionRow)`
-    -- across orgs: whoever finds them tells them
+    -- across orgs: any node closes them
     select ${sessionRow} from shell_session s
     where status = 'open' and not (node_id = ${self.id} and node_epoch = ${self.epoch})
       and not exists (select from node n where n.id = s.node_id and n.epoch = s.node_epoch and not n.is_over)
@@ -138,10 +138,10 @@ export const listOrphans = (db: Db, self: NodeRun, { after, limit }: { after: Or
 const keptRow = row({ org_id: text, id: text, recording_bytes: bigint });
 export type KeptRecording = RowOf<typeof keptRow>;
 
-/** Recordings of sessions that began before then, in the order of org and id, from behind `after`. */
+/** Returns recordings of sessions that began before `before`, ordered by org and id, starting after `after`. */
 export const listKeptBefore = (db: Db, before: Date, after: Orphan, limit: number): Promise<KeptRecording[]> =>
   db.many(sql(keptRow)`
-    -- across orgs: all are kept for as long
+    -- across orgs: retention is the same for all orgs
     select ${keptRow} from shell_session
     where recording_dropped_at is null and status <> 'open' and started_at < ${before} and (org_id, id) > (${after.org_id}, ${after.id})
     order by org_id, id limit ${limit}`);
@@ -150,17 +150,17 @@ const sumRow = row({ org_id: text, bytes: bigint });
 
 export const listOrgsAbove = (db: Db, bytes_max: number): Promise<RowOf<typeof sumRow>[]> =>
   db.many(sql(sumRow)`
-    -- across orgs: each has as much room
+    -- across orgs: the limit is the same for all orgs
     select org_id, sum(recording_bytes)::bigint as bytes from shell_session where recording_dropped_at is null
     group by org_id having sum(recording_bytes) > ${bytes_max}`);
 
-/** Of sessions that have ended, the oldest first. */
+/** Returns the recordings of ended sessions, oldest first. */
 export const listOldestKept = (db: Db, org_id: string, limit: number): Promise<KeptRecording[]> =>
   db.many(sql(keptRow)`
     select ${keptRow} from shell_session
     where org_id = ${org_id} and recording_dropped_at is null and status <> 'open' and recording_bytes > 0 order by id limit ${limit}`);
 
-/** Takes the recording away; that there was a session stays known. */
+/** Deletes the recording, but keeps the session. */
 export async function dropRecording(db: Db, org_id: string, id: string, at: Date): Promise<void> {
   await db.run(sql`delete from shell_recording where org_id = ${org_id} and session_id = ${id}`);
   await db.run(sql`update shell_session set recording_dropped_at = ${at} where org_id = ${org_id} and id = ${id}`);
@@ -168,7 +168,7 @@ export async function dropRecording(db: Db, org_id: string, id: string, at: Date
 
 const orgRow = row({ org_id: text });
 
-/** Every org that has sessions: one index lookup for each. */
+/** Returns every org that has sessions, with one index lookup for each. */
 export const listOrgsWithSessions = async (db: Db): Promise<string[]> =>
   (
     await db.many(sql(orgRow)`
@@ -179,7 +179,7 @@ export const listOrgsWithSessions = async (db: Db): Promise<string[]> =>
       select org_id from found where org_id is not null`)
   ).map(({ org_id }) => org_id);
 
-/** Deletes sessions that began before and whose recordings were dropped, the oldest first. Returns how many. */
+/** Deletes sessions that began before `before` and whose recordings were deleted, oldest first. Returns how many. */
 export const deleteSessions = (db: Db, org_id: string, before: Date, limit: number): Promise<number> =>
   db.run(sql`
     delete from shell_session where org_id = ${org_id} and ctid = any(array(

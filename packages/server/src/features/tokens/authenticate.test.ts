@@ -29,7 +29,7 @@ async function withUser() {
   return { it, first, second, secret };
 }
 
-test("401: no token, and a token nobody issued", TIMEOUT, async () => {
+test("401: no token, and an unknown token", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const none = await it.call("GET", "/api/me");
   assert.equal(none.status, 401);
@@ -40,7 +40,7 @@ test("401: no token, and a token nobody issued", TIMEOUT, async () => {
   assert.match(String(wrong.headers["www-authenticate"]), /^Bearer/);
 });
 
-test("200: an org's token is its org's admin, in any case of Bearer", TIMEOUT, async () => {
+test("200: an org's token acts as admin of its org, and Bearer is case-insensitive", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { org_id, token } = await it.org({ name: "Acme" });
   const { status, body, headers } = await it.call<{ data: Me }>("GET", "/api/me", { headers: { authorization: `bEARER ${token}` } });
@@ -51,7 +51,7 @@ test("200: an org's token is its org's admin, in any case of Bearer", TIMEOUT, a
   assert.equal(body.data.token.prefix, token.slice(0, 12));
 });
 
-test("a user's token speaks for the org named, else its default one, with the lower of both roles", TIMEOUT, async () => {
+test("a user's token acts in the requested or default org, with the lower of the user's and its own role", TIMEOUT, async () => {
   const { it, first, second, secret } = await withUser();
   await using _ = it;
   const by_default = await it.call<{ data: Me }>("GET", "/api/me", { token: secret });
@@ -69,7 +69,7 @@ test("a user's token speaks for the org named, else its default one, with the lo
   );
 });
 
-test("403: an org that the token is no member of, and one that is suspended or pending", TIMEOUT, async () => {
+test("403: an org that the token is not a member of, and a suspended or pending org", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const [mine, other] = [await it.org(), await it.org()];
   const foreign = await it.call("GET", "/api/me", { token: mine.token, headers: { "x-service-org-id": other.org_id } });
@@ -84,7 +84,7 @@ test("403: an org that the token is no member of, and one that is suspended or p
   }
 });
 
-test("401: a token that expired, at once; one that was revoked, within 2 s; neither counts as a guess", TIMEOUT, async () => {
+test("401: an expired token immediately, a revoked one within 2 s; neither counts as a guess", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { org_id, token, token_id } = await it.org();
   const expires_at = new Date(it.clock.now().getTime() + 500);
@@ -104,7 +104,7 @@ test("401: a token that expired, at once; one that was revoked, within 2 s; neit
   assert.match(revoked.body.error.message, /revoked/);
 });
 
-test("429: guessing tokens is slow, and holds up nobody who has one", TIMEOUT, async () => {
+test("429: limits guesses of tokens without effect on valid tokens", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { token } = await it.org();
   const statuses = new Set<number>();
@@ -113,19 +113,19 @@ test("429: guessing tokens is slow, and holds up nobody who has one", TIMEOUT, a
   assert.equal((await it.call("GET", "/api/me", { token })).status, 200);
 });
 
-test("the database is asked once for many requests at once", TIMEOUT, async () => {
+test("concurrent requests with one token share one database query", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { token, token_id, org_id } = await it.org();
   const callers = await Promise.all(Array.from({ length: 100 }, () => it.portal.authenticate(token, undefined)));
   assert.ok(callers.every((caller) => caller.org_id === org_id && caller.token_id === token_id));
-  // Still remembered: what the database says now is not looked at yet.
+  // Still cached: the present state of the database has no effect yet.
   await it.plane.db.run(sql`delete from credential where id = ${token_id}`);
   assert.equal((await it.portal.authenticate(token, org_id)).token_id, token_id);
   await it.clock.advance({ seconds: 1 });
   await assert.rejects(it.portal.authenticate(token, org_id), /not known/);
 });
 
-test("last_used_at is written in batches and never goes back", TIMEOUT, async () => {
+test("writes last_used_at in batches and never decreases it", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { token, token_id } = await it.org();
   const used = async () => (await it.plane.db.one(sql(usedRow)`select ${usedRow} from credential where id = ${token_id}`)).last_used_at;
@@ -140,7 +140,7 @@ test("last_used_at is written in batches and never goes back", TIMEOUT, async ()
   assert.deepEqual(await used(), later);
 });
 
-test("a use that could not be written is written by the next flush", TIMEOUT, async () => {
+test("retries a failed write of last_used_at with the next flush", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { token, token_id } = await it.org();
   const used = async () => (await it.plane.db.one(sql(usedRow)`select ${usedRow} from credential where id = ${token_id}`)).last_used_at;
@@ -153,20 +153,20 @@ test("a use that could not be written is written by the next flush", TIMEOUT, as
   assert.deepEqual(await used(), at);
 });
 
-test("two servers that write the uses of the same tokens in opposite order do not deadlock", TIMEOUT, async () => {
+test("two servers that write last_used_at of the same tokens in opposite order do not deadlock", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { org_id } = await it.org();
   const ids: string[] = [];
   for (let i = 0; i < 200; i += 1)
     ids.push((await createCredential(it.plane.db, it.plane, { kind: "org", org_id, role: "viewer", label: "t" })).id);
-  // Each of them rejects when PostgreSQL ends it because of a deadlock.
+  // Rejects if PostgreSQL aborts one of them because of a deadlock.
   for (let round = 1; round <= 20; round += 1) {
     const uses = (order: string[]): Map<string, Date> => new Map(order.map((id) => [id, new Date(it.clock.now().getTime() + round)]));
     await Promise.all([updateLastUsed(it.plane.db, uses(ids)), updateLastUsed(it.plane.db, uses(ids.toReversed()))]);
   }
 });
 
-test("a secret is nowhere in the database", TIMEOUT, async () => {
+test("the database contains no secret", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { token, token_id } = await it.org();
   const { whole } = await it.plane.db.one(sql(wholeRow)`select to_jsonb(c)::text as whole from credential c where id = ${token_id}`);

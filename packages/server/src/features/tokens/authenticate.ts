@@ -14,13 +14,13 @@ import { findSession, idleSince, type SessionRow, updateSessionsUsed } from "./s
 import { type FoundCredential, findCredential, listOrgOfToken, listOrgsOfUser, type MembershipRow, updateLastUsed } from "./store.ts";
 
 export interface PortalAuthenticator {
-  /** Resolves a token and the org that the request names (else the token's default org). Throws 401 or 403. */
+  /** Resolves a token in the org that the request names, or else in the token's default org. Throws 401 or 403. */
   authenticate(secret: string, org_id: string | undefined): Promise<Caller>;
-  /** Resolves the secret of a session in its org. Throws 401 or 403, the latter also when the request names another org. */
+  /** Resolves the secret of a session in its org. Throws 401 or 403; also 403 if the request names another org. */
   authenticateSession(secret: string, org_id: string | undefined): Promise<Caller>;
-  /** Resolves either anew for whoever showed it before. Throws like both. That keeps no session from growing idle. */
+  /** Resolves a token or session again by its hash. Throws like both. Does not count as use of the session. */
   authenticateHeld(held: HeldProof, org_id: string): Promise<Caller>;
-  /** Writes when each token and session was used last. Call it every few seconds: a row a request would cost more than the request. */
+  /** Writes the last use of each token and session. Call it every few seconds: a write for each request would cost more than the request. */
   flushUsed(): Promise<void>;
 }
 
@@ -39,7 +39,7 @@ interface Options {
   limits: Pick<Limits, "session_idle_hours">;
 }
 
-/** Portal tokens and sessions by the SHA-256 of their secret, remembered for a second. */
+/** Authenticates portal tokens and sessions by the SHA-256 of their secret. Results are cached for 1 s. */
 export function createPortalAuthenticator({ db, clock, limits }: Options): PortalAuthenticator {
   const tokens = new Remembered<Token>(clock, (hash) => lookUpToken(db, hash));
   const sessions = new Remembered<Session>(clock, (hash) => lookUpSession(db, hash));
@@ -66,10 +66,10 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
     return caller;
   }
 
-  /** `secret` only of a request that shows it; without one nobody is there, and the session grows idle meanwhile. */
+  /** `secret` is passed only for requests. Without it, the check does not count as use, so the session may become idle. */
   async function ofSession(hash: Buffer, org_id: string | undefined, secret?: string): Promise<Caller> {
     let found = await sessions.get(hash);
-    // It may have gone on to another org on another node a moment ago.
+    // It may have switched to another org on another node a moment ago.
     if (org_id !== undefined && org_id !== found.session.current_org_id) {
       sessions.forget(hash);
       found = await sessions.get(hash);
@@ -77,7 +77,7 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
     checkSession(found);
     const { session, credential, orgs } = found;
     if (org_id !== undefined && org_id !== session.current_org_id)
-      throw forbidden(`the session is about org ${session.current_org_id}; PATCH /api/auth/session changes that`);
+      throw forbidden(`the session is for org ${session.current_org_id}; change it with PATCH /api/auth/session`);
     const caller = callerOf(credential, orgs, session.current_org_id);
     if (secret !== undefined) {
       note(used, credential.id);
@@ -102,7 +102,7 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
   };
 }
 
-/** Writes uses and forgets those that were written. Those whose write fails are kept for the next one. */
+/** Writes uses and removes them from the map. Those that fail are kept for the next flush. */
 async function flush(uses: Map<string, Date>, write: (uses: ReadonlyMap<string, Date>) => Promise<unknown>): Promise<void> {
   const failures = await isolateFailures([...uses], isOutage, async (some) => {
     await write(new Map(some));
@@ -125,7 +125,7 @@ async function lookUpToken(db: Db, hash: Buffer): Promise<Token> {
 async function lookUpSession(db: Db, hash: Buffer): Promise<Session> {
   const session = await findSession(db, hash);
   if (session === undefined) throw unauthorized("the session is not known");
-  // By the secret that it was made with: when a rotation ends that one, this ends.
+  // Looked up by the secret that created the session, so a rotation that ends the secret ends the session.
   const credential = await findCredential(db, session.token_hash);
   if (credential?.id !== session.token_id) throw unauthorizedKnown("the session's token was rotated");
   return { session, credential, orgs: await listOrgs(db, credential) };
@@ -136,7 +136,7 @@ const listOrgs = (db: Db, { user_id, org_id, every_org }: FoundCredential): Prom
 
 const callers = new WeakMap<readonly MembershipRow[], Map<string | undefined, Caller>>();
 
-/** Made once for each look-up, however many requests come with the token meanwhile. */
+/** Returns the caller, created once for each lookup and cached for further requests with the token. */
 function callerOf(credential: FoundCredential, memberships: readonly MembershipRow[], named: string | undefined): Caller {
   let known = callers.get(memberships);
   if (known === undefined) callers.set(memberships, (known = new Map<string | undefined, Caller>()));
@@ -153,7 +153,7 @@ function makeCaller(credential: FoundCredential, memberships: readonly Membershi
     throw forbidden(
       named === undefined
         ? "the token's default org is gone; name another in X-Service-Org-Id"
-        : `the token is no member of org ${printable(named)}`,
+        : `the token is not a member of org ${printable(named)}`,
     );
   }
   if (!org.active) throw forbidden(`org ${org_id} is not active`);
@@ -175,7 +175,7 @@ function makeCaller(credential: FoundCredential, memberships: readonly Membershi
   };
 }
 
-/** A token never can do more than its user, nor more than it was made for. An org's token holds its one grant itself. */
+/** Returns the grants of a token: never more than its user's, nor more than the token's own role. An org's token has one grant. */
 const grantsIn = (credential: FoundCredential, memberships: readonly MembershipRow[]): Grant[] =>
   memberships.map(({ role, scopes }) =>
     role === null ? { role: credential.role, scopes: credential.scopes } : { role: lowerRole(role, credential.role), scopes: scopes ?? [] },

@@ -7,19 +7,19 @@ import { secretHash } from "../../kernel/proof.ts";
 import { insertCredential, type Scopes } from "./store.ts";
 
 const SECRET_BYTES = 32;
-/** Enough to recognise a token in a list, far too little to guess the rest. */
+/** Enough to recognize a token in a list, far too few to guess the rest. */
 const SHOWN_CHARACTERS = 12;
 
-/** A secret of a token: as its holder sends it, and what is kept of it. */
+/** Creates the secret of a token. Only its hash and prefix are stored. */
 export function newSecret(kind: "org" | "user"): { secret: string; hash: Buffer; prefix: string } {
   const secret = SECRET_PREFIXES[kind === "org" ? "org_token" : "user_token"] + randomBytes(SECRET_BYTES).toString("hex");
   return { secret, hash: secretHash(secret), prefix: secret.slice(0, SHOWN_CHARACTERS) };
 }
 
 export interface CredentialOptions {
-  /** `org`: of the org itself. `user`: never more than the user may do. */
+  /** `org`: a token of the org itself. `user`: a token with at most the user's permissions. */
   kind: "org" | "user";
-  /** Only for a user's token: it opens every org of the user, org_id being the default one. Without it, org_id alone. */
+  /** Only for a user's token: valid for every org of the user, with org_id as the default. Otherwise it is valid for org_id only. */
   every_org?: boolean;
   org_id: string;
   user_id?: string;
@@ -30,7 +30,7 @@ export interface CredentialOptions {
   created_by?: Actor;
 }
 
-/** Makes a portal token. `secret` is what its holder sends; only its hash is kept, so this is the one time it is seen. */
+/** Creates a portal token. Returns its secret, which is not available later because only its hash is stored. */
 export async function createCredential(
   db: Db,
   plane: { id: IdSource; clock: Clock },

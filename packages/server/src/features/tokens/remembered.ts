@@ -1,11 +1,11 @@
 import type { Clock } from "@roamfleet/clock";
 import { LRUCache } from "lru-cache";
 
-/** What is remembered is looked up again after this long: what is revoked is refused within 2 s, on every node. */
+/** How long a result is cached. A revoked token is refused within 2 s on every node. */
 const REMEMBERED_MS = 1_000;
 export const REMEMBERED_SECRETS_MAX = 20_000;
 
-/** What was found by the SHA-256 of secrets, for a second. */
+/** A cache of lookups by the SHA-256 of secrets, for 1 s. */
 export class Remembered<T extends object> {
   readonly #clock: Clock;
   readonly #lookUp: (hash: Buffer) => Promise<T>;
@@ -20,7 +20,7 @@ export class Remembered<T extends object> {
   get(hash: Buffer): Promise<T> {
     const key = hash.toString("latin1");
     const known = this.#known.get(key);
-    // A look-up under way is shared: a thousand requests at once ask the database once.
+    // A running lookup is shared: a thousand concurrent requests cause one query.
     const at = known === undefined ? undefined : this.#looked_up_at.get(known);
     if (known !== undefined && (at === undefined || this.#clock.monotonic() - at < REMEMBERED_MS)) return known;
     const began_at = this.#clock.monotonic();
@@ -35,7 +35,7 @@ export class Remembered<T extends object> {
     return looking;
   }
 
-  /** The next `get` looks it up, also when a look-up is under way. */
+  /** Makes the next `get` start a new lookup, even if one is running. */
   forget(hash: Buffer): void {
     this.#known.delete(hash.toString("latin1"));
   }

@@ -16,7 +16,7 @@ import { getCredential, listOrgOfToken, listOrgsOfUser } from "./store.ts";
 import { toWire } from "./wire.ts";
 
 export function tokenRoutes(http: Http, plane: Plane): void {
-  // A token may be of another org than the one that it speaks for now, and of several.
+  // A token may belong to another org than the present one, or to several orgs.
   serve(http, plane, routes.getMe, async (_, { caller }) => ({ data: await describe(plane.db, caller) }));
 
   serve(http, plane, routes.listTokens, async (_, { query, caller, db }) => {
@@ -50,10 +50,10 @@ export function tokenRoutes(http: Http, plane: Plane): void {
   }));
 }
 
-/** Revokes a token, and with it the enrollment keys that it made; what is pending on its authority ends soon after. */
+/** Revokes a token and the enrollment keys that it created. Pending work on its authority is cancelled soon after. */
 function revoke(plane: Plane, db: Db, org_id: string, id: string, now: Date): Promise<TokenRow> {
   return db.transaction(async (tx) => {
-    // Keys before the token, as an enrollment locks them.
+    // Lock keys before the token, in the same order as an enrollment.
     const keys = await revokeKeysOf(tx, org_id, { token_id: id }, now);
     const token = found(await revokeToken(tx, org_id, id, now), id);
     if (token.revoked_at?.getTime() !== now.getTime()) return token;
@@ -71,7 +71,7 @@ function found(token: TokenRow | undefined, id: string): TokenRow {
   return token;
 }
 
-/** Outside of these the token sees nothing of sites, fleets and robots; empty is the whole org. */
+/** Returns the scopes to which sites, fleets and robots are limited; empty means the whole org. */
 function scopesShown({ grants, limit }: Caller): Me["scopes"] {
   if (limit.length > 0) return [...limit];
   return grants.some(({ scopes }) => scopes.length === 0) ? [] : grants.flatMap(({ scopes }) => scopes);

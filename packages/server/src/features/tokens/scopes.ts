@@ -5,8 +5,8 @@ import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
 
 /**
- * Scopes as they are kept: each is one site or one fleet of the org, none twice. 400 names the field of one that is not;
- * inside a transaction the places cannot be deleted until that ends.
+ * Returns the distinct scopes, each one site or fleet of the org. 400 names the field of an invalid one. Inside a transaction, locks
+ * the sites and fleets against deletion.
  */
 export async function checkScopes(db: Db, org_id: string, scopes: Scopes, field = "scopes"): Promise<Scopes> {
   const known = new Map<string, Scope>();

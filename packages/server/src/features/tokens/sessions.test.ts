@@ -19,7 +19,7 @@ type Refusal = { error: { code: string; message: string } };
 
 const start = () => startFeaturePlane([tokenRoutes, sessionRoutes, siteRoutes, auditRoutes]);
 
-/** What a browser knows of its session, and how its pages ask. */
+/** A browser with its session cookie, and the requests of its pages. */
 class Browser {
   readonly it: FeaturePlane;
   readonly cookie: string;
@@ -41,7 +41,7 @@ class Browser {
     return this.it.call<T>("GET", path, { headers: { host: HOST, cookie: this.cookie, ...headers } });
   }
 
-  /** As a page of ours sends it, with other headers in the place of some. */
+  /** Sends a request like the dashboard's pages; `headers` override some of its headers. */
   change<T = Refusal>(
     method: "POST" | "PATCH" | "DELETE",
     path: string,
@@ -59,7 +59,7 @@ const setCookieOf = (headers: Reply<unknown>["headers"]): string => (headers["se
 const cookieOf = (headers: Reply<unknown>["headers"]): string => setCookieOf(headers).split(";")[0] ?? "";
 const isCleared = ({ headers }: Reply<unknown>): boolean => /^roamfleet_session=; .*Max-Age=0;/.test(setCookieOf(headers));
 
-/** A user of two orgs with a token for both, and an org of somebody else. */
+/** A user of two orgs with a token for both, and an org of another user. */
 async function userOfTwo(it: FeaturePlane) {
   const [first, second, other] = [await it.org(), await it.org(), await it.org()];
   const now = it.clock.now();
@@ -78,7 +78,7 @@ async function userOfTwo(it: FeaturePlane) {
   return { first, second, other, token: secret };
 }
 
-test("a token becomes a cookie that no script reads, which stands in for it; only its hash is kept", TIMEOUT, async () => {
+test("exchanges a token for an HttpOnly session cookie, of which only the hash is stored", TIMEOUT, async () => {
   await using it = await start();
   const { org_id, token, token_id } = await it.org();
   const made = await it.call<{ data: Session }>("POST", PATH, { token, headers: { host: HOST } });
@@ -97,11 +97,11 @@ test("a token becomes a cookie that no script reads, which stands in for it; onl
   assert.deepEqual([again.body.data.org_id, again.body.data.token_id, again.body.data.idle_hours], [org_id, token_id, 12]);
   const { whole } = await it.plane.db.one(sql(row({ whole: text }))`select to_jsonb(s)::text as whole from web_session s`);
   for (const kept of [secret.slice(11), made.body.data.csrf_token ?? ""]) assert.ok(!whole.includes(kept));
-  // In the list of tokens there is none but the token.
+  // The session is not in the list of tokens.
   assert.equal((await browser.get<{ items: unknown[] }>("/api/tokens")).body.items.length, 1);
 });
 
-test("over TLS at a proxy the cookie is __Host- and Secure, and no other name is taken", TIMEOUT, async () => {
+test("behind a TLS proxy the cookie is __Host- and Secure, and no other name is accepted", TIMEOUT, async () => {
   await using it = await start();
   Object.assign(it.plane, { proxies: new Networks(["127.0.0.1"]) });
   const { token } = await it.org();
@@ -112,14 +112,14 @@ test("over TLS at a proxy the cookie is __Host- and Secure, and no other name is
   assert.equal(await new Browser(it, browser.cookie.replace("__Host-", ""), body.data).status(), 401);
   assert.equal((await browser.change("POST", "/api/sites", { name: "A" })).status, 403, "http:// is another origin");
   assert.equal((await browser.change("POST", "/api/sites", { name: "A" }, { origin: `https://${HOST}` })).status, 201);
-  // As a proxy says it that serves another name, and plain.
+  // Headers of a proxy that serves another name.
   const forwarded = { "x-forwarded-host": "fleet.example.org", origin: "https://fleet.example.org" };
   assert.equal((await browser.change("POST", "/api/sites", { name: "B" }, forwarded)).status, 201);
   const plain = await it.call("POST", PATH, { token, headers: { host: HOST, "x-forwarded-proto": "http" } });
   assert.match(setCookieOf(plain.headers), /^roamfleet_session=.*SameSite=Strict$/);
 });
 
-test("403: what changes something by cookie needs the session's own token in a header, and an Origin of ours", TIMEOUT, async () => {
+test("403: a changing request by cookie needs the session's CSRF token in a header, and the same Origin", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const [browser, other] = [await Browser.signIn(it, token), await Browser.signIn(it, token)];
@@ -132,15 +132,15 @@ test("403: what changes something by cookie needs the session's own token in a h
     ["another scheme", { origin: `https://${HOST}` }],
     ["a sandboxed page", { origin: "null" }],
     ["no origin", { origin: "" }],
-    ["a proxy's word that is none", { "x-forwarded-host": "evil.test", origin: "http://evil.test" }],
+    ["headers of an untrusted proxy", { "x-forwarded-host": "evil.test", origin: "http://evil.test" }],
   ];
   for (const [name, headers] of cases) {
     const refused = await browser.change("POST", "/api/sites", { name }, headers);
     assert.deepEqual([name, refused.status, refused.body.error.code], [name, 403, "forbidden"]);
-    assert.ok(!isCleared(refused), "the session is not to blame");
+    assert.ok(!isCleared(refused), "the cookie is not cleared");
   }
   assert.equal((await browser.change("POST", "/api/sites", { name: "mine" })).status, 201);
-  // Reading needs neither: the page of another site gets nothing to read.
+  // Reads need neither: browsers do not let another site's page read the response.
   assert.equal((await browser.get("/api/sites", { origin: "http://evil.test" })).status, 200);
   const { items } = (await browser.get<{ items: AuditEntry[] }>("/api/audit?action=createSite")).body;
   assert.deepEqual(
@@ -149,7 +149,7 @@ test("403: what changes something by cookie needs the session's own token in a h
   );
 });
 
-test("a header Authorization goes before the cookie, whatever it says", TIMEOUT, async () => {
+test("an Authorization header takes precedence over the cookie, even if it is invalid", TIMEOUT, async () => {
   await using it = await start();
   const [mine, other] = [await it.org(), await it.org()];
   const browser = await Browser.signIn(it, mine.token);
@@ -161,7 +161,7 @@ test("a header Authorization goes before the cookie, whatever it says", TIMEOUT,
   assert.equal((await browser.get("/api/me", { authorization: "Bearer rf_org_wrong" })).status, 401);
 });
 
-test("401: a cookie that is no session's is taken back, and a session's secret is taken from nowhere else", TIMEOUT, async () => {
+test("401: clears a cookie without a session, and accepts a session's secret only in the cookie", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const browser = await Browser.signIn(it, token);
@@ -179,14 +179,14 @@ test("401: a cookie that is no session's is taken back, and a session's secret i
   assert.equal(await new Browser(it, `a=b; ${browser.cookie}; c`, browser.session).status(), 200);
   assert.equal((await it.call("GET", "/api/me", { token: secret })).status, 401);
   assert.equal((await it.call("GET", "/api/me", { headers: { cookie: "theme=dark" } })).status, 401);
-  // Guesses are counted like those of tokens; the cookie is taken back then too.
+  // Guesses are limited like those of tokens, and the cookie is cleared too.
   let last: Reply<unknown> | undefined;
   for (let i = 0; i < 20; i += 1) last = await new Browser(it, `roamfleet_session=guess${i}`, browser.session).get("/api/me");
   assert.deepEqual([last?.status, last !== undefined && isCleared(last)], [429, true]);
   assert.equal(await browser.status(), 200);
 });
 
-test("a session ends with its token: revoked, expired, rotated away; and its cookie is taken back", TIMEOUT, async () => {
+test("a session ends when its token is revoked, expires or is rotated, and its cookie is cleared", TIMEOUT, async () => {
   await using it = await start();
   const { org_id, token: admin } = await it.org();
   const soon = new Date(it.clock.now().getTime() + HOUR_MS);
@@ -194,7 +194,7 @@ test("a session ends with its token: revoked, expired, rotated away; and its coo
     createCredential(it.plane.db, it.plane, { kind: "org", org_id, role: "viewer", ...(expires_at === undefined ? {} : { expires_at }) });
   const [revoked, expired, rotated, overlapped] = [await make(), await make(soon), await make(), await make()];
   const browsers = await Promise.all([revoked, expired, rotated, overlapped].map(({ secret }) => Browser.signIn(it, secret)));
-  assert.equal(browsers[1]?.session.expires_at, soon.toISOString(), "it says no more than is true");
+  assert.equal(browsers[1]?.session.expires_at, soon.toISOString(), "the session ends with its token");
   const statuses = () => Promise.all(browsers.map((browser) => browser.status()));
   assert.deepEqual(await statuses(), [200, 200, 200, 200]);
   await it.call("POST", `/api/tokens/${revoked.id}/revoke`, { token: admin });
@@ -207,11 +207,11 @@ test("a session ends with its token: revoked, expired, rotated away; and its coo
   await it.clock.advance({ seconds: 3_600 });
   assert.deepEqual(await statuses(), [401, 401, 401, 401]);
   for (const browser of browsers) assert.ok(isCleared(await browser.get("/api/me")));
-  // None of these was a guess, so there is room for all of them.
+  // None of these counts as a guess, so none is limited.
   for (let i = 0; i < 10; i += 1) assert.deepEqual(await statuses(), [401, 401, 401, 401]);
 });
 
-test("a session that nobody uses ends after some hours, one in use after a week; looking whether it holds is no use", TIMEOUT, async () => {
+test("an idle session ends after some hours, a used one after a week; a check of its validity is not a use", TIMEOUT, async () => {
   await using it = await start();
   const { org_id, token } = await it.org();
   const [left, watched, used] = [await Browser.signIn(it, token), await Browser.signIn(it, token), await Browser.signIn(it, token)];
@@ -231,7 +231,7 @@ test("a session that nobody uses ends after some hours, one in use after a week;
   assert.equal(await used.status(), 401);
 });
 
-test("signing out ends the session at once, there and nowhere else", TIMEOUT, async () => {
+test("signing out immediately ends only that session", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const [browser, other] = [await Browser.signIn(it, token), await Browser.signIn(it, token)];
@@ -247,7 +247,7 @@ test("signing out ends the session at once, there and nowhere else", TIMEOUT, as
   );
 });
 
-test("a user of several orgs goes on in another one at once; an org of somebody else is not found", TIMEOUT, async () => {
+test("a user of several orgs switches to another one immediately; an org of another user is not found", TIMEOUT, async () => {
   await using it = await start();
   const { first, second, other, token } = await userOfTwo(it);
   const browser = await Browser.signIn(it, token);
@@ -261,13 +261,13 @@ test("a user of several orgs goes on in another one at once; an org of somebody 
   );
   const made = await browser.change("POST", "/api/sites", { name: "x" });
   assert.deepEqual([made.status, made.headers["x-service-org-id"]], [201, second.org_id]);
-  // A page that still believes to be in the first org writes nothing into the second.
+  // A page that still shows the first org writes nothing into the second.
   const stale = await browser.change("POST", "/api/sites", { name: "y" }, { "x-service-org-id": first.org_id });
   assert.deepEqual([stale.status, stale.headers["set-cookie"]], [403, undefined]);
   assert.equal((await browser.get("/api/sites", { "x-service-org-id": second.org_id })).status, 200);
 });
 
-test("a session makes no session, and what is about a session takes no token", TIMEOUT, async () => {
+test("a session cannot create a session, and the session's routes refuse tokens", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const browser = await Browser.signIn(it, token);
@@ -281,7 +281,7 @@ test("a session makes no session, and what is about a session takes no token", T
   assert.equal((await it.call("POST", PATH)).status, 401);
 });
 
-test("a repeat by Idempotency-Key makes no second session, and answers neither cookie nor token", TIMEOUT, async () => {
+test("a request repeated with the same Idempotency-Key creates no second session, and returns no cookie or token", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const ask = () => it.call<{ data: Session }>("POST", PATH, { token, headers: { host: HOST, "idempotency-key": "once" } });
@@ -291,7 +291,7 @@ test("a repeat by Idempotency-Key makes no second session, and answers neither c
   assert.deepEqual(second.body.data, { ...first.body.data, csrf_token: null });
 });
 
-test("a token has so many sessions and no more: beyond, the one that was used longest ago ends", TIMEOUT, async () => {
+test("ends the least recently used session of a token above the limit", TIMEOUT, async () => {
   await using it = await start();
   const { token, token_id } = await it.org();
   const [oldest, used] = [await Browser.signIn(it, token), await Browser.signIn(it, token)];
@@ -310,7 +310,7 @@ test("a token has so many sessions and no more: beyond, the one that was used lo
   assert.equal(count, SESSIONS_OF_TOKEN_MAX);
 });
 
-test("sessions that ended a day ago are deleted, others are not, and a token takes its sessions with it", TIMEOUT, async () => {
+test("deletes only sessions that ended a day ago, including those that ended with their token", TIMEOUT, async () => {
   await using it = await start();
   const { token, token_id } = await it.org();
   const count = async () => (await it.plane.db.one(sql(row({ count: int }))`select count(*)::int as count from web_session`)).count;
@@ -320,7 +320,7 @@ test("sessions that ended a day ago are deleted, others are not, and a token tak
     await it.clock.advance({ hours: 10 });
     assert.equal(await used.status(), 200);
     await it.portal.flushUsed();
-    if (hour < 20) assert.equal(await sweepSessions(it.plane), 0, "it is known still");
+    if (hour < 20) assert.equal(await sweepSessions(it.plane), 0, "it is not deleted yet");
   }
   assert.deepEqual([await sweepSessions(it.plane), await count()], [1, 1]);
   await it.plane.db.run(sql`delete from credential where id = ${token_id}`);

@@ -26,10 +26,10 @@ import { findCredential } from "./store.ts";
 
 const SECRET_BYTES = 32;
 const HOUR_MS = 3_600_000;
-/** A session that ended is known for so long still: a browser that comes back with it did not guess. */
+/** How long an ended session is kept, so that a browser that sends it later does not count as guessing. */
 const KNOWN_AFTER_END_MS = 24 * HOUR_MS;
 
-/** A browser's sessions: a token is shown once, and a cookie that no script can read stands in for it from then on. */
+/** Serves browser sessions: a token is sent once and exchanged for an HttpOnly cookie. */
 export function sessionRoutes(http: Http, plane: Plane): void {
   const { limits } = plane.settings;
   const toWire = (session: SessionRow, csrf_token: string): Session => ({
@@ -46,7 +46,7 @@ export function sessionRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.createSession, async (_, { caller, headers, db, site }) => {
     const now = plane.clock.now();
     const token_hash = secretHash(bearerOf({ headers }) ?? "");
-    // The token may be of another org than the one that it speaks for now.
+    // The token may belong to another org than the present one.
     const token = await findCredential(plane.db, token_hash);
     if (token?.id !== caller.token_id) throw unauthorized("the token is not known");
     const end = Math.min(now.getTime() + limits.session_hours * HOUR_MS, token.expires_at?.getTime() ?? Infinity);
@@ -91,9 +91,9 @@ export function sessionRoutes(http: Http, plane: Plane): void {
   });
 }
 
-/** The routes that ask for it are by a session only. */
+/** Returns the caller's session. Only for routes that accept sessions but no tokens. */
 function sessionOf({ session }: Caller): WebSession {
-  if (session === undefined) throw new Error("the route let a token in");
+  if (session === undefined) throw new Error("the route was called without a session");
   return session;
 }
 

@@ -30,7 +30,7 @@ export interface TokenFilter {
   user_id?: string | undefined;
 }
 
-/** The status is derived, here as in wire.ts: what a person decided comes before what time did. */
+/** Lists tokens. The status is derived as in wire.ts: `revoked` takes precedence over `expired`. */
 export const listTokens = (db: Db, org_id: string, filter: TokenFilter, now: Date, { after, limit }: Window): Promise<TokenRow[]> => {
   const { status, user_id } = filter;
   const of_status = sql`and ${status ?? null} = case when revoked_at is not null then 'revoked' when expires_at <= ${now} then 'expired' else 'active' end`;
@@ -44,18 +44,18 @@ export const listTokens = (db: Db, org_id: string, filter: TokenFilter, now: Dat
 export const findToken = (db: Db, org_id: string, id: string): Promise<TokenRow | undefined> =>
   db.maybe(sql(tokenRow)`select ${tokenRow} from credential where org_id = ${org_id} and id = ${id}`);
 
-/** Nobody revokes or rotates it meanwhile. */
+/** Locks a token against revocation and rotation. */
 export const lockToken = (db: Db, org_id: string, id: string): Promise<TokenRow | undefined> =>
   db.maybe(sql(tokenRow)`select ${tokenRow} from credential where org_id = ${org_id} and id = ${id} for update`);
 
-/** Revoking again changes nothing. Waits for what acts on the token's authority at this moment, which shares its row. */
+/** Revokes a token; idempotent. Waits for transactions that act on the token's authority, which lock its row. */
 export const revokeToken = (db: Db, org_id: string, id: string, now: Date): Promise<TokenRow | undefined> =>
   db.maybe(sql(tokenRow)`
     with locked as (select id from credential where org_id = ${org_id} and id = ${id} for update)
     update credential set revoked_at = coalesce(revoked_at, ${now}), updated_at = case when revoked_at is null then ${now} else updated_at end
     where org_id = ${org_id} and id in (select id from locked) returning ${tokenRow}`);
 
-/** The secret becomes another one; the one before is taken until `previous_until`, the one before that no more. */
+/** Replaces the secret. The previous one stays valid until `previous_until`; an older one ends. */
 export const rotateToken = (
   db: Db,
   org_id: string,
@@ -66,7 +66,7 @@ export const rotateToken = (
     update credential set previous_hash = hash, previous_until = ${previous_until}, hash = ${hash}, prefix = ${prefix}, updated_at = ${at}
     where org_id = ${org_id} and id = ${id} returning ${tokenRow}`);
 
-/** Ends what the user holds for this org. A token for every org of the user stays: this one is no longer among them. */
+/** Revokes the user's tokens for this org only. A token for every org of the user is kept, as it no longer includes this one. */
 export const revokeTokensOfUser = (db: Db, org_id: string, user_id: string, now: Date): Promise<{ id: string }[]> =>
   db.many(sql(row({ id: text }))`
     update credential set revoked_at = ${now}, updated_at = ${now}
@@ -82,7 +82,7 @@ export const revokeEveryToken = async (db: Db, now: Date): Promise<number> =>
 
 const anyRow = row({ present: bool });
 
-/** Whether a token of the org itself administers all of it and can be used now. */
+/** Whether the org has a valid token of its own with the role admin for the whole org. */
 export const hasAdminToken = async (db: Db, org_id: string, now: Date): Promise<boolean> =>
   (
     await db.one(sql(anyRow)`

@@ -3,7 +3,7 @@ import type { Db } from "../../kernel/db.ts";
 import { bytea, list, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const HOUR_MS = 3_600_000;
-/** Whoever signs in again and again keeps no more of them. */
+/** Most sessions of a token, which repeated sign-ins cannot exceed. */
 export const SESSIONS_OF_TOKEN_MAX = 500;
 
 const sessionRow = row({
@@ -18,11 +18,11 @@ const sessionRow = row({
 });
 export type SessionRow = RowOf<typeof sessionRow>;
 
-/** What was not used since then is idle. */
+/** Returns the time before which the last use of a session makes it idle. */
 export const idleSince = (now: Date, { session_idle_hours }: Pick<Limits, "session_idle_hours">): Date =>
   new Date(now.getTime() - session_idle_hours * HOUR_MS);
 
-/** Found before any org is known: the secret says which it is. */
+/** Finds a session by its secret, before the org is known. */
 export const findSession = (db: Db, hash: Buffer): Promise<SessionRow | undefined> =>
   db.maybe(sql(sessionRow)`select ${sessionRow} from web_session where hash = ${hash}`);
 
@@ -35,7 +35,7 @@ export const insertSession = (db: Db, s: Omit<SessionRow, "used_at" | "updated_a
     values (${s.id}, ${s.hash}, ${s.token_id}, ${s.token_hash}, ${s.current_org_id}, ${s.expires_at}, ${s.created_at}, ${s.created_at}, ${s.created_at})
     returning ${sessionRow}`);
 
-/** Of more sessions of a token than it may have, ends those that were used longest ago. */
+/** Deletes the least recently used sessions of a token above the limit. */
 export const deleteSurplusSessions = (db: Db, token_id: string): Promise<number> =>
   db.run(sql`
     delete from web_session where token_id = ${token_id} and id in (
@@ -47,7 +47,7 @@ export const moveSession = (db: Db, id: string, org_id: string, now: Date): Prom
 
 export const deleteSession = (db: Db, id: string): Promise<number> => db.run(sql`delete from web_session where id = ${id}`);
 
-/** One statement for many sessions; times never go back. */
+/** Updates the last use of many sessions in one statement. Times never decrease. */
 export const updateSessionsUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
   db.run(sql`
     with v as (
@@ -57,7 +57,7 @@ export const updateSessionsUsed = (db: Db, used: ReadonlyMap<string, Date>): Pro
       where s.used_at < v.at)
     update web_session s set used_at = v.at from v where s.id = v.id`);
 
-/** Deletes sessions that have ended, or whose token has, before then: `limit` of them behind the first `offset`. */
+/** Deletes up to `limit` sessions that ended, or whose token ended, before those times. Skips the first `offset`. */
 export const deleteEndedSessions = (db: Db, before: { expired: Date; idle: Date }, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     delete from web_session where id = any(array(

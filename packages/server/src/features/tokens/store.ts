@@ -34,8 +34,8 @@ const foundRow = row({ ...credentialRow.columns, every_org: bool });
 export type FoundCredential = RowOf<typeof foundRow>;
 
 /**
- * Found before any org is known: the secret says which it is. By the secret that a rotation put aside it is found too,
- * and ends when that does: at once, unless the rotation gave it time.
+ * Finds a token by its secret, before the org is known. Also finds it by the secret before a rotation; `expires_at` is then the end of
+ * the overlap, which is the time of the rotation by default.
  */
 export const findCredential = (db: Db, hash: Buffer): Promise<FoundCredential | undefined> =>
   db.maybe(sql(foundRow)`
@@ -46,14 +46,14 @@ export const findCredential = (db: Db, hash: Buffer): Promise<FoundCredential | 
 export const getCredential = (db: Db, id: string): Promise<CredentialRow> =>
   db.one(sql(credentialRow)`select ${credentialRow} from credential where id = ${id}`);
 
-/** The one org of an org's token; its role and scopes are the credential's. */
+/** Returns the only org of an org's token. The role and scopes are those of the credential. */
 export const listOrgOfToken = (db: Db, org_id: string): Promise<MembershipRow[]> =>
   // reads: org
   db.many(sql(membershipRow)`
     select o.id as org_id, o.name, o.status = 'active' as active, null::text as role, null::jsonb as scopes, null::text as user_name
     from org o where o.id = ${org_id}`);
 
-/** The user's grants, one a row, in one org or in every one, active or not. */
+/** Returns the user's grants, one for each row, in one org or in all orgs, including inactive ones. */
 export const listOrgsOfUser = (db: Db, user_id: string, org_id: string | null): Promise<MembershipRow[]> =>
   // reads: membership, org, user_account
   db.many(sql(membershipRow)`
@@ -72,7 +72,7 @@ export const insertCredential = (db: Db, c: NewCredential): Promise<number> =>
     values (${c.id}, ${c.hash}, ${c.kind}, ${c.org_id}, ${c.user_id}, ${c.every_org}, ${c.role}, ${json(c.scopes)}, ${c.label}, ${c.prefix},
       ${c.expires_at}, ${json(c.created_by ?? undefined)}, ${c.at}, ${c.at})`);
 
-/** One statement for many tokens, locked in the order of their ids, so that two of these never wait for each other. Times never go back. */
+/** Updates the last use of many tokens in one statement. Rows are locked in order of id, so that concurrent calls do not deadlock. Times never decrease. */
 export const updateLastUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
   db.run(sql`
     with v as (

@@ -9,7 +9,7 @@ import { tokenRoutes } from "./index.ts";
 const TIMEOUT = { timeout: 120_000 };
 const SECRET = /^rf_(org|user)_[0-9a-f]{64}$/;
 
-/** One of the two, as the status says. */
+/** The body: `data` for success, `error` otherwise. */
 interface Answered<T> {
   data: T;
   error: { code: string; message: string };
@@ -34,7 +34,7 @@ async function startRig() {
   return { it, org, ask, make, user, me, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("201: a token of the org, its secret shown once, that does what its role says", TIMEOUT, async () => {
+test("201: creates a token of the org with its role's permissions, and returns its secret once", TIMEOUT, async () => {
   await using rig = await startRig();
   const { status, headers, body } = await rig.ask("POST", "/api/tokens", { label: "ci", role: "operator", expires_in_hours: 1 });
   assert.equal(status, 201);
@@ -67,7 +67,7 @@ test("201: a token of the org, its secret shown once, that does what its role sa
   assert.equal((await rig.ask<Token>("GET", `/api/tokens/${id}`)).body.data.status, "expired");
 });
 
-test("a user's token never does more than its user, whatever the user becomes", TIMEOUT, async () => {
+test("a user's token never has more permissions than its user, also after the user's role changes", TIMEOUT, async () => {
   await using rig = await startRig();
   const user_id = await rig.user("operator");
   const { token } = await rig.make({ role: "operator", user_id });
@@ -81,7 +81,7 @@ test("a user's token never does more than its user, whatever the user becomes", 
   assert.match(refused.body.error.message, /field role: user usr_\w+ has the role viewer/);
 });
 
-test("a replayed creation or rotation answers no secret, and makes no second one", TIMEOUT, async () => {
+test("a replayed creation or rotation returns no secret and creates no second one", TIMEOUT, async () => {
   await using rig = await startRig();
   const headers = { "idempotency-key": "once" };
   const twice = async (url: string, body: object) => {
@@ -99,7 +99,7 @@ test("a replayed creation or rotation answers no secret, and makes no second one
 });
 
 test(
-  "400, 404, 401, 403: a body that is not valid, a user of elsewhere, nobody, and whoever is no admin of the whole org",
+  "400: invalid body; 404: a user of another org; 401: no token; 403: no admin of the whole org",
   TIMEOUT,
   async () => {
     await using rig = await startRig();
@@ -131,7 +131,7 @@ test(
   },
 );
 
-test("tokens are listed newest first, by user and status, page by page", TIMEOUT, async () => {
+test("lists tokens newest first, by user and status, in pages", TIMEOUT, async () => {
   await using rig = await startRig();
   const user_id = await rig.user("operator");
   await rig.make({ label: "a", user_id });
@@ -151,7 +151,7 @@ test("tokens are listed newest first, by user and status, page by page", TIMEOUT
   assert.equal((await rig.ask("GET", "/api/tokens?user_id=usr_gone")).status, 404);
 });
 
-test("revoke: refused within 2 s, and again changes nothing", TIMEOUT, async () => {
+test("a revoked token is refused within 2 s, and revoking again changes nothing", TIMEOUT, async () => {
   await using rig = await startRig();
   const { id, token } = await rig.make();
   assert.equal((await rig.me(token)).status, 200);
@@ -165,7 +165,7 @@ test("revoke: refused within 2 s, and again changes nothing", TIMEOUT, async () 
   assert.equal((await rig.ask("POST", `/api/tokens/${id}/rotate`, {})).status, 409);
 });
 
-test("rotate: the new secret at once, the old one refused within 2 s, and no guess", TIMEOUT, async () => {
+test("after a rotation the new secret works immediately, and the old one is refused within 2 s, not as a guess", TIMEOUT, async () => {
   await using rig = await startRig();
   const old = await rig.make();
   assert.equal((await rig.me(old.token)).status, 200);
@@ -181,7 +181,7 @@ test("rotate: the new secret at once, the old one refused within 2 s, and no gue
   assert.equal((await rig.me(token ?? "")).status, 200);
 });
 
-test("rotate with an overlap: both secrets until it is over; a second rotation ends the first", TIMEOUT, async () => {
+test("during a rotation's overlap both secrets work; a second rotation ends the first secret", TIMEOUT, async () => {
   await using rig = await startRig();
   const first = await rig.make();
   const rotate = async (overlap_seconds: number) =>

@@ -2,7 +2,7 @@ import type { Token } from "@roamfleet/protocol/routes";
 import { wireTime } from "../../kernel/time.ts";
 import type { TokenRow, TokenStatus } from "./store-manage.ts";
 
-/** What a person decided comes before what time did. */
+/** Derives the status; `revoked` takes precedence over `expired`. */
 export function statusOf({ revoked_at, expires_at }: TokenRow, now: Date): TokenStatus {
   if (revoked_at !== null) return "revoked";
   return expires_at !== null && expires_at <= now ? "expired" : "active";

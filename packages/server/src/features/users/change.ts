@@ -22,7 +22,7 @@ import {
 } from "./store.ts";
 import { toWire } from "./wire.ts";
 
-/** Lets somebody into the org, by address, or gives who is in it one more role. `is_new` is false for who was in it before. */
+/** Adds a user to the org by email address, or gives a member a further role. `is_new` is false for a member. */
 export async function addUser(
   plane: Plane,
   db: Db,
@@ -48,7 +48,7 @@ export async function addUser(
   });
 }
 
-/** Changes the name or the grants of a user. 409 when nobody would be left who administers the org. */
+/** Changes the name or the grants of a user. 409 if the org would have no admin left. */
 export async function changeUser(plane: Plane, db: Db, org_id: string, id: string, body: BodyOf<Routes["updateUser"]>): Promise<User> {
   const at = plane.clock.now();
   return await db.transaction(async (tx) => {
@@ -67,20 +67,20 @@ export async function changeUser(plane: Plane, db: Db, org_id: string, id: strin
       await keepAnAdmin(plane, tx, org_id, user, grants);
       await noteAuthorityChange(tx, plane, org_id, "user", [id]);
     }
-    // After the grants, which keep the name.
+    // After the grants, because replacing these keeps the old name.
     if (body.name !== undefined && body.name !== user.name) await renameMember(tx, org_id, id, body.name, at);
     announce(tx, plane, org_id, { kind: "user", id, change: "updated" });
     return toWire(await readUser(tx, org_id, id));
   });
 }
 
-/** Takes a user out of the org, with the tokens for it and the keys that they made. Returns the user as it was, and what was left behind. */
+/** Removes a user from the org, with the tokens for it and the keys that the user created. Returns the removed user and the user's holdings. */
 export async function removeUser(plane: Plane, db: Db, org_id: string, id: string): Promise<RemovedUser> {
   return await db.transaction(async (tx) => {
     await lockPeople(tx, org_id);
     const user = await readUser(tx, org_id, id);
     const holdings = await listHoldings(tx, org_id, id, plane.clock.now());
-    // Keys before memberships, as an enrollment locks them.
+    // Lock keys before memberships, in the same order as an enrollment.
     const keys = await revokeKeysOf(tx, org_id, { user_id: id }, plane.clock.now());
     await dropGrantsExcept(tx, org_id, id, []);
     await keepAnAdmin(plane, tx, org_id, user, []);
@@ -103,7 +103,7 @@ export async function readUser(db: Db, org_id: string, id: string): Promise<User
 
 const addressOf = (email: string): string => email.normalize("NFC").toLowerCase();
 
-/** The grants that the body asks for; undefined when it leaves them as they are. */
+/** Returns the grants in the body; undefined if it does not change them. */
 async function checkGrants(
   tx: Db,
   org_id: string,
@@ -111,10 +111,10 @@ async function checkGrants(
   user: UserRow,
 ): Promise<Grant[] | undefined> {
   if (grants !== undefined) {
-    if (role !== undefined || scopes !== undefined) throw badRequest("field grants stands in place of role and scopes; send one of them");
+    if (role !== undefined || scopes !== undefined) throw badRequest("field grants replaces role and scopes; send either grants, or role and scopes");
     const seen = new Set<string>();
     for (const [i, grant] of grants.entries()) {
-      if (seen.has(grant.role)) throw badRequest(`field grants.${i}.role: ${grant.role} is there twice; put all its scopes into one`);
+      if (seen.has(grant.role)) throw badRequest(`field grants.${i}.role: ${grant.role} is a duplicate; put all its scopes into one grant`);
       seen.add(grant.role);
     }
     const checked: Grant[] = [];
@@ -124,15 +124,15 @@ async function checkGrants(
   }
   if (role === undefined && scopes === undefined) return undefined;
   const [only, ...more] = user.grants;
-  if (only === undefined || more.length > 0) throw badRequest(`field grants is needed: user ${user.id} has several roles; send them all`);
+  if (only === undefined || more.length > 0) throw badRequest(`field grants is needed: user ${user.id} has several roles; send all of them`);
   return [{ role: role ?? only.role, scopes: scopes === undefined ? only.scopes : await checkScopes(tx, org_id, scopes) }];
 }
 
 const administers = (grants: readonly Grant[]): boolean => grants.some(({ role, scopes }) => role === "admin" && scopes.length === 0);
 
-/** 409 when the user administered the org until now, and nobody would from now on. */
+/** Throws 409 if a change of this user's grants leaves the org without an admin. */
 async function keepAnAdmin(plane: Plane, tx: Db, org_id: string, before: UserRow, now: readonly Grant[]): Promise<void> {
   if (!administers(before.grants) || administers(now)) return;
   if ((await hasAdminUser(tx, org_id)) || (await hasAdminToken(tx, org_id, plane.clock.now()))) return;
-  throw conflict(`user ${before.id} is the last who administers the org; make another admin, or a token of the role admin, first`);
+  throw conflict(`user ${before.id} is the last admin of the org; first add another admin or create a token with the role admin`);
 }

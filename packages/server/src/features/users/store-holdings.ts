@@ -2,7 +2,7 @@ import type { UserHolding } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { nullable, row, sql, text, textOf } from "../../kernel/sql.ts";
 
-/** The newest of each kind. */
+/** Most holdings of each kind, newest first. */
 const EACH_MAX = 100;
 
 const holdingRow = row({
@@ -13,7 +13,7 @@ const holdingRow = row({
   outcome: textOf<UserHolding["outcome"]>(),
 });
 
-/** What a user would leave behind: open deployments on the user's authority, enrollment keys and tokens that can be used. */
+/** Returns what a removal of the user affects: open deployments on the user's authority, and valid enrollment keys and tokens. */
 export const listHoldings = (db: Db, org_id: string, user_id: string, now: Date): Promise<UserHolding[]> =>
   db.many(sql(holdingRow)`
     -- reads: deployment, release, enrollment_key, credential

@@ -18,7 +18,7 @@ export type UserRow = RowOf<typeof userRow>;
 const anyRow = row({ present: bool });
 const idRow = row({ id: text });
 
-/** Users of the org, as the org sees them: since when, with which grants, and when a token of theirs for it was used. */
+/** Selects the members of the org with their grants, and the last use of a token of the member in this org. */
 const membersOf = (org_id: string, which: Statement<unknown> = sql``) =>
   // reads: credential
   sql`
@@ -40,7 +40,7 @@ export const listUsers = (
     q === undefined
       ? sql``
       : sql`and (name ~ ${containing(q)} or exists (select from user_account a where a.id = user_id and a.email ~ ${containing(q)}))`;
-  // Who is on the page first, from where it starts: the org may have many more.
+  // Select the users of the page first: the org may have many more.
   const page = sql`
     select distinct user_id from membership
     where org_id = ${org_id} and user_id < ${after ?? BEHIND_ALL_IDS} ${role === undefined ? sql`` : sql`and role = ${role}`} ${named}
@@ -51,12 +51,12 @@ export const listUsers = (
 export const findUser = (db: Db, org_id: string, id: string): Promise<UserRow | undefined> =>
   db.maybe(sql(userRow)`select ${userRow} from (${membersOf(org_id)}) as member where id = ${id}`);
 
-/** Changes of who may do what in an org happen one after the other: otherwise the last two admins could let go of each other. */
+/** Serializes changes of members in an org. Otherwise the last two admins could remove each other concurrently. */
 export const lockPeople = (db: Db, org_id: string): Promise<number> =>
   // reads: org
   db.run(sql`select from org where id = ${org_id} for no key update`);
 
-/** The account of an address, made when there is none. It has no name of its own: each org names its members. */
+/** Returns the id of the account with this email address, and creates it if needed. Names are stored by org, not in the account. */
 export const addAccount = async (db: Db, { id, email, at }: { id: string; email: string; at: Date }): Promise<string> => {
   await db.run(sql`
     insert into user_account (id, email, name, created_at, updated_at) values (${id}, ${email}, ${email}, ${at}, ${at})
@@ -64,26 +64,26 @@ export const addAccount = async (db: Db, { id, email, at }: { id: string; email:
   return (await db.one(sql(idRow)`select id from user_account where email = ${email}`)).id;
 };
 
-/** What the org calls the person. */
+/** Changes the name of a member in this org. */
 export const renameMember = (db: Db, org_id: string, user_id: string, name: string, at: Date): Promise<number> =>
   db.run(sql`update membership set name = ${name}, updated_at = ${at} where org_id = ${org_id} and user_id = ${user_id}`);
 
-/** Holds off what acts on the user's authority: it shares these rows. */
+/** Locks the user's grants, so that transactions that act on the user's authority wait. */
 export const lockGrants = (db: Db, org_id: string, user_id: string): Promise<number> =>
   db.run(sql`select from membership where org_id = ${org_id} and user_id = ${user_id} order by role for update`);
 
-/** A grant of a role that the user has already takes the place of that one. */
+/** Adds a grant, or replaces the user's grant of the same role. */
 export const setGrant = (db: Db, org_id: string, user_id: string, { role, scopes }: Grant, name: string, at: Date): Promise<number> =>
   db.run(sql`
     insert into membership (org_id, user_id, role, scopes, name, created_at, updated_at)
     values (${org_id}, ${user_id}, ${role}, ${json(scopes)}, ${name}, ${at}, ${at})
     on conflict (org_id, user_id, role) do update set scopes = excluded.scopes, updated_at = excluded.updated_at`);
 
-/** Takes away every grant of the user but those of `roles`. */
+/** Deletes every grant of the user except those of `roles`. */
 export const dropGrantsExcept = (db: Db, org_id: string, user_id: string, roles: readonly Role[]): Promise<number> =>
   db.run(sql`delete from membership where org_id = ${org_id} and user_id = ${user_id} and role <> all(${list(roles)}::text[])`);
 
-/** Whether some user administers all of the org. */
+/** Whether any user is admin of the whole org. */
 export const hasAdminUser = async (db: Db, org_id: string): Promise<boolean> =>
   (
     await db.one(

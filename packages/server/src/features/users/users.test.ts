@@ -10,7 +10,7 @@ import { userRoutes } from "./index.ts";
 const TIMEOUT = { timeout: 120_000 };
 const ADA = { email: "Ada@Example.org", name: "Ada Lovelace", role: "operator" };
 
-/** One of the two, as the status says. */
+/** The body: `data` for success, `error` otherwise. */
 interface Answered<T> {
   data: T;
   error: { code: string; message: string };
@@ -32,7 +32,7 @@ async function startRig() {
   return { it, org, ask, site_id, fleet_id, revoke, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("201: a user with a role; the address in one case; seen when a token of it was used", TIMEOUT, async () => {
+test("201: adds a user with a role, lowercases the address, and shows the last use of its tokens", TIMEOUT, async () => {
   await using rig = await startRig();
   const { status, headers, body } = await rig.ask("POST", "/api/users", ADA);
   assert.equal(status, 201);
@@ -71,7 +71,7 @@ test("200: one more role adds a grant, the same role again sets its scopes", TIM
   assert.deepEqual(third.body.data.grants[0], { role: "operator", scopes: [{ fleet_id: rig.fleet_id }] });
 });
 
-test("a request that is repeated with its Idempotency-Key makes one user", TIMEOUT, async () => {
+test("a request repeated with the same Idempotency-Key creates one user", TIMEOUT, async () => {
   await using rig = await startRig();
   const headers = { "idempotency-key": "once" };
   const first = await rig.ask("POST", "/api/users", ADA, { headers });
@@ -82,12 +82,12 @@ test("a request that is repeated with its Idempotency-Key makes one user", TIMEO
 });
 
 test(
-  "400 names the field: address, role, scopes of elsewhere, of nowhere, of two places; 401 and 403: not an admin of the org",
+  "400 names the invalid field: address, role, unknown scopes, scopes of another org or of two places; 401 and 403: no admin",
   TIMEOUT,
   async () => {
     await using rig = await startRig();
     const other = await rig.it.org();
-    const foreign = await rig.it.call<{ data: { id: string } }>("POST", "/api/sites", { token: other.token, body: { name: "Theirs" } });
+    const foreign = await rig.it.call<{ data: { id: string } }>("POST", "/api/sites", { token: other.token, body: { name: "Other site" } });
     const { site_id, fleet_id } = rig;
     const cases: [object, RegExp][] = [
       [{ email: "ada" }, /field email must be an e-mail address/],
@@ -110,7 +110,7 @@ test(
   },
 );
 
-test("users are listed newest first, by name, address and role, page by page, and only those of the org", TIMEOUT, async () => {
+test("lists only the org's users, newest first, by name, address and role, in pages", TIMEOUT, async () => {
   await using rig = await startRig();
   const other = await rig.it.org();
   await rig.it.call("POST", "/api/users", { token: other.token, body: { ...ADA, email: "eve@example.org" } });
@@ -131,7 +131,7 @@ test("users are listed newest first, by name, address and role, page by page, an
   assert.deepEqual(await names(`?limit=2&cursor=${page.next_cursor}`), ["Ada"]);
 });
 
-test("PATCH: name, the only grant, all grants; 400 for what is unclear; 404 for a stranger", TIMEOUT, async () => {
+test("PATCH changes the name, the only grant or all grants; 400 if ambiguous; 404 for a user of another org", TIMEOUT, async () => {
   await using rig = await startRig();
   const { site_id, fleet_id } = rig;
   const { id } = (await rig.ask("POST", "/api/users", ADA)).body.data;
@@ -164,19 +164,19 @@ test("PATCH: name, the only grant, all grants; 400 for what is unclear; 404 for 
   }
 });
 
-test("each org names its members: neither name nor rename of one org shows in another", TIMEOUT, async () => {
+test("each org has its own names of members: a rename in one org has no effect in another", TIMEOUT, async () => {
   await using rig = await startRig();
   const { id } = (await rig.ask("POST", "/api/users", ADA)).body.data;
   await rig.it.clock.advance({ minutes: 1 });
   const other = await rig.it.org();
   const ofOther = async (method: "GET" | "POST" | "PATCH", url: string, body?: unknown) =>
     (await rig.it.call<{ data: User }>(method, url, { token: other.token, body })).body.data;
-  const theirs = await ofOther("POST", "/api/users", { ...ADA, name: "A. L.", role: "viewer" });
-  assert.deepEqual([theirs.id, theirs.name, theirs.grants.length, theirs.role], [id, "A. L.", 1, "viewer"]);
+  const in_other_org = await ofOther("POST", "/api/users", { ...ADA, name: "A. L.", role: "viewer" });
+  assert.deepEqual([in_other_org.id, in_other_org.name, in_other_org.grants.length, in_other_org.role], [id, "A. L.", 1, "viewer"]);
   await rig.it.clock.advance({ minutes: 1 });
   const renamed = await rig.ask("PATCH", `/api/users/${id}`, { name: "Countess" });
   assert.deepEqual([renamed.status, renamed.body.data.name], [200, "Countess"]);
-  assert.deepEqual(await ofOther("GET", `/api/users/${id}`), theirs);
+  assert.deepEqual(await ofOther("GET", `/api/users/${id}`), in_other_org);
   // A further grant keeps the name.
   assert.equal((await rig.ask("POST", "/api/users", { ...ADA, role: "viewer" })).body.data.name, "Countess");
   const found = async (token: string, q: string) =>
@@ -186,7 +186,7 @@ test("each org names its members: neither name nor rename of one org shows in an
   assert.equal((await rig.ask<Me>("GET", "/api/me", undefined, { token: made.body.data.token ?? "" })).body.data.actor.name, "A. L.");
 });
 
-test("DELETE: the user leaves this org, with the tokens for it, and stays in the others", TIMEOUT, async () => {
+test("DELETE removes the user and its tokens from this org only", TIMEOUT, async () => {
   await using rig = await startRig();
   const { id } = (await rig.ask("POST", "/api/users", ADA)).body.data;
   const other = await rig.it.org();
@@ -207,7 +207,7 @@ test("DELETE: the user leaves this org, with the tokens for it, and stays in the
 });
 
 test(
-  "what a person leaves behind is listed before the removal and in its answer; tokens of the org that they made are kept",
+  "lists a user's holdings before the removal and in its response; tokens of the org that the user created are kept",
   TIMEOUT,
   async () => {
     await using rig = await startRig();
@@ -228,7 +228,7 @@ test(
   },
 );
 
-test("a token for every org of a removed user is listed as kept, and opens the other orgs only", TIMEOUT, async () => {
+test("a removed user's token for every org is listed as kept, and stays valid for the other orgs only", TIMEOUT, async () => {
   await using rig = await startRig();
   const { id } = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
   const other = await rig.it.org();
@@ -252,7 +252,7 @@ test("a token for every org of a removed user is listed as kept, and opens the o
   assert.deepEqual([await openedOf(rig.org.org_id), await openedOf(other.org_id)], [403, 200]);
 });
 
-test("a token that one org issues for a user opens no other org of that user", TIMEOUT, async () => {
+test("a token that one org issues for a user is not valid for other orgs of the user", TIMEOUT, async () => {
   await using rig = await startRig();
   const { id } = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
   const other = await rig.it.org();
@@ -267,7 +267,7 @@ test("a token that one org issues for a user opens no other org of that user", T
   );
 });
 
-test("409: the last who administers the org stays one, unless an admin token of the org is left", TIMEOUT, async () => {
+test("409: the last admin of the org cannot be removed or demoted, unless the org has an admin token", TIMEOUT, async () => {
   await using rig = await startRig();
   const admin = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
   const own = (await rig.ask<NewToken>("POST", "/api/tokens", { label: "own", role: "admin", user_id: admin.id })).body.data.token ?? "";
@@ -280,7 +280,7 @@ test("409: the last who administers the org stays one, unless an admin token of 
     ["DELETE", `/api/users/${admin.id}`],
   ];
   await rig.revoke(rig.org.token_id);
-  // Neither a narrower token nor a user's own is one of the org.
+  // Neither a token with scopes nor a user's token counts as admin token of the org.
   await rig.ask("POST", "/api/tokens", { label: "narrow", role: "admin", scopes }, { token: own });
   for (const [method, url, body] of attempts) {
     const { status, body: answer } = await rig.ask(method, url, body, { token: own });
@@ -292,7 +292,8 @@ test("409: the last who administers the org stays one, unless an admin token of 
   assert.equal((await rig.ask("PATCH", `/api/users/${admin.id}`, { role: "operator" }, { token: own })).status, 200);
 });
 
-test("of the last two admins that leave at once, one stays", TIMEOUT, async () => {
+test("of two concurrent removals of the last two admins, one is refused", TIMEOUT,
+ async () => {
   await using rig = await startRig();
   const made = [];
   for (const email of ["a@example.org", "b@example.org"]) {
