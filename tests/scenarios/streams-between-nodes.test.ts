@@ -164,7 +164,7 @@ test(
     const torn = await it.open("logs");
     await torn.round();
     it.line.reset();
-    assert.deepEqual(await torn.closed, { code: 1013, reason: "the robot's server went away" });
+    assert.deepEqual(await torn.closed, { code: 1013, reason: "the robot's server is unreachable" });
 
     // No way at all: as if the robot were away.
     it.line.refuse(true);
@@ -175,7 +175,7 @@ test(
     const frozen = await it.open("logs");
     await frozen.round();
     await it.first.db.run(sql`update node set address = null where id = ${it.first.plane.node.id}`);
-    assert.deepEqual(await frozen.closed, { code: 1013, reason: "the robot's server went away" });
+    assert.deepEqual(await frozen.closed, { code: 1013, reason: "the robot's server is unreachable" });
     await it.first.db.run(sql`update node set address = ${`127.0.0.1:${it.line.port}`} where id = ${it.first.plane.node.id}`);
 
     const shell = await it.open("shell");

@@ -32,8 +32,8 @@ test("404 names the health snapshot if the robot has sent none, and the robot if
   assert.deepEqual([none.status, none.body.error.message.includes("health snapshot")], [404, true]);
   await of.take({});
   const other = await of.rig.org();
-  const theirs = await of.read(other.token);
-  assert.deepEqual([theirs.status, theirs.body.error.message.startsWith("robot ")], [404, true]);
+  const of_other_org = await of.read(other.token);
+  assert.deepEqual([of_other_org.status, of_other_org.body.error.message.startsWith("robot ")], [404, true]);
 });
 
 test("returns the latest snapshot with the time of its receipt", TIMEOUT, async () => {

@@ -40,7 +40,7 @@ const failing = new WeakMap<Plane, Map<string, Failure>>();
 
 /**
  * Deletes logs of orgs above their limit: the oldest records of the robots with the most bytes, until these have equally many. So a
- * robot that floods loses its own records, and other robots keep theirs. A failure of one org is logged and retried later, without
+ * robot that floods loses only its own records. A failure of one org is logged and retried later, without
  * effect on other orgs.
  */
 export async function makeRoom(plane: Plane, { flush, look_at_robots }: Options): Promise<void> {

@@ -74,7 +74,7 @@ test("an unauthenticated request for an org returns 202 pending, and the admin s
   const again = await ask({ name: "Acme", email: "ada@example.org" }, { "idempotency-key": "once" });
   assert.deepEqual([again.status, again.headers["idempotency-replayed"]], [202, "true"]);
   assert.equal((await ask({ name: "Acme", email: "eve@example.org" })).status, 409);
-  assert.equal((await ask({ name: "Other", email: "nobody" })).status, 400);
+  assert.equal((await ask({ name: "Other", email: "no-address" })).status, 400);
   const seen = await it.call<{ data: Org }>("GET", `/api/admin/orgs/${id}`, { token: ADMIN });
   assert.deepEqual(seen.body, asked.body);
   const approved = await it.call<{ data: ApprovedOrg }>("POST", `/api/admin/orgs/${id}/approve`, { token: ADMIN });

@@ -76,8 +76,8 @@ test("409: a taken name, on create and on rename; another org may use it", TIMEO
 test("404: another org's sites and fleets, on every route", TIMEOUT, async () => {
   await using it = await start();
   const [{ token }, other] = [await it.org(), await it.org()];
-  const site = await createSite(it, other.token, "Theirs");
-  const fleet = await createFleet(it, other.token, site.id, "Theirs");
+  const site = await createSite(it, other.token, "Other");
+  const fleet = await createFleet(it, other.token, site.id, "Other");
   for (const [method, url, body] of [
     ["GET", `/api/sites/${site.id}`],
     ["PATCH", `/api/sites/${site.id}`, { name: "x" }],

@@ -14,13 +14,13 @@ import type { StartStream, StreamKind } from "./stream-kind.ts";
 import { takeTicket } from "./tickets.ts";
 import type { Watching } from "./viewer.ts";
 
-/** Path and query of a request, as they were sent: the class URL refuses some and rewrites others. */
+/** Returns the unchanged path and query of a request. The class URL would refuse or rewrite some. */
 export function targetOf({ url = "/" }: IncomingMessage): { path: string; query: URLSearchParams } {
   const [path = "/", ...query] = url.split("?");
   return { path, query: new URLSearchParams(query.join("?")) };
 }
 
-/** Which stream a path is and of which robot; undefined when it is none. */
+/** Returns the kind of stream and the robot of a path; undefined for other paths. */
 export function streamOf(path: string): { kind: StreamKind; robot_id: string } | undefined {
   for (const kind of STREAM_KINDS) {
     const id = kind.pattern.exec(path)?.[1];
@@ -37,19 +37,19 @@ function decoded(id: string): string {
   }
 }
 
-/** Lets a viewer in to what it asked for. */
+/** An admitted viewer and its stream. */
 export interface Admitted extends Watching {
   kind: StreamKind;
-  /** Serves it, as the query asks. */
+  /** Serves the stream with the parameters of the query. */
   start: StartStream;
 }
 
-/** The caller as soon as it is known, also when the request is refused after that. */
+/** Filled in when the caller is known, even if the request is refused later. */
 export interface Seen {
   org_id?: string;
 }
 
-/** Token, role, query and robot, in this order. Throws the Fault that the client is answered. */
+/** Checks token, role, query and robot, in this order. Throws the Fault that the client gets. */
 export async function admitViewer(plane: Plane, request: IncomingMessage, seen: Seen): Promise<Admitted> {
   const { path, query } = targetOf(request);
   const stream = streamOf(path);
@@ -75,7 +75,7 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
   return { kind, caller, held, robot_id, decommissioned, ip: credentials.ip, start };
 }
 
-/** By a ticket, a token or the cookie of a session. */
+/** Authenticates by a ticket, a token or a session cookie. */
 async function identify(
   plane: Plane,
   credentials: Credentials,
@@ -107,7 +107,7 @@ function checkQuery(query: URLSearchParams, { query: known }: StreamKind): void 
 
 const WEBSOCKET_VERSION = "13";
 
-/** What the WebSocket library would refuse in its own words. */
+/** Checks what the WebSocket library would otherwise refuse, so that errors have our format. */
 export function checkHandshake({ method, headers }: IncomingMessage): void {
   if (method !== "GET") throw httpError(405, `${method} opens no WebSocket`, { allow: "GET, HEAD" });
   if (headers["sec-websocket-version"] !== WEBSOCKET_VERSION) {
@@ -118,7 +118,7 @@ export function checkHandshake({ method, headers }: IncomingMessage): void {
   if (offered !== undefined && !isProtocolList(offered)) throw badRequest("Sec-WebSocket-Protocol is not valid");
 }
 
-/** Tokens with commas between them, none twice. */
+/** Whether a text is a comma-separated list of distinct HTTP tokens. */
 function isProtocolList(text: string): boolean {
   const names = text.split(",").map((name) => name.trim());
   return names.every((name) => /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/.test(name)) && new Set(names).size === names.length;

@@ -11,7 +11,7 @@ import { startRig } from "./testing/rig.ts";
 
 const LIMIT = { timeout: 120_000 };
 const KIB = 1024;
-/** Of a viewer that does not read, in the server. */
+/** Memory in the server for a viewer that does not read. */
 const STUCK_BYTES_MAX = 1024 * KIB;
 const STUCK = 4;
 const WATCHING = 200;
@@ -24,7 +24,7 @@ interface Watching {
   closed: Promise<string>;
 }
 
-/** A robot whose camera does what the test says, and viewers of it. */
+/** Starts a robot with a camera that the test controls, and viewers of it. */
 async function cameraRig(t: TestContext, serve: StreamSource = () => {}) {
   const rig = await startRig();
   const sockets: WebSocket[] = [];
@@ -56,7 +56,7 @@ async function cameraRig(t: TestContext, serve: StreamSource = () => {}) {
       await once(ws, "open");
       return { ws, frames, closed };
     },
-    /** The robot sends a frame to all its channels. */
+    /** Sends a frame of the robot to all its channels. */
     send: async (frame: Uint8Array): Promise<void> => {
       for (const { channel } of opened) await channel.write(dataMessage(frame));
     },
@@ -64,7 +64,7 @@ async function cameraRig(t: TestContext, serve: StreamSource = () => {}) {
   };
 }
 
-test("viewers who ask for the same share one channel, and each frame arrives byte for byte as one binary message", LIMIT, async (t) => {
+test("viewers with the same parameters share one channel, and each frame arrives unchanged as one binary message", LIMIT, async (t) => {
   const { watch, opened, send } = await cameraRig(t);
   const [a, b, small] = await Promise.all([
     watch("&camera=front&fps=5"),
@@ -80,7 +80,7 @@ test("viewers who ask for the same share one channel, and each frame arrives byt
   await send(frame);
   await until("a frame for all", () => [a, b, small].every(({ frames }) => frames.length === 1));
   assert.deepEqual([a.frames[0], b.frames[0], small.frames[0]], [frame, frame, frame]);
-  // Whoever comes later sees the newest at once.
+  // A later viewer gets the newest frame immediately.
   const late = await watch("&camera=front&fps=5");
   await until("its first frame", () => late.frames.length === 1);
   assert.equal(opened.length, 2);
@@ -89,7 +89,7 @@ test("viewers who ask for the same share one channel, and each frame arrives byt
   assert.equal((await front!.channel.ended).code, 1000);
 });
 
-test("what is asked for is checked before the upgrade", LIMIT, async (t) => {
+test("checks the parameters before the upgrade", LIMIT, async (t) => {
   const { refuse, opened } = await cameraRig(t);
   for (const query of [
     "fps=0",
@@ -115,7 +115,7 @@ test("what is asked for is checked before the upgrade", LIMIT, async (t) => {
   assert.equal(opened.length, 0);
 });
 
-test("the list of cameras is one text frame, of what is well formed only", LIMIT, async (t) => {
+test("sends the list of cameras as one text frame, without malformed entries", LIMIT, async (t) => {
   const cameras = [{ name: "front", kind: "ffmpeg", url: "rtsp://secret" }, { name: 3 }, null, { name: "x".repeat(101), kind: "ros" }];
   const { watch, opened } = await cameraRig(t, (channel) => {
     void channel.write(controlMessage({ type: "cameras", cameras })).then(() => channel.close());
@@ -126,13 +126,13 @@ test("the list of cameras is one text frame, of what is well formed only", LIMIT
   assert.deepEqual(opened[0]!.params, { list: true });
 });
 
-test("a camera that the robot does not have ends with 4410 and its words, an agent that is gone with 4409", LIMIT, async (t) => {
+test("closes with 4410 and the robot's reason for an unknown camera, and with 4409 if the agent is offline", LIMIT, async (t) => {
   const { watch, rig, opened } = await cameraRig(t, (channel, params) => {
     if (JSON.stringify(params).includes("rear")) channel.reset(4410, "this robot has no camera of that name, only front");
     if (JSON.stringify(params).includes("cyrillic")) channel.reset(4410, `only ${"ж".repeat(100)}`);
   });
   assert.equal(await (await watch("&camera=rear")).closed, "4410 this robot has no camera of that name, only front");
-  // Names are whatever a robot's owner wrote; a close frame holds 123 bytes.
+  // The owner of a robot chooses any names; a close frame has room for 123 bytes.
   assert.equal(await (await watch("&camera=cyrillic")).closed, `4410 only ${"ж".repeat(59)}`);
   const front = await watch();
   await until("the channel", () => opened.length === 3);
@@ -142,13 +142,13 @@ test("a camera that the robot does not have ends with 4410 and its words, an age
   assert.equal(await (await watch()).closed, "4409 agent offline");
 });
 
-test("what is no frame, or a longer one than any robot may send, ends the stream and is not sent on", LIMIT, async (t) => {
+test("an invalid or too long frame ends the stream and is not forwarded", LIMIT, async (t) => {
   const { watch, opened } = await cameraRig(t);
   for (const message of [controlMessage({ type: "frame" }), Uint8Array.of(7, 1), dataMessage(new Uint8Array(CAMERA_FRAME_BYTES_MAX + 1))]) {
     const viewer = await watch();
     await until("the channel", () => opened.length > 0);
     await opened.pop()!.channel.write(message);
-    assert.equal(await viewer.closed, "4410 the robot sent something else than a picture");
+    assert.equal(await viewer.closed, "4410 the robot sent an invalid picture");
     assert.equal(viewer.frames.length, 0);
   }
 });
@@ -161,33 +161,33 @@ function memory(): number {
   return heapUsed + external;
 }
 
-test("viewers that do not read cost at most 1 MB each and the other two hundred no frame", LIMIT, async (t) => {
+test("viewers that do not read use at most 1 MB each, and the other two hundred miss no frame", LIMIT, async (t) => {
   const { watch, send, opened } = await cameraRig(t);
   const stuck = await Promise.all(Array.from({ length: STUCK }, () => watch("", false)));
   const first = await watch("", false);
   await until("the channel", () => opened.length === 1);
-  const everybody = (list: Watching[], newest: number) =>
+  const expectNewest = (list: Watching[], newest: number) =>
     until(`frame ${newest} for each`, () => list.every(({ frames }) => frames.at(-1)?.[0] === newest % 256));
   const frame = (number: number, length: number): Buffer => Buffer.alloc(length, number % 256);
   let number = 0;
   await send(frame(number, KIB));
-  await everybody([first, ...stuck], number);
+  await expectNewest([first, ...stuck], number);
   for (const { ws } of stuck) ws.pause();
   const before = memory();
-  // More than the kernel takes for a socket that nobody reads.
+  // More than the kernel buffers for a socket that is not read.
   while (number < LARGE_FRAMES) {
     await send(frame((number += 1), CAMERA_FRAME_BYTES_MAX));
-    await everybody([first], number);
+    await expectNewest([first], number);
   }
   const each = (memory() - before) / STUCK;
-  assert.ok(each <= STUCK_BYTES_MAX, `${Math.round(each / KIB)} KiB for each that does not read`);
+  assert.ok(each <= STUCK_BYTES_MAX, `${Math.round(each / KIB)} KiB for each viewer that does not read`);
 
   const others = await Promise.all(Array.from({ length: WATCHING }, () => watch("", false)));
-  await everybody(others, number);
+  await expectNewest(others, number);
   const from = number;
   while (number < from + SMALL_FRAMES) {
     await send(frame((number += 1), 4 * KIB));
-    await everybody(others, number);
+    await expectNewest(others, number);
   }
   const seen = Array.from({ length: SMALL_FRAMES + 1 }, (_, i) => (from + i) % 256);
   for (const { frames } of others)
@@ -196,10 +196,10 @@ test("viewers that do not read cost at most 1 MB each and the other two hundred 
       seen,
     );
   t.diagnostic(
-    `${Math.round(each / KIB)} KiB for each of ${STUCK} viewers that do not read; ${WATCHING} others had all of ${seen.length} frames`,
+    `${Math.round(each / KIB)} KiB for each of ${STUCK} viewers that do not read; ${WATCHING} others got all of ${seen.length} frames`,
   );
-  // Once they read again they have the newest, and not what they missed.
+  // When they read again, they get the newest frame but not the missed ones.
   for (const { ws } of stuck) ws.resume();
-  await everybody(stuck, number);
+  await expectNewest(stuck, number);
   for (const { frames } of stuck) assert.ok(frames.length < LARGE_FRAMES, `${frames.length}`);
 });

@@ -16,11 +16,11 @@ import type { Viewer } from "./viewer.ts";
 const NUMBERS = ["fps", "width", "height", "quality"] as const;
 export const CAMERA_QUERY = ["camera", ...NUMBERS, "list"] as const;
 
-/** `?camera=&fps=&width=&height=&quality=`, or `?list`. Throws 400 for what is out of its bounds. */
+/** Reads `?camera=&fps=&width=&height=&quality=`, or `?list`. Throws 400 for invalid values. */
 export function prepareCamera(query: URLSearchParams): StartStream {
   const given = CAMERA_QUERY.filter((name) => query.has(name));
   if (given.includes("list")) {
-    if (given.length > 1) throw badRequest("query parameter list asks for no pictures and goes with no other");
+    if (given.length > 1) throw badRequest("query parameter list cannot be combined with others");
     return listCameras;
   }
   const params: Exclude<CameraParams, { list: true }> = {};
@@ -43,27 +43,27 @@ function readNumber(name: (typeof NUMBERS)[number], text: string): number {
   return value;
 }
 
-/** One channel serves all who asked for the same; each is sent the newest frame whenever it has taken the one before. */
+/** Serves a camera. Viewers with the same parameters share one channel. Each gets the newest frame after it has taken the previous one. */
 async function watchCamera({ plane, hub }: StreamContext, viewer: Viewer, params: CameraParams): Promise<void> {
   const slot = new LatestSlot<Buffer>(viewer, (frame) => frame);
   await hub.share({
-    // A robot's id names no other org's robot.
+    // Robot ids are unique across orgs.
     key: JSON.stringify([viewer.admitted.robot_id, "camera", params]),
     open: () => openChannel(plane, viewer, "camera", "camera", params),
     viewer,
     take: (message) => {
       const frame = frameOf(message);
-      if (frame === undefined) viewer.close(CLOSE.ended_by_robot, "the robot sent something else than a picture");
+      if (frame === undefined) viewer.close(CLOSE.ended_by_robot, "the robot sent an invalid picture");
       else slot.offer(frame);
     },
     greet: true,
   });
 }
 
-/** Read once for all viewers: each is given the same message. */
+/** Parsed frames by message, shared by all viewers. */
 const frames = new WeakMap<Uint8Array, Buffer>();
 
-/** Two frames are what a viewer that does not read costs: so their length is not left to the robot. */
+/** Returns the frame of a message; undefined if it is invalid or too long. The limit bounds the memory of a viewer that does not read: two frames. */
 function frameOf(message: Uint8Array): Buffer | undefined {
   const known = frames.get(message);
   if (known !== undefined) return known;
@@ -71,7 +71,7 @@ function frameOf(message: Uint8Array): Buffer | undefined {
   try {
     const { data } = readMessage(message);
     if (data === undefined) return undefined;
-    // A Buffer: of anything else each send would make one.
+    // A Buffer, because each send would convert other types to one.
     const frame = Buffer.from(data.buffer, data.byteOffset, data.byteLength);
     frames.set(message, frame);
     return frame;
@@ -80,14 +80,14 @@ function frameOf(message: Uint8Array): Buffer | undefined {
   }
 }
 
-/** One text frame `{"cameras":[{"name","kind"}]}`, then 1000. */
+/** Sends one text frame `{"cameras":[{"name","kind"}]}`, then closes with 1000. */
 async function listCameras({ plane }: StreamContext, viewer: Viewer): Promise<void> {
   const channel = await openAtRobot(plane, viewer, "camera", "camera", { list: true });
   if (channel === undefined) return;
   const message = await channel.read();
   const cameras = message === undefined ? undefined : camerasOf(message);
   if (cameras !== undefined) await viewer.send(JSON.stringify({ cameras }));
-  else if (message !== undefined) channel.reset(1008, "that is no list of cameras");
+  else if (message !== undefined) channel.reset(1008, "not a list of cameras");
   await closeWith(viewer, channel);
 }
 

@@ -8,7 +8,7 @@ import { WebSocket } from "ws";
 import { row, sql, text } from "../../kernel/sql.ts";
 import { startRig } from "./testing/rig.ts";
 
-test("what is told is what the robot did, however early the next was asked for", { timeout: 120_000 }, async () => {
+test("the timeline shows what the robot did, even if the next request was sent early", { timeout: 120_000 }, async () => {
   await using it = await startRig();
   const asked: unknown[] = [];
   let robot: Channel | undefined;
@@ -30,7 +30,7 @@ test("what is told is what the robot did, however early the next was asked for",
     ws.send(JSON.stringify({ type: "read", path: "/a", offset: 0 }));
     ws.send(JSON.stringify({ type: "write", path: "/b", size: 0, mode: 0o600 }));
     ws.send(JSON.stringify({ type: "read", path: "/c", offset: 0 }));
-    await until("all three at the robot", () => asked.length === 3);
+    await until("the robot has all three requests", () => asked.length === 3);
     const say = async (control: Record<string, unknown>): Promise<unknown> => robot?.write(controlMessage(control));
     const done = (path: string) => say({ type: "done", path, bytes: 1, moved: 1, sha256: "" });
     await say({ type: "reading", path: "/a", size: 1, offset: 0 });

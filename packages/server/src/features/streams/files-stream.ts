@@ -8,14 +8,14 @@ import { tellTimeline } from "./tell-timeline.ts";
 import type { Viewer } from "./viewer.ts";
 
 const REQUESTS = new Set(["stat", "list", "read", "write", "end", "mkdir"]);
-/** No path of Linux is longer. */
+/** PATH_MAX of Linux. */
 const PATH_CHARACTERS_MAX = 4096;
 
-/** A session of files: text frames are requests and answers, binary frames the bytes of a file. Each read and write is told on the timeline. */
+/** Serves a files session: text frames are requests and answers, binary frames the bytes of a file. Each read and write gets a timeline entry. */
 export const startFiles: StartStream = async ({ plane }, viewer) => {
   const opened = openAtRobot(plane, viewer, "files", "camera", {});
   const session = new FileSession(plane, viewer);
-  // From the beginning: what is asked before the robot has answered waits here.
+  // Receive from the start: requests wait here until the robot has answered.
   viewer.receive(async (data, binary) => {
     const channel = await opened;
     if (channel === undefined) return;
@@ -29,7 +29,7 @@ export const startFiles: StartStream = async ({ plane }, viewer) => {
 class FileSession {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
-  /** The file that the robot sends now, and how much of it has been passed on. */
+  /** The file that the robot is sending, and how many bytes were forwarded. */
   #reading: { path: string; size: unknown; bytes: number } | undefined;
 
   constructor(plane: Plane, viewer: Viewer) {
@@ -61,7 +61,7 @@ class FileSession {
     if (type === "reading") this.#reading = { path, size, bytes: 0 };
     else if (type === "failed") await this.#tellPartly();
     else if (type === "done") {
-      // The robot does one after the other; what was asked last may still wait for its turn.
+      // The robot handles requests in order; the latest one may still be queued.
       const was_read = this.#reading !== undefined;
       this.#reading = undefined;
       const data = { path, bytes, moved, sha256, ...(unchanged === true ? { unchanged } : {}) };
@@ -70,7 +70,7 @@ class FileSession {
     }
   }
 
-  /** What was read before a copy was broken off is known to whoever read it. */
+  /** Records an aborted read too, because the user has received a part of the file. */
   async #tellPartly(): Promise<void> {
     const reading = this.#reading;
     this.#reading = undefined;

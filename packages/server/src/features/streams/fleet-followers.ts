@@ -7,7 +7,7 @@ export interface FollowedFleet {
   fleet_id: string;
 }
 
-/** Hears of what the robots of a fleet log that are connected to this node. */
+/** Follows the logs of a fleet's robots that are connected to this node. */
 export class FleetFollowers {
   readonly #plane: Plane;
   readonly #fleet: FollowedFleet;
@@ -22,7 +22,7 @@ export class FleetFollowers {
     this.#take = take;
   }
 
-  /** Follows who is in the fleet now; those who have left it not any more. */
+  /** Reads the present robots of the fleet: follows new ones and stops following those that left. */
   async look(): Promise<void> {
     const { org_id, fleet_id } = this.#fleet;
     const members = new Set(await robotsOfFleet(this.#plane.db.forOrg(org_id), org_id, fleet_id));
@@ -38,15 +38,15 @@ export class FleetFollowers {
     }
   }
 
-  /** Robots that are followed. */
+  /** Ids of the followed robots. */
   get robots(): string[] {
     return [...this.#follows.keys()];
   }
 
-  /** Looks at this interval. */
+  /** Repeats `look` at this interval. */
   every(ms: number): void {
     this.#again = this.#plane.clock.every(ms, () =>
-      this.look().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not look who is in a fleet")),
+      this.look().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not read the robots of a fleet")),
     );
   }
 

@@ -16,11 +16,11 @@ import { decodeHeader, FleetShares } from "./relay/index.ts";
 import { flush, range, startRig, TestViewer } from "./testing/rig.ts";
 
 const LIMIT = { timeout: 120_000 };
-/** Robots whose flushes nobody wants, and how many of each. */
+/** Robots whose flushes match no filter, and the number of flushes of each. */
 const [CROWD, FLUSHES] = [48, 20];
 const ANY = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
 
-/** A node that viewers of a fleet's log come to, and another one that it asks, which answers when it is let. */
+/** Starts a node with viewers of a fleet's log, and another node whose answers the test delays. */
 async function startNodes() {
   await using own = new AsyncDisposableStack();
   const it = own.use(await startRig());
@@ -69,13 +69,13 @@ async function startNodes() {
 
 type Nodes = Awaited<ReturnType<typeof startNodes>>;
 
-/** A token that may watch the fleet alone: whom it may see is looked up each second. */
+/** Creates a token that is limited to the fleet, so that the robots that it may see are checked each second. */
 async function tokenOfFleet({ plane, org_id, fleet_id }: Nodes): Promise<string> {
   const { secret } = await createCredential(plane.db, plane, { kind: "org", org_id, role: "viewer", scopes: [{ fleet_id }] });
   return secret;
 }
 
-/** One more robot of the fleet. */
+/** Adds a robot to the fleet. */
 async function anotherRobot({ plane, sessions, org_id, site_id, fleet_id }: Nodes): Promise<Session> {
   const { robot_id } = await seedRobot(plane, org_id, { site_id, fleet_id });
   const session = fakeSession("sess_2", org_id, helloOf(robot_id));
@@ -84,16 +84,16 @@ async function anotherRobot({ plane, sessions, org_id, site_id, fleet_id }: Node
 }
 
 test(
-  "a server that takes its time is asked once, nobody who leaves the fleet is heard meanwhile, and a viewer that goes leaves nothing",
+  "asks a slow server once, stops following robots that leave the fleet meanwhile, and cleans up when the viewer leaves",
   LIMIT,
   async () => {
     await using it = await startNodes();
     const { plane, rig, session, org_id, asked } = it;
     const moved = await anotherRobot(it);
     const viewer = it.view(await tokenOfFleet(it));
-    await until("the other server is asked", () => asked.count === 1);
+    await until("the other server gets the request", () => asked.count === 1);
     await rig.clock.advance({ seconds: 1 });
-    // Whatever was asked in that second has arrived when this has.
+    // All requests of that second have arrived when this one has.
     const [to_b] = await it.here.others();
     (await it.here.connect(to_b!)).destroy();
     const { fleet_id } = await seedRobot(plane, org_id, { site_id: it.site_id });
@@ -111,11 +111,11 @@ test(
     assert.equal(asked.count, 1);
     viewer.ws.close();
     await viewer.closed;
-    await until("nobody asks any more", () => asked.open === 0);
+    await until("all requests to the other server to end", () => asked.open === 0);
   },
 );
 
-test("when a server comes back no record is sent twice, however much was logged that nobody wanted", LIMIT, async () => {
+test("sends no record twice when a server comes back, even after many flushes without matching records", LIMIT, async () => {
   await using it = await startNodes();
   const { plane, rig, session, asked } = it;
   const [to_b] = await it.here.others();
@@ -129,7 +129,7 @@ test("when a server comes back no record is sent twice, however much was logged 
   await ingestLogs(plane, session, flush(1, 1, error));
   await until("the error", () => viewer.records.length === 1);
   for (let seq = 1; seq <= FLUSHES; seq += 1) await Promise.all(crowd.map((one) => ingestLogs(plane, one, flush(seq, seq))));
-  // Stored by the other server: nobody here heard it.
+  // Stored by the other server, so this node gets no live flush.
   const other = await anotherRobot(it);
   await ingestLogs({ ...plane }, other, flush(1, 1, error));
   await writeNodeAddress(plane.db, to_b!, to_b);
@@ -141,7 +141,7 @@ test("when a server comes back no record is sent twice, however much was logged 
   );
 });
 
-test("what a server stored that came back is read again when the database refused it the first time", LIMIT, async () => {
+test("reads the records of a server that came back again if the first read fails", LIMIT, async () => {
   await using it = await startNodes();
   const { plane, rig, session, asked } = it;
   const [to_b] = await it.here.others();
@@ -150,7 +150,7 @@ test("what a server stored that came back is read again when the database refuse
   const viewer = it.view(await tokenOfFleet(it));
   await viewer.headers;
   await ingestLogs(plane, session, flush(1, 1));
-  await until("the robot here", () => viewer.records.length === 1);
+  await until("the record of the local robot", () => viewer.records.length === 1);
   const other = await anotherRobot(it);
   await ingestLogs({ ...plane }, other, flush(1, 1));
   const warned: string[] = [];
@@ -158,13 +158,13 @@ test("what a server stored that came back is read again when the database refuse
   await plane.db.run(sql`alter table log_batch rename to log_batch_away`);
   await writeNodeAddress(plane.db, to_b!, to_b);
   const looked = { meanwhile: () => rig.clock.advance({ seconds: 1 }) };
-  await until("the reading to fail", () => warned.some((line) => line.includes("could not read the log of a fleet's robot")), looked);
+  await until("the read to fail", () => warned.some((line) => line.includes("could not read the log of a fleet's robot")), looked);
   await plane.db.run(sql`alter table log_batch_away rename to log_batch`);
   await until("what it stored meanwhile", () => viewer.records.some(({ robot_id }) => robot_id === other.robot_id), looked);
   assert.equal(viewer.records.length, 2);
 });
 
-test("a batch that is committed late is sent, before the robot's next one, whatever others logged meanwhile", LIMIT, async () => {
+test("sends a batch that is committed late before the robot's next one, whatever other robots logged meanwhile", LIMIT, async () => {
   await using it = await startNodes();
   const { plane, rig, session, asked } = it;
   asked.gate.resolve();
@@ -174,7 +174,7 @@ test("a batch that is committed late is sent, before the robot's next one, whate
   const viewer = it.view(await tokenOfFleet(it));
   await until("the stored records", () => viewer.records.length === 2);
   const seqsOf = ({ robot_id }: Session): number[] => viewer.records.filter((one) => one.robot_id === robot_id).map(({ seq }) => seq);
-  // By a server that is killed before it is answered: nobody hears of the batch.
+  // Committed by a server that is killed before it publishes the batch.
   await plane.db.transaction(async (tx) => {
     const db = Object.assign(Object.create(plane.db) as typeof plane.db, { forOrg: () => tx });
     await ingestLogs({ ...plane, link: { ...plane.link }, db }, late, flush(2, 3));
@@ -190,7 +190,7 @@ test("a batch that is committed late is sent, before the robot's next one, whate
   assert.deepEqual([seqsOf(late), seqsOf(session)], [range(1, 5), range(1, 3)]);
 });
 
-test("a flush that nobody here heard is read before the next one, at once and in order", LIMIT, async () => {
+test("reads a flush that was not received live before the next one, immediately and in order", LIMIT, async () => {
   await using it = await startNodes();
   const { plane, session, asked, origin, path, token } = it;
   asked.gate.resolve();

@@ -14,18 +14,18 @@ import { RecordSender } from "./record-sender.ts";
 import { OtherShares } from "./relay/other-shares.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Stored records that a reconnecting viewer is sent at most. */
+/** Most stored records sent to a reconnecting viewer. */
 const REPLAYED_RECORDS_MAX = 2_000;
-/** Robots that join the fleet, and other servers, are found after this. */
+/** Interval of the check for robots that joined or left the fleet, and for new servers. */
 const MEMBERS_EVERY_MS = 5_000;
-/** The same for a viewer that may not see the robots of other fleets: a robot that leaves is not seen for longer than this. */
+/** The same for a viewer that may not see robots of other fleets: it sees a robot that left for at most this long. */
 const MEMBERS_EVERY_MS_LIMITED = 1_000;
 /** Positions are compared with the database at this interval. */
 const POSITIONS_EVERY_MS = 60_000;
 /** The parts of the query that other servers need. */
 const LIVE_QUERY: readonly string[] = ["level", "source", "q"];
 
-/** The logs of all connected robots of a fleet, as one stream. It does not end when some or all of them are offline. */
+/** Prepares one stream with the logs of all connected robots of a fleet. It stays open while robots are offline. */
 export function prepareFleetLogs(query: URLSearchParams): StartStream {
   const wish = readLogWish(query);
   const live = new URLSearchParams([...query].filter(([name]) => LIVE_QUERY.includes(name)));
@@ -33,8 +33,8 @@ export function prepareFleetLogs(query: URLSearchParams): StartStream {
 }
 
 /**
- * Sends each record once, in order for each robot. A position for each robot says how far its log was sent; a live flush
- * that does not begin there is left, and the robot's log is read from the database. No clock of a server takes part.
+ * Sends each record once, in order for each robot. It stores the sent position of each robot's log. A live flush that does not start
+ * there is dropped, and the robot's log is read from the database instead. It does not compare clocks of servers.
  */
 class FleetLogStream {
   readonly #plane: Plane;
@@ -44,10 +44,10 @@ class FleetLogStream {
   readonly #positions: FleetPositions;
   readonly #every_ms: number;
   readonly #followers: FleetFollowers;
-  /** Of robots that are connected to other servers. */
+  /** Logs of robots that are connected to other servers. */
   readonly #others: OtherShares | undefined;
   #again: Timer | undefined;
-  /** Monotonic. */
+  /** Monotonic time of the last comparison with the database. */
   #compared_at: number;
 
   constructor(plane: Plane, nodes: Nodes | undefined, viewer: Viewer, wish: LogWish, live: URLSearchParams) {
@@ -76,12 +76,12 @@ class FleetLogStream {
     this.#followers.every(this.#every_ms);
     await this.#followers.look();
     await this.#others?.look();
-    // All that is stored from now on is heard, or found by comparing positions.
+    // Records stored from now on arrive live, or are found by comparing positions.
     const start = await this.#readPositions();
     await this.#sendStored(start, after, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
     this.#positions.start(start);
     if (!this.#viewer.open) return;
-    // Apart from the robots here: a robot that left the fleet is not followed for longer because a server does not answer.
+    // Separate from the check of local robots, which a slow server must not delay: a robot that left must not be followed longer.
     this.#again = this.#plane.clock.every(this.#every_ms, () =>
       this.#lookAgain().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not compare a stream with the stored logs")),
     );
@@ -95,14 +95,14 @@ class FleetLogStream {
   async #lookAgain(): Promise<void> {
     const now = this.#plane.clock.monotonic();
     if ((await this.#others?.look()) === true) this.#positions.suspect();
-    // Also those that could not be read before.
+    // Includes robots that could not be read before.
     this.#positions.read(this.#followers.robots.filter((robot_id) => !this.#positions.has(robot_id)));
     if (!this.#positions.suspected && now - this.#compared_at < POSITIONS_EVERY_MS) return;
     this.#compared_at = now;
     this.#positions.compare(await this.#readPositions());
   }
 
-  /** Sends the last records up to the positions, or those that were received since `after`. */
+  /** Sends the last records before the positions, or those received since `after`. */
   async #sendStored(start: Map<string, LogPosition | undefined>, after: Date | undefined, records_max: number): Promise<void> {
     const { caller, robot_id: fleet_id } = this.#viewer.admitted;
     const db = this.#plane.db.forOrg(caller.org_id);
@@ -120,7 +120,7 @@ class FleetLogStream {
   }
 }
 
-/** In the place of stored records that are too many to be sent again. */
+/** Returns the record that replaces stored records beyond the limit. */
 const leftOut = (oldest: LogRecord, after: Date, now: string): LogRecord => ({
   robot_id: oldest.robot_id,
   seq: oldest.seq,
@@ -128,6 +128,6 @@ const leftOut = (oldest: LogRecord, after: Date, now: string): LogRecord => ({
   received_at: now,
   level: "warn",
   source: "roamfleet",
-  message: `records that came between ${wireTime(after)} and ${oldest.received_at} are left out: they are too many`,
+  message: `records received between ${wireTime(after)} and ${oldest.received_at} are left out: there are too many`,
   fields: { gap: { since: wireTime(after), until: oldest.received_at } },
 });

@@ -6,8 +6,8 @@ import { endOfFlush, STORED_RECORDS, type WantedFlush } from "./log-stream.ts";
 import type { Viewer } from "./viewer.ts";
 
 /**
- * How far the log of each robot of a fleet was sent to a viewer. Live flushes move a robot's position on when they begin
- * there; otherwise the robot's log is read from the database behind its position, one robot after another, at the viewer's pace.
+ * The sent position of each robot's log in the stream of a viewer. A live flush that starts at the position advances it. Otherwise the
+ * robot's log is read from the database after its position, one robot at a time, as fast as the viewer reads.
  */
 export class FleetPositions {
   readonly #plane: Plane;
@@ -15,11 +15,11 @@ export class FleetPositions {
   readonly #fleet: FollowedFleet;
   readonly #wish: LogWish;
   readonly #sent = new Map<string, LogPosition | undefined>();
-  /** Robots whose log is to be read, or is being read and has more. */
+  /** Robots whose log must be read, including the present one if it has more. */
   readonly #unread = new Set<string>();
   #started = false;
   #reading: string | undefined;
-  /** What was stored at the last comparison: a robot that has not come so far by the next one is read. */
+  /** Stored positions at the last comparison: a robot that has not reached its position by the next one is read. */
   #stored = new Map<string, LogPosition | undefined>();
   #suspected = false;
 
@@ -30,7 +30,7 @@ export class FleetPositions {
     this.#wish = wish;
   }
 
-  /** Flushes may not have been heard since the last comparison. */
+  /** Whether live flushes may have been missed since the last comparison. */
   get suspected(): boolean {
     return this.#suspected;
   }
@@ -43,14 +43,14 @@ export class FleetPositions {
     return this.#sent.has(robot_id);
   }
 
-  /** All records up to these positions have been sent. */
+  /** Starts with these positions, up to which all records have been sent. */
   start(positions: ReadonlyMap<string, LogPosition | undefined>): void {
     for (const [robot_id, position] of positions) this.#sent.set(robot_id, position);
     this.#started = true;
     this.#readNext();
   }
 
-  /** Whether a live flush is to be sent now; it is sent later, or was sent before, otherwise. */
+  /** Advances the position by a live flush and returns true if it must be sent now. Otherwise it was sent before or is read later. */
   advance(flush: WantedFlush): boolean {
     const { robot_id, before } = flush;
     const end = endOfFlush(flush);
@@ -65,13 +65,13 @@ export class FleetPositions {
     return true;
   }
 
-  /** Has the logs of these robots read behind their positions. */
+  /** Schedules reading the logs of these robots after their positions. */
   read(robots: readonly string[]): void {
     for (const robot_id of robots) this.#unread.add(robot_id);
     this.#readNext();
   }
 
-  /** Reads robots that are behind what is stored: all of them after a suspicion, otherwise those that were so at the last comparison. */
+  /** Schedules reading robots that are behind the stored positions: the present ones if flushes may be missing, otherwise those of the last comparison. */
   compare(stored: Map<string, LogPosition | undefined>): void {
     const goal = this.#suspected ? stored : this.#stored;
     const behind = Array.from(
@@ -86,7 +86,7 @@ export class FleetPositions {
     if (this.#started && this.#reading === undefined && this.#unread.size > 0) void this.#readAll();
   }
 
-  /** A robot that could not be read is read again with the next call of `read`. */
+  /** Reads all scheduled robots. A robot that fails is retried with the next call of `read`. */
   async #readAll(): Promise<void> {
     for (const robot_id of this.#unread) {
       if (!this.#viewer.open) return;
@@ -102,14 +102,14 @@ export class FleetPositions {
     this.#reading = undefined;
   }
 
-  /** Sends what is stored behind a robot's position, until nothing was heard of the robot meanwhile. */
+  /** Sends the records stored after a robot's position, until no flush of the robot arrives during a read. */
   async #readRobot(robot_id: string): Promise<void> {
     const { org_id, fleet_id } = this.#fleet;
     const db = this.#plane.db.forOrg(org_id);
     for (let more = true; more && this.#viewer.open;) {
       this.#unread.delete(robot_id);
       const stored = await fleetPositions(db, org_id, fleet_id, robot_id);
-      // It has left the fleet.
+      // The robot has left the fleet.
       if (!stored.has(robot_id)) return;
       if (!this.has(robot_id)) await this.#sendTail(robot_id, stored.get(robot_id));
       const sent = this.#sent.get(robot_id);

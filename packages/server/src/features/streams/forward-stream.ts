@@ -9,10 +9,10 @@ import type { Viewer } from "./viewer.ts";
 
 const PORT_MAX = 65_535;
 const HOST_CHARACTERS_MAX = 253;
-/** What a viewer says about its tunnel: it has no more to send, or its end was torn down. */
+/** Control messages of a viewer: `eof` for a half-close, `reset` for a reset of its connection. */
 const SAID_BY_VIEWER = new Set(["eof", "reset"]);
 
-/** `?port=` and `?host=` (127.0.0.1), both as the robot sees them. Throws 400 for what is neither. */
+/** Reads `?port=` and `?host=` (default 127.0.0.1), both from the robot's view. Throws 400 for invalid values. */
 export function prepareForward(query: URLSearchParams): StartStream {
   const port = Number(query.get("port") ?? "");
   if (!Number.isInteger(port) || port < 1 || port > PORT_MAX) throw badRequest("query parameter port must be a number from 1 to 65535");
@@ -21,11 +21,11 @@ export function prepareForward(query: URLSearchParams): StartStream {
   return (context, viewer) => startForward(context, viewer, { host, port });
 }
 
-/** One TCP connection of the robot: binary frames are its bytes, text frames are JSON control, `{"type":"eof"}` is its half-close. */
+/** Serves one TCP connection of the robot: binary frames are its bytes, text frames are JSON control messages; `{"type":"eof"}` is a half-close. */
 async function startForward({ plane }: StreamContext, viewer: Viewer, params: Required<ForwardParams>): Promise<void> {
   const opened = openAtRobot(plane, viewer, "forward", "topics", params);
   const tunnel = new Tunnel(plane, viewer, params);
-  // From the beginning: what is said before the robot has answered waits here.
+  // Receive from the start: messages wait here until the robot has answered.
   viewer.receive(async (data, binary) => {
     const channel = await opened;
     if (channel !== undefined) await tunnel.toRobot(channel, data, binary);
@@ -39,7 +39,7 @@ class Tunnel {
   readonly #viewer: Viewer;
   readonly #params: Required<ForwardParams>;
   readonly #bytes = { to_robot: 0, from_robot: 0 };
-  /** When the robot had its connection, and that this is written down. */
+  /** When the robot had connected, and the write of the timeline entry. */
   #opened: { at: number; told: Promise<void> } | undefined;
 
   constructor(plane: Plane, viewer: Viewer, params: Required<ForwardParams>) {

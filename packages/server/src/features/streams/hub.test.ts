@@ -18,13 +18,13 @@ import { Viewer, VIEWER_RECEIVE_BYTES } from "./viewer.ts";
 const LIMIT = { timeout: 120_000 };
 const MIB = 1024 * 1024;
 
-/** Viewers at both ends of real sockets. */
+/** Connects viewers over real sockets and returns both ends. */
 async function sockets(t: TestContext, clock: Clock = systemClock): Promise<() => Promise<{ viewer: Viewer; ws: WebSocket }>> {
   const accepted = new WebSocketServer({ noServer: true });
   const server: Server = createServer();
   const pace = new FramePace(clock);
   const admitted = { caller: { org_id: "org_1" } } as Admitted;
-  // By the path that each asks for: of two that come at once either may be the first.
+  // By request path, because concurrent connections may arrive in any order.
   const viewers = new Map<string, Viewer>();
   server.on("upgrade", (request, socket: Duplex, head) =>
     accepted.handleUpgrade(
@@ -51,7 +51,7 @@ async function sockets(t: TestContext, clock: Clock = systemClock): Promise<() =
   };
 }
 
-test("many watch one channel, it ends with the last of them, and the next one opens another", LIMIT, async (t) => {
+test("viewers share one channel, which closes with the last of them; the next viewer opens another", LIMIT, async (t) => {
   const join = await sockets(t);
   const opened: Channel[] = [];
   const ended: number[] = [];
@@ -75,10 +75,10 @@ test("many watch one channel, it ends with the last of them, and the next one op
   const c = await watch("c");
   assert.deepEqual([got.toSorted(), opened.length, hub.size], [["a 1", "b 1", "c 1"], 1, 1]);
   for (const { ws } of [a, c]) ws.close();
-  // The server hears of the end of a socket later than the one that ended it.
+  // The server sees the end of a socket later than the client.
   await until("both to have left", () => [a, c].every(({ viewer }) => viewer.ws.readyState === viewer.ws.CLOSED));
   await opened[0]!.write(Buffer.from("2"));
-  await until("the one that stayed", () => got.includes("b 2"));
+  await until("the remaining viewer's message", () => got.includes("b 2"));
   assert.deepEqual([got.length, ended], [4, []]);
   b.ws.close();
   await until("the end of the channel", () => ended.length === 1);
@@ -87,7 +87,7 @@ test("many watch one channel, it ends with the last of them, and the next one op
   assert.equal(opened.length, 2);
 });
 
-test("what the robot refuses or ends is told to every viewer, with its reason", LIMIT, async (t) => {
+test("closes every viewer with the robot's reason when it refuses or ends the channel", LIMIT, async (t) => {
   const join = await sockets(t);
   const opened: Channel[] = [];
   const { server } = channelPair({
@@ -115,7 +115,7 @@ test("what the robot refuses or ends is told to every viewer, with its reason", 
   assert.equal(hub.size, 0);
 });
 
-test("what a robot sends that means nothing ends the stream, and not the server", LIMIT, async (t) => {
+test("an invalid message of a robot ends the stream, but not the server", LIMIT, async (t) => {
   const join = await sockets(t);
   const opened: Channel[] = [];
   const { server } = channelPair({ topics: (channel) => void opened.push(channel) });
@@ -124,11 +124,11 @@ test("what a robot sends that means nothing ends the stream, and not the server"
   const take = (message: Uint8Array): void => void readMessage(message);
   await new Hub().share({ key: "rob_1", open: () => server.open("topics", "topics"), viewer, take });
   await opened[0]!.write(Buffer.from([9, 9, 9]));
-  assert.equal(await closed, "4410 what the robot sent means nothing here");
+  assert.equal(await closed, "4410 the robot sent an invalid message");
   assert.equal((await opened[0]!.ended).code, 4410);
 });
 
-test("one that does not read is kept two frames and told how many it missed", LIMIT, async (t) => {
+test("buffers two frames for a viewer that does not read, and reports how many it missed", LIMIT, async (t) => {
   const join = await sockets(t);
   const { viewer, ws } = await join();
   const got: [frame: number, skipped: number][] = [];
@@ -154,7 +154,7 @@ test("one that does not read is kept two frames and told how many it missed", LI
   }
 });
 
-test("a viewer that says more than is taken is not read on, and one that speaks nonsense is sent away", LIMIT, async (t) => {
+test("stops reading a viewer whose messages are not taken, and closes one that sends invalid messages", LIMIT, async (t) => {
   const join = await sockets(t);
   const { viewer, ws } = await join();
   const { promise: gate, resolve: open } = Promise.withResolvers<void>();
@@ -162,7 +162,7 @@ test("a viewer that says more than is taken is not read on, and one that speaks 
   viewer.receive(async (data) => {
     await gate;
     taken += data.length;
-    if (data.toString() === "nonsense") throw new Error("not understood");
+    if (data.toString() === "nonsense") throw new Error("not valid");
   });
   const parts = 128;
   for (let i = 0; i < parts; i += 1) ws.send(Buffer.alloc(MIB / 4));
@@ -180,10 +180,10 @@ function flood(ws: WebSocket, frames: number): void {
   const { _socket: socket } = ws as unknown as { _socket: Socket };
   socket.write(Buffer.concat(Array.from({ length: frames }, () => Buffer.from([0x82, 0x80, 0, 0, 0, 0]))));
 }
-/** Frames that may come with the last chunk of 64 KiB that is read. */
+/** Most frames in the last chunk of 64 KiB that is read. */
 const CHUNK_FRAMES = 11_000;
 
-test("a viewer that floods with empty frames is read at its pace, and hears all its frames in the end", LIMIT, async (t) => {
+test("limits the rate of a viewer that floods with empty frames, and processes all of them in the end", LIMIT, async (t) => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00.000Z" });
   const join = await sockets(t, clock);
   const { viewer, ws } = await join();
@@ -192,7 +192,7 @@ test("a viewer that floods with empty frames is read at its pace, and hears all 
   flood(ws, 100_000);
   await until("the pause", () => viewer.ws.isPaused);
   assert.ok(taken >= LINK_UNITS.burst && taken <= LINK_UNITS.burst + CHUNK_FRAMES, `${taken} frames at once`);
-  // One of another viewer is not behind them.
+  // They do not delay a frame of another viewer.
   const other = await join();
   let heard = 0;
   other.viewer.receive(() => void (heard += 1));
@@ -208,12 +208,12 @@ test("a viewer that floods with empty frames is read at its pace, and hears all 
       await clock.advance({ milliseconds: 100 });
     },
   });
-  // The last chunks are processed before they are paid for.
+  // The last chunks are processed before the rate limit counts them.
   assert.ok(passed > seconds - 4 && passed < seconds + 2, `${passed} s for what takes ${seconds}`);
   assert.equal(viewer.open, true);
 });
 
-test("empty frames that nobody has taken cost a bound, and their viewer is not read on", LIMIT, async (t) => {
+test("stops reading a viewer at a bounded number of empty frames that are not taken", LIMIT, async (t) => {
   const join = await sockets(t);
   const { viewer, ws } = await join();
   const { promise: gate, resolve: open } = Promise.withResolvers<void>();
@@ -222,7 +222,7 @@ test("empty frames that nobody has taken cost a bound, and their viewer is not r
     await gate;
     taken += 1;
   });
-  // Fewer than the pace allows at once.
+  // Fewer than the rate limit's burst.
   const frames = 30_000;
   flood(ws, frames);
   await until("the pause", () => viewer.ws.isPaused);
@@ -230,7 +230,7 @@ test("empty frames that nobody has taken cost a bound, and their viewer is not r
   await until("all of them", () => taken === frames);
 });
 
-test("a viewer whose words wait for the robot is not cut because its answer to a ping waits among them", LIMIT, async (t) => {
+test("does not disconnect a viewer whose pong is queued behind messages that wait for the robot", LIMIT, async (t) => {
   const join = await sockets(t);
   const { viewer, ws } = await join();
   const { promise: gate, resolve: open } = Promise.withResolvers<void>();
@@ -249,10 +249,10 @@ test("a viewer whose words wait for the robot is not cut because its answer to a
   await closed;
 });
 
-test("one that has just left by itself ends as it said, whatever the server says after that", LIMIT, async (t) => {
+test("keeps the close code of a viewer that left just before the server closed it", LIMIT, async (t) => {
   const join = await sockets(t);
   const { viewer, ws } = await join();
-  // It hears no answer, so its end is not over yet.
+  // It does not read the answer, so its close handshake is not complete.
   ws.pause();
   ws.close(4000, "enough");
   await until("its word", () => viewer.ws.readyState === viewer.ws.CLOSING);

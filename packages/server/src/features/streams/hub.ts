@@ -3,17 +3,17 @@ import { type Channel, ChannelRefused } from "@roamfleet/protocol/link";
 import { closeOf } from "./open-at-robot.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Takes a message of a channel for one viewer. It must not wait, and what it keeps it must bound. */
+/** Takes a message of a channel for one viewer. It must not block, and must bound what it buffers. */
 export type TakeShared = (message: Uint8Array) => void;
 
 export interface Sharing {
-  /** Viewers with the same key see the same: robot and everything that was asked of it. */
+  /** Robot and all parameters. Viewers with the same key share a channel. */
   key: string;
-  /** Opens the channel; asked once for all viewers of a key. Rejects with ChannelRefused. */
+  /** Opens the channel; called once for all viewers of a key. Rejects with ChannelRefused. */
   open: () => Promise<Channel>;
   viewer: Viewer;
   take: TakeShared;
-  /** One that comes later is given the newest message at once. */
+  /** Whether a later viewer gets the newest message immediately. */
   greet?: boolean;
 }
 
@@ -23,11 +23,11 @@ interface Source {
   newest: Uint8Array | undefined;
 }
 
-/** One channel to a robot for all who watch the same: it is opened for the first of them and ends with the last. */
+/** Shares one channel to a robot among viewers with the same key: opened for the first viewer, closed with the last. */
 export class Hub {
   readonly #sources = new Map<string, Source>();
 
-  /** Resolves when the viewer is among those who are served, or its stream has been closed since there is nothing to be had. */
+  /** Resolves when the viewer is being served, or its stream was closed because the channel failed. */
   async share({ key, open, viewer, take, greet }: Sharing): Promise<void> {
     if (!viewer.open) return;
     let source = this.#sources.get(key);
@@ -46,8 +46,8 @@ export class Hub {
   async #open(key: string, source: Source, open: () => Promise<Channel>): Promise<void> {
     try {
       const channel = await open();
-      // Everybody may have left meanwhile.
-      if (source.takers.size === 0) return channel.close(1000, "nobody watches any more");
+      // All viewers may have left meanwhile.
+      if (source.takers.size === 0) return channel.close(1000, "no viewers left");
       source.channel = channel;
       void this.#pump(key, source, channel);
     } catch (error) {
@@ -60,7 +60,7 @@ export class Hub {
     }
   }
 
-  /** Reads as fast as the robot sends: takers never wait, so the credit that this gives is the server's, not a viewer's. */
+  /** Reads as fast as the robot sends: viewers never block it, so a slow one does not reduce the robot's credit. */
   async #pump(key: string, source: Source, channel: Channel): Promise<void> {
     try {
       for await (const message of channel) {
@@ -68,8 +68,8 @@ export class Hub {
         for (const take of source.takers.values()) take(message);
       }
     } catch {
-      // What a robot says is not to be relied on.
-      channel.reset(CLOSE.ended_by_robot, "what the robot sent means nothing here");
+      // Messages of robots are untrusted.
+      channel.reset(CLOSE.ended_by_robot, "the robot sent an invalid message");
     }
     const { code, reason } = closeOf(await channel.ended);
     this.#end(key, source, code, reason);
@@ -78,7 +78,7 @@ export class Hub {
   #leave(key: string, source: Source, viewer: Viewer): void {
     if (!source.takers.delete(viewer) || source.takers.size > 0) return;
     if (this.#sources.get(key) === source) this.#sources.delete(key);
-    source.channel?.close(1000, "nobody watches any more");
+    source.channel?.close(1000, "no viewers left");
   }
 
   #end(key: string, source: Source, code: number, reason: string): void {
@@ -86,7 +86,7 @@ export class Hub {
     for (const viewer of Array.from(source.takers.keys())) viewer.close(code, reason);
   }
 
-  /** Sources that are open, for metrics and tests. */
+  /** Number of open channels, for metrics and tests. */
   get size(): number {
     return this.#sources.size;
   }

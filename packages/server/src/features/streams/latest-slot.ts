@@ -1,8 +1,8 @@
 import type { Viewer } from "./viewer.ts";
 
 /**
- * For streams in which only the newest counts: one frame is on its way to the viewer and one waits, whatever comes meanwhile takes
- * the place of the one that waits. A viewer that does not read costs two frames, and those it may share with others.
+ * For streams in which only the newest frame matters: one frame is being sent to the viewer and one is queued. A new frame replaces the
+ * queued one. A viewer that does not read uses the memory of two frames, which it may share with other viewers.
  */
 export class LatestSlot<T> {
   readonly #viewer: Viewer;
@@ -11,7 +11,7 @@ export class LatestSlot<T> {
   #skipped = 0;
   #sending = false;
 
-  /** `encode` makes what is sent; it is told how many frames were left out since the last one. */
+  /** `encode` serializes a frame; `skipped` is the number of frames left out since the previous one. */
   constructor(viewer: Viewer, encode: (frame: T, skipped: number) => Uint8Array | string) {
     this.#viewer = viewer;
     this.#encode = encode;
@@ -32,12 +32,12 @@ export class LatestSlot<T> {
     this.#viewer.ws.send(this.#encode(frame, skipped), this.#sent);
   }
 
-  /** One for all frames: some thousand are sent a second. */
+  /** One callback for all frames, as a server sends some thousand frames a second. */
   readonly #sent = (error?: Error | null): void => {
     this.#sending = false;
     const next = this.#waiting;
     this.#waiting = undefined;
-    // Null or undefined when it has left.
+    // `error` is null or undefined when the frame was sent.
     if (next !== undefined && !error) this.#send(next.frame);
   };
 }

@@ -15,7 +15,7 @@ const limit = ({ plane }: Rig, limits: Partial<typeof plane.settings.limits>): v
   plane.settings = { ...plane.settings, limits: { ...plane.settings.limits, ...limits } };
 };
 
-/** A further robot, of which a record is stored: whoever may follow its log is sent that. */
+/** Adds a robot with one stored record, which every admitted viewer of its log gets. */
 async function addRobot(it: Rig, org_id: string): Promise<string> {
   const { robot_id } = await seedRobot(it.plane, org_id);
   const session = fakeSession(`sess_${robot_id}`, org_id, helloOf(robot_id));
@@ -24,7 +24,7 @@ async function addRobot(it: Rig, org_id: string): Promise<string> {
   return `/api/robots/${robot_id}`;
 }
 
-/** Opens a log stream; answers how it was closed, or the viewer that is served. */
+/** Opens a log stream. Returns the viewer, or the close reason if it is refused. */
 async function follow(it: Rig, robot: string, token = it.token): Promise<TestViewer | string> {
   const viewer = it.view(`${robot}/logs/ws?token=${token}`);
   let refusal: string | undefined;
@@ -33,7 +33,7 @@ async function follow(it: Rig, robot: string, token = it.token): Promise<TestVie
   return refusal ?? viewer;
 }
 
-/** Opens log streams until one is refused; answers those that are open and how the last was closed. */
+/** Opens log streams until one is refused. Returns the open ones and the reason of the refusal. */
 async function fill(it: Rig, robot: string): Promise<{ open: TestViewer[]; refusal: string }> {
   const open: TestViewer[] = [];
   for (;;) {
@@ -44,13 +44,13 @@ async function fill(it: Rig, robot: string): Promise<{ open: TestViewer[]; refus
   }
 }
 
-test("a robot has so many streams and an org so many, and the last places are for shells", TIMEOUT, async () => {
+test("limits the streams of a robot and of an org, and reserves the last ones for shells", TIMEOUT, async () => {
   await using it = await startRig();
   limit(it, { followers_per_robot_max: 100, streams_per_robot_max: 5, streams_per_org_max: 8, streams_kept_for_shells: 2 });
   const [a, b] = [await addRobot(it, it.org_id), await addRobot(it, it.org_id)];
   const first = await fill(it, a);
   assert.deepEqual([first.open.length, first.refusal], [3, "4429 too many streams of this robot are open"]);
-  // No agent is behind the session here: a shell that gets past the limits is told so, and another is not.
+  // The session has no agent: a shell within the limits is refused for that reason, others because of the limit.
   const shell = `${a}/shell/ws?token=${it.token}`;
   assert.doesNotMatch(await it.view(shell).closed, /^4429/);
 
@@ -60,7 +60,7 @@ test("a robot has so many streams and an org so many, and the last places are fo
   limit(it, { streams_per_org_max: 6 });
   assert.equal(await it.view(shell).closed, "4429 too many streams of this org are open");
 
-  // Who left makes room.
+  // A viewer that leaves makes room.
   first.open[0]?.ws.close();
   second.open[0]?.ws.close();
   await Promise.all([first.open[0]?.closed, second.open[0]?.closed]);
@@ -69,7 +69,7 @@ test("a robot has so many streams and an org so many, and the last places are fo
   assert.deepEqual([third.open.length, third.refusal], [1, "4429 too many streams of this robot are open"]);
 });
 
-test("another org's streams take nobody's place", TIMEOUT, async () => {
+test("another org's streams do not count", TIMEOUT, async () => {
   await using it = await startRig();
   limit(it, { streams_per_org_max: 3, streams_kept_for_shells: 0 });
   const mine = await fill(it, await addRobot(it, it.org_id));
@@ -78,7 +78,7 @@ test("another org's streams take nobody's place", TIMEOUT, async () => {
   assert.equal(typeof (await follow(it, await addRobot(it, other.org_id), other.token)), "object");
 });
 
-test("what is left of a robot's link is for shells", () => {
+test("the last channels of a robot's link are reserved for shells", () => {
   const of = (channel_room: number) => ({ ...fakeSession("sess_1", "org_1", helloOf("rob_1")), channel_room });
   const limits = { ...LIMIT_DEFAULTS, streams_kept_for_shells: 8 };
   requireChannel(of(9), "camera", limits);

@@ -7,8 +7,8 @@ import type { Viewer } from "./viewer.ts";
 type StreamLimits = Pick<Limits, "streams_per_org_max" | "streams_per_robot_max" | "followers_per_robot_max" | "streams_kept_for_shells">;
 
 /**
- * Why one viewer, who is among `viewers` already, is one too many; undefined when there is room. The last places are for
- * shells: whoever has to help a robot gets in past any crowd that watches it.
+ * Returns the limit that a viewer exceeds, who is already in `viewers`; undefined if there is room. Some streams are reserved for
+ * shells, so that a user can repair a robot that has many viewers.
  */
 export function tooMany(limits: StreamLimits, viewers: Iterable<Viewer>, { admitted }: Viewer): string | undefined {
   const { robot_id, kind } = admitted;
@@ -24,11 +24,11 @@ export function tooMany(limits: StreamLimits, viewers: Iterable<Viewer>, { admit
   const kept = kind.name === "shell" ? 0 : limits.streams_kept_for_shells;
   if (of_org > limits.streams_per_org_max - kept) return "too many streams of this org are open";
   if (of_robot > limits.streams_per_robot_max - kept) return "too many streams of this robot are open";
-  if (kind.name === "logs" && followers > limits.followers_per_robot_max) return "too many follow this robot's log";
+  if (kind.name === "logs" && followers > limits.followers_per_robot_max) return "too many streams of this robot's log are open";
   return undefined;
 }
 
-/** Throws ChannelRefused when all that is left of a robot's link is kept for shells. */
+/** Throws ChannelRefused if the remaining channels of a robot's link are reserved for shells. */
 export function requireChannel({ channel_room }: Session, send_class: SendClass, { streams_kept_for_shells: kept }: StreamLimits): void {
   if (channel_room <= (send_class === "shell" ? 0 : kept))
     throw new ChannelRefused({ code: CLOSE.too_many, reason: "the robot's link has no room for another stream" });

@@ -7,14 +7,14 @@ export const LOG_STREAM_QUERY = ["level", "source", "q", "after"] as const;
 const TEXT_CHARACTERS_MAX = 200;
 const TIME = /^\d{4}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/;
 
-/** What a viewer of a log wants of it. */
+/** The parameters of a log stream. */
 export interface LogWish {
   match: LogMatch;
-  /** All that was stored from then on instead of the last records: for one who was cut off. */
+  /** For a reconnecting viewer: start with the records stored since this time, instead of the last ones. */
   after: Date | undefined;
 }
 
-/** `?level=&source=&q=` as the list of records has them, and `?after=`. Throws 400. */
+/** Reads `?level=&source=&q=`, as for the list of records, and `?after=`. Throws 400. */
 export function readLogWish(query: URLSearchParams): LogWish {
   const level = LOG_LEVELS.find((one) => one === query.get("level"));
   if (query.has("level") && level === undefined) throw badRequest(`query parameter level must be one of ${LOG_LEVELS.join(", ")}`);

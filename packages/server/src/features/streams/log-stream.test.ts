@@ -11,7 +11,7 @@ import { flush, range, record, startRig } from "./testing/rig.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-test("a viewer gets only what it filters for, of the stored records and of the live ones", TIMEOUT, async () => {
+test("a viewer gets only matching records, stored and live", TIMEOUT, async () => {
   await using it = await startRig();
   const mixed = (from: number, to: number) => ({
     type: "logs" as const,
@@ -42,7 +42,7 @@ test("a viewer gets only what it filters for, of the stored records and of the l
     assert.deepEqual((await it.refused(`${it.path}?token=${it.token}&${query}`)).code, "bad_request", query);
 });
 
-test("one who was cut off goes on where it was, however much came meanwhile and while it comes", TIMEOUT, async () => {
+test("a reconnecting viewer resumes without a gap, even if many records arrived meanwhile and still arrive", TIMEOUT, async () => {
   await using it = await startRig();
   await ingestLogs(it.plane, it.session, flush(1, 10));
   const first = it.view();
@@ -61,7 +61,7 @@ test("one who was cut off goes on where it was, however much came meanwhile and 
   assert.deepEqual(again.seqs, range(1, seq - 1));
 });
 
-test("a fleet's stream has the logs of all its robots, of those that join too, and goes on when they are offline", TIMEOUT, async () => {
+test("a fleet's stream has the logs of all its robots, also of those that join, and stays open while they are offline", TIMEOUT, async () => {
   await using it = await startRig();
   const { fleet_id, site_id } = it;
   const second = await seedRobot(it.plane, it.org_id, { fleet_id, site_id });
@@ -83,7 +83,7 @@ test("a fleet's stream has the logs of all its robots, of those that join too, a
   const viewer = it.view(path);
   await until("the stored records", () => viewer.records.length === 100);
   assert.ok(viewer.records.every(({ robot_id }) => robot_id === it.robot_id || robot_id === second.robot_id));
-  // A thousand robots that hurry would be too many.
+  // A thousand robots that send without delay would be too much load.
   assert.deepEqual(
     [...it.sent, ...two.sent].filter(({ type }) => type === "log_follow"),
     [],
@@ -117,7 +117,7 @@ test("a fleet's stream has the logs of all its robots, of those that join too, a
     assert.equal((await it.refused(`/api/fleets/${id}/logs/ws?token=${it.token}`)).status, status);
 });
 
-test("a robot that comes online while its stored records are read goes on live", TIMEOUT, async () => {
+test("the stream continues live if the robot connects while its stored records are read", TIMEOUT, async () => {
   await using it = await startRig();
   await ingestLogs(it.plane, it.session, flush(1, 10));
   it.sessions.delete(it.robot_id);
@@ -146,7 +146,7 @@ test("a robot that comes online while its stored records are read goes on live",
   }
 });
 
-test("one who may see only a fleet sees no more of a robot a second after it was moved out", TIMEOUT, async () => {
+test("a viewer limited to a fleet gets no records of a robot from 1 s after it left the fleet", TIMEOUT, async () => {
   await using it = await startRig();
   const { fleet_id, site_id, org_id } = it;
   const { secret } = await createCredential(it.plane.db, it.plane, { kind: "org", org_id, role: "operator", scopes: [{ fleet_id }] });

@@ -6,24 +6,24 @@ import { RecordSender } from "./record-sender.ts";
 import { bytesOfBatch, Collected } from "./collected.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Records that a viewer is sent when it comes. */
+/** Stored records that a new viewer gets. */
 export const STORED_RECORDS = 100;
 
-/** The log of a robot, from the last stored records on; of one that is not connected what is stored, and then its end. */
+/** Prepares a stream of a robot's log, starting with the last stored records. If the robot is not connected, the stream ends after them. */
 export function prepareLogs(query: URLSearchParams): StartStream {
   const wish = readLogWish(query);
   return ({ plane }, viewer) => new LogStream(plane, viewer, wish).start();
 }
 
-/** Sends a viewer stored records and then each new one, without a hole and without sending one twice. */
+/** Sends stored records and then each new one, without gaps or duplicates. */
 class LogStream {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
   readonly #wish: LogWish;
   readonly #sender: RecordSender;
-  /** How far the log was sent. */
+  /** Position up to which the log was sent. */
   #end: LogPosition | undefined;
-  /** Live flushes are sent at once, are kept until all that is stored before them has been sent, or are left to be read from the database. */
+  /** Whether live flushes are sent immediately, buffered until all earlier stored records are sent, or dropped and read from the database later. */
   #live: "send" | Collected | undefined;
 
   constructor(plane: Plane, viewer: Viewer, wish: LogWish) {
@@ -33,11 +33,11 @@ class LogStream {
     this.#sender = new RecordSender(plane, viewer);
   }
 
-  /** Resolves when the stored records are sent. The robot need not be connected. */
+  /** Resolves when the stored records are sent. The robot does not have to be connected. */
   async start(): Promise<void> {
     const { org_id } = this.#viewer.admitted.caller;
     const { robot_id } = this.#viewer.admitted;
-    // First the live ones: what is stored from now on is heard of.
+    // Subscribe first, so that every record stored from now on is received.
     const end = followLogs(this.#plane, org_id, robot_id, (batch) => this.#take(batch));
     this.#viewer.onEnd = end;
     if (!this.#viewer.open) return end();
@@ -54,8 +54,8 @@ class LogStream {
   }
 
   /**
-   * Sends what was stored behind a place, as fast as the viewer reads, until nothing is left but what came live meanwhile. A viewer that is slow reads from
-   * the database all the time: it loses nothing and nothing waits for it in memory.
+   * Sends the records stored after a position, as fast as the viewer reads, until only buffered live flushes are left. A slow viewer is
+   * always served from the database: it loses nothing, and no memory is used for it.
    */
   async #catchUp(from: LogPosition | undefined): Promise<void> {
     const { caller, robot_id } = this.#viewer.admitted;
@@ -68,7 +68,7 @@ class LogStream {
         for (const line of lines) await this.#viewer.send(line);
         this.#end = end;
       }
-      // Too much came: that is read from the database, too.
+      // The buffer overflowed: read these records from the database too.
       if (this.#live !== collected) continue;
       this.#live = "send";
       for (const batch of collected.batches) this.#take(batch);
@@ -76,7 +76,7 @@ class LogStream {
     }
   }
 
-  /** A flush before this one was stored and not heard, as when the database answered its commit too late. */
+  /** Reads flushes that were stored but not received live, for example because their commit was confirmed too late. */
   #readMissed(): void {
     this.#live = undefined;
     this.#catchUp(this.#end).catch((error: unknown) => {
@@ -92,7 +92,7 @@ class LogStream {
 
   #sendBatch(batch: LiveBatch): void {
     const { received_at, last_seq: seq, before } = batch;
-    // A flush is heard of a moment after it is stored: it may be among those that were read before.
+    // A live flush arrives shortly after it is stored, so it may have been read already.
     const follows = isSame(this.#end, before);
     if (!follows && !isBefore(this.#end, { received_at, seq })) return;
     if (!follows && this.#end !== undefined) return this.#readMissed();
@@ -102,7 +102,7 @@ class LogStream {
   }
 }
 
-/** Which records of a flush are wanted, as places in it. */
+/** Returns the indexes of the matching records of a flush. */
 const wantedOf = ({ match }: LogWish, { records }: LiveBatch): number[] =>
   match.all
     ? [...records.keys()]
@@ -111,21 +111,21 @@ const wantedOf = ({ match }: LogWish, { records }: LiveBatch): number[] =>
         .filter((i) => match.holds(records[i]!))
         .toArray();
 
-/** What a viewer is sent of one flush of a robot. */
+/** The matching records of one flush of a robot. */
 export interface WantedFlush {
   robot_id: string;
   received_at: string;
   first_seq: number;
   seqs: readonly number[];
-  /** The records of these numbers, as JSON. */
+  /** The records with these numbers, as JSON. */
   lines: readonly string[];
-  /** Of the flush, wanted or not. Servers of earlier versions do not send it, and what stands for dropped records has none. */
+  /** Last record of the flush, matching or not. Missing from servers of earlier versions, and for a gap of dropped records. */
   last_seq?: number;
-  /** Where the robot's log ended before this flush; all in between was wanted by no one, or is in it. */
+  /** Position of the robot's log from which on all matching records are in this flush. */
   before?: LogPosition;
 }
 
-/** Where the robot's log ends behind a flush. */
+/** Returns the position of the robot's log after a flush. */
 export const endOfFlush = ({ received_at, last_seq }: WantedFlush): LogPosition | undefined =>
   last_seq === undefined ? undefined : { received_at, seq: last_seq };
 

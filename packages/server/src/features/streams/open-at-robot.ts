@@ -4,12 +4,12 @@ import type { Plane } from "../../context.ts";
 import { requireChannel } from "./limits.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** With this reason an agent refuses a kind of stream that it has never heard of. */
+/** The reason with which an agent refuses an unknown kind of stream. */
 const UNKNOWN_TO_AGENT = "not supported here";
 const LINK_GONE = 1006;
 const NOT_ANSWERED = 4408;
 
-/** What a viewer's stream is closed with when its channel ended so. */
+/** Converts the end of a channel to the close code and reason for its viewers. */
 export function closeOf({ code, reason }: ChannelEnd): ChannelEnd {
   if (code === LINK_GONE) return { code: CLOSE.agent_offline, reason: "agent offline" };
   if (code === NOT_ANSWERED) return { code: CLOSE.ended_by_robot, reason: "the robot does not answer" };
@@ -18,7 +18,7 @@ export function closeOf({ code, reason }: ChannelEnd): ChannelEnd {
   return { code: CLOSE.ended_by_robot, reason: reason === UNKNOWN_TO_AGENT ? "not supported by this agent" : reason };
 }
 
-/** Opens a channel at the viewer's robot. Rejects with ChannelRefused, also when the robot is not connected. */
+/** Opens a channel to the viewer's robot. Rejects with ChannelRefused, also if the robot is not connected. */
 export async function openChannel(
   plane: Plane,
   { admitted }: Viewer,
@@ -34,8 +34,8 @@ export async function openChannel(
 }
 
 /**
- * Opens a channel for this viewer alone. Each ends the other: when the channel is refused or over, the viewer is told why; when
- * the viewer has left, the channel is reset. Undefined: it was refused, or nobody is there any more.
+ * Opens a channel for this viewer only. When the channel is refused or ends, the viewer is closed with the reason. When the viewer
+ * leaves, the channel is reset. Returns undefined if the channel was refused or the viewer has left.
  */
 export async function openAtRobot(
   plane: Plane,
@@ -61,7 +61,7 @@ export async function openAtRobot(
   return channel;
 }
 
-/** Closes the viewer as its channel ended, once everything that came before has been sent on. */
+/** Closes the viewer with the result of its channel, after all messages have been forwarded. */
 export async function closeWith(viewer: Viewer, channel: Channel): Promise<void> {
   const { code, reason } = closeOf(await channel.ended);
   viewer.close(code, reason);

@@ -4,14 +4,14 @@ import type { OpenStream } from "./store.ts";
 import { endOf, type StreamBook } from "./tell.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** A viewer that does not answer a close in this time is cut. */
+/** A viewer that does not answer a close within this time is disconnected. */
 const DRAIN_TIMEOUT_MS = 2_000;
 
-/** The viewers of this server, from the upgrade until their end is in the audit. */
+/** The viewers of this server, from the upgrade until the audit entry of their end is written. */
 export class OpenViewers {
   readonly all = new Set<Viewer>();
   readonly #book: StreamBook;
-  /** Ends that are being written down. */
+  /** Running writes of ends. */
   readonly #ending = new Set<Promise<void>>();
 
   constructor(book: StreamBook) {
@@ -27,7 +27,7 @@ export class OpenViewers {
     });
   }
 
-  /** Sends all away, and resolves when they have gone and that is written. */
+  /** Closes all viewers. Resolves when they have left and their ends are written. */
   async drain({ clock }: Plane): Promise<void> {
     const closed = Array.from(this.all, ({ ws }) => new Promise<void>((resolve) => ws.once("close", () => resolve())));
     for (const viewer of this.all) viewer.close(CLOSE.draining, "the server is stopping");

@@ -3,9 +3,9 @@ import type { Plane } from "../../context.ts";
 import { wireTime } from "../../kernel/time.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** What may wait for a viewer that does not read; records beyond are dropped and told as a gap. */
+/** Most bytes buffered for a viewer that does not read; further records are dropped and reported as a gap. */
 export const VIEWER_BYTES_MAX = 1024 * 1024;
-/** Once records are dropped, the next ones are too until no more than this waits: one large gap instead of many small ones. */
+/** After a drop, records are dropped until the buffer has shrunk to this size: one large gap instead of many small ones. */
 const RESUME_BYTES = VIEWER_BYTES_MAX / 2;
 
 interface Gap {
@@ -14,7 +14,7 @@ interface Gap {
   to_seq: number;
 }
 
-/** Records that were left out, robot by robot, until somebody is told. */
+/** Counts of dropped records by robot, until they are reported. */
 export class Gaps {
   readonly #gaps = new Map<string, Gap>();
 
@@ -31,7 +31,7 @@ export class Gaps {
     }
   }
 
-  /** Takes all of them, as records that stand in the place of those left out. */
+  /** Returns all gaps, as records that replace the dropped ones, and clears them. */
   take(now: string): LogRecord[] {
     const records = Array.from(this.#gaps, ([robot_id, gap]): LogRecord => ({
       robot_id,
@@ -48,7 +48,7 @@ export class Gaps {
   }
 }
 
-/** Sends records to a viewer as they come, and in the place of those that it was too slow for how many they were, robot by robot. */
+/** Sends records to a viewer immediately. Records dropped for a slow viewer are replaced by their number, for each robot. */
 export class RecordSender {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
@@ -60,11 +60,11 @@ export class RecordSender {
     viewer.socket.on("drain", () => this.#tellGaps());
   }
 
-  /** `lines` are the records of these numbers, as JSON. */
+  /** Sends records; `lines` are the records with these numbers, as JSON. */
   send(robot_id: string, seqs: readonly number[], lines: readonly string[]): void {
     if (!this.#viewer.open) return;
     const { ws, socket } = this.#viewer;
-    // Together: one write to the kernel for a flush instead of one a record.
+    // Corked: one write to the kernel for each flush instead of one for each record.
     socket.cork();
     for (const [i, line] of lines.entries()) {
       const seq = seqs[i] ?? 0;
@@ -77,7 +77,7 @@ export class RecordSender {
     socket.uncork();
   }
 
-  /** Leaves a record out; it is told of with the next that is sent, or as soon as the viewer has read. */
+  /** Drops a record. The gap is reported with the next record, or as soon as the viewer reads again. */
   drop(robot_id: string, seq: number): void {
     this.#gaps.add(robot_id, seq);
   }

@@ -15,7 +15,7 @@ interface Echoed {
   message: { number: number };
 }
 
-/** A robot whose topics are what the test says, and viewers of it. */
+/** Starts a robot with topics that the test controls, and viewers of it. */
 async function topicsRig(t: TestContext, serve: StreamSource = () => {}, features: string[] = [...LINK_FEATURES]) {
   const rig = await startRig();
   const sockets: WebSocket[] = [];
@@ -48,7 +48,7 @@ async function topicsRig(t: TestContext, serve: StreamSource = () => {}, feature
       await once(ws, "open");
       return { ws, frames, closed, echoed: () => frames.map((frame) => JSON.parse(frame) as Echoed) };
     },
-    /** The robot sends a message, after so many that it left out. */
+    /** Sends a message of the robot, which left out `skipped` messages before it. */
     echo: async (number: number, { skipped = 0, padding = "" } = {}): Promise<void> => {
       const line = JSON.stringify({
         ...(skipped > 0 ? { skipped } : {}),
@@ -63,7 +63,7 @@ async function topicsRig(t: TestContext, serve: StreamSource = () => {}, feature
   };
 }
 
-test("all who ask a robot for the same share one channel, and a later viewer is sent what came last", LIMIT, async (t) => {
+test("viewers with the same parameters share one channel, and a later viewer gets the last message", LIMIT, async (t) => {
   const { watch, opened, echo } = await topicsRig(t);
   const [a, b, other] = await Promise.all([
     watch("&topic=/chatter&rate=5"),
@@ -86,7 +86,7 @@ test("all who ask a robot for the same share one channel, and a later viewer is 
   assert.deepEqual([late.frames, opened.length], [a.frames, 2]);
 });
 
-test("a type is part of the request; an agent that would ignore it is not asked", LIMIT, async (t) => {
+test("passes the type to the robot, and refuses it for agents that would ignore it", LIMIT, async (t) => {
   const { watch, opened } = await topicsRig(t);
   await watch("&topic=/tf&type=tf2_msgs/TFMessage");
   await until("the channel", () => opened.length === 1);
@@ -97,19 +97,19 @@ test("a type is part of the request; an agent that would ignore it is not asked"
   assert.equal(older.opened.length, 0);
 });
 
-test("what the robot left out and what was left out for a slow viewer add up, and nobody else misses any", LIMIT, async (t) => {
+test("adds the messages that the robot skipped to those skipped for a slow viewer; other viewers miss none", LIMIT, async (t) => {
   const { watch, opened, echo } = await topicsRig(t);
   const [slow, quick] = [await watch("&topic=/chatter"), await watch("&topic=/chatter")];
   await until("the channel", () => opened.length === 1);
   await echo(1, { skipped: 7 });
   await until("the first", () => slow.frames.length === 1 && quick.frames.length === 1);
-  assert.equal(slow.echoed()[0]!.skipped, undefined, "before the first nothing was left out");
+  assert.equal(slow.echoed()[0]!.skipped, undefined, "no message was skipped before the first");
   await echo(5, { skipped: 3 });
   await until("the second", () => slow.frames.length === 2);
   assert.equal(slow.echoed()[1]!.skipped, 3);
   slow.ws.pause();
   const padding = "x".repeat(200_000);
-  // So many that the kernel's buffers are full.
+  // Enough to fill the kernel's buffers.
   let number = 5;
   for (; number < 105; number += 1) {
     await echo(number + 1, { padding });
@@ -128,7 +128,7 @@ test("what the robot left out and what was left out for a slow viewer add up, an
   );
 });
 
-test("without a topic it is which there are, and again when that changes; followers share one channel", LIMIT, async (t) => {
+test("without a topic, sends the list of topics, and again after each change; viewers share one channel", LIMIT, async (t) => {
   const { watch, opened } = await topicsRig(t);
   const [a, b] = [await watch(), await watch("&topic=")];
   await until("the channel", () => opened.length === 1);
@@ -143,7 +143,7 @@ test("without a topic it is which there are, and again when that changes; follow
   );
 });
 
-test("what the robot refuses or ends is told with its reason, and the last viewer ends the channel", LIMIT, async (t) => {
+test("closes viewers with the robot's reason when it refuses or ends, and the last viewer ends the channel", LIMIT, async (t) => {
   const { watch, opened } = await topicsRig(t, (channel, params) => {
     if ((params as { topic?: string }).topic === "/none") channel.reset(4410, "no ROS answers on this robot");
   });
@@ -158,7 +158,7 @@ test("what the robot refuses or ends is told with its reason, and the last viewe
   assert.equal((await opened[2]!.channel.ended).code, 1000);
 });
 
-test("what cannot be asked is refused before the upgrade", LIMIT, async (t) => {
+test("refuses invalid parameters before the upgrade", LIMIT, async (t) => {
   const { refuse, opened } = await topicsRig(t);
   for (const query of [
     "&topic=a%20b",

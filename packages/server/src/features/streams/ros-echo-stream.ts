@@ -20,8 +20,9 @@ const RATE_MAX = 1_000;
 export const ROS_ECHO_QUERY = ["topic", "type", "rate", "field", "full"] as const;
 
 /**
- * `?topic=` with `type` (where topics of several types share the name), `rate` (messages a second at most), `field` (`a.b[0].c`) and `full` (true: nothing is summarised): messages of a topic. Without a topic: which there
- * are. Throws 400 for what is none of that; what the names mean only the robot knows.
+ * Reads the query. `topic` streams the messages of a topic, with `type` (if topics of several types share the name), `rate` (most
+ * messages a second), `field` (`a.b[0].c`) and `full` (true: nothing is summarized). Without `topic`, the list of topics is streamed.
+ * Throws 400 for invalid values. Only the robot can check whether the names exist.
  */
 export function prepareRosEcho(query: URLSearchParams): StartStream {
   const topic = query.get("topic");
@@ -52,9 +53,9 @@ export function prepareRosEcho(query: URLSearchParams): StartStream {
   return (context, viewer) => startEcho(context, viewer, params);
 }
 
-/** Each message as `{topic, type, at, message}`; one that comes after others were left out begins with `skipped`, their number. */
+/** Sends each message as `{topic, type, at, message}`. If messages before it were left out, `skipped` is their number. */
 async function startEcho(context: StreamContext, viewer: Viewer, params: TopicsParams): Promise<void> {
-  /** Of the last one that was sent; each message has a number, those that were left out too. */
+  /** Number of the last sent message. All messages are numbered, including those left out. */
   let sent: number | undefined;
   let newest = 0;
   const slot = new LatestSlot<Numbered>(viewer, ({ text, number }) => {
@@ -71,12 +72,12 @@ async function startEcho(context: StreamContext, viewer: Viewer, params: TopicsP
 }
 
 interface Numbered {
-  /** JSON without its first brace, and without what the robot says of skipped ones. */
+  /** JSON without its first brace and without the robot's field `skipped`. */
   text: string;
   number: number;
 }
 
-/** `{topics: [{name, type, adapter, others?}], adapter, distro, adapters?}`, and again after each change. An older agent sends no `adapters`. */
+/** Sends `{topics: [{name, type, adapter, others?}], adapter, distro, adapters?}`, and again after each change. Older agents send no `adapters`. */
 async function startTopics(context: StreamContext, viewer: Viewer): Promise<void> {
   const slot = new LatestSlot<string>(viewer, (text) => text);
   await share(context, viewer, { op: "list", follow: true }, (message) => {
@@ -86,7 +87,7 @@ async function startTopics(context: StreamContext, viewer: Viewer): Promise<void
   });
 }
 
-/** An agent that does not know `type` would ignore it and send the messages of another topic. */
+/** Opens the channel. Refuses `type` for agents that do not support it: they would ignore it and send messages of another topic. */
 async function openTopics(plane: Plane, viewer: Viewer, params: TopicsParams): Promise<Channel> {
   const features = commonFeatures(plane.link.session(viewer.admitted.robot_id)?.hello.features);
   if ("type" in params && !features.includes("ros_adapters"))
@@ -94,7 +95,7 @@ async function openTopics(plane: Plane, viewer: Viewer, params: TopicsParams): P
   return await openChannel(plane, viewer, "topics", "topics", params);
 }
 
-/** All who ask a robot for the same are served by one channel to it. */
+/** Shares one channel to the robot among viewers with the same parameters. */
 async function share(
   { plane, hub }: StreamContext,
   viewer: Viewer,
@@ -115,9 +116,9 @@ interface EchoMessage {
   skipped: number;
 }
 
-/** By the message as the hub hands it on: read once for all who watch. */
+/** Parsed messages, shared by all viewers of a channel. */
 const read_already = new WeakMap<Uint8Array, EchoMessage>();
-/** The robot says it first, so that the rest need not be parsed here. */
+/** The robot writes this field first, so that the rest does not have to be parsed here. */
 const SKIPPED = /^\{"skipped":(\d{1,15}),/;
 
 function readEcho(message: Uint8Array): EchoMessage | undefined {

@@ -15,8 +15,8 @@ const SAID_BY_VIEWER = new Set(["resize", "eof"]);
 type Asked = Required<Pick<ShellParams, "cols" | "rows" | "terminal" | "term">> & Pick<ShellParams, "app" | "command">;
 
 /**
- * `cols` and `rows` (80 and 24), `app`, `command` (a JSON list of words, or a line for `sh -c`), `terminal=no` for bytes as they
- * are, `term` (xterm-256color). Throws 400 for what cannot be.
+ * Reads `cols` and `rows` (default 80 and 24), `app`, `command` (a JSON list of words, or a line for `sh -c`), `terminal=no` for raw
+ * bytes, and `term` (default xterm-256color). Throws 400 for invalid values.
  */
 export function prepareShell(query: URLSearchParams): StartStream {
   const term = query.get("term") ?? "xterm-256color";
@@ -56,10 +56,10 @@ function commandIn(text: string): string[] {
   return words as string[];
 }
 
-/** A shell for this viewer alone. That it opens is written before it does, and everything that it shows is recorded. */
+/** Serves a shell for this viewer only. Its session is stored before it opens, and all its output is recorded. */
 async function startShell(context: StreamContext, viewer: Viewer, params: Asked): Promise<void> {
   const opening = openShell(context, viewer, params);
-  // From the beginning: what is typed before the robot has answered waits here.
+  // Receive from the start: input waits here until the robot has answered.
   viewer.receive(async (data, binary) => {
     const { shell, channel } = await opening;
     if (channel !== undefined) await shell.toRobot(channel, data, binary);
@@ -95,7 +95,7 @@ async function openShell(
 class ShellStream {
   readonly #viewer: Viewer;
   readonly #session: ShellSession;
-  /** It speaks our subprotocol: what is not bytes goes in text frames. */
+  /** Whether the viewer uses our subprotocol, with control messages in text frames. */
   readonly #controlled: boolean;
   #exit_code: number | undefined;
 
@@ -110,13 +110,13 @@ class ShellStream {
     const control = readControl(data, SAID_BY_VIEWER);
     if (control.type === "resize") {
       const { cols, rows } = control;
-      if (!isSize(cols) || !isSize(rows)) throw new Error("no size of a terminal");
+      if (!isSize(cols) || !isSize(rows)) throw new Error("not a terminal size");
       this.#session.recorder.resize(cols, rows);
       await channel.write(controlMessage({ type: "resize", cols, rows }));
     } else await channel.write(controlMessage({ type: "eof" }));
   }
 
-  /** Reads of the robot only what is recorded and what the viewer has taken: the rest waits in the program. */
+  /** Forwards output at the rate of the recorder and the viewer. Backpressure blocks the program on the robot. */
   async toViewer(channel: Channel): Promise<void> {
     try {
       for await (const message of channel) {
@@ -126,7 +126,7 @@ class ShellStream {
         else if (control.type === "exit") await this.#takeExit(control);
       }
     } catch {
-      channel.reset(CLOSE.bad_message, "what the robot sent is no message of a shell");
+      channel.reset(CLOSE.bad_message, "the robot sent an invalid message of a shell");
     }
     const { code, reason } = closeOf(await channel.ended);
     if (this.#exit_code === undefined) this.#viewer.close(code, reason);
@@ -150,7 +150,7 @@ class ShellStream {
     if (this.#controlled) await this.#viewer.send(JSON.stringify(told));
   }
 
-  /** Writes down how it ended. Never throws. */
+  /** Stores the result of the session. Never throws. */
   async end(robot_reason = ""): Promise<void> {
     const exit_code = this.#exit_code ?? null;
     const { reason, aborted } = exit_code === null ? endingOf(this.#viewer, robot_reason) : { reason: "exit", aborted: false };
@@ -159,10 +159,10 @@ class ShellStream {
   }
 }
 
-/** Why a shell ended that did not end by itself. */
+/** Returns why a shell ended without an exit code. */
 function endingOf({ ended_with }: Viewer, robot_reason: string): { reason: string; aborted: boolean } {
   if (ended_with === undefined) return { reason: "viewer_left", aborted: false };
-  // Without an exit code: of an agent that does not say any.
+  // An agent that sends no exit code.
   if (ended_with === 1000) return { reason: "ended", aborted: false };
   if (ended_with === CLOSE.ended_by_robot) return { reason: robot_reason === "" ? "ended_by_robot" : robot_reason, aborted: false };
   const [reason = "server_error"] = Object.entries(CLOSE).find(([, code]) => code === ended_with) ?? [];

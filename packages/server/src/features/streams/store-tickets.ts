@@ -18,7 +18,7 @@ export const insertTicket = (db: Db, t: Omit<TicketRow, "uses"> & { hash: Buffer
     insert into stream_ticket (org_id, hash, proof_by, proof_hash, stream, object_id, uses, expires_at, created_at)
     values (${t.org_id}, ${t.hash}, ${t.proof_by}, ${t.proof_hash}, ${t.stream}, ${t.object_id}, 0, ${t.expires_at}, ${t.created_at})`);
 
-/** Found before any org is known: the ticket says which it is. Of several who come with it at once, one finds `uses` 1. */
+/** Finds a ticket before the org is known, and counts the use. Of concurrent requests, exactly one gets `uses` 1. */
 export const useTicket = (db: Db, hash: Buffer): Promise<TicketRow | undefined> =>
   db.maybe(sql(ticketRow)`update stream_ticket set uses = uses + 1 where hash = ${hash} returning ${ticketRow}`);
 

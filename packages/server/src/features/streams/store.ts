@@ -3,11 +3,11 @@ import type { Db } from "../../kernel/db.ts";
 import type { Orphan } from "../../kernel/endings.ts";
 import { bigint, json, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
-/** What both entries of a stream say. */
+/** The common fields of both audit entries of a stream. */
 export type StreamEntry = Omit<AuditEntry, "action" | "status">;
 
 const openRow = row({ org_id: text, id: text, entry: jsonb<StreamEntry>(), opened_at: timestamptz });
-/** A stream that a viewer has open. */
+/** An open stream of a viewer. */
 export type OpenStream = RowOf<typeof openRow>;
 
 interface NodeRun {
@@ -20,15 +20,15 @@ export const insertOpenStream = (db: Db, { org_id, id, entry, opened_at }: OpenS
     insert into open_stream (org_id, id, node_id, node_epoch, entry, opened_at)
     values (${org_id}, ${id}, ${node.id}, ${node.epoch}, ${json(entry)}, ${opened_at})`);
 
-/** 0 when its end was told already. */
+/** Returns 0 if the end was written before. */
 export const deleteOpenStream = (db: Db, org_id: string, id: string): Promise<number> =>
   db.run(sql`delete from open_stream where org_id = ${org_id} and id = ${id}`);
 
-/** Those that nodes held which do not live any more, by org and id. */
+/** Returns the open streams of dead nodes, ordered by org and id. */
 export const listOrphans = (db: Db, self: NodeRun, { after, limit }: { after: Orphan; limit: number }): Promise<OpenStream[]> =>
   // reads: node
   db.many(sql(openRow)`
-    -- across orgs: whoever finds them tells them
+    -- across orgs: any node writes their ends
     select ${openRow} from open_stream s
     where not (node_id = ${self.id} and node_epoch = ${self.epoch})
       and not exists (select from node n where n.id = s.node_id and n.epoch = s.node_epoch and not n.is_over)
@@ -37,7 +37,7 @@ export const listOrphans = (db: Db, self: NodeRun, { after, limit }: { after: Or
 
 const presenceRow = row({ node_id: nullable(text), node_epoch: nullable(bigint) });
 
-/** The run of the node that a robot is connected to; undefined: to none. */
+/** Returns the id and epoch of the node that a robot is connected to; undefined if it is offline. */
 export async function nodeOfRobot(db: Db, org_id: string, robot_id: string): Promise<{ node_id: string; node_epoch: number } | undefined> {
   // reads: robot
   const at = await db.maybe(sql(presenceRow)`select ${presenceRow} from robot where org_id = ${org_id} and id = ${robot_id}`);

@@ -5,33 +5,33 @@ import type { ShellBook } from "../shells/index.ts";
 import type { Hub } from "./hub.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** What the streams of a server have in common. */
+/** Objects shared by the streams of a server. */
 export interface StreamContext {
   plane: Plane;
-  /** Other servers of the installation, where there may be any. */
+  /** Other servers of the installation; undefined for a single server. */
   nodes?: Nodes | undefined;
   hub: Hub;
-  /** Every viewer of this server. */
+  /** All viewers of this server. */
   viewers: ReadonlySet<Viewer>;
   shells: ShellBook;
 }
 
-/** Begins to serve a viewer; resolves when what is sent at the beginning has been sent. */
+/** Starts to serve a viewer. Resolves when the initial data has been sent. */
 export type StartStream = (context: StreamContext, viewer: Viewer) => Promise<void>;
 
 export interface StreamKind {
   readonly name: StreamName | FleetStreamName;
-  /** What its path names. */
+  /** The kind of object in its path. */
   readonly of: "robot" | "fleet";
   readonly row: AccessRow;
   readonly role: Role;
   readonly pattern: RegExp;
-  /** Query parameters that it knows beside those of every stream. */
+  /** Its query parameters, in addition to those of every stream. */
   readonly query: readonly string[];
-  /** The WebSocket subprotocol that it speaks when it is offered; without it the frames are plain. */
+  /** The WebSocket subprotocol that it uses if the client offers it; otherwise frames are plain. */
   readonly subprotocol?: string;
-  /** Also of a robot that is not connected: it ends by itself when all is said. */
+  /** Whether it is available for a robot that is not connected. It then ends after the stored data. */
   readonly offline?: boolean;
-  /** Reads the query, before the upgrade: throws the Fault that the client is answered. */
+  /** Checks the query before the upgrade. Throws the Fault that the client gets. */
   prepare(query: URLSearchParams): StartStream;
 }

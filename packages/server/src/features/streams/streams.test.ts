@@ -10,7 +10,7 @@ import { flush, range, record, startRig } from "./testing/rig.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-test("a viewer gets the last 100 stored records, then each new one, and the robot is told that it is followed", TIMEOUT, async () => {
+test("a viewer gets the last 100 stored records, then each new one, and the robot is notified of its follower", TIMEOUT, async () => {
   await using it = await startRig();
   await ingestLogs(it.plane, it.session, flush(1, 70));
   await ingestLogs(it.plane, it.session, flush(71, 130));
@@ -26,7 +26,7 @@ test("a viewer gets the last 100 stored records, then each new one, and the robo
   await until("the end of following", () => it.sent.some((message) => message.type === "log_follow" && !message.on));
 });
 
-test("between the stored and the live records nothing is missing and nothing comes twice", TIMEOUT, async () => {
+test("stored and live records have no gap and no duplicate between them", TIMEOUT, async () => {
   await using it = await startRig();
   let [seq, flushing] = [0, true];
   const robot = (async () => {
@@ -40,7 +40,7 @@ test("between the stored and the live records nothing is missing and nothing com
     await until("some records", () => seq > 30);
     for (let i = 0; i < 15; i += 1) {
       const viewer = it.view();
-      // More than what is stored at its coming: live ones follow.
+      // More records than were stored when it connected, so live ones follow.
       await until("live records", () => viewer.records.length > 160);
       viewer.ws.close();
       await viewer.closed;
@@ -53,7 +53,7 @@ test("between the stored and the live records nothing is missing and nothing com
   for (const { seqs } of viewers) assert.deepEqual(seqs, range(seqs[0] ?? 0, seqs.at(-1) ?? 0));
 });
 
-test("a viewer that does not read loses records, is told which, and holds nobody else up", TIMEOUT, async () => {
+test("a viewer that does not read loses records, gets a report of the gap, and does not delay other viewers", TIMEOUT, async () => {
   await using it = await startRig();
   const [slow, fast] = [it.view(), it.view()];
   await Promise.all([slow.headers, fast.headers]);
@@ -62,7 +62,7 @@ test("a viewer that does not read loses records, is told which, and holds nobody
   slow.ws.pause();
   let seq = 1;
   const message = "x".repeat(16_000);
-  // The kernel's buffers take some megabytes before anything waits here.
+  // The kernel buffers some megabytes before the server's buffer is used.
   for (let i = 0; i < 30; i += 1) {
     await ingestLogs(it.plane, it.session, flush(seq + 1, seq + 50, { message }));
     seq += 50;
@@ -70,7 +70,7 @@ test("a viewer that does not read loses records, is told which, and holds nobody
   }
   slow.ws.resume();
   const isGap = ({ source }: LogRecord): boolean => source === "roamfleet";
-  // Told without a new record having to come.
+  // Reported without a new record.
   await until("the gap", () => slow.records.some(isGap));
   await ingestLogs(it.plane, it.session, flush(seq + 1, seq + 1));
   seq += 1;
@@ -93,7 +93,7 @@ test("a viewer that does not read loses records, is told which, and holds nobody
 });
 
 test(
-  "a robot that is not connected: what is stored is sent, then the stream closes with 4409, as it does when the robot goes",
+  "closes with 4409 after the stored records if the robot is not connected, and when it disconnects",
   TIMEOUT,
   async () => {
     await using it = await startRig();
@@ -111,11 +111,11 @@ test(
   },
 );
 
-test("a decommissioned robot ends its streams with 4404", TIMEOUT, async () => {
+test("closes the streams of a decommissioned robot with 4404", TIMEOUT, async () => {
   await using it = await startRig();
   const viewer = it.view();
   await viewer.headers;
-  // Anyone who may publish on the bus can send this: the database decides.
+  // Any publisher on the bus can send this message, so the server checks the database.
   for (const forged of [{ org_id: it.org_id, robot_id: it.robot_id }, { robot_id: it.robot_id }, null, "text"])
     it.plane.bus.publish(ROBOT_REMOVED, forged);
   await ingestLogs(it.plane, it.session, flush(131, 131));
@@ -128,7 +128,7 @@ test("a decommissioned robot ends its streams with 4404", TIMEOUT, async () => {
   assert.equal(await it.view().closed, "4404 robot removed");
 });
 
-test("a token that is revoked, has expired or lost its role loses its open streams within 2 s", TIMEOUT, async () => {
+test("closes open streams within 2 s after their token is revoked, expires or loses its role", TIMEOUT, async () => {
   await using it = await startRig();
   const { plane, org_id } = it;
   const watch = async (change: (token_id: string) => Promise<unknown>): Promise<string> => {
@@ -150,7 +150,7 @@ test("a token that is revoked, has expired or lost its role loses its open strea
   assert.match(await shown.closed, /^4403 /);
 });
 
-test("before the upgrade, errors are HTTP with the envelope: 401, 403, 404, 400, 405", TIMEOUT, async () => {
+test("errors before the upgrade are HTTP responses with an error body: 401, 403, 404, 400, 405", TIMEOUT, async () => {
   await using it = await startRig();
   const other = await it.rig.org();
   const viewer = await it.rig.org({ role: "viewer" });
@@ -179,7 +179,7 @@ test("before the upgrade, errors are HTTP with the envelope: 401, 403, 404, 400,
   assert.equal((await it.refused(`${shell}?token=${viewer.token}`)).headers["x-service-org-id"], it.org_id);
 });
 
-test("a token is taken from the query or the header, and guesses from one address end in 429", TIMEOUT, async () => {
+test("accepts a token in the query or the header, and returns 429 after many guesses from one address", TIMEOUT, async () => {
   await using it = await startRig();
   await it.view(`${it.path}?org_id=${it.org_id}`, [], { authorization: `Bearer ${it.token}` }).headers;
   for (let i = 0; i < 20; i += 1) assert.equal((await it.refused(`${it.path}?token=rf_org_guess${i}`)).status, 401);
@@ -189,7 +189,7 @@ test("a token is taken from the query or the header, and guesses from one addres
   await it.view().headers;
 });
 
-test("a GET without Upgrade is told so, after token, role and robot; other methods are 405", TIMEOUT, async () => {
+test("returns 426 for a GET without Upgrade, after checking token, role and robot; 405 for other methods", TIMEOUT, async () => {
   await using it = await startRig();
   const ask = async (url: string, token?: string) => (await it.rig.call("GET", url, { token })).status;
   assert.equal(await ask(it.path), 401);
@@ -201,7 +201,7 @@ test("a GET without Upgrade is told so, after token, role and robot; other metho
   assert.deepEqual([post.status, post.headers.allow], [405, "GET, HEAD"]);
 });
 
-test("shell, camera and topics are refused with 4410, the shell's subprotocol is taken when offered", TIMEOUT, async () => {
+test("closes with 4410 if the agent supports no shell, camera or topics; accepts the shell's subprotocol if offered", TIMEOUT, async () => {
   await using it = await startRig();
   for (const rest of ["shell/ws?cols=80&rows=24&", "camera/ws?camera=front&", "ros/topics/echo?topic=/chatter&"]) {
     const viewer = it.view(`/api/robots/${it.robot_id}/${rest}token=${it.token}`);
@@ -212,7 +212,7 @@ test("shell, camera and topics are refused with 4410, the shell's subprotocol is
   assert.equal(await shell.closed, "4410 not supported by this agent");
 });
 
-test("more followers than a robot may have are closed with 4429, and one that leaves makes room", TIMEOUT, async () => {
+test("closes followers above a robot's limit with 4429, and one that leaves makes room", TIMEOUT, async () => {
   await using it = await startRig();
   const viewers = [it.view(), it.view(), it.view()];
   await Promise.all(viewers.map(({ headers }) => headers));
@@ -221,10 +221,10 @@ test("more followers than a robot may have are closed with 4429, and one that le
   await viewers[0]?.closed;
   await ingestLogs(it.plane, it.session, flush(1, 1));
   const next = it.view();
-  await until("the place to be free", () => next.records.length === 1);
+  await until("the next viewer to be admitted", () => next.records.length === 1);
 });
 
-test("what a viewer sends is ignored, but not without bound", TIMEOUT, async () => {
+test("ignores messages of a viewer, up to a maximum size", TIMEOUT, async () => {
   await using it = await startRig();
   const viewer = it.view();
   await viewer.headers;
@@ -235,7 +235,7 @@ test("what a viewer sends is ignored, but not without bound", TIMEOUT, async () 
   assert.match(await viewer.closed, /^1009/);
 });
 
-test("a viewer that answers no ping is cut, one that does stays", TIMEOUT, async () => {
+test("disconnects a viewer that answers no ping, and keeps one that does", TIMEOUT, async () => {
   await using it = await startRig();
   const [dead, alive] = [it.view(), it.view()];
   await Promise.all([dead.headers, alive.headers]);
@@ -245,7 +245,7 @@ test("a viewer that answers no ping is cut, one that does stays", TIMEOUT, async
   for (let round = 1; round <= 2; round += 1) {
     await it.rig.clock.advance({ seconds: 30 });
     await until("a ping", () => pings >= round);
-    // The answer to a ping of its own comes when its pong has been heard.
+    // The server answers the viewer's own ping only after it has processed the viewer's pong.
     const answered = once(alive.ws, "pong");
     alive.ws.ping();
     await answered;
@@ -257,7 +257,7 @@ test("a viewer that answers no ping is cut, one that does stays", TIMEOUT, async
   await until("the record", () => alive.records.length === 1);
 });
 
-test("a server that stops sends its viewers away with 1013 and takes no new ones", TIMEOUT, async () => {
+test("a stopping server closes its viewers with 1013 and refuses new ones", TIMEOUT, async () => {
   await using it = await startRig();
   const viewer = it.view();
   await viewer.headers;

@@ -18,32 +18,32 @@ import { sweepTickets } from "./tickets.ts";
 import { Viewer } from "./viewer.ts";
 import { watchViewers } from "./watch.ts";
 
-/** Viewers have little to say; a longer message ends the stream with 1009. */
+/** Longest message of a viewer; a longer one ends the stream with 1009. */
 const VIEWER_MESSAGE_BYTES_MAX = 64 * 1024;
-/** WebSocket frames of one message, which count as one, and pieces in which one may arrive. */
+/** Most WebSocket frames of one message, which counts once for the rate limit, and most chunks in which it may arrive. */
 const VIEWER_FRAGMENTS_MAX = 16;
 const VIEWER_CHUNKS_MAX = 4_096;
 
 export interface Streams {
-  /** What these paths answer to a request that asks for no WebSocket. */
+  /** Serves the stream paths for requests without an upgrade. */
   routes(http: Http): void;
-  /** Takes over an upgrade request; false when its path is no stream. */
+  /** Handles an upgrade request. Returns false if its path is not a stream. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer): boolean;
-  /** Writes down the end of streams whose server ended without writing it, and forgets tickets. */
+  /** Writes the ends of streams whose server died without doing so, and deletes old tickets. */
   sweep(): Promise<void>;
-  /** Sends every viewer away (1013) and takes no new ones. */
+  /** Closes every viewer with 1013 and refuses new ones. */
   drain(): Promise<void>;
 }
 
-/** What the 101 of an admitted viewer says. */
+/** The data for the 101 response to an admitted viewer. */
 interface UpgradeAnswer {
   admitted: Admitted;
   headers: Record<string, string>;
 }
 
 /**
- * The WebSockets of viewers: what a robot logs, sees and says, live, and the way into it. With other nodes, a viewer is admitted where
- * it comes and served where its robot is.
+ * Creates the WebSocket streams for viewers: live logs, cameras, topics, shells, tunnels and files. In a cluster, the node that a viewer
+ * connects to admits it, and the node of its robot serves it.
  */
 export const createStreams = (plane: Plane, nodes?: Nodes): Streams => new ViewerStreams(plane, nodes);
 
@@ -55,10 +55,10 @@ class ViewerStreams implements Streams {
   readonly #context: StreamContext;
   readonly #watch: { stop(): void };
   readonly #server = createServer((request) => this.#answers.get(request));
-  /** To other nodes, and for them. */
+  /** Viewers whose robot is connected to another node. */
   readonly #relays: Relays | undefined;
   readonly #shares: FleetShares;
-  /** Of what viewers send, for each and for each org. */
+  /** Rate limit of frames from viewers, for each viewer and each org. */
   readonly #pace: FramePace;
   #draining = false;
 
@@ -99,7 +99,7 @@ class ViewerStreams implements Streams {
     await this.#context.shells.settled();
   }
 
-  /** Answers an upgrade request in any case. */
+  /** Handles an upgrade request: serves the stream or sends an error. */
   async #open(request: IncomingMessage, socket: Duplex, head: Buffer, from: "viewer" | "node"): Promise<void> {
     const seen: Seen = {};
     const arrival: Arrival = { request, socket, head, request_id: this.#plane.id("req") };
@@ -116,12 +116,12 @@ class ViewerStreams implements Streams {
       if ((await this.#relays?.take(arrival, admitted)) !== true) await this.#serveHere(arrival, admitted, headers());
     } catch (error) {
       const { status, code, message, headers: extra } = toFault(this.#plane, error);
-      if (status >= 500) this.#plane.log.error({ err: error, status }, "a stream could not be opened");
+      if (status >= 500) this.#plane.log.error({ err: error, status }, "could not open a stream");
       refuseUpgrade(socket, status, code, message, { ...headers(), ...extra });
     }
   }
 
-  /** What another node has admitted is served here in any case: nothing is handed on twice. */
+  /** Serves a viewer that another node has admitted. It is never relayed to a third node. */
   async #openForNode(arrival: Arrival, seen: Seen, headers: () => Record<string, string>): Promise<void> {
     const { request, socket, head } = arrival;
     const { path, query } = targetOf(request);
@@ -145,7 +145,7 @@ class ViewerStreams implements Streams {
         void serveViewer(this.#context, viewer, admitted);
       });
     if (is_open) return;
-    // The socket went meanwhile, or the server is stopping.
+    // The client has disconnected meanwhile, or the server is stopping.
     await this.#book.closed(told, endOf(this.#draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
     this.#refuseWhenDraining();
   }
@@ -183,7 +183,7 @@ function plainRoutes(http: Http, plane: Plane): void {
   }
 }
 
-/** What a path of a stream answers to a request that asks for no WebSocket: why it could not have one, or 426. */
+/** Responds to a request without an upgrade: with the error that an upgrade would get, or with 426. */
 async function answerPlain(
   plane: Plane,
   request: { raw: IncomingMessage },
@@ -201,7 +201,7 @@ async function answerPlain(
 async function serveViewer(context: StreamContext, viewer: Viewer, { start, ...admitted }: Admitted): Promise<void> {
   const { plane } = context;
   const { kind, robot_id, caller, decommissioned } = admitted;
-  // Asked anew each time: it may come while the stored records are sent.
+  // Checked each time: the robot may connect while the stored records are sent.
   const offline = (): boolean => kind.of === "robot" && plane.link.session(robot_id)?.org_id !== caller.org_id;
   const endWithoutRobot = (): void => {
     if (decommissioned) viewer.close(CLOSE.robot_removed, "robot removed");

@@ -2,7 +2,7 @@ import type { Plane } from "../../context.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** Writes what a viewer did onto the timeline of its robot. A stream does not end because that cannot be written; the audit knows of it. */
+/** Writes an action of a viewer to the timeline of its robot. A failure is logged and does not end the stream, which is in the audit. */
 export async function tellTimeline(
   plane: Plane,
   { admitted }: Viewer,
@@ -13,6 +13,6 @@ export async function tellTimeline(
   try {
     await recordTimeline(plane.db.forOrg(org_id), plane, { org_id, robot_id, actor, ...entry });
   } catch (error) {
-    plane.log.error({ err: error, kind: entry.kind }, "a timeline entry of a stream could not be written");
+    plane.log.error({ err: error, kind: entry.kind }, "could not write a timeline entry of a stream");
   }
 }

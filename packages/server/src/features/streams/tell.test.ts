@@ -12,18 +12,18 @@ const toldOf = ({ plane, org_id }: Rig) =>
   plane.db.many(sql(entryRow)`
     select ${entryRow} from audit_entry where org_id = ${org_id} and action like 'stream.%' order by id`);
 const closedOf = async (it: Rig) => (await toldOf(it)).filter(({ action }) => action === "stream.closed");
-/** Two ends that are written at the same time may be told in either order. */
-const untilClosed = (it: Rig, count: number) => until("the end to be told", async () => (await closedOf(it)).length === count);
+/** Waits for this many ends. Ends that are written concurrently may have either order. */
+const untilClosed = (it: Rig, count: number) => until("the ends to be written", async () => (await closedOf(it)).length === count);
 const openRows = async ({ plane }: Rig): Promise<number> =>
   (await plane.db.one(sql(row({ count: int }))`select count(*)::int as count from open_stream`)).count;
 
-test("the audit tells each stream before it opens, and afterwards how and after how long it ended", TIMEOUT, async () => {
+test("writes an audit entry before each stream opens, and one with reason and duration when it ends", TIMEOUT, async () => {
   await using it = await startRig();
   const left = it.view();
   const request_id = String((await left.headers)["x-request-id"]);
   assert.deepEqual(await toldOf(it), [{ action: "stream.opened", status: null, request_id, data: { stream: "logs" } }]);
   await it.rig.clock.advance({ seconds: 90 });
-  left.ws.close(4401, "a viewer may say what it likes");
+  left.ws.close(4401, "any text of a viewer");
   await untilClosed(it, 1);
   const cut = it.view();
   await cut.headers;
@@ -52,7 +52,7 @@ test("the audit tells each stream before it opens, and afterwards how and after 
   assert.deepEqual([closed[0]?.request_id, closed[0]?.data.duration_seconds, await openRows(it)], [request_id, 90, 0]);
 });
 
-test("a stream that cannot be told is not opened; an end that cannot be told is told when the database is back", TIMEOUT, async () => {
+test("opens no stream without its audit entry, and retries the entry of its end after an outage", TIMEOUT, async () => {
   await using it = await startRig();
   const { db } = it.plane;
   const viewer = it.view();
@@ -74,7 +74,7 @@ test("a stream that cannot be told is not opened; an end that cannot be told is 
   ]);
 });
 
-test("an end that cannot be told holds up no other, and no ticket that is over", TIMEOUT, async () => {
+test("an end that cannot be written does not delay other ends or the deletion of tickets", TIMEOUT, async () => {
   await using it = await startRig();
   const { db } = it.plane;
   const lost = [it.view(), it.view(), it.view()];
@@ -98,32 +98,32 @@ test("an end that cannot be told holds up no other, and no ticket that is over",
   assert.deepEqual(await state(), { closed: [...others, first], open: 0, tickets: 0 });
 });
 
-test("streams of a server that is gone are told as lost, once; those of one that lives are left alone", TIMEOUT, async () => {
+test("writes the ends of a dead server's streams as lost, once, and leaves those of live servers unchanged", TIMEOUT, async () => {
   await using it = await startRig();
   const { db, clock } = it.plane;
   const at = clock.now();
   await db.run(
     sql`insert into node (id, epoch, beat, is_over, started_at) values ('node_a', 1, 1, false, ${at}), ('node_b', 7, 1, false, ${at})`,
   );
-  const [mine, theirs, before] = [it.view(), it.view(), it.view()];
-  await Promise.all([mine.headers, theirs.headers, before.headers]);
+  const [mine, of_dead_node, before] = [it.view(), it.view(), it.view()];
+  await Promise.all([mine.headers, of_dead_node.headers, before.headers]);
   const move = async (viewer: TestViewer, node_id: string, epoch: number) =>
     db.run(
       sql`update open_stream set node_id = ${node_id}, node_epoch = ${epoch} where id = ${String((await viewer.headers)["x-request-id"])}`,
     );
-  await move(theirs, "node_b", 7);
+  await move(of_dead_node, "node_b", 7);
   await move(before, "node_a", 0);
   await it.streams.sweep();
   const lostOnes = async () => (await toldOf(it)).filter(({ data }) => data.reason === "server_lost").map(({ request_id }) => request_id);
   assert.deepEqual(await lostOnes(), [(await before.headers)["x-request-id"]]);
   await db.run(sql`update node set is_over = true where id = 'node_b'`);
   for (let i = 0; i < 2; i += 1) await it.streams.sweep();
-  assert.deepEqual(new Set(await lostOnes()), new Set([(await before.headers)["x-request-id"], (await theirs.headers)["x-request-id"]]));
+  assert.deepEqual(new Set(await lostOnes()), new Set([(await before.headers)["x-request-id"], (await of_dead_node.headers)["x-request-id"]]));
   const first = (await toldOf(it)).find(({ action }) => action === "stream.closed");
   assert.deepEqual([first?.status, first?.data], [null, { stream: "logs", reason: "server_lost", duration_seconds: null }]);
-  // Whoever was taken for gone and is not tells nothing more.
-  theirs.ws.close();
-  await theirs.closed;
+  // A server that was declared dead but is alive writes no second end.
+  of_dead_node.ws.close();
+  await of_dead_node.closed;
   mine.ws.close();
   await mine.closed;
   await it.streams.drain();

@@ -6,21 +6,21 @@ import { Endings } from "../../kernel/endings.ts";
 import type { Admitted } from "./admit.ts";
 import { deleteOpenStream, insertOpenStream, listOrphans, type OpenStream, type StreamEntry } from "./store.ts";
 
-/** How a stream ended: the code of its close, and in a word why. */
+/** How a stream ended: its close code and a reason in one word. */
 export interface StreamEnd {
   code: number | null;
   reason: string;
 }
 
-/** The server that held it was killed, or its machine went. */
+/** The server of the stream was killed, or its machine failed. */
 const SERVER_LOST: StreamEnd = { code: null, reason: "server_lost" };
 
 const OF_SERVER = new Map<number, string>(Object.entries(CLOSE).map(([reason, code]) => [code, reason]));
-/** What WebSockets call a connection that went without a close. */
+/** The WebSocket code for a connection that ended without a close frame. */
 export const CLOSED_ABNORMALLY = 1006;
 const ENDED_IN_ORDER = 1000;
 
-/** `ended_with`: the code that the server gave. The words in which a viewer closes are not repeated. */
+/** Returns the end of a stream. `ended_with` is the server's close code. A viewer's close reason is untrusted and not stored. */
 export function endOf(ended_with: number | undefined, code: number, broke_protocol = false): StreamEnd {
   if (ended_with === ENDED_IN_ORDER) return { code: ended_with, reason: "ended" };
   if (ended_with !== undefined) return { code: ended_with, reason: OF_SERVER.get(ended_with) ?? "server_error" };
@@ -28,7 +28,7 @@ export function endOf(ended_with: number | undefined, code: number, broke_protoc
   return { code, reason: code === CLOSED_ABNORMALLY ? "connection_lost" : "viewer_left" };
 }
 
-/** What the audit knows of streams: each that was opened is told to have closed, once. */
+/** The registry of open streams. Writes an audit entry when a stream opens, and exactly one when it closes. */
 export class StreamBook {
   readonly #plane: Plane;
   readonly #endings: Endings;
@@ -38,7 +38,7 @@ export class StreamBook {
     this.#endings = new Endings(plane, "stream");
   }
 
-  /** Writes that a stream is opened, before anything of it is: who watched is known also when the server dies meanwhile. */
+  /** Writes the entry before the stream opens, so that the audit is complete even if the server dies. */
   async opened(request: IncomingMessage, admitted: Admitted, request_id: string): Promise<OpenStream> {
     const { caller, ip, kind, robot_id } = admitted;
     const entry: StreamEntry = {
@@ -63,13 +63,13 @@ export class StreamBook {
     return open;
   }
 
-  /** Writes that it is over, how, and after how long. While that cannot be written, the sweep tries again. */
+  /** Writes the end of a stream with its reason and duration. If that fails, the sweep retries it. */
   async closed(open: OpenStream, end: StreamEnd): Promise<void> {
     const duration_seconds = (this.#plane.clock.now().getTime() - open.opened_at.getTime()) / 1_000;
     await this.#endings.tell(open.id, () => writeClosed(this.#plane, open, end, duration_seconds));
   }
 
-  /** Tells of the ends that could not be written, and of streams whose server is gone: when they ended is not known. */
+  /** Retries ends that could not be written, and writes those of streams of dead servers, whose time of end is unknown. */
   async sweep(): Promise<void> {
     const { db, node } = this.#plane;
     await this.#endings.sweep(
@@ -79,7 +79,7 @@ export class StreamBook {
   }
 }
 
-/** Once for each stream: whoever takes its row away tells. */
+/** Writes the end of a stream. Only the transaction that deletes its row writes the entry, so there is one. */
 const writeClosed = (plane: Plane, { org_id, id, entry }: OpenStream, end: StreamEnd, duration_seconds: number | null): Promise<void> =>
   plane.db.forOrg(org_id).transaction(async (tx) => {
     if ((await deleteOpenStream(tx, org_id, id)) === 0) return;

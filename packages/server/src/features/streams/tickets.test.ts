@@ -18,7 +18,7 @@ async function ticketFor(it: Rig, stream: StreamName = "logs", token = it.token)
   return reply.body.data.ticket ?? "";
 }
 
-/** A token of the rig's org, with the id that ends it. */
+/** Creates a token of the rig's org; the id is for revoking it. */
 async function another(it: Rig, role: "viewer" | "operator"): Promise<{ token: string; token_id: string }> {
   const made = await it.rig.org({ role });
   await it.plane.db.run(sql`update credential set org_id = ${it.org_id} where id = ${made.token_id}`);
@@ -28,7 +28,7 @@ async function another(it: Rig, role: "viewer" | "operator"): Promise<{ token: s
 const tickets = async (it: Rig): Promise<number> =>
   (await it.plane.db.one(sql(row({ count: int }))`select count(*)::int as count from stream_ticket where org_id = ${it.org_id}`)).count;
 
-test("a ticket opens its stream once, and the stream is the token's that it was made with", TIMEOUT, async () => {
+test("a ticket opens its stream once, with the permissions of the token that created it", TIMEOUT, async () => {
   await using it = await startRig();
   const ticket = await ticketFor(it);
   assert.match(ticket, /^rf_ticket_[0-9a-f]{64}$/);
@@ -41,7 +41,7 @@ test("a ticket opens its stream once, and the stream is the token's that it was 
   assert.match(await viewer.closed, /^4401 .*revoked/);
 });
 
-test("of many who come with one ticket at the same moment, one gets in", TIMEOUT, async () => {
+test("of many concurrent requests with one ticket, one is admitted", TIMEOUT, async () => {
   await using it = await startRig();
   const ticket = await ticketFor(it);
   const viewers = Array.from({ length: 30 }, () => it.view(`${it.path}?ticket=${ticket}`));
@@ -59,7 +59,7 @@ test("of many who come with one ticket at the same moment, one gets in", TIMEOUT
   );
 });
 
-test("a ticket opens nothing else, nothing later than 30 s and no other org; whoever tried that used it up", TIMEOUT, async () => {
+test("a ticket opens no other stream or org and expires after 30 s; a refused attempt uses it up", TIMEOUT, async () => {
   await using it = await startRig();
   const { robot_id: next } = await seedRobot(it.plane, it.org_id);
   const other = await it.rig.org();
@@ -79,13 +79,13 @@ test("a ticket opens nothing else, nothing later than 30 s and no other org; who
   assert.equal((await it.refused(`${it.path}?ticket=${late}`)).status, 401);
   const both = await it.refused(`${it.path}?ticket=${await ticketFor(it)}&token=${it.token}`);
   assert.deepEqual([both.status, both.code], [400, "bad_request"]);
-  // None of these was a guess.
+  // None of these counts as a guess.
   for (let i = 0; i < 30; i += 1) assert.equal((await it.refused(`${it.path}?ticket=${late}`)).status, 401);
   for (let i = 0; i < 20; i += 1) assert.equal((await it.refused(`${it.path}?ticket=rf_ticket_guess${i}`)).status, 401);
   assert.equal((await it.refused(`${it.path}?ticket=rf_ticket_guess`)).status, 429);
 });
 
-test("a ticket needs the role of its stream on its robot, and a robot that there is", TIMEOUT, async () => {
+test("creating a ticket needs the stream's role on the robot, and an existing robot", TIMEOUT, async () => {
   await using it = await startRig();
   const viewer = await another(it, "viewer");
   const other = await it.rig.org();
@@ -108,7 +108,7 @@ test("a ticket needs the role of its stream on its robot, and a robot that there
     assert.equal((await it.rig.call("POST", "/api/stream-tickets", { token: it.token, body })).status, 400, JSON.stringify(body));
 });
 
-test("a ticket whose token is revoked or lost its role before it is used opens nothing", TIMEOUT, async () => {
+test("a ticket opens nothing if its token was revoked or lost its role before the use", TIMEOUT, async () => {
   await using it = await startRig();
   const [revoked, lowered] = [await another(it, "operator"), await another(it, "operator")];
   const [first, second] = [await ticketFor(it, "camera", revoked.token), await ticketFor(it, "camera", lowered.token)];
@@ -120,7 +120,7 @@ test("a ticket whose token is revoked or lost its role before it is used opens n
   assert.equal((await it.refused(camera + second)).status, 403);
 });
 
-test("a repeated request is answered without the ticket, and tickets that are over are deleted", TIMEOUT, async () => {
+test("a replayed response does not contain the ticket, and expired tickets are deleted", TIMEOUT, async () => {
   await using it = await startRig();
   const ask = async () =>
     (
@@ -137,7 +137,7 @@ test("a repeated request is answered without the ticket, and tickets that are ov
   assert.equal(await tickets(it), 1);
   await it.rig.clock.advance({ seconds: 600 });
   await it.streams.sweep();
-  assert.equal(await tickets(it), 1, "who comes late is told what it was");
+  assert.equal(await tickets(it), 1, "a recently expired ticket is kept for its error message");
   await it.rig.clock.advance({ seconds: 31 });
   await it.streams.sweep();
   assert.equal(await tickets(it), 0);

@@ -16,14 +16,14 @@ import { requireRobot } from "../robots/index.ts";
 import { deleteExpiredTickets, insertTicket, useTicket } from "./store-tickets.ts";
 
 const TICKET_MS = 30_000;
-/** A ticket that is over is known for so long still: who comes with it late did not guess. */
+/** How long an expired ticket is kept, so that a client that sends it later does not count as guessing. */
 const KNOWN_AFTER_END_MS = 600_000;
 const SECRET_BYTES = 32;
 const ACCESS = { ...streamAccess, ...fleetStreamAccess };
 
 /**
- * A ticket stands in a URL where a token might be seen: in a browser's history, in the log of a proxy. It opens one stream of
- * one robot or fleet, once and soon, and says nothing of the token or the session that it was made with.
+ * Serves the creation of stream tickets. A ticket replaces a token in a URL, which is stored in browser histories and proxy logs. It
+ * opens one stream of one robot or fleet, once and within seconds, and does not reveal the token or session that created it.
  */
 export function ticketRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.createStreamTicket, async (_, { caller, body, db, headers, site, audit }) => {
@@ -55,7 +55,7 @@ export function ticketRoutes(http: Http, plane: Plane): void {
   });
 }
 
-/** The robot, or of a stream of fleets the fleet, and nothing beside. */
+/** Returns the id of the robot, or of the fleet for a fleet's stream. Throws 400 for any other id. */
 function objectOf({ robot_id, fleet_id, stream }: BodyOf<typeof routes.createStreamTicket>): string {
   const of_fleet = stream in fleetStreamAccess;
   const [id, other] = of_fleet ? [fleet_id, robot_id] : [robot_id, fleet_id];
@@ -64,33 +64,33 @@ function objectOf({ robot_id, fleet_id, stream }: BodyOf<typeof routes.createStr
   return id;
 }
 
-/** What the request of a known caller was sent with. */
+/** Returns the hashed credential of an authenticated request. */
 function heldBy(credentials: Pick<Credentials, "headers" | "site">): HeldProof {
   const proof = proofOf(credentials);
-  if (proof === undefined) throw new Error("the route let in who shows nothing");
+  if (proof === undefined) throw new Error("the request has no credential");
   return holdProof(proof);
 }
 
-/** What a ticket is shown for. */
+/** The request in which a ticket is used. */
 export interface TicketUse {
   stream: string;
   object_id: string;
-  /** That the request names beside. */
+  /** The org that the request names in addition. */
   org_id: string | undefined;
 }
 
-/** Whoever came with the ticket has used it up, whatever it is answered. Throws 401, and 403 for another org than the ticket's. */
+/** Uses a ticket. Any attempt uses it up, even a refused one. Throws 401, or 403 for another org than the ticket's. */
 export async function takeTicket(plane: Plane, ticket: string, use: TicketUse): Promise<{ held: HeldProof; org_id: string }> {
   const found = await useTicket(plane.db, secretHash(ticket));
   if (found === undefined) throw unauthorized("the ticket is not known");
   if (found.uses > 1) throw unauthorizedKnown("the ticket was used before");
   if (found.expires_at <= plane.clock.now()) throw unauthorizedKnown("the ticket has expired");
   if (found.stream !== use.stream || found.object_id !== use.object_id) throw unauthorizedKnown("the ticket is for another stream");
-  if (use.org_id !== undefined && use.org_id !== found.org_id) throw forbidden(`the ticket is about org ${found.org_id}`);
+  if (use.org_id !== undefined && use.org_id !== found.org_id) throw forbidden(`the ticket is for org ${found.org_id}`);
   return { held: { by: found.proof_by, hash: found.proof_hash }, org_id: found.org_id };
 }
 
-/** Deletes the tickets that nobody comes with any more. */
+/** Deletes tickets that expired some time ago. */
 export const sweepTickets = ({ db, retention_clock }: Plane): Promise<number> =>
   deleteIsolated(isOutage, (limit, offset) =>
     deleteExpiredTickets(db, new Date(retention_clock.now().getTime() - KNOWN_AFTER_END_MS), limit, offset),

@@ -7,23 +7,23 @@ import type { HeldProof } from "../../kernel/proof.ts";
 import { type FramePace, Hold, type Paced, ReadValve } from "../../link/index.ts";
 
 const REASON_BYTES_MAX = 123;
-/** What may wait for a viewer before `send` holds its caller up. */
+/** Bytes buffered for a viewer above which `send` waits. */
 export const VIEWER_SEND_BYTES = 64 * 1024;
-/** What a viewer said and nobody has taken yet; beyond, its socket is not read, and so it is cut when that goes on. */
+/** Bytes of a viewer's messages that were not taken yet, above which its socket is paused. */
 export const VIEWER_RECEIVE_BYTES = 256 * 1024;
-/** JSON costs one unit of the pace for each. */
+/** Bytes of JSON that cost one unit of the rate limit. */
 const JSON_UNIT_BYTES = 1024;
 
-/** Takes what a viewer says, one message at a time: the next one waits for the promise. */
+/** Takes the messages of a viewer one at a time: the next one waits for the promise. */
 export type TakeMessage = (data: Buffer, binary: boolean) => Promise<unknown> | void;
 
-/** Who watches what, as checked before the upgrade; enough to check it again while the stream is open. */
+/** The caller and its stream, as checked before the upgrade and repeatedly while the stream is open. */
 export interface Watching {
   kind: { name: StreamName | FleetStreamName; of: "robot" | "fleet"; role: Role };
   caller: Caller;
-  /** What it was opened with, to ask again whether it still holds. */
+  /** Hash of the credential, to check repeatedly whether it is still valid. */
   held: HeldProof;
-  /** The fleet's id, of a stream of a fleet. */
+  /** For a fleet's stream, the id of the fleet. */
   robot_id: string;
   decommissioned: boolean;
   /** Address that the request came from. */
@@ -31,22 +31,22 @@ export interface Watching {
 }
 
 /**
- * One open stream of one viewer. A viewer that sends more frames than its pace allows is not read for a while, as is one
- * whose messages nobody has taken: TCP then slows it.
+ * One open stream of one viewer. The socket of a viewer that exceeds the rate limit of frames, or whose messages are not taken, is
+ * paused, so that TCP backpressure slows it.
  */
 export class Viewer implements Paced {
   readonly admitted: Watching;
   readonly ws: WebSocket;
   readonly socket: Duplex;
-  /** Of the request that opened it. */
+  /** Id of the request that opened it. */
   readonly request_id: string;
   /** Called once when the stream is over. */
   onEnd: (() => void) | undefined;
-  /** What is sent at the beginning has been sent. */
+  /** Whether the initial data has been sent. */
   started = false;
-  /** The code that the server ended it with; undefined while it goes on, or when the viewer ended it. */
+  /** The close code of the server; undefined while the stream is open, or if the viewer ended it. */
   ended_with: number | undefined;
-  /** It sent what no WebSocket may, or too much at once. */
+  /** Whether it violated the WebSocket protocol or a size limit. */
   broke_protocol = false;
   readonly valve: ReadValve;
   units: Paced["units"];
@@ -57,7 +57,7 @@ export class Viewer implements Paced {
   #taking = false;
   #said: { data: Buffer; binary: boolean }[] = [];
   #said_bytes = 0;
-  /** Whoever waits in `send` for room. */
+  /** Resolvers of the calls of `send` that wait for room. */
   #room: (() => void)[] = [];
 
   constructor(admitted: Watching, ws: WebSocket, socket: Duplex, { request_id, pace }: { request_id: string; pace: FramePace }) {
@@ -71,12 +71,12 @@ export class Viewer implements Paced {
     ws.on("error", ({ code }: NodeJS.ErrnoException) => (this.broke_protocol ||= code?.startsWith("WS_ERR_") === true));
     const heard = (): void => this.#hearFrame(1);
     ws.on("pong", heard);
-    // One that reads slowly sees no ping of ours, and asks by itself.
+    // A slow reader does not see the server's pings yet, but may send pings itself.
     ws.on("ping", heard);
     ws.on("message", (data, binary) => {
       // Bytes are passed on unread, text is parsed.
       this.#hearFrame(binary ? 1 : 1 + Math.floor((data as Buffer).length / JSON_UNIT_BYTES));
-      // Nothing that the viewer of a log or a camera says matters, but it lives.
+      // Messages of viewers of logs and cameras are ignored, but they prove that the viewer is alive.
       if (this.#take !== undefined) this.#hear(data as Buffer, binary);
     });
     socket.on("drain", () => this.#wake());
@@ -94,7 +94,7 @@ export class Viewer implements Paced {
     return !this.#closing && this.ws.readyState === this.ws.OPEN;
   }
 
-  /** Resolves when there is room for the next, or at once when the stream is over. */
+  /** Sends data. Resolves when there is room for more, or immediately if the stream has ended. */
   send(data: Uint8Array | string): Promise<void> {
     if (!this.open) return Promise.resolve();
     this.ws.send(data);
@@ -102,25 +102,25 @@ export class Viewer implements Paced {
     return new Promise((resolve) => this.#room.push(resolve));
   }
 
-  /** Has everything that the viewer says from now on taken. A taker that throws ends the stream. */
+  /** Passes all further messages of the viewer to `take`. If it throws, the stream ends. */
   receive(take: TakeMessage): void {
     this.#take = take;
   }
 
-  /** Ends the stream after what was sent before; one that the viewer has just ended by itself ends as the viewer said. */
+  /** Closes the stream after all sent data. If the viewer has closed it first, the viewer's close code stays. */
   close(code: number, reason: string): void {
     if (!this.open) return;
     this.ended_with = code;
     this.#ended();
     this.ws.close(code, closeReason(reason));
-    // Its own close has to be heard.
+    // Read again, so that the viewer's close frame is received.
     this.valve.release(Hold.queue);
   }
 
-  /** Asks whether the viewer is still there, or cuts it when it did not answer the last time. */
+  /** Sends a ping, or disconnects the viewer if it did not answer the previous one. */
   ping(): void {
-    // What it says is not read while the robot has no room for it, so neither is its answer. Asked it is all the same: a machine that has
-    // nobody there any more answers with a reset.
+    // While the socket is paused for the robot, its pong cannot be read. Still send a ping: the machine of a client that no longer
+    // exists answers with a reset.
     if (!this.#heard && !this.valve.closed) return this.ws.terminate();
     this.#heard = false;
     if (this.ws.readyState === this.ws.OPEN) this.ws.ping();
@@ -161,14 +161,14 @@ export class Viewer implements Paced {
         if (this.#said_bytes <= VIEWER_RECEIVE_BYTES / 2) this.valve.release(Hold.queue);
       }
     } catch {
-      this.close(CLOSE.bad_message, "the message means nothing here");
+      this.close(CLOSE.bad_message, "the message is not valid for this stream");
     } finally {
       this.#taking = false;
     }
   }
 }
 
-/** As much as a close frame holds, cut between two characters: a client ends with an error of its own for half a one. */
+/** Truncates a reason to the size of a close frame, at a character boundary: clients fail on invalid UTF-8. */
 function closeReason(reason: string): Buffer {
   const bytes = Buffer.from(reason);
   let end = Math.min(bytes.length, REASON_BYTES_MAX);

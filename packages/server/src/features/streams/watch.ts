@@ -8,12 +8,12 @@ import { isText, readHint } from "../../engines/bus/index.ts";
 import { findLinkState, ROBOT_REMOVED } from "../robots/index.ts";
 import type { Viewer } from "./viewer.ts";
 
-/** A token is remembered for a second, so that its end is known within one and a half. */
+/** Authentication is cached for 1 s, so a revoked token is detected within 1.5 s. */
 const CHECK_EVERY_MS = 500;
 const PING_EVERY_MS = 30_000;
-const OUT_OF_REACH = "the robot is no longer where the token may watch";
+const OUT_OF_REACH = "the robot has left the scopes of the token";
 
-/** Keeps an eye on all open streams with one timer for all: may they still watch, is the robot still there, are they themselves? */
+/** Checks all open streams at an interval: permissions, the robot's connection, and whether the viewer answers pings. */
 export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop(): void } {
   const pings = plane.clock.every(PING_EVERY_MS, () => {
     for (const viewer of viewers) viewer.ping();
@@ -21,7 +21,7 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
   const checks = plane.clock.every(CHECK_EVERY_MS, async () => {
     await checkTokens(plane, viewers);
     for (const viewer of viewers) {
-      // One that has not started looks for itself when it has sent what is stored.
+      // A stream that has not started checks this after it has sent the stored records.
       const { kind, robot_id } = viewer.admitted;
       if (viewer.started && kind.of === "robot" && plane.link.session(robot_id) === undefined)
         viewer.close(CLOSE.agent_offline, "agent offline");
@@ -31,7 +31,7 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
     const { org_id, robot_id } = readHint<{ org_id: string; robot_id: string }>(message, { org_id: isText, robot_id: isText });
     const of_robot = (): Viewer[] =>
       Array.from(viewers).filter(({ admitted }) => admitted.robot_id === robot_id && admitted.caller.org_id === org_id);
-    // The message may be anyone's: the database says whether the robot is gone.
+    // The message is untrusted: the database decides whether the robot was removed.
     if (of_robot().length === 0 || (await findLinkState(plane.db, org_id, robot_id)) !== "removed") return;
     for (const viewer of of_robot()) viewer.close(CLOSE.robot_removed, "robot removed");
   });
@@ -44,7 +44,7 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
   };
 }
 
-/** Each token is looked up once, however many streams it holds. */
+/** Authenticates each token once, however many streams it has. */
 async function checkTokens(plane: Plane, viewers: ReadonlySet<Viewer>): Promise<void> {
   const by_token = new Map<string, Viewer[]>();
   for (const viewer of viewers) {
@@ -69,7 +69,7 @@ async function checkToken(plane: Plane, viewers: readonly Viewer[]): Promise<voi
   }
 }
 
-/** Robots are moved, and grants change: what a role that is limited to places reaches is looked up anew, once for all streams of a token. */
+/** Checks the scopes of viewers that are limited to places, because robots move and grants change. One lookup for all streams of a token. */
 async function checkPlaces(plane: Plane, caller: Caller, viewers: readonly Viewer[]): Promise<void> {
   const limited = viewers.filter(({ open, admitted }) => open && !mayInWholeOrg(caller, admitted.kind.role));
   if (limited.length === 0) return;
@@ -98,7 +98,7 @@ function closeWithoutRole(check: () => void, viewer: Viewer): void {
   }
 }
 
-/** A database that does not answer says nothing about a token: the stream goes on. */
+/** Closes a viewer whose token was refused. A database outage proves nothing about a token: the stream continues. */
 function closeRefused(error: unknown, viewer: Viewer): void {
   if (!(error instanceof Fault)) return;
   if (error.code === "unauthorized") viewer.close(CLOSE.token_revoked, error.message);

@@ -82,7 +82,7 @@ export const revokeEveryToken = async (db: Db, now: Date): Promise<number> =>
 
 const anyRow = row({ present: bool });
 
-/** Whether the org has a valid token of its own with the role admin for the whole org. */
+/** Whether the org has a valid token (not of a user) with the role admin for the whole org. */
 export const hasAdminToken = async (db: Db, org_id: string, now: Date): Promise<boolean> =>
   (
     await db.one(sql(anyRow)`

@@ -7,10 +7,10 @@ import { type Admitted, type Seen, targetOf } from "../admit.ts";
 import { STREAM_KINDS } from "../kinds.ts";
 import { decodeHeader, encodeHeader } from "./header.ts";
 
-/** Of the query: who asked has been found out, and nobody else is to read it. */
+/** Query parameters that are not forwarded: the caller is authenticated, and the other node must not see its secrets. */
 const CREDENTIALS = ["token", "ticket", "org_id"];
 
-/** What the node that admitted a viewer tells the one that serves it. No secret: the proof is there as its hash. */
+/** What the node that admitted a viewer sends to the serving node. It contains only the hash of the credential. */
 interface Admission {
   kind: string;
   robot_id: string;
@@ -21,7 +21,7 @@ interface Admission {
   request_id: string;
 }
 
-/** Path and query of the request by which a viewer is handed on. */
+/** Returns the path and query for relaying a viewer. */
 export function targetWithoutCredentials(request: IncomingMessage): string {
   const { path, query } = targetOf(request);
   for (const name of CREDENTIALS) query.delete(name);
@@ -41,10 +41,10 @@ export function encodeAdmission({ kind, robot_id, caller, held, ip, decommission
   return encodeHeader(admission);
 }
 
-/** What another node says of a viewer. Throws 400 when it says nothing that this version understands. */
+/** Reads the admission of a viewer by another node. Throws 400 if this version cannot read it. */
 export function decodeAdmission(request: IncomingMessage): Admission {
   const admission = decodeHeader(request);
-  if (!isAdmission(admission)) throw badRequest("a server of another version handed this stream on in a way that this one does not know");
+  if (!isAdmission(admission)) throw badRequest("a server of another version relayed this stream in a format that this one does not support");
   return admission;
 }
 
@@ -59,13 +59,13 @@ function isAdmission(value: unknown): value is Admission {
 }
 
 /**
- * A viewer that another node has admitted, as one of our own. Who it is is asked anew by what it showed there: nodes tell each other
- * whom they let in, not what those may.
+ * Admits a viewer that another node has admitted. Authenticates it again by the hash of its credential: nodes do not rely on the
+ * permissions that other nodes found.
  */
 export async function readmit(plane: Plane, request: IncomingMessage, admission: Admission, seen: Seen): Promise<Admitted> {
   const { robot_id, org_id, ip, decommissioned } = admission;
   const kind = STREAM_KINDS.find(({ name }) => name === admission.kind);
-  if (kind === undefined) throw badRequest(`this server does not know the stream ${admission.kind}`);
+  if (kind === undefined) throw badRequest(`this server does not support the stream ${admission.kind}`);
   seen.org_id = org_id;
   const held = { by: admission.held.by, hash: Buffer.from(admission.held.hash, "base64url") };
   const caller = await authenticateAgain(plane, held, org_id);

@@ -3,16 +3,16 @@ import type { Socket } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "@roamfleet/clock";
 
-/** Beyond it the node that serves a viewer is taken to have failed. It writes to the database before it answers. */
+/** Time after which a node that has not answered counts as failed. It writes to the database before it answers. */
 export const ANSWER_TIMEOUT_MS = 10_000;
 const REFUSAL_BYTES_MAX = 64 * 1024;
 
 export type NodeAnswer =
   | { upgraded: true; lines: string; socket: Socket; head: Buffer }
-  /** The whole of an HTTP response, which ends with the connection. */
+  /** A complete HTTP response, which ends with the connection. */
   | { upgraded: false; response: Buffer };
 
-/** Asks a node for a WebSocket. Rejects when it does not answer, or ends the connection before. */
+/** Requests a WebSocket from a node. Rejects if the node does not answer or closes the connection first. */
 export function askNode(
   socket: TLSSocket,
   { path, headers }: { path: string; headers: Record<string, string> },
@@ -33,7 +33,7 @@ export function askNode(
   return promise.finally(() => late.cancel());
 }
 
-/** Status line and headers as they came, with the empty line behind. */
+/** Returns the unchanged status line and headers, with the empty line after them. */
 function linesOf({ statusCode, statusMessage, rawHeaders }: IncomingMessage): string {
   const headers = rawHeaders.flatMap((name, i) => (i % 2 === 0 ? [`${name}: ${rawHeaders[i + 1]}\r\n`] : []));
   return `HTTP/1.1 ${statusCode} ${statusMessage}\r\n${headers.join("")}\r\n`;
@@ -44,7 +44,7 @@ async function readRefusal(response: IncomingMessage): Promise<NodeAnswer> {
   let bytes = 0;
   for await (const part of response as AsyncIterable<Buffer>) {
     bytes += part.length;
-    if (bytes > REFUSAL_BYTES_MAX) throw new Error("its refusal is too long");
+    if (bytes > REFUSAL_BYTES_MAX) throw new Error("its error response is too long");
     parts.push(part);
   }
   return { upgraded: false, response: Buffer.concat(parts) };

@@ -12,7 +12,7 @@ import { decodeFlush, encodeFlush, FleetShares, SHARE_READY } from "./fleet-shar
 
 const LIMIT = { timeout: 120_000 };
 
-/** A node with a robot that logs, and another node that asks it for the log of its fleet. */
+/** Starts a node with a robot that logs, and a client that requests the log of its fleet like another node. */
 async function startShare(query = "") {
   const it = await startRig();
   const shares = new FleetShares(it.plane);
@@ -41,7 +41,7 @@ async function startShare(query = "") {
   };
 }
 
-test("a flush is told with its key and the records that are wanted, untouched", LIMIT, async () => {
+test("sends a flush with its key and the matching records, unchanged", LIMIT, async () => {
   await using share = await startShare("level=error");
   const { plane, session, robot_id } = share.it;
   await ingestLogs(plane, session, flush(1, 3));
@@ -51,23 +51,23 @@ test("a flush is told with its key and the records that are wanted, untouched", 
   });
   await until("the error", () => share.flushes().length === 1);
   const [{ lines, ...key }] = share.flushes() as [ReturnType<typeof decodeFlush>];
-  // It begins where the flush begins that has no wanted record.
+  // It starts at the start of the flush without a matching record.
   const before = { received_at: "1970-01-01T00:00:00.000Z", seq: 0 };
   assert.deepEqual(key, { robot_id, received_at: "2030-01-01T00:00:00.000Z", first_seq: 4, last_seq: 5, before, seqs: [5] });
   assert.equal((JSON.parse(lines[0]!) as LogRecord).message, "a\nb");
   assert.deepEqual(decodeFlush(encodeFlush({ ...key, lines })), { ...key, lines });
 });
 
-test("a node that does not read costs a bound, and is told which records it missed", LIMIT, async () => {
+test("buffers a bounded number of bytes for a node that does not read, and reports the missed records", LIMIT, async () => {
   await using share = await startShare();
   const { plane, session } = share.it;
   share.ws.pause();
   const message = "x".repeat(10_000);
   let last = 0;
-  // More than the kernel takes, and what may wait.
+  // More than the kernel and the server buffer.
   for (; last < 4_000; last += 50) await ingestLogs(plane, session, flush(last + 1, last + 50, { message }));
   share.ws.resume();
-  await until("what was left out is told", () => share.records().some(({ source }) => source === "roamfleet"), {
+  await until("the gap to be reported", () => share.records().some(({ source }) => source === "roamfleet"), {
     progress: () => share.records().length,
   });
   await ingestLogs(plane, session, flush(last + 1, last + 1));

@@ -12,21 +12,21 @@ import { endOfFlush, wantedFlush, type WantedFlush } from "../log-stream.ts";
 import { Gaps } from "../record-sender.ts";
 
 export const FLEET_SHARE_PATH = "/nodes/fleet-logs";
-/** What another node may ask for, in the header of admissions. */
+/** The request of another node for a fleet's log, in the header of admissions. */
 export interface ShareWish extends FollowedFleet {
-  /** How soon one that has left the fleet is not heard any more. */
+  /** Interval of the check for robots that left the fleet. */
   look_every_ms: number;
-  /** It takes flushes without wanted records: where a robot's log ends. */
+  /** Whether it accepts flushes without matching records, which report the end of a robot's log. */
   positions?: boolean;
 }
-/** What may wait for another node; records beyond are left out, and told as a gap. */
+/** Most bytes buffered for another node; further records are dropped and reported as a gap. */
 const SHARE_BYTES_MAX = 1024 * 1024;
-/** Where logs end whose records are not wanted is sent at this interval, more often than the other server compares positions. */
+/** Interval at which the ends of logs without matching records are sent; shorter than the other server's comparison of positions. */
 const POSITIONS_EVERY_MS = 20_000;
-/** Sent when all robots of the moment are followed: from then on nothing is missing. */
+/** Sent when all present robots are followed: from then on no record is missing. */
 export const SHARE_READY = "";
 
-/** A flush as nodes tell it each other: which it is in the first line, then one record a line, untouched on the way. */
+/** Encodes a flush for another node: its key in the first line, then one unchanged record in each line. */
 export const encodeFlush = ({ lines, ...key }: WantedFlush): string => `${JSON.stringify(key)}\n${lines.join("\n")}`;
 
 export function decodeFlush(text: string): WantedFlush {
@@ -35,7 +35,7 @@ export function decodeFlush(text: string): WantedFlush {
   return { ...flush, lines: flush.seqs.length === 0 ? [] : lines };
 }
 
-/** What robots of a fleet log here, for viewers that came to other nodes. Those have been asked who they are there. */
+/** Sends the logs of a fleet's local robots to other nodes for their viewers, which those nodes have authenticated. */
 export class FleetShares {
   readonly #plane: Plane;
   readonly #server = new WebSocketServer({ noServer: true, perMessageDeflate: false, maxPayload: 1024 });
@@ -44,11 +44,11 @@ export class FleetShares {
     this.#plane = plane;
   }
 
-  /** Throws 400 for what this version does not understand. */
+  /** Starts a share. Throws 400 if this version cannot read the request. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, asked: unknown, query: URLSearchParams): void {
     const { org_id, fleet_id, look_every_ms, positions = false } = (asked ?? {}) as Partial<ShareWish>;
     if (typeof org_id !== "string" || typeof fleet_id !== "string" || typeof look_every_ms !== "number")
-      throw badRequest("a server of another version asks for a fleet's log in a way that this one does not know");
+      throw badRequest("a server of another version requests a fleet's log in a format that this one does not support");
     const wish = readLogWish(query);
     this.#server.handleUpgrade(request, socket, head, (ws) => {
       void new FleetShare(this.#plane, ws, socket, wish, { org_id, fleet_id, look_every_ms, positions }).start();
@@ -67,7 +67,7 @@ class FleetShare {
   readonly #followers: FleetFollowers;
   readonly #every_ms: number;
   readonly #gaps = new Gaps();
-  /** The last flush of each robot that was not sent, as no record of it is wanted; it begins where the last one that was sent ends. */
+  /** For each robot, a flush that merges those not sent because no record matched. It starts at the end of the last sent flush. */
   readonly #unwanted = new Map<string, WantedFlush>();
   readonly #tells_positions: boolean;
   #positions: Timer | undefined;
@@ -79,7 +79,7 @@ class FleetShare {
     this.#every_ms = look_every_ms;
     this.#tells_positions = positions === true;
     this.#followers = new FleetFollowers(plane, fleet, (batch) => this.#take(batch));
-    ws.on("error", () => {}); // a close event follows
+    ws.on("error", () => {}); // A close event follows.
     ws.once("close", () => {
       this.#positions?.cancel();
       this.#followers.end();
@@ -91,7 +91,7 @@ class FleetShare {
     try {
       await this.#followers.look();
     } catch (error) {
-      this.#plane.log.warn({ err: error }, "could not look who is in a fleet");
+      this.#plane.log.warn({ err: error }, "could not read the robots of a fleet");
       return this.#ws.close(1011);
     }
     if (this.#ws.readyState !== this.#ws.OPEN) return this.#followers.end();
@@ -112,7 +112,7 @@ class FleetShare {
     return this.#ws.bufferedAmount < SHARE_BYTES_MAX && this.#gaps.none;
   }
 
-  /** The flush, beginning where the unwanted ones before it begin. */
+  /** Returns the flush, extended to the start of the unsent ones before it. */
   #behindUnwanted(flush: WantedFlush): WantedFlush {
     const unwanted = this.#unwanted.get(flush.robot_id);
     const follows = isSame(unwanted && endOfFlush(unwanted), flush.before);

@@ -14,7 +14,7 @@ const lengthOf = (size: number): Buffer => {
   return bytes;
 };
 
-/** Binary frames of these sizes, and small ones that are pings between them. */
+/** Returns binary frames of these sizes, with small pings between them. */
 const framesOf = (sizes: readonly number[], mask: boolean): Buffer[] =>
   sizes.map((size, i) => {
     const length = lengthOf(size);
@@ -23,7 +23,7 @@ const framesOf = (sizes: readonly number[], mask: boolean): Buffer[] =>
     return Buffer.concat([Buffer.from([0x80 | opcode]), length, Buffer.alloc(mask ? 4 : 0, 255), Buffer.alloc(size, 0x88)]);
   });
 
-/** The chunk boundaries at which it says to be between two frames. */
+/** Returns the chunk boundaries that are reported as boundaries between frames. */
 function boundariesOf(bytes: Buffer, cuts: readonly number[]): number[] {
   const walk = new FrameWalk();
   const found: number[] = [];
@@ -36,7 +36,7 @@ function boundariesOf(bytes: Buffer, cuts: readonly number[]): number[] {
   return found;
 }
 
-test("wherever a stream is cut into chunks, the ends of its frames are found and nothing else is", () => {
+test("finds exactly the ends of the frames, wherever the stream is split into chunks", () => {
   const random = seededRandom(7);
   const below = (n: number): number => Math.floor(random() * n);
   const sizes = [0, 1, 125, 126, 127, 65_535, 65_536, 70_000];
@@ -57,7 +57,7 @@ test("wherever a stream is cut into chunks, the ends of its frames are found and
   }
 });
 
-test("a step stops behind the frame that it is in, so that another can be put there", () => {
+test("a step stops at the end of the present frame, so that another one can be inserted", () => {
   const [one, two] = framesOf([300, 5], false) as [Buffer, Buffer];
   const bytes = Buffer.concat([one, two]);
   const walk = new FrameWalk();
@@ -67,7 +67,7 @@ test("a step stops behind the frame that it is in, so that another can be put th
   assert.equal(walk.at_boundary, true);
 });
 
-test("a close frame is noticed as soon as it has begun, and ours is one", () => {
+test("detects a close frame at its first byte, and encodes one", () => {
   const frame = closeFrame(1013, "the server is stopping");
   const walk = new FrameWalk();
   walk.walk(frame.subarray(0, 2));

@@ -4,26 +4,26 @@ const LENGTH_OF_16_BITS = 126;
 const LENGTH_OF_64_BITS = 127;
 const CLOSE = 8;
 
-/** Follows the bytes of one direction of a WebSocket from frame to frame, by their headers: it knows where one may put a frame in between. */
+/** Parses the frame headers in one direction of a WebSocket, to find the boundaries where a frame can be inserted. */
 export class FrameWalk {
   readonly #header = Buffer.alloc(HEADER_BYTES_MAX);
-  /** Bytes of the header so far. */
+  /** Bytes of the present header received so far. */
   #held = 0;
-  /** Bytes of the payload that are still to come. */
+  /** Remaining bytes of the present payload. */
   #left = 0;
   #close_seen = false;
 
-  /** Between two frames. */
+  /** Whether the position is between two frames. */
   get at_boundary(): boolean {
     return this.#held === 0 && this.#left === 0;
   }
 
-  /** A close frame has begun: nothing may be sent behind it. */
+  /** Whether a close frame has started, after which nothing may be sent. */
   get close_seen(): boolean {
     return this.#close_seen;
   }
 
-  /** Goes on to the end of the frame that it is in, or of the chunk; answers how far that is. */
+  /** Advances to the end of the present frame or of the chunk, and returns the new position. */
   step(chunk: Uint8Array, from: number): number {
     let at = from;
     if (this.#left === 0) {
@@ -40,12 +40,12 @@ export class FrameWalk {
     return at + taken;
   }
 
-  /** Goes through a whole chunk. */
+  /** Processes a whole chunk. */
   walk(chunk: Uint8Array): void {
     for (let at = 0; at < chunk.length;) at = this.step(chunk, at);
   }
 
-  /** As far as is known: the second byte says. */
+  /** Length of the present header, as far as known: the second byte determines it. */
   #headerBytes(): number {
     if (this.#held < 2) return 2;
     const second = this.#header[1]!;
@@ -56,12 +56,12 @@ export class FrameWalk {
   #payloadBytes(): number {
     const length = this.#header[1]! & ~MASKED;
     if (length === LENGTH_OF_16_BITS) return this.#header.readUInt16BE(2);
-    // Past 2^53 it is not exact, and such a frame has no end in our time.
+    // Not exact above 2^53, but a frame of that length never ends in practice.
     return length === LENGTH_OF_64_BITS ? this.#header.readUInt32BE(2) * 2 ** 32 + this.#header.readUInt32BE(6) : length;
   }
 }
 
-/** A close frame as a server sends it. The reason has 123 bytes at most. */
+/** Encodes a server's close frame. The reason has at most 123 bytes. */
 export function closeFrame(code: number, reason: string): Buffer {
   const text = Buffer.from(reason);
   const frame = Buffer.alloc(4 + text.length);

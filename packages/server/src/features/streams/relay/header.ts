@@ -1,12 +1,12 @@
 import type { IncomingMessage } from "node:http";
 
-/** In a request of one node to another: what it has found out, as JSON in base64url. */
+/** Header of requests between nodes: an admission or a request for a share, as JSON in base64url. */
 export const NODE_HEADER = "roamfleet-node";
 const CHARACTERS_MAX = 16 * 1024;
 
 export const encodeHeader = (said: object): string => Buffer.from(JSON.stringify(said)).toString("base64url");
 
-/** Undefined when it cannot be read. What it is has to be looked at. */
+/** Returns the parsed value, which the caller must validate; undefined if it cannot be parsed. */
 export function decodeHeader({ headers }: IncomingMessage): unknown {
   const text = headers[NODE_HEADER];
   if (typeof text !== "string" || text.length > CHARACTERS_MAX) return undefined;

@@ -24,7 +24,7 @@ async function socketPair(): Promise<[Socket, Socket]> {
   return [one, other];
 }
 
-/** A viewer and a node, with two sockets in between that are joined. */
+/** Connects a viewer and a node through two joined sockets. */
 async function startRig(head: Buffer = Buffer.alloc(0)) {
   const [viewer, viewer_here] = await socketPair();
   const [node, node_here] = await socketPair();
@@ -52,7 +52,7 @@ function frame(bytes: number, fill: number): Buffer {
 const CLOSED = closeFrame(1013, "the server is stopping");
 
 test(
-  "bytes go through both ways as they are, what came with the answer first, and an end of one is the end of the other",
+  "forwards bytes unchanged in both directions, those after the response first, and the end of one side ends the other",
   LIMIT,
   async () => {
     using it = await startRig(frame(3, 1));
@@ -60,7 +60,7 @@ test(
     const said: Buffer[] = [];
     it.node.on("data", (bytes: Buffer) => said.push(bytes));
     it.viewer.write("anything at all");
-    await until("both have heard", () => it.heard().length === 511 && Buffer.concat(said).toString() === "anything at all");
+    await until("both have received the bytes", () => it.heard().length === 511 && Buffer.concat(said).toString() === "anything at all");
     assert.deepEqual(it.heard(), Buffer.concat([frame(3, 1), frame(500, 2)]));
     const ended = once(it.node, "end");
     it.viewer.end();
@@ -70,27 +70,27 @@ test(
   },
 );
 
-test("a viewer that reads nothing stops the node, holds no more than a chunk, and then gets every byte", LIMIT, async () => {
+test("pauses the node for a viewer that does not read, buffers at most one chunk, and loses no byte", LIMIT, async () => {
   using it = await startRig();
   it.viewer.pause();
-  // More than both kernels' buffers take.
+  // More than both kernels buffer.
   const chunk = frame(60_000, 7);
   const count = Math.ceil((96 * MIB) / chunk.length);
   for (let i = 0; i < count; i += 1) it.node.write(chunk);
   let waiting = 0;
   it.node_here.on("data", () => (waiting = Math.max(waiting, it.viewer_here.writableLength)));
-  await until("the node is not read any more", () => it.node_here.isPaused());
+  await until("the node to be paused", () => it.node_here.isPaused());
   assert.ok(it.node.writableLength > 0);
   assert.ok(waiting < MIB, `${waiting} bytes wait`);
   it.viewer.resume();
-  await until("all has come", () => it.viewer.bytesRead === count * chunk.length, { progress: () => it.viewer.bytesRead });
+  await until("all bytes to arrive", () => it.viewer.bytesRead === count * chunk.length, { progress: () => it.viewer.bytesRead });
 });
 
-test("an end that is asked for comes behind the frame that is on its way, and nothing behind it", LIMIT, async () => {
+test("sends the close frame after the present frame, and nothing after it", LIMIT, async () => {
   using it = await startRig();
   const [first, second] = [frame(1_000, 1), frame(1_000, 2)];
   it.node.write(first.subarray(0, 10));
-  await until("it has begun", () => it.heard().length === 10);
+  await until("the start of the frame", () => it.heard().length === 10);
   it.joined.end(1013, "the server is stopping");
   it.node.write(Buffer.concat([first.subarray(10), second]));
   await once(it.viewer, "end");
@@ -99,13 +99,13 @@ test("an end that is asked for comes behind the frame that is on its way, and no
   await it.joined.ended;
 });
 
-test("a node that goes between two frames is a close with a code; in the middle of one it is a cut", LIMIT, async () => {
+test("closes the viewer with a code if the node is lost between two frames, and disconnects it within a frame", LIMIT, async () => {
   using whole = await startRig();
   whole.node.write(frame(10, 1));
   await until("the frame", () => whole.heard().length === 14);
   whole.node.destroy();
   await once(whole.viewer, "end");
-  assert.deepEqual(whole.heard().subarray(14), closeFrame(1013, "the robot's server went away"));
+  assert.deepEqual(whole.heard().subarray(14), closeFrame(1013, "the robot's server is unreachable"));
   whole.viewer.end();
   await whole.joined.ended;
 
@@ -119,13 +119,13 @@ test("a node that goes between two frames is a close with a code; in the middle 
 });
 
 test(
-  "a node that has closed by itself is not followed by a second close, and a viewer that does not answer one is cut",
+  "sends no second close frame after the node's, and disconnects a viewer that does not answer it",
   LIMIT,
   async () => {
     using it = await startRig();
     const own = closeFrame(4409, "agent offline");
     it.node.end(own);
-    // It never ends its side.
+    // The viewer never ends its side.
     await once(it.viewer, "end");
     assert.deepEqual(it.heard(), own);
     await it.joined.ended;

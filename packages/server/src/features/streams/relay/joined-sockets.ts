@@ -4,30 +4,30 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import { CLOSE } from "@roamfleet/protocol";
 import { closeFrame, FrameWalk } from "./frame-walk.ts";
 
-/** Whoever does not answer an end in this time is cut. */
+/** A side that does not answer a close within this time is disconnected. */
 const END_TIMEOUT_MS = 2_000;
-/** A viewer that has taken nothing for so long, while there was something, is cut: as late as one of our own that answers no ping. */
+/** A viewer that has read no pending data for this long is disconnected. The same time as for a local viewer that answers no ping. */
 const STUCK_MS = 60_000;
 
 export interface SocketsToJoin {
-  /** The viewer's, after it was answered 101. */
+  /** The viewer's socket after the 101 response. */
   viewer: Duplex;
-  /** To the node that serves it. */
+  /** The socket to the serving node. */
   node: Socket;
-  /** What came behind the answer of that node. */
+  /** Bytes that followed the node's response. */
   head: Buffer;
 }
 
-/** A viewer's socket and that of the node which serves it: bytes go through both ways, as fast as the slower end takes them. */
+/** Joins a viewer's socket to that of the serving node: forwards bytes in both directions, with backpressure. */
 export class JoinedSockets {
   /** Resolves when both are closed. */
   readonly ended: Promise<void>;
   readonly #viewer: Duplex;
   readonly #node: Socket;
   readonly #clock: Clock;
-  /** What the viewer is sent. */
+  /** Frames sent to the viewer. */
   readonly #frames = new FrameWalk();
-  /** What it is to be told as soon as the frame that it is in the middle of is whole. */
+  /** The close to send to the viewer when the present frame is complete. */
   #ending: { code: number; reason: string } | undefined;
   #told = false;
   #cut: Timer | undefined;
@@ -58,7 +58,7 @@ export class JoinedSockets {
     });
   }
 
-  /** Ends both: the viewer by a close with this code as soon as no frame is in its way, the node at once. */
+  /** Ends both sides: closes the viewer with this code after the present frame, and the node immediately. */
   end(code: number, reason: string): void {
     if (this.#told || this.#ending !== undefined) return;
     this.#ending = { code, reason };
@@ -66,7 +66,7 @@ export class JoinedSockets {
     if (this.#frames.at_boundary) this.#tell();
   }
 
-  /** Cuts a viewer that does not read. Call it now and then. */
+  /** Disconnects the viewer if it has not read for too long. Call it regularly. */
   cutStuck(): void {
     if (this.#blocked_since !== undefined && this.#clock.monotonic() - this.#blocked_since > STUCK_MS) this.#viewer.destroy();
   }
@@ -82,11 +82,11 @@ export class JoinedSockets {
     if (this.#ending !== undefined && this.#frames.at_boundary) this.#tell();
   }
 
-  /** The node has said all that it will. Half a frame can only be cut. */
+  /** Handles the end of the node. After an incomplete frame, the viewer can only be disconnected. */
   #nodeLeft(): void {
     this.#cutLater();
     if (this.#told) return;
-    this.#ending ??= { code: CLOSE.draining, reason: "the robot's server went away" };
+    this.#ending ??= { code: CLOSE.draining, reason: "the robot's server is unreachable" };
     if (this.#frames.at_boundary) this.#tell();
     else this.#viewer.destroy();
   }
@@ -95,7 +95,7 @@ export class JoinedSockets {
     const { code, reason } = this.#ending!;
     this.#told = true;
     this.#viewer.unpipe(this.#node);
-    // What it says from now on is for nobody.
+    // Discard further messages of the viewer.
     this.#viewer.resume();
     this.#viewer.end(this.#frames.close_seen ? undefined : closeFrame(code, reason));
     this.#node.destroySoon();

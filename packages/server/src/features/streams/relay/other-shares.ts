@@ -6,10 +6,10 @@ import { decodeFlush, FLEET_SHARE_PATH, SHARE_READY, type ShareWish } from "./fl
 import { encodeHeader, NODE_HEADER } from "./header.ts";
 
 const OPEN_TIMEOUT_MS = 5_000;
-/** A robot sends at most 64 KiB at once, which may be compressed. */
+/** Longest message of another node. A robot's message has at most 64 KiB, which may be compressed. */
 const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
 
-/** What robots of a fleet log that are connected to other nodes. */
+/** Follows the logs of a fleet's robots that are connected to other nodes. */
 export class OtherShares {
   readonly #plane: Plane;
   readonly #nodes: Nodes;
@@ -18,7 +18,7 @@ export class OtherShares {
   readonly #take: (flush: WantedFlush) => void;
   readonly #open = new Map<string, WebSocket>();
   #over = false;
-  /** The connection to a node ended since the last look. */
+  /** Whether a connection to a node ended since the last `look`. */
   #lost = false;
 
   constructor(plane: Plane, nodes: Nodes, asked: { wish: ShareWish; query: string }, take: (flush: WantedFlush) => void) {
@@ -30,8 +30,8 @@ export class OtherShares {
   }
 
   /**
-   * Connects to the nodes that it is not connected to, and leaves those that are dead. Returns whether something may not have been heard: a
-   * node came, was lost or is unreachable. Never twice at a time: each would connect to the same ones.
+   * Connects to new nodes and disconnects from dead ones. Returns whether records may be missing, because a node is new, lost or
+   * unreachable. Must not run concurrently, as each call would connect to the same nodes.
    */
   async look(): Promise<boolean> {
     const lost = this.#lost;
@@ -66,11 +66,11 @@ export class OtherShares {
       });
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      this.#plane.log.warn({ node_id: node.id, address: node.address, reason }, "a fleet's log cannot be had from another server");
+      this.#plane.log.warn({ node_id: node.id, address: node.address, reason }, "could not get a fleet's log from another server");
     }
   }
 
-  /** Resolves when everything is heard from then on. */
+  /** Resolves when all further flushes are received. */
   async #ready(ws: WebSocket): Promise<void> {
     const { promise, resolve, reject } = Promise.withResolvers<void>();
     const late = this.#plane.clock.setTimer(OPEN_TIMEOUT_MS, () => ws.terminate());
@@ -80,7 +80,7 @@ export class OtherShares {
       try {
         this.#take(decodeFlush(text));
       } catch {
-        // Of another version.
+        // A message of another version.
         ws.terminate();
       }
     });

@@ -13,19 +13,19 @@ import { askNode, type NodeAnswer } from "./ask-node.ts";
 import { NODE_HEADER } from "./header.ts";
 import { JoinedSockets } from "./joined-sockets.ts";
 
-/** How soon a viewer hears that the node which serves it is dead, beside what it takes to know that it is. */
+/** Interval of the check for dead nodes, whose viewers are then closed. */
 const LOOK_EVERY_MS = 3_000;
 
-/** The upgrade request of a viewer that is let in. */
+/** The upgrade request of a viewer. */
 export interface Arrival {
   request: IncomingMessage;
   socket: Duplex;
   head: Buffer;
-  /** Another one when another node was asked in vain. */
+  /** Replaced after a failed request to another node. */
   request_id: string;
 }
 
-/** Viewers that came here and whose robot another node holds: that one serves them, and here the bytes go through. */
+/** Relays viewers whose robot is connected to another node: that node serves them, and this one forwards the bytes. */
 export class Relays {
   readonly #plane: Plane;
   readonly #nodes: Nodes;
@@ -40,8 +40,8 @@ export class Relays {
   }
 
   /**
-   * Hands a viewer to the node that its robot is connected to. False: there is none, or it cannot be reached, and it is for us to
-   * serve it; otherwise it has been answered. Throws the Fault that the client is answered.
+   * Relays a viewer to the node of its robot. Returns false if there is no such node or it is unreachable; the caller then serves the
+   * viewer. Otherwise the viewer has got its response. Throws the Fault that the client gets.
    */
   async take(arrival: Arrival, admitted: Admitted): Promise<boolean> {
     const node = await this.#nodeOf(admitted);
@@ -63,7 +63,7 @@ export class Relays {
     return true;
   }
 
-  /** Sends all away, and resolves when they have gone. */
+  /** Closes all relayed viewers. Resolves when they have left. */
   async drain(): Promise<void> {
     this.#draining = true;
     this.#look.cancel();
@@ -74,7 +74,7 @@ export class Relays {
 
   #join(node: KnownNode, { socket, head }: Arrival, answer: NodeAnswer & { upgraded: true }): void {
     const { metrics, clock } = this.#plane;
-    // As the WebSocket library does: what is sent is small, and silence is no fault.
+    // The same options as the WebSocket library sets: small messages without delay, and no idle timeout.
     (socket as Socket).setTimeout(0);
     (socket as Socket).setNoDelay(true);
     socket.write(answer.lines, "latin1");
@@ -108,15 +108,15 @@ export class Relays {
       const reason = error instanceof Error ? error.message : String(error);
       log.warn(
         { node_id: node.id, address: node.address, reason, request_id },
-        "a stream could not be had from the server that its robot is connected to",
+        "could not open a stream on the server of its robot",
       );
-      // The other one may have written it down under the first.
+      // The other node may have stored the stream under the first id.
       arrival.request_id = id("req");
       return undefined;
     }
   }
 
-  /** A node that froze, or that the network lost, ends nothing by itself. */
+  /** Closes viewers of dead nodes: a frozen or disconnected node does not close its connections. */
   async #endLost(): Promise<void> {
     if (this.#open.size === 0) return;
     for (const joined of this.#open.keys()) joined.cutStuck();
@@ -124,16 +124,16 @@ export class Relays {
     try {
       living = new Set((await this.#nodes.others()).map(keyOf));
     } catch {
-      // A database that does not answer says nothing about nodes.
+      // A database outage proves nothing about other nodes.
       return;
     }
-    for (const [joined, node] of this.#open) if (!living.has(keyOf(node))) joined.end(CLOSE.draining, "the robot's server went away");
+    for (const [joined, node] of this.#open) if (!living.has(keyOf(node))) joined.end(CLOSE.draining, "the robot's server is unreachable");
   }
 }
 
 const keyOf = ({ id, epoch }: KnownNode): string => `${id} ${epoch}`;
 
-/** What of a viewer's own headers the node is told that serves it. */
+/** Returns the headers of a viewer that are forwarded to the serving node. */
 function passedOn({ headers }: IncomingMessage): Record<string, string> {
   const passed = Object.entries(headers).flatMap(([name, value]) =>
     typeof value === "string" && (name.startsWith("sec-websocket-") || name === "user-agent") ? [[name, value] as const] : [],

@@ -47,7 +47,7 @@ export class TestViewer {
   }
 }
 
-/** The streams of a plane without a link, with one robot that is believed to be connected. */
+/** Starts the streams of a plane without a link, and one robot that is treated as connected. */
 export async function startRig() {
   const sessions = new Map<string, Session>();
   let streams: Streams | undefined;
@@ -84,7 +84,7 @@ export async function startRig() {
     fleet_id,
     site_id,
     path,
-    /** `ws://` and where it listens. */
+    /** WebSocket URL of the server. */
     get origin() {
       return `ws://127.0.0.1:${port}`;
     },
@@ -93,7 +93,8 @@ export async function startRig() {
       viewers.push(viewer);
       return viewer;
     },
-    /** An upgrade that is answered as HTTP. */
+    /** Sends an upgrade request and returns its HTTP error response. */
+
     async refused(of: string, headers: Record<string, string> = {}, method = "GET") {
       const { promise, resolve, reject } = Promise.withResolvers<{ status: number; code: string; headers: IncomingHttpHeaders }>();
       const outgoing = httpRequest(`http://127.0.0.1:${port}${of}`, {
