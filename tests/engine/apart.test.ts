@@ -10,7 +10,7 @@ const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
 
 const countRow = row({ count: int });
-/** Backends of this test's database that wait for a row. */
+/** Returns the number of backends of this test's database that wait for a row lock. */
 const waiting = async ({ db }: Harness): Promise<number> =>
   (
     await db.one(
@@ -18,7 +18,7 @@ const waiting = async ({ db }: Harness): Promise<number> =>
     )
   ).count;
 
-test("a deployment that cannot be dispatched holds up no other", TIMEOUT, async () => {
+test("a deployment that cannot be dispatched does not delay others", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [one, other] = await plane.enrollRobots(2);
   assert.ok(one && other);
@@ -40,14 +40,14 @@ test("a deployment that cannot be dispatched holds up no other", TIMEOUT, async 
   await one.connect();
   await plane.advance({ seconds: 20 });
   assert.equal((await plane.deployment(older.id)).status, "applied");
-  assert.equal(failures(), 1, "it is left alone for a minute");
+  assert.equal(failures(), 1, "it is not retried for a minute");
   await plane.db.run(sql`drop trigger test_fault on deployment`);
   await plane.advance({ seconds: 60 });
   assert.equal((await plane.deployment(newer.id)).status, "applied");
   await checkEngine(plane, { ended: true });
 });
 
-test("a turn full of targets that cannot be dispatched leaves the next ones their turn, and is tried again", TIMEOUT, async () => {
+test("a full batch of targets that cannot be dispatched does not block the next batch, and is retried", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   await seedRobots(plane, fleet_id, 1_100);
@@ -78,13 +78,13 @@ test("a turn full of targets that cannot be dispatched leaves the next ones thei
   await checkEngine(plane);
 });
 
-test("dispatch waits for a report of the same robot before it takes anything that the report needs", TIMEOUT, async () => {
+test("dispatch waits for a concurrent report of the robot before it locks rows that the report needs", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [first, second] = [await plane.release(), await plane.release()];
   await plane.deploy(first, { robot_id: robot.id });
   await plane.settle();
-  // In the order of a report: first its number, then its app.
+  // The lock order of a report: first its sequence number, then its app.
   await plane.db.transaction(async (tx) => {
     await tx.run(sql`update robot_desired set outbox_seq = outbox_seq where robot_id = ${robot.id}`);
     void plane.deploy(second, { robot_id: robot.id });
@@ -97,7 +97,7 @@ test("dispatch waits for a report of the same robot before it takes anything tha
   await checkEngine(plane, { ended: true });
 });
 
-test("a cancellation waits for a report of the same robot before it takes anything that the report needs", TIMEOUT, async () => {
+test("a cancellation waits for a concurrent report of the robot before it locks rows that the report needs", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [first, second] = [await plane.release(), await plane.release()];
@@ -120,7 +120,7 @@ test("a cancellation waits for a report of the same robot before it takes anythi
   await checkEngine(plane, { ended: true });
 });
 
-test("a report that could not be taken is taken on the next link, although later ones could have been", TIMEOUT, async () => {
+test("a report that could not be stored is stored over the next link, before later reports", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await plane.db.run(sql`
@@ -132,7 +132,7 @@ test("a report that could not be taken is taken on the next link, although later
   await plane.settle();
   assert.ok(
     plane.logged.some(({ msg }) => msg === "could not process a robot's message"),
-    "it did fail",
+    "the report failed first",
   );
   await plane.db.run(sql`drop trigger test_fault on robot_app`);
   await robot.connect();

@@ -31,7 +31,7 @@ const configTarget = async (plane: Harness, id: string) => {
   return `${target?.status} ${target?.waiting_for}`;
 };
 
-test("a robot of an operator's key gets configs, and secrets only once an admin has approved it", TIMEOUT, async () => {
+test("a robot enrolled with an operator's key gets configs, but no secrets before an admin approves it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const operator = await asOperator(plane);
   const robot = await robotBy(plane, (await newKey(plane, operator, await plane.fleet())).key);
@@ -61,7 +61,7 @@ test("a robot of an operator's key gets configs, and secrets only once an admin 
   await checkEngine(plane, { ended: true });
 });
 
-test("a config deployment that waits for approval supersedes no older one before it goes out", TIMEOUT, async () => {
+test("a config deployment that waits for approval supersedes no older one before it is dispatched", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await robotBy(plane, (await newKey(plane, await asOperator(plane), await plane.fleet())).key);
   await robot.disconnect();
@@ -77,7 +77,7 @@ test("a config deployment that waits for approval supersedes no older one before
   await checkEngine(plane, { ended: true });
 });
 
-test("a key is trusted by an admin of the whole org only; one whose maker is no admin any more is not", TIMEOUT, async () => {
+test("only an admin of the whole org creates a trusted key, which is not trusted after its creator loses that role", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const operator = await asOperator(plane);
@@ -98,7 +98,7 @@ test("a key is trusted by an admin of the whole org only; one whose maker is no 
   assert.equal(await approvalOf(plane, (await robotBy(plane, by_ada.key)).id), "pending");
 });
 
-test("a new computer that an operator gives an approved robot gets none of its secrets", TIMEOUT, async () => {
+test("an approved robot gets no secrets after an operator replaces its computer", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const operator = await asOperator(plane);
   const before = await plane.enrollRobot();

@@ -21,7 +21,7 @@ const endOf = async (plane: Harness, id: string, robot_id: string) => {
   return [target?.status, target?.reason, message];
 };
 
-test("a fleet deployment fails on a robot that has as many apps as it may, and is applied on the others", TIMEOUT, async () => {
+test("a fleet deployment fails only on a robot that has reached its limit of apps", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [full, almost, empty] = await plane.enrollRobots(3, { fleet_id });
@@ -34,14 +34,14 @@ test("a fleet deployment fails on a robot that has as many apps as it may, and i
   assert.deepEqual(await endOf(plane, id, full.id), ["failed", "incompatible", `release of extra failed: ${FULL}`]);
   assert.deepEqual([almost.runs("extra"), empty.runs("extra"), full.runs("extra")], [release.tag, release.tag, undefined]);
   assert.equal((await plane.deployment(id)).status, "failed");
-  // An app that it has may have another release.
+  // A new release of an existing app is allowed.
   const known = await plane.deploy(await plane.release({ app: "app-1" }), { fleet_id });
   await plane.settle();
   assert.equal((await plane.targets(known.id)).get(full.id)?.status, "applied");
   await checkEngine(plane, { ended: true });
 });
 
-test("a scheduled deployment fails on a robot that has got as many apps as it may before its time", TIMEOUT, async () => {
+test("a scheduled deployment fails on a robot that reaches its limit of apps before the scheduled time", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await addApps(plane, robot.id, APPS_MAX - 1);

@@ -25,7 +25,7 @@ test("cancel: stops the robot's previous attempt while the next one is queued", 
   await plane.settle();
   const status = async () => (await plane.targets(id)).get(robot.id)?.status;
   for (let seconds = 0; seconds < 700 && (await status()) !== "queued"; seconds += 5) await plane.advance({ seconds: 5 });
-  assert.equal(await status(), "queued", "the step timed out, and the next attempt waits");
+  assert.equal(await status(), "queued", "the step timed out, and the next attempt is queued");
   await cancel(plane, id);
   await plane.settle();
   assert.deepEqual(await shown(plane, id), CANCELLED);
@@ -36,7 +36,7 @@ test("cancel: stops the robot's previous attempt while the next one is queued", 
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel: a robot that had begun to install, unknown to us, ends applied and stays so", TIMEOUT, async () => {
+test("cancel: a robot that began to install before the server knew it ends applied", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [before, release] = [await plane.release(), await plane.release()];
@@ -45,19 +45,19 @@ test("cancel: a robot that had begun to install, unknown to us, ends applied and
   robot.behave({ step_ms: { staged: 1_000, installing: 20_000, verifying: 20_000 }, offline_at: "staged" }, release.id);
   const { id } = await plane.deploy(release, { robot_id: robot.id });
   await plane.advance({ seconds: 5 });
-  assert.equal((await plane.targets(id)).get(robot.id)?.status, "staged", "what is known of it");
+  assert.equal((await plane.targets(id)).get(robot.id)?.status, "staged", "the last reported status");
   await cancel(plane, id);
   await plane.advance({ seconds: 5 });
   await robot.connect();
   await plane.advance({ minutes: 10 });
   assert.deepEqual(await shown(plane, id), { status: "applied", reason: null });
-  assert.equal(robot.runs(), release.tag, "what the deployment says is what runs");
+  assert.equal(robot.runs(), release.tag, "the robot runs the release of the deployment");
   const { data } = await plane.api.getRobot({ params: { id: robot.id } });
   assert.deepEqual([data.current_release?.id, data.desired_release?.id], [release.id, release.id]);
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel: progress that is still told does not put off the end", TIMEOUT, async () => {
+test("cancel: further progress reports do not extend the timeout", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: stuckAt("downloading") });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });

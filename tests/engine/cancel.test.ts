@@ -15,7 +15,7 @@ const shown = async (plane: Harness, id: string) => {
 };
 const CANCELLED = { status: "cancelled", reason: "user_cancelled" };
 
-test("cancel: a deployment that waits for its robot ends at once, and the robot never hears of it", TIMEOUT, async () => {
+test("cancel: a deployment that waits for its robot ends immediately, and the robot never receives it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
@@ -70,7 +70,7 @@ for (const [step, seconds] of [
   ["installing", 22],
   ["verifying", 32],
 ] as const) {
-  test(`cancel: a robot that is ${step} finishes, and that is how the deployment ends`, TIMEOUT, async () => {
+  test(`cancel: a robot that is ${step} finishes, and the deployment ends with its result`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
     const release = await plane.release();
@@ -107,7 +107,7 @@ test("cancel: a robot that is rolling back ends rolled_back", TIMEOUT, async () 
 
 for (const [name, behaviour] of [
   ["never began", ignore],
-  ["does not heed it", stuckAt("downloading")],
+  ["ignores it", stuckAt("downloading")],
 ] as const) {
   test(`cancel: a robot that ${name} is not waited for longer than a minute`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
@@ -123,7 +123,7 @@ for (const [name, behaviour] of [
   });
 }
 
-test("cancel: of a fleet what has ended stays, what waits ends, and the whole is cancelled", TIMEOUT, async () => {
+test("cancel: ends a fleet's queued targets, keeps ended ones, and cancels the deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [quick, downloading, installing, away] = await plane.enrollRobots(4, { fleet_id });
@@ -147,7 +147,7 @@ test("cancel: of a fleet what has ended stays, what waits ends, and the whole is
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel: twice is once, and an ended deployment answers 409", TIMEOUT, async () => {
+test("cancel: is idempotent, and returns 409 for an ended deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });

@@ -22,7 +22,7 @@ class Chance {
   }
   of<T>(items: readonly T[]): T {
     const item = items[this.below(items.length)];
-    if (item === undefined) throw new Error("there is nothing to choose from");
+    if (item === undefined) throw new Error("the list is empty");
     return item;
   }
 }
@@ -100,7 +100,7 @@ const actions: ((scene: Scene) => Promise<unknown>)[] = [
 
 for (const seed of [1, 2, 3]) {
   test(
-    `whatever happens in whatever order, counters hold at every step and every deployment ends (seed ${seed})`,
+    `random events in random order: counters are right after every step and every deployment ends (seed ${seed})`,
     { timeout: 240_000 },
     async () => {
       await using plane = await startPlane({ at: AT, limits: EXPIRY });
@@ -117,14 +117,14 @@ for (const seed of [1, 2, 3]) {
       const scene: Scene = { plane, chance, robots, fleets, releases, deployments: [] };
       for (let done = 0; done < ACTIONS; done += 1) {
         await chance.of(actions)(scene);
-        // Half of the time the next thing happens while this one is still under way.
+        // In half of the cases, the next event happens before this one is processed.
         if (chance.next() < 0.5) await plane.settle();
         await checkEngine(plane);
       }
       await plane.advance({ minutes: 45 });
       await checkEngine(plane, { ended: true });
       for (const robot of robots) {
-        // Those that were stuck go on after a restart, as an agent does.
+        // Stuck robots continue after a restart, like an agent.
         robot.behave({});
         await robot.restart();
       }
@@ -136,7 +136,7 @@ for (const seed of [1, 2, 3]) {
   );
 }
 
-/** What the plane shows of a robot is what the robot says that it runs. */
+/** Fails unless the plane shows the releases that the robot runs. */
 async function agrees(plane: Harness, robot: SimulatedRobot): Promise<void> {
   const shown = (await plane.api.getRobot({ params: { id: robot.id } })).data;
   for (const { app, current } of shown.apps) assert.equal(current?.tag, robot.runs(app), `${app} of ${robot.id}`);

@@ -6,7 +6,7 @@ import type { Harness } from "../harness/index.ts";
 const COUNTERS = ["pending", "queued", "active", "applied", "failed", "rolled_back", "cancelled"] as const;
 
 const wrongRow = row({ id: text, kept: text, counted: text });
-/** Deployments whose counters are not the group-by of their targets, by one snapshot of the database. */
+/** Selects deployments whose counters differ from the number of their targets by status, in one snapshot of the database. */
 const listWrongCounters = sql(wrongRow)`
   with grouped as (
     select org_id, deployment_id, count(*)::int as total,
@@ -24,7 +24,7 @@ const listWrongCounters = sql(wrongRow)`
   select id, kept::text || ' of ' || kept_total as kept, counted::text || ' of ' || counted_total as counted from compared
   where kept <> counted or (whole and kept_total <> counted_total) or (not whole and kept_total > 0 and kept_total < counted_total)`;
 
-/** Deployments whose counts of reasons are not the group-by of their ended targets. */
+/** Selects deployments whose counts of reasons differ from those of their ended targets. */
 const listWrongReasons = sql(wrongRow)`
   with counted as (
     select t.org_id, t.deployment_id, t.status, coalesce(t.reason, '') as reason, count(*)::int as targets from deployment_target t
@@ -36,7 +36,7 @@ const listWrongReasons = sql(wrongRow)`
   from kept k full join counted c using (org_id, deployment_id, status, reason)
   where k.targets is distinct from c.targets`;
 
-/** Waves whose counters are not the group-by of their targets, and deployments that count their dispatches wrongly. */
+/** Selects waves whose counters differ from those of their targets, and deployments with a wrong number of dispatches. */
 const listWrongWaves = sql(wrongRow)`
   with counted as (
     select t.org_id, t.deployment_id, t.wave, array[count(*), count(*) filter (where t.status = 'pending'), count(*) filter (where t.status = 'queued'),
@@ -56,10 +56,10 @@ const listWrongWaves = sql(wrongRow)`
   left join deployment_target t on t.org_id = d.org_id and t.deployment_id = d.id and (t.attempt > 0 or t.status = 'failed')
   where d.kind = 'release' group by d.org_id, d.id having d.count_dispatched <> count(t.id)`;
 
-/** Fails when a counter differs from what it counts, at this moment. */
+/** Fails if any counter is wrong at present. */
 export async function checkCounters({ db }: Harness): Promise<void> {
   assert.deepEqual(await db.many(listWrongCounters), [], `counters in the order ${COUNTERS.join(", ")}`);
-  assert.deepEqual(await db.many(listWrongReasons), [], "how many ended with each reason");
+  assert.deepEqual(await db.many(listWrongReasons), [], "number of ended targets by reason");
   assert.deepEqual(await db.many(listWrongWaves), [], "counters of each wave, and of the dispatches");
 }
 
@@ -82,7 +82,7 @@ const eventRow = row({
   attempt: nullable(text),
 });
 
-/** Deployments and events of one moment, also while they move on. */
+/** Reads deployments and events in one snapshot, so that concurrent changes do not matter. */
 const snapshot = ({ db }: Harness) =>
   db.transaction(async (tx) => {
     await tx.run(sql`set transaction isolation level repeatable read`);
@@ -98,7 +98,7 @@ const snapshot = ({ db }: Harness) =>
     return { deployments, events };
   });
 
-/** Fails when the events, counters and states of any deployment contradict each other or the rules; with `ended`, when one has not ended. */
+/** Fails if the events, counters and states of any deployment contradict each other or the rules. With `ended`, also if one has not ended. */
 export async function checkEngine(plane: Harness, options: { ended?: boolean } = {}): Promise<void> {
   await checkCounters(plane);
   const { deployments, events } = await snapshot(plane);
@@ -130,8 +130,8 @@ export async function checkEngine(plane: Harness, options: { ended?: boolean } =
 const LADDER = ["queued", "dispatched", "downloading", "staged", "installing", "verifying", "rolling_back"];
 
 /**
- * The steps of one target: up within an attempt, attempts one by one, and nothing after the end. The one exception: while
- * its deployment rolls back, applied targets roll back too, as the next attempt.
+ * Checks the steps of one target: statuses only advance within an attempt, attempts increase by one, and nothing follows the end. One
+ * exception: while its deployment rolls back, applied targets roll back too, as the next attempt.
  */
 function checkLadder(name: string, steps: readonly { status: string; target_status: string | null; attempt: string | null }[]): void {
   let [height, attempt] = [0, 0];

@@ -32,10 +32,10 @@ test("never deploys values that violate a schema in combination; other robots of
     "config failed: the config of namespace nav must have required property 'mode'",
     "config failed: the config of namespace nav must have required property 'mode'",
   ]);
-  assert.equal((await plane.api.getRobot({ params: { id: bad.id } })).data.config_state, "in_sync", "it keeps what it has");
+  assert.equal((await plane.api.getRobot({ params: { id: bad.id } })).data.config_state, "in_sync", "it keeps its present config");
 
   await set("mode", "slow");
-  // Alone it fits; with the fleet's mode it does not.
+  // Valid alone, but not in combination with the fleet's mode.
   await set("speed", 5, { scope: "robot", scope_id: bad.id });
   const { id } = await plane.default_org.deployConfig({ fleet_id }, { namespace: "nav" });
   await plane.settle();
@@ -47,7 +47,7 @@ test("never deploys values that violate a schema in combination; other robots of
 });
 
 test(
-  "a config deployment that waits for its robot is cancelled; one that has ended is not, and a deployment is not one",
+  "cancels a config deployment that waits for its robot, but refuses an ended one and the id of a release deployment",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });

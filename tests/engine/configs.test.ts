@@ -14,13 +14,13 @@ const setValue = (
   rest: { namespace?: string; scope?: "org" | "site" | "fleet" | "robot"; scope_id?: string } = {},
 ) => api.setConfig({ body: { key, value, ...rest } });
 
-/** How the targets of a config deployment ended: the robot and whether anything changed there. */
+/** Returns for each robot of a config deployment whether its config changed. */
 async function ends(api: HarnessOrg["api"], id: string): Promise<Map<string | null, unknown>> {
   const { items } = await api.listConfigDeploymentEvents({ params: { id }, query: { include: "targets" } });
   return new Map(items.filter(({ kind }) => kind === "target.applied").map(({ robot_id, data }) => [robot_id, data.changed]));
 }
 
-test("a config deployment brings each robot its effective values, and setting alone changes nothing", TIMEOUT, async () => {
+test("a config deployment delivers each robot's effective values; setting a value alone delivers nothing", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [first, second] = await plane.enrollRobots(2, { fleet_id });
@@ -45,7 +45,7 @@ test("a config deployment brings each robot its effective values, and setting al
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that has the values already says so: applied, changed is false", TIMEOUT, async () => {
+test("a robot that already has the values reports applied with changed false", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   // Robots that join later are not updated automatically: this test covers the robots that a deployment finds.
@@ -68,7 +68,7 @@ test("a robot that has the values already says so: applied, changed is false", T
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot without any values has what it is to have", TIMEOUT, async () => {
+test("a robot without any values is in sync", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deployConfig({ robot_id: robot.id });
@@ -78,7 +78,7 @@ test("a robot without any values has what it is to have", TIMEOUT, async () => {
   assert.deepEqual(await ends(plane.api, id), new Map([[robot.id, false]]));
 });
 
-test("values are frozen at dispatch, and a newer deployment of the same namespace takes an older one's place", TIMEOUT, async () => {
+test("values are frozen at dispatch, and a newer deployment of the same namespace supersedes an older one", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
@@ -128,7 +128,7 @@ test("reports a manually changed file as drift, and the next deployment restores
   await checkEngine(plane, { ended: true });
 });
 
-test("deployments of releases and of configs do not disturb each other", TIMEOUT, async () => {
+test("deployments of releases and of configs are independent", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: { step_ms: { downloading: 60_000 } } });
   await setValue(plane.api, "speed", 1);

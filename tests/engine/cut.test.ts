@@ -12,7 +12,7 @@ const TIMEOUT = { timeout: 180_000 };
 const COUNT = 2_000;
 const CONNECTING = 64;
 
-/** Robots straight in the tables: enrolling that many is not what is tested. */
+/** Inserts robots directly into the tables, because enrolling that many takes too long. */
 async function seedRobots(plane: Harness, count: number): Promise<SimulatedRobot[]> {
   const { fleet_id, site_id } = await plane.api
     .getFleet({ params: { id: await plane.homeFleet() } })
@@ -39,7 +39,7 @@ const goneOf = ({ db }: Harness) =>
       (select count(*)::int from robot where node_id is not null) as online
     from timeline_entry where kind = 'robot.disconnected'`);
 
-test(`${COUNT} links that are cut at once: all robots offline, each with one entry, in a few transactions`, TIMEOUT, async (t) => {
+test(`${COUNT} links that are cut concurrently: all robots are offline with one timeline entry each, in a few transactions`, TIMEOUT, async (t) => {
   await using plane = await startPlane();
   const robots = await seedRobots(plane, COUNT);
   await using proxy = await Proxy.start(plane.url);
@@ -66,7 +66,7 @@ test(`${COUNT} links that are cut at once: all robots offline, each with one ent
   );
 });
 
-test("a server that stops has written of every robot that it sent away", TIMEOUT, async () => {
+test("a stopping server writes the disconnection of every robot before it exits", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robots = await seedRobots(plane, 200);
   await Promise.all(robots.map((robot) => robot.connect()));

@@ -19,7 +19,7 @@ const targetOf = async (plane: Harness, id: string, robot_id: string) => {
   return { status: target?.status, reason: target?.reason, attempt: target?.attempt, waiting_for: target?.waiting_for };
 };
 
-test("expiry: a robot that stays away is given up, and hears nothing when it comes back", TIMEOUT, async () => {
+test("expiry: the target of an offline robot expires, and the robot receives nothing when it reconnects", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: SHORT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
@@ -39,7 +39,7 @@ test("expiry: a robot that stays away is given up, and hears nothing when it com
   await checkEngine(plane, { ended: true });
 });
 
-test("expiry: an artifact that never comes is not waited for longer", TIMEOUT, async () => {
+test("expiry: a deployment whose artifact is never uploaded expires", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: SHORT });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deploy(await plane.release({ upload: false }), { robot_id: robot.id });
@@ -48,7 +48,7 @@ test("expiry: an artifact that never comes is not waited for longer", TIMEOUT, a
 });
 
 test(
-  "expiry: what a robot installs when it comes is finished, and what it does alone afterwards changes no ended target",
+  "expiry: an installation in progress finishes, and a later one of an offline robot changes no ended target",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT, limits: SHORT });
@@ -64,17 +64,17 @@ test(
     assert.equal((await plane.targets(id)).get(busy.id)?.status, "installing");
     await plane.advance({ minutes: 2 });
     assert.deepEqual(await shown(plane, id), { status: "applied", reason: null });
-    assert.equal(away.runs(), release.tag, "it went on alone");
+    assert.equal(away.runs(), release.tag, "it finished while offline");
     await away.connect();
     await plane.settle();
     assert.equal((await targetOf(plane, id, away.id)).status, "cancelled");
     const { data } = await plane.api.getRobot({ params: { id: away.id } });
-    assert.equal(data.current_release?.id, release.id, "what it runs is known all the same");
+    assert.equal(data.current_release?.id, release.id, "its current release is still updated");
     await checkEngine(plane, { ended: true });
   },
 );
 
-test("timeout: a robot that does not begin is asked three times, then the target fails", TIMEOUT, async () => {
+test("timeout: the target of a robot that does not start fails after three attempts", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: ignore });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -149,7 +149,7 @@ test("timeout: a download that reports progress does not time out", TIMEOUT, asy
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that was lost long enough to be given up says on its return that it runs the release already", TIMEOUT, async () => {
+test("a robot that reconnects after its target timed out reports that it already runs the release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: offlineAt("downloading", { downloading: 60_000 }) });
   const release = await plane.release();

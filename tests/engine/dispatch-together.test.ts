@@ -9,12 +9,12 @@ const DUE = { scheduled_at: "2030-01-01T00:01:00Z" };
 const TIMEOUT = { timeout: 120_000 };
 
 const countRow = row({ events: int, transactions: int });
-/** How many targets were dispatched, and in how many transactions. */
+/** Returns the number of dispatched targets and of their transactions. */
 const dispatched = ({ db }: Harness) =>
   db.one(sql(countRow)`
     select count(*)::int as events, count(distinct xmin::text)::int as transactions from deployment_event where kind = 'target.dispatched'`);
 
-test("deployments to one robot each that are due together are handed over together", TIMEOUT, async () => {
+test("dispatches single-robot deployments that are due at the same time in one batch", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robots = await plane.enrollRobots(12);
   const [before, release] = [await plane.release(), await plane.release()];
@@ -31,7 +31,7 @@ test("deployments to one robot each that are due together are handed over togeth
     assert.equal((await plane.deployment(id)).status, "applied");
     assert.deepEqual(await plane.events(id), ["deployment.scheduled", "deployment.queued", "deployment.in_progress", "deployment.applied"]);
     const { data } = await plane.api.rollBackDeployment({ params: { id } });
-    assert.equal(data.release_id, i < 4 ? before.id : release.id, "each knows what ran before it");
+    assert.equal(data.release_id, i < 4 ? before.id : release.id, "each has its previous release");
   }
   await plane.settle();
   for (const [i, robot] of robots.entries()) assert.equal(robot.runs(), i < 4 ? before.tag : undefined);
@@ -39,14 +39,14 @@ test("deployments to one robot each that are due together are handed over togeth
 });
 
 test(
-  "of many that are due together each waits, ends and supersedes as it would alone, and one that fails holds up no other",
+  "in a batch each deployment waits, ends and supersedes as if dispatched alone, and a failing one does not delay others",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
     const [plain, away, twice, unfit, broken, apps] = [
       ...(await plane.enrollRobots(3)),
       await plane.enrollRobot({ kinds: ["app_bundle"], online: true }),
-      // One after the other: the fault below finds the first of them by its place in the order of ids.
+      // Sequentially, because the fault below selects the first of them by the order of ids.
       ...(await plane.enrollRobots(1)),
       ...(await plane.enrollRobots(1)),
     ];

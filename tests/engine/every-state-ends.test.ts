@@ -14,7 +14,7 @@ const LIMIT = { timeout: 240_000 };
 /** Six minutes. */
 const SHORT = { deployment_expiry_hours: 0.1 };
 
-/** The lines of the table in ARCHITECTURE.md whose head begins like this, by state. */
+/** Returns the rows of the table in ARCHITECTURE.md whose header starts with this text, by state. */
 function table(head: string): Map<string, string[]> {
   const lines = readFileSync(path.resolve(import.meta.dirname, "../../ARCHITECTURE.md"), "utf8").split("\n");
   const first = lines.findIndex((line) => line.startsWith(`| ${head} |`));
@@ -27,7 +27,7 @@ function table(head: string): Map<string, string[]> {
   );
 }
 
-test("the table of who ends what names every state that is no end, and for each who and by when", () => {
+test("the table in ARCHITECTURE.md names every non-final state, with what ends it and when", () => {
   for (const [head, statuses] of [
     ["state of a target", TARGET_STATUSES],
     ["state of a deployment", DEPLOYMENT_STATUSES],
@@ -52,7 +52,7 @@ const STUCK = [
 ] as const;
 
 for (const [step, minutes] of STUCK) {
-  test(`a target that is ${step} when the server restarts ends in its time, though its robot is silent`, LIMIT, async () => {
+  test(`a target that is ${step} when the server restarts ends by its deadline, even if its robot is silent`, LIMIT, async () => {
     await using plane = await startPlane({ at: AT, limits: SHORT });
     const { robot, id } = await deployUntilStuck(plane, step);
     assert.equal(await statusOf(plane, id, robot.id), step);
@@ -103,7 +103,7 @@ test("scheduled, queued and cancelling deployments continue or end in time after
   await checkEngine(plane, { ended: true });
 });
 
-test("a target that waits for a deployment which is over goes out all the same: the wake-up was lost", LIMIT, async () => {
+test("dispatches a target that waits for an ended deployment even if the wake-up was lost", LIMIT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();

@@ -31,7 +31,7 @@ test(
     }
     await plane.advance({ seconds: 30 });
     const release = await plane.release();
-    // Its waves and its slot need the rollout loop.
+    // Waves and max_parallel need the rollout loop.
     const { id } = await plane.deploy(release, { fleet_id }, { rollout: { waves: [{ count: 1, soak_seconds: 10 }], max_parallel: 1 } });
     await plane.advance({ minutes: 3 });
     assert.equal((await plane.deployment(id)).status, "applied");

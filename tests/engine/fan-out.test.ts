@@ -7,12 +7,12 @@ import { checkCounters, checkEngine } from "./check-engine.ts";
 
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 240_000 };
-/** As the engine's chunk. */
+/** Chunk size of the engine. */
 const CHUNK = 2_000;
 
 /**
- * The database kills the connection in the middle of a chunk's transaction: when a chunk after the first has been
- * written (`chunk`), or when the fan-out is about to be complete (`end`).
+ * Makes the database kill the connection within a chunk's transaction: when a chunk after the first has been
+ * written (`chunk`), or just before the fan-out is complete (`end`).
  */
 const plantFault = async ({ db }: Harness, at: "chunk" | "end" = "chunk"): Promise<void> => {
   await db.run(sql`create table test_fault (id integer)`);
@@ -46,7 +46,7 @@ test("12,000 robots: written in chunks, resumed after a crash, and none dispatch
   await seedRobots(plane, fleet_id, 11_997);
   await plantFault(plane);
   const created = await plane.deploy(await plane.release(), { fleet_id });
-  assert.deepEqual([created.status, created.counts.total], ["queued", 12_000], "the total is right at once");
+  assert.deepEqual([created.status, created.counts.total], ["queued", 12_000], "the total is correct immediately");
   for (let turns = 0; turns < 3; turns += 1) {
     await plane.advance({ seconds: 10 });
     assert.deepEqual(await written(plane, created.id), { targets: CHUNK, robots: CHUNK, dispatched: 0 });
@@ -55,7 +55,7 @@ test("12,000 robots: written in chunks, resumed after a crash, and none dispatch
   }
   assert.ok(
     plane.logged.some(({ msg, work }) => msg === "background work failed" && work === "fan-out"),
-    "it did crash",
+    "the fan-out crashed first",
   );
 
   await repairFault(plane);
@@ -67,7 +67,7 @@ test("12,000 robots: written in chunks, resumed after a crash, and none dispatch
   await checkEngine(plane);
 });
 
-test("robots that enrol while the fleet is being written are not part of the deployment", TIMEOUT, async () => {
+test("robots that enroll during the fan-out are not part of the deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   await seedRobots(plane, fleet_id, 6_000);
@@ -88,12 +88,12 @@ test("robots that enrol while the fleet is being written are not part of the dep
 const CANCELLED_AT: [count: number, at: "chunk" | "end"][] = [
   [2 * CHUNK, "chunk"],
   [2 * CHUNK + 1, "chunk"],
-  // All are written, and an empty last chunk is to say so.
+  // All targets are written, and an empty last chunk completes the fan-out.
   [2 * CHUNK, "end"],
 ];
 for (const [count, at] of CANCELLED_AT) {
   test(
-    `a deployment to ${count} robots that is cancelled before the ${at === "end" ? "end of their writing" : "second chunk"} ends, and reaches no robot`,
+    `a deployment to ${count} robots that is cancelled before the ${at === "end" ? "end of the fan-out" : "second chunk"} ends and reaches no robot`,
     TIMEOUT,
     async () => {
       await using plane = await startPlane({ at: AT });
@@ -125,7 +125,7 @@ for (const [count, at] of CANCELLED_AT) {
   );
 }
 
-test("a robot deployment made while a fleet is being written is the newer one, and stays", TIMEOUT, async () => {
+test("a robot deployment created during a fan-out is newer and is not superseded", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   await seedRobots(plane, fleet_id, 6_000, "before");

@@ -22,7 +22,7 @@ const isConflict =
   (error: unknown): boolean =>
     error instanceof ApiError && error.status === 409 && error.message.includes(says);
 
-test("the retry of a rollback leaves the fleet with what most robots got back, which may be nothing", TIMEOUT, async () => {
+test("after the retry of a rollback, the fleet's release is the one that most robots returned to, or none", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [one, two, sick] = await plane.enrollRobots(3, { fleet_id });
@@ -47,7 +47,7 @@ test("the retry of a rollback leaves the fleet with what most robots got back, w
   await checkEngine(plane, { ended: true });
 });
 
-test("a retry of an older deployment's few robots does not become what the fleet has", TIMEOUT, async () => {
+test("a retry of an older deployment on a few robots does not change the fleet's release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [good, sick] = await plane.enrollRobots(2, { fleet_id });
@@ -72,7 +72,7 @@ test("a retry of an older deployment's few robots does not become what the fleet
   const fresh = await plane.enrollRobot({ fleet_id });
   await plane.advance({ minutes: 1 });
   assert.deepEqual([good.runs(), sick.runs(), fresh.runs()], [newer.tag, older.tag, newer.tag]);
-  // Without a newer one it is what the fleet has.
+  // Without a newer deployment it becomes the fleet's release.
   const [third, only] = [await plane.release(), await plane.enrollRobot({ fleet_id })];
   only.behave(rollBack("crash_loop"), third.id);
   const failed = await plane.deploy(third, { fleet_id });
@@ -85,7 +85,7 @@ test("a retry of an older deployment's few robots does not become what the fleet
   await checkEngine(plane, { ended: true });
 });
 
-test("a fleet that changes twice while its members are looked at is looked at again", TIMEOUT, async () => {
+test("checks the members again when their fleet changes twice during a check", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [one, two] = [await plane.release(), await plane.release()];
@@ -104,7 +104,7 @@ test("a fleet that changes twice while its members are looked at is looked at ag
   assert.deepEqual(await listFleetsToFollow(plane.plane.db, 10), []);
 });
 
-test("a rollback of what a fleet has withdraws it from robots that follow and have not begun to install", TIMEOUT, async () => {
+test("a rollback of the fleet's release cancels automatic deployments that have not begun to install", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   await plane.enrollRobot({ fleet_id });
@@ -124,7 +124,7 @@ test("a rollback of what a fleet has withdraws it from robots that follow and ha
   await checkEngine(plane, { ended: true });
 });
 
-test("an org whose arrivals cannot be followed holds up no other, is not tried in a circle, and is tried again", TIMEOUT, async () => {
+test("an org whose connected robots cannot be updated does not delay others, is not retried in a busy loop, and is retried", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const sides = await Promise.all(
     [await plane.org(), await plane.org()].map(async (org) => {
@@ -152,7 +152,7 @@ test("an org whose arrivals cannot be followed holds up no other, is not tried i
   await plane.db.run(sql`delete from test_failing where org_id <> ${first.org.id}`);
   const arrivals = new Arrivals();
   for (const [i, { org }] of sides.entries()) arrivals.add(org.id, late[i]?.id ?? "");
-  assert.equal(await followArrivals(plane.plane.db, plane.plane, arrivals), false, "nothing that can be done now is left");
+  assert.equal(await followArrivals(plane.plane.db, plane.plane, arrivals), false, "no work is left at present");
   await plane.settle();
   assert.deepEqual([late[0].runs(), late[1].runs()], [undefined, second.release.tag]);
   await plane.db.run(sql`delete from test_failing`);
@@ -160,7 +160,7 @@ test("an org whose arrivals cannot be followed holds up no other, is not tried i
   assert.equal(late[0].runs(), first.release.tag);
 });
 
-test("a release that a fleet has is not deleted, and one that is deleted is not deployed again", TIMEOUT, async () => {
+test("the release of a fleet cannot be deleted, and a deleted release is not deployed again", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet({ name: "Harvesters" });
   const robot = await plane.enrollRobot({ fleet_id });
@@ -168,7 +168,7 @@ test("a release that a fleet has is not deleted, and one that is deleted is not 
   await plane.deploy(release, { fleet_id });
   await plane.settle();
   const remove = (id: string) => plane.api.deleteRelease({ params: { id } });
-  // The robot has gone its own way, twice, so that it does not even keep it.
+  // Two explicit deployments, so that the robot does not even keep it as its previous release.
   for (let times = 0; times < 2; times += 1) {
     await plane.deploy(await plane.release(), { robot_id: robot.id });
     await plane.settle();
@@ -183,7 +183,7 @@ test("a release that a fleet has is not deleted, and one that is deleted is not 
   await assert.rejects(retry(plane, id), isConflict("were deleted"));
 });
 
-test("a retry and a rollback are refused where the robots would refuse the release", TIMEOUT, async () => {
+test("refuses a retry or rollback if the robots would refuse the release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [before, release, bad] = [await plane.release(), await plane.release(), await plane.release()];

@@ -11,7 +11,7 @@ const TIMEOUT = { timeout: 240_000 };
 const rollback = async (plane: Harness, id: string) => (await plane.api.rollBackDeployment({ params: { id } })).data;
 const desired = async (plane: Harness, id: string) => (await plane.api.getFleet({ params: { id } })).data.desired["main"]?.id;
 
-/** A fleet whose robots run `bad`, which it follows, after `good`; and the deployment that brought it. */
+/** Creates a fleet whose robots run `bad` after `good`, and follow it. Returns also the deployment of `bad`. */
 async function fleetWithBadRelease(plane: Harness) {
   const fleet_id = await plane.fleet();
   const [one, two] = await plane.enrollRobots(2, { fleet_id });
@@ -34,13 +34,13 @@ test(
     await two.disconnect();
     one.behave(rollBack("crash_loop"), good.id);
     const back = await rollback(plane, id);
-    assert.equal(await desired(plane, fleet_id), undefined, "at the moment of the rollback");
+    assert.equal(await desired(plane, fleet_id), undefined, "immediately after the start of the rollback");
     const during = await plane.enrollRobot({ fleet_id });
     await plane.advance({ minutes: 2 });
     assert.equal(during.runs(), undefined);
     await two.connect();
     await plane.advance({ minutes: 2 });
-    assert.equal((await plane.deployment(back.id)).status, "failed", "one robot refused the release before");
+    assert.equal((await plane.deployment(back.id)).status, "failed", "one robot refused the previous release");
     const after = await plane.enrollRobot({ fleet_id });
     await plane.advance({ minutes: 2 });
     assert.deepEqual([after.runs(), await desired(plane, fleet_id)], [undefined, undefined]);
@@ -49,7 +49,7 @@ test(
   },
 );
 
-test("a rollback that is applied leaves the fleet with the release before, for robots that enroll later", TIMEOUT, async () => {
+test("after an applied rollback, robots that enroll later get the previous release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, good, id } = await fleetWithBadRelease(plane);
   await rollback(plane, id);
@@ -64,7 +64,7 @@ test("a rollback that is applied leaves the fleet with the release before, for r
 test("an automatic deployment that waits when its release is rolled back is cancelled instead of dispatched", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, one, good, id } = await fleetWithBadRelease(plane);
-  // Its automatic deployment is written, and not dispatched yet, when the robot loses its connection.
+  // The robot loses its connection after its automatic deployment is created and before it is dispatched.
   await plane.db.run(sql`
     create function test_fault() returns trigger language plpgsql as $$ begin
       if new.count_active > 0 and new.created_by ->> 'type' = 'system' then raise exception 'planned: this dispatch fails'; end if;
@@ -87,7 +87,7 @@ test("an automatic deployment that waits when its release is rolled back is canc
 
 for (const on_failure of ["stop", "rollback"] as const)
   test(
-    `a fleet stops following a release of which a later deployment meets too many failures and is to ${on_failure}`,
+    `a fleet stops following a release if a later deployment of it has too many failures and its policy is ${on_failure}`,
     TIMEOUT,
     async () => {
       await using plane = await startPlane({ at: AT });
@@ -119,7 +119,7 @@ test("a fleet keeps following its release when a deployment of another release i
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot without a release before shows that it was removed and nothing runs", TIMEOUT, async () => {
+test("a rollback on a robot without a previous release shows that the release was removed and nothing runs", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -135,7 +135,7 @@ test("a robot without a release before shows that it was removed and nothing run
   assert.ok(timeline.some(({ summary }) => summary === "Release of main removed; nothing runs"));
   assert.equal((await plane.targets(id)).get(robot.id)?.removed, false);
 
-  // The same where the deployment still runs on another robot when it is rolled back.
+  // The same if the deployment is still running on another robot when it is rolled back.
   const fleet_id = await plane.fleet();
   const [fast, slow] = await plane.enrollRobots(2, { fleet_id });
   assert.ok(fast && slow);
@@ -154,7 +154,7 @@ for (const [step, ends] of [
   ["downloading", ["cancelled", "superseded"]],
   ["verifying", ["applied", null]],
 ] as const)
-  test(`a robot that is ${step} what its fleet had gets what the fleet has now, without a new connection`, TIMEOUT, async () => {
+  test(`a robot that is ${step} the fleet's previous release gets the present one without reconnecting`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const fleet_id = await plane.fleet();
     const one = await plane.enrollRobot({ fleet_id });

@@ -9,7 +9,7 @@ const TIMEOUT = { timeout: 240_000 };
 const SOON = { deployment_expiry_hours: 0.1 };
 
 const fleetOf = async (plane: Harness, id: string) => (await plane.api.getFleet({ params: { id } })).data;
-/** What the system did for a robot, oldest first. */
+/** Returns the automatic deployments of a robot, oldest first. */
 async function automatic(plane: Harness, robot: SimulatedRobot) {
   const { items } = await plane.api.listDeployments({ query: { robot_id: robot.id } });
   const own = items.filter(({ created_by }) => created_by.type === "system").toReversed();
@@ -24,13 +24,13 @@ async function automaticConfigs(plane: Harness, robot: SimulatedRobot) {
   const { items } = await plane.api.listConfigDeployments({ query: { robot_id: robot.id } });
   return items.filter(({ created_by }) => created_by.type === "system").map(({ status }) => status);
 }
-/** What the robot has in its config file. */
+/** Returns the value in the robot's config file. */
 const speed = async (plane: Harness, robot: SimulatedRobot): Promise<string | undefined> => {
   const { data } = await plane.api.getRobot({ params: { id: robot.id } });
   return data.config_state;
 };
 
-test("a fleet has what its last applied deployment brought, of each app, and the config", TIMEOUT, async () => {
+test("a fleet has the release of its last applied deployment of each app, and the config", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: SOON });
   const fleet_id = await plane.fleet();
   const [robot, away] = await plane.enrollRobots(2, { fleet_id });
@@ -52,8 +52,8 @@ test("a fleet has what its last applied deployment brought, of each app, and the
   robot.behave(rollBack(), bad.id);
   await plane.deploy(bad, { fleet_id });
   await plane.settle();
-  assert.equal((await fleetOf(plane, fleet_id)).desired["main"]?.id, one.id, "one that failed changes nothing");
-  // An older one that ends after a newer one changes nothing either.
+  assert.equal((await fleetOf(plane, fleet_id)).desired["main"]?.id, one.id, "a failed deployment changes nothing");
+  // An older deployment that ends after a newer one changes nothing either.
   await away.disconnect();
   await plane.settle();
   await plane.deploy(bad, { robot_id: robot.id });
@@ -69,7 +69,7 @@ test("a fleet has what its last applied deployment brought, of each app, and the
   const { id } = await plane.deployConfig({ fleet_id });
   await plane.settle();
   assert.equal((await fleetOf(plane, fleet_id)).config_revision, id);
-  // A rollback of what the fleet has: what most had before, or nothing.
+  // After a rollback of the fleet's release, the fleet has the release that most robots had before, or none.
   const [applied] = (await plane.api.listDeployments({ query: { fleet_id, release_id: camera.id } })).items;
   await plane.api.rollBackDeployment({ params: { id: applied?.id ?? "" } });
   await plane.settle();
@@ -79,7 +79,7 @@ test("a fleet has what its last applied deployment brought, of each app, and the
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that enrols later, one that is moved in, and one that was away for 30 days have it within a minute", TIMEOUT, async () => {
+test("a robot that enrolls later, is moved in, or was offline for 30 days has the release within a minute", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, other_id] = [await plane.fleet(), await plane.fleet()];
   const [member, away] = await plane.enrollRobots(2, { fleet_id });
@@ -94,7 +94,7 @@ test("a robot that enrols later, one that is moved in, and one that was away for
   const deployment = await plane.deploy(release, { fleet_id }, { rollout: { verify_seconds: 5 } });
   const config = await plane.deployConfig({ fleet_id });
   await plane.settle();
-  // The server is off for 30 days, and finds expired deployments when it restarts.
+  // The server is stopped for 30 days, and finds expired deployments when it restarts.
   await member.disconnect();
   await moved.disconnect();
   await plane.stop();
@@ -126,7 +126,7 @@ test("a robot that enrols later, one that is moved in, and one that was away for
   await checkEngine(plane, { ended: true });
 });
 
-test("one automatic attempt per robot and release: what failed there is not tried again, the next release is", TIMEOUT, async () => {
+test("makes one automatic attempt for each robot and release: a failed release is not retried, the next one is deployed", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   await plane.enrollRobot({ fleet_id });
@@ -153,7 +153,7 @@ test("one automatic attempt per robot and release: what failed there is not trie
   assert.deepEqual(
     await automatic(plane, sick),
     [`joined ${release.tag} failed`, `joined ${release.tag} applied`],
-    "who is moved in again joins again",
+    "a robot that is moved in again gets a new attempt",
   );
   await plane.deploy(next, { fleet_id });
   await plane.settle();
@@ -198,7 +198,7 @@ test(
   },
 );
 
-test("a robot that enrols while the fleet's deployment runs gets what that brought when it has ended", TIMEOUT, async () => {
+test("a robot that enrolls during the fleet's deployment gets its release when the deployment has ended", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const slow = await plane.enrollRobot({ fleet_id });
@@ -217,7 +217,7 @@ test("a robot that enrols while the fleet's deployment runs gets what that broug
   await checkEngine(plane, { ended: true });
 });
 
-test("many robots that come back at once are looked at together, and brought there", TIMEOUT, async () => {
+test("checks and updates many robots that reconnect concurrently in one batch", TIMEOUT, async () => {
   const ROBOTS = 40;
   await using plane = await startPlane({ at: AT, limits: SOON });
   const fleet_id = await plane.fleet();

@@ -32,7 +32,7 @@ const rowsOf = async ({ db }: Harness) =>
     )`select (select count(*)::int from deployment) as deployments, (select count(*)::int from deployment_target) as targets`,
   );
 
-test("200 parallel requests with one Idempotency-Key: one deployment, 200 equal answers", TIMEOUT, async () => {
+test("200 parallel requests with one Idempotency-Key create one deployment and get equal responses", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -53,7 +53,7 @@ test("200 parallel requests with one Idempotency-Key: one deployment, 200 equal 
   await checkEngine(plane, { ended: true });
 });
 
-test("200 parallel config deployments with one Idempotency-Key are one", TIMEOUT, async () => {
+test("200 parallel requests with one Idempotency-Key create one config deployment", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot();
   await plane.api.setConfig({ body: { key: "speed", value: 1 } });
@@ -65,7 +65,7 @@ test("200 parallel config deployments with one Idempotency-Key are one", TIMEOUT
   assert.deepEqual(await rowsOf(plane), { deployments: 1, targets: 1 });
 });
 
-test("a key outlives the plane and a week; it belongs to its body, route and org", TIMEOUT, async () => {
+test("a key is kept for a week and across restarts, and is bound to its body, route and org", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const robot = await plane.enrollRobot();
   const [release, other] = [await plane.release(), await plane.release()];
@@ -73,11 +73,11 @@ test("a key outlives the plane and a week; it belongs to its body, route and org
   const first = await post(plane, "/api/deployments", "kept", body);
   await plane.settle();
   await plane.restart();
-  // The sweep of old keys runs every ten minutes; what it may take is decided by the key's own time.
+  // The sweep of old keys runs every ten minutes and uses the time stored with each key.
   await plane.db.run(sql`update idempotency set created_at = created_at - interval '8 days', expires_at = expires_at - interval '8 days'`);
   await plane.advance({ minutes: 11 });
   const again = await post(plane, "/api/deployments", "kept", { robot_id: robot.id, release_id: release.id });
-  assert.deepEqual([again.status, again.text, again.replayed], [201, first.text, "true"], "an alias is the same body");
+  assert.deepEqual([again.status, again.text, again.replayed], [201, first.text, "true"], "an alias counts as the same body");
   const another = await post(plane, "/api/deployments", "kept", { ...body, release: other.id });
   assert.equal(another.status, 409);
   assert.equal((await post(plane, "/api/configs/deployments", "kept", { robot_id: robot.id })).status, 201, "another route, another key");
@@ -89,7 +89,7 @@ test("a key outlives the plane and a week; it belongs to its body, route and org
   await checkEngine(plane, { ended: true });
 });
 
-test("a refused request leaves its key free", TIMEOUT, async () => {
+test("a refused request does not use up its key", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const robot = await plane.enrollRobot();
   const refused = await post(plane, "/api/deployments", "again", { release: "is-yet-to-come", robot_id: robot.id });
@@ -98,7 +98,7 @@ test("a refused request leaves its key free", TIMEOUT, async () => {
   assert.equal((await post(plane, "/api/deployments", "again", { release: "is-yet-to-come", robot_id: robot.id })).status, 201);
 });
 
-test("other spellings of a body, and defaults that are sent, replay the first answer on every route that has them", TIMEOUT, async () => {
+test("an equivalent body with aliases or explicit defaults replays the first response, on every route with aliases", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot();
   const fleet_id = await plane.homeFleet();
@@ -189,6 +189,6 @@ test("other spellings of a body, and defaults that are sent, replay the first an
   ];
   for (const [path, number, body] of others)
     assert.equal((await post(plane, path, `spelling-${number}`, body)).status, 409, JSON.stringify(body));
-  // What contradicts itself is no spelling of anything.
+  // A contradictory body is not equivalent.
   assert.equal((await post(plane, "/api/deployments", "wrong", { release, robot_id: robot.id, target_kind: "fleet" })).status, 400);
 });

@@ -19,7 +19,7 @@ import { type Harness, startPlane } from "../harness/index.ts";
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
 
-/** A link that was upgraded and challenged, and has said nothing yet. */
+/** Opens a link that has received its challenge but has not sent hello. */
 async function strange(plane: Harness): Promise<WebSocket> {
   const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL);
   socket.on("error", () => {});
@@ -27,7 +27,7 @@ async function strange(plane: Harness): Promise<WebSocket> {
   return socket;
 }
 
-test("who has not said who it is cannot make the server keep parts of a message", TIMEOUT, async () => {
+test("the server buffers no message fragments before a link is authenticated", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const socket = await strange(plane);
   socket.send(encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.alloc(64 * 1024, 32), FLAG_MORE));
@@ -35,7 +35,7 @@ test("who has not said who it is cannot make the server keep parts of a message"
   assert.equal(code, 1002);
 });
 
-test("a link that never says hello does not hold up the server's end", TIMEOUT, async () => {
+test("a link that never sends hello does not delay the server's shutdown", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const socket = await strange(plane);
   const closed = once(socket, "close");

@@ -37,7 +37,7 @@ interface Rig extends AsyncDisposable {
   session: () => Session;
 }
 
-/** A plane and a real agent, with a bad network between them. */
+/** Starts a plane and a real agent, with an adjustable network between them. */
 async function startRig(t: TestContext, options: HarnessOptions = {}): Promise<Rig> {
   const plane = await startPlane(options);
   const proxy = await Proxy.start(() => plane.url);
@@ -62,13 +62,13 @@ async function startRig(t: TestContext, options: HarnessOptions = {}): Promise<R
   return rig;
 }
 
-/** Sends one message and reads the echo. */
+/** Sends one message and returns its echo. */
 async function echoed(channel: Channel, message: string): Promise<string> {
   await channel.write(Buffer.from(message));
   return String(await channel.read());
 }
 
-/** Writes until nothing more is taken; answers the bytes. The channel's reader sees them when it reads. */
+/** Writes until the channel is full. Returns the number of bytes, which the reader gets later. */
 async function fill(plane: Harness, channel: Channel, meanwhile: () => Promise<unknown>): Promise<number> {
   let taken = 0;
   let writing = 0;
@@ -81,7 +81,7 @@ async function fill(plane: Harness, channel: Channel, meanwhile: () => Promise<u
   })();
   await plane.until("the channel to be full", async () => {
     const before = writing;
-    // Many round trips of another channel: whatever could move has moved.
+    // After many round trips of another channel, no more bytes can be in transit.
     for (let i = 0; i < 20; i += 1) await meanwhile();
     full = writing === before;
     return full;
@@ -94,7 +94,7 @@ test("an unread stream stops at its window while shells, reports and other strea
   const shell = await rig.session().openChannel("echo", "shell");
   const stuck = await rig.session().openChannel("echo", "camera");
   const taken = await fill(rig.plane, stuck, () => echoed(shell, "are you there"));
-  // A window each way, and what may wait before it at either end.
+  // A window in each direction, and the buffers at both ends.
   assert.ok(taken <= 2 * CHANNEL_WINDOW_BYTES + 256 * KIB, `${taken} bytes were taken`);
   const other = await rig.session().openChannel("echo", "camera");
   for (let i = 0; i < 20; i += 1) assert.equal(await echoed(other, `frame ${i}`), `frame ${i}`);
@@ -113,7 +113,7 @@ const appStatus = async ({ plane, agent }: Rig, app: string): Promise<string | u
     )
   )?.status;
 
-test("on a slow link a shell's keystroke overtakes bulk that was written before it, both ways", TIMEOUT, async (t) => {
+test("on a slow link a shell's keystroke overtakes bulk data written before it, in both directions", TIMEOUT, async (t) => {
   await using rig = await startRig(t);
   const shape: Shape = { delay_ms: 30, bytes_per_second: { up: 40_000, down: 40_000 } };
   rig.proxy.shape = shape;
@@ -125,25 +125,25 @@ test("on a slow link a shell's keystroke overtakes bulk that was written before 
   })();
   for (let sent = 0; sent < IMAGE; sent += 8 * KIB) await camera.write(new Uint8Array(8 * KIB));
   assert.equal(await echoed(shell, "k"), "k");
-  // Sent in order it would come after all of it; 40 kB/s are 8 KiB on their way, each way, and what was echoed meanwhile.
+  // In order, it would arrive after all bulk data. At 40 kB/s, 8 KiB are in transit in each direction, plus what was echoed meanwhile.
   assert.ok(bulk <= IMAGE / 2, `the key came after ${bulk} bytes of bulk`);
   rig.proxy.shape = {};
   await reading;
 });
 
-test("a kind of stream that the robot does not have is refused with 4410", TIMEOUT, async (t) => {
+test("refuses a kind of stream that the robot does not support with 4410", TIMEOUT, async (t) => {
   await using rig = await startRig(t);
   await assert.rejects(rig.session().openChannel("teleport", "shell"), { code: 4410 });
 });
 
-test("an agent that names no features has no streams, and everything else", TIMEOUT, async () => {
+test("an agent without features has no streams, but all other functions", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot();
   await assert.rejects(plane.plane.link.session(robot.id)!.openChannel("echo", "shell"), { code: 4410 });
 });
 
 test(
-  "when packets vanish both ends give the link up after three heartbeats, and it comes back when they pass again",
+  "when packets are lost both ends close the link after three heartbeats, and it reconnects when the network recovers",
   TIMEOUT,
   async (t) => {
     await using rig = await startRig(t, { limits: { heartbeat_seconds: 1 } });
@@ -163,11 +163,11 @@ test(
   },
 );
 
-test("a server that stops sends its robots away; what they report meanwhile arrives at the next", TIMEOUT, async (t) => {
+test("a stopping server disconnects its robots, and the next server receives what they report meanwhile", TIMEOUT, async (t) => {
   await using rig = await startRig(t);
   const { plane, deployments } = rig;
   await plane.stop();
-  await plane.until("the robot to be sent away", () => rig.lines.some((line) => line.includes("the server is going away")));
+  await plane.until("the robot to be disconnected", () => rig.lines.some((line) => line.includes("the server is going away")));
   for (let i = 0; i < 50; i += 1)
     deployments.given().reporter.report({ kind: "app", app: `app-${i}`, release_id: null, previous_release_id: null, status: "failed" });
   await plane.restart();
@@ -175,7 +175,7 @@ test("a server that stops sends its robots away; what they report meanwhile arri
   for (let i = 0; i < 50; i += 1) assert.equal(await appStatus(rig, `app-${i}`), "failed");
 });
 
-/** Asks for an upgrade as a robot does; answers the refusal's headers, or undefined when it was let in. */
+/** Requests an upgrade like a robot. Returns the headers of a refusal, or undefined if it was admitted. */
 async function ask(plane: Harness, slot?: string): Promise<http.IncomingHttpHeaders | undefined> {
   const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, {
     headers: slot === undefined ? {} : { [LINK_SLOT_HEADER]: slot },
@@ -189,10 +189,10 @@ async function ask(plane: Harness, slot?: string): Promise<http.IncomingHttpHead
   return response.headers;
 }
 
-/** More than wait in line, of half a minute, come at once. */
+/** Concurrent connections: more than the queue of half a minute holds. */
 const STORM = 150;
 
-test("in a connection storm some robots are queued, and others get a slot, reconnect then, and are admitted", TIMEOUT, async (t) => {
+test("in a connection storm some robots are queued, and others get a slot at which they reconnect and are admitted", TIMEOUT, async (t) => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z", limits: { link_accepts_per_second: 4 } });
   const passing = { meanwhile: () => plane.advance({ seconds: 1 }) };
   const enroll_key = await plane.enrollmentKey();
@@ -203,7 +203,7 @@ test("in a connection storm some robots are queued, and others get a slot, recon
     answered += 1;
     if (headers !== undefined) away.push(headers);
   });
-  await plane.until("the line to be full", () => away.length > 0);
+  await plane.until("the queue to be full", () => away.length > 0);
   const first = away[0]!;
   assert.match(String(first[RETRY_AFTER_MS_HEADER]), /^\d+$/);
   assert.equal(Number(first["retry-after"]), Math.ceil(Number(first[RETRY_AFTER_MS_HEADER]) / 1_000));
@@ -222,9 +222,9 @@ test("in a connection storm some robots are queued, and others get a slot, recon
     await plane.until("the agent to stop", () => is_stopped, passing);
     await stopping;
   });
-  await plane.until("all to be answered, and the robot to be let in", () => answered === STORM && agent.connected, passing);
+  await plane.until("all to be answered, and the robot to be admitted", () => answered === STORM && agent.connected, passing);
   await Promise.all(storm);
-  assert.ok(away.length < STORM, `${away.length} of ${STORM} were sent away`);
+  assert.ok(away.length < STORM, `${away.length} of ${STORM} were refused`);
   const refusals = lines.filter((line) => line.includes("retry at the given time"));
   assert.ok(refusals.length <= 1, lines.join("\n"));
   let is_in: boolean | undefined;
@@ -234,7 +234,7 @@ test("in a connection storm some robots are queued, and others get a slot, recon
 });
 
 test(
-  "a robot of a later or earlier version is refused by name of the versions, whatever else it says; a wrong subprotocol gets 426",
+  "refuses a robot of another protocol version with a message that names both versions; a wrong subprotocol gets 426",
   TIMEOUT,
   async () => {
     await using plane = await startPlane();
@@ -247,7 +247,7 @@ test(
       const [challenge] = (await once(socket, "message")) as [Buffer];
       const { protocols: offered, nonce } = JSON.parse(String(decodeFrame(challenge).payload)) as { protocols: number[]; nonce: string };
       assert.deepEqual(offered, [...LINK_PROTOCOLS]);
-      // As version 1 signed it.
+      // The signature of version 1.
       const signature = sign(null, Buffer.from(`roamfleet-link-v1\n${robot.id}\n${nonce}`), robot.identity.private_key).toString("base64");
       const hello = {
         type: "hello",

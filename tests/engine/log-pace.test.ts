@@ -19,7 +19,7 @@ const MIB = 1024 * 1024;
 const RATE = 256 * 1024;
 const RECORD_BYTES = 10_000;
 
-/** An agent's spool and shipper before a server that lets each robot log RATE bytes a second. */
+/** Starts an agent's spool and shipper, connected to a server that limits each robot to RATE bytes a second. */
 async function startRobot(t: TestContext, { spool_bytes }: { spool_bytes: number }) {
   const it = await startFeaturePlane([logRoutes]);
   t.after(() => it[Symbol.asyncDispose]());
@@ -70,7 +70,7 @@ async function startRobot(t: TestContext, { spool_bytes }: { spool_bytes: number
         cursor = body.next_cursor;
       }
     },
-    /** Lets time pass until the spool is empty; returns the seconds. */
+    /** Advances the clock until the spool is empty. Returns the seconds. */
     drain: async (): Promise<number> => {
       let seconds = 0;
       await until("everything to be acknowledged", () => acked === logged, {
@@ -88,7 +88,7 @@ async function startRobot(t: TestContext, { spool_bytes }: { spool_bytes: number
 
 const gapOf = ({ fields }: LogRecordBody | LogRecord) => fields.gap as { count: number; from_seq: number; to_seq: number } | undefined;
 
-test("what a robot logs beyond its rate waits in its spool and arrives later, all of it and once", LIMIT, async (t) => {
+test("records above a robot's rate wait in its spool and all arrive later, exactly once", LIMIT, async (t) => {
   const robot = await startRobot(t, { spool_bytes: 64 * MIB });
   const count = 800;
   robot.log(count);
@@ -107,7 +107,7 @@ test("what a robot logs beyond its rate waits in its spool and arrives later, al
   assert.ok(seconds > expected * 0.9 && seconds < expected * 1.3 + 5, `${seconds} s for what takes ${expected}`);
 });
 
-test("only when its spool is full does a slowed robot lose its oldest records, counted by a gap record", LIMIT, async (t) => {
+test("a rate-limited robot loses its oldest records only when its spool is full, and reports their number", LIMIT, async (t) => {
   const robot = await startRobot(t, { spool_bytes: 3 * MIB });
   let logged = 0;
   for (let second = 0; second < 20; second += 1) {

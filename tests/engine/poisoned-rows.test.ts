@@ -20,7 +20,7 @@ import { type Harness, startPlane } from "../harness/index.ts";
 
 const TIMEOUT = { timeout: 240_000 };
 const AT = "2030-01-01T00:00:00Z";
-/** Rows of one org, which are first in every order, and of which none can be changed. */
+/** Number of rows of one org that cannot be changed and are first in every order. */
 const POISONED = 10;
 const ORGS = { bad: POISONED, good: 1 } as const;
 type Side = keyof typeof ORGS;
@@ -33,7 +33,7 @@ interface Case {
   loop: string;
   /** The table whose rows cannot be changed. */
   table: string;
-  /** Writes the rows of one side, numbered from 1, whose ids begin with `prefix`. */
+  /** Inserts the rows of one org, numbered from 1, with ids that start with `prefix`. */
   seed: (of: {
     org_id: string;
     side: Side;
@@ -41,11 +41,11 @@ interface Case {
     count: number;
     plane: Plane;
   }) => Statement<unknown>[] | Promise<Statement<unknown>[]>;
-  /** Counts the rows of one side that the loop has not processed. */
+  /** Counts the rows of one org that the loop has not processed. */
   left: (of: { org_id: string; prefix: string }) => Statement<{ n: number }>;
-  /** One turn of a loop that rarely runs; absent: the running loop has one within 35 s. */
+  /** Runs a loop once that rarely runs. Absent: the running loop runs within 35 s. */
   turn?: (plane: Plane) => Promise<unknown>;
-  /** What the log has of the failure, where neither the turn rejects nor an id is logged. */
+  /** The log message of the failure, if neither the turn rejects nor an id is logged. */
   message?: string;
 }
 
@@ -360,7 +360,7 @@ const SWEEPS: Case[] = [
 
 const secrets: string[] = [];
 
-/** What one org's robots and tokens left in memory, to be written in one statement with those of the other org. */
+/** Buffered writes for the robots and tokens of one org, which share a statement with those of the other org. */
 const FLUSHES: Case[] = [
   {
     loop: "last seen",
@@ -426,7 +426,7 @@ async function seedOrgs(plane: Harness): Promise<void> {
   }
 }
 
-/** From now on no row of the one org can be inserted, changed or deleted in these tables. */
+/** Makes inserts, updates and deletes of the one org's rows in these tables fail. */
 async function poison({ db }: Harness, tables: Iterable<string>): Promise<void> {
   await db.run(sql`
     create function test_fault() returns trigger language plpgsql as $$
@@ -443,7 +443,7 @@ async function poison({ db }: Harness, tables: Iterable<string>): Promise<void> 
 
 const prefixOf = (loop: string, side: Side): string => `${loop.replaceAll(/\W/g, "_")}_${side}_`;
 
-/** Whether the log has the failure of one of the loop's rows. */
+/** Whether a failure of one of the loop's rows was logged. */
 const isLogged = (plane: Harness, { loop, message }: Case): boolean =>
   plane.logged.some(({ level, msg, work, id, deployment_id }) => {
     if (level !== "error") return false;

@@ -13,7 +13,7 @@ const TIMEOUT = { timeout: 240_000 };
 
 type Scopes = { site_id?: string; fleet_id?: string }[];
 
-/** A member of the org with a token, who deploys by it. */
+/** Creates a member of the org with a token for deployments. */
 async function member(plane: Harness, role: Role, scopes: Scopes = []) {
   const user = (await plane.api.createUser({ body: { email: `${randomUUID()}@example.org`, name: "Ada", role, scopes } })).data;
   const made = (await plane.api.createToken({ body: { label: "laptop", role, user_id: user.id } })).data;
@@ -37,7 +37,7 @@ const running = async (plane: Harness, robot_id: string) =>
 const move = (plane: Harness, robot_id: string, fleet_id: string) =>
   plane.api.updateRobot({ params: { id: robot_id }, body: { fleet_id } });
 
-test("a robot that left its creator's fleet is not deployed to; the others are", TIMEOUT, async () => {
+test("does not deploy to a robot that left the fleet of the deployment's creator, but to the others", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, elsewhere] = [await plane.fleet(), await plane.fleet()];
   const [mover, stays] = await plane.enrollRobots(2, { fleet_id });
@@ -58,7 +58,7 @@ test("a robot that left its creator's fleet is not deployed to; the others are",
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that was moved away keeps what it was given before, also when it is asked to go back", TIMEOUT, async () => {
+test("a robot that was moved to another fleet keeps its release when its old fleet's deployment is rolled back", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, elsewhere] = [await plane.fleet(), await plane.fleet()];
   const [mover, stays, late] = await plane.enrollRobots(3, { fleet_id });
@@ -80,7 +80,7 @@ test("a robot that was moved away keeps what it was given before, also when it i
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that is offline while it is asked to go back, and moved away meanwhile, does not go back", TIMEOUT, async () => {
+test("a robot that is offline during a rollback and moved to another fleet meanwhile does not roll back", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, elsewhere] = [await plane.fleet(), await plane.fleet()];
   const [mover, late] = await plane.enrollRobots(2, { fleet_id });
@@ -104,7 +104,7 @@ test("a robot that is offline while it is asked to go back, and moved away meanw
   await checkEngine(plane, { ended: true });
 });
 
-test("what a person scheduled ends with their membership, and never starts", TIMEOUT, async () => {
+test("a scheduled deployment ends when its creator is removed, and never starts", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [one, two] = await plane.enrollRobots(2);
   assert.ok(one && two);
@@ -121,7 +121,7 @@ test("what a person scheduled ends with their membership, and never starts", TIM
   await checkEngine(plane, { ended: true });
 });
 
-/** What a person may lose, with the reason that their deployments end with. */
+/** A loss of permissions, and the reason with which the user's deployments end. */
 type Loss = { reason: string; take: (plane: Harness, of: { user_id: string; token_id: string; fleet_id: string }) => Promise<unknown> };
 const LOSSES = {
   removed: { reason: "creator_removed", take: (plane, { user_id }) => remove(plane, { id: user_id }) },
@@ -137,7 +137,7 @@ const LOSSES = {
 } satisfies Record<string, Loss>;
 
 for (const name of ["removed", "limited to another fleet"] as const)
-  test(`creator ${name}: waiting, paused, downloading, later waves and configs end; what installs finishes`, TIMEOUT, async () => {
+  test(`creator ${name}: queued, paused and downloading targets, later waves and configs end; installations finish`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const { reason, take } = LOSSES[name];
     const [away, downloading, installing] = await plane.enrollRobots(3);
@@ -177,7 +177,7 @@ for (const name of ["removed", "limited to another fleet"] as const)
     await checkEngine(plane, { ended: true });
   });
 
-test("a robot that leaves its fleet before it is brought to what the fleet has keeps what it runs", TIMEOUT, async () => {
+test("a robot that leaves its fleet before it is updated to the fleet's release keeps its own", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, other] = [await plane.fleet(), await plane.fleet()];
   await plane.enrollRobot({ fleet_id });
@@ -188,7 +188,7 @@ test("a robot that leaves its fleet before it is brought to what the fleet has k
   busy.behave({ step_ms: { installing: 60_000 } }, slow.id);
   await plane.deploy(slow, { robot_id: busy.id });
   await plane.settle();
-  // It follows once it has installed; at that moment it is in another fleet.
+  // It is updated after its installation ends; at that time it is in another fleet.
   await move(plane, busy.id, fleet_id);
   await move(plane, busy.id, other);
   await plane.advance({ minutes: 3 });
@@ -202,7 +202,7 @@ test("an automatic deployment that waits when its robot leaves the fleet is canc
   await plane.enrollRobot({ fleet_id });
   await plane.deploy(await plane.release(), { fleet_id });
   await plane.settle();
-  // Its automatic deployment is written and not dispatched yet, and nothing ends it early.
+  // Its automatic deployment is created but not dispatched yet, and nothing ends it early.
   await plane.db.run(sql`
     create function test_fault() returns trigger language plpgsql as $$ begin
       if new.created_by ->> 'type' = 'system' and (new.count_active > 0 or new.finished_at is not null) then raise exception 'planned: not now'; end if;
@@ -224,7 +224,7 @@ test("an automatic deployment that waits when its robot leaves the fleet is canc
   await checkEngine(plane, { ended: true });
 });
 
-/** Enrolls a separate computer with a key; returns the status and, if refused, the message. */
+/** Enrolls a new computer with a key. Returns the status and, if refused, the message. */
 async function enroll(plane: Harness, key: string | null): Promise<string> {
   const public_key = Buffer.from(randomUUID().replaceAll("-", "").padEnd(32, "0")).toString("base64");
   const response = await plane.default_org.client().request("POST", "/agent/enroll", { body: { key, public_key } });
@@ -238,7 +238,7 @@ const newKey = async (plane: Harness, api: Client, fleet_id: string) => {
 };
 
 test(
-  "keys of a removed person and of a revoked token are revoked; of a demoted or limited one they enroll no robots",
+  "revokes the keys of a removed user or revoked token; those of a demoted or limited user enroll no robots",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });

@@ -8,7 +8,7 @@ import { checkEngine } from "./check-engine.ts";
 const TIMEOUT = { timeout: 120_000 };
 
 const countRow = row({ count: int });
-/** Resolves when a backend of this test's database waits for a row. */
+/** Resolves when a backend of this test's database waits for a row lock. */
 const untilOneWaits = (plane: Harness, who: string): Promise<true> =>
   plane.until(`${who} to wait for a row`, async () => {
     const { count } = await plane.db.one(
@@ -22,7 +22,7 @@ const targetOf = async (plane: Harness, deployment_id: string, robot_id: string)
   return [target?.status, target?.reason];
 };
 
-test("removing a robot locks deployments before the robot, as dispatch does: neither waits for what the other holds", TIMEOUT, async () => {
+test("removing a robot locks deployments before the robot, like dispatch, so that they do not deadlock", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -31,7 +31,7 @@ test("removing a robot locks deployments before the robot, as dispatch does: nei
   await plane.until("the robot to fetch it", async () => (await targetOf(plane, id, robot.id))[0] === "downloading");
   let removed: Promise<unknown> | undefined;
   await plane.db.transaction(async (tx) => {
-    // As dispatch: first the deployment, then the robot.
+    // The lock order of dispatch: first the deployment, then the robot.
     await tx.run(sql`select from deployment where id = ${id} for update`);
     removed = plane.api.deleteRobot({ params: { id: robot.id } });
     await untilOneWaits(plane, "the removal");
@@ -42,7 +42,7 @@ test("removing a robot locks deployments before the robot, as dispatch does: nei
   await checkEngine(plane, { ended: true });
 });
 
-test("what is handed to a robot while it is being removed ends with it", TIMEOUT, async () => {
+test("a target that is dispatched while its robot is being removed ends with the robot", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -50,7 +50,7 @@ test("what is handed to a robot while it is being removed ends with it", TIMEOUT
   let removed: Promise<unknown> | undefined;
   let id = "";
   await plane.db.transaction(async (tx) => {
-    // Dispatch shares this lock, the removal waits for it: it has seen already that nothing is under way.
+    // Dispatch takes this shared lock, and the removal waits for it after it has found no running targets.
     await tx.run(sql`select from robot where id = ${robot.id} for share`);
     removed = plane.api.deleteRobot({ params: { id: robot.id } });
     await untilOneWaits(plane, "the removal");
@@ -62,7 +62,7 @@ test("what is handed to a robot while it is being removed ends with it", TIMEOUT
   await checkEngine(plane, { ended: true });
 });
 
-test("robots that are removed while deployments to their fleet are being dispatched: every target ends", TIMEOUT, async () => {
+test("every target ends when robots are removed during the dispatch to their fleet", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robots = await plane.enrollRobots(12);
   const fleet_id = await plane.homeFleet();
@@ -83,7 +83,7 @@ test("robots that are removed while deployments to their fleet are being dispatc
   await checkEngine(plane, { ended: true });
 });
 
-test("what only a removed robot ran can be deleted", TIMEOUT, async () => {
+test("a release that only a removed robot ran can be deleted", TIMEOUT, async () => {
   await using plane = await startPlane();
   const [robot, other] = await plane.enrollRobots(2);
   assert.ok(robot && other);

@@ -9,7 +9,7 @@ import { checkEngine } from "./check-engine.ts";
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
 
-/** A report about the target of a robot, as a robot might send it out of turn. */
+/** Returns a report about the target of a robot, out of order. */
 async function about(
   plane: Harness,
   deployment_id: string,
@@ -22,7 +22,7 @@ async function about(
 const statusOf = async (plane: Harness, id: string, robot_id: string) => (await plane.targets(id)).get(robot_id)?.status;
 const ignored = (plane: Harness): unknown[] => plane.logged.filter(({ msg }) => msg === "report ignored").map(({ why }) => why);
 
-test("reports of another attempt, and those that go backwards, change nothing and are logged", TIMEOUT, async () => {
+test("ignores and logs reports of another attempt and of earlier steps", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -42,7 +42,7 @@ test("reports of another attempt, and those that go backwards, change nothing an
   assert.equal(await statusOf(plane, id, robot.id), "installing");
   assert.deepEqual(await plane.events(id, { targets: true }), before);
   assert.deepEqual(ignored(plane), ["backwards", "backwards", "stale_attempt", "stale_attempt", "too_late_to_cancel"]);
-  assert.equal(robot.unacknowledged.length, 0, "ignored is not unacknowledged: it would come again for ever");
+  assert.equal(robot.unacknowledged.length, 0, "ignored reports are acknowledged, or they would be repeated forever");
   await plane.advance({ minutes: 1 });
   robot.report(say({ status: "failed", reason: "crash_loop" }));
   await plane.settle();
@@ -51,7 +51,7 @@ test("reports of another attempt, and those that go backwards, change nothing an
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot speaks for itself only", TIMEOUT, async () => {
+test("ignores reports about another robot's targets", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const other_org = await plane.org();
   const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
@@ -70,7 +70,7 @@ test("a robot speaks for itself only", TIMEOUT, async () => {
   await checkEngine(plane);
 });
 
-test("reports events from a disconnected period in order after the reconnect, and counts them once", TIMEOUT, async () => {
+test("processes reports from an offline period in order after the reconnect, once each", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: { step_ms: { downloading: 5_000, installing: 5_000 }, offline_at: "downloading" } });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -95,7 +95,7 @@ test("reports events from a disconnected period in order after the reconnect, an
   await checkEngine(plane, { ended: true });
 });
 
-test("a report that comes again, long after, is acknowledged and changes nothing", TIMEOUT, async () => {
+test("acknowledges a report that is repeated much later, without effect", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: { step_ms: { installing: 5_000 }, offline_at: "installing" } });
   const [old, newer] = [await plane.release(), await plane.release()];
@@ -116,7 +116,7 @@ test("a report that comes again, long after, is acknowledged and changes nothing
   await checkEngine(plane, { ended: true });
 });
 
-test("a robot that loses its link and restarts resumes where it was", TIMEOUT, async () => {
+test("a robot that loses its link and restarts resumes its deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -132,7 +132,7 @@ test("a robot that loses its link and restarts resumes where it was", TIMEOUT, a
   await checkEngine(plane, { ended: true });
 });
 
-test("a deployment under way survives a restart of the plane at every step", TIMEOUT, async () => {
+test("a running deployment survives a restart of the plane at every step", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
@@ -143,11 +143,11 @@ test("a deployment under way survives a restart of the plane at every step", TIM
   }
   await plane.advance({ minutes: 1 });
   assert.equal((await plane.deployment(id)).status, "applied");
-  assert.equal((await plane.targets(id)).get(robot.id)?.attempt, 1, "no step had to be done twice");
+  assert.equal((await plane.targets(id)).get(robot.id)?.attempt, 1, "no step was repeated");
   await checkEngine(plane, { ended: true });
 });
 
-test("a removed robot ends what is under way for it, with that reason", TIMEOUT, async () => {
+test("the running target of a removed robot ends with that reason", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [gone, stays] = await plane.enrollRobots(2, { fleet_id, behaviour: slow(10_000) });
@@ -181,7 +181,7 @@ test("an offline robot gets its deployment immediately when it connects", TIMEOU
   await checkEngine(plane, { ended: true });
 });
 
-test("a deployment waits for an artifact that is not stored yet, and goes when it is", TIMEOUT, async () => {
+test("a deployment waits until its artifact is stored", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const robots = await plane.enrollRobots(3, { fleet_id });
@@ -199,7 +199,7 @@ test("a deployment waits for an artifact that is not stored yet, and goes when i
   await checkEngine(plane, { ended: true });
 });
 
-test("an artifact that was stored without a word is found", TIMEOUT, async () => {
+test("finds a stored artifact even if its notification was lost", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release({ upload: false });
@@ -210,7 +210,7 @@ test("an artifact that was stored without a word is found", TIMEOUT, async () =>
   assert.equal((await plane.deployment(id)).status, "applied");
 });
 
-test("a kind that the robot cannot install fails within a second, and only there", TIMEOUT, async () => {
+test("a kind of release that a robot cannot install fails within a second, on this robot only", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [plain] = await plane.enrollRobots(1, { fleet_id });
@@ -232,7 +232,7 @@ test("a kind that the robot cannot install fails within a second, and only there
   await checkEngine(plane, { ended: true });
 });
 
-test("a bad release is rolled back to the one before; where there is none, it ends failed", TIMEOUT, async () => {
+test("a bad release is rolled back to the previous one; without a previous one, the target fails", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [old, fresh] = await plane.enrollRobots(2, { fleet_id });
@@ -258,7 +258,7 @@ test("a bad release is rolled back to the one before; where there is none, it en
   await checkEngine(plane, { ended: true });
 });
 
-test("a release that a robot runs already is applied as it is", TIMEOUT, async () => {
+test("a release that a robot already runs is applied without an installation", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release();

@@ -6,12 +6,12 @@ import { type Harness, startPlane } from "../harness/index.ts";
 const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
 
-/** What the database knows of robots at this moment; calling the answer puts that back, as a restored backup would. */
+/** Copies the database's state of robots. The returned function restores it, like a backup. */
 async function backUp({ db }: Harness): Promise<() => Promise<void>> {
   await db.run(sql`create table robot_app_then as select * from robot_app`);
   await db.run(sql`create table robot_config_then as select * from robot_config`);
   await db.run(sql`create table robot_desired_then as select * from robot_desired`);
-  // By the columns that are not computed from others.
+  // Only the columns that are not generated.
   await db.run(sql`
     create function put_back(name text) returns void language plpgsql as $$
       declare kept text := (select string_agg(quote_ident(column_name), ', ') from information_schema.columns
@@ -29,7 +29,7 @@ async function backUp({ db }: Harness): Promise<() => Promise<void>> {
 }
 
 test(
-  "after an old copy of the database is restored, a robot of several apps keeps what it runs, and what it runs is shown",
+  "after an old backup is restored, a robot with several apps keeps its releases, and the plane shows them",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -62,7 +62,7 @@ test(
       new Map([...newer].toSorted()),
     );
     for (const { apps: wanted } of robot.received.slice(received))
-      for (const [app, { release }] of Object.entries(wanted)) assert.equal(release?.tag, newer.get(app), `${app} was never to go back`);
+      for (const [app, { release }] of Object.entries(wanted)) assert.equal(release?.tag, newer.get(app), `${app} was not rolled back`);
 
     newer.set("map", await deploy("map"));
     assert.deepEqual(runs(), newer, "and it receives later deployments");

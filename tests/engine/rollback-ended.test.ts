@@ -14,7 +14,7 @@ const isConflict = (error: unknown): boolean => error instanceof ApiError && err
 const allEvents = async (plane: Harness, id: string) =>
   (await plane.api.listDeploymentEvents({ params: { id }, query: { include: "targets" } })).items;
 
-test("rollback of an ended deployment: each robot to its own release before, or to none, by a new deployment", TIMEOUT, async () => {
+test("rollback of an ended deployment: a new deployment returns each robot to its previous release, or to none", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const robots = await plane.enrollRobots(7, { fleet_id });
@@ -34,7 +34,7 @@ test("rollback of an ended deployment: each robot to its own release before, or 
   tried.behave(rollBack("crash_loop"), bad.id);
   await plane.deploy(bad, { robot_id: tried.id });
   await plane.settle();
-  assert.equal(tried.runs(), release.tag, "what came after did not stay");
+  assert.equal(tried.runs(), release.tag, "the later release was rolled back");
   await third.disconnect();
   await plane.settle();
   const [ended, events] = [await plane.deployment(id), await allEvents(plane, id)];
@@ -42,7 +42,7 @@ test("rollback of an ended deployment: each robot to its own release before, or 
   const back = await rollback(plane, id);
   assert.notEqual(back.id, id);
   assert.deepEqual([back.rollback_of, back.target_kind, back.fleet_id, back.release_id], [id, "fleet", fleet_id, first.id]);
-  assert.deepEqual([back.status, back.counts.total], ["queued", 5], "neither of those that have something newer, or get it");
+  assert.deepEqual([back.status, back.counts.total], ["queued", 5], "robots with a newer release, or a newer deployment, are not targets");
   await plane.settle();
   assert.equal((await plane.deployment(back.id)).status, "in_progress");
   assert.deepEqual(
@@ -53,13 +53,13 @@ test("rollback of an ended deployment: each robot to its own release before, or 
   await plane.advance({ minutes: 1 });
   assert.equal(third.runs(), second.tag);
   assert.equal((await plane.deployment(back.id)).status, "applied");
-  assert.equal((await plane.targets(back.id)).get(fresh.id)?.status, "applied", "to run nothing is what was asked for");
+  assert.equal((await plane.targets(back.id)).get(fresh.id)?.status, "applied", "running nothing is the expected result");
   const shown = (await plane.api.getRobot({ params: { id: fresh.id } })).data;
   assert.deepEqual([shown.current_release, shown.desired_release], [null, null]);
-  assert.deepEqual([await plane.deployment(id), await allEvents(plane, id)], [ended, events], "a watcher of the first one stays truthful");
+  assert.deepEqual([await plane.deployment(id), await allEvents(plane, id)], [ended, events], "the first deployment stays unchanged");
   await checkEngine(plane);
 
-  // And forward again.
+  // A rollback of the rollback.
   const forward = await rollback(plane, back.id);
   assert.deepEqual([forward.rollback_of, forward.release_id, forward.counts.total], [back.id, release.id, 5]);
   await plane.settle();
@@ -69,7 +69,7 @@ test("rollback of an ended deployment: each robot to its own release before, or 
   await checkEngine(plane);
 });
 
-test("rollback of an ended first install: every robot loses the app, and the deployment of that is applied", TIMEOUT, async () => {
+test("rollback of an ended first installation removes the app from every robot, and is applied", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -87,7 +87,7 @@ test("rollback of an ended first install: every robot loses the app, and the dep
   await checkEngine(plane, { ended: true });
 });
 
-test("rollback of an ended deployment that itself is rolled back while it runs", TIMEOUT, async () => {
+test("the rollback of an ended deployment can be rolled back while it runs", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [here, away] = await plane.enrollRobots(2, { fleet_id });
@@ -108,7 +108,7 @@ test("rollback of an ended deployment that itself is rolled back while it runs",
   await checkEngine(plane, { ended: true });
 });
 
-test("rollback: a robot that has left the fleet since, and one that was removed, are not touched", TIMEOUT, async () => {
+test("rollback: skips robots that have left the fleet or were removed", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, other_fleet] = [await plane.fleet(), await plane.fleet()];
   const [stays, moves, removed] = await plane.enrollRobots(3, { fleet_id });
@@ -158,7 +158,7 @@ test("retry: deploys only to the robots that failed or rolled back", TIMEOUT, as
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel by rollback: robots that install go back once they are done, those that have it keep it", TIMEOUT, async () => {
+test("cancel by rollback: robots that are installing roll back afterwards, and updated robots keep the release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [quick, installing, downloading, waiting] = await plane.enrollRobots(4, { fleet_id });
@@ -174,7 +174,7 @@ test("cancel by rollback: robots that install go back once they are done, those 
   await plane.settle();
   const cancel = async (mode: "finish" | "rollback") => (await plane.api.cancelDeployment({ params: { id }, body: { mode } })).data;
   assert.equal((await cancel("finish")).status, "cancelling");
-  assert.equal((await cancel("rollback")).status, "cancelling", "it may be asked for afterwards");
+  assert.equal((await cancel("rollback")).status, "cancelling", "a rollback may be requested after a cancellation");
   await plane.advance({ minutes: 2 });
   const targets = await plane.targets(id);
   assert.deepEqual(
@@ -186,7 +186,7 @@ test("cancel by rollback: robots that install go back once they are done, those 
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel by rollback: the fleet no longer follows the release, also when it is asked for afterwards", TIMEOUT, async () => {
+test("cancel by rollback: the fleet stops following the release, also if the rollback is requested afterwards", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   for (const modes of [["rollback"], ["finish", "rollback"]] as const) {
     const fleet_id = await plane.fleet();

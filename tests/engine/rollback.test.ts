@@ -17,7 +17,7 @@ const shown = async (plane: Harness, id: string) => {
   const { status, reason } = await plane.deployment(id);
   return { status, reason };
 };
-/** Status and reason of a robot in a deployment. */
+/** Returns the status and reason of a robot in a deployment. */
 async function standing(plane: Harness, id: string, robot: SimulatedRobot): Promise<string> {
   const target = (await plane.targets(id)).get(robot.id);
   return `${target?.status} ${target?.reason}`;
@@ -60,7 +60,7 @@ test("rollback: of a running deployment, with a robot in every status", TIMEOUT,
   const answered = await rollback(plane, id);
   assert.deepEqual([answered.id, answered.status, answered.reason], [id, "rolling_back", "rollback_requested"]);
   assert.equal(answered.counts.applied + answered.counts.queued, 0);
-  assert.deepEqual((await rollback(plane, id)).status, "rolling_back", "twice is once");
+  assert.deepEqual((await rollback(plane, id)).status, "rolling_back", "a second request has no effect");
   await plane.settle();
   await checkEngine(plane);
   assert.equal(quick.runs(), before.tag);
@@ -96,7 +96,7 @@ test("rollback: of a running deployment, with a robot in every status", TIMEOUT,
   await checkEngine(plane, { ended: true });
 });
 
-test("rollback: a robot that does not come back before the deployment expires has failed, and so has the whole", TIMEOUT, async () => {
+test("rollback: a robot that stays offline until the deployment expires fails, and so does the deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: { deployment_expiry_hours: 0.5 } });
   const fleet_id = await plane.fleet();
   const { before, robots } = await robotsRunning(plane, 3, fleet_id);
@@ -123,7 +123,7 @@ test("rollback: a robot that does not come back before the deployment expires ha
 });
 
 test(
-  "rollback: a robot that cannot go back, and one that is silent, have failed; one that comes back late gets its time",
+  "rollback: a robot that cannot roll back or stays silent fails; one that reconnects late gets its full timeout",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -164,7 +164,7 @@ for (const [step, end, runs] of [
   ["downloading", "cancelled", "before"],
   ["verifying", "rolled_back", "before"],
 ] as const)
-  test(`rollback: of a deployment to one robot that is ${step}: ${end}, as its target`, TIMEOUT, async () => {
+  test(`rollback: a deployment to one robot that is ${step} ends ${end}, like its target`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const { before, robots } = await robotsRunning(plane, 1, await plane.homeFleet());
     const [robot] = robots;
@@ -180,7 +180,7 @@ for (const [step, end, runs] of [
     await checkEngine(plane, { ended: true });
   });
 
-test("rollback: a robot that does not heed the call-off is given a minute; a server restart loses nothing of it", TIMEOUT, async () => {
+test("rollback: a robot that ignores the cancellation times out after a minute, also across a server restart", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const { before, robots } = await robotsRunning(plane, 3, fleet_id);
@@ -228,7 +228,7 @@ test("rollback: starts without waiting, and a newer deployment waits for it", TI
   await checkEngine(plane, { ended: true });
 });
 
-test("rollback: refused for what has not started, is being cancelled, or has nothing to go back from", TIMEOUT, async () => {
+test("rollback: refused if the deployment has not started, is being cancelled, or updated no robot", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { robots } = await robotsRunning(plane, 1, await plane.homeFleet());
   const [robot] = robots;
@@ -250,7 +250,7 @@ test("rollback: refused for what has not started, is being cancelled, or has not
   );
 });
 
-test("rollback: a running deployment is not turned round where the robots would refuse what they had before", TIMEOUT, async () => {
+test("rollback: refused for a running deployment if the robots would refuse their previous release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const { robots } = await robotsRunning(plane, 2, fleet_id);

@@ -18,7 +18,7 @@ async function rollOut(plane: Harness, fleet_id: string, rollout: Rollout): Prom
 const eventsOf = async (plane: Harness, id: string) =>
   (await plane.api.listDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } })).items;
 
-/** The most robots that were at it at the same time, of all or of some, by the events. */
+/** Returns the largest number of robots that were updating at the same time, of all or of some, from the events. */
 async function mostAtOnce(plane: Harness, id: string, of: (robot_id: string) => boolean = () => true): Promise<number> {
   const at_it = new Set<string>();
   let most = 0;
@@ -49,7 +49,7 @@ test("never updates more robots than max_parallel, and offline robots take no sl
   await checkEngine(plane, { ended: true });
 });
 
-test("of each group no more are away than max_unavailable, counting those that are away already", TIMEOUT, async () => {
+test("at most max_unavailable robots of each group are unavailable, including those that already were", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const inZone = (zone: string, count: number) => plane.enrollRobots(count, { fleet_id, labels: { zone }, behaviour: slow(1_000) });
@@ -73,7 +73,7 @@ test("of each group no more are away than max_unavailable, counting those that a
 });
 
 test(
-  "a group that is wholly away holds up no wave, and one whose only robot is unwell gets the release that may cure it",
+  "a group whose robots are all offline does not block a wave, and a group's only, unhealthy robot is updated",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -95,7 +95,7 @@ test(
       Array.from(north, () => "queued robot_online"),
     );
     assert.equal((await plane.deployment(id)).counts.applied, 4);
-    // They are still one group: no more than one at a time once they come.
+    // They are still one group: at most one updates at a time after they connect.
     for (const robot of north) robot.behave(slow(1_000));
     for (const robot of north) await robot.connect();
     await plane.advance({ seconds: 60 });

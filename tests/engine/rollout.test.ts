@@ -11,7 +11,7 @@ import { seedRobots } from "./seed-robots.ts";
 const TIMEOUT = { timeout: 240_000 };
 const AT = "2030-01-01T00:00:00Z";
 
-/** A fleet of connected robots, in the order of their ids, which is that of the waves. */
+/** Creates a fleet of connected robots, in order of id, which is the order of the waves. */
 async function fleetOf(plane: Harness, count: number): Promise<{ fleet_id: string; robots: SimulatedRobot[] }> {
   const fleet_id = await plane.fleet();
   const robots = await plane.enrollRobots(count, { fleet_id });
@@ -135,14 +135,14 @@ test("a rollout that awaits promotion expires at its time", TIMEOUT, async () =>
   await checkEngine(plane, { ended: true });
 });
 
-test("a fleet larger than a transaction is put into its waves, across a restart", TIMEOUT, async () => {
+test("assigns the robots of a fleet larger than a transaction to waves, across a restart", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id } = await fleetOf(plane, 1);
   await seedRobots(plane, fleet_id, 5_999);
   const { id } = await plane.deploy(await plane.release(), { fleet_id }, { rollout: { waves: [{ percent: 90 }] } });
   await plane.restart();
   await plane.advance({ seconds: 10 });
-  // The only robot that is connected has it; those that are away hold up no wave.
+  // The only connected robot is updated; offline robots do not block a wave.
   assert.deepEqual(await wavesOf(plane, id), ["passed 1/5400", "open 0/600"]);
   const { counts } = await plane.deployment(id);
   assert.deepEqual([counts.total, counts.applied, counts.queued, counts.pending], [6_000, 1, 5_999, 0]);
@@ -175,7 +175,7 @@ test("a dry run returns the wave of each robot and stores nothing", TIMEOUT, asy
   const { data } = (await response.json()) as { data: Record<string, unknown> & { robots: { robot_id: string; wave: number }[] } };
   assert.equal(response.status, 200);
   const in_policy = await ask({ rollout: { ...body.rollout, dry_run: true } });
-  assert.deepEqual([in_policy.status, ((await in_policy.json()) as { data: unknown }).data], [200, data], "the policy may say it too");
+  assert.deepEqual([in_policy.status, ((await in_policy.json()) as { data: unknown }).data], [200, data], "the policy may set dry_run too");
   const { total, offline, incompatible, already_installed, bytes_to_send, expires_at } = data;
   assert.deepEqual(
     { total, offline, incompatible, already_installed, bytes_to_send, expires_at },
@@ -196,7 +196,7 @@ const HALTS: [on_failure: "stop" | "pause" | "rollback", status: string, applied
   ["rollback", "rolled_back", 0],
 ];
 for (const [on_failure, status, applied] of HALTS) {
-  test(`too many failures with policy ${on_failure}: robots of later waves do not get it`, TIMEOUT, async () => {
+  test(`too many failures with policy ${on_failure}: robots of later waves are not updated`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
     const { fleet_id, robots } = await fleetOf(plane, 12);
     const first = await rollOut(plane, fleet_id, {});
@@ -220,7 +220,7 @@ for (const [on_failure, status, applied] of HALTS) {
       for (const robot of robots.slice(6, 8)) robot.behave(rollBack());
       await plane.api.resumeDeployment(at(id));
       await plane.advance({ seconds: 10 });
-      // The failures so far are accepted, and no further one came.
+      // The previous failures were accepted, and there was no further one.
       assert.equal((await plane.deployment(id)).counts.applied, 7);
     } else assert.ok([...(await plane.targets(id)).values()].every(({ wave, status }) => wave !== 2 || status === "cancelled"));
     if (on_failure === "rollback") for (const robot of robots) assert.equal(robot.runs(), release.tag);
@@ -229,7 +229,7 @@ for (const [on_failure, status, applied] of HALTS) {
 }
 
 test(
-  "a deployment that is resumed past its threshold is paused again by the next failure, however many robots have it by then",
+  "a deployment that is resumed above its threshold is paused again by the next failure, however many robots are updated",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -247,7 +247,7 @@ test(
     await plane.api.resumeDeployment(at(id));
     await plane.advance({ seconds: 15 });
     const second = await plane.deployment(id);
-    // 2 of 22 is 9 %.
+    // 2 of 22 is 9%.
     assert.deepEqual([second.status, second.reason, second.counts.failed], ["paused", "threshold_exceeded", 2]);
     await plane.api.resumeDeployment(at(id));
     await plane.advance({ minutes: 5 });
@@ -256,7 +256,7 @@ test(
   },
 );
 
-test("a pause below the threshold leaves the threshold as it was", TIMEOUT, async () => {
+test("a pause below the threshold does not change the threshold", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { fleet_id, robots } = await fleetOf(plane, 6);
   for (const robot of [robots[0], robots[3]]) robot?.behave(rollBack());

@@ -33,7 +33,7 @@ test("a scheduled deployment is held until its time, then dispatched once, acros
 
   await plane.advance({ seconds: 1 });
   const asked = robot.received.slice(received).filter(({ apps }) => apps.main?.deployment_id === id);
-  assert.equal(asked.length, 1, "dispatched exactly once, at its second");
+  assert.equal(asked.length, 1, "dispatched exactly once, in the scheduled second");
   assert.deepEqual(asked[0]?.apps.main?.release?.id, release.id);
   assert.equal((await plane.deployment(id)).status, "applied");
   await plane.restart();
@@ -42,7 +42,7 @@ test("a scheduled deployment is held until its time, then dispatched once, acros
   await checkEngine(plane, { ended: true });
 });
 
-test("a deployment that fell due while the plane was down is dispatched when it is back", TIMEOUT, async () => {
+test("a deployment that became due while the plane was down is dispatched after the restart", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id }, { scheduled_at: "2030-01-01T00:01:00Z" });
@@ -80,7 +80,7 @@ test(
   },
 );
 
-test("a schedule in the past is dispatched at once, and the event says so", TIMEOUT, async () => {
+test("a deployment scheduled in the past is dispatched immediately, and its event states this", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id }, { scheduled_at: "2029-12-31T23:00:00Z" });
@@ -91,7 +91,7 @@ test("a schedule in the past is dispatched at once, and the event says so", TIME
   assert.equal((await plane.deployment(id)).status, "applied");
 });
 
-test("the fleet of a scheduled deployment is resolved when its time comes", TIMEOUT, async () => {
+test("the robots of a scheduled fleet deployment are selected at the scheduled time", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [early] = await plane.enrollRobots(1, { fleet_id });
@@ -105,7 +105,7 @@ test("the fleet of a scheduled deployment is resolved when its time comes", TIME
   await checkEngine(plane, { ended: true });
 });
 
-test("a fleet without robots ends a deployment with no_targets when it leaves the shelf", TIMEOUT, async () => {
+test("a scheduled deployment to a fleet without robots ends with no_targets at its time", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const release = await plane.release();
@@ -132,7 +132,7 @@ test("a scheduled deployment that is cancelled never reaches a robot", TIMEOUT, 
   await checkEngine(plane, { ended: true });
 });
 
-test("scheduled deployments that cannot start do not hold up those that are due after them, however many they are", TIMEOUT, async () => {
+test("scheduled deployments that cannot start do not delay later ones, however many they are", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const release = await plane.release();
@@ -143,7 +143,7 @@ test("scheduled deployments that cannot start do not hold up those that are due 
   await plane.db.run(sql`create trigger test_fault before update on deployment for each row execute function test_fault()`);
   const scheduled_at = "2030-01-01T00:01:00Z";
   const { id: broken } = await plane.deploy(release, { robot_id: robot.id }, { scheduled_at });
-  // A whole turn of them, and a few more.
+  // A full batch and a few more.
   await plane.db.run(sql`
     insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, status, scheduled_at, created_by, created_at, updated_at)
     select org_id, id || n, kind, target_kind, robot_id, release_id, 'broken', status, scheduled_at, created_by, created_at, updated_at
@@ -157,5 +157,5 @@ test("scheduled deployments that cannot start do not hold up those that are due 
   await plane.db.run(sql`drop trigger test_fault on deployment`);
   await plane.advance({ minutes: 1 });
   const { items } = await plane.api.listDeployments({ query: { limit: 200 } });
-  assert.deepEqual([...new Set(items.map(({ status }) => status))].toSorted(), ["applied", "cancelled"], "once they can, they start");
+  assert.deepEqual([...new Set(items.map(({ status }) => status))].toSorted(), ["applied", "cancelled"], "they start when they can");
 });

@@ -1,7 +1,7 @@
 import type { Harness } from "../harness/index.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 
-/** Robots that never connected, straight into the table: in the order of the fan-out before or after those that enrolled. */
+/** Inserts robots that never connected directly into the table, before or after the enrolled ones in the order of the fan-out. */
 export async function seedRobots(
   { db, clock, default_org }: Harness,
   fleet_id: string,

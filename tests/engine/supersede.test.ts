@@ -60,7 +60,7 @@ for (const [step, seconds] of [
   });
 }
 
-test("of deployments that wait for a robot only the newest reaches it", TIMEOUT, async () => {
+test("of several deployments that wait for a robot, only the newest reaches it", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   await robot.disconnect();
@@ -79,7 +79,7 @@ test("of deployments that wait for a robot only the newest reaches it", TIMEOUT,
   assert.deepEqual([...new Set(asked)], [made.at(-1)?.id]);
   assert.equal(robot.runs(), releases.at(-1)?.tag);
   await plane.advance({ minutes: 1 });
-  assert.equal(robot.runs(), releases.at(-1)?.tag, "no older one comes after it");
+  assert.equal(robot.runs(), releases.at(-1)?.tag, "no older one follows it");
   await checkEngine(plane, { ended: true });
 });
 
@@ -98,7 +98,7 @@ test("a scheduled deployment supersedes no other before its time", TIMEOUT, asyn
   await checkEngine(plane, { ended: true });
 });
 
-test("a fleet deployment supersedes on the robots that it shares with an older one, and nowhere else", TIMEOUT, async () => {
+test("a fleet deployment supersedes an older one only on their common robots", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
   const [first, second] = await plane.enrollRobots(2, { fleet_id });
@@ -117,7 +117,7 @@ test("a fleet deployment supersedes on the robots that it shares with an older o
   await checkEngine(plane, { ended: true });
 });
 
-test("two apps of a robot are deployed side by side and know nothing of each other", TIMEOUT, async () => {
+test("deployments of two apps of a robot are independent", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [main, camera, worse] = [await plane.release(), await plane.release({ app: "camera" }), await plane.release({ app: "camera" })];

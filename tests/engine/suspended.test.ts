@@ -7,7 +7,7 @@ const AT = "2030-01-01T00:00:00Z";
 const TIMEOUT = { timeout: 120_000 };
 
 test(
-  "a suspended org's robots are cut off within 2 s and let in again after it; what falls due meanwhile waits for that",
+  "a suspended org's robots are disconnected within 2 s; they reconnect and due deployments start after the resume",
   TIMEOUT,
   async () => {
     await using plane = await startPlane({ at: AT });
@@ -44,7 +44,7 @@ test(
   },
 );
 
-test("a deployment waits for its robots as many days as its org says", TIMEOUT, async () => {
+test("a deployment expires after the number of days that its org sets", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot({ online: false });
   const release = await plane.release();

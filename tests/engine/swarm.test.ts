@@ -51,7 +51,7 @@ test("refuses a robot with an unknown key, and accepts logs and signed requests 
   assert.deepEqual([record?.message, record?.level, record?.source], ["hello from the robot", "warn", "camera"]);
   const release = await plane.release({ bytes: "the very bytes" });
   const before = await robot.get(`/agent/artifacts/${release.artifact_sha256}`);
-  assert.equal(before.status, 404, "only what the robot is to install");
+  assert.equal(before.status, 404, "a robot may download only its own releases");
   await before.body?.cancel();
   const { id } = await plane.deploy(release, { robot_id: robot.id });
   await plane.until("the deployment is applied", async () => (await plane.deployment(id)).status === "applied");

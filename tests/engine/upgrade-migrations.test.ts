@@ -15,7 +15,7 @@ const AT = new Date("2030-01-01T00:00:00Z");
 
 type Row = Record<string, unknown>;
 
-/** Every row of every table as JSON. */
+/** Returns every row of every table as JSON. */
 const jsonRowsOf = (connection: TestDatabase["connection"]): Promise<Map<string, Row[]>> =>
   withClient(connection, async (client) => {
     const rows = new Map<string, Row[]>();
@@ -31,7 +31,7 @@ const jsonRowsOf = (connection: TestDatabase["connection"]): Promise<Map<string,
 const keeps = (row: Row, before: Row): boolean =>
   Object.entries(before).every(([column, value]) => JSON.stringify(row[column]) === JSON.stringify(value));
 
-test("a database of each earlier migration, with a row in every table, is upgraded to the newest without a loss", TIMEOUT, async (t) => {
+test("upgrades a database of each earlier migration, with a row in every table, without losing data", TIMEOUT, async (t) => {
   const names = [...(await migrationsIn(MIGRATIONS_DIRECTORY))].toSorted();
   await using newest = await createTestDatabase();
   const schema = await dumpSchema(await newest.connect());

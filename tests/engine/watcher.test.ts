@@ -7,7 +7,7 @@ const AT = "2030-01-01T00:00:00Z";
 const TERMINAL = ["applied", "failed", "rolled_back", "cancelled"];
 const ROBOTS = 300;
 
-/** A client that knows one route and nothing of targets, counters or paging: polls every 2 s until the first terminal status. */
+/** A simple client of one route: polls every 2 s until the first terminal status, without targets, counters or paging. */
 async function watch(
   plane: Harness,
   token: string,
@@ -27,7 +27,7 @@ async function watch(
 
 const WAYS: [name: string, slow_one: "applies" | "rolls back", end: string][] = [
   ["one of them slow", "applies", "applied"],
-  ["one of them slow and unwell", "rolls back", "failed"],
+  ["one of them slow and unhealthy", "rolls back", "failed"],
 ];
 for (const [name, slow_one, end] of WAYS) {
   test(`a watcher of ${ROBOTS} robots, ${name}, stops exactly when the deployment ends: ${end}`, { timeout: 240_000 }, async () => {
@@ -52,7 +52,8 @@ for (const [name, slow_one, end] of WAYS) {
       const { counts, status } = await plane.deployment(id);
       await checkCounters(plane);
       const ended = counts.applied + counts.failed + counts.rolled_back + counts.cancelled;
-      // As it looks right before each poll: a watcher that has not stopped is one whose deployment has not ended.
+      // Checked just before each poll: if the watcher has not stopped, its deployment has not ended.
+
       assert.equal(TERMINAL.includes(status), ended === ROBOTS);
       open_before = ROBOTS - ended;
     });
