@@ -10,10 +10,10 @@ import { Ledger } from "./ledger.ts";
 import { Scenario } from "./scenario.ts";
 
 const LIMIT = { timeout: 300_000 };
-/** Starts the agent as a child and waits for it, as a service manager or a terminal does. */
+/** Starts the agent as a child and waits for it, like a service manager or a terminal. */
 const PARENT = ["sh", "-c", `"$@" & wait`, "parent"];
 
-/** Undefined while there is none: a killed agent's lock is missing briefly when the next agent takes it over. */
+/** Returns the agent's process id from its lock; undefined briefly while the next agent takes over a killed agent's lock. */
 function agentOf(state: string): number | undefined {
   const file = path.join(state, "agent.lock");
   try {
@@ -25,7 +25,7 @@ function agentOf(state: string): number | undefined {
 }
 
 test(
-  "kill -9 of the agent's parent, with the pipe of its output: it continues; a second one is refused; after its kill the next one runs one workload",
+  "the agent continues after kill -9 of its parent and refuses a second agent; the agent after its kill runs one workload",
   LIMIT,
   async () => {
     await using plane = await startPlane();
@@ -40,21 +40,21 @@ test(
     parent.kill("SIGKILL");
     parent.stdout?.destroy();
     parent.stderr?.destroy();
-    await until("the parent to be gone", () => !robot.program.running);
+    await until("the parent to end", () => !robot.program.running);
     assert.equal(await scenario.deploy("two"), "applied");
     assert.equal(await scenario.runs(), "two");
     assert.equal(agentOf(robot.state), agent);
 
-    // What a service manager does that believes the service to be down.
+    // A service manager that finds its child ended starts the agent again.
     delete robot.options.within;
     robot.restart();
     assert.equal((await robot.program.ended).code, 6, robot.program.output);
     assert.equal(await scenario.runs(), "two");
 
     process.kill(agent, "SIGKILL");
-    await until("the agent to be gone", () => processesNaming(robot.state).every(({ pid }) => pid !== agent));
+    await until("the agent to end", () => processesNaming(robot.state).every(({ pid }) => pid !== agent));
     robot.restart();
-    await robot.program.until("the next agent to work", () => agentOf(robot.state) === robot.program.child.pid);
+    await robot.program.until("the next agent to take the lock", () => agentOf(robot.state) === robot.program.child.pid);
     assert.equal(await scenario.runs(), "two");
     assert.equal(await scenario.deploy("one"), "applied");
     assert.equal(await scenario.runs(), "one");

@@ -10,16 +10,16 @@ import { Scenario } from "./scenario.ts";
 
 const POINTS = 14;
 const LIMIT = { timeout: promiseSize({ test: 300_000, full: 3_600_000 }) };
-/** Robots at once, each with its own share of the points. */
+/** Number of concurrent robots, each with a share of the points. */
 const LANES = 2;
 const ROUNDS_MAX = promiseSize({ test: 4, full: 400 });
-/** Points that every append passes: later passings are other places in a deployment. */
+/** Points that every append passes: later passes are other steps of a deployment. */
 const REPEATED = /^(deployments|configs|outbox|journal)[:.].*append$/;
 const REPEATS = promiseSize({ test: 0, full: 6 });
-/** Deaths in one round: an agent that dies again and again in one phase gives the deployment up, and is right to. */
+/** Crashes in one round. An agent that crashes repeatedly in one phase correctly aborts the deployment. */
 const DEATHS_A_ROUND = 8;
 
-/** A robot in a separate org, with its scenario. */
+/** Creates a robot in a separate org, with its scenario. */
 async function lane(plane: Harness, crasher: () => Crasher): Promise<{ scenario: Scenario; key: string }> {
   const org = await plane.org();
   const scenario: Scenario = new Scenario(
@@ -29,13 +29,13 @@ async function lane(plane: Harness, crasher: () => Crasher): Promise<{ scenario:
       () => crasher().deaths(),
     ),
     () => {
-      throw new Error("no robot yet");
+      throw new Error("the robot has not started");
     },
   );
   return { scenario, ...(await scenario.prepare()) };
 }
 
-/** A new robot each round, so that it comes by its enrolment too; it dies at the points of the crasher, one after the other. */
+/** Runs a round with a new robot, to include its enrollment. The agent crashes at one point after the other. */
 async function round(plane: Harness, crashes: readonly string[] | "list"): Promise<{ crasher: Crasher; ended: number }> {
   await using robot = new AgentProcess({ url: plane.url, key: "", name: "cart" }, { start: false });
   const crasher = new Crasher((env) => {
@@ -93,7 +93,7 @@ async function runLane(
   const queue = Array.from({ length: waves }, (_, wave) => points.filter((_, at) => at % waves === wave));
   const killed: string[] = [];
   let [ended, rounds, deaths] = [0, 0, 0];
-  // A point that a whole round did not come by has one more try at the end.
+  // A point that a whole round did not reach is tried again at the end.
   const missed = new Set<string>();
   for (let wave = queue.shift(); wave !== undefined && rounds < ROUNDS_MAX; wave = queue.shift()) {
     rounds += 1;

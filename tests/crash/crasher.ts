@@ -6,14 +6,14 @@ import type { Reached } from "@roamfleet/clock/failpoint";
 import { promiseSize } from "../harness/promise.ts";
 import type { Program } from "../processes/process.ts";
 
-/** Another subset of the points: set it to try what the last run did not. */
+/** Seed that selects a subset of the points. */
 const SEED = process.env.ROAMFLEET_CRASH_SEED ?? "1";
 
-/** Keeps a program running that dies at one failpoint after the other, each time as the log of failpoints says. */
+/** Runs a program that crashes at one failpoint after the other, and checks each crash in the log of failpoints. */
 export class Crasher implements Disposable {
-  /** Deaths that the log confirms, in order. */
+  /** Crashes that the log confirms, in order. */
   readonly kills: Reached[] = [];
-  /** Points that the scenario did not come by while they were armed. */
+  /** Points that the scenario did not reach while they were armed. */
   readonly unreached: string[] = [];
   readonly #directory = mkdtempSync(path.join(tmpdir(), "roamfleet-crash-"));
   readonly #start: (env: Record<string, string>) => Program;
@@ -24,7 +24,7 @@ export class Crasher implements Disposable {
   #resting = true;
   #failure: Error | undefined;
 
-  /** `start` starts the program, which then is its only one. */
+  /** `start` starts the program; only one runs at a time. */
   constructor(start: (env: Record<string, string>) => Program) {
     this.#start = start;
   }
@@ -33,12 +33,12 @@ export class Crasher implements Disposable {
     return this.#armed;
   }
 
-  /** True when every point of the queue had its turn. */
+  /** Whether every point of the queue was tried. */
   get done(): boolean {
     return this.#armed === undefined && this.#queue.length === 0;
   }
 
-  /** Starts it with every point listed; `traced` answers which were reached. */
+  /** Starts it with every point listed; `traced` returns those that were reached. */
   trace(): void {
     this.#run("list");
   }
@@ -52,14 +52,14 @@ export class Crasher implements Disposable {
     return this.#log();
   }
 
-  /** Starts it to die at these points, one life for each, and to live on after the last. */
+  /** Starts it to crash at each of these points, one run for each, and to keep running after the last. */
   crashAt(points: readonly string[]): void {
     this.#queue = [...points];
     this.#resting = false;
     this.#next();
   }
 
-  /** Kills it where it is, to arm the next point: the scenario does not come by this one. */
+  /** Kills it at its present step to arm the next point, because the scenario does not reach this one. */
   async skip(): Promise<void> {
     if (this.#armed === undefined || this.#program === undefined) return;
     this.unreached.push(this.#armed);
@@ -67,7 +67,7 @@ export class Crasher implements Disposable {
     await this.#program.kill();
   }
 
-  /** Ends the restarts and the program; throws what went wrong meanwhile. */
+  /** Stops the restarts and the program. Throws errors that occurred meanwhile. */
   async rest(): Promise<void> {
     this.#resting = true;
     if (this.#program?.running === true) await this.#program.kill();
@@ -75,7 +75,7 @@ export class Crasher implements Disposable {
     this.deaths();
   }
 
-  /** How often it was killed so far. Throws when it died otherwise than at its point. */
+  /** Returns how often it was killed. Throws if it crashed elsewhere than at its point. */
   deaths(): number {
     if (this.#failure !== undefined) throw this.#failure;
     return this.kills.length + this.unreached.length;
@@ -127,7 +127,7 @@ export class Crasher implements Disposable {
   }
 }
 
-/** Which points a run dies at: all of them under `npm run promises`, else `count`, some of every stage, by seed. */
+/** Selects the points of a run: all of them under `npm run promises`, otherwise `count` of them from all stages, by seed. */
 export function choosePoints(traced: readonly Reached[], count: number): string[] {
   const names = traced.map(({ point }) => point);
   const size = promiseSize({ test: count, full: names.length });
@@ -141,6 +141,6 @@ export function choosePoints(traced: readonly Reached[], count: number): string[
     const name = pile.shift();
     if (name !== undefined) chosen.add(name);
   }
-  // As the scenario comes by them, so that one round passes many.
+  // In the order of the scenario, so that one round passes many.
   return names.filter((name) => chosen.has(name));
 }

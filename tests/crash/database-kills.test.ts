@@ -15,7 +15,7 @@ const LIMIT = { timeout: promiseSize({ test: 300_000, full: 1_800_000 }) };
 const VICTIMS = ["postmaster", "backend"] as const;
 const POINTS = promiseSize({ test: 3, full: 100 });
 
-/** Ends the PostgreSQL process that holds the transaction in which the server stands still; where there is none, any of its backends. */
+/** Kills the PostgreSQL backend of the transaction in which the server is stopped, or any of its backends if there is none. */
 async function killBackend(server: ServerProcess): Promise<void> {
   const client = new pg.Client(await databaseOf(server));
   client.on("error", () => {});
@@ -28,7 +28,7 @@ async function killBackend(server: ServerProcess): Promise<void> {
   await client.end().catch(() => {});
 }
 
-test("PostgreSQL killed while the server is inside a transaction: the write is there once, as answered", LIMIT, async (t) => {
+test("PostgreSQL is killed during a transaction of the server: the write exists once, as returned", LIMIT, async (t) => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-points-"));
   const log = path.join(directory, "points.log");
   const lines = (): Reached[] =>
@@ -61,7 +61,7 @@ test("PostgreSQL killed while the server is inside a transaction: the write is t
         const held = lines().length;
         await rearm(`${point}!hold`);
         const posting = ledger.post("/api/sites", { name });
-        await until(`the server to stand at ${point}`, () => lines().length > held && stopped(server.program.child.pid));
+        await until(`the server to stop at ${point}`, () => lines().length > held && stopped(server.program.child.pid));
         if (victim === "postmaster") assert.ok(killPostgres(server));
         else await killBackend(server);
         server.program.child.kill("SIGCONT");
@@ -84,5 +84,5 @@ test("PostgreSQL killed while the server is inside a transaction: the write is t
   }
 });
 
-/** The line is in the log before the process stands still. */
+/** Whether the process is stopped, which happens shortly after its log line. */
 const stopped = (pid: number | undefined): boolean => /\) T /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));

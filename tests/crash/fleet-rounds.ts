@@ -19,14 +19,14 @@ interface Target extends Data {
   reason: string | null;
 }
 
-/** A new fleet for one round, which the robot joins, and a key for robots that never enroll. */
+/** A new fleet for one round, which the robot joins, and an enrollment key for it. */
 interface Yard {
   site_id: string;
   fleet_id: string;
   key: string;
 }
 
-/** Deployments to a fleet of two, by waves: the robot that runs goes first, and one that never comes keeps them open. */
+/** Deploys to a fleet of two in waves: the running robot is first, and one that never connects keeps the deployments open. */
 export async function fleetRound(scenario: Scenario): Promise<void> {
   const { ledger, robot_id } = scenario;
   const old = await scenario.runs();
@@ -50,14 +50,14 @@ async function openYard(ledger: Ledger): Promise<Yard> {
   const fleet = await ledger.post("/api/fleets", { name: `Waves ${name}`, site_id: site.id });
   for (;;) {
     const key = await ledger.post("/api/enrollment-keys", { site_id: site.id, fleet_id: fleet.id });
-    // It goes with its site.
+    // It is deleted with its site.
     ledger.forget(key.id);
     // A key is returned once: if the response was lost, another one is created.
     if (typeof key["key"] === "string") return { site_id: site.id, fleet_id: fleet.id, key: key["key"] };
   }
 }
 
-/** A robot that enrols and never connects; answers its id. */
+/** Enrolls a robot that never connects. Returns its id. */
 async function absentRobot(ledger: Ledger, { key }: Yard): Promise<string> {
   const answer = await ledger.send("POST", "/agent/enroll", { key, public_key: randomBytes(32).toString("base64") });
   assert.ok(answer.status === 201 || answer.status === 200, `${answer.status} ${answer.text}`);
@@ -69,7 +69,7 @@ async function targetOf(ledger: Ledger, id: string, robot_id: string): Promise<T
   return (JSON.parse(text) as { items: Target[] }).items[0];
 }
 
-/** Paused and resumed, soaked, promoted by hand; the robot of the last wave is removed. */
+/** A deployment is paused, resumed, soaked and promoted manually; the robot of the last wave is removed. */
 async function byWaves(scenario: Scenario, yard: Yard, wanted: string): Promise<void> {
   const { ledger } = scenario;
   const absent = await absentRobot(ledger, yard);
@@ -87,13 +87,13 @@ async function byWaves(scenario: Scenario, yard: Yard, wanted: string): Promise<
   assert.equal(await scenario.runs(), wanted);
 }
 
-/** A release that fails stops before the robots of the next wave; once more for the robot that failed; once with all robots back. */
+/** A failing release stops before the next wave; then a retry for the failed robot; then a rollback on all robots. */
 async function stopsItself(scenario: Scenario, yard: Yard, runs: string): Promise<void> {
   const { ledger } = scenario;
   const absent = await absentRobot(ledger, yard);
   const rollout = { waves: [{ labels: CANARY.labels }], verify_seconds: 0, failure_threshold: ANY_FAILURE };
   const { id } = await ledger.post("/api/deployments", { release: "bad", fleet_id: yard.fleet_id, rollout });
-  // As all robots that had it ended: here it is one, which went back.
+  // The status when all updated robots have ended: here one robot, which rolled back.
   await scenario.end(`/api/deployments/${id}`);
   const stopped = [await ledger.get(`/api/deployments/${id}`), await targetOf(ledger, id, absent)];
   assert.deepEqual(
@@ -113,14 +113,14 @@ async function stopsItself(scenario: Scenario, yard: Yard, runs: string): Promis
   await ledger.remove(`/api/robots/${absent}`);
 }
 
-/** A rollback of a deployment that one robot has and another one waits for, and of one that is paused. */
+/** Rolls back a deployment that is applied on one robot and queued for another, and a paused one. */
 async function turnsRound(scenario: Scenario, yard: Yard, release: string, runs: string): Promise<void> {
   const { ledger, robot_id } = scenario;
   const absent = await absentRobot(ledger, yard);
   const make = async (): Promise<string> =>
     (await ledger.post("/api/deployments", { release, fleet_id: yard.fleet_id, rollout: { verify_seconds: 0 } })).id;
   const first = await make();
-  await scenario.waits("the robot to have it", async () => (await targetOf(ledger, first, robot_id))?.status === "applied");
+  await scenario.waits("the robot to apply it", async () => (await targetOf(ledger, first, robot_id))?.status === "applied");
   await ledger.post(`/api/deployments/${first}/rollback`);
   assert.equal(await scenario.end(`/api/deployments/${first}`), "rolled_back");
   assert.equal(await scenario.runs(), runs);
@@ -132,14 +132,14 @@ async function turnsRound(scenario: Scenario, yard: Yard, release: string, runs:
   await ledger.remove(`/api/robots/${absent}`);
 }
 
-/** A robot that joins the fleet afterwards gets its release automatically. */
+/** A robot that joins the fleet later gets its release automatically. */
 async function follows(scenario: Scenario, yard: Yard, home: string, other: string, wanted: string): Promise<void> {
   const { ledger, robot_id } = scenario;
   await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: home });
   assert.equal(await scenario.deploy(other), "applied");
   assert.equal(await scenario.runs(), other);
   await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: yard.fleet_id });
-  await scenario.waits("what the fleet has to run", async () => (await scenario.runs()) === wanted);
+  await scenario.waits("the fleet's release to run", async () => (await scenario.runs()) === wanted);
   const { text } = await ledger.send("GET", `/api/deployments?robot_id=${robot_id}&limit=1`);
   const [newest] = (JSON.parse(text) as { items: (Data & { created_by: { type: string } })[] }).items;
   assert.equal(newest?.created_by.type, "system");
@@ -168,7 +168,7 @@ async function sealedConfig(scenario: Scenario, yard: Yard): Promise<void> {
   assert.deepEqual(JSON.parse(readFileSync(file, "utf8")), { password: first });
 }
 
-/** Asks the agent, also over its crashes and while something is being changed. */
+/** Sends a request to the agent, and retries during crashes and changes. */
 async function askRobot(scenario: Scenario, method: string, address: string, body?: unknown): Promise<void> {
   await until(
     `the agent to answer ${method} ${address}`,
@@ -184,7 +184,7 @@ async function askRobot(scenario: Scenario, method: string, address: string, bod
   );
 }
 
-/** An update waits while the robot's software holds the lock, whichever process dies meanwhile. */
+/** An update waits while the robot's software holds the update lock, even if a process crashes meanwhile. */
 export async function heldRound(scenario: Scenario): Promise<void> {
   const { ledger, robot_id } = scenario;
   const old = await scenario.runs();

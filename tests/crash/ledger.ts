@@ -4,10 +4,10 @@ import { randomUUID } from "node:crypto";
 const ANSWER_MS = 30_000;
 const GIVE_UP_MS = 60_000;
 const AGAIN_MS = 40;
-/** Hundreds of clients that hammer a server while it starts would be most of what the machine does. */
+/** Longest delay between retries: hundreds of clients would otherwise overload the machine while the server starts. */
 const AGAIN_MS_MAX = 500;
 const REPLAYS_AT_ONCE = 16;
-/** What may differ between a resource as it was answered and as it is now. */
+/** Fields that may change after the response. */
 const MUTABLE = new Set([
   "status",
   "reason",
@@ -51,13 +51,13 @@ export type Data = Record<string, unknown> & { id: string };
 /** A client that records every 2xx response, continues over server crashes, and then verifies the acknowledged data. */
 export class Ledger {
   readonly acknowledged: Acknowledged[] = [];
-  /** Calls that got no answer at all. */
+  /** Number of requests without a response. */
   cut_off = 0;
-  /** Calls that were told to come again. */
+  /** Responses that asked for a retry. */
   readonly refusals: { status: number; retry_after: string | null }[] = [];
   readonly #url: () => string;
   readonly #token: string | undefined;
-  /** How often the server has died: a call that outlives deaths is not late. Throws when it died otherwise than it should. */
+  /** Returns how often the server has crashed; each crash extends the deadline of a request. Throws if a crash was not planned. */
   readonly deaths: () => number;
 
   constructor(url: () => string, token?: string, deaths: () => number = () => 0) {
@@ -66,10 +66,10 @@ export class Ledger {
     this.deaths = deaths;
   }
 
-  /** POST with an Idempotency-Key, until it is answered; the answer's data, which is on the ledger from now on. */
+  /** Sends a POST with an Idempotency-Key until it gets a response. Records it and returns its data. */
   async post(path: string, body: unknown = {}, key: string = randomUUID()): Promise<Data> {
     const answer = await this.send("POST", path, body, key);
-    if (answer.status >= 300) throw new Error(`POST ${path} was answered ${answer.status} ${answer.text}`);
+    if (answer.status >= 300) throw new Error(`POST ${path} failed with ${answer.status} ${answer.text}`);
     this.acknowledged.push({ path, body, key, status: answer.status, text: answer.text, deleted: false });
     return (JSON.parse(answer.text) as { data: Data }).data;
   }
@@ -86,19 +86,19 @@ export class Ledger {
     return (JSON.parse(answer.text) as { data: Data }).data;
   }
 
-  /** Deletes; where an unanswered try did it already, 404 is as good. */
+  /** Sends a DELETE; accepts 404, because an earlier attempt without a response may have succeeded. */
   async remove(path: string): Promise<void> {
     const answer = await this.send("DELETE", path);
     assert.ok([200, 204, 404].includes(answer.status), `DELETE ${path}: ${answer.status} ${answer.text}`);
     this.forget(path.split("/").at(-1) ?? "");
   }
 
-  /** What went with something else that was deleted. */
+  /** Removes an object that was deleted together with another one. */
   forget(id: string): void {
     for (const one of this.acknowledged) if (dataOf(one)?.id === id) one.deleted = true;
   }
 
-  /** Until the server answers with something else than 503 or 429. Any other 5xx is an error. */
+  /** Sends a request until the response is not 503 or 429. Any other 5xx is an error. */
   async send(method: string, path: string, body?: unknown, key?: string): Promise<Answer> {
     let deadline = performance.now() + GIVE_UP_MS;
     let before = this.deaths();
@@ -114,13 +114,13 @@ export class Ledger {
       const deaths = this.deaths();
       if (deaths !== before) deadline = performance.now() + GIVE_UP_MS;
       before = deaths;
-      if (performance.now() > deadline) throw new Error(`${method} ${path} was not answered for ${GIVE_UP_MS} ms`, { cause: answer });
+      if (performance.now() > deadline) throw new Error(`${method} ${path} got no response for ${GIVE_UP_MS} ms`, { cause: answer });
       await new Promise((resolve) => setTimeout(resolve, wait_ms));
       wait_ms = Math.min(AGAIN_MS_MAX, wait_ms * 1.5);
     }
   }
 
-  /** How often a call had to be made again. */
+  /** Number of retried requests. */
   get unanswered(): number {
     return this.cut_off + this.refusals.length;
   }
@@ -140,7 +140,7 @@ export class Ledger {
     return { status: response.status, text: await response.text(), headers: response.headers };
   }
 
-  /** Sends what was acknowledged again: the same bytes must come back, marked as a replay. Answers how many. */
+  /** Repeats acknowledged requests: the response must have the same bytes and be marked as a replay. Returns their number. */
   async checkReplays(some: readonly Acknowledged[] = this.acknowledged): Promise<number> {
     let next = 0;
     const work = async (): Promise<void> => {
@@ -151,20 +151,20 @@ export class Ledger {
   }
 
   async #checkReplay({ path, body, key, status, text }: Acknowledged): Promise<void> {
-    // A secret is answered once: its replay is the same without it.
+    // A secret is returned once: the replay is the same without it.
     const expected = text.replace(/"(rf_[a-z]+_[^"]+)"/g, "null");
     const again = await this.send("POST", path, body, key);
     assert.deepEqual([again.status, again.text], [status, expected], `the replay of POST ${path}`);
-    assert.equal(again.headers.get("idempotency-replayed"), "true", `POST ${path} was done again`);
+    assert.equal(again.headers.get("idempotency-replayed"), "true", `POST ${path} was executed again`);
   }
 
-  /** Asks for everything that was acknowledged and not deleted: it must be there as answered. Answers how many. */
+  /** Reads all acknowledged objects that were not deleted: they must equal their responses. Returns their number. */
   async checkResources(): Promise<number> {
     let checked = 0;
     for (const one of this.acknowledged) {
       const data = dataOf(one);
       if (one.deleted || data === undefined || one.status !== 201 || one.path.startsWith("/api/admin/")) continue;
-      // What is made of another one stands beside it.
+      // A rollback or retry of a deployment is a deployment too.
       const place = `${one.path.replace(/\/[^/]+\/(rollback|retry)$/, "")}/${data.id}`;
       const now = one.path === "/api/configs" || one.path === "/api/enrollment-keys" ? undefined : await this.get(place);
       if (now === undefined) continue;
@@ -174,7 +174,7 @@ export class Ledger {
     return checked;
   }
 
-  /** Ids that must be rows, by the table's path. */
+  /** Returns the ids that must exist as rows, by the path of their POST. */
   ids(path: string): string[] {
     return this.acknowledged.flatMap((one) => (one.path === path && !one.deleted ? [dataOf(one)?.id ?? ""] : []));
   }

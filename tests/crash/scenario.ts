@@ -13,7 +13,7 @@ const NUDGE_AFTER_MS = 2_500;
 /** A target cancelled before its robot received it is not acknowledged: wait for its timeout of one minute. */
 const END_MS = 120_000;
 const TWO_AT_ONCE = "two-at-once";
-/** The kernel keeps the lock as long as the workload, or a child of it, lives. */
+/** The kernel holds the lock as long as the workload or a child of it runs. */
 const STAYS_ALONE = [
   `here=$(dirname "$ROAMFLEET_CONFIG_DIR")`,
   `exec 9>>"$here/alone"`,
@@ -23,14 +23,14 @@ const STAYS_ALONE = [
 
 type DeploymentStatus = Parameters<typeof isTerminal>[0];
 
-/** What a fleet does in a day, in a few seconds, each step awaited over crashes; and what must be true after each. */
+/** A fleet's typical operations in a few seconds: each step is awaited across crashes, and its invariants are checked. */
 export class Scenario {
   readonly ledger: Ledger;
   robot: () => AgentProcess;
   robot_id = "";
-  /** Set where the robot should not wait for its server. */
+  /** Restarts the robot so that it reconnects without its backoff; optional. */
   restart_robot: (() => Promise<void>) | undefined;
-  /** Deployments that were made and seen to end. */
+  /** Deployments that have ended. */
   readonly ended: string[] = [];
   #fleet_id = "";
   #rounds = 0;
@@ -42,7 +42,7 @@ export class Scenario {
     this.robot = robot;
   }
 
-  /** The places, a key for robots, and three releases: two that stay up and one that dies. Answers the key. */
+  /** Creates site, fleet, an enrollment key and three releases: two that run and one that crashes. Returns the key. */
   async prepare(): Promise<{ key: string }> {
     const site = await this.ledger.post("/api/sites", { name: "Yard" });
     const fleet = await this.ledger.post("/api/fleets", { name: "Carts", site_id: site.id });
@@ -61,7 +61,7 @@ export class Scenario {
     const about = { tag, kind: "app_bundle", artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length, ...more };
     const { id } = await this.ledger.post("/api/releases", about);
     const { status, text } = await this.ledger.send("PUT", `/api/releases/${id}/artifact`, bytes);
-    // Where the answer of an earlier try was lost, the artifact is there already.
+    // 409: the response of an earlier attempt was lost, and the artifact exists already.
     assert.ok(status === 200 || status === 409, `the upload of ${tag}: ${status} ${text}`);
     return id;
   }
@@ -102,7 +102,7 @@ export class Scenario {
     return status;
   }
 
-  /** Waits until it is so, over deaths of the server, with the robot there. */
+  /** Waits for a condition across crashes of the server, and keeps the robot online. */
   async waits(what: string, look: () => Promise<boolean>): Promise<void> {
     const nudge = this.#nudging();
     await until(
@@ -115,7 +115,7 @@ export class Scenario {
     );
   }
 
-  /** What can be known of a deployment that does not end. */
+  /** Returns the available data of a deployment that does not end. */
   async #explain(path: string): Promise<string> {
     const seen = await Promise.all(
       [path, `${path}/targets`, `${path}/events?include=targets`, `/api/robots/${this.robot_id}`].map((one) =>
@@ -125,7 +125,7 @@ export class Scenario {
     return `${path} did not end\n${seen.map(({ text }) => text).join("\n")}\n${this.robot().program.output.slice(-3_000)}`;
   }
 
-  /** The one release that the robot runs, by its own processes, once the server knows the same. */
+  /** Returns the single release that the robot's processes run, when the server shows the same. */
   runs(): Promise<string> {
     const nudge = this.#nudging();
     const look = async (): Promise<string | false> => {
@@ -141,18 +141,18 @@ export class Scenario {
       };
       return more.length === 0 && current_release?.tag === only && only !== undefined && only;
     };
-    return until("one version to run, and the server to know which", look, { progress: this.ledger.deaths });
+    return until("one version to run, and the server to show it", look, { progress: this.ledger.deaths });
   }
 
-  /** Throws when a workload was ever started while another one, or a child of it, still ran. */
+  /** Throws if a workload was ever started while another one, or its child, was running. */
   checkAlone(): void {
     const file = path.join(this.robot().state, TWO_AT_ONCE);
-    assert.equal(existsSync(file) ? readFileSync(file, "utf8") : "", "", "two workloads ran at once");
+    assert.equal(existsSync(file) ? readFileSync(file, "utf8") : "", "", "two workloads ran concurrently");
   }
 
   /**
-   * A robot whose server keeps dying waits longer and longer before it comes back, up to a minute. Tests do not wait for that
-   * here: it is killed too, and its next run comes at once.
+   * The reconnect backoff of a robot whose server crashes repeatedly grows to a minute. To avoid this wait, the agent is killed too,
+   * and its next run connects immediately.
    */
   #nudging(): () => Promise<void> {
     let offline_since = performance.now();
@@ -160,14 +160,14 @@ export class Scenario {
     return async () => {
       if (this.restart_robot === undefined || performance.now() - offline_since < wait_ms) return;
       offline_since = performance.now();
-      // It needs some time to start, on a busy machine more.
+      // Starting takes some time, and more on a busy machine.
       wait_ms *= 2;
       if ((await this.ledger.get(`/api/robots/${this.robot_id}`))["status"] !== "offline") return;
       await this.restart_robot();
     };
   }
 
-  /** Good, bad, file, config: what a robot takes part in. */
+  /** All operations with the robot: a good and a bad release, a file, a config. */
   async robotRound(): Promise<void> {
     const old = await this.runs();
     const wanted = old === "one" ? "two" : "one";
@@ -194,7 +194,7 @@ export class Scenario {
     assert.equal(await this.runs(), old);
   }
 
-  /** By hand: an ended deployment is undone and done again, and one under way turns round wherever it is. */
+  /** Manual rollbacks: of an ended deployment, of that rollback, and of a running deployment in any state. */
   async #thereAndBack(now: string, before: string): Promise<void> {
     const made = await this.ledger.post("/api/deployments", { release: before, robot_id: this.robot_id, rollout: { verify_seconds: 0 } });
     assert.equal(await this.end(`/api/deployments/${made.id}`), "applied");
@@ -208,7 +208,7 @@ export class Scenario {
     assert.equal(await this.runs(), now);
   }
 
-  /** What concerns the server only: places, people, keys, a robot that is let in and thrown out. */
+  /** Operations without the robot: sites, fleets, users, keys, and a robot that is enrolled and removed. */
   async deskRound(): Promise<void> {
     const { ledger } = this;
     const name = randomUUID().slice(0, 8);
@@ -241,7 +241,7 @@ export class Scenario {
     await ledger.remove(`/api/sites/${site.id}`);
   }
 
-  /** A robot of bytes only: it enrols once however often it must ask, and is removed again. */
+  /** Enrolls a fake robot, exactly once even with retries, and removes it. */
   async #guest(key: string, fleet_id: string): Promise<void> {
     const public_key = randomBytes(32).toString("base64");
     const answer = await this.ledger.send("POST", "/agent/enroll", { key, public_key });

@@ -13,13 +13,13 @@ import { Scenario } from "./scenario.ts";
 
 const POINTS = 9;
 const LIMIT = { timeout: promiseSize({ test: 420_000, full: 3_300_000 }) };
-/** Servers at once, each with its own database, robot and share of the points. */
+/** Number of concurrent servers, each with a separate database, robot and share of the points. */
 const LANES = promiseSize({ test: 1, full: 3 });
-/** A point that one round does not come by gets another one at the end. */
+/** Rounds in which a point is tried: one that is not reached is tried again at the end. */
 const TRIES = promiseSize({ test: 1, full: 2 });
-/** Which share of the points a scenario may fail to come by: timers of a quarter of an hour. */
+/** The share of points that a scenario may not reach: those of timers with intervals of 15 minutes. */
 const MISSED_MAX = promiseSize({ test: 0.5, full: 0.02 });
-/** Tables by the path that makes their rows. */
+/** Tables by the path of the POST that inserts into them. */
 const TABLES = {
   "/api/sites": "site",
   "/api/fleets": "fleet",
@@ -29,13 +29,13 @@ const TABLES = {
   "/api/enrollment-keys": "enrollment_key",
 };
 
-/** Points in the order in which the scenario came by them, and those that only deployments to a fleet came by. */
+/** Points in the order in which the scenario reached them, and those that only deployments to a fleet reached. */
 interface Traced {
   traced: Reached[];
   in_fleets: ReadonlySet<string>;
 }
 
-/** A server that dies on demand, with what it is used for meanwhile. */
+/** A server that crashes on demand, with the scenario that uses it. */
 class Lane implements AsyncDisposable {
   readonly crasher: Crasher;
   readonly ledger: Ledger;
@@ -60,7 +60,7 @@ class Lane implements AsyncDisposable {
       token,
       () => this.crasher.deaths(),
     );
-    this.scenario = new Scenario(this.ledger, () => assert.fail("no robot yet"));
+    this.scenario = new Scenario(this.ledger, () => assert.fail("the robot has not started"));
   }
 
   static async open(): Promise<Lane> {
@@ -77,7 +77,7 @@ class Lane implements AsyncDisposable {
     return new Lane(own.move(), server, connection, token);
   }
 
-  /** The robot comes; with `trace` the whole scenario is played once, and the points that it came by are answered. */
+  /** Starts the robot. With `trace`, runs the whole scenario once and returns the points that it reached. */
   async begin({ trace }: { trace: boolean }): Promise<Traced> {
     const { crasher, scenario } = this;
     if (trace) crasher.trace();
@@ -108,7 +108,7 @@ class Lane implements AsyncDisposable {
     await heldRound(this.scenario);
   }
 
-  /** Dies at each point, one after the other, in the round that comes by it; answers those that none came by. */
+  /** Crashes at each point, one after the other, in the round that reaches it. Returns the points that were not reached. */
   async dieAt(points: readonly string[], in_fleets: ReadonlySet<string>): Promise<string[]> {
     const { crasher, scenario } = this;
     const missed_before = crasher.unreached.length;
@@ -125,7 +125,7 @@ class Lane implements AsyncDisposable {
     return missed;
   }
 
-  /** Once more kill -9 and a start: what was acknowledged is there, as it was answered. */
+  /** After a final kill -9 and restart, checks that all acknowledged data exists as returned. */
   async check(): Promise<{ replays: number; resources: number }> {
     await this.crasher.rest();
     await this.#server.restart();
@@ -140,7 +140,7 @@ class Lane implements AsyncDisposable {
   }
 }
 
-/** One lane's share of the points, each tried `TRIES` times at most. */
+/** Runs one lane's share of the points, each at most `TRIES` times. */
 async function runLane(
   lane: Lane,
   points: readonly string[],
@@ -183,12 +183,12 @@ test(
       19,
       `server killed at ${kills.length} of ${traced.length} points in its transactions (${points.length} tried, ${sum(lanes.map(({ rounds }) => rounds))} rounds): ` +
         `${sum(lanes.map(({ scenario }) => scenario.ended.length))} deployments ended, one version ran after each; ` +
-        `${sum(figures.map(({ replays }) => replays))} replays byte-equal, ${sum(figures.map(({ resources }) => resources))} resources as answered, 0 lost`,
+        `${sum(figures.map(({ replays }) => replays))} replays byte-equal, ${sum(figures.map(({ resources }) => resources))} resources as returned, 0 lost`,
     );
   },
 );
 
-/** Every id that was acknowledged, and not deleted since, is a row. */
+/** Fails unless every acknowledged id that was not deleted is a row. */
 async function checkRows(connection: pg.ClientConfig, ledger: Ledger): Promise<void> {
   const client = new pg.Client(connection);
   await client.connect();

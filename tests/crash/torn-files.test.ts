@@ -15,7 +15,7 @@ import { Scenario } from "./scenario.ts";
 
 const DAMAGES = promiseSize({ test: 6, full: 200 });
 const LIMIT = { timeout: promiseSize({ test: 300_000, full: 3_600_000 }) };
-/** State of the agent by how it is written; the key is apart, since nothing can take its place. */
+/** State files of the agent by their write method. The key is tested separately, because it cannot be replaced. */
 const FILES = [
   "deployments*.ndjson",
   "**/*journal*",
@@ -29,7 +29,7 @@ const FILES = [
 const HOW = ["cut", "flip"] as const;
 type How = (typeof HOW)[number];
 
-/** Cuts the file at a random byte, or turns one bit of it. */
+/** Truncates the file at a random byte, or flips one bit. */
 function damage(file: string, how: How, random: () => number): string {
   const { size } = statSync(file);
   const at = Math.floor(random() * size);
@@ -43,7 +43,7 @@ function damage(file: string, how: How, random: () => number): string {
 }
 
 test(
-  `an agent whose files were cut or changed, ${DAMAGES} times: it starts, comes back and runs the old or the new version`,
+  `an agent whose files were truncated or changed ${DAMAGES} times starts, reconnects and runs the old or the new version`,
   LIMIT,
   async (t) => {
     await using plane = await startPlane();
@@ -66,7 +66,7 @@ test(
         .toSorted();
       assert.ok(files.length >= 6, files.join(" "));
       for (let n = 0; n < DAMAGES; n += 1) {
-        // The program of the killed agent still writes there.
+        // The workload of the killed agent still writes there.
         rmSync(robot.state, { recursive: true, force: true, maxRetries: 20, retryDelay: 50 });
         cpSync(kept, robot.state, { recursive: true, verbatimSymlinks: true });
         const what = damage(path.join(robot.state, files[n % files.length]!), HOW[Math.floor(n / files.length) % HOW.length]!, random);
@@ -86,7 +86,7 @@ test(
         assert.equal(await scenario.runs(), wanted, what);
         await robot.program.kill();
         await until(
-          "the server to see it go",
+          "the server to notice the disconnect",
           async () => (await scenario.ledger.get(`/api/robots/${scenario.robot_id}`))["status"] === "offline",
         );
       }
@@ -101,10 +101,10 @@ test(
   },
 );
 
-test("an agent whose key is damaged says so and ends: another key would be another robot", LIMIT, async () => {
+test("an agent with a damaged key exits with an error, because another key would be another robot", LIMIT, async () => {
   await using plane = await startPlane();
   await using robot = new AgentProcess({ url: plane.url, key: await plane.enrollmentKey(), name: "cart" });
-  await robot.program.until("it to enrol", () => robot.program.output.includes("agent started"));
+  await robot.program.until("the agent to enroll", () => robot.program.output.includes("agent started"));
   await robot.program.kill();
   truncateSync(path.join(robot.state, "identity/key.pem"), 20);
   robot.restart();
@@ -113,7 +113,7 @@ test("an agent whose key is damaged says so and ends: another key would be anoth
   assert.match(robot.program.output, /key\.pem does not hold an Ed25519 key/);
 });
 
-test("a server starts over what a crash leaves in its data directory, and keeps what it stored", LIMIT, async () => {
+test("a server starts with the files that a crash left in its data directory, and keeps its stored data", LIMIT, async () => {
   await using server = await ServerProcess.start();
   const { token } = await server.org("Torn");
   const ledger = new Ledger(() => server.url, token);
@@ -124,7 +124,7 @@ test("a server starts over what a crash leaves in its data directory, and keeps 
   const id = await scenario.push("kept", bytes, { kind: "file" });
   await server.program.kill();
   const node_id = readFileSync(path.join(server.data, "node-id"), "utf8");
-  // As after a kill amid an upload, and amid the first start.
+  // Files as after a kill during an upload, and during the first start.
   writeFileSync(path.join(server.data, "blobs/staging/1"), "half of an upload");
   writeFileSync(path.join(server.data, "node-id.tmp"), "node_");
   await server.restart();
@@ -133,7 +133,8 @@ test("a server starts over what a crash leaves in its data directory, and keeps 
   const again = await fetch(`${server.url}/api/releases/${id}/artifact`, { headers: { authorization: `Bearer ${token}` } });
   assert.equal(again.status, 200);
   assert.ok(Buffer.from(await again.arrayBuffer()).equals(bytes));
-  // A torn node id: the server takes another, and the dead node's robots become offline by its lease.
+  // A damaged node id: the server creates another one, and the dead node's robots become offline when its lease expires.
+
   await server.program.kill();
   truncateSync(path.join(server.data, "node-id"), 7);
   await server.restart();

@@ -47,32 +47,28 @@ test("expiry: a deployment whose artifact is never uploaded expires", TIMEOUT, a
   assert.deepEqual(await shown(plane, id), { status: "cancelled", reason: "expired" });
 });
 
-test(
-  "expiry: an installation in progress finishes, and a later one of an offline robot changes no ended target",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT, limits: SHORT });
-    const fleet_id = await plane.fleet();
-    const [busy, away] = await plane.enrollRobots(2, { fleet_id });
-    assert.ok(busy && away);
-    busy.behave({ step_ms: { installing: 8 * 60_000 } });
-    away.behave(offlineAt("downloading", { downloading: 60_000 }));
-    const release = await plane.release();
-    const { id } = await plane.deploy(release, { fleet_id });
-    await plane.advance({ minutes: 7 });
-    assert.deepEqual(await targetOf(plane, id, away.id), { status: "cancelled", reason: "expired", attempt: 1, waiting_for: null });
-    assert.equal((await plane.targets(id)).get(busy.id)?.status, "installing");
-    await plane.advance({ minutes: 2 });
-    assert.deepEqual(await shown(plane, id), { status: "applied", reason: null });
-    assert.equal(away.runs(), release.tag, "it finished while offline");
-    await away.connect();
-    await plane.settle();
-    assert.equal((await targetOf(plane, id, away.id)).status, "cancelled");
-    const { data } = await plane.api.getRobot({ params: { id: away.id } });
-    assert.equal(data.current_release?.id, release.id, "its current release is still updated");
-    await checkEngine(plane, { ended: true });
-  },
-);
+test("expiry: an installation in progress finishes, and a later one of an offline robot changes no ended target", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT, limits: SHORT });
+  const fleet_id = await plane.fleet();
+  const [busy, away] = await plane.enrollRobots(2, { fleet_id });
+  assert.ok(busy && away);
+  busy.behave({ step_ms: { installing: 8 * 60_000 } });
+  away.behave(offlineAt("downloading", { downloading: 60_000 }));
+  const release = await plane.release();
+  const { id } = await plane.deploy(release, { fleet_id });
+  await plane.advance({ minutes: 7 });
+  assert.deepEqual(await targetOf(plane, id, away.id), { status: "cancelled", reason: "expired", attempt: 1, waiting_for: null });
+  assert.equal((await plane.targets(id)).get(busy.id)?.status, "installing");
+  await plane.advance({ minutes: 2 });
+  assert.deepEqual(await shown(plane, id), { status: "applied", reason: null });
+  assert.equal(away.runs(), release.tag, "it finished while offline");
+  await away.connect();
+  await plane.settle();
+  assert.equal((await targetOf(plane, id, away.id)).status, "cancelled");
+  const { data } = await plane.api.getRobot({ params: { id: away.id } });
+  assert.equal(data.current_release?.id, release.id, "its current release is still updated");
+  await checkEngine(plane, { ended: true });
+});
 
 test("timeout: the target of a robot that does not start fails after three attempts", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });

@@ -126,41 +126,45 @@ test("a robot that enrolls later, is moved in, or was offline for 30 days has th
   await checkEngine(plane, { ended: true });
 });
 
-test("makes one automatic attempt for each robot and release: a failed release is not retried, the next one is deployed", TIMEOUT, async () => {
-  await using plane = await startPlane({ at: AT });
-  const fleet_id = await plane.fleet();
-  await plane.enrollRobot({ fleet_id });
-  const [release, next] = [await plane.release(), await plane.release()];
-  await plane.deploy(release, { fleet_id });
-  await plane.settle();
-  const sick = await plane.enrollRobot({ fleet_id, online: false });
-  sick.behave(rollBack("crash_loop"), release.id);
-  await sick.connect();
-  await plane.advance({ seconds: 30 });
-  assert.deepEqual(await automatic(plane, sick), [`joined ${release.tag} failed`]);
-  for (let times = 0; times < 3; times += 1) {
-    await sick.disconnect();
-    await plane.advance({ seconds: 10 });
+test(
+  "makes one automatic attempt for each robot and release: a failed release is not retried, the next one is deployed",
+  TIMEOUT,
+  async () => {
+    await using plane = await startPlane({ at: AT });
+    const fleet_id = await plane.fleet();
+    await plane.enrollRobot({ fleet_id });
+    const [release, next] = [await plane.release(), await plane.release()];
+    await plane.deploy(release, { fleet_id });
+    await plane.settle();
+    const sick = await plane.enrollRobot({ fleet_id, online: false });
+    sick.behave(rollBack("crash_loop"), release.id);
     await sick.connect();
-    await plane.advance({ seconds: 20 });
-  }
-  assert.equal((await automatic(plane, sick)).length, 1);
-  const other_id = await plane.fleet();
-  await plane.api.updateRobot({ params: { id: sick.id }, body: { fleet_id: other_id } });
-  sick.behave({}, release.id);
-  await plane.api.updateRobot({ params: { id: sick.id }, body: { fleet_id } });
-  await plane.advance({ seconds: 30 });
-  assert.deepEqual(
-    await automatic(plane, sick),
-    [`joined ${release.tag} failed`, `joined ${release.tag} applied`],
-    "a robot that is moved in again gets a new attempt",
-  );
-  await plane.deploy(next, { fleet_id });
-  await plane.settle();
-  assert.equal(sick.runs(), next.tag);
-  assert.equal((await automatic(plane, sick)).length, 2);
-  await checkEngine(plane, { ended: true });
-});
+    await plane.advance({ seconds: 30 });
+    assert.deepEqual(await automatic(plane, sick), [`joined ${release.tag} failed`]);
+    for (let times = 0; times < 3; times += 1) {
+      await sick.disconnect();
+      await plane.advance({ seconds: 10 });
+      await sick.connect();
+      await plane.advance({ seconds: 20 });
+    }
+    assert.equal((await automatic(plane, sick)).length, 1);
+    const other_id = await plane.fleet();
+    await plane.api.updateRobot({ params: { id: sick.id }, body: { fleet_id: other_id } });
+    sick.behave({}, release.id);
+    await plane.api.updateRobot({ params: { id: sick.id }, body: { fleet_id } });
+    await plane.advance({ seconds: 30 });
+    assert.deepEqual(
+      await automatic(plane, sick),
+      [`joined ${release.tag} failed`, `joined ${release.tag} applied`],
+      "a robot that is moved in again gets a new attempt",
+    );
+    await plane.deploy(next, { fleet_id });
+    await plane.settle();
+    assert.equal(sick.runs(), next.tag);
+    assert.equal((await automatic(plane, sick)).length, 2);
+    await checkEngine(plane, { ended: true });
+  },
+);
 
 test(
   "does not update a robot with follow off, with a deployment in progress, or with an explicitly deployed release",

@@ -28,43 +28,39 @@ async function backUp({ db }: Harness): Promise<() => Promise<void>> {
     });
 }
 
-test(
-  "after an old backup is restored, a robot with several apps keeps its releases, and the plane shows them",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const robot = await plane.enrollRobot();
-    const deploy = async (app: string): Promise<string> => {
-      const release = await plane.release({ app });
-      await plane.deploy(release, { robot_id: robot.id });
-      await plane.advance({ seconds: 1 });
-      return release.tag;
-    };
-    const apps = ["camera", "main", "map"];
-    for (const app of apps) await deploy(app);
-    const restore = await backUp(plane);
-    const newer = new Map<string, string>();
-    for (const app of apps) newer.set(app, await deploy(app));
-    const runs = () => new Map(apps.map((app) => [app, robot.runs(app)]));
-    assert.deepEqual(runs(), newer);
+test("after an old backup is restored, a robot with several apps keeps its releases, and the plane shows them", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const robot = await plane.enrollRobot();
+  const deploy = async (app: string): Promise<string> => {
+    const release = await plane.release({ app });
+    await plane.deploy(release, { robot_id: robot.id });
+    await plane.advance({ seconds: 1 });
+    return release.tag;
+  };
+  const apps = ["camera", "main", "map"];
+  for (const app of apps) await deploy(app);
+  const restore = await backUp(plane);
+  const newer = new Map<string, string>();
+  for (const app of apps) newer.set(app, await deploy(app));
+  const runs = () => new Map(apps.map((app) => [app, robot.runs(app)]));
+  assert.deepEqual(runs(), newer);
 
-    await robot.disconnect();
-    await plane.settle();
-    await restore();
-    const received = robot.received.length;
-    await robot.connect();
-    await plane.settle();
-    await plane.advance({ minutes: 2 });
-    assert.deepEqual(runs(), newer);
-    const shown = (await plane.api.getRobot({ params: { id: robot.id } })).data.apps;
-    assert.deepEqual(
-      new Map(shown.map(({ app, current }): [string, string | undefined] => [app, current?.tag]).toSorted()),
-      new Map([...newer].toSorted()),
-    );
-    for (const { apps: wanted } of robot.received.slice(received))
-      for (const [app, { release }] of Object.entries(wanted)) assert.equal(release?.tag, newer.get(app), `${app} was not rolled back`);
+  await robot.disconnect();
+  await plane.settle();
+  await restore();
+  const received = robot.received.length;
+  await robot.connect();
+  await plane.settle();
+  await plane.advance({ minutes: 2 });
+  assert.deepEqual(runs(), newer);
+  const shown = (await plane.api.getRobot({ params: { id: robot.id } })).data.apps;
+  assert.deepEqual(
+    new Map(shown.map(({ app, current }): [string, string | undefined] => [app, current?.tag]).toSorted()),
+    new Map([...newer].toSorted()),
+  );
+  for (const { apps: wanted } of robot.received.slice(received))
+    for (const [app, { release }] of Object.entries(wanted)) assert.equal(release?.tag, newer.get(app), `${app} was not rolled back`);
 
-    newer.set("map", await deploy("map"));
-    assert.deepEqual(runs(), newer, "and it receives later deployments");
-  },
-);
+  newer.set("map", await deploy("map"));
+  assert.deepEqual(runs(), newer, "and it receives later deployments");
+});

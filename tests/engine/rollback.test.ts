@@ -122,43 +122,39 @@ test("rollback: a robot that stays offline until the deployment expires fails, a
   assert.equal(here.runs(), before.tag);
 });
 
-test(
-  "rollback: a robot that cannot roll back or stays silent fails; one that reconnects late gets its full timeout",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const fleet_id = await plane.fleet();
-    const { before, robots } = await robotsRunning(plane, 4, fleet_id);
-    const [broken, silent, late, waiting] = robots;
-    assert.ok(broken && silent && late && waiting);
-    await waiting.disconnect();
-    await plane.settle();
-    const release = await plane.release();
-    const { id } = await plane.deploy(release, { fleet_id });
-    await plane.settle();
-    broken.behave(rollBack("crash_loop"), before.id);
-    silent.behave(ignore, before.id);
-    late.behave({ step_ms: { verifying: 30_000 } }, before.id);
-    await late.disconnect();
-    await plane.settle();
-    await rollback(plane, id);
-    await plane.settle();
-    assert.equal(await standing(plane, id, broken), "failed rollback_failed");
-    assert.equal(broken.runs(), release.tag);
-    await plane.advance({ minutes: 15 });
-    assert.equal(await standing(plane, id, silent), "rolling_back rollback_requested");
-    await plane.advance({ minutes: 10 });
-    assert.equal(await standing(plane, id, silent), "failed rollback_failed");
-    assert.equal(await standing(plane, id, late), "rolling_back rollback_requested");
-    await late.connect();
-    await plane.advance({ seconds: 20 });
-    assert.equal(await standing(plane, id, late), "rolling_back rollback_requested");
-    await plane.advance({ seconds: 20 });
-    assert.equal(await standing(plane, id, late), "rolled_back rollback_requested");
-    assert.equal((await plane.deployment(id)).status, "failed");
-    await checkEngine(plane, { ended: true });
-  },
-);
+test("rollback: a robot that cannot roll back or stays silent fails; one that reconnects late gets its full timeout", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const { before, robots } = await robotsRunning(plane, 4, fleet_id);
+  const [broken, silent, late, waiting] = robots;
+  assert.ok(broken && silent && late && waiting);
+  await waiting.disconnect();
+  await plane.settle();
+  const release = await plane.release();
+  const { id } = await plane.deploy(release, { fleet_id });
+  await plane.settle();
+  broken.behave(rollBack("crash_loop"), before.id);
+  silent.behave(ignore, before.id);
+  late.behave({ step_ms: { verifying: 30_000 } }, before.id);
+  await late.disconnect();
+  await plane.settle();
+  await rollback(plane, id);
+  await plane.settle();
+  assert.equal(await standing(plane, id, broken), "failed rollback_failed");
+  assert.equal(broken.runs(), release.tag);
+  await plane.advance({ minutes: 15 });
+  assert.equal(await standing(plane, id, silent), "rolling_back rollback_requested");
+  await plane.advance({ minutes: 10 });
+  assert.equal(await standing(plane, id, silent), "failed rollback_failed");
+  assert.equal(await standing(plane, id, late), "rolling_back rollback_requested");
+  await late.connect();
+  await plane.advance({ seconds: 20 });
+  assert.equal(await standing(plane, id, late), "rolling_back rollback_requested");
+  await plane.advance({ seconds: 20 });
+  assert.equal(await standing(plane, id, late), "rolled_back rollback_requested");
+  assert.equal((await plane.deployment(id)).status, "failed");
+  await checkEngine(plane, { ended: true });
+});
 
 for (const [step, end, runs] of [
   ["downloading", "cancelled", "before"],

@@ -72,38 +72,34 @@ test("at most max_unavailable robots of each group are unavailable, including th
   await checkEngine(plane, { ended: true });
 });
 
-test(
-  "a group whose robots are all offline does not block a wave, and a group's only, unhealthy robot is updated",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const fleet_id = await plane.fleet();
-    const inZone = (zone: string, count: number) => plane.enrollRobots(count, { fleet_id, labels: { zone, canary: "yes" } });
-    const [north] = [await inZone("north", 3), await inZone("south", 2)];
-    const [unwell] = await inZone("west", 1);
-    await plane.enrollRobots(1, { fleet_id, labels: { zone: "east" } });
-    for (const robot of north) await robot.disconnect();
-    unwell?.sendHealth({ status: "error" });
-    await plane.settle();
-    const waves: Rollout["waves"] = [{ labels: { canary: "yes" } }];
-    const id = await rollOut(plane, fleet_id, { waves, max_unavailable: { count: 1, group_by: "label:zone" } });
-    await plane.advance({ seconds: 60 });
-    const targets = [...(await plane.targets(id)).values()];
-    const of_north = targets.filter(({ robot_id }) => north.some((robot) => robot.id === robot_id));
-    assert.deepEqual(
-      of_north.map(({ status, waiting_for }) => `${status} ${waiting_for}`),
-      Array.from(north, () => "queued robot_online"),
-    );
-    assert.equal((await plane.deployment(id)).counts.applied, 4);
-    // They are still one group: at most one updates at a time after they connect.
-    for (const robot of north) robot.behave(slow(1_000));
-    for (const robot of north) await robot.connect();
-    await plane.advance({ seconds: 60 });
-    assert.equal((await plane.deployment(id)).status, "applied");
-    assert.equal(await mostAtOnce(plane, id, (robot_id) => north.some((robot) => robot.id === robot_id)), 1);
-    await checkEngine(plane, { ended: true });
-  },
-);
+test("a group whose robots are all offline does not block a wave, and a group's only, unhealthy robot is updated", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const inZone = (zone: string, count: number) => plane.enrollRobots(count, { fleet_id, labels: { zone, canary: "yes" } });
+  const [north] = [await inZone("north", 3), await inZone("south", 2)];
+  const [unwell] = await inZone("west", 1);
+  await plane.enrollRobots(1, { fleet_id, labels: { zone: "east" } });
+  for (const robot of north) await robot.disconnect();
+  unwell?.sendHealth({ status: "error" });
+  await plane.settle();
+  const waves: Rollout["waves"] = [{ labels: { canary: "yes" } }];
+  const id = await rollOut(plane, fleet_id, { waves, max_unavailable: { count: 1, group_by: "label:zone" } });
+  await plane.advance({ seconds: 60 });
+  const targets = [...(await plane.targets(id)).values()];
+  const of_north = targets.filter(({ robot_id }) => north.some((robot) => robot.id === robot_id));
+  assert.deepEqual(
+    of_north.map(({ status, waiting_for }) => `${status} ${waiting_for}`),
+    Array.from(north, () => "queued robot_online"),
+  );
+  assert.equal((await plane.deployment(id)).counts.applied, 4);
+  // They are still one group: at most one updates at a time after they connect.
+  for (const robot of north) robot.behave(slow(1_000));
+  for (const robot of north) await robot.connect();
+  await plane.advance({ seconds: 60 });
+  assert.equal((await plane.deployment(id)).status, "applied");
+  assert.equal(await mostAtOnce(plane, id, (robot_id) => north.some((robot) => robot.id === robot_id)), 1);
+  await checkEngine(plane, { ended: true });
+});
 
 const WINDOW = { cron: "10 0 * * *", time_zone: "UTC", duration_minutes: 5 };
 const NEXT_DAY = { cron: "0,10 0 * * *", time_zone: "UTC", duration_minutes: 2 };

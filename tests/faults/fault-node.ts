@@ -9,7 +9,7 @@ const PORT = 7600;
 const READY_MS = 3_000;
 const LIMITS = ["token_requests_per_minute=1000000", "token_burst=1000000", "link_accepts_per_second=0"];
 
-/** `roamfleet serve` on a machine of the network, as a separate process. */
+/** `roamfleet serve` in a separate process on a machine of the network. */
 export class FaultNode implements AsyncDisposable {
   readonly machine: Machine;
   readonly url: string;
@@ -18,7 +18,7 @@ export class FaultNode implements AsyncDisposable {
   readonly #proxy: string;
   readonly #programs: Program[] = [];
 
-  /** `proxy` is the only one that may connect to it. */
+  /** Only `proxy` may connect to it. */
   constructor(machine: Machine, proxy: string, env: Record<string, string>) {
     this.machine = machine;
     this.url = `http://${machine.address}:${PORT}`;
@@ -26,7 +26,7 @@ export class FaultNode implements AsyncDisposable {
     this.#env = { ...env, ROAMFLEET_NODE_LISTEN: `${machine.address}:0` };
   }
 
-  /** Starts it, again after it was killed; resolves when it listens. */
+  /** Starts it, also after a kill. Resolves when it listens. */
   async up(): Promise<void> {
     const limits = LIMITS.flatMap((limit) => ["--limit", limit]);
     const listen = ["--listen", `${this.machine.address}:${PORT}`, "--behind-proxy", this.#proxy];
@@ -42,7 +42,7 @@ export class FaultNode implements AsyncDisposable {
     return program;
   }
 
-  /** Its row in the database. */
+  /** Its id in the database. */
   get id(): string {
     return readFileSync(path.join(this.#data, "node-id"), "utf8").trim();
   }
@@ -55,7 +55,7 @@ export class FaultNode implements AsyncDisposable {
     this.program.child.kill("SIGCONT");
   }
 
-  /** Whether a balancer gives it work. */
+  /** Whether /readyz reports ready, so that a balancer sends requests. */
   async ready(): Promise<boolean> {
     const answer = await fetch(`${this.url}/readyz`, { signal: AbortSignal.timeout(READY_MS), headers: { connection: "close" } }).catch(
       () => {},
@@ -64,7 +64,7 @@ export class FaultNode implements AsyncDisposable {
     return answer?.status === 200;
   }
 
-  /** What it logged last. */
+  /** The end of its log. */
   get words(): string {
     return this.program.output.slice(-3_000);
   }

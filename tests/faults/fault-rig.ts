@@ -17,23 +17,23 @@ const ROBOTS = promiseSize({ test: 5, full: 20 });
 const HEALTH_EVERY_MS = 500;
 const ADMIN_TOKEN = "the-admin-token-of-the-fault-tests";
 
-/** Why no fault can be made on this machine; false when all can. */
+/** Returns why this machine cannot run fault tests, or false. */
 export const skipFaults = (): string | false => SKIP_NATS || SKIP_POSTGRES || skipNetworks();
 
-/** The same for a fault that costs more than `npm test` has: it is made at the full size of the promises. */
+/** The same for a fault that takes too long for `npm test` and runs only in the full size of the promises. */
 export const skipUnlessFull = (): string | false =>
-  promiseSize({ test: 0, full: 1 }) === 0 ? "made by npm run promises, for its time" : skipFaults();
+  promiseSize({ test: 0, full: 1 }) === 0 ? "takes too long; run by npm run promises" : skipFaults();
 
 export interface FaultRigOptions {
   /** Added to the environment of each node. */
   env?: (node: number) => Record<string, string>;
   /** Simulated robots, connected through the balancer. */
   robots?: number;
-  /** A copy of the database that can take its place. */
+  /** Whether to start a standby of the database. */
   standby?: boolean;
 }
 
-/** Three nodes on machines of their own with PostgreSQL, NATS and S3 beside them, and before them a balancer that asks /readyz. */
+/** Three nodes on separate machines, with PostgreSQL, NATS and S3, behind a balancer that checks /readyz. */
 export class FaultRig implements AsyncDisposable {
   readonly network: FaultNetwork;
   readonly postgres: PostgresServer;
@@ -44,11 +44,11 @@ export class FaultRig implements AsyncDisposable {
   api!: Client;
   org_id = "";
   token = "";
-  /** For robots to enrol with. */
+  /** Enrollment key for robots. */
   key = "";
   ledger!: Ledger;
   robots: SimulatedRobot[] = [];
-  /** Where the nodes find PostgreSQL: the standby, once it has taken over. */
+  /** The present primary; the standby after a failover. */
   #primary: string;
   readonly #own: AsyncDisposableStack;
   readonly #healthy: Set<FaultNode>;
@@ -77,7 +77,7 @@ export class FaultRig implements AsyncDisposable {
     const postgres = own.use(await PostgresServer.start(addresses.postgres));
     const copy = standby ? own.use(await postgres.addStandby(addresses.standby)) : undefined;
     const services = own.use(await NatsAndS3.start(addresses.nats, addresses.s3));
-    // A database that may move is reached through what knows where it is, as in life through HAProxy or a virtual address.
+    // With a standby, nodes connect through a balancer that points to the primary, like HAProxy or a virtual address in production.
     const where = { primary: postgres.url() };
     const door = standby ? own.use(await Balancer.start(() => [where.primary], addresses.test)) : undefined;
     const DATABASE_URL =
@@ -87,7 +87,7 @@ export class FaultRig implements AsyncDisposable {
     for (let number = 0; number < NODES; number += 1)
       nodes.push(own.use(new FaultNode(network.addMachine(), addresses.test, { ...shared, ...env(number) })));
     const [first, ...others] = nodes;
-    // The first makes the tables.
+    // The first node creates the tables.
     await first?.up();
     await Promise.all(others.map((node) => node.up()));
     const rig = new FaultRig(own.move(), { network, postgres, standby: copy, services, nodes }, where.primary);
@@ -103,35 +103,35 @@ export class FaultRig implements AsyncDisposable {
 
   #moveDatabase: (url: string) => void = () => {};
 
-  /** From now on the nodes are led to the standby. */
+  /** Points the nodes to the standby. */
   leadToStandby(): void {
     if (this.standby !== undefined) this.#moveDatabase((this.#primary = this.standby.url()));
   }
 
-  /** Where clients reach the service. */
+  /** URL for clients. */
   get url(): string {
     return this.#balancer.url;
   }
 
-  /** The database that counts now. */
+  /** The present primary database. */
   get database(): PostgresServer {
     return this.standby !== undefined && this.#primary === this.standby.url() ? this.standby : this.postgres;
   }
 
-  /** The node that holds a robot's link, by the database. */
+  /** Returns the node of a robot's link, according to the database. */
   async nodeOf(robot_id: string): Promise<FaultNode> {
-    return until("a node to hold the robot", async () => {
+    return until("the robot to be connected to a node", async () => {
       const [row] = await this.database.query<{ node_id: string | null }>(`select node_id from robot where id = '${robot_id}'`);
       return this.nodes.find(({ id }) => id === row?.node_id);
     });
   }
 
-  /** Whether the others take a node for dead. */
+  /** Whether the other nodes declared a node dead. */
   async isOver(node: FaultNode): Promise<boolean> {
     return (await this.database.query(`select 1 from node where id = '${node.id}' and is_over`)).length === 1;
   }
 
-  /** Links of robots that the nodes hold, by each of them. */
+  /** Returns the sum of the nodes' numbers of robot links. */
   async links(): Promise<number> {
     let count = 0;
     for (const { url } of this.nodes) {
@@ -141,7 +141,7 @@ export class FaultRig implements AsyncDisposable {
     return count;
   }
 
-  /** Robots that count as online. */
+  /** Returns the number of online robots. */
   async online(): Promise<number> {
     return (await this.api.listRobots({ query: { status: "online", limit: 1_000 } })).items.length;
   }
@@ -163,19 +163,19 @@ export class FaultRig implements AsyncDisposable {
     this.#own.defer(() => this.swarm.stop());
     for (let number = 1; number <= robots; number += 1) {
       const robot = await SimulatedRobot.enroll(this.swarm, { key: this.key, name: `cart-${number}` });
-      // A server that is cut off for a moment refuses it; then it reconnects automatically.
+      // A node that is briefly disconnected refuses it; then the robot reconnects automatically.
       await robot.connect().catch(() => {});
       await until("the robot to be connected", () => robot.connected);
       this.robots.push(robot);
     }
   }
 
-  /** If no node reports ready, all are tried: a slow machine is not an outage. */
+  /** Returns the ready nodes, or all nodes if none is ready, because a slow machine is not an outage. */
   #served(): readonly FaultNode[] {
     return this.#healthy.size > 0 ? [...this.#healthy] : this.nodes;
   }
 
-  /** As a balancer does: who is not ready gets no connections, and those that it has are ended. */
+  /** Checks nodes like a load balancer: a node that is not ready gets no connections, and its present ones are ended. */
   #watchHealth(): void {
     let ended = false;
     const watch = async (node: FaultNode): Promise<void> => {
@@ -193,7 +193,7 @@ export class FaultRig implements AsyncDisposable {
     });
   }
 
-  /** Says what each node logged last when a test fails. */
+  /** Prints the end of each node's log when a test fails. */
   explain(t: TestContext): void {
     for (const node of this.nodes) t.diagnostic(`${node.url}: ${node.words}`);
   }

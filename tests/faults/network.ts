@@ -1,6 +1,6 @@
 import { spawnSync } from "node:child_process";
 
-/** Names of interfaces have 15 characters at most; the process and a count keep those of two tests apart. */
+/** Prefix of interface names, which have at most 15 characters. The process id and a counter make them unique. */
 const NAME = `rf${process.pid.toString(36)}`;
 const SUBNETS = 4_096;
 let made = 0;
@@ -10,16 +10,16 @@ function ip(...words: string[]): void {
   if (status !== 0) throw new Error(`ip ${words.join(" ")}: ${stderr}`);
 }
 
-/** Why no networks can be made here; false when they can. */
+/** Returns why networks cannot be created here, or false. */
 export function skipNetworks(): string | false {
   const probe = `${NAME}probe`;
   const { status } = spawnSync("ip", ["netns", "add", probe], { stdio: "ignore" });
-  if (status !== 0) return "making network namespaces needs root and iproute2";
+  if (status !== 0) return "creating network namespaces needs root and iproute2";
   ip("netns", "delete", probe);
   return false;
 }
 
-/** One machine of a network: a namespace with one address, from which services can be made to vanish. */
+/** One machine of a network: a namespace with one address, which can be disconnected from services. */
 export class Machine {
   readonly address: string;
   readonly #namespace: string;
@@ -34,7 +34,7 @@ export class Machine {
     return ["ip", "netns", "exec", this.#namespace];
   }
 
-  /** Nothing goes to that address any more and nothing comes from it; without any error: packets are lost. */
+  /** Drops all packets to and from an address, without any error. */
   cut(address: string): void {
     this.#run("ip", "route", "replace", `${address}/32`, "dev", "hole");
   }
@@ -46,7 +46,7 @@ export class Machine {
   /** @internal */
   setUp(bits: string): void {
     this.#run("ip", "link", "set", "lo", "up");
-    // A wire that ends in itself: packets routed there are lost, and packets from there by another route are dropped.
+    // A pair of interfaces without a peer: packets routed there are lost, and packets from there over another route are dropped.
     this.#run("ip", "link", "add", "hole", "type", "veth", "peer", "name", "end");
     this.#run("ip", "link", "set", "hole", "arp", "off", "up");
     this.#run("ip", "link", "set", "end", "up");
@@ -60,9 +60,9 @@ export class Machine {
   }
 }
 
-/** A network on this machine: services on addresses of a bridge, and servers in namespaces of their own. */
+/** A network on this machine: services on addresses of a bridge, and servers in separate namespaces. */
 export class FaultNetwork implements Disposable {
-  /** Of the test and of what balances; of PostgreSQL, its standby, NATS and S3. */
+  /** Addresses of the test and balancers, PostgreSQL, its standby, NATS and S3. */
   readonly addresses: Readonly<Record<"test" | "postgres" | "standby" | "nats" | "s3", string>>;
   readonly #bridge: string;
   readonly #prefix: string;
@@ -97,7 +97,7 @@ export class FaultNetwork implements Disposable {
     return machine;
   }
 
-  /** What ran on its machines must have ended. */
+  /** Deletes the network. All processes on its machines must have ended. */
   [Symbol.dispose](): void {
     for (const namespace of this.#namespaces) spawnSync("ip", ["netns", "delete", namespace]);
     spawnSync("ip", ["link", "delete", this.#bridge]);

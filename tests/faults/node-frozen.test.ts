@@ -8,7 +8,7 @@ import { underFault } from "./under-fault.ts";
 const FROZEN_MS = 60_000;
 
 test(
-  "a node is frozen for a minute: the others take its robots over, and none has two owners when it thaws",
+  "a node is frozen for a minute: the others take over its robots, and no robot has two owners when it resumes",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
     await using rig = await FaultRig.start();
@@ -19,10 +19,10 @@ test(
         node.freeze();
       },
       end: async (node) => {
-        await until("the others to take it for dead", () => rig.isOver(node));
+        await until("the others to declare it dead", () => rig.isOver(node));
         await until("the minute to pass", () => performance.now() > frozen_at + FROZEN_MS, { deadline_ms: 2 * FROZEN_MS });
         node.thaw();
-        await until("it to be back", () => node.ready());
+        await until("the node to be ready", () => node.ready());
       },
     });
     const robots = await rig.online();

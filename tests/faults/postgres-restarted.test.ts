@@ -4,7 +4,7 @@ import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
 import { underFault } from "./under-fault.ts";
 
 test(
-  "PostgreSQL is restarted under three nodes: all are back, and nothing is lost",
+  "PostgreSQL of three nodes is restarted: all nodes recover, and nothing is lost",
   { skip: skipUnlessFull(), timeout: 400_000 },
   async (t) => {
     await using rig = await FaultRig.start();

@@ -10,11 +10,11 @@ const BIN = "/usr/lib/postgresql/15/bin";
 const PORT = 5432;
 const owner = idsOf("postgres");
 
-/** Why no PostgreSQL that listens on the network can be started; false when one can. */
+/** Why PostgreSQL cannot be started on the network, or false. */
 export const SKIP_POSTGRES: string | false =
   (!existsSync(`${BIN}/postgres`) || owner === undefined) && "PostgreSQL 15 is not installed (apt-get install postgresql-15)";
 
-/** PostgreSQL as an operator runs it: on an address of the network, and perhaps with a standby that may take its place. */
+/** PostgreSQL as in production: on an address of the network, optionally with a standby. */
 export class PostgresServer implements AsyncDisposable {
   readonly address: string;
   readonly #directory: string;
@@ -38,7 +38,7 @@ export class PostgresServer implements AsyncDisposable {
     return server;
   }
 
-  /** A copy at another address that follows this server, which from now on acknowledges nothing that the copy has not got. */
+  /** Starts a synchronous standby at another address: from now on, commits wait until the standby has them. */
   async addStandby(address: string): Promise<PostgresServer> {
     const standby = new PostgresServer(address);
     standby.#run("pg_basebackup", "-h", this.address, "-p", String(PORT), "-U", "roamfleet", "-R", "-c", "fast", "-D", standby.#data);
@@ -50,7 +50,7 @@ export class PostgresServer implements AsyncDisposable {
     return standby;
   }
 
-  /** As DATABASE_URL says it; `host` where something stands before it. */
+  /** Returns the DATABASE_URL. `host` is the address of a proxy. */
   url(host = this.address): string {
     return `postgres://roamfleet@${host}:${PORT}/roamfleet`;
   }
@@ -59,7 +59,7 @@ export class PostgresServer implements AsyncDisposable {
     return PORT;
   }
 
-  /** Starts it, and resolves when it answers. */
+  /** Starts it. Resolves when it accepts queries. */
   async up(): Promise<void> {
     const options = [`listen_addresses=${this.address}`, `port=${PORT}`, `unix_socket_directories=${this.#directory}`];
     const settings = ["max_connections=120", "wal_level=replica", "shared_buffers=32MB"];
@@ -68,7 +68,7 @@ export class PostgresServer implements AsyncDisposable {
     await until("PostgreSQL to answer", () => this.query("select 1", "postgres"), { despite_errors: true });
   }
 
-  /** SIGQUIT ends it as a crash does, SIGINT as an operator's restart. */
+  /** Stops it: SIGQUIT like a crash, SIGINT like an operator's restart. */
   async down(signal: "SIGQUIT" | "SIGINT"): Promise<void> {
     const running = this.#process;
     this.#process = undefined;
@@ -78,7 +78,7 @@ export class PostgresServer implements AsyncDisposable {
     await ended;
   }
 
-  /** A standby takes over. */
+  /** Promotes a standby to primary. */
   async promote(): Promise<void> {
     await this.query("select pg_promote()");
     await until("the standby to be the primary", async () => (await this.query("select 1 where not pg_is_in_recovery()")).length === 1);
@@ -111,7 +111,7 @@ export class PostgresServer implements AsyncDisposable {
   }
 }
 
-/** PostgreSQL does not run as root. */
+/** Returns the ids of a user, because PostgreSQL does not run as root. */
 function idsOf(user: string): { uid: number; gid: number } | undefined {
   const [uid, gid] = ["-u", "-g"].map((flag) => spawnSync("id", [flag, user], { encoding: "utf8" }));
   if (uid?.status !== 0 || gid?.status !== 0) return undefined;

@@ -12,13 +12,13 @@ import { FaultRig, skipUnlessFull } from "./fault-rig.ts";
 
 const MIB = 1024 * 1024;
 const BYTES = 64 * MIB;
-/** Acknowledged before the fault; of the rest, so much is on its way when it comes: more than a segment. */
+/** Bytes acknowledged before the fault, and bytes in transit when it starts: more than a segment. */
 const BEFORE = 20 * MIB;
 const UNDER_WAY = 12 * MIB;
 /** Time until an upload fails because the store is unreachable: a few attempts of ten seconds. */
 const TOLD_MS = 60_000;
 const RESUMED_MS = 15_000;
-/** Uploads that begin while it is gone: more than a node has connections to the database. */
+/** Uploads that start during the outage: more than a node's database connections. */
 const BEGINNING = 40;
 const WRITES = 200;
 const LIMIT = { skip: skipUnlessFull(), timeout: 400_000 };
@@ -65,7 +65,7 @@ async function withoutS3(t: TestContext, { begin, end }: Fault): Promise<void> {
     const told_ms = performance.now() - gone_at;
     await beginInVain(rig);
     await Promise.all(Array.from({ length: WRITES }, (_, n) => rig.ledger.post("/api/sites", { name: `Site ${n}` })));
-    // Their release's artifact cannot be downloaded yet.
+    // The artifact of their release cannot be downloaded yet.
     const deployments = await deployToAll(rig, due);
     assert.deepEqual(rig.ledger.refusals, [], "calls that need no store were refused");
     assert.equal(await rig.online(), rig.robots.length);
@@ -75,12 +75,12 @@ async function withoutS3(t: TestContext, { begin, end }: Fault): Promise<void> {
     const resumed_ms = (await upload.goOn(BEFORE)) - back_at;
     assert.ok((await until("the artifact", () => upload.fetch())).equals(bytes), "the artifact has other bytes");
     for (const id of deployments)
-      await until("a robot to have fetched it", async () => (await rig.api.getDeployment({ params: { id } })).data.status === "applied");
+      await until("a robot to have downloaded it", async () => (await rig.api.getDeployment({ params: { id } })).data.status === "applied");
     await rig.ledger.checkReplays();
     assert.equal(await rig.ledger.checkResources(), WRITES);
     t.diagnostic(`told after ${Math.round(told_ms)} ms`);
-    checkTime(t, "the upload could go on", resumed_ms, RESUMED_MS);
-    provePromise(t, 16, `${t.name}: told after ${Math.round(told_ms)} ms, gone on after ${Math.round(resumed_ms)} ms, 0 bytes lost`);
+    checkTime(t, "the upload resumed", resumed_ms, RESUMED_MS);
+    provePromise(t, 16, `${t.name}: error after ${Math.round(told_ms)} ms, resumed after ${Math.round(resumed_ms)} ms, 0 bytes lost`);
   } catch (error) {
     rig.explain(t);
     throw error;
@@ -98,7 +98,7 @@ function requireTold({ status, retry_after, message }: Told): void {
   assert.match(message, /the artifact store does not respond/);
 }
 
-/** Uploads that begin while the store is gone: each gets an error, and none blocks a database connection. */
+/** Starts uploads while the store is unreachable: each gets an error, and none blocks a database connection. */
 async function beginInVain(rig: FaultRig): Promise<void> {
   await Promise.all(
     Array.from({ length: BEGINNING }, async () => {
@@ -132,7 +132,7 @@ async function deployToAll(rig: FaultRig, release_id: string): Promise<string[]>
 
 const headersOf = ({ token }: FaultRig): Record<string, string> => ({ authorization: `Bearer ${token}`, "tus-resumable": "1.0.0" });
 
-/** An upload by tus, request by request. */
+/** An upload with tus, request by request. */
 class Upload {
   readonly #rig: FaultRig;
   readonly #url: string;
@@ -152,16 +152,16 @@ class Upload {
   }
 
   /**
-   * Brings what is missing, as clients do: each node detects the store's recovery on its own, and asks clients to retry until then. Returns
-   * when the bytes began to come that were taken.
+   * Uploads the missing bytes like a client: each node detects the store's recovery separately, and asks clients to retry until then.
+   * Returns the start time of the request that succeeded.
    */
   async goOn(acknowledged: number): Promise<number> {
     return await until(
-      "the upload to go on",
+      "the upload to resume",
       async () => {
         const offset = await this.#offset();
         if (offset === undefined) return undefined;
-        assert.ok(offset >= acknowledged, `${offset} bytes are kept of ${acknowledged} that were acknowledged`);
+        assert.ok(offset >= acknowledged, `${offset} of ${acknowledged} acknowledged bytes are stored`);
         const since = performance.now();
         const rest = await this.send(offset, BYTES);
         rest.end();
@@ -174,15 +174,15 @@ class Upload {
     );
   }
 
-  /** Bytes stored; undefined while unknown. */
+  /** Returns the number of stored bytes; undefined while unknown. */
   async #offset(): Promise<number | undefined> {
     const signal = AbortSignal.timeout(TOLD_MS);
     const { status, headers } = await spreadFetch(this.#url, { method: "HEAD", headers: headersOf(this.#rig), signal });
-    assert.ok([200, 423, 503].includes(status), `HEAD was answered ${status}`);
+    assert.ok([200, 423, 503].includes(status), `HEAD returned ${status}`);
     return status === 200 ? Number(headers.get("upload-offset")) : undefined;
   }
 
-  /** A request that is to bring the bytes from `start` to before `end`. */
+  /** Starts a request for the bytes from `start` to before `end`. */
   async send(start: number, end: number): Promise<Sending> {
     const sending = request(this.#url, {
       method: "PATCH",
@@ -197,7 +197,7 @@ class Upload {
     return new Sending(sending, this.#bytes.subarray(start, end));
   }
 
-  /** The artifact; undefined while the store is gone. */
+  /** Returns the artifact; undefined while the store is unreachable. */
   async fetch(): Promise<Buffer | undefined> {
     const answer = await spreadFetch(this.#url, { headers: { authorization: `Bearer ${this.#rig.token}` } });
     const body = Buffer.from(await answer.arrayBuffer());
@@ -214,12 +214,12 @@ class Sending {
     this.#request = sending;
     this.#left = bytes;
     this.#answered = once(sending, "response").then(([response]) => read(response as IncomingMessage));
-    // Reported to the caller that awaits the response; data that could not be sent after it is not an error.
+    // The caller that awaits the response gets the error. Data that could not be sent after the response is not an error.
     this.#answered.catch(() => {});
     sending.on("error", () => {});
   }
 
-  /** Resolves when so many bytes have been taken off our hands. */
+  /** Writes this many bytes. Resolves when the socket has accepted them. */
   async write(count: number): Promise<void> {
     const chunk = this.#left.subarray(0, count);
     this.#left = this.#left.subarray(count);

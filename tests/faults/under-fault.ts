@@ -10,7 +10,7 @@ import { checkOnce, listFired } from "../promises/due-deployments.ts";
 import type { FaultNode } from "./fault-node.ts";
 import type { FaultRig } from "./fault-rig.ts";
 
-/** A fault that is not over for a client after so long fails the test, whatever the machine is busy with; the goal is 15 s. */
+/** A longer recovery time fails the test, even on a busy machine. The goal is 15 s. */
 const RECOVERED_MS_MAX = 120_000;
 const WRITERS = 4;
 const WRITE_EVERY_MS = 50;
@@ -18,21 +18,21 @@ const DUE_AFTER_MS = 4_000;
 const DUE_EVERY_MS = 1_000;
 const VIEWERS = 3;
 const STREAM = "logs";
-/** A viewer whose stream says nothing of its end must see it broken: no close frame came (1006). */
+/** Allowed close codes. 1006 is a broken connection without a close frame. */
 const CLOSED_CODES = [1001, 1006, 1011, 1012, 1013, 4401, 4409, 4410, 4429, 4500, 4503];
 
 export interface Fault {
-  /** Makes it; the node is the one that holds the link of the robot whose streams are watched. */
+  /** Starts the fault; the node is the one with the link of the robot whose streams are watched. */
   begin: (node: FaultNode) => Promise<void> | void;
-  /** Ends it, once the service has recovered; without it there is nothing to end. */
+  /** Ends the fault after the service has recovered. Absent if there is nothing to end. */
   end?: (node: FaultNode) => Promise<void> | void;
-  /** Recovery is impossible while it lasts, so recovery is measured from its end. */
+  /** Whether recovery is impossible during the fault, so that it is measured from the fault's end. */
   until_end?: boolean;
 }
 
 /**
- * Makes a fault under load, and checks what must hold whatever breaks: what was acknowledged is there, what was scheduled is
- * dispatched once, robots are online again, streams that end are closed and can be opened again. Answers the figures in words.
+ * Makes a fault under load and checks the invariants: acknowledged writes exist, scheduled deployments are dispatched once, robots
+ * reconnect, and ended streams are closed and can be reopened. Returns the figures as text.
  */
 export async function underFault(t: TestContext, rig: FaultRig, { begin, end, until_end = false }: Fault): Promise<string> {
   try {
@@ -72,7 +72,7 @@ export async function underFault(t: TestContext, rig: FaultRig, { begin, end, un
     const there = await rig.ledger.checkResources();
     assert.ok(written > 0 && there >= written, `${there} of ${written} acknowledged writes are there`);
     t.diagnostic(
-      `${written} writes acknowledged (in vain: ${inVain(rig)}), ${replayed} replayed byte-equal; ${scheduled} scheduled, each dispatched once`,
+      `${written} writes acknowledged (failed attempts: ${inVain(rig)}), ${replayed} replayed byte-equal; ${scheduled} scheduled, each dispatched once`,
     );
     viewers.close();
     assert.equal(watched.program.running, true);
@@ -83,7 +83,7 @@ export async function underFault(t: TestContext, rig: FaultRig, { begin, end, un
   }
 }
 
-/** Tries of the writers that got no answer, or one that says to come again. */
+/** Counts the writers' attempts without a response, or with one that asks for a retry. */
 function inVain({ ledger }: FaultRig): string {
   const statuses = Map.groupBy(ledger.refusals, ({ status }) => status);
   return [`${ledger.cut_off} cut off`, ...Array.from(statuses, ([status, { length }]) => `${length} answered ${status}`)].join(", ");
@@ -93,14 +93,14 @@ async function findRobot(rig: FaultRig, name: string): Promise<string | undefine
   return (await rig.api.listRobots({ query: { status: "online" } })).items.find((robot) => robot.name === name)?.id;
 }
 
-/** Each has a link, as itself and as the service see it. */
+/** Waits until each robot is connected, according to the robot and the service. */
 const backOnline = (rig: FaultRig, robots: number): Promise<true> =>
   until("all robots to be online", async () => rig.robots.every(({ connected }) => connected) && (await rig.online()) === robots, {
     despite_errors: true,
     deadline_ms: RECOVERED_MS_MAX,
   });
 
-/** A deployment for each simulated robot, due one after the other from shortly after now. Answers how many. */
+/** Schedules a deployment for each simulated robot, one after the other, starting soon. Returns their number. */
 async function schedule(rig: FaultRig): Promise<number> {
   const release = await pushBundle(rig.api, "due", Buffer.from("due"), { kind: "file" });
   const from_ms = Date.now() + DUE_AFTER_MS;
@@ -130,7 +130,7 @@ async function checkScheduled(rig: FaultRig, count: number): Promise<void> {
   }
 }
 
-/** Clients that write all the time, and write down what was acknowledged. */
+/** Clients that write continuously and record acknowledged writes. */
 class Writing {
   #done = 0;
   #ended = false;
@@ -140,11 +140,11 @@ class Writing {
   constructor(rig: FaultRig) {
     this.#rig = rig;
     this.#work = Promise.all(Array.from({ length: WRITERS }, (_, writer) => this.#write(writer)));
-    // Reported to the caller that awaits the end.
+    // The caller that awaits the end gets the error.
     this.#work.catch(() => {});
   }
 
-  /** Resolves when each writer could write again from now on. */
+  /** Resolves when each writer has written again. */
   async goesOn(): Promise<void> {
     const before = this.#done;
     await until("writes to succeed", () => this.#done > before + 2 * WRITERS, { deadline_ms: RECOVERED_MS_MAX });
@@ -165,7 +165,7 @@ class Writing {
   }
 }
 
-/** Viewers of one robot, through the balancer and so on different nodes, who come back when their stream ends. */
+/** Viewers of one robot on different nodes, through the balancer, which reconnect when their stream ends. */
 class Viewers {
   /** The codes with which streams ended. */
   readonly ends: number[] = [];
@@ -185,7 +185,7 @@ class Viewers {
     await this.work();
   }
 
-  /** Resolves when each viewer receives the robot's log, over a stream that it may have reopened. */
+  /** Resolves when each viewer receives the robot's log, over the same or a reopened stream. */
   async work(): Promise<void> {
     this.#streams = await Promise.all(this.#streams.map((stream) => this.#works(stream)));
   }
@@ -205,7 +205,7 @@ class Viewers {
         now.closed.then(() => false),
       ]);
       if (works) return now;
-      assert.ok(!now.open, "a stream that says nothing stays open");
+      assert.ok(!now.open, "a silent stream stays open");
       const { code, reason } = await now.closed;
       assert.ok(CLOSED_CODES.includes(code), `a stream ended with ${code} ${reason}`);
       this.ends.push(code);

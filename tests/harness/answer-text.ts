@@ -1,4 +1,4 @@
-/** The complete body, or the first part of an endless one. */
+/** Returns the complete body, or the first chunk of an event stream. */
 export async function answerText(response: Response): Promise<string> {
   if (response.headers.get("content-type")?.startsWith("text/event-stream") !== true || response.body === null) return response.text();
   const reader = response.body.getReader();

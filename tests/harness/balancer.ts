@@ -1,13 +1,13 @@
 import net from "node:net";
 
 /**
- * A balancer in front of several servers: each connection goes to the next of them, past those that refuse it. It knows nothing
- * of HTTP, as one that passes TLS on.
+ * A TCP load balancer in front of several servers: each connection goes to the next server that accepts it (round robin). It does not
+ * parse HTTP.
  */
 export class Balancer implements AsyncDisposable {
   readonly #targets: () => readonly string[];
   readonly #server: net.Server;
-  /** And for those to a server, to which. */
+  /** Open sockets; for those to a server, with its address. */
   readonly #sockets = new Map<net.Socket, string | undefined>();
   #turn = 0;
 
@@ -23,14 +23,14 @@ export class Balancer implements AsyncDisposable {
     return balancer;
   }
 
-  /** With the scheme of the servers, whose address it takes the place of. */
+  /** Its URL, with the scheme of the servers. */
   get url(): string {
     const { protocol } = new URL(this.#targets()[0] ?? "http://no-target");
     const { address, port } = this.#server.address() as net.AddressInfo;
     return `${protocol}//${address}:${port}`;
   }
 
-  /** Tears down what goes to one of the servers. */
+  /** Resets the connections to one of the servers. */
   cut(target: string): void {
     for (const [socket, its] of this.#sockets) if (its === target) socket.resetAndDestroy();
   }
@@ -65,7 +65,7 @@ export class Balancer implements AsyncDisposable {
   }
 }
 
-/** One end goes as the other did: in good order, or torn down. */
+/** Forwards bytes, and ends the other side in the same way: with FIN or a reset. */
 function join(from: net.Socket, to: net.Socket): void {
   from.pipe(to);
   from.once("close", (failed) => {
@@ -73,7 +73,7 @@ function join(from: net.Socket, to: net.Socket): void {
   });
 }
 
-/** Undefined: nothing listens there. */
+/** Connects to a server. Returns undefined if nothing listens there. */
 function connect(target: string): Promise<net.Socket | undefined> {
   const { hostname, port } = new URL(target);
   return new Promise((resolve) => {

@@ -14,7 +14,7 @@ const AXE = createRequire(import.meta.url).resolve("axe-core/axe.min.js");
 const WAIT_MS = 60_000;
 const FAILURES = new Set(["the build of the dashboard failed", "there is no dashboard; the API works without it"]);
 
-/** For the `skip` of a test: says what is missing, or false. */
+/** The reason to skip a browser test, or false. */
 export const NO_BROWSER: string | false = CHROMIUM === undefined && "Chromium is not installed";
 
 export type Theme = "light" | "dark";
@@ -32,27 +32,27 @@ export interface DashboardOptions extends HarnessOptions, Look {
   role?: Role | undefined;
 }
 
-/** A whole plane with its dashboard, and one browser to look at it. Everything is gone when the test ends. */
+/** A whole plane with its dashboard, and one browser. All are disposed at the end of the test. */
 export interface Dashboard {
-  /** The plane: robots, releases, deployments are made by it. */
+  /** The plane, for creating robots, releases and deployments. */
   server: Harness;
-  /** Where the dashboard is, without a slash at the end. */
+  /** URL of the dashboard, without a slash at the end. */
   url: string;
   org: HarnessOrg;
   robots: SimulatedRobot[];
-  /** Signed in, and shows nothing yet: `page.goto("/robots")`. */
+  /** A signed-in page without content; use `page.goto("/robots")`. */
   page: Page;
   /** A page in a separate browser profile, signed in with a token of that role; undefined: signed out. */
   as(role: Role | undefined, look?: Look): Promise<Page>;
-  /** What browsers may say from now on without failing the test, such as /status of 403/. */
+  /** Allows console messages and errors that match, such as /status of 403/. */
   allow(expected: RegExp): void;
-  /** Fails when a page said something that was not allowed; the end of the test looks too. */
+  /** Fails if a page reported a problem that is not allowed. The end of the test checks this too. */
   assertQuiet(): void;
 }
 
 /**
- * Starts a plane that serves the dashboard and opens Chromium. Exceptions, errors on the console, violations of the policy and
- * answers that no page may cause (400, 405, 422, 5xx) fail the test. Once per file, with subtests: both take a second.
+ * Starts a plane that serves the dashboard and opens Chromium. Exceptions, console errors, violations of the content security policy
+ * and responses with 400, 405, 422 or 5xx fail the test. Call it once in each file, with subtests: both take a second.
  */
 export async function openDashboard(t: TestContext, options: DashboardOptions = {}): Promise<Dashboard> {
   if (CHROMIUM === undefined) throw new Error("Chromium is not installed: give the test { skip: NO_BROWSER }");
@@ -75,7 +75,7 @@ export async function openDashboard(t: TestContext, options: DashboardOptions = 
   own.defer(() => browser.close());
   const as = async (role: Role | undefined, look: Look = {}): Promise<Page> => {
     const context = await newContext(browser, server.url, { theme, width, height, ...look });
-    // Of its pages, and of what is asked beside them.
+    // Applies to its pages and to requests.
     context.setDefaultTimeout(WAIT_MS);
     const page = await context.newPage();
     problems.watch(page);
@@ -103,13 +103,13 @@ const newContext = (
     baseURL: url,
     viewport: { width, height },
     colorScheme: theme,
-    // A picture, or a look at colours, in the middle of a transition says nothing.
+    // Screenshots and checks of colors must not run during a transition.
     reducedMotion: "reduce",
     locale: "en-GB",
     timezoneId: "Europe/Berlin",
   });
 
-/** Nothing that keeps people out who cannot see, hear or point well; on the page as it stands once it is drawn. */
+/** Fails if axe finds accessibility violations on the rendered page. */
 export async function axe(page: Page): Promise<void> {
   await page.evaluate(readFileSync(AXE, "utf8"));
   let told: string[] = [];
@@ -134,7 +134,7 @@ interface Violation {
   nodes: { html: string; failureSummary: string }[];
 }
 
-/** The page is no wider than its window, so that it needs no horizontal scrolling. */
+/** Fails if the page is wider than its window and would need horizontal scrolling. */
 export async function assertFits(page: Page): Promise<void> {
   let what = "";
   const fits = async (): Promise<boolean> => {
@@ -146,7 +146,7 @@ export async function assertFits(page: Page): Promise<void> {
   await until("a page that fits its window", fits, { detail: () => what });
 }
 
-/** The elements that stick out furthest, innermost first. */
+/** Returns the elements that extend beyond the window, innermost first. */
 const widest = (page: Page): Promise<string[]> =>
   page.evaluate<string[]>(`(() => {
     let found = [...document.querySelectorAll("body *")].filter((one) => one.getBoundingClientRect().right > innerWidth + 1);
@@ -154,10 +154,10 @@ const widest = (page: Page): Promise<string[]> =>
     return found.map((one) => one.outerHTML.slice(0, 160));
   })()`);
 
-/** What Chromium drops its connections for: another test of this machine made or took away a network. */
+/** Chromium drops its connections with this error when another test on this machine adds or removes a network. */
 const NETWORK_CHANGED = "net::ERR_NETWORK_CHANGED";
 
-/** Loads a page of the dashboard, again when Chromium dropped it. */
+/** Loads a page of the dashboard, and again if Chromium dropped the connection. */
 export async function goTo(page: Page, path: string): Promise<void> {
   const load = (): Promise<boolean> =>
     page.goto(path).then(
@@ -170,19 +170,19 @@ export async function goTo(page: Page, path: string): Promise<void> {
   await until(`${path} to load`, load);
 }
 
-/** A page of the dashboard that has loaded: its heading is there and nothing is loading any more. */
+/** Opens a page of the dashboard and waits until it has loaded. */
 export async function visit(page: Page, path: string): Promise<void> {
   await goTo(page, path);
   await settled(page);
 }
 
-/** The page has a heading or says what is wrong, and nothing on it is a placeholder any more. */
+/** Waits until the page shows a heading or an error, and no placeholder. */
 export async function settled(page: Page): Promise<void> {
   await page.locator("h1, [role=alert]").first().waitFor();
   await page.locator("[data-skeleton], [aria-busy=true]").first().waitFor({ state: "detached" });
 }
 
-/** What pages said that no page may say. */
+/** Collects problems that pages reported. */
 class Problems {
   readonly #found: string[] = [];
   readonly #allowed: RegExp[] = [];
@@ -190,10 +190,10 @@ class Problems {
   watch(page: Page): void {
     page.on("pageerror", (error) => this.#add(`${page.url()}: ${error.stack ?? error.message}`));
     page.on("console", (message) => {
-      // What the browser drops it asks for again.
+      // The browser repeats dropped requests.
       if (message.type() !== "error" || message.text().includes(NETWORK_CHANGED)) return;
       const { url } = message.location();
-      // Chromium reports every answer of 4xx; which are wrong is decided below.
+      // Chromium reports every 4xx response; the wrong ones are checked below.
       if (message.text().startsWith("Failed to load resource") && new URL(url || page.url()).pathname.startsWith("/api/")) return;
       this.#add(`${page.url()}: ${message.text()} (${url})`);
     });
@@ -209,7 +209,7 @@ class Problems {
   }
 
   assertNone(): void {
-    assert.deepEqual(this.#found.splice(0), [], "what pages said that no page may say");
+    assert.deepEqual(this.#found.splice(0), [], "problems that pages reported");
   }
 
   #add(problem: string): void {

@@ -6,7 +6,7 @@ interface OpenapiDocument {
   paths: Record<string, Record<string, { responses: Record<string, { content?: Record<string, { schema?: unknown }> }> }>>;
 }
 
-/** One of the server's two documents, ready to check answers with. */
+/** One of the server's two OpenAPI documents, prepared for checking responses. */
 class Reference {
   readonly #document: OpenapiDocument;
   readonly #ajv = new Ajv2020({ strict: false, allErrors: false });
@@ -17,13 +17,13 @@ class Reference {
     this.#document = document;
     formats.default(this.#ajv);
     this.#ajv.addSchema(document, "openapi");
-    // A path without parameters wins over one whose parameter would match: /api/configs/deployments over /api/configs/{id}.
+    // A path without parameters takes precedence over one with: /api/configs/deployments over /api/configs/{id}.
     this.#patterns = Object.keys(document.paths)
       .toSorted((a, b) => a.split("{").length - b.split("{").length)
       .map((path) => ({ path, pattern: new RegExp(`^${path.replace(/[.]/g, "\\.").replace(/\{\w+\}/g, "[^/]+")}$`) }));
   }
 
-  /** Fails when the document does not say that this request may be answered like this. */
+  /** Fails if the response is not as the document describes. */
   async check(method: string, path: string, response: Response): Promise<void> {
     const shown = `${method} ${path} answered ${response.status}`;
     const found = this.#patterns.find(({ pattern }) => pattern.test(path))?.path;
@@ -62,7 +62,7 @@ class Reference {
   }
 }
 
-/** Compiled documents by their text: planes of one test file serve the same. */
+/** Compiled documents by text: all planes of a test file serve the same ones. */
 const references = new Map<string, Reference>();
 
 async function fetchReference(url: string): Promise<Reference> {
@@ -74,7 +74,7 @@ async function fetchReference(url: string): Promise<Reference> {
   return reference;
 }
 
-/** A fetch that fails the test when the plane at `url()` answers anything that its own documents do not describe. */
+/** Returns a fetch that fails the test if a response of the plane at `url()` is not as its own documents describe. */
 export function checkedFetch(url: () => string, send: typeof fetch = fetch): typeof fetch {
   let base: string | undefined;
   let loaded: Promise<{ api: Reference; agent: Reference }> | undefined;
@@ -85,7 +85,7 @@ export function checkedFetch(url: () => string, send: typeof fetch = fetch): typ
       api,
       agent,
     }));
-    // A server that is just going is asked again by the next.
+    // If the server is stopping, the next request loads the documents again.
     loaded.catch(() => (base = undefined));
     return loaded;
   };

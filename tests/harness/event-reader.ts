@@ -11,19 +11,19 @@ export interface HeardEvent {
 
 const WAIT_MS = 60_000;
 
-/** A reader of `GET /api/events` as a browser is one, in plain HTTP: what it heard, and until when. */
+/** A client of `GET /api/events` over plain HTTP that behaves like a browser, and records events and their times. */
 export class EventReader implements Disposable {
   readonly status: number;
   readonly headers: IncomingMessage["headers"];
   readonly heard: HeardEvent[] = [];
-  /** Resolves with the time of its end, by performance.now(). */
+  /** Resolves with the time of the stream's end, by performance.now(). */
   readonly ended: Promise<number>;
   is_ended = false;
-  /** As a browser would send it when it comes back. */
+  /** The id that a browser would send on a reconnect. */
   last_event_id: string | undefined;
-  /** Heartbeats. They are not among `heard`. */
+  /** Number of heartbeats, which are not in `heard`. */
   beats = 0;
-  /** Bytes of the events that came, heartbeats included. */
+  /** Bytes of received events, including heartbeats. */
   bytes = 0;
   /** Called after each event of `heard`. */
   onHeard: (event: HeardEvent) => void = () => {};
@@ -48,7 +48,7 @@ export class EventReader implements Disposable {
     response.setEncoding("utf8");
   }
 
-  /** `stalled`: nothing is read until `resume`. `coalesce`: as the dashboard reads. */
+  /** Opens a stream. `stalled`: nothing is read until `resume`. `coalesce`: coalesced events, as in the dashboard. */
   static async open(
     url: string,
     headers: Record<string, string>,
@@ -81,7 +81,7 @@ export class EventReader implements Disposable {
     return this.heard.filter(({ event }) => event === "change").map(({ data }) => data as unknown as Change);
   }
 
-  /** What a coalescing reader got, of all its events. */
+  /** All changes and summaries that a coalescing reader received. */
   get coalesced(): (Change | ChangeSummary)[] {
     return this.heard.flatMap(({ event, data }) => (event === "changes" ? (data.changes as (Change | ChangeSummary)[]) : []));
   }

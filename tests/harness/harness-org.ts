@@ -7,7 +7,7 @@ import { type RobotOptions, SimulatedRobot, type Swarm } from "@roamfleet/swarm"
 import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
 
-/** What an org of the harness needs of the plane that it is in. */
+/** The parts of the plane that an org of the harness uses. */
 export interface PlaneSide {
   readonly url: string;
   readonly fetch: typeof fetch;
@@ -32,11 +32,11 @@ export interface NewRelease {
 
 export interface NewRobot extends Omit<RobotOptions, "key"> {
   fleet_id?: string;
-  /** False: enrolled, and not connected. */
+  /** False: enrolled but not connected. */
   online?: boolean;
 }
 
-/** One org of a harness, with a client that may do everything in it, and short ways to make what a test starts from. */
+/** One org of a harness, with an admin client and shortcuts that create test data. */
 export class HarnessOrg {
   readonly id: string;
   readonly api: Client;
@@ -54,12 +54,12 @@ export class HarnessOrg {
     this.api = this.client(admin_token);
   }
 
-  /** A client with another token; without one it sends none. */
+  /** Returns a client with another token, or without a token. */
   client(token?: string): Client {
     return createClient({ base_url: this.#harness.url, token, fetch: this.#harness.fetch, retries: 0 });
   }
 
-  /** A token of this org. */
+  /** Creates a token of this org. */
   async token(options: { role?: Role; scopes?: { site_id?: string; fleet_id?: string }[]; expires_at?: Date } = {}): Promise<string> {
     const { role = "admin", ...rest } = options;
     const { clock, db } = this.#harness;
@@ -72,32 +72,32 @@ export class HarnessOrg {
     ).secret;
   }
 
-  /** Id of a new site. */
+  /** Creates a site and returns its id. */
   async site(name = `Site ${this.#number()}`): Promise<string> {
     return (await this.api.createSite({ body: { name } })).data.id;
   }
 
-  /** Id of a new fleet, at a site of the harness's own unless told. */
+  /** Creates a fleet and returns its id. The default site is shared within the harness. */
   async fleet(options: { name?: string; site_id?: string } = {}): Promise<string> {
     const { name = `Fleet ${this.#number()}`, site_id = await (this.#site ??= this.site()) } = options;
     return (await this.api.createFleet({ body: { name, site_id } })).data.id;
   }
 
-  /** The fleet that robots join when no other is named. */
+  /** Returns the id of the default fleet of robots. */
   homeFleet(): Promise<string> {
     return (this.#fleet ??= this.fleet());
   }
 
-  /** The raw value of a new enrolment key. */
+  /** Creates an enrollment key and returns its secret. */
   async enrollmentKey(options: { fleet_id?: string; max_uses?: number; expires_in_hours?: number } = {}): Promise<string> {
     const { fleet_id = await this.homeFleet(), max_uses = 0, expires_in_hours = 0 } = options;
     const { site_id } = (await this.api.getFleet({ params: { id: fleet_id } })).data;
     const { key } = (await this.api.createEnrollmentKey({ body: { site_id, fleet_id, max_uses, expires_in_hours } })).data;
-    if (key === null) throw new Error("the answer holds no key");
+    if (key === null) throw new Error("the response contains no key");
     return key;
   }
 
-  /** A release whose artifact is uploaded, unless told otherwise. Each has other bytes. */
+  /** Creates a release and by default uploads its artifact. Each has different bytes. */
   async release(options: NewRelease = {}): Promise<Release> {
     const { tag = `release-${this.#number()}`, app, kind = "file", bytes = `content of ${tag}`, upload = true } = options;
     const content = Buffer.from(bytes);
@@ -114,18 +114,18 @@ export class HarnessOrg {
       headers: { "content-type": "application/octet-stream" },
     });
     const body = (await response.json()) as { data: Release };
-    if (response.status !== 200) throw new Error(`the upload was answered ${response.status} ${JSON.stringify(body)}`);
+    if (response.status !== 200) throw new Error(`the upload failed with ${response.status} ${JSON.stringify(body)}`);
     return body.data;
   }
 
-  /** A robot that has enrolled and, unless told otherwise, is connected; the plane is at rest afterwards. */
+  /** Enrolls a robot, connects it by default, and waits until the plane is idle. */
   async enrollRobot(options: NewRobot = {}): Promise<SimulatedRobot> {
     const robot = await this.#enroll(options);
     await this.#harness.settle();
     return robot;
   }
 
-  /** Several of them; names end with their number. */
+  /** Enrolls several robots, whose names end with their number. */
   async enrollRobots(count: number, options: NewRobot = {}): Promise<SimulatedRobot[]> {
     const robots: SimulatedRobot[] = [];
     for (let made = 0; made < count; made += ENROL_AT_ONCE) {
@@ -144,7 +144,7 @@ export class HarnessOrg {
     return robot;
   }
 
-  /** Deploys and answers the deployment as it was answered; the plane may still be at it. */
+  /** Creates a deployment and returns the response. The deployment may still be running. */
   async deploy(
     release: { id: string },
     target: { robot_id: string } | { fleet_id: string },
@@ -162,13 +162,13 @@ export class HarnessOrg {
     return (await this.api.getDeployment({ params: { id } })).data;
   }
 
-  /** Kinds of the events of a deployment itself, or with `targets` all of them, oldest first. */
+  /** Returns the kinds of a deployment's events, oldest first; with `targets`, including those of its targets. */
   async events(id: string, options: { targets?: boolean } = {}): Promise<string[]> {
     const query = options.targets === true ? { include: "targets" as const, limit: 1_000 } : undefined;
     return (await this.api.listDeploymentEvents({ params: { id }, query })).items.map(({ kind }) => kind);
   }
 
-  /** How each robot of a deployment stands, by robot id. */
+  /** Returns the targets of a deployment by robot id. */
   async targets(id: string): Promise<Map<string, Awaited<ReturnType<Client["listDeploymentTargets"]>>["items"][number]>> {
     return new Map((await this.api.listDeploymentTargets({ params: { id } })).items.map((target) => [target.robot_id, target]));
   }

@@ -24,32 +24,32 @@ import { shiftedClock } from "./shifted-clock.ts";
 export { HarnessOrg, type NewRelease, type NewRobot } from "./harness-org.ts";
 
 export interface HarnessOptions {
-  /** The time at which a simulated clock stands still; without it time passes in real time. */
+  /** Start time of a simulated clock, which only `advance` moves. Without it, the system's clock is used. */
   at?: string;
   settings?: Partial<Omit<Settings, "limits">>;
   limits?: Partial<Limits>;
-  /** Servers that share one database, NATS and S3, with a balancer before them; default: the number given to the run. */
+  /** Number of servers that share one database, NATS and S3 behind a balancer. Default: the number given to the run. */
   nodes?: number;
-  /** By how much the clock of each node is ahead (negative: behind); `clock_offsets_ms` of the harness changes it for the next start. */
+  /** How far the clock of each node is ahead (negative: behind). `clock_offsets_ms` of the harness changes it for the next start. */
   clock_offsets_ms?: readonly number[];
 }
 
 export const ADMIN_TOKEN = "the-admin-token-of-the-tests";
 
-/** A whole plane in this process, of one node or several: real database, HTTP and WebSockets, and simulated robots on one clock. */
+/** A whole plane of one or more nodes in this process: real database, HTTP and WebSockets, and simulated robots on one clock. */
 export class Harness implements AsyncDisposable {
   readonly clock: Clock;
-  /** The database as the plane sees it, for data that no route returns. */
+  /** The plane's database, for data that no route returns. */
   readonly db: DbEngine;
   readonly swarm: Swarm;
-  /** Checks every answer against the plane's own documents. */
+  /** Checks every response against the plane's own OpenAPI documents. */
   readonly fetch: typeof fetch;
   readonly activity: PlaneActivity;
-  /** What the plane logged, parsed. */
+  /** The parsed log lines of the plane. */
   readonly logged: Record<string, unknown>[] = [];
   clock_offsets_ms: readonly number[] = [];
   readonly #database: TestDatabase;
-  /** Of each node. */
+  /** Settings of each node. */
   readonly #settings: readonly Settings[];
   readonly #own = new AsyncDisposableStack();
   readonly #running: RunningPlane[] = [];
@@ -85,7 +85,7 @@ export class Harness implements AsyncDisposable {
       log_level: "debug",
       ...shared?.settings,
       ...options.settings,
-      // A test sends in a second what a person sends in an hour.
+      // Tests send far more requests a second than users.
       limits: {
         ...LIMIT_DEFAULTS,
         token_requests_per_minute: 1_000_000,
@@ -98,7 +98,7 @@ export class Harness implements AsyncDisposable {
     for (let node = 0; node < nodes; node += 1) {
       const data_directory = await mkdtemp(path.join(tmpdir(), "roamfleet-plane-"));
       own.defer(() => rm(data_directory, { recursive: true, force: true }));
-      // Clients know this address: a restarted plane listens there again.
+      // A fixed port, so that a restarted plane has the same address.
       const { host, port } = settings.listen;
       of_nodes.push({ data_directory, ...settings, listen: { host, port: port === 0 ? await freePort(host) : port } });
     }
@@ -119,19 +119,19 @@ export class Harness implements AsyncDisposable {
     return this.#url;
   }
 
-  /** The first node, for tests that look inside. */
+  /** The first node, for tests that use internals. */
   get plane(): RunningPlane["plane"] {
     const [first] = this.#running;
     if (first === undefined) throw new Error("the plane is stopped");
     return first.plane;
   }
 
-  /** Every node, and its own address. */
+  /** All nodes with their addresses. */
   get nodes(): readonly RunningPlane[] {
     return this.#running;
   }
 
-  /** The link of a robot, on whichever node holds it. */
+  /** Returns the link of a robot on any node. */
   session(robot_id: string): ReturnType<RunningPlane["plane"]["link"]["session"]> {
     for (const { plane } of this.#running) {
       const session = plane.link.session(robot_id);
@@ -140,7 +140,7 @@ export class Harness implements AsyncDisposable {
     return undefined;
   }
 
-  /** The database of this plane, for a second server on it. */
+  /** Connection to this plane's database, for a second server. */
   get database(): TestDatabase["connection"] {
     return this.#database.connection;
   }
@@ -154,7 +154,7 @@ export class Harness implements AsyncDisposable {
     return this.default_org.api;
   }
 
-  /** Another active org with its client. */
+  /** Creates another active org with its client. */
   async org(name = `Org ${(this.#orgs += 1)}`): Promise<HarnessOrg> {
     const id = idSource(this.clock);
     const org_id = id("org");
@@ -181,7 +181,7 @@ export class Harness implements AsyncDisposable {
   readonly events: HarnessOrg["events"] = (...args) => this.default_org.events(...args);
   readonly targets: HarnessOrg["targets"] = (...args) => this.default_org.targets(...args);
 
-  /** Whether a robot has its link, and every node knows which of them holds it. */
+  /** Whether a robot is connected, and every node has the present owner of its link. */
   async holds(robot_id: string): Promise<boolean> {
     const node = this.#running.find(({ plane }) => plane.link.session(robot_id) !== undefined);
     if (node === undefined || this.#running.length === 1) return node !== undefined;
@@ -189,14 +189,14 @@ export class Harness implements AsyncDisposable {
     return (await this.db.run(sql`select from robot where id = ${robot_id} and node_id = ${id} and node_epoch = ${epoch}`)) === 1;
   }
 
-  /** Moves the simulated clock; returns when no timer is due and no query, request or frame is under way. */
+  /** Advances the simulated clock. Returns when no timer is due and no query, request or frame is in progress. */
   async advance(step: Parameters<SimulatedClock["advance"]>[0]): Promise<void> {
     if (!(this.clock instanceof SimulatedClock)) throw new Error("this harness runs on the system's clock: start it with { at }");
     await this.clock.advance(step);
     await this.settle();
   }
 
-  /** Resolves when no query, request or frame is under way; timers that are not due do not count. */
+  /** Resolves when no query, request or frame is in progress. Timers that are not due do not count. */
   settle(): Promise<void> {
     return this.activity.idle();
   }
@@ -204,17 +204,17 @@ export class Harness implements AsyncDisposable {
   /** For harnesses on the system's clock. */
   readonly until = until;
 
-  /** Stops the plane; its database, files and robots stay. */
+  /** Stops the plane, and keeps its database, files and robots. */
   async stop(): Promise<void> {
     await Promise.all(this.#running.splice(0).map((node) => node.stop()));
   }
 
-  /** Of each node. */
+  /** The data directory of each node. */
   get data_directories(): string[] {
     return this.#settings.map(({ data_directory }) => data_directory);
   }
 
-  /** Starts a stopped plane, or stops it first, on the same database and files. Robots that were connected come back. */
+  /** Restarts the plane on the same database and files. Robots that were connected reconnect. */
   async restart(): Promise<void> {
     const online = [...this.swarm.robots].filter(({ connected }) => connected);
     await this.stop();
@@ -238,7 +238,7 @@ export class Harness implements AsyncDisposable {
       await this.until("every node to be on the bus", () => this.#running.every(({ plane }) => plane.bus.connected));
   }
 
-  /** Of the one node, or of what stands before all of them. */
+  /** Returns the URL of the only node, or of the balancer. */
   async #address(): Promise<string> {
     const [first, ...others] = this.#running;
     if (others.length === 0) return first?.url ?? "";
@@ -246,13 +246,13 @@ export class Harness implements AsyncDisposable {
     return this.#balancer.url;
   }
 
-  /** Where this run left a secret that it issued; every test of a whole plane looks, at its end. */
+  /** Returns where this plane stored a secret in plain text. Every test of a whole plane checks this at its end. */
   async #leaks(): Promise<string[]> {
     const log = JSON.stringify(this.logged);
     return [
       ...(await tablesWithSecrets(this.db)).map((table) => `table ${table}`),
       ...secretsInText(log).map((found) => `the log (${found})`),
-      ...(log.includes(ADMIN_TOKEN) ? ["the log (the admin token)"] : []),
+      ...(log.includes(ADMIN_TOKEN) ? ["the log (admin token)"] : []),
       ...this.#settings.flatMap(({ data_directory }) =>
         filesWithSecrets(data_directory, [...Object.values(SECRET_PREFIXES), ADMIN_TOKEN]).map((file) => `file ${file}`),
       ),
@@ -264,7 +264,7 @@ export class Harness implements AsyncDisposable {
     await this.stop();
     const leaked = await this.#leaks();
     await this.#own.disposeAsync();
-    if (leaked.length > 0) throw new Error(`a secret was left behind in: ${leaked.join(", ")}`);
+    if (leaked.length > 0) throw new Error(`secrets were found in: ${leaked.join(", ")}`);
   }
 }
 

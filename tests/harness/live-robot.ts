@@ -12,22 +12,22 @@ import type { Harness } from "./index.ts";
 import { Proxy } from "./proxy.ts";
 
 export interface LiveRobotOptions {
-  /** What the robot's own config file says, beside the defaults. */
+  /** Overrides of the robot's config file. */
   robot?: Partial<RobotConfig>;
   config?: Partial<AgentConfig>;
-  /** Its clock, and the activity counter of its frames in flight; by default the system's. */
+  /** Its clock (default: the system's), and the activity counter of its frames in transit. */
   clock?: Clock;
   activity?: Activity;
-  /** What it logs is not kept. */
+  /** Discards its log. */
   silent?: boolean;
-  /** Whose it is; by default the harness's own org. */
+  /** Its org. Default: the default org of the harness. */
   org?: Pick<HarnessOrg, "enrollmentKey">;
 }
 
-/** A real agent in this process, connected to a plane through a proxy that can make the line bad. It runs no releases. */
+/** A real agent in this process, connected to a plane through a proxy that can simulate a bad network. It runs no releases. */
 export class LiveRobot implements AsyncDisposable {
   readonly plane: Harness;
-  /** Between the agent and the plane. */
+  /** The proxy between the agent and the plane. */
   readonly line: Proxy;
   readonly lines: string[] = [];
   readonly state_directory: string;
@@ -66,7 +66,7 @@ export class LiveRobot implements AsyncDisposable {
     return this.#agent?.connected === true;
   }
 
-  /** Resolves when the plane has its link. */
+  /** Starts the agent. Resolves when it is connected. */
   async start(): Promise<void> {
     const config = agentConfig(this.line.url, this.state_directory, {
       enroll_key: this.#key,
@@ -83,7 +83,7 @@ export class LiveRobot implements AsyncDisposable {
     await this.back();
   }
 
-  /** Resolves when the link is there, again after it was cut. */
+  /** Resolves when the robot is connected, for example after its link was cut. */
   back(): Promise<unknown> {
     return this.plane.until("the robot's link", () => this.connected && this.plane.holds(this.id), { deadline_ms: ROBOT_BACK_MS });
   }

@@ -3,13 +3,13 @@ import type { Settings } from "@roamfleet/server";
 import { S3ForTests } from "../../packages/server/src/engines/blobs/testing/s3-server.ts";
 import { NatsServer } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 
-/** What several nodes share beside their database: a real NATS, a store that speaks S3, and the key of their secrets. */
+/** Services that several nodes share in addition to their database: a real NATS, an S3-compatible store, and the key of their secrets. */
 export class NatsAndS3 implements AsyncDisposable {
   readonly nats: NatsServer;
   readonly s3: S3ForTests;
   readonly #place: ReturnType<S3ForTests["place"]>;
   readonly #secrets_key = randomBytes(32).toString("hex");
-  /** Where nodes listen for each other: everywhere, when they are not all on one machine. */
+  /** The address on which nodes listen for each other; all interfaces if they are on several machines. */
   readonly #nodes_host: string;
   readonly #own: AsyncDisposableStack;
 
@@ -21,20 +21,20 @@ export class NatsAndS3 implements AsyncDisposable {
     this.#own = own;
   }
 
-  /** Where each listens. */
+  /** Starts both on these addresses. */
   static async start(host = "127.0.0.1", s3_host = host): Promise<NatsAndS3> {
     await using own = new AsyncDisposableStack();
     const [nats, s3] = [own.use(await NatsServer.start({ host })), own.use(await S3ForTests.start({ host: s3_host }))];
     return new NatsAndS3(nats, s3, host, own.move());
   }
 
-  /** For a node in this process. */
+  /** Settings for a node in this process. */
   get settings(): Pick<Settings, "bus" | "nodes" | "blobs" | "secrets_key"> {
     const nodes = { listen: { host: this.#nodes_host, port: 0 }, address: undefined };
     return { bus: this.nats.address(), nodes, blobs: this.#place, secrets_key: this.#secrets_key };
   }
 
-  /** The same for a separate process. */
+  /** The same as environment of a separate process. */
   get env(): Record<string, string> {
     const { bucket, prefix, endpoint = "", region, credentials } = this.#place;
     const query = new URLSearchParams({ endpoint, region, path_style: "1" });

@@ -5,11 +5,11 @@ import { streamTarget } from "./stream-target.ts";
 
 const WAIT_MS = 60_000;
 const REPEAT_MS = 500;
-/** For what is real where time is not: sockets, and programs of the robot. */
+/** Real interval for polling sockets and programs while time is simulated. */
 const SIMULATED_REPEAT_MS = 10;
-/** What is kept of what came, to look for something in it. */
+/** Received characters that are kept for searching. */
 const SEEN_CHARACTERS_MAX = 16 * 1024;
-/** The end of a terminal's line, so that the echo of what was typed is no answer. */
+/** The Enter key in a terminal. */
 const ENTER = "\r";
 
 export interface StreamEnd {
@@ -23,16 +23,16 @@ export interface StreamCredentials {
   ca?: string | undefined;
 }
 
-/** A stream of any kind as its viewer has it, with a way to see that it works. */
+/** A stream of any kind with a check that it works. */
 export class OpenStream {
   readonly name: StreamName;
   readonly ws: WebSocket;
   readonly closed: Promise<StreamEnd>;
-  /** Messages that came. */
+  /** Number of received messages. */
   count = 0;
-  /** Times that the server said that it left something out. */
+  /** Number of gaps that the server reported. */
   skipped = 0;
-  /** Number of times that a message was published again because no subscriber had received it: one may replace the other. */
+  /** Number of messages that were published again because no subscriber had received them; one may replace another. */
   repeats = 0;
   readonly #around: RobotSurroundings;
   #seen = "";
@@ -48,7 +48,7 @@ export class OpenStream {
     ws.on("message", (data: Buffer) => {
       this.count += 1;
       if (/^\{"skipped":|records dropped"/.test(data.subarray(0, SEEN_CHARACTERS_MAX).toString("latin1"))) this.skipped += 1;
-      // Pictures and files are of no words.
+      // Truncated, because images and files are long and are not searched.
       this.#seen = (this.#seen + data.subarray(0, SEEN_CHARACTERS_MAX).toString("latin1")).slice(-SEEN_CHARACTERS_MAX);
       this.#changed?.();
     });
@@ -78,7 +78,7 @@ export class OpenStream {
     return this.ws.readyState === this.ws.OPEN;
   }
 
-  /** Something goes all the way to the robot and comes back, or comes from there. `meanwhile` runs between the looks: it moves simulated time. */
+  /** Makes a round trip to the robot, or receives something from it. `meanwhile` runs between the checks, for example to advance simulated time. */
   async round(meanwhile?: () => Promise<void>): Promise<void> {
     const mark = `mark-${(this.#rounds += 1)}-${Math.random().toString(36).slice(2)}`;
     const before = this.count;
@@ -87,7 +87,7 @@ export class OpenStream {
         this.#around.writeLine(mark);
         return await this.#until(() => this.#seen.includes(mark), meanwhile);
       case "shell":
-        // Quoted in the middle: the terminal's echo of it is not the answer.
+        // Quoted in the middle, so that the terminal's echo of the input does not match.
         this.ws.send(Buffer.from(`echo ${mark.slice(0, 4)}""${mark.slice(4)}${ENTER}`));
         return await this.#until(() => this.#seen.includes(mark), meanwhile);
       case "camera":
@@ -119,7 +119,7 @@ export class OpenStream {
     const deadline = performance.now() + WAIT_MS;
     for (;;) {
       if (holds()) return;
-      const why = `${this.name}, ${this.count} messages, the last words: ${JSON.stringify(this.#seen.slice(-200))}`;
+      const why = `${this.name}, ${this.count} messages, the last output: ${JSON.stringify(this.#seen.slice(-200))}`;
       if (!this.open) throw new Error(`the stream closed with ${(await this.closed).code}: ${why}`);
       if (performance.now() > deadline) throw new Error(`waited ${WAIT_MS} ms for: ${why}`);
       again();

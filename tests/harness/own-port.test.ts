@@ -7,11 +7,11 @@ import { startPlane } from "./index.ts";
 
 const TIMEOUT = { timeout: 180_000 };
 
-/** Neither the system nor another test assigns this port while nothing listens there. */
+/** Fails if the system or another test could assign this port while nothing listens there. */
 async function assertKept(url: string): Promise<void> {
   const port = Number(new URL(url).port);
   const [lowest_given] = readFileSync("/proc/sys/net/ipv4/ip_local_port_range", "utf8").split(/\s/);
-  assert.ok(port < Number(lowest_given), `the system may give port ${port} to anybody`);
+  assert.ok(port < Number(lowest_given), `the system may assign port ${port} to any process`);
   await assert.rejects(freePort("127.0.0.1", { from: port, to: port + 1 }), /no port from/);
 }
 

@@ -3,21 +3,21 @@ import type { Swarm } from "@roamfleet/swarm";
 import type { Bus } from "../../packages/server/src/engines/bus/index.ts";
 import { passed } from "../../packages/server/src/engines/bus/testing/listening.ts";
 
-/** Barriers in a row around which nothing moved, before the plane and its robots count as idle. */
+/** Successive barriers without activity after which the plane and its robots count as idle. */
 const QUIET_BARRIERS = 2;
 const ROUNDS_MAX = 10_000;
 
 /**
- * What is under way in a plane and the robots beside it: counted work (queries, requests, hints) and frames on the wire,
- * which are not counted: a barrier proves that none is left.
+ * Tracks the activity of a plane and its robots: work in progress (queries, requests, hints) is counted. Frames in transit are not
+ * counted: a barrier proves that none is left.
  */
 export class PlaneActivity implements TrackedActivity {
   readonly #work = trackActivity();
   #begun = 0;
   #idle_at = "";
-  /** Set once there are robots. */
+  /** Set when there are robots. */
   swarm: Swarm | undefined;
-  /** Of every node: what one told the others may be under way between them. */
+  /** The buses of all nodes, between which messages may be in transit. */
   buses: readonly Bus[] = [];
 
   get pending(): number {
@@ -33,7 +33,7 @@ export class PlaneActivity implements TrackedActivity {
     await this.#work.idle();
     let quiet = this.#mark() === this.#idle_at ? QUIET_BARRIERS : 0;
     for (let rounds = 0; quiet < QUIET_BARRIERS; rounds += 1) {
-      if (rounds > ROUNDS_MAX) throw new Error("the plane and its robots do not come to rest");
+      if (rounds > ROUNDS_MAX) throw new Error("the plane and its robots do not become idle");
       await this.#heard();
       const before = this.#mark();
       await this.swarm?.barrier();
@@ -43,7 +43,7 @@ export class PlaneActivity implements TrackedActivity {
     this.#idle_at = this.#mark();
   }
 
-  /** Each node has heard what the others told it until now. */
+  /** Resolves when each node has received all present messages of the others. */
   async #heard(): Promise<void> {
     const connected = this.buses.filter((bus) => bus.connected);
     await Promise.all(connected.flatMap((from) => connected.filter((to) => to !== from).map((to) => passed(from, to))));

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { appendFileSync } from "node:fs";
 import type { TestContext } from "node:test";
 
-/** What a proof leaves for `npm run promises`: one JSON line. */
+/** The JSON line that a proof writes for `npm run promises`. */
 export interface Proof {
   promise: number;
   figure: string;
@@ -11,12 +11,12 @@ export interface Proof {
 
 const IS_FULL = process.env.ROAMFLEET_PROMISES === "full";
 
-/** The size of a proof: what `npm test` can afford, or the whole figure under `npm run promises`. */
+/** Returns the size of a proof: small for `npm test`, full for `npm run promises`. */
 export const promiseSize = ({ test, full }: { test: number; full: number }): number => (IS_FULL ? full : test);
 
 /**
- * A time that is promised. It is asserted in the full size, where nothing runs beside it; in the other it is only told: a
- * machine that runs three test files at once takes what it takes.
+ * Checks a promised time. It is asserted in the full size only, where nothing else runs. Otherwise it is only printed, because
+ * `npm test` runs three test files concurrently.
  */
 export function checkTime(t: TestContext, what: string, took_ms: number, most_ms: number): void {
   const figure = `${what} after ${Math.round(took_ms)} ms`;
@@ -25,8 +25,8 @@ export function checkTime(t: TestContext, what: string, took_ms: number, most_ms
 }
 
 /**
- * Says that the test has proven promise `promise`, and with which figure. Call it last, after every assertion: a proof
- * that is not said counts as missing.
+ * Records that the test has proven promise `promise`, with its figure. Call it last, after every assertion: without it, the proof
+ * counts as missing.
  */
 export function provePromise(t: TestContext, promise: number, figure: string): void {
   t.diagnostic(`promise ${promise}: ${figure}`);

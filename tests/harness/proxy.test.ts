@@ -6,7 +6,7 @@ import { Proxy } from "./proxy.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** A server that sends back what it gets. */
+/** Starts an echo server. */
 async function echoServer(): Promise<net.Server & AsyncDisposable> {
   const sockets = new Set<net.Socket>();
   const server = net.createServer((socket) => {
@@ -31,7 +31,7 @@ async function connected(proxy: Proxy): Promise<net.Socket> {
   return socket;
 }
 
-/** Sends `bytes` and resolves when as many have come back, with the milliseconds that it took. */
+/** Sends `bytes` and waits until as many are echoed. Returns the milliseconds. */
 async function roundTrip(socket: net.Socket, bytes: number): Promise<number> {
   const start = performance.now();
   let left = bytes;
@@ -47,7 +47,7 @@ async function roundTrip(socket: net.Socket, bytes: number): Promise<number> {
   return performance.now() - start;
 }
 
-test("bytes pass both ways, delayed, throttled and counted", TIMEOUT, async () => {
+test("forwards bytes in both directions, delayed, throttled and counted", TIMEOUT, async () => {
   await using server = await echoServer();
   await using proxy = await Proxy.start(portOf(server));
   const socket = await connected(proxy);
@@ -56,11 +56,11 @@ test("bytes pass both ways, delayed, throttled and counted", TIMEOUT, async () =
   proxy.shape = { delay_ms: 100 };
   assert.ok((await roundTrip(socket, 10)) >= 200);
   proxy.shape = { bytes_per_second: { up: 100_000 } };
-  // The last slice goes out when the line becomes free, not when it has been on it.
+  // The last slice is forwarded when the line becomes free, not after its own transmission time.
   assert.ok((await roundTrip(socket, 50_000)) >= 480);
 });
 
-test("cut ends in good order after what was sent, reset does not", TIMEOUT, async () => {
+test("cut ends connections with FIN after the sent data, reset with RST", TIMEOUT, async () => {
   await using server = await echoServer();
   await using proxy = await Proxy.start(portOf(server));
   const polite = await connected(proxy);
@@ -74,7 +74,7 @@ test("cut ends in good order after what was sent, reset does not", TIMEOUT, asyn
   assert.equal(((await failed)[0] as NodeJS.ErrnoException).code, "ECONNRESET");
 });
 
-test("a black hole takes everything and says nothing", TIMEOUT, async () => {
+test("a black hole reads everything and forwards nothing", TIMEOUT, async () => {
   await using server = await echoServer();
   await using proxy = await Proxy.start(portOf(server));
   const socket = await connected(proxy);
@@ -83,7 +83,7 @@ test("a black hole takes everything and says nothing", TIMEOUT, async () => {
   let heard = 0;
   socket.on("data", ({ length }) => (heard += length));
   socket.write(Buffer.alloc(100_000));
-  // Another connection of the same kind has had time for its round trip meanwhile.
+  // Meanwhile a connection through another proxy completes a round trip.
   await using clear = await Proxy.start(portOf(server));
   await roundTrip(await connected(clear), 1_000_000);
   assert.deepEqual([heard, proxy.bytes.up, proxy.open, socket.readyState], [0, 10, 1, "open"]);

@@ -1,8 +1,8 @@
 import net from "node:net";
 
-/** What may wait in a lane of the proxy before it reads no further, like the buffer of a router. */
+/** Bytes buffered in a lane of the proxy above which it stops reading, like the buffer of a router. */
 const LANE_BYTES_MAX = 256 * 1024;
-/** A throttled lane passes on about so much time's worth at once. */
+/** A throttled lane forwards slices of about this duration. */
 const SLICE_MS = 5;
 
 export type Direction = "up" | "down";
@@ -10,18 +10,18 @@ export type Direction = "up" | "down";
 export interface Shape {
   /** Milliseconds that each byte waits in each direction: half of the round trip. */
   delay_ms?: number;
-  /** Bytes per second towards the server (up) and towards the client (down); without it as fast as it goes. */
+  /** Bytes per second to the server (up) and to the client (down). Default: unlimited. */
   bytes_per_second?: Partial<Record<Direction, number>>;
 }
 
 /**
- * A TCP proxy on loopback that makes a bad network: it delays, throttles, cuts, resets, swallows and counts. `up` is from
- * every connection to the target.
+ * A TCP proxy on loopback that simulates a bad network: it delays, throttles, cuts, resets, drops and counts bytes. `up` is the
+ * direction to the target.
  */
 export class Proxy implements AsyncDisposable {
-  /** Bytes that were passed on, of all connections. */
+  /** Forwarded bytes of all connections. */
   readonly bytes: Record<Direction, number> = { up: 0, down: 0 };
-  /** Connections taken since the start. */
+  /** Number of accepted connections since the start. */
   accepted = 0;
   shape: Shape;
   readonly #target: () => { host: string; port: number };
@@ -36,7 +36,7 @@ export class Proxy implements AsyncDisposable {
     this.#server = net.createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.#accept(socket));
   }
 
-  /** `target` is an http(s) address or a port of loopback; as a function it is asked for each connection. */
+  /** `target` is an http(s) address or a port on loopback; a function is called for each connection. */
   static async start(target: string | number | (() => string | number), shape: Shape = {}): Promise<Proxy> {
     const proxy = new Proxy(() => addressOf(typeof target === "function" ? target() : target), shape);
     await new Promise<void>((resolve, reject) => proxy.#server.once("error", reject).listen(0, "127.0.0.1", resolve));
@@ -47,32 +47,32 @@ export class Proxy implements AsyncDisposable {
     return (this.#server.address() as net.AddressInfo).port;
   }
 
-  /** http address of the proxy; for a TLS target write https yourself. */
+  /** HTTP address of the proxy; for a TLS target, replace the scheme by https. */
   get url(): string {
     return `http://127.0.0.1:${this.port}`;
   }
 
-  /** Connections that are open now. */
+  /** Number of open connections. */
   get open(): number {
     return this.#pairs.size;
   }
 
-  /** Ends both sides of every connection in good order (FIN), after what has been read. */
+  /** Ends both sides of every connection with FIN, after the data read so far. */
   cut(): void {
     for (const pair of this.#pairs) pair.end();
   }
 
-  /** Tears every connection down (RST); what is under way is lost. */
+  /** Resets every connection (RST); data in transit is lost. */
   reset(): void {
     for (const pair of this.#pairs) pair.reset();
   }
 
-  /** While on, bytes are read and lost, and no end learns anything: connections stay open, new ones get no answer. */
+  /** While on, bytes are read and dropped without any error: connections stay open, and new ones get no response. */
   blackHole(on: boolean): void {
     this.#black_hole = on;
   }
 
-  /** While on, new connections are reset at once. */
+  /** While on, new connections are reset immediately. */
   refuse(on: boolean): void {
     this.#refusing = on;
   }
@@ -138,14 +138,14 @@ class Pair {
   }
 }
 
-/** One direction: a queue of chunks with the time at which each has arrived at the far end of the line. */
+/** One direction: a queue of chunks, each with its arrival time at the other end of the line. */
 class Lane {
   readonly #from: net.Socket;
   readonly #to: net.Socket;
   readonly #rules: LaneRules;
   #waiting: { bytes: Buffer | undefined; at: number }[] = [];
   #waiting_bytes = 0;
-  /** The line is busy until then with what was passed on before. */
+  /** Time until which the line is busy with earlier chunks. */
   #free_at = 0;
   #timer: NodeJS.Timeout | undefined;
   #stopped = false;
@@ -206,7 +206,7 @@ class Lane {
     head.bytes = head.bytes.subarray(count);
     if (head.bytes.length === 0) this.#waiting.shift();
     const now = performance.now();
-    // Counted on from when the line became free, if it was busy: late timers do not make it slower.
+    // Relative to the time when the line became free, so that late timers do not reduce the rate.
     this.#free_at = Math.max(this.#free_at, now - SLICE_MS) + (count / bytes_per_second) * 1000;
     this.#waiting_bytes -= count;
     if (this.#from.isPaused() && this.#waiting_bytes < LANE_BYTES_MAX / 2) this.#from.resume();

@@ -13,12 +13,12 @@ const FILE_BYTES = 64 * 1024;
 const TOPIC = "/chatter";
 const CAMERA = "test";
 
-/** What a robot has around it, so that each of its streams has something to show: a service, a topic, a camera, a file and a log. */
+/** The surroundings of a robot, with content for each of its streams: a service, a topic, a camera, a file and a log. */
 export class RobotSurroundings {
   readonly robot: Pick<RobotConfig, "shell" | "cameras" | "ros" | "logs" | "forward" | "files">;
-  /** A file that may be read, and what is in it. */
+  /** A readable file and its hash. */
   readonly file: { path: string; sha256: string };
-  /** Behind what is published, to make it long. */
+  /** Appended to published messages to make them long. */
   padding = "";
   readonly #directory: string;
   readonly #log: string;
@@ -52,7 +52,7 @@ export class RobotSurroundings {
     return new RobotSurroundings(directory, await echoService(t), ros);
   }
 
-  /** The config file of an agent in a separate process. */
+  /** Writes the config file for an agent in a separate process. */
   writeConfig(): string {
     const { cameras, ...rest } = this.robot;
     const file = path.join(this.#directory, "agent.yaml");
@@ -65,7 +65,7 @@ export class RobotSurroundings {
     return file;
   }
 
-  /** What the URL of a stream must say so that there is something to see. */
+  /** Returns the query with which a stream has content. */
   query(name: StreamName): Record<string, string> {
     if (name === "camera") return { camera: CAMERA, fps: "5", width: "160", height: "120" };
     if (name === "ros_echo") return { topic: TOPIC };
@@ -80,7 +80,7 @@ export class RobotSurroundings {
     this.#ros.publish(TOPIC, { data: data + this.padding });
   }
 
-  /** Another file that may be read. */
+  /** Writes another readable file. */
   writeFile(name: string, bytes: number): string {
     const file = path.join(this.#directory, name);
     writeFileSync(file, Buffer.alloc(bytes, name));
@@ -88,7 +88,7 @@ export class RobotSurroundings {
   }
 }
 
-/** A service on loopback that sends back what it is sent. */
+/** Starts an echo service on loopback. */
 async function echoService(t: TestContext): Promise<number> {
   const sockets = new Set<Socket>();
   const server = createServer({ allowHalfOpen: true }, (socket) => {

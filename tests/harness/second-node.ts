@@ -10,7 +10,7 @@ import { Proxy } from "./proxy.ts";
 
 export type SecondNode = Pick<RunningPlane, "plane" | "url"> & AsyncDisposable;
 
-/** A second server on the database of the first, with a separate data directory and optional other settings or another clock. */
+/** Starts a second server on the database of the first, with a separate data directory and optionally other settings or clock. */
 export async function secondNode(first: Harness, other: Partial<Settings> = {}, clock: Clock = systemClock): Promise<SecondNode> {
   const data_directory = await mkdtemp(path.join(tmpdir(), "roamfleet-second-"));
   const settings = { ...first.plane.settings, data_directory, listen: { host: "127.0.0.1", port: 0 }, ...other };
@@ -26,7 +26,7 @@ export async function secondNode(first: Harness, other: Partial<Settings> = {}, 
   };
 }
 
-/** Puts a line that can be cut between a node and the nodes that connect to it. */
+/** Puts a proxy between a node and the nodes that connect to it. */
 export async function lineTo({ db }: Harness, { plane }: Pick<RunningPlane, "plane">): Promise<Proxy> {
   const { address } = await db.one(sql(row({ address: text }))`select address from node where id = ${plane.node.id}`);
   const line = await Proxy.start(`http://${address}`);

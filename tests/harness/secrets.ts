@@ -3,16 +3,16 @@ import path from "node:path";
 import type { Db } from "../../packages/server/src/kernel/db.ts";
 import { identifier, int, list, row, sql, text } from "../../packages/server/src/kernel/sql.ts";
 
-/** Long enough to be no accident, short enough to find a secret that was cut. */
+/** Long enough to exclude false positives, short enough to find a truncated secret. */
 const SECRET = "rf_(org|user|enroll|session|csrf|ticket)_[0-9a-f]{16}";
-/** Of the longest text that the form matches. */
+/** Length of the longest text that the pattern matches. */
 const SECRET_CHARACTERS = "rf_session_".length + 16;
 const CHUNK_BYTES = 1024 * 1024;
 
 const tableRow = row({ name: text });
 const countRow = row({ count: int });
 
-/** The tables of a database with a row that holds anything of the form of a secret, as text or as bytes. */
+/** Returns the tables with a row that contains the pattern of a secret, as text or as bytes. */
 export async function tablesWithSecrets(db: Db): Promise<string[]> {
   const tables = await db.many(sql(tableRow)`
     select c.relname::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -28,7 +28,7 @@ export async function tablesWithSecrets(db: Db): Promise<string[]> {
   return found;
 }
 
-/** The tables with a row that holds one of these texts, as it is or as bytes. */
+/** Returns the tables with a row that contains one of these texts, as text or as bytes. */
 export async function tablesThatHold(db: Db, texts: readonly string[]): Promise<string[]> {
   const tables = await db.many(sql(tableRow)`
     select c.relname::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace
@@ -44,11 +44,11 @@ export async function tablesThatHold(db: Db, texts: readonly string[]): Promise<
   return found;
 }
 
-/** Anything of the form of a secret in a text, cut so that what is printed of it opens nothing. */
+/** Returns the secrets in a text, truncated so that the output reveals none. */
 export const secretsInText = (words: string): string[] =>
   Array.from(words.matchAll(new RegExp(SECRET, "g")), ([found]) => `${found.slice(0, 14)}…`);
 
-/** The files below a directory that hold one of these secrets, whatever kind of file they are. */
+/** Returns all files below a directory that contain one of these secrets. */
 export function filesWithSecrets(directory: string, secrets: readonly string[]): string[] {
   const needles = secrets.map((secret) => Buffer.from(secret));
   const overlap = Math.max(0, ...needles.map(({ length }) => length));
@@ -80,7 +80,7 @@ function fileHolds(file: string, overlap: number, isFound: (chunk: Buffer) => bo
   }
 }
 
-/** Throws when a process left anything of the form of a secret in what it printed or in its files; content pushed by users is exempt. */
+/** Throws if the output or files of a process contain the pattern of a secret. Content pushed by users is exempt. */
 export function refuseSecrets(who: string, { directory, outputs }: { directory?: string; outputs: readonly string[] }): void {
   const holds = (chunk: Buffer): boolean => new RegExp(SECRET).test(chunk.toString("latin1"));
   const files = directory === undefined ? [] : filesThatHold(directory, SECRET_CHARACTERS, holds);
@@ -88,5 +88,5 @@ export function refuseSecrets(who: string, { directory, outputs }: { directory?:
     ...outputs.flatMap((words) => secretsInText(words).map((secret) => `its output (${secret})`)),
     ...files.filter((file) => !file.startsWith("blobs/")).map((file) => `file ${file}`),
   ];
-  if (found.length > 0) throw new Error(`${who} left a secret behind in: ${found.join(", ")}`);
+  if (found.length > 0) throw new Error(`${who} left a secret in: ${found.join(", ")}`);
 }

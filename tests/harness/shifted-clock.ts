@@ -1,6 +1,6 @@
 import type { Clock } from "@roamfleet/clock";
 
-/** A clock whose wall-clock time is off by `offset_ms`, as on a server without NTP; its timers are those of the other clock. */
+/** Returns a clock whose time is shifted by `offset_ms`, as on a server without NTP. It uses the timers of the given clock. */
 export function shiftedClock(clock: Clock, offset_ms: number): Clock {
   if (offset_ms === 0) return clock;
   return {

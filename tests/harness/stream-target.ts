@@ -1,6 +1,6 @@
 import { fillPath, type StreamName, streamPaths } from "@roamfleet/protocol/paths";
 
-/** What the URL of a stream must say beside who asks. */
+/** Required query parameters of each stream, without credentials. */
 const QUERIES: Record<StreamName, Record<string, string>> = {
   logs: {},
   shell: {},
@@ -11,7 +11,7 @@ const QUERIES: Record<StreamName, Record<string, string>> = {
 };
 export const STREAM_NAMES = Object.keys(streamPaths) as StreamName[];
 
-/** Path and query of a stream of a robot, as it may be asked for; `query` goes with what it must say. */
+/** Returns a valid path and query for a stream of a robot. `query` is added to the required parameters. */
 export function streamTarget(name: StreamName, id: string, query: Record<string, string> = {}): string {
   const search = new URLSearchParams({ ...QUERIES[name], ...query }).toString();
   return fillPath(streamPaths[name], { id }) + (search === "" ? "" : `?${search}`);

@@ -7,7 +7,7 @@ import { RawRobot, controlFrame } from "./raw-robot.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-test("a robot has at most 256 apps, whatever it reports and whatever is deployed to it", TIMEOUT, async () => {
+test("a robot has at most 256 apps, from its reports and deployments together", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot({ online: false });
   const raw = await RawRobot.connect(plane.url, robot);
@@ -21,7 +21,7 @@ test("a robot has at most 256 apps, whatever it reports and whatever is deployed
         body: { kind: "app", app: `app-${seq}`, release_id: null, previous_release_id: null, status: "running" },
       }),
     );
-  await plane.until("the reports are taken", () => raw.heard.some((said) => said.type === "ack" && said.seq === count));
+  await plane.until("the reports are acknowledged", () => raw.heard.some((said) => said.type === "ack" && said.seq === count));
   const rows = await plane.db.run(sql`update robot_app set attempt = attempt where robot_id = ${robot.id}`);
   assert.equal(rows, APPS_MAX);
   const release = await plane.release({ app: "one-more" });

@@ -1,7 +1,7 @@
 import fc from "fast-check";
 import type { TSchema } from "typebox";
 
-/** Text that has broken something somewhere: terminals, logs, pages, paths, statements, JSON. */
+/** Text that often breaks software: terminals, logs, pages, paths, SQL, JSON. */
 export const HOSTILE_TEXTS = [
   "\u001b]0;owned\u0007\u001b[2J\u001b[31mred",
   'first line\r\nsecond line: {"level":60}',
@@ -32,7 +32,7 @@ export const HOSTILE_TEXTS = [
   "0",
 ] as const;
 
-/** Text that JSON or PostgreSQL cannot hold. */
+/** Text that JSON or PostgreSQL cannot store. */
 export const IMPOSSIBLE_TEXTS = ["a\0b", "\ud800 alone", "\udc00"] as const;
 
 const anyText = fc.oneof(
@@ -41,7 +41,7 @@ const anyText = fc.oneof(
   fc.string({ maxLength: 40 }),
 );
 
-/** Any JSON value at all, of moderate size. */
+/** Any JSON value of moderate size. */
 export const anyJson: fc.Arbitrary<unknown> = fc.oneof(
   anyText,
   fc.constantFrom(null, true, false, 0, -1, 1.5, 1e308, -1e308, 2 ** 53, 2 ** 31, -(2 ** 63), Number.MIN_VALUE),
@@ -51,13 +51,13 @@ export const anyJson: fc.Arbitrary<unknown> = fc.oneof(
   fc.dictionary(anyText, fc.jsonValue({ maxDepth: 1 }), { maxKeys: 10 }),
 );
 
-/** What fields may hold that the schema alone cannot know: ids of things that exist. */
+/** Returns valid values of a field that the schema does not contain, such as ids of existing objects. */
 export type Known = (field: string) => readonly string[];
 
 type Node = TSchema & Record<string, unknown>;
 const nodes = (value: unknown): Node[] => (Array.isArray(value) ? (value as Node[]) : []);
 
-/** Values that a schema allows. */
+/** Generates values that a schema allows. */
 export function allowed(schema: TSchema, known: Known, field = ""): fc.Arbitrary<unknown> {
   const node = schema as Node;
   if ("const" in node) return fc.constant(node.const);
@@ -111,21 +111,21 @@ function allowedText(node: Node, ids: readonly string[]): fc.Arbitrary<string> {
   return ids.length === 0 ? text : fc.oneof({ arbitrary: fc.constantFrom(...ids), weight: 4 }, { arbitrary: text, weight: 1 });
 }
 
-/** Text that a pattern takes: of the samples those that fit, and new ones. */
+/** Generates text that matches a pattern: matching samples and generated text. */
 function matching(pattern: RegExp, samples: readonly string[], max: number): fc.Arbitrary<string> {
   const fitting = samples.filter((sample) => pattern.test(sample) && sample.length <= max);
   const made = madeFor(pattern, max);
   return fitting.length === 0 ? made : fc.oneof(fc.constantFrom(...fitting), made);
 }
 
-/** fast-check turns a pattern around unless it asks for classes of Unicode; those of ours take nearly any text. */
+/** Generates text for a pattern with fast-check, which does not support Unicode classes. Our patterns with these match nearly any text. */
 function madeFor(pattern: RegExp, max: number): fc.Arbitrary<string> {
   if (pattern.source === "^") return fc.string({ maxLength: Math.min(max, 60) });
   if (!/\\p\{|\(\?/.test(pattern.source)) return fc.stringMatching(new RegExp(pattern.source)).filter((text) => text.length <= max);
   return fc.string({ unit: "grapheme", minLength: 1, maxLength: 20 }).map((text) => (pattern.test(text) ? text : "sample"));
 }
 
-/** What an object schema allows, then bent: a field missing, of another type, unknown, or the whole of it something else. */
+/** Generates invalid values for an object schema: a field missing, of another type or unknown, or another value instead of the object. */
 export function bent(schema: TSchema, known: Known): fc.Arbitrary<unknown> {
   return fc.oneof(
     anyJson,
@@ -145,7 +145,7 @@ function replaceOne(value: Record<string, unknown>, at: number, other: unknown):
   return name === undefined ? value : { ...value, [name]: other };
 }
 
-/** A value of a query parameter or of a part of a path. */
+/** Generates a value of a query parameter or a path part. */
 export const anyParameter: fc.Arbitrary<string> = fc.oneof(
   fc.constantFrom(...HOSTILE_TEXTS.filter((text) => text !== "")),
   fc.string({ unit: "binary", minLength: 1, maxLength: 100 }).filter((text) => text.isWellFormed()),

@@ -3,7 +3,7 @@ import type { TObject, TSchema } from "typebox";
 
 const MIB = 1024 * 1024;
 
-/** A body that no route takes, with what its request says of it. */
+/** An invalid body with the headers of its request. */
 export interface HostileBody {
   name: string;
   bytes: Buffer;
@@ -12,14 +12,14 @@ export interface HostileBody {
 
 const deep = (levels: number): string => "[".repeat(levels) + "]".repeat(levels);
 
-/** JSON in the place of a value, as it is written: much of it no value of JavaScript could become. */
+/** JSON text of hostile values, most of which JavaScript cannot represent. */
 const VALUES: Record<string, string> = {
   "10,000 arrays": deep(10_000),
   "10,000 objects": '{"a":'.repeat(10_000) + "1" + "}".repeat(10_000),
   NUL: '"a\\u0000b"',
   "a lone high surrogate": '"\\ud800"',
   "a lone low surrogate": '"x\\udc00"',
-  "a number that is none": "1e400",
+  "an infinite number": "1e400",
   "a number of 500,000 digits": "9".repeat(500_000),
   __proto__: '{"__proto__":{"admin":true}}',
   "__proto__ below": '{"a":[{"__proto__":1}]}',
@@ -57,14 +57,14 @@ const BROKEN: Record<string, string | Buffer> = {
 
 const isFree = (schema: TSchema): boolean => !("type" in schema || "anyOf" in schema || "enum" in schema || "const" in schema);
 
-/** `sample`, as JSON, with one more field, or one of its fields, set to what `json` says. */
+/** Returns `sample` as JSON, with one field added or replaced by the JSON text. */
 function withField(sample: Record<string, unknown>, field: string, json: string): Buffer {
   const rest = Object.entries(sample).filter(([name]) => name !== field);
   const fields = [...rest.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`), `${JSON.stringify(field)}:${json}`];
   return Buffer.from(`{${fields.join(",")}}`);
 }
 
-/** Bodies that a route with this schema must refuse, made of `sample`, which it takes. */
+/** Generates bodies that a route with this schema must refuse, from a valid `sample`. */
 export function* hostileBodies(schema: TObject | undefined, sample: Record<string, unknown>): Generator<HostileBody> {
   const text = JSON.stringify(sample);
   yield { name: "more than 1 MiB of spaces", bytes: Buffer.from(text + " ".repeat(MIB)) };
@@ -85,12 +85,12 @@ export function* hostileBodies(schema: TObject | undefined, sample: Record<strin
   yield* encoded(text);
 }
 
-/** Made once: all of it is zeros. */
+/** A gzip bomb, created once. */
 const BOMB = gzipSync(Buffer.alloc(100 * MIB, "["), { level: 9 });
 
 function* encoded(text: string): Generator<HostileBody> {
   yield { name: "a gzip bomb", bytes: BOMB, headers: { "content-encoding": "gzip" } };
-  yield { name: "a gzip bomb that is not called one", bytes: BOMB };
+  yield { name: "a gzip bomb without content-encoding", bytes: BOMB };
   yield { name: "gzip", bytes: gzipSync(text), headers: { "content-encoding": "gzip" } };
   yield { name: "deflate", bytes: deflateSync(text), headers: { "content-encoding": "deflate" } };
   yield { name: "brotli", bytes: brotliCompressSync(text), headers: { "content-encoding": "br" } };
@@ -99,10 +99,10 @@ function* encoded(text: string): Generator<HostileBody> {
     yield { name: `as ${type}`, bytes: Buffer.from(text === "{}" ? '{"a":1}' : text), headers: { "content-type": type } };
 }
 
-/** Requests whose length is a lie or in doubt: what stands behind the request line, and whether the client then ends its side. */
+/** Requests with a wrong or ambiguous length: the text after the request line, and whether the client then ends its side. */
 export const HOSTILE_LENGTHS: Record<string, { text: string; ends?: boolean }> = {
-  "more than there is, and then the end": { text: "content-length: 500\r\n\r\n{", ends: true },
-  "less than there is": { text: 'content-length: 3\r\n\r\n{"name":"a smuggled request"}\r\n\r\n' },
+  "longer than the body, then the end": { text: "content-length: 500\r\n\r\n{", ends: true },
+  "shorter than the body": { text: 'content-length: 3\r\n\r\n{"name":"a smuggled request"}\r\n\r\n' },
   negative: { text: "content-length: -1\r\n\r\n{}" },
   "no number": { text: "content-length: abc\r\n\r\n{}" },
   "a sign": { text: "content-length: +2\r\n\r\n{}" },
@@ -112,8 +112,8 @@ export const HOSTILE_LENGTHS: Record<string, { text: string; ends?: boolean }> =
   "and chunks": { text: "content-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n" },
   "chunks twice": { text: "transfer-encoding: chunked, chunked\r\n\r\n0\r\n\r\n" },
   "chunks that are not the last": { text: "transfer-encoding: chunked, gzip\r\n\r\n0\r\n\r\n" },
-  "a chunk of no size": { text: "transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n" },
+  "a chunk with an invalid size": { text: "transfer-encoding: chunked\r\n\r\nzz\r\n{}\r\n" },
   "a chunk beyond all numbers": { text: "transfer-encoding: chunked\r\n\r\nfffffffffffffffff\r\n{}" },
-  "a chunk that is cut": { text: "transfer-encoding: chunked\r\n\r\nff\r\n{", ends: true },
-  "a chunk longer than it says": { text: "transfer-encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n" },
+  "a truncated chunk": { text: "transfer-encoding: chunked\r\n\r\nff\r\n{", ends: true },
+  "a chunk longer than its size": { text: "transfer-encoding: chunked\r\n\r\n1\r\n{}\r\n0\r\n\r\n" },
 };

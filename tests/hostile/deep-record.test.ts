@@ -13,7 +13,7 @@ const nested = (levels: number): string => `${'{"a":'.repeat(levels)}"\\u00e9"${
 const recordOf = (seq: number, fields = "{}"): string =>
   `{"seq":${seq},"at":"2030-01-01T00:00:0${seq}.000Z","level":"info","source":"nav","message":"record ${seq}","fields":${fields}}`;
 
-test("a log record that is nested without end is replaced, and every reader gets the others", TIMEOUT, async () => {
+test("replaces a log record that is nested too deeply, and every reader gets the others", TIMEOUT, async () => {
   await using plane = await startPlane();
   const org = plane.default_org;
   const fleet_id = await org.fleet();
@@ -27,7 +27,7 @@ test("a log record that is nested without end is replaced, and every reader gets
   follower.on("message", (data: Buffer) => followed.push(JSON.parse(data.toString("utf8")) as never));
   await new Promise((resolve) => follower.once("open", resolve));
   const flush = `{"type":"logs","records":[${[recordOf(1), recordOf(2, nested(LEVELS)), recordOf(3, nested(64)), recordOf(4)].join(",")}]}`;
-  // More than a frame holds.
+  // Larger than a frame.
   const bytes = Buffer.from(flush);
   for (let at = 0; at < bytes.length; at += 60_000)
     await raw.frame(encodeFrame(FrameType.DATA, LOG_CHANNEL, bytes.subarray(at, at + 60_000), at + 60_000 < bytes.length ? 1 : 0));
@@ -52,17 +52,17 @@ test("a log record that is nested without end is replaced, and every reader gets
       assert.deepEqual(list.find(({ seq }) => seq === 2)?.fields, replaced, what);
     }
   };
-  await check("as it came", [1, 2, 3, 4]);
+  await check("a received flush", [1, 2, 3, 4]);
   assert.match(await plane.plane.metrics.registry.metrics(), /roamfleet_log_fields_replaced_total 1\n/);
-  // As an earlier version stored it.
+  // A flush as stored by an earlier version.
   const stored = deflateRawSync(`[${[recordOf(1), recordOf(2, nested(LEVELS)), recordOf(4)].join(",")}]`);
   await plane.db.run(sql`update log_batch set codec = 'deflate', records = ${stored} where robot_id = ${robot.id}`);
-  await check("as it was stored", [1, 2, 4]);
+  await check("a stored flush", [1, 2, 4]);
   follower.terminate();
   await raw.end();
 });
 
-test("a flush whose stored bytes are damaged is one record that says so, and every reader gets the other flushes", TIMEOUT, async () => {
+test("a damaged stored flush is replaced by one record, and every reader gets the other flushes", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot({ online: false });
   const raw = await RawRobot.connect(plane.url, robot);

@@ -14,7 +14,7 @@ after(() => plane[Symbol.asyncDispose]());
 
 const more = (channel: number, bytes: number): Buffer => encodeFrame(FrameType.DATA, channel, Buffer.alloc(bytes, 32), FLAG_MORE);
 
-test("parts of a message without end close the link, whatever their size and channel", TIMEOUT, async () => {
+test("endless fragments of a message close the link, whatever their size and channel", TIMEOUT, async () => {
   const robot = await plane.enrollRobot({ online: false });
   for (const channel of [CONTROL_CHANNEL, LOG_CHANNEL])
     for (const bytes of [0, 1, 64 * 1024]) {
@@ -38,19 +38,19 @@ test("a message with more values than any agent sends closes the link", TIMEOUT,
   assert.deepEqual([code, String(reason)], [1008, `message has more than ${MESSAGE_VALUES_MAX} values`]);
 });
 
-test("a robot that asks for answers and does not read them is cut", TIMEOUT, async () => {
+test("disconnects a robot that sends requests and does not read the responses", TIMEOUT, async () => {
   const robot = await plane.enrollRobot({ online: false });
   const raw = await RawRobot.connect(plane.url, robot);
   raw.tcp.pause();
   const pings = Buffer.concat(Array.from({ length: 4_096 }, () => wireFrame(encodeFrame(FrameType.PING, 0, Buffer.alloc(125)))));
-  // The system's own buffers take some MiB of the answers.
+  // The kernel buffers some MiB of the responses.
   for (let i = 0; i < 200 && plane.session(robot.id) !== undefined; i += 1) await raw.write(pings);
   await plane.until("the link is cut", () => plane.session(robot.id) === undefined);
   raw.tcp.resume();
   await raw.end();
 });
 
-test("a robot that floods its link with frames is read slowly, and stays connected", TIMEOUT, async () => {
+test("rate-limits a robot that floods its link with frames, and keeps it connected", TIMEOUT, async () => {
   const robot = await plane.enrollRobot({ online: false });
   const raw = await RawRobot.connect(plane.url, robot);
   const replies = Buffer.concat(
@@ -63,12 +63,12 @@ test("a robot that floods its link with frames is read slowly, and stays connect
     sent += 4_096;
   }
   assert.ok(raw.open);
-  // Beyond what the sockets' buffers hold, no more than the pace allows.
+  // Beyond the sockets' buffers, at most the rate limit.
   assert.ok(sent < 1_000_000, `${sent} frames in 1 s`);
   await raw.end();
 });
 
-test("a link that sends more than hello before its welcome is cut", TIMEOUT, async () => {
+test("disconnects a link that sends more than hello before its welcome", TIMEOUT, async () => {
   const { id, identity } = await plane.enrollRobot({ online: false });
   const sendings: ((socket: WebSocket) => void)[] = [
     (socket) => socket.ping(),

@@ -13,7 +13,7 @@ const TIMEOUT = { timeout: 120_000 };
 const GUESSES = 20;
 const AT = "2030-01-01T00:00:00Z";
 
-test("forged signatures of a robot's requests are limited per address, and the robot itself is never held up", TIMEOUT, async () => {
+test("limits forged signatures of a robot's requests by address, and never delays the real robot", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const { id, identity } = await plane.enrollRobot({ online: false });
   const path = "/agent/configs/default";
@@ -54,7 +54,7 @@ test(
   },
 );
 
-test("links that say nothing take half of the places from one address, and another address still finds one", TIMEOUT, async () => {
+test("silent links from one address take at most half of the slots, so another address still gets one", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT, limits: { unauthenticated_links_max: 20 } });
   const open = async (localAddress: string): Promise<WebSocket | number> => {
     const socket = new WebSocket(plane.url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, { localAddress });

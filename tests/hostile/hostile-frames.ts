@@ -4,17 +4,17 @@ import { wireFrame } from "./raw-robot.ts";
 /** One way to attack a link: blocks of frames that are written until the link is closed or the count is reached. */
 export interface Attack {
   name: string;
-  /** Bytes of the next frames, as a client puts them on the wire. */
+  /** Returns the next frames, encoded as a client sends them. */
   next: () => { bytes: Buffer; frames: number };
 }
 
 const BLOCK_BYTES = 256 * 1024;
 const BLOCK_FRAMES_MAX = 4_096;
-/** Each known type, and three that are none. */
+/** All known types, and three unknown ones. */
 const TYPES = [...Object.values(FrameType), 0, 9, 255];
-/** None, each flag, all known ones, and all bits. */
+/** No flags, each flag, all known flags, and all bits. */
 const FLAGS = [0, 1, 2, 4, 7, 255];
-/** Control, logs, one of the server's, one of a robot's, one that never was, and the largest. */
+/** Channel numbers: control, logs, one of the server, one of a robot, an unused one, and the largest. */
 const CHANNELS = [CONTROL_CHANNEL, LOG_CHANNEL, 2, 3, 100, 0xffff_ffff];
 const SIZES = [0, 1, 4, 125, 64 * 1024];
 const FILLS = ["zeros", "json", "nested"] as const;
@@ -25,7 +25,7 @@ function payloadOf(size: number, fill: (typeof FILLS)[number]): Buffer {
   return Buffer.from(JSON.stringify({ kind: "echo", class: "topics", params: "x".repeat(size) }).slice(0, size));
 }
 
-/** The same frame again and again. */
+/** Repeats one frame. */
 function repeated(name: string, frame: Uint8Array): Attack {
   const wire = wireFrame(frame);
   const frames = Math.max(1, Math.min(BLOCK_FRAMES_MAX, Math.floor(BLOCK_BYTES / wire.length)));
@@ -33,7 +33,7 @@ function repeated(name: string, frame: Uint8Array): Attack {
   return { name, next: () => block };
 }
 
-/** Frames of every type, flag, channel, size and content: each alone, in great numbers. */
+/** Returns attacks with frames of every type, flag, channel, size and content: one kind of frame each, repeated. */
 export function frameAttacks(): Attack[] {
   const attacks: Attack[] = [];
   for (const type of TYPES)
@@ -47,7 +47,7 @@ export function frameAttacks(): Attack[] {
   return attacks;
 }
 
-/** WebSocket messages that are no frames, and frames of WebSocket itself. */
+/** Returns attacks with WebSocket messages that are not link frames, and with WebSocket control frames. */
 export function webSocketAttacks(): Attack[] {
   const raw = (name: string, bytes: number[]): Attack => {
     const one = Buffer.from(bytes);
@@ -70,7 +70,7 @@ export function webSocketAttacks(): Attack[] {
 
 const AT = "2030-01-01T00:00:00.000Z";
 
-/** Messages that a robot may send, as many and as large as they may be. */
+/** Returns attacks with valid messages of a robot, as many and as large as allowed. */
 export function messageAttacks(): Attack[] {
   let seq = 0;
   const messages = (name: string, channel: number, make: () => unknown): Attack => ({
@@ -120,7 +120,7 @@ export function messageAttacks(): Attack[] {
     })),
     messages("records with many fields", LOG_CHANNEL, () => ({ type: "logs", records: [record("x", metrics)] })),
     messages(
-      "apps that never were",
+      "unknown apps",
       CONTROL_CHANNEL,
       report(() => ({
         kind: "app",
@@ -131,12 +131,12 @@ export function messageAttacks(): Attack[] {
       })),
     ),
     messages(
-      "configs that never were",
+      "unknown configs",
       CONTROL_CHANNEL,
       report(() => ({ kind: "config", namespace: `n-${seq}`, version: 1, sha256: "" })),
     ),
     messages(
-      "targets that never were",
+      "unknown targets",
       CONTROL_CHANNEL,
       report(() => ({
         kind: "target",
@@ -151,7 +151,7 @@ export function messageAttacks(): Attack[] {
       CONTROL_CHANNEL,
       report(() => ({ kind: "observed", generation: seq })),
     ),
-    messages("progress of nothing", CONTROL_CHANNEL, () => ({
+    messages("progress of unknown targets", CONTROL_CHANNEL, () => ({
       type: "progress",
       target_id: `tgt_${(seq += 1)}`,
       attempt: 1,
@@ -160,6 +160,6 @@ export function messageAttacks(): Attack[] {
     })),
     messages("health with every topic", CONTROL_CHANNEL, () => health({ ros: topics })),
     messages("health with every metric and check", CONTROL_CHANNEL, () => health({ metrics, checks })),
-    messages("values without end", CONTROL_CHANNEL, () => ({ type: "health", snapshot: Array.from({ length: 80_000 }, () => []) })),
+    messages("too many values", CONTROL_CHANNEL, () => ({ type: "health", snapshot: Array.from({ length: 80_000 }, () => []) })),
   ];
 }

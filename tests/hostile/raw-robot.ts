@@ -34,7 +34,7 @@ export const helloOf = (id: string, identity: Identity, challenge: LinkChallenge
   generation: 0,
 });
 
-/** One frame as a client puts it on the wire: a whole WebSocket message with a mask of zeros. */
+/** Encodes one link frame as a client does: a complete WebSocket message with a mask of zeros. */
 export function wireFrame(frame: Uint8Array): Buffer {
   const header_bytes = frame.length <= 125 ? 6 : frame.length <= 0xffff ? 8 : 14;
   const wire = Buffer.alloc(header_bytes + frame.length);
@@ -54,7 +54,7 @@ export function wireFrame(frame: Uint8Array): Buffer {
 export const controlFrame = (message: unknown): Buffer =>
   encodeFrame(FrameType.DATA, CONTROL_CHANNEL, Buffer.from(JSON.stringify(message)));
 
-/** A link that was upgraded and challenged, and has not said anything yet. */
+/** Opens a link that has received its challenge but has not sent hello. */
 export async function openLink(url: string): Promise<{ socket: WebSocket; tcp: Socket; challenge: LinkChallenge }> {
   const socket = new WebSocket(url.replace(/^http/, "ws") + LINK_PATH, LINK_SUBPROTOCOL, { perMessageDeflate: false });
   socket.on("error", () => {});
@@ -65,11 +65,11 @@ export async function openLink(url: string): Promise<{ socket: WebSocket; tcp: S
   return { socket, tcp, challenge: { nonce, host: hostOf(url), channel: channelBinding(tcp) } };
 }
 
-/** A robot's link that keeps no rules after its welcome: a test writes what it likes. */
+/** An authenticated link over which a test sends arbitrary bytes. */
 export class RawRobot {
   readonly socket: WebSocket;
   readonly tcp: Socket;
-  /** What the server said after the welcome. */
+  /** Messages of the server after the welcome. */
   readonly heard: ServerMessage[] = [];
   /** Resolves with the close code. */
   readonly closed: Promise<number>;
@@ -97,7 +97,7 @@ export class RawRobot {
     return this.socket.readyState === WebSocket.OPEN && !this.tcp.destroyed;
   }
 
-  /** Writes bytes as they are; resolves once the system has taken them, the link is closed, or `wait_ms` are over. */
+  /** Writes raw bytes. Resolves when the system has accepted them, the link is closed, or `wait_ms` have passed. */
   async write(bytes: Uint8Array, wait_ms = 60_000): Promise<void> {
     if (!this.open || this.tcp.write(bytes)) return;
     // An error closes the link too.

@@ -29,12 +29,12 @@ async function enrollmentKey(api: Client): Promise<string> {
   return (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data.key ?? "";
 }
 
-/** On a database of the tests, which is there already. */
+/** Starts a server on an existing test database. */
 function startServer(database: TestDatabase, args: readonly string[] = []): Promise<ServerProcess> {
   return ServerProcess.start({ nodes: 1, args, env: { DATABASE_URL: databaseUrl(database.connection) } });
 }
 
-/** What the server has of a robot beside its enrollment. */
+/** Returns the server's data of a robot after its enrollment. */
 async function traces(api: Client, name: string): Promise<unknown> {
   const robot = (await api.listRobots({})).items.find((one) => one.name === name);
   assert.ok(robot !== undefined, `${name} is enrolled`);
@@ -45,7 +45,7 @@ async function traces(api: Client, name: string): Promise<unknown> {
 
 const NOTHING = { status: "never_connected", last_seen_at: null, agent_version: null, kinds: [] };
 
-/** A signed GET of a robot with its own key, as the agent sends it. */
+/** Sends a GET signed with a robot's key, like the agent. */
 async function signedGet(server: string, to: { robot_id: string; key: RobotKey; ca?: string }) {
   const http = httpClient(systemClock, undefined, to.ca === undefined ? {} : { ca: to.ca });
   const fetcher = signedFetcher({ server, ...to, time: new RobotTime(systemClock), http });
@@ -53,14 +53,14 @@ async function signedGet(server: string, to: { robot_id: string; key: RobotKey; 
   return { status: answer.status, text: await readText(answer, 100_000) };
 }
 
-/** A signed GET without a channel, as bytes. */
+/** Returns the bytes of a signed GET without a channel binding. */
 function signedBytes(key: RobotKey, robot_id: string, host: string): Buffer {
   const request = { host, channel: "", method: "GET", path: SIGNED_PATH, at: Date.now(), nonce: "A".repeat(22) };
   const authorization = robotAuthorization(robot_id, request, key.sign(httpRequestText(robot_id, request)));
   return Buffer.from(`GET ${SIGNED_PATH} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: ${authorization}\r\nConnection: close\r\n\r\n`);
 }
 
-/** Sends a request as bytes, and returns the status and the body of the answer. */
+/** Sends a request as bytes, and returns the status and body of the response. */
 async function send(bytes: Buffer, to: { host: string; port: number }, tls?: ConnectionOptions): Promise<{ status: number; text: string }> {
   const socket = tls === undefined ? connect(to) : connectTls({ ...to, ...tls, servername: "localhost" });
   socket.write(Buffer.from(bytes.toString("latin1").replace(/^connection: .*$/im, "Connection: close"), "latin1"));
@@ -69,66 +69,62 @@ async function send(bytes: Buffer, to: { host: string; port: number }, tls?: Con
   return { status: Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1]), text };
 }
 
-test(
-  "a server with a certificate that robots trust relays neither their links nor their requests, and TLS 1.2 carries none",
-  LIMIT,
-  async (t) => {
-    const database = await createTestDatabase();
-    t.after(() => database.drop());
-    await using server = await startServer(database, ["--tls", "auto"]);
-    const { api } = await server.org("Relayed");
-    const ca = server.ca!;
-    const key = await enrollmentKey(api);
-    const to = { host: "127.0.0.1", port: Number(new URL(server.url).port) };
-    const pair = await (await openAuthority(server.data, new Date())).issue(["localhost", "127.0.0.1"], new Date());
-    await using relay = await Relay.start({ host: "127.0.0.1", to, pair, ca });
-    const url = `https://localhost:${relay.port}`;
-    const place = mkdtempSync(path.join(tmpdir(), "roamfleet-relay-"));
-    try {
-      const ca_file = path.join(place, "ca.pem");
-      writeFileSync(ca_file, ca);
-      // Enrolling is not signed: the robot comes through the relay, under a name that the true server answers to as well.
-      await using robot = new AgentProcess({ url, key, name: "cart-1", args: ["--ca-file", ca_file] });
-      await robot.program.until("the refusal", () => robot.program.output.includes("another TLS channel"));
-      assert.deepEqual(await traces(api, "cart-1"), NOTHING);
-      // The same robot, address and host, and TLS unopened.
-      relay.is_network = true;
-      relay.cut();
-      await robot.program.stop();
-      robot.restart();
-      await robot.program.until("the link", () => robot.program.output.includes("link is up"));
-      await robot.program.stop();
+test("a server with a trusted certificate can relay no links or requests of robots, and TLS 1.2 is refused", LIMIT, async (t) => {
+  const database = await createTestDatabase();
+  t.after(() => database.drop());
+  await using server = await startServer(database, ["--tls", "auto"]);
+  const { api } = await server.org("Relayed");
+  const ca = server.ca!;
+  const key = await enrollmentKey(api);
+  const to = { host: "127.0.0.1", port: Number(new URL(server.url).port) };
+  const pair = await (await openAuthority(server.data, new Date())).issue(["localhost", "127.0.0.1"], new Date());
+  await using relay = await Relay.start({ host: "127.0.0.1", to, pair, ca });
+  const url = `https://localhost:${relay.port}`;
+  const place = mkdtempSync(path.join(tmpdir(), "roamfleet-relay-"));
+  try {
+    const ca_file = path.join(place, "ca.pem");
+    writeFileSync(ca_file, ca);
+    // The enrollment is not signed, so it passes the relay, under a name that the real server accepts as well.
+    await using robot = new AgentProcess({ url, key, name: "cart-1", args: ["--ca-file", ca_file] });
+    await robot.program.until("the refusal", () => robot.program.output.includes("another TLS channel"));
+    assert.deepEqual(await traces(api, "cart-1"), NOTHING);
+    // The same robot, address and host, but TLS is not terminated.
+    relay.is_network = true;
+    relay.cut();
+    await robot.program.stop();
+    robot.restart();
+    await robot.program.until("the link", () => robot.program.output.includes("link is up"));
+    await robot.program.stop();
 
-      const own = openKey(place);
-      const { robot_id } = (await api.enrollRobot({ body: { key, public_key: own.public_key } })).data;
-      assert.equal((await signedGet(url, { robot_id, key: own, ca })).status, 200);
-      relay.is_network = false;
-      const relayed = await signedGet(url, { robot_id, key: own, ca });
-      assert.deepEqual([relayed.status, /another TLS channel/.test(relayed.text)], [401, true], relayed.text);
-      const request = relay.heard.at(-1)!;
-      assert.match(request.toString("latin1"), /RobotSignature/);
-      for (const again of [request, request, withHost(request, `127.0.0.1:${to.port}`)])
-        assert.equal((await send(again, to, { ca })).status, 401);
-      // Below TLS 1.3 there is no channel, and a signature without one would fit every connection.
-      const unbound = signedBytes(own, robot_id, `127.0.0.1:${to.port}`);
-      const old = await send(unbound, to, { ca, maxVersion: "TLSv1.2" });
-      assert.deepEqual([old.status, /TLS 1\.3 is needed/.test(old.text)], [401, true], old.text);
-      // Nothing was used up: the robot itself is served.
-      relay.is_network = true;
-      assert.equal((await signedGet(url, { robot_id, key: own, ca })).status, 200);
-    } finally {
-      rmSync(place, { recursive: true, force: true });
-    }
-  },
-);
+    const own = openKey(place);
+    const { robot_id } = (await api.enrollRobot({ body: { key, public_key: own.public_key } })).data;
+    assert.equal((await signedGet(url, { robot_id, key: own, ca })).status, 200);
+    relay.is_network = false;
+    const relayed = await signedGet(url, { robot_id, key: own, ca });
+    assert.deepEqual([relayed.status, /another TLS channel/.test(relayed.text)], [401, true], relayed.text);
+    const request = relay.heard.at(-1)!;
+    assert.match(request.toString("latin1"), /RobotSignature/);
+    for (const again of [request, request, withHost(request, `127.0.0.1:${to.port}`)])
+      assert.equal((await send(again, to, { ca })).status, 401);
+    // TLS below 1.3 has no channel binding, and a signature without one would be valid on every connection.
+    const unbound = signedBytes(own, robot_id, `127.0.0.1:${to.port}`);
+    const old = await send(unbound, to, { ca, maxVersion: "TLSv1.2" });
+    assert.deepEqual([old.status, /TLS 1\.3 is needed/.test(old.text)], [401, true], old.text);
+    // The relayed signatures used up nothing: the robot itself is accepted.
+    relay.is_network = true;
+    assert.equal((await signedGet(url, { robot_id, key: own, ca })).status, 200);
+  } finally {
+    rmSync(place, { recursive: true, force: true });
+  }
+});
 
-test("without TLS a server under another name relays neither links nor requests of robots", LIMIT, async () => {
+test("without TLS a server under another name can relay no links or requests of robots", LIMIT, async () => {
   await using database = await createTestDatabase();
   await using server = await startServer(database);
   const { api } = await server.org("Relayed plain");
   const key = await enrollmentKey(api);
   const to = { host: "127.0.0.1", port: Number(new URL(server.url).port) };
-  // One under another port of the server's own address is a port mapping; one at another address is another server.
+  // Another port of the server's address is a port mapping; another address is another server.
   await using mapping = await Relay.start({ host: "127.0.0.1", to });
   await using relay = await Relay.start({ host: "127.0.0.2", to });
   const [mapped, foreign] = [`http://127.0.0.1:${mapping.port}`, `http://127.0.0.2:${relay.port}`];
@@ -159,10 +155,10 @@ test("without TLS a server under another name relays neither links nor requests 
     assert.deepEqual([relayed.status, /--host-name/.test(relayed.text)], [401, true], relayed.text);
     const request = relay.heard.at(-1)!;
     for (const again of [request, withHost(request, `127.0.0.1:${to.port}`)]) assert.equal((await send(again, to)).status, 401);
-    // For `roamfleet doctor`.
+    // Stored for `roamfleet doctor`.
     const db = await database.connect();
     assert.deepEqual(await listRefusedHosts(db, new Date(0)), [`127.0.0.2:${relay.port}`]);
-    // As agents of earlier versions sign it, without a channel.
+    // The signature of earlier agents, without a channel binding.
     const earlier = await send(Buffer.from(spent.toString("latin1").replace(/(RobotSignature \S+:\d+:[^:]+):[^:]*:/, "$1:"), "latin1"), to);
     assert.deepEqual([earlier.status, /upgrade the agent/.test(earlier.text)], [401, true], earlier.text);
   } finally {

@@ -3,29 +3,29 @@ import { connect as connectTls, TLSSocket } from "node:tls";
 import { once } from "node:events";
 
 export interface RelayOptions {
-  /** Where robots are made to connect to. */
+  /** The address to which robots connect. */
   host: string;
-  /** The true server. */
+  /** The real server. */
   to: { host: string; port: number };
-  /** A certificate that robots trust; absent: the relay speaks plain. */
+  /** A certificate that robots trust. Absent: the relay does not use TLS. */
   pair?: { cert: string; key: string };
-  /** The authority of the true server. */
+  /** The certificate authority of the real server. */
   ca?: string;
 }
 
 /**
- * A hostile server that forwards robots' bytes to the real one. It can forward TLS unopened, as a network does, terminate it with its own
- * certificate, and claim that the request was for another host.
+ * A hostile server that forwards robots' bytes to the real one. It can forward TLS unchanged, like a network, terminate it with its own
+ * certificate, and change the Host header.
  */
 export class Relay implements AsyncDisposable {
   readonly #options: RelayOptions;
   readonly #server: Server;
   readonly #sockets = new Set<Socket>();
-  /** Whether it passes TLS on unopened. */
+  /** Whether it forwards TLS unchanged. */
   is_network = false;
-  /** What it writes into the header Host; undefined: what the robot wrote. */
+  /** Replacement of the Host header; undefined: unchanged. */
   host_header: string | undefined;
-  /** What robots sent, decrypted, by connection. */
+  /** Decrypted data of robots, by connection. */
   readonly heard: Buffer[] = [];
 
   private constructor(options: RelayOptions) {
@@ -44,7 +44,7 @@ export class Relay implements AsyncDisposable {
     return (this.#server.address() as AddressInfo).port;
   }
 
-  /** Ends what robots have open, so that they come back. */
+  /** Ends all connections, so that robots reconnect. */
   cut(): void {
     for (const socket of this.#sockets) socket.destroy();
   }
@@ -77,7 +77,7 @@ export class Relay implements AsyncDisposable {
   }
 }
 
-/** The bytes with another Host header, if they hold one: robots send the head of a request in one piece. */
+/** Replaces the Host header in bytes that contain one. Robots send the head of a request in one chunk. */
 export function withHost(bytes: Buffer, host: string): Buffer {
   return Buffer.from(bytes.toString("latin1").replace(/^host: .*$/im, `Host: ${host}`), "latin1");
 }

@@ -2,22 +2,22 @@ import type { TSchema } from "typebox";
 
 type Body = Record<string, unknown>;
 
-/** A place in a body that takes text. */
+/** A field of a body that accepts text. */
 export interface TextField {
-  /** Names from the outside in. */
+  /** Property names, outermost first. */
   path: readonly string[];
-  /** The body with `text` in this place; the names in the way are made. */
+  /** Returns the body with `text` in this field; missing parents are created. */
   set(body: Body, text: string): Body;
-  /** What an answer holds in this place, if it shows it. */
+  /** Returns the field's value in a response, if present. */
   get(data: unknown): unknown;
 }
 
 type Node = TSchema & { properties?: Record<string, TSchema>; patternProperties?: Record<string, TSchema>; type?: string };
 
-/** Ids are compared, never shown; what is compared with a list of words is no text either. */
+/** Whether a field is only compared: ids, enums and formats are not free text. */
 const isCompared = (name: string, node: Node): boolean => /(^|_)id$|^release$/.test(name) || "enum" in node || "format" in node;
 
-/** Every place of a body where a person or a robot can put text of their own. */
+/** Returns every field of a body that accepts free text. */
 export function textFields(schema: TSchema, path: readonly string[] = []): TextField[] {
   return Object.entries((schema as Node).properties ?? {}).flatMap(([name, property]) => {
     const node = property as Node;
@@ -27,7 +27,7 @@ export function textFields(schema: TSchema, path: readonly string[] = []): TextF
     if (node.properties !== undefined) return textFields(node, here);
     // Labels and manifests: arbitrary names with text.
     if (node.patternProperties !== undefined) return [field([...here, "zone"])];
-    // Any JSON: the text itself, and within.
+    // Any JSON: the text itself, and text in an object.
     if (!("type" in node) && !("anyOf" in node)) return [field(here), field([...here, "within"])];
     return [];
   });

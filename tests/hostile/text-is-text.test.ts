@@ -14,9 +14,9 @@ import { HOSTILE_TEXTS, IMPOSSIBLE_TEXTS } from "./arbitraries.ts";
 import { textFields } from "./text-fields.ts";
 
 const LIMIT = { timeout: 300_000 };
-/** What acts on a terminal or ends a line, but for the end of a line itself. */
+/** Characters that control a terminal or end a line, except the newline. */
 const ACTS = /[^\P{Cc}\n]|[\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
-/** Colours, which are rf's own. */
+/** Color codes, which rf itself prints. */
 const COLOURS = /\p{Cc}\[\d+(;\d+)*m/gu;
 const AT_ONCE = 3;
 
@@ -42,7 +42,7 @@ async function send(route: Route, at: string, body: unknown): Promise<Answered> 
     method: route.method,
     headers: {
       "content-type": "application/json",
-      // The one header that is kept: latin1 is all that HTTP lets through.
+      // The only header that is stored. HTTP allows Latin-1 only.
       "user-agent": "evil\u009b31m\u0085line",
       ...(route.idempotency === "required" ? { "idempotency-key": crypto.randomUUID() } : {}),
       ...(route.access === "service_admin"
@@ -57,7 +57,7 @@ async function send(route: Route, at: string, body: unknown): Promise<Answered> 
 
 const body_routes = (Object.values(routes) as Route[]).filter(({ body }) => body !== undefined);
 
-test("text in any field comes back as it was sent, or is refused by the field's name", LIMIT, async (t) => {
+test("text in any field is returned unchanged, or refused with the field's name", LIMIT, async (t) => {
   const kept = new Set<string>();
   for (const route of body_routes) {
     for (const field of textFields(route.body!)) {
@@ -69,7 +69,7 @@ test("text in any field comes back as it was sent, or is refused by the field's 
         assert.doesNotMatch(message, /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u, what);
         if (at >= HOSTILE_TEXTS.length) assert.equal(status, 400, what);
         if (status === 400) assert.ok(message.includes(field.path[0]!), what);
-        // An unknown key, and a name that is taken.
+        // An unknown key, or a taken name.
         else if (status >= 300) assert.ok([401, 409].includes(status), what);
         else if (field.get(data) !== undefined && !(route.secret_fields ?? []).includes(field.path[0]!)) {
           assert.equal(field.get(data), text, what);
@@ -78,11 +78,11 @@ test("text in any field comes back as it was sent, or is refused by the field's 
       }
     }
   }
-  t.diagnostic(`${sent} requests; kept and shown by ${[...kept].join(", ")}`);
+  t.diagnostic(`${sent} requests; stored and returned by ${[...kept].join(", ")}`);
   assert.ok(kept.size >= 12, [...kept].join(", "));
 });
 
-test("text from a robot comes back as it was sent, but for what no database holds", LIMIT, async () => {
+test("text from a robot is returned unchanged, except what the database cannot store", LIMIT, async () => {
   for (const text of HOSTILE_TEXTS) {
     const name = text.slice(0, 200) || "-";
     robot.log(text, { source: name, fields: { [name]: text, deep: [{ [name]: text }] } });
@@ -99,7 +99,7 @@ test("text from a robot comes back as it was sent, but for what no database hold
     ros_adapters: texts.slice(0, 16).map((name) => ({ name, state: "lost" as const, distro: name, reason: name })),
     metrics: Object.fromEntries(texts.map((name) => [name, 1])),
   });
-  // The reason and the message of an installation that failed become events and the timeline.
+  // The reason and message of a failed installation are in events and the timeline.
   for (const reason of texts.slice(0, 5).map((text) => text.slice(0, 80))) {
     const release = await plane.release({ kind: "file" });
     robot.behave({ failure: { at: "installing", reason } }, release.id);
@@ -117,7 +117,7 @@ test("text from a robot comes back as it was sent, but for what no database hold
   assert.deepEqual([checks.map(({ name }) => name), workloads.map(({ app }) => app)], [texts, texts]);
 });
 
-/** Commands that list: a line for a record. */
+/** Commands that print a list, one line for each record. */
 const LISTS = [
   ["sites", "list"],
   ["fleets", "list"],
@@ -135,7 +135,7 @@ const LISTS = [
   ["orgs", "list"],
   ["audit", "--limit", "1000"],
 ];
-/** Commands that show one thing. */
+/** Commands that print one object. */
 const DETAILS = [
   ["robots", "show", robot.id],
   ["robots", "inspect", robot.id],
@@ -150,7 +150,7 @@ const DETAILS = [
   ["robots", "show", "rob_\u001b[2J\nnone"],
 ];
 
-/** Runs a command and answers stdout; neither stream may act on a terminal. */
+/** Runs a command and returns stdout. Fails if stdout or stderr contains control characters. */
 async function visible(...args: string[]): Promise<string> {
   const { code, stdout, stderr } = await home.run(args, { env });
   const what = `rf ${args.join(" ")}`;
@@ -167,7 +167,7 @@ async function visible(...args: string[]): Promise<string> {
   return stdout;
 }
 
-/** Runs `work` on all of them, a few at once. */
+/** Runs `work` on all items, a few concurrently. */
 async function eachOf<T>(all: readonly T[], work: (one: T) => Promise<void>): Promise<void> {
   const waiting = all.values();
   await Promise.all(
@@ -177,8 +177,8 @@ async function eachOf<T>(all: readonly T[], work: (one: T) => Promise<void>): Pr
   );
 }
 
-test("rf prints each record of a list as one line of what can be seen, in every format", LIMIT, async () => {
-  // Deployments of the tests before may still be on their way to the robot.
+test("rf prints each record of a list as one line of visible characters, in every format", LIMIT, async () => {
+  // Deployments of earlier tests may still be running.
   await plane.settle();
   await eachOf(LISTS, async (args) => {
     const what = args.join(" ");
@@ -187,7 +187,7 @@ test("rf prints each record of a list as one line of what can be seen, in every 
     assert.ok(document.items.length > 0, `${what} lists something`);
     const heads = args.includes("logs") ? 0 : 1;
     const lines = (await visible("-o", "wide", ...args)).trimEnd().split("\n");
-    // What is refused meanwhile is in the audit too.
+    // Requests that are refused meanwhile are in the audit too.
     const missing = document.items.length + heads - lines.length;
     assert.ok(args[0] === "audit" ? missing <= 0 : missing === 0, `${what}: ${lines.length} lines\n${lines.slice(0, 40).join("\n")}`);
     const yaml = parse(await visible("-o", "yaml", ...args)) as { items: unknown[] };
@@ -196,7 +196,7 @@ test("rf prints each record of a list as one line of what can be seen, in every 
   });
 });
 
-/** Times move on between two calls. */
+/** Returns the document without times that change between two calls. */
 const without = (document: unknown): unknown =>
   JSON.parse(JSON.stringify(document, (key, value: unknown) => (/^(last_\w+_at|updated_at)$/.test(key) ? null : value)));
 
@@ -206,7 +206,7 @@ test("rf prints objects and errors with visible characters only", LIMIT, () =>
   }),
 );
 
-test("the audit as lines of JSON is a line for an entry, also for readers that know more ends of a line than one", LIMIT, async () => {
+test("the NDJSON export of the audit has one line for each entry, also for readers that support Unicode line ends", LIMIT, async () => {
   const exported = await home.run(["audit", "--export"], { env });
   const lines = exported.stdout.trimEnd().split(/\r\n|[\n\v\f\r\u0085\p{Zl}\p{Zp}]/u);
   const entries = lines.map((line) => JSON.parse(line) as { id: string; user_agent: string | null });
@@ -215,7 +215,7 @@ test("the audit as lines of JSON is a line for an entry, also for readers that k
   assert.ok(entries.some(({ user_agent }) => user_agent === "evil\u009b31m\u0085line"));
 });
 
-/** Runs `rf` on a terminal that util-linux's script(1) makes. */
+/** Runs `rf` on a terminal of util-linux's script(1). */
 async function onTerminal(args: readonly string[]): Promise<string> {
   const words = [process.execPath, path.join(ROOT, "packages/cli/src/main.ts"), ...args].map((word) => `'${word}'`).join(" ");
   const child = spawn("script", ["--quiet", "--return", "--command", `stty cols 200 rows 50; ${words}`, "/dev/null"], {
@@ -231,7 +231,7 @@ async function onTerminal(args: readonly string[]): Promise<string> {
   });
 }
 
-test("on a terminal there are colours, and nothing else that acts on it", LIMIT, () =>
+test("on a terminal rf prints colors but no other control sequences", LIMIT, () =>
   eachOf(
     [
       ["robots", "list"],
@@ -253,7 +253,7 @@ test("on a terminal there are colours, and nothing else that acts on it", LIMIT,
   ),
 );
 
-test("the server's log has a line for each record, and its messages are the server's own words", () => {
+test("the server's log has one line for each record, and its messages contain no text of clients", () => {
   const hostile = plane.logged.filter(({ msg }) => typeof msg !== "string" || !/^[\x20-\x7e’]+$/.test(msg));
   assert.deepEqual(hostile, []);
   assert.deepEqual(

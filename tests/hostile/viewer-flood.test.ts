@@ -8,14 +8,14 @@ import { startPlane } from "../harness/index.ts";
 import { opened } from "../spec/web-socket.ts";
 
 const LIMIT = { timeout: 120_000 };
-/** Empty frames as a client puts them on the wire, 6 bytes each. */
+/** Empty frames, encoded as a client sends them, 6 bytes each. */
 const FRAMES = Buffer.concat(Array.from({ length: 100_000 }, () => Buffer.from([0x82, 0x80, 0, 0, 0, 0])));
-/** What the server may have read of them after a few seconds, and what the buffers of both kernels take. */
+/** Most bytes that the server may have read after a few seconds, plus the buffers of both kernels. */
 const TAKEN_MAX = 12 * 1024 * 1024;
 const OFFERED = 32 * 1024 * 1024;
 const ROUNDS = 20;
 
-test("a viewer that floods with empty frames is not read on, and another viewer and the API are served meanwhile", LIMIT, async () => {
+test("stops reading a viewer that floods with empty frames, and serves another viewer and the API meanwhile", LIMIT, async () => {
   await using plane = await startPlane();
   const fleet_id = await plane.homeFleet();
   const robot = await plane.enrollRobot({ fleet_id });

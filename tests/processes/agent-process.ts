@@ -10,41 +10,41 @@ export interface AgentOptions {
   name: string;
   labels?: Record<string, string>;
   args?: readonly string[];
-  /** Where its state directory is made, such as a small disk; by default the system's temporary directory. */
+  /** Parent of its state directory, such as a small disk. Default: the system's temporary directory. */
   place?: string;
   /** Command prefix, such as one that enters another network namespace. */
   within?: readonly string[];
-  /** Of this start and the later ones. */
+  /** Environment of this start and later ones. */
   env?: Record<string, string>;
 }
 
-/** A robot: the real agent, as a separate process with a state directory that outlives a kill. */
+/** A robot: the real agent in a separate process, with a state directory that is kept across kills. */
 export class AgentProcess implements AsyncDisposable {
   readonly state: string;
   readonly options: AgentOptions;
   readonly #programs: Program[] = [];
   #program: Program | undefined;
 
-  /** With `start: false` it is first started by `restart`. */
+  /** With `start: false`, the first call of `restart` starts it. */
   constructor(options: AgentOptions, { start = true }: { start?: boolean } = {}) {
     this.options = options;
     this.state = mkdtempSync(path.join(options.place ?? tmpdir(), "roamfleet-robot-"));
     if (start) this.restart();
   }
 
-  /** The newest one. */
+  /** The newest process. */
   get program(): Program {
     if (this.#program === undefined) throw new Error("the agent was never started");
     return this.#program;
   }
 
-  /** Starts the agent again, after a kill or a stop, on the state that it left. */
+  /** Starts the agent again on the same state, after a kill or stop. */
   restart(): void {
     this.#program = this.#start();
     this.#programs.push(this.#program);
   }
 
-  /** The programs that this robot runs for its releases, with the environment that the agent gave them. */
+  /** Returns the programs of this robot's releases, with their environment. */
   workloads(): Found[] {
     return processesNaming(this.state).filter(({ env }) => env.ROAMFLEET_RELEASE !== undefined);
   }
@@ -58,7 +58,7 @@ export class AgentProcess implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     delete this.options.env;
-    // One that was killed left its workloads behind; the next run of the agent finds and stops them.
+    // A killed agent leaves its workloads running; the next run of the agent finds and stops them.
     if (this.#program?.running === false && this.workloads().length > 0) this.restart();
     if (this.#program?.running === true) await this.#program.stop();
     for (const { pid } of this.workloads()) endProcess(pid);
@@ -70,7 +70,7 @@ export class AgentProcess implements AsyncDisposable {
   }
 }
 
-/** It may have ended since it was seen. */
+/** Kills a process, which may have ended already. */
 function endProcess(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");

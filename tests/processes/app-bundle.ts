@@ -2,12 +2,12 @@ import { hash, randomUUID } from "node:crypto";
 import type { Client } from "@roamfleet/sdk";
 import { tarGz, type TestEntry } from "../../packages/agent/src/testing/bundles.ts";
 
-/** Runs until it is stopped, and prints that periodically. */
+/** Runs until it is stopped, and prints a line periodically. */
 export const STAYS = `trap "exit 0" TERM; echo "up $ROAMFLEET_RELEASE"; while :; do sleep 0.1; done`;
-/** Gives up soon after it has started: no version that anybody wants. */
+/** Exits with an error soon after its start, like a bad release. */
 export const DIES = `echo "cannot go on"; sleep 0.2; exit 1`;
 
-/** A small app bundle that runs a shell script. */
+/** Creates a small app bundle that runs a shell script. */
 export function appBundle(script = STAYS, manifest: Record<string, unknown> = {}, entries: TestEntry[] = []): Promise<Buffer> {
   const content = JSON.stringify({ start: ["sh", "run.sh"], stop_timeout_seconds: 2, ...manifest });
   return tarGz([
@@ -18,7 +18,7 @@ export function appBundle(script = STAYS, manifest: Record<string, unknown> = {}
   ]);
 }
 
-/** Makes a release of bytes and uploads them; answers its id. */
+/** Creates a release, uploads its bytes and returns its id. */
 export async function pushBundle(api: Client, tag: string, bytes: Buffer, options: { kind?: string; app?: string } = {}): Promise<string> {
   const { kind = "app_bundle", app } = options;
   const { data } = await api.createRelease({
@@ -28,7 +28,7 @@ export async function pushBundle(api: Client, tag: string, bytes: Buffer, option
     body: Uint8Array.from(bytes),
     headers: { "content-type": "application/octet-stream" },
   });
-  if (response.status !== 200) throw new Error(`the upload was answered ${response.status} ${await response.text()}`);
+  if (response.status !== 200) throw new Error(`the upload failed with ${response.status} ${await response.text()}`);
   await response.arrayBuffer();
   return data.id;
 }

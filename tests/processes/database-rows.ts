@@ -2,8 +2,8 @@ import { type Connection, withClient } from "../../packages/server/src/engines/d
 import { listTables } from "../../packages/server/src/engines/db/tables.ts";
 
 /**
- * Every row of every logged table, every column as text, sorted: equal for databases that hold the same. PostgreSQL empties an unlogged
- * table when it recovers, so its rows are in no copy of the files.
+ * Returns every row of every logged table, with every column as text, sorted, so that databases can be compared. Unlogged tables are
+ * skipped: PostgreSQL truncates them during recovery.
  */
 export async function rowsOf(where: Connection): Promise<Record<string, string[]>> {
   return withClient(where, async (client) => {
@@ -21,7 +21,7 @@ export async function rowsOf(where: Connection): Promise<Record<string, string[]
   });
 }
 
-/** The rows of a stopped database, which is started to read them. */
+/** Returns the rows of a database and stops it. */
 export async function rowsOfAndStop(started: { connection: Connection; stop(): Promise<void> }): Promise<Record<string, string[]>> {
   try {
     return await rowsOf(started.connection);

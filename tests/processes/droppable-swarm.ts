@@ -3,7 +3,7 @@ import { Fleet } from "../../packages/swarm/src/fleet/fleet.ts";
 import { swarmLog } from "../../packages/swarm/src/fleet/log.ts";
 import { readFleetOptions, type SwarmFlags } from "../../packages/swarm/src/fleet/options.ts";
 
-/** A swarm that loses all its links at once on SIGUSR2, and says each second how many it has. Its flags: JSON, first argument. */
+/** A swarm that cuts all its links on SIGUSR2 and prints changes of their number. Its flags are JSON in the first argument. */
 const LOOK_MS = 250;
 const ending = new AbortController();
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
@@ -17,7 +17,7 @@ const fleet = new Fleet(options, {
 let said = -1;
 process.on("SIGUSR2", () => {
   for (const robot of fleet.robots) robot.cut();
-  // The previous count must not be taken for the number of returned robots.
+  // Print 0, so that the previous count is not read as the number of reconnected robots.
   process.stdout.write(`connected ${(said = 0)}\ncut\n`);
 });
 const telling = setInterval(() => {

@@ -7,13 +7,13 @@ export type Row = Readonly<Record<string, Value>>;
 interface Column {
   name: string;
   type: string;
-  /** The texts that a check allows, as PostgreSQL prints the check. */
+  /** The check constraint with its allowed texts, as PostgreSQL prints it. */
   check: string | null;
   /** The column of another table that it refers to. */
   refers_to: { table: string; column: string } | null;
 }
 
-/** Columns whose value a check of several columns decides. A new table with such a check gets its line here. */
+/** Values of columns in checks over several columns. A new table with such a check needs a line here. */
 const DECIDED: Readonly<Record<string, Row>> = { config_entry: { sealed: null }, config_version: { sealed: null } };
 
 const COLUMNS = `
@@ -30,8 +30,8 @@ const COLUMNS = `
   group by c.relname order by c.relname`;
 
 /**
- * Inserts one row into every table, with a value in every column, and returns the names of the tables. Times are `at`, those of an expiry
- * a day later; `given` sets values by table and column. A table that has its only row already keeps it.
+ * Inserts one row into every table, with a value in every column, and returns the names of the tables. Times are `at`; expiry times are a
+ * day later. `given` sets values by table and column. A table that already has its only allowed row keeps it.
  */
 export async function insertEveryRow(where: Connection, { at, given = {} }: { at: Date; given?: Record<string, Row> }): Promise<string[]> {
   return withClient(where, async (client) => {
@@ -64,7 +64,7 @@ export async function insertEveryRow(where: Connection, { at, given = {} }: { at
 
 function valueOf(table: string, { name, type, check, refers_to }: Column, { at, made }: { at: Date; made: Map<string, Row> }): Value {
   if (refers_to !== null) return made.get(refers_to.table)?.[refers_to.column] ?? null;
-  // One org, also where no constraint says so.
+  // The same org everywhere, even without a foreign key.
   if (name === "org_id") return made.get("org")?.["id"] ?? "org_id";
   const allowed = /'([^']*)'/.exec(check ?? "")?.[1];
   if (allowed !== undefined) return allowed;

@@ -4,7 +4,7 @@ import path from "node:path";
 import { until } from "@roamfleet/clock/testing";
 import { type Program, ROOT } from "./process.ts";
 
-/** What a process holds once its garbage is collected: bytes, and how many files and sockets are open. */
+/** The resources of a process after a garbage collection: bytes, and the number of open files and sockets. */
 export interface Measure {
   /** Objects and buffers. */
   heap: number;
@@ -17,7 +17,7 @@ export function leastOf(measures: readonly Measure[]): Measure {
   return { heap: least("heap"), rss: least("rss"), descriptors: least("descriptors") };
 }
 
-/** Asks programs that were started with its environment what they hold. */
+/** Measures the resources of programs that were started with its environment. */
 export class Measures implements Disposable {
   readonly env: Record<string, string>;
   readonly #directory = mkdtempSync(path.join(tmpdir(), "roamfleet-measures-"));
@@ -35,7 +35,7 @@ export class Measures implements Disposable {
     return JSON.parse(readFileSync(this.#file, "utf8")) as Measure;
   }
 
-  /** The least of a few: what is in the air at one moment is not held. */
+  /** Returns the smallest of several measurements, to exclude temporary allocations. */
   async least(program: Program): Promise<Measure> {
     return leastOf([await this.of(program), await this.of(program), await this.of(program)]);
   }

@@ -1,4 +1,4 @@
-/** Loaded into a program before its own code: on SIGUSR2 it collects its garbage and writes down what it holds then. */
+/** Loaded into a program before its own code: on SIGUSR2 it collects garbage and writes its resources to a file. */
 import { readdirSync, renameSync, writeFileSync } from "node:fs";
 
 const file = process.env["ROAMFLEET_TEST_MEASURES"];

@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from "node:fs";
 
 const LOOK_MS = 50;
-/** Written to clear_refs, it makes the kernel forget the most that the process had (proc(5)). */
+/** Written to clear_refs, it resets the peak memory of a process (proc(5)). */
 const RESET_PEAK = "5";
 
 interface Run {
@@ -11,14 +11,14 @@ interface Run {
 }
 
 /**
- * The memory of processes by name: what a run had when it was first looked at, and the most that it had since. The kernel
- * keeps the most; it is read so often because a process that was killed has none any more.
+ * Records the memory of processes by name: at the first reading, and the peak since. The kernel tracks the peak; it is read
+ * frequently, because it is not available after a process was killed.
  */
 export class MemoryWatch implements Disposable {
   readonly #runs = new Map<number, Run>();
   readonly #timer = setInterval(() => this.look(), LOOK_MS);
 
-  /** Counts from what the process has now. Of one name there may be several runs. */
+  /** Starts to watch a process from its present memory. A name may have several runs. */
   watch(name: string, pid: number | undefined): void {
     if (pid === undefined) throw new Error(`${name} has no process`);
     writeFileSync(`/proc/${pid}/clear_refs`, RESET_PEAK);
@@ -30,12 +30,12 @@ export class MemoryWatch implements Disposable {
     for (const [pid, run] of this.#runs) run.most = Math.max(run.most, read(pid).most);
   }
 
-  /** The most, in bytes, by which any run of this name grew. */
+  /** Returns the largest growth of any run of this name, in bytes. */
   growth(name: string): number {
     return Math.max(...this.#of(name).map(({ first, most }) => most - first));
   }
 
-  /** The most, in bytes, that any run of this name had. */
+  /** Returns the largest peak of any run of this name, in bytes. */
   most(name: string): number {
     return Math.max(...this.#of(name).map(({ most }) => most));
   }
@@ -52,13 +52,13 @@ export class MemoryWatch implements Disposable {
   }
 }
 
-/** Resident memory and its peak in bytes; nothing when the process has ended. */
+/** Returns resident memory and its peak in bytes; 0 if the process has ended. */
 function read(pid: number): { now: number; most: number } {
   let status = "";
   try {
     status = readFileSync(`/proc/${pid}/status`, "utf8");
   } catch {
-    // It has ended.
+    // The process has ended.
   }
   const field = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, "m").exec(status)?.[1] ?? 0) * 1024;
   return { now: field("VmRSS"), most: field("VmHWM") };

@@ -7,15 +7,15 @@ import { type Truthy, until, type UntilOptions } from "@roamfleet/clock/testing"
 const STOP_MS_MAX = 60_000;
 
 export const ROOT = path.resolve(import.meta.dirname, "../..");
-/** What a program has of our environment, and where Node keeps compiled sources: to compile them is half of what a start costs. */
+/** Inherited environment variables. NODE_COMPILE_CACHE halves the time of a start, half of which is compiling sources. */
 const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE"];
 
-/** A program of ours, run from source as a separate process, with everything that it printed. */
+/** A program of this repository, run from source in a separate process, with its output. */
 export class Program {
   readonly child: ChildProcess;
   readonly ended: Promise<{ code: number | null; signal: NodeJS.Signals | null }>;
   #output = "";
-  /** It has ended, and all that it printed has been read. */
+  /** Whether it has ended and all its output has been read. */
   #closed = false;
 
   /** `within` is a command prefix, such as one that enters another network namespace. */
@@ -23,7 +23,7 @@ export class Program {
     const inherited = Object.fromEntries(INHERITED.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
     const [command = process.execPath, ...words] = [...within, process.execPath, path.join(ROOT, entry), ...args];
     this.child = spawn(command, words, {
-      // No server of a test builds a dashboard, unless the test is about it.
+      // Servers in tests do not build the dashboard, except in its own tests.
       env: { ...inherited, ROAMFLEET_DASHBOARD: "off", ...env },
       stdio: ["ignore", "pipe", "pipe"],
     });
@@ -35,7 +35,7 @@ export class Program {
     });
   }
 
-  /** What it printed so far, on either stream. */
+  /** Its output so far, on both streams. */
   get output(): string {
     return this.#output;
   }
@@ -44,13 +44,13 @@ export class Program {
     return this.child.exitCode === null && this.child.signalCode === null;
   }
 
-  /** Ends it without a chance to say anything. */
+  /** Kills it with SIGKILL. */
   async kill(): Promise<void> {
     this.child.kill("SIGKILL");
     await this.ended;
   }
 
-  /** Asks it to end, and answers its exit code; one that does not end is killed, and null is answered. */
+  /** Sends SIGTERM and returns its exit code. If it does not end in time, kills it and returns null. */
   async stop(): Promise<number | null> {
     this.child.kill("SIGTERM");
     const late = setTimeout(() => this.child.kill("SIGKILL"), STOP_MS_MAX);
@@ -59,12 +59,12 @@ export class Program {
     return code;
   }
 
-  /** Resolves with the first truthy answer of `look`; rejects when the program ends before. */
+  /** Resolves with the first truthy result of `look`. Rejects if the program ends before. */
   until<T>(what: string, look: () => T | Promise<T>, options: UntilOptions = {}): Promise<Truthy<Awaited<T>>> {
     return until(
       what,
       async () => {
-        // Asked before the look: the last of its words come before its end is known.
+        // Read before calling `look`, because the last output arrives before the end is noticed.
         const is_over = this.#closed;
         const seen = await look();
         if (!seen && is_over) throw new Error(`the program ended while this was waited for: ${what}`);
@@ -77,7 +77,7 @@ export class Program {
   }
 }
 
-/** The flag without which a program does not obey the failpoint of its environment. */
+/** Returns the flag without which a program ignores the failpoint in its environment. */
 export const failpointFlags = (env: Record<string, string> = {}): string[] =>
   env["ROAMFLEET_FAILPOINT"] === undefined ? [] : ["--crash-at-failpoint"];
 
@@ -87,13 +87,13 @@ export interface Found {
   env: Record<string, string>;
 }
 
-/** Processes of this machine whose command, environment or working directory names `text`, such as a directory of a test. */
+/** Returns the processes on this machine whose command, environment or working directory contains `text`, such as a test's directory. */
 export function processesNaming(text: string): Found[] {
   return readdirSync("/proc")
     .filter((name) => /^\d+$/.test(name) && Number(name) !== process.pid)
     .flatMap((name) => {
       try {
-        // A zombie has neither command nor environment any more.
+        // A zombie has no command or environment.
         const command = readFileSync(`/proc/${name}/cmdline`, "utf8").replaceAll("\0", " ").trim();
         const environ = readFileSync(`/proc/${name}/environ`, "utf8");
         if (!command.includes(text) && !environ.includes(text)) return [];

@@ -5,7 +5,7 @@ export interface CommandResult {
   output: string;
 }
 
-/** A command of `roamfleet` beside `serve`, as a separate process; not awaited. */
+/** Starts a command of `roamfleet` other than `serve` in a separate process, without waiting for its end. */
 export const startCommand = (args: readonly string[], env: Record<string, string> = {}): Program =>
   new Program("packages/server/src/main.ts", args, env);
 

@@ -14,32 +14,32 @@ import { failpointFlags, type Found, processesNaming, Program } from "./process.
 export interface ServerOptions {
   /** Host and port, port 0 for any; default: 127.0.0.1 with any port. */
   listen?: string;
-  /** Where its data directory is made, such as a small disk; by default the system's temporary directory. */
+  /** Parent of its data directory, such as a small disk. Default: the system's temporary directory. */
   place?: string;
   args?: readonly string[];
   env?: Record<string, string>;
-  /** Servers that share a database of the tests, NATS and S3, with a balancer before them; default: the number given to the run. */
+  /** Number of servers that share a test database, NATS and S3 behind a balancer. Default: the number given to the run. */
   nodes?: number;
 }
 
 /**
- * `roamfleet serve` as a separate process, with its own PostgreSQL in a data directory that outlives a kill. Of several nodes it is
- * the first, with the others beside it: what is killed and restarted is this one.
+ * `roamfleet serve` in a separate process, with its own PostgreSQL in a data directory that is kept across kills. With several nodes, it
+ * is the first one, which tests kill and restart.
  */
 export class ServerProcess implements AsyncDisposable {
   readonly data: string;
   /** Added to the environment of the next start. */
   env: Record<string, string> = {};
   readonly #options: ServerOptions;
-  /** At every start. */
+  /** Listen address of every start. */
   readonly #listen: string;
   readonly #programs: Program[] = [];
-  /** What it shares with its other nodes, and those. */
+  /** The other nodes, and the services that all nodes share. */
   readonly #beside = new AsyncDisposableStack();
   program: Program;
-  /** Where the server answers, or what stands before all of its nodes. */
+  /** URL of the server, or of the balancer. */
   url = "";
-  /** Where this node alone answers. */
+  /** URL of this node. */
   own_url = "";
   /** All nodes, this one first. */
   nodes: readonly ServerProcess[] = [this];
@@ -87,7 +87,7 @@ export class ServerProcess implements AsyncDisposable {
     }
   }
 
-  /** Starts a server on the same data; it is not waited for. */
+  /** Starts a server on the same data, without waiting until it listens. */
   run(listen = this.#listen): Program {
     const program = new Program(
       "packages/server/src/main.ts",
@@ -107,34 +107,34 @@ export class ServerProcess implements AsyncDisposable {
     await this.#listening();
   }
 
-  /** Where clients on this machine reach it. */
+  /** URL for clients on this machine. */
   get address(): string {
     return this.url.replace("//0.0.0.0:", "//127.0.0.1:");
   }
 
-  /** Certificate of the authority that a server with `--tls auto` made. */
+  /** Certificate of the authority that a server with `--tls auto` created. */
   get ca(): string | undefined {
     const file = path.join(this.data, "tls", "ca.pem");
     return existsSync(file) ? readFileSync(file, "utf8") : undefined;
   }
 
-  /** A client of a new org, made through the admin routes, which are open to this machine. */
+  /** Creates an org through the admin routes, which are available on this machine, and returns its client. */
   async org(name: string): Promise<{ api: Client; token: string }> {
     const admin = createClient({ base_url: this.address, ca: this.ca, admin_token: this.#options.env?.SERVICE_ADMIN_TOKEN });
     const { data } = await admin.createOrg({ body: { name } });
     const { token } = (await admin.approveOrg({ params: { id: data.id } })).data;
-    if (token === null) throw new Error("the approval answered no token");
+    if (token === null) throw new Error("the approval returned no token");
     return { token, api: createClient({ base_url: this.address, ca: this.ca, token, ...(this.#spread && { fetch: this.#spread }) }) };
   }
 
-  /** The database that it made, or shares with its other nodes. */
+  /** Returns the connection to its own database, or to the one shared with the other nodes. */
   async database(): Promise<Connection> {
     const connection = this.#shared_database ?? (await runningDatabase(path.join(this.data, "postgres")));
-    if (connection === undefined) throw new Error("the server's database does not run");
+    if (connection === undefined) throw new Error("the server's database is not running");
     return connection;
   }
 
-  /** Processes that work on the data directory: the server, PostgreSQL and its children. */
+  /** Returns the processes that use the data directory: the server, PostgreSQL and its children. */
   processes(): Found[] {
     return processesNaming(this.data);
   }
@@ -143,7 +143,7 @@ export class ServerProcess implements AsyncDisposable {
     return this.program.until(
       "the server to listen",
       () => /"url":"([^"]+)","data":"[^"]+","msg":"listening"/.exec(this.program.output)?.[1],
-      // A busy machine makes its database and its keys in minutes, and it says how far it is.
+      // On a busy machine, creating the database and keys takes minutes; the output shows the progress.
       { progress: () => this.program.output.length },
     );
   }
@@ -152,7 +152,7 @@ export class ServerProcess implements AsyncDisposable {
     this.env = {};
     if (this.program.running) await this.program.stop();
     else if (this.processes().length > 0 && this.own_url !== "") {
-      // It was killed, and PostgreSQL outlives it by design: the next server adopts and stops it.
+      // It was killed, and its PostgreSQL keeps running by design: the next server adopts and stops it.
       await this.restart();
       await this.program.stop();
     }
@@ -171,11 +171,11 @@ async function withPort(listen: string): Promise<string> {
   return host === listen ? listen : `${host}:${await freePort(host)}`;
 }
 
-/** A database of the tests, as DATABASE_URL says it. */
+/** Returns the DATABASE_URL of a test database. */
 export const databaseUrl = ({ host, port, user, database }: { host: string; port: number; user: string; database: string }): string =>
   `postgres://${user}@localhost:${port}/${database}?host=${encodeURIComponent(host)}`;
 
-/** Where a server's own PostgreSQL listens, as its postmaster.pid says. */
+/** Returns the address of a server's own PostgreSQL, from its postmaster.pid. */
 export function ownDatabase({ data }: ServerProcess): { host: string; port: number; user: string; database: string } {
   const lines = readFileSync(path.join(data, "postgres", "postmaster.pid"), "utf8").split("\n");
   return { host: lines[4]?.trim() ?? "", port: Number(lines[3]), user: "roamfleet", database: "roamfleet" };

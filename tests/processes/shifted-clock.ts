@@ -1,5 +1,5 @@
-// Loaded before a program (--import): its wall clock is off by as many milliseconds as a file says, also from one moment to
-// the next, as if an administrator set the machine's clock. Timers and the monotonic clock are unaffected.
+// Loaded before a program (--import): shifts its wall clock by the number of milliseconds in a file, which may change at any time, as if
+// an administrator set the machine's clock. Timers and the monotonic clock are unaffected.
 import { readFileSync } from "node:fs";
 
 const LOOK_EVERY_MS = 10;

@@ -28,7 +28,7 @@ export class SmallDisk implements Disposable {
     return bavail * bsize;
   }
 
-  /** Takes what is free, but for `leave` bytes. May be called again when something else has made room. */
+  /** Fills the disk except for `leave` bytes. Can be called again after other files were deleted. */
   fill(leave = 0): void {
     const file = openSync(this.#ballast, "a");
     try {
@@ -52,7 +52,7 @@ export class SmallDisk implements Disposable {
   }
 }
 
-/** False when there is no space left. */
+/** Appends a chunk. Returns false if there is no space left. */
 function append(file: number, chunk: Buffer): boolean {
   try {
     return writeSync(file, chunk) === chunk.length;

@@ -3,8 +3,8 @@ import pg from "pg";
 const BEAT_EVERY_MS = 1_000;
 
 /**
- * A node in the database that lives until it is stopped, with connected robots that never respond. Keeps no process
- * from ending, and is quiet when the database ends before it.
+ * Adds a live node to the database until it is disposed, for connected robots that never respond. It does not keep the process running,
+ * and ignores errors when the database stops first.
  */
 export async function standInNode(connection: pg.ClientConfig, id: string): Promise<AsyncDisposable> {
   const client = new pg.Client(connection);
@@ -19,7 +19,7 @@ export async function standInNode(connection: pg.ClientConfig, id: string): Prom
   };
   await beat();
   const timer = setInterval(() => void beat().catch(() => {}), BEAT_EVERY_MS).unref();
-  // Its types do not know it.
+  // Missing in its types.
   (client as unknown as { unref(): void }).unref();
   return {
     async [Symbol.asyncDispose]() {

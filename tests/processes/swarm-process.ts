@@ -3,13 +3,13 @@ import { Program } from "./process.ts";
 
 export interface SwarmOptions {
   url: string;
-  /** Absent: the robots are all in `--state`. */
+  /** Not needed if all robots are in `--state`. */
   key?: string;
   robots: number;
   args?: readonly string[];
 }
 
-/** `roamfleet swarm` as a separate process. */
+/** `roamfleet swarm` in a separate process. */
 export class SwarmProcess implements AsyncDisposable {
   readonly program: Program;
 
@@ -21,7 +21,7 @@ export class SwarmProcess implements AsyncDisposable {
     );
   }
 
-  /** As by Ctrl-C. Answers the exit code. */
+  /** Sends SIGINT, like Ctrl-C. Returns the exit code. */
   async interrupt(): Promise<number | null> {
     this.program.child.kill("SIGINT");
     return (await this.program.ended).code;

@@ -21,7 +21,7 @@ test("server, command line and agent print the same version, with the commit of 
   assert.deepEqual(MAINS.map(versionOf), [expected, expected, expected]);
 });
 
-test("a bundle prints the commit that it was made of, wherever it is copied to", LIMIT, async (t) => {
+test("a bundle prints the commit that it was built from, in any directory", LIMIT, async (t) => {
   const directory = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-versions-"));
   t.after(() => fs.rmSync(directory, { recursive: true }));
   const programs = [

@@ -9,26 +9,22 @@ import { operationRoutes } from "./index.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-test(
-  "answers the pending request of a connection when the server begins to stop, then closes the connection",
-  TIMEOUT,
-  async () => {
-    let http: Http | undefined;
-    await using it = await startFeaturePlane([operationRoutes, (given) => (http = given)]);
-    const { hostname, port } = new URL(it.url);
-    const socket = connect(Number(port), hostname);
-    let answers = "";
-    socket.setEncoding("utf8").on("data", (text: string) => (answers += text));
-    // Half of the second request arrives with the first. After the first answer, the connection is in use by the second.
-    socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n");
-    await until("the first answer", () => answers.endsWith('{"status":"ok"}'));
-    answers = "";
-    const { server } = http?.app ?? assert.fail("no server");
-    const closed = http?.app.close();
-    await until("the server to stop listening", () => !server.listening);
-    socket.write("\r\n");
-    await once(socket, "close");
-    assert.match(answers, /^HTTP\/1\.1 200 OK\r\n[\s\S]*connection: close\r\n[\s\S]*\{"status":"ok"\}$/i);
-    await closed;
-  },
-);
+test("answers the pending request of a connection when the server begins to stop, then closes the connection", TIMEOUT, async () => {
+  let http: Http | undefined;
+  await using it = await startFeaturePlane([operationRoutes, (given) => (http = given)]);
+  const { hostname, port } = new URL(it.url);
+  const socket = connect(Number(port), hostname);
+  let answers = "";
+  socket.setEncoding("utf8").on("data", (text: string) => (answers += text));
+  // Half of the second request arrives with the first. After the first answer, the connection is in use by the second.
+  socket.write("GET /healthz HTTP/1.1\r\nhost: x\r\n\r\nGET /healthz HTTP/1.1\r\nhost: x\r\n");
+  await until("the first answer", () => answers.endsWith('{"status":"ok"}'));
+  answers = "";
+  const { server } = http?.app ?? assert.fail("no server");
+  const closed = http?.app.close();
+  await until("the server to stop listening", () => !server.listening);
+  socket.write("\r\n");
+  await once(socket, "close");
+  assert.match(answers, /^HTTP\/1\.1 200 OK\r\n[\s\S]*connection: close\r\n[\s\S]*\{"status":"ok"\}$/i);
+  await closed;
+});

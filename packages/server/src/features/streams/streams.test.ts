@@ -92,24 +92,20 @@ test("a viewer that does not read loses records, gets a report of the gap, and d
   assert.equal(expected, seq + 1);
 });
 
-test(
-  "closes with 4409 after the stored records if the robot is not connected, and when it disconnects",
-  TIMEOUT,
-  async () => {
-    await using it = await startRig();
-    await ingestLogs(it.plane, it.session, flush(1, 5));
-    const before = it.view();
-    await until("stored records", () => before.records.length === 5);
-    it.sessions.delete(it.robot_id);
-    await it.rig.clock.advance({ seconds: 1 });
-    assert.equal(await before.closed, "4409 agent offline");
-    const after = it.view();
-    assert.equal(await after.closed, "4409 agent offline");
-    assert.deepEqual(after.seqs, range(1, 5));
-    const shell = it.view(`/api/robots/${it.robot_id}/shell/ws?token=${it.token}`);
-    assert.equal(await shell.closed, "4409 agent offline");
-  },
-);
+test("closes with 4409 after the stored records if the robot is not connected, and when it disconnects", TIMEOUT, async () => {
+  await using it = await startRig();
+  await ingestLogs(it.plane, it.session, flush(1, 5));
+  const before = it.view();
+  await until("stored records", () => before.records.length === 5);
+  it.sessions.delete(it.robot_id);
+  await it.rig.clock.advance({ seconds: 1 });
+  assert.equal(await before.closed, "4409 agent offline");
+  const after = it.view();
+  assert.equal(await after.closed, "4409 agent offline");
+  assert.deepEqual(after.seqs, range(1, 5));
+  const shell = it.view(`/api/robots/${it.robot_id}/shell/ws?token=${it.token}`);
+  assert.equal(await shell.closed, "4409 agent offline");
+});
 
 test("closes the streams of a decommissioned robot with 4404", TIMEOUT, async () => {
   await using it = await startRig();

@@ -118,7 +118,10 @@ test("writes the ends of a dead server's streams as lost, once, and leaves those
   assert.deepEqual(await lostOnes(), [(await before.headers)["x-request-id"]]);
   await db.run(sql`update node set is_over = true where id = 'node_b'`);
   for (let i = 0; i < 2; i += 1) await it.streams.sweep();
-  assert.deepEqual(new Set(await lostOnes()), new Set([(await before.headers)["x-request-id"], (await of_dead_node.headers)["x-request-id"]]));
+  assert.deepEqual(
+    new Set(await lostOnes()),
+    new Set([(await before.headers)["x-request-id"], (await of_dead_node.headers)["x-request-id"]]),
+  );
   const first = (await toldOf(it)).find(({ action }) => action === "stream.closed");
   assert.deepEqual([first?.status, first?.data], [null, { stream: "logs", reason: "server_lost", duration_seconds: null }]);
   // A server that was declared dead but is alive writes no second end.

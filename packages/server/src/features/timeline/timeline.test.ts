@@ -85,8 +85,7 @@ test("returns 404 for another org's robot, and 400 for a cursor of another robot
   );
 });
 
-test("retention deletes old entries of every org and keeps the others", TIMEOUT,
- async () => {
+test("retention deletes old entries of every org and keeps the others", TIMEOUT, async () => {
   await using rig = await startFeaturePlane([timelineRoutes]);
   const { plane, clock } = rig;
   const orgs = [await rig.org(), await rig.org()];

@@ -111,7 +111,8 @@ async function checkGrants(
   user: UserRow,
 ): Promise<Grant[] | undefined> {
   if (grants !== undefined) {
-    if (role !== undefined || scopes !== undefined) throw badRequest("field grants replaces role and scopes; send either grants, or role and scopes");
+    if (role !== undefined || scopes !== undefined)
+      throw badRequest("field grants replaces role and scopes; send either grants, or role and scopes");
     const seen = new Set<string>();
     for (const [i, grant] of grants.entries()) {
       if (seen.has(grant.role)) throw badRequest(`field grants.${i}.role: ${grant.role} is a duplicate; put all its scopes into one grant`);
@@ -124,7 +125,8 @@ async function checkGrants(
   }
   if (role === undefined && scopes === undefined) return undefined;
   const [only, ...more] = user.grants;
-  if (only === undefined || more.length > 0) throw badRequest(`field grants is needed: user ${user.id} has several roles; send all of them`);
+  if (only === undefined || more.length > 0)
+    throw badRequest(`field grants is needed: user ${user.id} has several roles; send all of them`);
   return [{ role: role ?? only.role, scopes: scopes === undefined ? only.scopes : await checkScopes(tx, org_id, scopes) }];
 }
 

@@ -292,8 +292,7 @@ test("409: the last admin of the org cannot be removed or demoted, unless the or
   assert.equal((await rig.ask("PATCH", `/api/users/${admin.id}`, { role: "operator" }, { token: own })).status, 200);
 });
 
-test("of two concurrent removals of the last two admins, one is refused", TIMEOUT,
- async () => {
+test("of two concurrent removals of the last two admins, one is refused", TIMEOUT, async () => {
   await using rig = await startRig();
   const made = [];
   for (const email of ["a@example.org", "b@example.org"]) {

@@ -44,7 +44,8 @@ export function encodeAdmission({ kind, robot_id, caller, held, ip, decommission
 /** Reads the admission of a viewer by another node. Throws 400 if this version cannot read it. */
 export function decodeAdmission(request: IncomingMessage): Admission {
   const admission = decodeHeader(request);
-  if (!isAdmission(admission)) throw badRequest("a server of another version relayed this stream in a format that this one does not support");
+  if (!isAdmission(admission))
+    throw badRequest("a server of another version relayed this stream in a format that this one does not support");
   return admission;
 }
 

@@ -118,17 +118,13 @@ test("closes the viewer with a code if the node is lost between two frames, and 
   await half.joined.ended;
 });
 
-test(
-  "sends no second close frame after the node's, and disconnects a viewer that does not answer it",
-  LIMIT,
-  async () => {
-    using it = await startRig();
-    const own = closeFrame(4409, "agent offline");
-    it.node.end(own);
-    // The viewer never ends its side.
-    await once(it.viewer, "end");
-    assert.deepEqual(it.heard(), own);
-    await it.joined.ended;
-    assert.equal(it.viewer_here.destroyed, true);
-  },
-);
+test("sends no second close frame after the node's, and disconnects a viewer that does not answer it", LIMIT, async () => {
+  using it = await startRig();
+  const own = closeFrame(4409, "agent offline");
+  it.node.end(own);
+  // The viewer never ends its side.
+  await once(it.viewer, "end");
+  assert.deepEqual(it.heard(), own);
+  await it.joined.ended;
+  assert.equal(it.viewer_here.destroyed, true);
+});

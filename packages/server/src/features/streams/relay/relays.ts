@@ -106,10 +106,7 @@ export class Relays {
       return await askNode(socket, { path: targetWithoutCredentials(request), headers }, clock);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      log.warn(
-        { node_id: node.id, address: node.address, reason, request_id },
-        "could not open a stream on the server of its robot",
-      );
+      log.warn({ node_id: node.id, address: node.address, reason, request_id }, "could not open a stream on the server of its robot");
       // The other node may have stored the stream under the first id.
       arrival.request_id = id("req");
       return undefined;
