@@ -50,7 +50,7 @@ export async function readHistory(
   }));
 }
 
-/** Of the time asked for, each second once. */
+/** Returns the points of the requested time in order, at most one for each second. */
 function inOrder(points: readonly TimedPoint[], since: Date, until: Date): TimedPoint[] {
   const sorted = points.filter(({ at }) => at >= since && at < until).toSorted((a, b) => a.at.getTime() - b.at.getTime());
   return sorted.filter(({ at }, i) => i === 0 || at.getTime() - (sorted[i - 1]?.at.getTime() ?? 0) >= 1000);

@@ -44,7 +44,7 @@ interface Followed {
   /** The listeners that need records without delay. */
   hurried: Set<LogListener>;
   /** The link that was notified of followers. */
-  told: Session | undefined;
+  notified: Session | undefined;
 }
 
 const planes = new WeakMap<Plane, Map<string, Followed>>();
@@ -65,33 +65,33 @@ const keyOf = (org_id: string, robot_id: string): string => `${org_id}/${robot_i
 export function followLogs(plane: Plane, org_id: string, robot_id: string, listener: LogListener, { hurry = true } = {}): () => void {
   const all = followedOf(plane);
   const key = keyOf(org_id, robot_id);
-  const followed = all.get(key) ?? { listeners: new Set<LogListener>(), hurried: new Set<LogListener>(), told: undefined };
+  const followed = all.get(key) ?? { listeners: new Set<LogListener>(), hurried: new Set<LogListener>(), notified: undefined };
   all.set(key, followed);
   // Wrapped, so that the same function can follow twice.
   const own: LogListener = (batch) => listener(batch);
   followed.listeners.add(own);
   if (hurry) followed.hurried.add(own);
   const session = plane.link.session(robot_id);
-  if (session?.org_id === org_id) tellFollowed(followed, session);
+  if (session?.org_id === org_id) notifyFollowed(followed, session);
   return () => {
     if (!followed.listeners.delete(own)) return;
     if (followed.listeners.size === 0) all.delete(key);
     if (!followed.hurried.delete(own) || followed.hurried.size > 0) return;
-    if (followed.told !== undefined && followed.told === plane.link.session(robot_id))
-      followed.told.send({ type: "log_follow", on: false });
-    followed.told = undefined;
+    if (followed.notified !== undefined && followed.notified === plane.link.session(robot_id))
+      followed.notified.send({ type: "log_follow", on: false });
+    followed.notified = undefined;
   };
 }
 
 /** Notifies a robot's new link that its log is followed. Called when the robot connects, and with its first flush. */
 export function resumeFollowing(plane: Plane, session: Session): void {
   const followed = followedOf(plane).get(keyOf(session.org_id, session.robot_id));
-  if (followed !== undefined) tellFollowed(followed, session);
+  if (followed !== undefined) notifyFollowed(followed, session);
 }
 
-function tellFollowed(followed: Followed, session: Session): void {
-  if (followed.told === session || followed.hurried.size === 0) return;
-  followed.told = session;
+function notifyFollowed(followed: Followed, session: Session): void {
+  if (followed.notified === session || followed.hurried.size === 0) return;
+  followed.notified = session;
   session.send({ type: "log_follow", on: true });
 }
 
@@ -105,7 +105,7 @@ export function publishBatch(
 ): void {
   const followed = followedOf(plane).get(keyOf(session.org_id, session.robot_id));
   if (followed === undefined) return;
-  if (session === plane.link.session(session.robot_id)) tellFollowed(followed, session);
+  if (session === plane.link.session(session.robot_id)) notifyFollowed(followed, session);
   const batch = new LiveBatch(session.robot_id, session.hello.outbox_id, received_at, records, before);
   for (const listener of Array.from(followed.listeners)) {
     try {

@@ -82,7 +82,10 @@ async function makeRoomOf(plane: Plane, org_id: string, limits: { bytes_max: num
 
 const sumOf = (robots: readonly RobotBytes[]): number => robots.reduce((sum, { bytes }) => sum + Math.max(0, bytes), 0);
 
-/** Returns how many bytes to delete of each robot: those above the highest level that keeps the org within its limit and each robot within its share. `robots` is sorted by bytes, descending. */
+/**
+ * Returns how many bytes to delete of each robot: those above the highest level that keeps the org within its limit and each robot
+ * within its share. `robots` is sorted by bytes, descending.
+ */
 export function toDelete(robots: readonly RobotBytes[], { bytes_max, robot_max }: { bytes_max: number; robot_max: number }): RobotBytes[] {
   const level = Math.min(levelOf(robots, bytes_max), robots.some(({ bytes }) => bytes > robot_max) ? robot_max * KEPT_SHARE : Infinity);
   return robots.flatMap(({ robot_id, bytes }) => (bytes > level ? [{ robot_id, bytes: Math.ceil(bytes - level) }] : []));

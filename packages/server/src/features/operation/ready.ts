@@ -2,7 +2,7 @@ import { statfs } from "node:fs/promises";
 import type { Plane } from "../../context.ts";
 
 const READY_TIMEOUT_MS = 2_000;
-const BUS_AWAY = "not connected";
+const BUS_DISCONNECTED = "not connected";
 const DISK_FULL = "full";
 /** Size of a WAL segment: with less free space, PostgreSQL stops at the next one. */
 const DISK_FULL_BYTES = 16 * 1024 ** 2;
@@ -33,7 +33,7 @@ export async function checkReady({
     within(blobs.freeBytes()),
     isDataDiskFull(settings),
   ]);
-  return { database, bus: bus.connected ? "ok" : BUS_AWAY, artifacts, disk: is_full ? DISK_FULL : "ok" };
+  return { database, bus: bus.connected ? "ok" : BUS_DISCONNECTED, artifacts, disk: is_full ? DISK_FULL : "ok" };
 }
 
 /** Whether the disk of the data directory has no room for the next writes. */
@@ -51,5 +51,5 @@ export async function isDataDiskFull({ data_directory }: Plane["settings"]): Pro
 export const reasonsNotReady = (checks: Record<string, string>, { settings }: Pick<Plane, "settings">): [name: string, state: string][] =>
   Object.entries(checks).filter(
     ([name, state]) =>
-      state !== "ok" && state !== BUS_AWAY && state !== DISK_FULL && !(name === "artifacts" && settings.blobs !== undefined),
+      state !== "ok" && state !== BUS_DISCONNECTED && state !== DISK_FULL && !(name === "artifacts" && settings.blobs !== undefined),
   );

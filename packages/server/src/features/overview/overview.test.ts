@@ -57,7 +57,7 @@ test(
     for (const { robot_id } of [here, there, gone]) {
       await plane.db.run(sql`
       insert into health_snapshot (org_id, robot_id, received_at, snapshot, state, failing)
-      values (${org_id}, ${robot_id}, ${now}, '{}', 'failing', ${json(["memory: 99 % used"])})`);
+      values (${org_id}, ${robot_id}, ${now}, '{}', 'failing', ${json(["memory: 99% used"])})`);
       await plane.db.run(sql`
       insert into robot_app (org_id, robot_id, app, current_release_id, desired_release_id, failed_release_id, updated_at)
       values (${org_id}, ${robot_id}, 'main', 'rel_1', 'rel_2', ${robot_id === there.robot_id ? "rel_2" : null}, ${now})`);
@@ -114,7 +114,7 @@ test(
     assert.deepEqual(all.config_deployments, { in_progress: 1 });
     assert.deepEqual(
       all.unhealthy_robots.map(({ id, failing }) => [id, failing]),
-      [there, here].map(({ robot_id }) => [robot_id, ["memory: 99 % used"]]),
+      [there, here].map(({ robot_id }) => [robot_id, ["memory: 99% used"]]),
     );
     const part = await read(it.scoped);
     assert.deepEqual(part.robots, {
@@ -147,20 +147,20 @@ test("the org's timeline has all robots that the caller sees, newest first, by k
   }
   type Page = { items: RobotTimelineEntry[]; next_cursor: string | null };
   const get = async (query: string, token = it.token) => (await it.rig.call<Page>("GET", `/api/timeline?${query}`, { token })).body;
-  const told = async (query: string, token = it.token) => (await get(query, token)).items.map(({ summary }) => summary).join("");
-  assert.equal(await told(""), "43210");
-  assert.equal(await told("kind=a.done"), "3210");
-  assert.equal(await told("kind=c.done"), "");
-  assert.equal(await told(`robot_id=${here.robot_id}`), "30");
-  assert.equal(await told(`fleet_id=${here.fleet_id}`), "320");
-  assert.equal(await told(`fleet_id=${here.fleet_id}&kind=a.done&since=2030-01-01T00:01:00Z`), "32");
-  assert.equal(await told("since=2030-01-01T00:01:00Z&until=2030-01-01T00:03:00Z"), "21");
-  assert.equal(await told("", it.scoped), "320");
+  const summaries = async (query: string, token = it.token) => (await get(query, token)).items.map(({ summary }) => summary).join("");
+  assert.equal(await summaries(""), "43210");
+  assert.equal(await summaries("kind=a.done"), "3210");
+  assert.equal(await summaries("kind=c.done"), "");
+  assert.equal(await summaries(`robot_id=${here.robot_id}`), "30");
+  assert.equal(await summaries(`fleet_id=${here.fleet_id}`), "320");
+  assert.equal(await summaries(`fleet_id=${here.fleet_id}&kind=a.done&since=2030-01-01T00:01:00Z`), "32");
+  assert.equal(await summaries("since=2030-01-01T00:01:00Z&until=2030-01-01T00:03:00Z"), "21");
+  assert.equal(await summaries("", it.scoped), "320");
   const first = await get("limit=2");
   assert.deepEqual([first.items[0]?.robot_name, first.items[0]?.robot_id], [there.robot_id, there.robot_id]);
-  assert.equal(await told(`limit=2&cursor=${first.next_cursor}`), "21");
+  assert.equal(await summaries(`limit=2&cursor=${first.next_cursor}`), "21");
   const scoped_first = await get("limit=2", it.scoped);
-  assert.equal(await told(`limit=2&cursor=${scoped_first.next_cursor}`, it.scoped), "0");
+  assert.equal(await summaries(`limit=2&cursor=${scoped_first.next_cursor}`, it.scoped), "0");
   assert.equal((await it.rig.call("GET", `/api/timeline?robot_id=${there.robot_id}`, { token: it.scoped })).status, 404);
   assert.equal((await it.rig.call("GET", "/api/timeline?fleet_id=fleet_none", { token: it.token })).status, 404);
 });

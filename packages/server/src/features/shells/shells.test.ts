@@ -62,8 +62,8 @@ test("closes the sessions of a dead server as aborted, once", TIMEOUT, async () 
   const session = await book.open(one.request, () => {});
   await one.plane.db.run(sql`update shell_session set node_epoch = node_epoch + 100 where id = ${session.id}`);
   for (let i = 0; i < 2; i += 1) await book.sweep();
-  const [told] = await one.sessions();
-  assert.deepEqual([told?.status, told?.reason, told?.ended_at], ["aborted", "server_lost", null]);
+  const [session_row] = await one.sessions();
+  assert.deepEqual([session_row?.status, session_row?.reason, session_row?.ended_at], ["aborted", "server_lost", null]);
   // A server that was declared dead but is alive writes no second end.
   await session.end({ status: "ended", exit_code: 0, reason: "exit" });
   assert.equal((await one.sessions())[0]?.status, "aborted");

@@ -80,7 +80,7 @@ export const appendChunk = async (
     ), chunk as (
       insert into shell_recording (org_id, session_id, seq, bytes) select org_id, id, ${seq}, ${bytes} from session
       on conflict do nothing returning octet_length(bytes) as size
-    ), told as (
+    ), totals as (
       update shell_session set output_bytes = ${output_bytes}, recording_bytes = recording_bytes + chunk.size
       from chunk where org_id = ${org_id} and id = ${session_id}
     )

@@ -41,9 +41,9 @@ test("the timeline shows what the robot did, even if the next request was sent e
     await say({ type: "reading", path: "/c", size: 1, offset: 0 });
     await done("/c");
     await until("all answers", () => heard === 7);
-    const told = row({ kind: text, path: text });
+    const entry = row({ kind: text, path: text });
     const entries = await it.plane.db.many(
-      sql(told)`select kind, data->>'path' as path from timeline_entry where kind like 'file.%' order by id`,
+      sql(entry)`select kind, data->>'path' as path from timeline_entry where kind like 'file.%' order by id`,
     );
     assert.deepEqual(
       entries.map(({ kind, path }) => `${kind} ${path}`),

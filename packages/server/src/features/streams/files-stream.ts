@@ -56,8 +56,8 @@ class FileSession {
     await closeWith(this.#viewer, channel);
   }
 
-  async #answered({ type, path: told, size, bytes, sha256, moved, unchanged }: Record<string, unknown>): Promise<void> {
-    const path = String(told).slice(0, PATH_CHARACTERS_MAX);
+  async #answered({ type, path: reported_path, size, bytes, sha256, moved, unchanged }: Record<string, unknown>): Promise<void> {
+    const path = String(reported_path).slice(0, PATH_CHARACTERS_MAX);
     if (type === "reading") this.#reading = { path, size, bytes: 0 };
     else if (type === "failed") await this.#tellPartly();
     else if (type === "done") {

@@ -40,7 +40,7 @@ class Tunnel {
   readonly #params: Required<ForwardParams>;
   readonly #bytes = { to_robot: 0, from_robot: 0 };
   /** When the robot had connected, and the write of the timeline entry. */
-  #opened: { at: number; told: Promise<void> } | undefined;
+  #opened: { at: number; written: Promise<void> } | undefined;
 
   constructor(plane: Plane, viewer: Viewer, params: Required<ForwardParams>) {
     this.#plane = plane;
@@ -76,14 +76,14 @@ class Tunnel {
 
   #tellOpened(): void {
     const { host, port } = this.#params;
-    const told = this.#tell("tunnel.opened", `A tunnel to ${host}:${port} was opened`, {});
-    this.#opened ??= { at: this.#plane.clock.monotonic(), told };
+    const written = this.#tell("tunnel.opened", `A tunnel to ${host}:${port} was opened`, {});
+    this.#opened ??= { at: this.#plane.clock.monotonic(), written };
   }
 
   async #tellClosed(): Promise<void> {
     if (this.#opened === undefined) return;
-    const { at, told } = this.#opened;
-    await told;
+    const { at, written } = this.#opened;
+    await written;
     const { to_robot, from_robot } = this.#bytes;
     const duration_seconds = Math.round(this.#plane.clock.monotonic() - at) / 1_000;
     const { host, port } = this.#params;

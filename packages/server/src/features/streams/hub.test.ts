@@ -255,7 +255,7 @@ test("keeps the close code of a viewer that left just before the server closed i
   // It does not read the answer, so its close handshake is not complete.
   ws.pause();
   ws.close(4000, "enough");
-  await until("its word", () => viewer.ws.readyState === viewer.ws.CLOSING);
+  await until("the close of the viewer", () => viewer.ws.readyState === viewer.ws.CLOSING);
   const closed = once(viewer.ws, "close") as Promise<[number]>;
   viewer.close(1013, "the server is stopping");
   ws.resume();

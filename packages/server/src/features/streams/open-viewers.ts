@@ -18,11 +18,11 @@ export class OpenViewers {
     this.#book = book;
   }
 
-  add(viewer: Viewer, told: OpenStream): void {
+  add(viewer: Viewer, open_stream: OpenStream): void {
     this.all.add(viewer);
     viewer.ws.once("close", (code) => {
       this.all.delete(viewer);
-      const end = this.#book.closed(told, endOf(viewer.ended_with, code, viewer.broke_protocol)).finally(() => this.#ending.delete(end));
+      const end = this.#book.closed(open_stream, endOf(viewer.ended_with, code, viewer.broke_protocol)).finally(() => this.#ending.delete(end));
       this.#ending.add(end);
     });
   }

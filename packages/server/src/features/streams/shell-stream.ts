@@ -146,8 +146,8 @@ class ShellStream {
 
   async #takeExit({ code, signal }: Record<string, unknown>): Promise<void> {
     this.#exit_code = Number.isInteger(code) ? Number(code) : 255;
-    const told = { type: "exit", code: this.#exit_code, ...(typeof signal === "string" ? { signal } : {}) };
-    if (this.#controlled) await this.#viewer.send(JSON.stringify(told));
+    const control = { type: "exit", code: this.#exit_code, ...(typeof signal === "string" ? { signal } : {}) };
+    if (this.#controlled) await this.#viewer.send(JSON.stringify(control));
   }
 
   /** Stores the result of the session. Never throws. */

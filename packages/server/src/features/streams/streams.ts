@@ -134,19 +134,19 @@ class ViewerStreams implements Streams {
   }
 
   async #serveHere({ request, socket, head, request_id }: Arrival, admitted: Admitted, headers: Record<string, string>): Promise<void> {
-    const told = await this.#book.opened(request, admitted, request_id);
+    const open_stream = await this.#book.opened(request, admitted, request_id);
     let is_open = false;
     this.#answers.set(request, { admitted, headers });
     if (!this.#draining && !socket.destroyed)
       this.#server.handleUpgrade(request, socket, head, (ws) => {
         is_open = true;
         const viewer = new Viewer(admitted, ws, socket, { request_id, pace: this.#pace });
-        this.#viewers.add(viewer, told);
+        this.#viewers.add(viewer, open_stream);
         void serveViewer(this.#context, viewer, admitted);
       });
     if (is_open) return;
     // The client has disconnected meanwhile, or the server is stopping.
-    await this.#book.closed(told, endOf(this.#draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
+    await this.#book.closed(open_stream, endOf(this.#draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
     this.#refuseWhenDraining();
   }
 

@@ -24,15 +24,15 @@ async function startShare(query = "") {
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
   const ws = new WebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}/`);
-  const told: string[] = [];
-  ws.on("message", (data: Buffer) => told.push(data.toString()));
-  await until("it is ready", () => told.shift() === SHARE_READY);
+  const messages: string[] = [];
+  ws.on("message", (data: Buffer) => messages.push(data.toString()));
+  await until("it is ready", () => messages.shift() === SHARE_READY);
   return {
     it,
     ws,
     shares,
-    records: () => told.flatMap((text) => decodeFlush(text).lines.map((line) => JSON.parse(line) as LogRecord)),
-    flushes: () => told.map(decodeFlush),
+    records: () => messages.flatMap((text) => decodeFlush(text).lines.map((line) => JSON.parse(line) as LogRecord)),
+    flushes: () => messages.map(decodeFlush),
     async [Symbol.asyncDispose]() {
       shares.close();
       server.close();

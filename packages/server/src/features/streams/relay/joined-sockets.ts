@@ -29,7 +29,7 @@ export class JoinedSockets {
   readonly #frames = new FrameWalk();
   /** The close to send to the viewer when the present frame is complete. */
   #ending: { code: number; reason: string } | undefined;
-  #told = false;
+  #close_sent = false;
   #cut: Timer | undefined;
   #blocked_since: number | undefined;
 
@@ -58,12 +58,12 @@ export class JoinedSockets {
     });
   }
 
-  /** Ends both sides: closes the viewer with this code after the present frame, and the node immediately. */
+  /** Ends both sides after the present frame: closes the viewer with this code, and ends the connection to the node. */
   end(code: number, reason: string): void {
-    if (this.#told || this.#ending !== undefined) return;
+    if (this.#close_sent || this.#ending !== undefined) return;
     this.#ending = { code, reason };
     this.#cutLater();
-    if (this.#frames.at_boundary) this.#tell();
+    if (this.#frames.at_boundary) this.#sendClose();
   }
 
   /** Disconnects the viewer if it has not read for too long. Call it regularly. */
@@ -72,28 +72,28 @@ export class JoinedSockets {
   }
 
   #forward(chunk: Buffer): void {
-    if (this.#told) return;
+    if (this.#close_sent) return;
     if (this.#ending === undefined) this.#frames.walk(chunk);
     const whole = this.#ending === undefined ? chunk : chunk.subarray(0, this.#frames.step(chunk, 0));
     if (!this.#viewer.write(whole)) {
       this.#blocked_since ??= this.#clock.monotonic();
       this.#node.pause();
     }
-    if (this.#ending !== undefined && this.#frames.at_boundary) this.#tell();
+    if (this.#ending !== undefined && this.#frames.at_boundary) this.#sendClose();
   }
 
   /** Handles the end of the node. After an incomplete frame, the viewer can only be disconnected. */
   #nodeLeft(): void {
     this.#cutLater();
-    if (this.#told) return;
+    if (this.#close_sent) return;
     this.#ending ??= { code: CLOSE.draining, reason: "the robot's server is unreachable" };
-    if (this.#frames.at_boundary) this.#tell();
+    if (this.#frames.at_boundary) this.#sendClose();
     else this.#viewer.destroy();
   }
 
-  #tell(): void {
+  #sendClose(): void {
     const { code, reason } = this.#ending!;
-    this.#told = true;
+    this.#close_sent = true;
     this.#viewer.unpipe(this.#node);
     // Discard further messages of the viewer.
     this.#viewer.resume();
