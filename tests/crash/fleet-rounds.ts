@@ -87,7 +87,7 @@ async function byWaves(scenario: Scenario, yard: Yard, wanted: string): Promise<
   assert.equal(await scenario.runs(), wanted);
 }
 
-/** A failing release stops before the next wave; then a retry for the failed robot; then a rollback on all robots. */
+/** A failing release stops before the next wave; then a retry for the failed robot; then the same with on_failure "rollback". */
 async function stopsItself(scenario: Scenario, yard: Yard, runs: string): Promise<void> {
   const { ledger } = scenario;
   const absent = await absentRobot(ledger, yard);

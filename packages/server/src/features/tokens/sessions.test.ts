@@ -310,7 +310,7 @@ test("ends the least recently used session of a token above the limit", TIMEOUT,
   assert.equal(count, SESSIONS_OF_TOKEN_MAX);
 });
 
-test("deletes only sessions that ended a day ago, including those that ended with their token", TIMEOUT, async () => {
+test("deletes only sessions that ended a day ago; deleting a token deletes its sessions", TIMEOUT, async () => {
   await using it = await start();
   const { token, token_id } = await it.org();
   const count = async () => (await it.plane.db.one(sql(row({ count: int }))`select count(*)::int as count from web_session`)).count;
