@@ -1,6 +1,6 @@
 import { type Encoding, ENCODINGS } from "./files.ts";
 
-/** Whether `Accept` names exactly this type with a weight above 0. A request without the header accepts only `*/*`. */
+/** Whether `Accept` names exactly this type with a weight above 0. Without the header, only any type counts as accepted. */
 export function accepts(accept: string | undefined, type: string): boolean {
   if (accept === undefined) return type === "*/*";
   return weighed(accept).some(([name, weight]) => name === type && weight > 0);

@@ -10,7 +10,7 @@ const YEAR = "public, max-age=31536000, immutable";
 /** First path parts that belong to the API or to files: an unknown path below them is a 404, not the dashboard's page. */
 const NOT_PAGES = new Set(["assets", ...Object.values(routes).map(({ path }) => firstPart(path))]);
 
-/** No external sources, no inline code, no embedding in frames. A worker uses the policy of its own response. */
+/** No external sources, no inline code, no embedding in frames. A worker uses the policy in the response that loads it. */
 const policy = (styles: string): string =>
   `default-src 'none'; script-src 'self'; style-src ${styles}; img-src 'self' blob: data:; font-src 'self'; connect-src 'self'; ` +
   "worker-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";

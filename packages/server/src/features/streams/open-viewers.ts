@@ -22,7 +22,9 @@ export class OpenViewers {
     this.all.add(viewer);
     viewer.ws.once("close", (code) => {
       this.all.delete(viewer);
-      const end = this.#book.closed(open_stream, endOf(viewer.ended_with, code, viewer.broke_protocol)).finally(() => this.#ending.delete(end));
+      const end = this.#book
+        .closed(open_stream, endOf(viewer.ended_with, code, viewer.broke_protocol))
+        .finally(() => this.#ending.delete(end));
       this.#ending.add(end);
     });
   }
