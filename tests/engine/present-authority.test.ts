@@ -237,29 +237,21 @@ const newKey = async (plane: Harness, api: Client, fleet_id: string) => {
   return (await api.createEnrollmentKey({ body: { site_id, fleet_id, max_uses: 0, expires_in_hours: 0 } })).data;
 };
 
-test(
-  "revokes the keys of a removed user or revoked token; those of a demoted or limited user enroll no robots",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane({ at: AT });
-    const fleet_id = await plane.fleet();
-    const status = async (id: string) => (await plane.api.getEnrollmentKey({ params: { id } })).data.status;
-    for (const [name, { reason, take }] of Object.entries(LOSSES)) {
-      const { user, token_id, api } = await member(plane, "operator");
-      const key = await newKey(plane, api, fleet_id);
-      assert.equal(await enroll(plane, key.key), "201", name);
-      await take(plane, { user_id: user.id, token_id, fleet_id: await plane.fleet() });
-      if (reason === "creator_removed") {
-        assert.equal(await status(key.id), "revoked", name);
-        assert.equal(await enroll(plane, key.key), "403 the enrollment key is revoked", name);
-      } else {
-        assert.equal(
-          await enroll(plane, key.key),
-          "403 the creator of the enrollment key may no longer enroll robots into its fleet",
-          name,
-        );
-        assert.equal((await plane.api.getEnrollmentKey({ params: { id: key.id } })).data.uses, 1, name);
-      }
+test("revokes the keys of a removed user or revoked token; those of a demoted or limited user enroll no robots", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const status = async (id: string) => (await plane.api.getEnrollmentKey({ params: { id } })).data.status;
+  for (const [name, { reason, take }] of Object.entries(LOSSES)) {
+    const { user, token_id, api } = await member(plane, "operator");
+    const key = await newKey(plane, api, fleet_id);
+    assert.equal(await enroll(plane, key.key), "201", name);
+    await take(plane, { user_id: user.id, token_id, fleet_id: await plane.fleet() });
+    if (reason === "creator_removed") {
+      assert.equal(await status(key.id), "revoked", name);
+      assert.equal(await enroll(plane, key.key), "403 the enrollment key is revoked", name);
+    } else {
+      assert.equal(await enroll(plane, key.key), "403 the creator of the enrollment key may no longer enroll robots into its fleet", name);
+      assert.equal((await plane.api.getEnrollmentKey({ params: { id: key.id } })).data.uses, 1, name);
     }
-  },
-);
+  }
+});
