@@ -126,7 +126,7 @@ describe("backup and restore", { timeout: 5 * TIMEOUT }, () => {
       assert.doesNotMatch(await readFile(path.join(other.database, name), "utf8"), /touch|0\.0\.0\.0/, name);
     await tamper(copy, "recovery.signal", "");
     await using third = await scratch();
-    await assert.rejects(restore({ from: copy, directory: third.database }), { name: "Refusal", message: /holds recovery\.signal/ });
+    await assert.rejects(restore({ from: copy, directory: third.database }), { name: "Refusal", message: /contains recovery\.signal/ });
   });
 
   test("settings in the database's directory cannot run commands", { timeout: TIMEOUT }, async () => {
