@@ -114,7 +114,7 @@ test("the refusal of a signature names what differs: the host, the channel, or a
   for (const [expected, expected_message] of [
     [{ host: "inner.test:7600" }, /a host other than inner\.test:7600/],
     [{ channel: "this connection's" }, /another TLS channel .*--behind-proxy/],
-    [{ channel: "", is_tls: true }, /TLS 1\.3 is needed/],
+    [{ channel: "", is_tls: true }, /TLS 1\.3 is required/],
   ] as const) {
     const admission = await createAdmission(it.plane, position(0))(good, { ...CHALLENGE, ...expected }, "192.0.2.1");
     assert.match(admission.admitted ? "" : admission.message, expected_message);
