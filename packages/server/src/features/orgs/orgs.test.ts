@@ -100,7 +100,7 @@ test("429: requests for orgs are limited for each address; 403 if the limit is 0
   await using closed = await startFeaturePlane([off]);
   const refused = await closed.call("POST", "/api/orgs", { body: { name: "Acme", email: "ada@example.org" } });
   assert.equal(refused.status, 403);
-  assert.match(refused.body.error.message, /takes no requests/);
+  assert.match(refused.body.error.message, /accepts no requests/);
 });
 
 test(

@@ -285,7 +285,7 @@ test("409: the last admin of the org cannot be removed or demoted, unless the or
   for (const [method, url, body] of attempts) {
     const { status, body: answer } = await rig.ask(method, url, body, { token: own });
     assert.deepEqual([status, answer.error.code], [409, "conflict"], `${method} ${JSON.stringify(body)}`);
-    assert.match(answer.error.message, /last who administers/);
+    assert.match(answer.error.message, /last admin of the org/);
   }
   assert.deepEqual((await rig.ask("GET", `/api/users/${admin.id}`, undefined, { token: own })).body.data.grants, admin.grants);
   await rig.ask("POST", "/api/tokens", { label: "org", role: "admin" }, { token: own });
