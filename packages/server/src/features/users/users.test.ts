@@ -147,8 +147,8 @@ test("PATCH changes the name, the only grant or all grants; 400 if ambiguous; 40
   assert.deepEqual((await patch({})).body.data.grants, grants);
   for (const [body, message] of [
     [{ role: "viewer" }, /field grants is needed/],
-    [{ role: "viewer", grants }, /in place of role and scopes/],
-    [{ grants: [grants[0], grants[0]] }, /grants\.1\.role: operator is there twice/],
+    [{ role: "viewer", grants }, /replaces role and scopes/],
+    [{ grants: [grants[0], grants[0]] }, /grants\.1\.role: operator is a duplicate/],
     [{ grants: [{ role: "viewer", scopes: [{ site_id: "site_gone" }] }] }, /grants\.0\.scopes\.0\.site_id/],
     [{ grants: [] }, /grants/],
   ] as const) {
