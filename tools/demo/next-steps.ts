@@ -16,7 +16,7 @@ export interface Steps {
 export function nextSteps({ url, token, fleet_id, robot_id, bundles, root, data, has_topics }: Steps): string {
   const topics = has_topics
     ? `
-Look into its ROS:
+Read its ROS topics:
 
   rf robots topics ${robot_id} list
   rf robots topics ${robot_id} echo /scan --rate 1
@@ -36,7 +36,7 @@ and sign in with this token:
 
   ${token}
 
-From a terminal it goes like this. Open a second one here and type:
+To use the command line, open a second terminal in this directory and type:
 
   alias rf=./bin/rf.mjs
   rf login --base-url ${url} --token ${token}
@@ -48,13 +48,13 @@ Push a release and deploy it to the fleet:
   rf deploy hello-robot-1.0.0 --fleet ${fleet_id} --watch
   rf robots logs ${robot_id}
 
-Now a bad one: it starts, then stops working, and the robots go back by themselves:
+Deploy a release whose health check fails; the robots roll back to 1.0.0:
 
   rf releases push ${file("2.0.0")} --kind app_bundle
   rf deploy hello-robot-2.0.0 --fleet ${fleet_id} --watch
   rf robots show ${robot_id}
 
-See what a robot sees, and open a shell on it:
+Watch the camera of a robot, and open a shell on it:
 
   rf robots camera ${robot_id}
   rf robots shell ${robot_id}

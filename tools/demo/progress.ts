@@ -14,7 +14,7 @@ export class Progress {
     const started = performance.now();
     const seconds = (): string => ((performance.now() - started) / 1_000).toFixed(1);
     this.#out.write(`${what} …\n`);
-    this.#timer = setInterval(() => this.#out.write(`  still at it (${seconds()} s)\n`), STILL_EVERY_MS);
+    this.#timer = setInterval(() => this.#out.write(`  still working (${seconds()} s)\n`), STILL_EVERY_MS);
     try {
       const result = await work();
       this.#out.write(`  done (${seconds()} s)\n`);
