@@ -109,7 +109,7 @@ test("a server with a trusted certificate can relay no links or requests of robo
     // TLS below 1.3 has no channel binding, and a signature without one would be valid on every connection.
     const unbound = signedBytes(own, robot_id, `127.0.0.1:${to.port}`);
     const old = await send(unbound, to, { ca, maxVersion: "TLSv1.2" });
-    assert.deepEqual([old.status, /TLS 1\.3 is needed/.test(old.text)], [401, true], old.text);
+    assert.deepEqual([old.status, /TLS 1\.3 is required/.test(old.text)], [401, true], old.text);
     // The relayed signatures used up nothing: the robot itself is accepted.
     relay.is_network = true;
     assert.equal((await signedGet(url, { robot_id, key: own, ca })).status, 200);
