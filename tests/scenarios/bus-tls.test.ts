@@ -32,8 +32,8 @@ test(
     const trusting = { NODE_EXTRA_CA_CERTS: tls.authority.file };
     for (const [port, env, said] of [
       [secure.port, trusting, /the bus is connected/],
-      [secure.port, {}, /the bus cannot be reached.*certificate/],
-      [plain.port, trusting, /the bus cannot be reached.*tls/],
+      [secure.port, {}, /the bus is unreachable.*certificate/],
+      [plain.port, trusting, /the bus is unreachable.*tls/],
     ] as const) {
       const program = new Program(ECHO, [`tls://localhost:${port}`], env);
       await program.until("it says how it went", () => program.output.includes("\n"));
