@@ -57,7 +57,7 @@ const BROKEN: Record<string, string | Buffer> = {
 
 const isFree = (schema: TSchema): boolean => !("type" in schema || "anyOf" in schema || "enum" in schema || "const" in schema);
 
-/** Returns `sample` as JSON, with one field added or replaced by the JSON text. */
+/** Serializes `sample` to JSON, with the value of one field replaced by raw JSON text. */
 function withField(sample: Record<string, unknown>, field: string, json: string): Buffer {
   const rest = Object.entries(sample).filter(([name]) => name !== field);
   const fields = [...rest.map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`), `${JSON.stringify(field)}:${json}`];

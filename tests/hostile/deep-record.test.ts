@@ -62,7 +62,7 @@ test("replaces a log record that is nested too deeply, and every reader gets the
   await raw.end();
 });
 
-test("a damaged stored flush is replaced by one record, and every reader gets the other flushes", TIMEOUT, async () => {
+test("readers get one error record instead of a damaged stored flush, and all other flushes", TIMEOUT, async () => {
   await using plane = await startPlane();
   const robot = await plane.enrollRobot({ online: false });
   const raw = await RawRobot.connect(plane.url, robot);

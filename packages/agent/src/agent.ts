@@ -216,7 +216,7 @@ async function run(
   };
 }
 
-/** Creates the shells of the machine and of its apps. */
+/** Creates the handlers for shells on the machine and inside its apps. */
 const makeShells = ({ config, clock }: AgentOptions, deployments: Deployments, guard: ReleaseGuard): Shells =>
   createShells({
     clock,

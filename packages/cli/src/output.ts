@@ -7,7 +7,7 @@ import { jsonText, plain, render, Styled } from "./text.ts";
 export type Colors = ReturnType<typeof createColors>;
 type Tone = "good" | "bad" | "busy" | "quiet" | "strong";
 
-/** Without a prototype: a robot may report a status named `constructor`. */
+/** Has no prototype, so that a status named `constructor` is not found in it. */
 const TONES = new Map<string, Tone>(
   Object.entries({
     online: "good",

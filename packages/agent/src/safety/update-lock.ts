@@ -167,7 +167,7 @@ export class UpdateLock {
     });
   }
 
-  /** Removes an expired lock, and returns its owner and why it expired. Throws LockBusy. */
+  /** Removes an expired lock. Returns its owner and the reason of the expiry. Throws LockBusy while another process changes the lock. */
   sweep(): { owner: string; reason: FallReason } | undefined {
     if (!("fallen" in this.look())) return undefined;
     return this.#guarded(() => {

@@ -16,7 +16,7 @@ test("a colon before any slash names a robot", () => {
   for (const [text, robot_id, path] of places) assert.deepEqual(parseCopyPlace(text), { robot_id, path }, text);
 });
 
-test("requires one side on a robot and the other on this machine", () => {
+test("requires one path on a robot and one on this machine", () => {
   assert.equal(parseCopy("a", "rob_1:b").robot_id, "rob_1");
   assert.equal(parseCopy("rob_1:b", ".").robot_id, "rob_1");
   for (const [from, to] of [

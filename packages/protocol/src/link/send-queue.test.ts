@@ -72,7 +72,7 @@ test("queues a message entirely or not at all, and calls on_room after frames ar
   assert.equal(queue.waiting, 0);
 });
 
-test("sends nothing after close, nor for a dropped channel", () => {
+test("sends nothing after the queue is closed or for a channel that was dropped", () => {
   const socket = new StuckSocket();
   const queue = queueTo(socket);
   queue.openChannel(2, "topics", { credit: 10 });

@@ -39,7 +39,7 @@ const Window = Shape({
   duration_minutes: Type.Integer({ minimum: 1, maximum: 7 * 1_440 }),
 });
 
-/** A number or a percentage of robots. */
+/** The most robots that may be unavailable, as a count or a percentage of all targets, optionally for each value of a label. */
 const MaxUnavailable = Shape({ count: Maybe(Robots), percent: Maybe(Percent), group_by: Maybe(GroupBy) });
 const FailureThreshold = Shape({
   percent: Maybe(Type.Number({ minimum: 0, maximum: 100, description: "Percentage of the robots dispatched so far" })),

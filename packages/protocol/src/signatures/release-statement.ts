@@ -35,7 +35,7 @@ export interface ReleaseStatement {
   issued_at: string;
   /** Robots reject the release from then on. */
   expires_at: string;
-  /** Ids of the only robots that may install it; null: any robot of the org. */
+  /** Ids of the robots that may install the release; null allows every robot of the org. */
   robots: string[] | null;
   /** Labels with which the robot must have been started; null: any. */
   labels: Record<string, string> | null;

@@ -35,7 +35,7 @@ test("an id is resolved to its number only by the ring that created it", () => {
     assert.equal(ring.numberOf(id), undefined, id);
 });
 
-test("after a loss no earlier change can be resumed from, and later changes are complete", () => {
+test("a reader cannot resume from before lost changes, and receives all changes after them", () => {
   const ring = filled(3, 10);
   ring.lose();
   assert.equal(ring.has(3), false);

@@ -93,7 +93,7 @@ test("on S3: an interrupted upload resumes at its offset, also on another server
   }),
 );
 
-test("on S3: uploads and downloads are 503 while the store is down, and an upload that this interrupted resumes", TIMEOUT, () =>
+test("on S3: uploads and downloads return 503 while the store is down, and interrupted uploads resume", TIMEOUT, () =>
   withS3(async (rig) => {
     const bytes = Buffer.alloc(20 * 1024 * 1024, "what a robot runs ");
     const small = Buffer.from("stored before");

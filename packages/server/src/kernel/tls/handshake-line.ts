@@ -20,8 +20,8 @@ export const BEGUN_EVERY_MS = 10;
  */
 export const BEGUN_BESIDE_EVERY_MS = 2;
 /**
- * Length of the queue. A network gets as many slots as are free, so one alone gets half: about as many as a node has robots, all behind one
- * address.
+ * Length of the queue. A single network fills at most half of it: it never uses more places than it leaves free. Half is about the number of
+ * robots of a node, which may all connect from one address.
  */
 export const PLACES_MAX = 32_000;
 /** An agent gives up after a minute, as most load balancers do. A client that waited this long is served sooner if it retries. */
