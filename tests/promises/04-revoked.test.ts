@@ -13,21 +13,21 @@ import { STREAM_NAMES } from "../harness/stream-target.ts";
 
 const TIMEOUT = { timeout: 600_000 };
 const BOUND_MS = 2_000;
-/** Of those below. */
+/** How many of CASES run on three nodes. */
 const CASES_ON_THREE = promiseSize({ test: 1, full: 6 });
-/** Beside one of each kind by each way in: a robot has at most 100 followers. */
+/** Additional log viewers beside the streams of `openAll`: a robot has at most 100. */
 const FOLLOWERS = promiseSize({ test: 2, full: 80 });
 
-/** What a token loses, and with which codes its streams may close: those that need the role operator, and all others. */
+/** A loss of access, and the close codes with which it may end streams: `codes` for streams that need the role operator, and all others. */
 interface Case {
   name: string;
   codes: readonly number[];
-  /** Of streams that a viewer may watch too, where they are others; none: they go on. */
+  /** Close codes for streams that the role viewer may watch, if they differ. Empty: those streams stay open. */
   viewers?: readonly number[];
   take: (api: Client, ids: { user_id: string; token_id: string; site_id: string; org: HarnessOrg; admin: Client }) => Promise<unknown>;
 }
 
-// Of a suspended org the robot's link ends too, which its viewers may hear of first: 4409.
+// When an org is suspended, the robot's link closes too. A viewer may notice that first: 4409.
 const CASES: readonly Case[] = [
   { name: "revoked", codes: [4401], take: (api, { token_id }) => api.revokeToken({ params: { id: token_id } }) },
   { name: "rotated", codes: [4401], take: (api, { token_id }) => api.rotateToken({ params: { id: token_id } }) },
@@ -46,7 +46,7 @@ const CASES: readonly Case[] = [
   { name: "its org suspended", codes: [4403, 4409], take: (_, { org, admin }) => admin.suspendOrg({ params: { id: org.id } }) },
 ];
 
-/** Streams of every kind by a token, by the cookie of its session and by a ticket of either, all of which work. */
+/** Opens streams of every kind with a token, the cookie of its session and a ticket of either. All of them work. */
 async function openAll(
   plane: Harness,
   around: RobotSurroundings,
@@ -92,10 +92,10 @@ test(
   (t) => taken(t, 1, CASES),
 );
 
-test("the same on three nodes, whichever of them the streams are open on", TIMEOUT, (t) => taken(t, 3, CASES.slice(0, CASES_ON_THREE)));
+test("the same on three nodes, with streams open on any of them", TIMEOUT, (t) => taken(t, 3, CASES.slice(0, CASES_ON_THREE)));
 
 async function taken(t: TestContext, nodes: number, cases: readonly Case[]): Promise<void> {
-  // Real sockets, a real agent and real time: the bound is one of the promise itself.
+  // Real sockets, a real agent and real time: the promise itself contains the bound.
   await using plane = await startPlane({ nodes });
   const around = await RobotSurroundings.start(t);
   const took: number[] = [];

@@ -19,7 +19,7 @@ const ID = /^[a-z]+_[0-9a-z]{26}$/;
 const TELLING_CHARACTERS_MIN = 12;
 const MARKER = "what only the other org knows";
 
-/** Time stands still while rows are compared: the server's own counters are written each minute. */
+/** The clock stands still while rows are compared: the server writes its counters every minute. */
 const plane = await startPlane({
   at: "2030-01-01T00:00:00Z",
   limits: { unknown_requests_per_minute: 1_000_000, org_requests_per_hour: 1_000_000 },
@@ -33,7 +33,7 @@ const of_robots = all.filter(({ access }) => access === "robot");
 
 type Rows = Record<string, Record<string, unknown>[]>;
 
-/** Every row of an org in every table; when a robot or a token was last seen does not count. */
+/** Returns every row of an org in every table, without the times at which a robot or token was last seen. */
 async function rowsOf(org_id: string): Promise<Rows> {
   const found: Rows = {};
   for (const name of await tenantTables()) {
@@ -61,20 +61,20 @@ const written = <R>(statement: string, shape?: Statement<R>["row"]): Statement<R
   row: shape,
 });
 
-/** Every text in some rows, however deep. */
+/** Collects every string in a nested value. */
 function textsIn(value: unknown, found = new Set<string>()): Set<string> {
   if (typeof value === "string") found.add(value);
   else if (typeof value === "object" && value !== null) for (const part of Object.values(value)) textsIn(part, found);
   return found;
 }
 
-/** Two orgs with one of everything each; B's robot is offline, so that nothing but a leak changes a row of B. */
+/** Two orgs with one object of each kind. B's robot is offline, so that only a leak can change a row of B. */
 interface Ground {
   a: Things;
   b: Things;
-  /** One id of B of each kind that there is, by its prefix. */
+  /** One id of B of each kind, by its prefix. */
   ids: Map<string, string>;
-  /** What B's rows say and A's do not. */
+  /** Texts in B's rows that are not in A's. */
   telling: string[];
   rows: Rows;
 }
@@ -101,7 +101,7 @@ before(async () => {
   ground = { a, b, ids, telling, rows };
 });
 
-/** Data of B in a response beyond the request's own. */
+/** Returns a text of B that is in a response and not in the request. */
 function leakIn(answer: string, asked: string): string | undefined {
   return ground.telling.find((one) => answer.includes(one) && !asked.includes(one));
 }
@@ -112,7 +112,7 @@ interface Ask {
   place: "path" | "query" | "body" | "none";
 }
 
-/** Every route with every kind of B's ids in every place that takes an id; those that take none as they are. */
+/** Generates requests to every route with every id of B in every field that takes an id; routes without such fields once. */
 function* asks(): Generator<Ask> {
   for (const route of portal) {
     const fields = idFields(route);
@@ -127,7 +127,7 @@ function* asks(): Generator<Ask> {
 
 const isAudit = ({ route }: Ask): boolean => route.path.startsWith("/api/audit");
 
-/** Asks all, a few at a time; answers what is wrong. */
+/** Sends all requests, a few at a time; returns how many, and what is wrong. */
 async function askAll<T>(of: Iterable<T>, ask: (one: T) => Promise<string | undefined>): Promise<{ asked: number; wrong: string[] }> {
   const [left, wrong] = [[...of], [] as string[]];
   const asked = left.length;
@@ -150,12 +150,12 @@ async function askAsA({ route, request, place }: Ask): Promise<string | undefine
   const said = shown(route, reply);
   const leak = leakIn(reply.text, JSON.stringify(request));
   if (leak !== undefined) return `leaks ${leak}: ${said}`;
-  // A part of a resumable upload may be refused by its headers before anybody looks whose release it is.
+  // A part of a resumable upload may be refused for its headers before the owner of the release is checked.
   const refused = place !== "path" || reply.status === 404 || (route.path.endsWith("/artifact") && reply.status >= 400);
   return refused ? undefined : `${JSON.stringify(request.path)} is no 404: ${said}`;
 }
 
-/** Every stream of a robot and of a fleet; answers how many there are. */
+/** Requests every stream of a robot and of a fleet; returns their number. */
 async function askStreams(token: string, { robot, ids }: Things): Promise<number> {
   const fleet_id = ids.fleet_id ?? "";
   const paths = [
@@ -179,7 +179,7 @@ async function askRobotRoutes(robot: Things["robot"], sets: Iterable<string | un
       const { path } = sampleRequest(route, ground.b, field === undefined || value === undefined ? undefined : { ...field, value });
       const reply = await robot.get(path);
       assert.equal(leakIn(await reply.text(), path), undefined, `${route.path} leaks data of the other org`);
-      // A route that names nothing answers with nothing of the other org's.
+      // A route without an id must return nothing of the other org.
       if (field !== undefined || (value === undefined && route.path.includes("{"))) assert.equal(reply.status, 404, path);
       asked += 1;
     }
@@ -198,7 +198,7 @@ test("with row-level security off, no route, stream or link of one org reads or 
   const { a, b, ids } = ground;
   await setRowSecurity(false);
   try {
-    // Before A has asked for anything of B: what it asked for is in its own audit.
+    // The audit routes first: later they return the ids of B that A has requested.
     const [audits, others] = [[...asks()].filter(isAudit), [...asks()].filter((ask) => !isAudit(ask))];
     const first = await askAll(audits, askAsA);
     const { asked, wrong } = await askAll(others, askAsA);
@@ -221,7 +221,7 @@ test("with row-level security off, no route, stream or link of one org reads or 
     await setRowSecurity(true);
   }
   assert.deepEqual(await rowsOf(b.org.id), ground.rows, "a row of B has changed");
-  // What A asked for is in its audit and in the bodies that it was answered; nothing else of A knows of B.
+  // A's audit and its stored responses contain what A requested. Nothing else of A may contain a text of B.
   const { audit_entry: _, idempotency: __, ...rest } = await rowsOf(a.org.id);
   const known = textsIn(rest);
   assert.deepEqual(
@@ -230,7 +230,7 @@ test("with row-level security off, no route, stream or link of one org reads or 
   );
 });
 
-test("a cursor of one org's list opens no page of another's", LIMIT, async () => {
+test("refuses a cursor of another org's list", LIMIT, async () => {
   const [ours, foreign] = [new Http(plane, ground.a.org.admin_token), new Http(plane, ground.b.org.admin_token)];
   const lists = portal.filter(
     ({ method, path, query }) => method === "GET" && !path.includes("{") && "cursor" in (query?.properties ?? {}),
@@ -245,7 +245,7 @@ test("a cursor of one org's list opens no page of another's", LIMIT, async () =>
   assert.ok(turned > 1);
 });
 
-/** Half-hidden orgs are answered as no document says. */
+/** A plane whose responses are not compared with the OpenAPI document: with half of an org's rows hidden they are undocumented. */
 const unchecked = {
   fetch,
   get url() {
@@ -253,7 +253,7 @@ const unchecked = {
   },
 };
 
-/** Runs with every handler, and every statement in it, asking for B's rows on connections that serve A. */
+/** Runs `work` while every statement of a handler asks for rows of B on a connection that row-level security limits to A. */
 async function withoutOrgInStatements(work: () => Promise<void>): Promise<void> {
   const { db } = plane.plane;
   const { a, b } = ground;
@@ -272,7 +272,7 @@ test(
   async (t: TestContext) => {
     const { b } = ground;
     const before = await rowsOf(ground.a.org.id);
-    // Who a token is, is looked up before its org is known.
+    // A token is looked up before its org is known, so getMe works.
     const reached = portal.filter(({ name }) => name !== "getMe");
     let [asked, streams] = [0, 0];
     await withoutOrgInStatements(async () => {
@@ -296,7 +296,7 @@ test(
       asked = result.asked + streams + (await askRobotRoutes(b.robot, [undefined]));
       await plane.settle();
     });
-    // The system's handle records a refused request in its own org's audit, and the nonce of a robot's request.
+    // Audit entries of refused requests and nonces of robots' requests are written outside of row-level security.
     const { audit_entry: _, robot_request: _request, ...rows } = await rowsOf(b.org.id);
     const { audit_entry: __, robot_request: ___, ...expected } = ground.rows;
     assert.deepEqual(rows, expected, "a row of B has changed");

@@ -13,7 +13,7 @@ import { promiseSize, provePromise } from "../harness/promise.ts";
 const ARCHIVES = promiseSize({ test: 400, full: 10_000 });
 const BOMB_BYTES = 80 * 1024 * 1024;
 
-/** Pieces that names and link targets are put together from: every way out that is known, and harmless ones to hide it among. */
+/** Parts of generated names and link targets: every known way out of a directory, and harmless ones in between. */
 const PIECES = [
   "..",
   ".",
@@ -46,7 +46,7 @@ function hostilePath(random: () => number): string {
 function hostileEntry(random: () => number): TestEntry {
   const type = of(random, TYPES);
   const name = hostilePath(random);
-  // What the old header cannot say, an extended one can.
+  // A pax header can contain names that do not fit into the old header.
   const pax = random() < 0.3 || name.length > 90 ? { pax: { path: name } } : {};
   if (type === "file" || type === "contiguous-file") return { name, type, content: "!", mode: 0o6777, ...pax };
   const linkname = random() < 0.2 ? of(random, ["/etc/passwd", "/", "..", "l/../../outside"]) : hostilePath(random);
@@ -54,7 +54,7 @@ function hostileEntry(random: () => number): TestEntry {
   return { name, type, devmajor: 1, devminor: 3, ...pax };
 }
 
-/** Everything below the directory but what the archive may write into, with what it holds. */
+/** Everything below `root`, with its content, except the directory that the archive may write to. */
 function outside(root: string): string[] {
   return fs
     .readdirSync(root, { recursive: true, withFileTypes: true })
@@ -68,7 +68,7 @@ function outside(root: string): string[] {
     });
 }
 
-/** Whatever came out lies inside: nothing special, and no link that leads away. */
+/** Checks that everything extracted is inside: no special files, and no link that leads outside. */
 function checkInside(directory: string): void {
   const real = fs.realpathSync(directory);
   for (const entry of fs.readdirSync(directory, { recursive: true, withFileTypes: true })) {
@@ -79,7 +79,7 @@ function checkInside(directory: string): void {
   }
 }
 
-test("no archive writes outside of its folder", { timeout: 900_000 }, async (t) => {
+test("no archive writes outside its folder", { timeout: 900_000 }, async (t) => {
   const root = fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-archives-"));
   const seed = 11;
   const random = seededRandom(seed);

@@ -8,7 +8,7 @@ import { promiseSize, provePromise } from "../harness/promise.ts";
 const ROUNDS = promiseSize({ test: 100, full: 1_000 });
 const WAYS = ["flipped", "cut", "extended"] as const;
 
-test("a bundle with any byte flipped, cut or added is refused, and the old version runs on untouched", { timeout: 900_000 }, async (t) => {
+test("a bundle with any byte flipped, removed or added is refused, and the old version keeps running untouched", { timeout: 900_000 }, async (t) => {
   await using rig = await DeploymentsRig.start();
   await rig.ended(rig.deploy(await shellRelease("v1", WELL)));
   const before = rig.processes("main");
@@ -35,7 +35,7 @@ test("a bundle with any byte flipped, cut or added is refused, and the old versi
   }
   assert.deepEqual(rig.processes("main"), before);
   assert.equal(rig.current(), "rel_v1");
-  // The same release with its own bytes is taken.
+  // The same release with its original bytes is accepted.
   served = next.bytes;
   assert.equal((await rig.ended(rig.deploy(next, { target: "tgt_good" }))).status, "applied");
   const { flipped, cut, extended } = refused;

@@ -23,7 +23,7 @@ const OFFERS = promiseSize({ test: 5_000, full: 100_000 });
 const OFFERS_OF_A_ROBOT = 40;
 const LIMIT = { timeout: 900_000 };
 
-/** What promise 12 names, by the checks that keep it. */
+/** The attacks that promise 12 names, with the checks that stop them. */
 const KEPT_BY = {
   downgrade: ["downgrade", "withdrawn"],
   freeze: ["expired"],
@@ -31,7 +31,7 @@ const KEPT_BY = {
   replay: ["other_content", "bad_signature", "malformed", "unsigned", "unknown_key"],
 } as const satisfies Record<string, readonly SignatureCheck[]>;
 
-/** A robot as the model sees it: what it should take is worked out from what makers meant, not from what the robot's code reads. */
+/** A model of a robot, which decides from what the maker intended, not from the fields that the agent's code reads. */
 class ModelRobot {
   trust: Trust | undefined;
   history: SignedHistory | undefined;
@@ -48,7 +48,7 @@ class ModelRobot {
     return "trust" in taken;
   }
 
-  /** True if the rules of the guide say that the robot takes it. */
+  /** Reports whether the robot must accept an offer by the rules of the guide. */
   may(offer: Offer): boolean {
     if (offer.meant === undefined) return false;
     const { signer, statement } = offer.meant;
@@ -69,7 +69,7 @@ class ModelRobot {
   }
 }
 
-/** Keys change by statements; the server replays superseded statements without effect. */
+/** Changes the trusted keys by signed statements, and replays superseded ones, which have no effect. */
 function changeKeys(random: Random, robot: ModelRobot, said: SignedText[]): number {
   const [by] = robot.trusted.length === 0 ? [SIGNERS.first] : robot.trusted;
   const next = random() < 0.5 ? [SIGNERS.first] : random() < 0.5 ? [SIGNERS.second] : [SIGNERS.first, SIGNERS.second];
@@ -91,7 +91,7 @@ function changeKeys(random: Random, robot: ModelRobot, said: SignedText[]): numb
   return refused;
 }
 
-test("a robot refuses each downgrade, replay, expired and foreign release of a hostile server, and its event says so", LIMIT, async (t) => {
+test("a robot refuses each downgrade, replay, expired and foreign release of a hostile server, and its event names the check", LIMIT, async (t) => {
   const random = seededRandom(12);
   const refused = new Map<SignatureCheck, number>();
   const attacks = new Map<string, number>();
@@ -104,7 +104,7 @@ test("a robot refuses each downgrade, replay, expired and foreign release of a h
     for (let number = 0; number < OFFERS_OF_A_ROBOT; number += 1) {
       if (random() < 0.05) counts.statements += changeKeys(random, robot, said);
       robot.now_ms += Math.floor(random() * 3 * DAY_MS);
-      // Anything that was ever offered comes again.
+      // Earlier offers are repeated.
       const honest = random() < 0.4 ? past[Math.floor(random() * past.length)]! : makeHonest(random, robot.now_ms, number);
       past.push(honest);
       const other = past[Math.floor(random() * past.length)]!;
@@ -162,7 +162,7 @@ function judge(robot: ModelRobot, offer: Offer, random: Random, { refused, attac
   }
   counts.taken += 1;
   assert.equal(verdict.release.layers, undefined, story);
-  // Some are taken back by their health, and then they never ran.
+  // Some fail their health check: they are rolled back and do not count as run.
   if (random() < 0.2) return;
   robot.history = afterRun(history, offer.meant!.statement);
   robot.ran.push(offer.meant!.statement);
@@ -170,7 +170,7 @@ function judge(robot: ModelRobot, offer: Offer, random: Random, { refused, attac
   robot.current = verdict.release;
 }
 
-/** The same on a real agent with a real program running: nothing of it changes, and each refusal is reported. */
+/** Repeats the attacks on a real agent with a running program: the program stays unchanged, and each refusal is reported. */
 async function refuseForReal(): Promise<number> {
   const [maker, stranger] = [makeSigner("maker"), makeSigner("stranger")];
   const keys = [{ name: maker.name, public_key: maker.public_key }];
@@ -203,7 +203,7 @@ async function refuseForReal(): Promise<number> {
     ["unknown_key", signed(v3!, stranger, 3)],
     ["bad_signature", changed(next, { signature: { ...(signed(v3!, stranger, 3).release.signature as SignedText), key_id: maker.id } })],
     ["malformed", changed(next, { signature: { key_id: maker.id, text: "{}", value: "" } })],
-    // What runs already is not confirmed either, when it is not what was signed.
+    // Desired state for the running release is refused too, unless it is the signed one.
     ["unsigned", changed(good, { signature: null })],
   ];
   for (const [index, [check, one]] of offers.entries()) {
@@ -215,7 +215,7 @@ async function refuseForReal(): Promise<number> {
   }
   assert.deepEqual(rig.processes("main"), before);
   assert.equal((await rig.ended(rig.deploy(next))).status, "applied");
-  // The server's own way back: to what ran here before.
+  // A rollback by the server, to a release that ran here before, is accepted.
   assert.equal((await rig.ended(rig.deploy(good, { target: "tgt_back" }))).status, "applied");
   return offers.length;
 }

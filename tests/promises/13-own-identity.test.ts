@@ -27,7 +27,7 @@ const LOCK = "agent.lock";
 
 type Hello = Record<string, unknown>;
 
-/** Connects, answers the challenge with what `answer` makes of it, and resolves with the server's word on it. */
+/** Connects, answers the challenge with `answer(nonce)`, and resolves with the server's response. */
 function ask(url: string, answer: (nonce: string) => Hello): Promise<ServerMessage> {
   const socket = new WebSocket(`${url.replace(/^http/, "ws")}${LINK_PATH}`, LINK_SUBPROTOCOL, { perMessageDeflate: false });
   const { promise, resolve, reject } = Promise.withResolvers<ServerMessage>();
@@ -47,7 +47,7 @@ function ask(url: string, answer: (nonce: string) => Hello): Promise<ServerMessa
   });
 }
 
-test("a copied state directory is noticed and both machines are held; an answer to a challenge is good once", LIMIT, async (t) => {
+test("a copied state directory is detected and both machines are quarantined; the response to a challenge is valid once", LIMIT, async (t) => {
   await using server = await ServerProcess.start({
     args: ["token_requests_per_minute=1000000", "token_burst=1000000", "link_accepts_per_second=10000"].flatMap((limit) => [
       "--limit",
@@ -66,7 +66,7 @@ test("a copied state directory is noticed and both machines are held; an answer 
   );
   const kinds = async (): Promise<string[]> =>
     (await api.listRobotTimeline({ params: { id }, query: { limit: 200 } })).items.map(({ kind }) => kind);
-  // A restart, even one without a goodbye, is none.
+  // A restart, even without an orderly disconnect, is no duplicate.
   await first.program.kill();
   first.restart();
   await first.program.until("the robot to be back", () => first.program.output.includes("link is up"));
@@ -84,7 +84,7 @@ test("a copied state directory is noticed and both machines are held; an answer 
   for (const { program } of [first, second])
     await program.until("the agent to be refused", () => program.output.includes("an operator must decide"));
 
-  // One of the machines gets a separate identity; the other one's key becomes invalid.
+  // One machine gets a separate identity; the other one's key becomes invalid.
   const replacement = (await api.replaceRobot({ params: { id } })).data;
   await using third = new AgentProcess({ url: server.url, key: replacement.key ?? "", name: "cart-1" });
   await third.program.until(
@@ -125,11 +125,11 @@ test("a copied state directory is noticed and both machines are held; an answer 
   for (let replay = 0; replay < REPLAYS; replay += 1) {
     const answer = await ask(server.url, () => overheard);
     if (answer.type !== "refused") accepted += 1;
-    // After many of them the address is refused before its signature counts.
+    // After many failures the address is refused before the signature is checked.
     else assert.ok(["bad_signature", "busy"].includes(answer.code), answer.code);
   }
   assert.equal(accepted, 0);
-  // Nor is an answer good for another robot.
+  // A response is not valid for another robot either.
   assert.equal((await ask(server.url, (nonce) => ({ ...hello(nonce), robot_id: id }))).type, "refused");
   provePromise(
     t,

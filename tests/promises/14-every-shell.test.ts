@@ -14,9 +14,9 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const ROUNDS = promiseSize({ test: 2, full: 12 });
 const SHELLS = 3;
-/** Output recorded before a kill, one line every 100 ms. */
+/** Number of lines recorded before a kill, one every 100 ms. */
 const RECORDED_LINES = 10;
-/** A recording is half a second and a write behind; beside other tests a write takes what it takes. */
+/** A recording may lack half a second and one write. Writes take longer while other tests run. */
 const LATE_LINES_MAX = promiseSize({ test: Infinity, full: 15 });
 
 test(
@@ -40,7 +40,7 @@ test(
     const shells = (): unknown[] => processesNaming(mark);
     let [asked, shown] = [0, 0];
 
-    /** A shell that says each tenth of a second where it is; answers what of it was seen. */
+    /** Opens a shell that prints its position every 0.1 s; `text` returns what was received. */
     const openShell = async (): Promise<{ ws: WebSocket; text: () => string; over: Promise<unknown> }> => {
       const script = `i=0; while :; do i=$((i+1)); echo "line $i"; sleep 0.1; done`;
       const command = JSON.stringify(["sh", "-c", script, mark]);
@@ -59,7 +59,7 @@ test(
       const online = async () => (await api.getRobot({ params: { id: robot_id } })).data.status === "online";
       await until("the robot to be online", online, { deadline_ms: ROBOT_BACK_MS });
       const open = await Promise.all(Array.from({ length: SHELLS }, openShell));
-      // One shows something; of the others it is not known how far they came.
+      // One shell has printed something; the progress of the others is unknown.
       await until("a shell to show something", () => open.some(({ text }) => text().includes("line 15")));
       await until("some of it to be recorded", async () => (await longestRecording()) >= RECORDED_LINES);
       const victim = round % 2 === 0 ? server.program : robot.program;
@@ -79,7 +79,7 @@ test(
       }
     }
 
-    /** Lines of the newest shells' recordings, of the one that has most. */
+    /** Returns the number of lines in the longest recording of the newest shells. */
     async function longestRecording(): Promise<number> {
       const sessions = (await api.listShellSessions({ params: { id: robot_id } })).items.slice(0, SHELLS);
       const texts = await Promise.all(

@@ -26,7 +26,7 @@ test(
     const killed = { server: 0, postgres: 0, both: 0 };
     const writing = writers.write(WRITES, PARALLEL);
     for (let kill = 0; kill < KILLS; kill += 1) {
-      // Spread over the whole run, at no particular moment.
+      // Kills are spread over the whole run, at random moments.
       const at = Math.floor(((kill + random()) / KILLS) * WRITES * 0.95);
       await Promise.race([until("the writers to come this far", () => writers.done >= at), writing]);
       const what = (["server", "postgres", "both"] as const)[kill % 3]!;
@@ -51,7 +51,7 @@ test(
   },
 );
 
-/** Every acknowledged id is a row, and there is no unacknowledged row. */
+/** Checks that every acknowledged id is a row, and that there is no unacknowledged row. */
 async function countRows(server: ServerProcess, ledger: Ledger): Promise<number> {
   const client = new pg.Client(await databaseOf(server));
   await client.connect();

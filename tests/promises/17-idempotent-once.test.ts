@@ -11,11 +11,11 @@ const AT_ONCE = 200;
 const ROUNDS = promiseSize({ test: 3, full: 30 });
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_800_000 }) };
 
-test(`${AT_ONCE} identical POSTs at once with kill -9 in between: one row, and all responses have the same bytes`, LIMIT, (t) =>
+test(`${AT_ONCE} identical concurrent POSTs with kill -9 in between: one row, and all responses have the same bytes`, LIMIT, (t) =>
   once(t, 1),
 );
 
-test(`${AT_ONCE} identical POSTs at once over two nodes, with kill -9 of one: the same`, LIMIT, (t) => once(t, 2));
+test(`${AT_ONCE} identical concurrent POSTs over two nodes, with kill -9 of one: the same`, LIMIT, (t) => once(t, 2));
 
 async function once(t: TestContext, nodes: number): Promise<void> {
   await using database = await createTestDatabase();
@@ -38,7 +38,7 @@ async function once(t: TestContext, nodes: number): Promise<void> {
         return answer;
       }),
     );
-    // Before, amid and after the first answers, by round.
+    // Before, during and after the first responses, depending on the round.
     await until("the crowd to be under way", () => sent >= [0, 1, 20][round % 3]!);
     await server.program.kill();
     await server.restart();
@@ -51,7 +51,7 @@ async function once(t: TestContext, nodes: number): Promise<void> {
     assert.ok(first?.text.includes(rows[0]!.id));
     unanswered = ledger.unanswered;
   }
-  // Of two nodes the other takes most of them.
+  // With two nodes the other one may have answered all of them.
   assert.ok(unanswered > 0 || nodes > 1, "no kill cut anybody off");
   provePromise(
     t,

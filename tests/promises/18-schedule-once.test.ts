@@ -15,20 +15,20 @@ const COUNT = promiseSize({ test: 300, full: 10_000 });
 const WITHIN_MS = promiseSize({ test: 12_000, full: 60_000 });
 const KILLS = promiseSize({ test: 2, full: 4 });
 const MADE_WITHIN_MS = promiseSize({ test: 5_000, full: 20_000 });
-/** The rest is written by SQL. */
+/** How many are created through the API; the others are created by SQL. */
 const BY_API = 100;
 /** Deployments due shortly before the server is killed may not have been dispatched. */
 const BEFORE_KILL_MS = 2_000;
-/** When it is back, it has this long for what came due meanwhile before the usual bound is asked of it. */
+/** Deployments that come due until this long after a restart have the larger bound LATE_MS_AFTER_KILL. */
 const CATCH_UP_MS = 5_000;
 const LATE_MS_P99 = 2_000;
 const LATE_MS_AFTER_KILL = 15_000;
-/** The bounds are those of a machine that does nothing else. */
+/** The time bounds apply to an otherwise idle machine only. */
 const MEASURED = promiseSize({ test: 0, full: 1 }) === 1;
 
 const NODES = 3;
 const COUNT_ON_THREE = promiseSize({ test: 120, full: 9_800 });
-/** Of them beside, whose links go to another node with each kill. */
+/** Connected robots in addition to those rows; each kill moves their links to another node. */
 const ROBOTS_ON_THREE = promiseSize({ test: 12, full: 200 });
 const KILLS_ON_THREE = promiseSize({ test: 3, full: 4 });
 
@@ -36,19 +36,19 @@ const JUMPED_COUNT = promiseSize({ test: 60, full: 1_000 });
 const JUMPED_WITHIN_MS = promiseSize({ test: 8_000, full: 40_000 });
 const FIVE_MINUTES_MS = 300_000;
 const NOTHING_FIRES_MS = 3_000;
-/** Nothing that fires takes so long. */
+/** If nothing was queued for this long, nothing is being processed. */
 const SETTLED_MS = 500;
 const IDLE_MS = 1_500;
 
-/** Moments, evenly spread. */
+/** Returns `count` evenly spaced times. */
 const spread = (from_ms: number, within_ms: number, count: number): Date[] =>
   Array.from({ length: count }, (_, place) => new Date(from_ms + Math.round((place * within_ms) / count)));
 
 const p99 = (values: readonly number[]): number => values[Math.ceil(values.length * 0.99) - 1] ?? 0;
 
-/** Lets `count` deployments come due while servers are killed, and answers what became of them, each once, in words. */
+/** Lets `count` deployments come due while servers are killed. Checks that each was dispatched once, and returns the figures as text. */
 async function fires(t: TestContext, due: DueDeployments, { count, kills }: { count: number; kills: number }): Promise<string> {
-  // Long enough from now that all are made before the first is due; on a busy machine some are late, and go at once.
+  // All are created before the first is due. On a busy machine some are late and are dispatched immediately.
   const from_ms = Date.now() + MADE_WITHIN_MS;
   const moments = spread(from_ms, WITHIN_MS, count);
   const there = due.robots.map((_, place) => moments[Math.floor((place * count) / due.robots.length)]!);
@@ -82,13 +82,13 @@ async function fires(t: TestContext, due: DueDeployments, { count, kills }: { co
   );
 }
 
-test("what is scheduled fires once and on time, with the server killed while it comes due", LIMIT, async (t) => {
+test("a scheduled deployment is dispatched once and on time, even if the server is killed when it comes due", LIMIT, async (t) => {
   await using due = await DueDeployments.start(COUNT);
   const figures = await fires(t, due, { count: COUNT, kills: KILLS });
   provePromise(t, 18, `the server killed ${KILLS} times: ${figures}`);
 });
 
-test("the same on three nodes, killed in turn, by the database and by the robots that are there", LIMIT, async (t) => {
+test("the same on three nodes that are killed in turn, according to the database and the connected robots", LIMIT, async (t) => {
   await using due = await DueDeployments.start(COUNT_ON_THREE, { nodes: NODES });
   await due.connectRobots(ROBOTS_ON_THREE);
   const count = COUNT_ON_THREE + ROBOTS_ON_THREE;
@@ -101,7 +101,7 @@ test("the same on three nodes, killed in turn, by the database and by the robots
   );
 });
 
-test("what is scheduled fires once and not early by the server's clock, which jumps five minutes either way", LIMIT, async (t) => {
+test("a scheduled deployment is dispatched once and not early by the server's clock, which jumps five minutes either way", LIMIT, async (t) => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-clock-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   const file = path.join(directory, "offset");
@@ -121,7 +121,7 @@ test("what is scheduled fires once and not early by the server's clock, which ju
 
   await due.untilHeld(JUMPED_COUNT - half / 4);
   jump(-FIVE_MINUTES_MS);
-  // What it had begun when the clock was set may end.
+  // Deployments in progress when the clock was set may finish.
   const held = await until("what was begun to end", async () => {
     const before = await due.held();
     await sleep(SETTLED_MS);
@@ -131,7 +131,7 @@ test("what is scheduled fires once and not early by the server's clock, which ju
   assert.equal(await due.held(), held, "it fired five minutes early");
   await due.killAt(new Date());
   assert.equal(await due.held(), held, "it fired five minutes early");
-  // It sleeps until a time that is five minutes away.
+  // The schedule now sleeps until a time that is five minutes away.
   await sleep(IDLE_MS);
   const noticed: number[] = [];
   const noticedAfter = async (held_max: number): Promise<void> => {
@@ -141,7 +141,7 @@ test("what is scheduled fires once and not early by the server's clock, which ju
   };
   jump(0);
   await noticedAfter(held - 1);
-  // All of the first half are due at once, and the second half begins.
+  // The whole first half is now due, and the second half begins.
   jump(FIVE_MINUTES_MS);
   await noticedAfter(half);
   await due.untilHeld(half / 2);

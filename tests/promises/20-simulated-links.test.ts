@@ -5,10 +5,10 @@ import { promiseSize, provePromise } from "../harness/promise.ts";
 import { Program } from "../processes/process.ts";
 
 const MAIN = "tools/simulate/main.ts";
-/** Of a run with the whole figure. */
+/** Timeout of a run in the full size. */
 const HOURS = 4 * 3_600_000;
 
-/** Runs the simulation as users do, and answers what it printed. */
+/** Runs the simulation as a user does, and returns its output. */
 async function simulate(args: readonly string[]): Promise<string> {
   const program = new Program(MAIN, args);
   const { code } = await program.ended;
@@ -16,18 +16,18 @@ async function simulate(args: readonly string[]): Promise<string> {
   return program.output.trim();
 }
 
-// Side by side: at full size each takes more than an hour, of one core.
+// Concurrently: at full size each takes more than an hour of one core.
 describe(
   "links that lose, repeat, reorder and delay, and processes dying at any moment, break no rule",
   { concurrency: 2, timeout: HOURS },
   () => {
-    test("the decisions alone", { timeout: HOURS }, async (t) => {
+    test("the pure decisions alone", { timeout: HOURS }, async (t) => {
       const schedules = promiseSize({ test: 20_000, full: 1_000_000 });
       const said = await simulate(["--seed", "1", "--schedules", String(schedules)]);
       provePromise(t, 20, said.split("\n").join("; "));
     });
 
-    test("the server's own code on PostgreSQL", { timeout: HOURS }, async (t) => {
+    test("the server's code on PostgreSQL", { timeout: HOURS }, async (t) => {
       const schedules = promiseSize({ test: 300, full: 20_000 });
       const said = await simulate(["--whole", "--seed", "1", "--schedules", String(schedules)]);
       provePromise(t, 20, said.split("\n").join("; "));
@@ -35,16 +35,16 @@ describe(
   },
 );
 
-/** Schedules that a rule once did not hold in. */
+/** Seeds of schedules that have broken a rule before. */
 const ONCE_BROKEN = [21_067, 36_486, 44_836, 97_156];
 
 for (const seed of ONCE_BROKEN)
-  test(`a schedule that once broke a rule does not: ${seed}`, { timeout: 120_000 }, async () => {
+  test(`a schedule that broke a rule before obeys it: seed ${seed}`, { timeout: 120_000 }, async () => {
     await simulate(["--seed", String(seed), "--schedules", "1"]);
   });
 
 for (const plant of PLANTS) {
-  test(`a planted fault is found: ${plant}`, { timeout: 600_000 }, async (t) => {
+  test(`finds a planted fault: ${plant}`, { timeout: 600_000 }, async (t) => {
     const said = await simulate(["--plant", plant]);
     provePromise(t, 20, said.split("\n").at(-1) ?? "");
   });

@@ -15,14 +15,14 @@ import { Proxy } from "../harness/proxy.ts";
 
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_800_000 }) };
 const HOURS = 24;
-/** Of virtual time; a change by hand is looked for this often, so each may be a report. */
+/** Virtual time between checks for local changes, each of which may cause a report. */
 const STEP_SECONDS = promiseSize({ test: 3_600, full: 30 });
-/** But for the whole proof the server is down as well while the robot is cut off: the turns of its timers in a day take minutes. */
+/** In the small size the server stays up, since processing a day of its timers takes minutes. In the full size it is stopped too. */
 const SERVER_STAYS = promiseSize({ test: 0, full: 1 }) === 1;
 const NAMESPACES = ["arm", "base", "camera", "map"];
 const SPOOL_BYTES = 512 * 1024;
 const LINES_PER_HOUR = 500;
-/** With it a day's lines are several spools full. */
+/** Makes a day's log several times as large as the spool. */
 const PADDING = "x".repeat(150);
 const WAIT_MS = promiseSize({ test: 120_000, full: 900_000 });
 
@@ -43,7 +43,7 @@ class Robot implements AsyncDisposable {
   readonly plane: Harness;
   readonly proxy: Proxy;
   agent!: Agent;
-  /** Whether time waits for the agent's frames. Not for a day's log: it waits for credit, which may wait for time. */
+  /** Whether virtual time waits for the agent's frames. Off for a day's log: it waits for credit, which may wait for time. */
   counted = true;
   readonly lines: string[] = [];
 
@@ -74,7 +74,7 @@ class Robot implements AsyncDisposable {
       .map(({ pid }) => pid);
   }
 
-  /** Lets virtual time pass, a second at a time, until something is so. */
+  /** Advances virtual time, one second at a time, until a condition holds. */
   until<T>(what: string, look: () => Promise<T | undefined | false> | T | undefined | false): Promise<Truthy<T>> {
     return until(what, look, {
       deadline_ms: WAIT_MS,
@@ -84,14 +84,14 @@ class Robot implements AsyncDisposable {
     });
   }
 
-  /** An hour's lines, printed and read. */
+  /** Lets the program print an hour's lines, and waits until they are spooled. */
   async work(hour: number): Promise<void> {
     writeFileSync(path.join(this.triggers, `go-${hour}`), "");
     const last = `hour ${hour} line ${LINES_PER_HOUR - 1} `;
     await this.until(`the lines of hour ${hour}`, () => this.#spooled(last));
   }
 
-  /** Whether a line of the program is in the spool: files by name end with the newest. */
+  /** Reports whether the spool contains a line. */
   #spooled(text: string): boolean {
     const directory = path.join(this.state, "logs");
     return readdirSync(directory).some((file) => {
@@ -109,7 +109,7 @@ class Robot implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // What its end waits for, it waits for in virtual time.
+    // Stopping the agent waits for timers in virtual time.
     let ended = this.agent === undefined;
     const ending = this.agent?.stop().finally(() => (ended = true));
     while (!ended) {
@@ -135,7 +135,7 @@ async function allLogs({ api }: Harness, id: string) {
   return records;
 }
 
-test("cut off for 24 hours a robot keeps running, keeps what it can, and brings everything home", LIMIT, async (t) => {
+test("a robot without a connection for 24 hours keeps running, keeps what it can, and reports everything afterwards", LIMIT, async (t) => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   await using proxy = await Proxy.start(() => plane.url);
   await using robot = new Robot(plane, proxy);

@@ -10,7 +10,7 @@ const BETWEEN = 300;
 const RECOVERED_MS_MAX = 5_000;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_200_000 }) };
 
-test("PostgreSQL killed and stopped under load: back soon, nothing lost, and 503 with Retry-After meanwhile", LIMIT, (t) =>
+test("after PostgreSQL is killed and stopped under load it recovers soon, nothing is lost, and meanwhile clients get 503 with Retry-After", LIMIT, (t) =>
   restarted(t, 1),
 );
 
@@ -26,7 +26,7 @@ async function restarted(t: TestContext, nodes: number): Promise<void> {
   for (let round = 0; round < ROUNDS * 2; round += 1) {
     await until("some writes", () => writers.done >= BETWEEN * (round + 0.5));
     const refused = ledger.refusals.length;
-    // A crash, and the restart that an operator would do (fast shutdown).
+    // Alternately a crash, and a restart by an operator (fast shutdown).
     assert.ok(fire.killPostgres(round % 2 === 0 ? "SIGKILL" : "SIGINT"), "PostgreSQL runs");
     const killed_at = performance.now();
     await until("a refusal", () => ledger.refusals.length > refused);

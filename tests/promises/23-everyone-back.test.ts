@@ -15,7 +15,7 @@ import { Program } from "../processes/process.ts";
 import { ownDatabase, ServerProcess } from "../processes/server-process.ts";
 
 const ROBOTS = promiseSize({ test: 400, full: 15_000 });
-/** Of each process: with its robots' sockets it stays far below the 20,000 files that it may have open. */
+/** Number of swarm processes. With two, each stays far below its limit of 20,000 open files. */
 const SWARMS = 2;
 const IS_FULL = ROBOTS === 15_000;
 const BACK_MS_MAX = 60_000;
@@ -25,11 +25,11 @@ const WRITE_EVERY_MS = 100;
 const NEWCOMER_EVERY_MS = 250;
 const PATIENCE_MS = 300_000;
 const POLL_MS = 250;
-/** Of proc(5), the same on every Linux that Node runs on. */
+/** USER_HZ of proc(5): the same on every Linux that Node supports. */
 const CLOCK_TICKS_PER_SECOND = 100;
 const LIMIT = { timeout: promiseSize({ test: 600_000, full: 2_400_000 }) };
 
-/** Robots on the agent's link, in processes of their own. */
+/** Robots with the agent's link code, in separate processes. */
 class Swarms implements AsyncDisposable {
   readonly programs: Program[];
 
@@ -60,7 +60,7 @@ class Swarms implements AsyncDisposable {
     );
   }
 
-  /** Cuts every link at once. Resolves when the swarms have seen that they are gone. */
+  /** Cuts every link at once. Resolves when the swarms have noticed. */
   async cut(): Promise<void> {
     for (const { child } of this.programs) child.kill("SIGUSR2");
     for (const program of this.programs) await program.until("the links to be cut", () => /^cut$/m.test(program.output));
@@ -84,7 +84,7 @@ interface SwarmState {
   robots: number;
 }
 
-/** Robots that have enrolled, as far as database and swarms know: to enrol thousands is not what is measured. */
+/** Creates robots by SQL and in the swarms: enrolling thousands is not what this test measures. */
 async function makeRobots(server: ServerProcess, place: { org_id: string; site_id: string; fleet_id: string }): Promise<SwarmState[]> {
   const states: SwarmState[] = [];
   await withClient(ownDatabase(server), async (client) => {
@@ -126,7 +126,7 @@ async function makeRobots(server: ServerProcess, place: { org_id: string; site_i
       writeFileSync(path.join(directory, "robots.jsonl"), lines.join(""));
       states.push({ directory, robots: robots.length });
     }
-    // As autovacuum does within a minute of any enrolment of thousands.
+    // Autovacuum does this within a minute after thousands of enrollments.
     await client.query("analyze");
   });
   return states;
@@ -139,7 +139,7 @@ interface Latencies {
   failed: string[];
 }
 
-/** Response times of clients, from now until stopped. */
+/** Measures response times of clients until stopped. */
 function measure(server: ServerProcess, api: Client, robot_id: string): { stop: () => Promise<Latencies> } {
   const latencies: Latencies = { reads: [], writes: [], newcomers: [], failed: [] };
   let stopped = false;
@@ -167,7 +167,7 @@ function measure(server: ServerProcess, api: Client, robot_id: string): { stop: 
   };
 }
 
-/** A request on a new connection, with a TLS handshake. */
+/** Sends a request on a new connection, with a TLS handshake. */
 function askAnew(server: ServerProcess): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   https
@@ -176,7 +176,7 @@ function askAnew(server: ServerProcess): Promise<void> {
   return promise;
 }
 
-/** What the server's process, its database not counted, has used of a core so far. */
+/** CPU time of the server's process in seconds, without its database. */
 function cpuSeconds(server: ServerProcess): number {
   const stat = readFileSync(`/proc/${server.program.child.pid}/stat`, "utf8");
   const [utime = 0, stime = 0] = stat
@@ -220,7 +220,7 @@ async function storm(
   return figure;
 }
 
-test("robots that all lose their links at once are all back soon, and the API answers meanwhile", LIMIT, async (t) => {
+test("robots that all lose their links at once are all back soon, and the API responds meanwhile", LIMIT, async (t) => {
   await using server = await ServerProcess.start({
     args: ["--tls", "auto", ...["token_requests_per_minute=1000000", "token_burst=1000000"].flatMap((limit) => ["--limit", limit])],
   });

@@ -18,7 +18,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 const MIB = 1024 * 1024;
 const LIMIT = { timeout: promiseSize({ test: 300_000, full: 4 * 3_600_000 }) };
 const REAL_SECONDS = promiseSize({ test: 12, full: 900 });
-/** Compiled code, caches and pools are there by then. */
+/** After these cycles, code is compiled, and caches and pools are filled. */
 const WARM_CYCLES = promiseSize({ test: 2, full: 20 });
 const SIMULATED_MINUTES = promiseSize({ test: 8, full: 24 * 60 });
 const WARM_MINUTES = promiseSize({ test: 6, full: 60 });
@@ -104,7 +104,7 @@ test(
   },
 );
 
-/** What this process holds. */
+/** Measures the memory of this process. */
 function measureHere(): Measure {
   setFlagsFromString("--expose-gc");
   (runInNewContext("gc") as () => void)();
@@ -141,7 +141,7 @@ test(
     for (let n = 0; n < SIMULATED_MINUTES; n += 1) await minute(n);
     const end = leastOf([measureHere(), measureHere(), measureHere()]);
     await Promise.all(watched.map((stream) => stream.end()));
-    // What the agent waits for on its way down takes time, which passes here only.
+    // Stopping the agent waits for timers, so virtual time must advance.
     let stopped = false;
     const stopping = robot.stop().finally(() => (stopped = true));
     while (!stopped) await pass();

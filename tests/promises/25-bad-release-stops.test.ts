@@ -12,7 +12,7 @@ import { SwarmProcess } from "../processes/swarm-process.ts";
 
 const LIMIT = { timeout: promiseSize({ test: 480_000, full: 1_800_000 }) };
 const ROBOTS = promiseSize({ test: 100, full: 1_000 });
-/** With a tenth of the robots, ten times the percentages: the first wave is ten robots in either size. */
+/** A tenth of the robots with ten times the percentage: the first wave is ten robots in either size. */
 const FIRST_WAVE_PERCENT = promiseSize({ test: 10, full: 1 });
 const SECOND_WAVE_PERCENT = promiseSize({ test: 50, full: 10 });
 const FEW = (ROBOTS * 5) / 100;
@@ -39,7 +39,7 @@ async function startFleet(server: ServerProcess, api: Client, site_id: string, n
 }
 
 const read = async ({ api }: Fleet, id: string): Promise<Deployment> => (await api.getDeployment({ params: { id } })).data;
-/** A server that is being killed does not answer. */
+/** Returns undefined while the server is down. */
 const glance = (fleet: Fleet, id: string): Promise<Deployment | undefined> => read(fleet, id).catch(() => undefined);
 const decided = ({ counts }: Deployment): number => counts.applied + counts.failed + counts.rolled_back;
 
@@ -61,11 +61,11 @@ function ended(fleet: Fleet, id: string): Promise<Deployment> {
   );
 }
 
-/** Robots that are connected: they come back one by one after a kill, those that were refused often after a minute. */
+/** Number of connected robots. After a kill they reconnect gradually; those that were refused often, after a minute. */
 const online = async ({ api, id }: Fleet): Promise<number> =>
   (await api.getFleet({ params: { id } }).catch(() => undefined))?.data.online_count ?? 0;
 
-/** Kills the server three times, each time when so many robots of both deployments are done, and starts it again. */
+/** Kills and restarts the server three times, each time when a given number of robots of both deployments have finished. */
 async function killThrice(server: ServerProcess, deployments: readonly [Fleet, string][], at: readonly number[]): Promise<number> {
   let kills = 0;
   for (const count of at) {
@@ -95,13 +95,13 @@ async function targetsOf({ api }: Fleet, id: string): Promise<DeploymentTarget[]
   return items;
 }
 
-/** It went to all robots; those that were to fail run what they ran before. */
+/** Checks that all robots applied it, except those that were to fail, which run their previous release. */
 function checkApplied({ status, counts }: Deployment): void {
   assert.deepEqual([status, counts.applied, counts.rolled_back], ["applied", ROBOTS - FEW, FEW]);
   assert.equal(counts.failed + counts.cancelled, 0);
 }
 
-/** It stopped itself; answers in which wave, and how many robots never heard of it. */
+/** Checks that the rollout stopped itself. Returns in which wave, and how many robots of later waves it never reached. */
 async function checkStopped(
   fleet: Fleet,
   { id, status, counts }: Deployment,
@@ -126,7 +126,7 @@ async function checkStopped(
   return { wave, untouched: later.length };
 }
 
-test("a release that fails on too many robots stops itself, and leaves the robots of later waves alone", LIMIT, async (t) => {
+test("a release that fails on too many robots stops itself, and does not reach the robots of later waves", LIMIT, async (t) => {
   await using server = await ServerProcess.start({
     args: ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"],
   });
@@ -150,7 +150,7 @@ test("a release that fails on too many robots stops itself, and leaves the robot
   checkApplied(await ended(few, good));
   const calm = await checkStopped(many, await ended(many, bad), "one");
 
-  // Once more, with a server that is killed on the way. Robots that rolled back run "one" still, the others "two".
+  // Again with a server that is killed meanwhile. Robots that rolled back still run "one", the others "two".
   const [killed_good, killed_bad] = [await deploy(few, "three", ROLLOUT), await deploy(many, "three", ROLLOUT)];
   const second_wave = (ROBOTS * SECOND_WAVE_PERCENT) / 100;
   const kills = await killThrice(

@@ -15,7 +15,7 @@ const RUNS = promiseSize({ test: 12, full: 400 });
 const SEED = 20_261_121;
 const GROWTH_BYTES_MAX = 150 * 1024 * 1024;
 
-/** The generator lives in this process too, so only what is still held counts; a separate server's memory is covered by promise 9. */
+/** The request generator runs in this process too, so only memory after a collection counts; promise 9 covers a separate server. */
 function heldBytes(): number {
   setFlagsFromString("--expose-gc");
   (runInNewContext("gc") as () => void)();
@@ -41,7 +41,7 @@ const idsOf = ({ ids }: Things): string[] => Object.values(ids);
 const known: Known = (field) =>
   field.endsWith("_id") || field === "id" || field === "release" ? [...idsOf(things), ...idsOf(strangers).slice(0, 3)] : [];
 
-/** Requests of a route: those that the document allows, and those that it does not. */
+/** Generates requests of a route, both valid and invalid by the document. */
 function requests(route: Route): fc.Arbitrary<Generated> {
   const sample = sampleRequest({ ...route, body: undefined } as unknown as Route, things);
   const path = fc.oneof(
@@ -77,7 +77,7 @@ const asText = (query: Record<string, unknown>): Record<string, string> =>
     Object.entries(query).map(([name, value]) => [name, typeof value === "string" ? value.toWellFormed() : JSON.stringify(value)]),
   );
 
-/** Sends one request; the harness fails it when the documents do not describe the answer. */
+/** Sends one request. The harness fails it if the document does not describe the response. */
 async function send(route: Route, { path, query, body, headers }: Generated): Promise<void> {
   const search = new URLSearchParams(query).toString();
   const with_body = route.method !== "GET" && body !== undefined;
@@ -96,13 +96,13 @@ async function send(route: Route, { path, query, body, headers }: Generated): Pr
   if (response.status >= 400) assert.doesNotMatch(answer, /\n\s+at |pg_|relation |syntax error at/);
 }
 
-/** Ids of things that would be taken away under the other requests are left alone. */
+/** Routes that delete what other requests use get no existing ids. */
 const spared = (route: Route): boolean =>
   route.method === "DELETE" ||
   ["revokeToken", "suspendOrg", "rotateToken", "replaceRobot"].includes(route.name) ||
   route.path.startsWith("/agent/");
 
-test("every answer to what the document allows, and to what it does not, is one that the document describes", LIMIT, async (t) => {
+test("every response to valid and invalid requests is described by the document", LIMIT, async (t) => {
   const before = heldBytes();
   for (const route of all.filter((one) => !spared(one))) {
     await fc.assert(
@@ -110,7 +110,7 @@ test("every answer to what the document allows, and to what it does not, is one 
       { numRuns: RUNS, seed: SEED, endOnFailure: true },
     );
   }
-  // What takes things away is asked with ids of nothing and of another org only.
+  // Deleting routes get unknown ids and ids of another org only.
   for (const route of all.filter(spared)) {
     const elsewhere = requests(route).filter(({ path }) => !idsOf(things).some((id) => path.includes(id)));
     await fc.assert(

@@ -15,17 +15,17 @@ import { Probe, quantile } from "./slow-clients.ts";
 
 const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
 const FRAMES = promiseSize({ test: 10_000, full: 1_000_000 });
-/** Of the attacks on frames every so many; the others are all made. */
+/** Every how many-th attack on frames is made. All other attacks are always made. */
 const EVERY = promiseSize({ test: 500, full: 1 });
 const FRAMES_OF_ATTACK = promiseSize({ test: 8_192, full: 4_096 });
 const ATTACK_MS = promiseSize({ test: 100, full: 250 });
-/** Of the attacks on frames in the warm-up: enough that V8's young generation and the allocator have reached their working size. */
+/** The same for the warm-up: enough attacks for V8's young generation and the allocator to reach their working size. */
 const WARM_EVERY = promiseSize({ test: 1_000, full: 25 });
 const IDLE_MS = promiseSize({ test: 750, full: 20_000 });
 const PROBES_PER_SECOND = 50;
 const RSS_GROWTH_MAX = 64 * 1024 ** 2;
 const FACTOR_MAX = 2;
-/** Below this a factor says more about the clock of the machine than about the server. */
+/** Response times below this are compared as if they were this long: their ratio measures the machine's clock, not the server. */
 const FLOOR_MS = 5;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 3_600_000 }) };
 const LIMITS = ["--limit", "token_requests_per_minute=100000000", "--limit", "token_burst=100000000"];
@@ -84,7 +84,7 @@ test(`${FRAMES} hostile frames of every kind, and floods of records, apps, topic
   };
   const pid = server.program.child.pid!;
   const idle_bytes = rssOf(pid);
-  // One round of every kind first: growth is what more frames cost, not what the first of them cost.
+  // One round of every kind first: the test measures the growth by later frames, not the first allocation.
   await attack({ ...order, every: WARM_EVERY, frames: 0 });
   using probe = new Probe({ url, ca: undefined, token: other.token }, PROBES_PER_SECOND);
   await setTimeout(IDLE_MS / 3);

@@ -14,9 +14,9 @@ import { call, createPlace, enroll, logFrame, type Org, release } from "./tenant
 
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 900_000 }) };
 const MS = promiseSize({ test: 2_500, full: 60_000 });
-/** Below the default rate of one token. */
+/** Below the default rate limit of one token. */
 const PROBES_PER_SECOND = 9;
-/** Of another org's calls while the flood uses all that its limits allow; with two cores the flood keeps the server busy. */
+/** Of another org's requests while the flood uses all that its limits allow; on two cores this keeps the server busy. */
 const P99_MS_MAX = 200;
 const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
 const TOKENS = 20;
@@ -41,7 +41,7 @@ class Flood {
   static async start(url: string, { token }: Org): Promise<Flood> {
     const order: FloodOrder = { url, token, tokens: TOKENS, robots: ROBOTS, sockets: SOCKETS, event_streams: EVENT_STREAMS };
     const worker = new Worker(new URL("./tenant-flood-worker.ts", import.meta.url), { workerData: order });
-    // Uploads and event streams are refused from here on.
+    // From this message on, uploads and event streams of the flooding org are refused.
     await once(worker, "message");
     return new Flood(worker);
   }
@@ -53,7 +53,7 @@ class Flood {
   }
 }
 
-/** Everything that an org does in a day, once; throws where the server refuses any of it. */
+/** Does everything once that an org does in a day. Throws if the server refuses any of it. */
 async function work(url: string, org: Org, { fleet_id, key }: { fleet_id: string; key: string }): Promise<void> {
   const bytes = randomBytes(200_000);
   const { data: made } = await org.api.createRelease({ body: release(bytes.length, hash("sha256", bytes)) });
@@ -77,7 +77,7 @@ async function work(url: string, org: Org, { fleet_id, key }: { fleet_id: string
   assert.equal((await call(url, org.token, "POST", "/api/deployments", { body, headers: { "idempotency-key": made.id } })).status, 201);
 }
 
-test("an org at all of its limits at once: another org is refused nothing and its calls are answered in time", LIMIT, async (t) => {
+test("while an org is at all of its limits, another org is refused nothing and its requests are answered in time", LIMIT, async (t) => {
   await using server = await ServerProcess.start({ nodes: 1, args: LIMITS.flatMap((limit) => ["--limit", limit]) });
   const { address: url } = server;
   const [hostile, other] = [await server.org("Hostile"), await server.org("Other")];

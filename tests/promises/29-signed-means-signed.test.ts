@@ -63,7 +63,7 @@ class SignedRobot {
     this.current.set(app, one.release);
   }
 
-  /** Offers a release that the maker did not mean for this robot. */
+  /** Offers a release that the maker did not sign for this robot and app. */
   async offer(channel: string, what: string, app: string, one: TestRelease): Promise<void> {
     await this.ledger.attack(channel, what, this.look, async () => {
       assert.match(await this.deploy(app, one), /^failed/, `${channel}: ${what}`);
@@ -84,7 +84,7 @@ async function attackReleases(robot: SignedRobot, app: string, random: () => num
   const running = robot.current.get(app)!;
   const other = { ...offer, release: running };
   for (const [what, { apply, refused_by }] of Object.entries(ATTACKS)) {
-    // Images alone have layers.
+    // Only images have layers.
     if (refused_by.length === 0) continue;
     const { app: offered = app, ...change } = apply(random, offer, { offer: other, current: running });
     await robot.offer("release", what, offered, { bytes: next.bytes, release: { ...offer.release, ...change } });
@@ -102,7 +102,7 @@ async function attackReleases(robot: SignedRobot, app: string, random: () => num
     await robot.offer("release", what, app, one);
 }
 
-/** Serves other bytes than those that the maker signed. */
+/** Serves other bytes than the signed ones. */
 async function attackBytes(robot: SignedRobot, app: string, random: () => number): Promise<void> {
   const next = signed(await robot.make(app, "v4"), MAKER, 4, { app });
   const { bytes } = next;
@@ -120,7 +120,7 @@ async function attackBytes(robot: SignedRobot, app: string, random: () => number
   robot.rig.server.trouble = () => undefined;
 }
 
-/** Lies about the trusted keys, then offers what the lie would allow. */
+/** Sends false lists of trusted keys, then offers a release that such a list would allow. */
 async function attackKeys(robot: SignedRobot): Promise<void> {
   const { stranger } = SIGNERS;
   const next = await robot.make("main", "v5");
@@ -145,7 +145,7 @@ async function attackKeys(robot: SignedRobot): Promise<void> {
   robot.rig.server.trouble = () => undefined;
 }
 
-/** Sends configs whose names and values are those of files and manifests. They may be written, as configs. */
+/** Sends configs with the names and content of files and manifests. They may be written, but only as configs. */
 async function attackConfigs(robot: SignedRobot, round: number): Promise<void> {
   const text = JSON.stringify({ start: ["sh", "-c", "echo EVIL"], env: { PATH: "/evil" }, keys: [], require_signature: false });
   for (const namespace of ["default", "../apps/main/current/roamfleet", "../identity/signing", "roamfleet", "main"]) {
@@ -179,11 +179,13 @@ async function attackAsServer(ledger: AttackLedger): Promise<void> {
     await attackKeys(robot);
     await attackConfigs(robot, round);
   }
-  // What the maker did sign still changes what runs.
+  // Releases that the maker did sign still change what runs.
   for (const app of DEPLOYED) await robot.install(app, signed(await robot.make(app, "v4"), MAKER, 4, { app }));
 }
 
-/** The plane, a real agent that trusts MAKER alone, and an operator's token, by which everything but the owner's lies is done. */
+/**
+ * The plane, a real agent that trusts MAKER alone, and an operator's token, which is used for everything except attacks on the database.
+ */
 interface OperatorScene {
   plane: Harness;
   operator: Client;
@@ -231,7 +233,7 @@ async function attackDeployments(scene: OperatorScene): Promise<void> {
     await ledger.attack("deployment", what, look, async () => assert.equal(await act(), "target.failed", what));
 }
 
-/** How a stream ends that an operator opens and uses right away. */
+/** Returns how a stream ends that an operator opens and uses immediately. */
 function useStream(
   { plane, robot_id, token }: OperatorScene,
   name: "shell" | "files" | "forward",
@@ -295,9 +297,9 @@ async function attackAsOperator(ledger: AttackLedger): Promise<void> {
   const plane = closing.use(await startPlane());
   const file = path.join(fs.mkdtempSync(path.join(os.tmpdir(), "roamfleet-signed-")), "agent.yaml");
   closing.defer(() => fs.rmSync(path.dirname(file), { recursive: true, force: true }));
-  // The owner named a user of shells, and allowed nothing beside signed releases.
+  // The owner named a user for shells, but allowed nothing except signed releases.
   fs.writeFileSync(file, `shell: { user: ${os.userInfo().username} }\n`);
-  // The server's own keys are a stranger's, who trusts the maker too and requires nothing.
+  // In the server's list a stranger is trusted in addition to the maker, and signatures are not required.
   const keys = [MAKER, SIGNERS.stranger].map(({ name, public_key }) => ({ name, public_key }));
   for (const serial of [1, 2]) {
     const lie = { org_id: plane.default_org.id, serial, require_signature: false, keys, issued_at: new Date().toISOString() };
@@ -330,7 +332,7 @@ async function attackAsOperator(ledger: AttackLedger): Promise<void> {
   assert.notEqual(look(), before);
 }
 
-test("neither a hostile server nor an operator's token changes what a robot runs that requires signatures", LIMIT, async (t) => {
+test("neither a hostile server nor an operator's token changes what runs on a robot that requires signatures", LIMIT, async (t) => {
   const ledger = new AttackLedger();
   await attackAsServer(ledger);
   await attackAsOperator(ledger);

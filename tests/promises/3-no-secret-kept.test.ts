@@ -19,7 +19,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 const LIMIT = { timeout: 240_000 };
 const ADMIN = `admin-${randomUUID()}`;
 
-test("no secret that was issued is found in the database, the logs, the server's files or the robot's", LIMIT, async (t) => {
+test("no issued secret is stored in the database, the logs, or files of the server or robot", LIMIT, async (t) => {
   await using server = await ServerProcess.start({ args: ["--log-level", "trace"], env: { SERVICE_ADMIN_TOKEN: ADMIN } });
   const { api, token } = await server.org("Sealed");
   const secrets = [ADMIN, token];
@@ -49,7 +49,7 @@ test("no secret that was issued is found in the database, the logs, the server's
     "the robot to be online",
     async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id,
   );
-  // The program looks for the key in what it inherited, and says what it found.
+  // The program searches its environment for the key, and prints the number of matches.
   const bundle = await appBundle(`env | grep -c rf_enroll_ | sed "s/^/keys seen: /"; trap "exit 0" TERM; while :; do sleep 0.1; done`);
   await pushBundle(api, "app", bundle);
   await api.createDeployment({ body: { release: "app", robot_id, rollout: { verify_seconds: 1 } }, idempotency_key: randomUUID() });
@@ -72,7 +72,7 @@ test("no secret that was issued is found in the database, the logs, the server's
     const { stdout, stderr } = await home.run(args);
     said.push(stdout, stderr);
   }
-  // Wherever a client may put a secret, right or wrong.
+  // Sends secrets, valid and invalid, in every place where a client may put one.
   for (const secret of [rotated, org_token, key, session.cookie.split("=")[1] ?? "", session.csrf]) {
     await closed(`${server.url.replace("http", "ws")}/api/robots/${robot_id}/logs/ws?token=${secret}`);
     await api.request("GET", `/api/robots?token=${secret}`);
@@ -116,7 +116,7 @@ test("no secret that was issued is found in the database, the logs, the server's
   );
 });
 
-/** What a browser keeps after signing in with a token. */
+/** Returns the cookie that a browser stores after signing in with a token. */
 async function signIn(url: string, token: string): Promise<{ cookie: string; csrf: string }> {
   const answer = await fetch(`${url}/api/auth/session`, { method: "POST", headers: { authorization: `Bearer ${token}` } });
   assert.equal(answer.status, 201);
@@ -124,7 +124,7 @@ async function signIn(url: string, token: string): Promise<{ cookie: string; csr
   return { cookie: answer.headers.getSetCookie()[0]?.split(";")[0] ?? "", csrf: data.csrf_token };
 }
 
-/** Opens a WebSocket, whether or not it is let in, and resolves when it is over. */
+/** Opens a WebSocket, and resolves when it has ended, whether or not it was accepted. */
 async function closed(url: string): Promise<void> {
   const socket = new WebSocket(url);
   socket.on("open", () => socket.close());

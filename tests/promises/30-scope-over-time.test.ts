@@ -9,9 +9,9 @@ import { promiseSize, provePromise } from "../harness/promise.ts";
 
 const TIMEOUT = { timeout: 3_600_000 };
 const AT = "2030-01-01T00:00:00Z";
-/** Of each action with each loss. */
+/** Rounds of each combination of action and loss. */
 const ROUNDS = promiseSize({ test: 1, full: 20 });
-/** Losses that each action is tried with, in turn. */
+/** Number of losses with which each action is combined, in turn. */
 const LOSSES_EACH = promiseSize({ test: 1, full: 5 });
 
 interface Case {
@@ -19,13 +19,13 @@ interface Case {
   fleet_id: string;
   elsewhere: string;
   robots: SimulatedRobot[];
-  /** The operator of the fleet, by a token. */
+  /** A client with the token of the fleet's operator. */
   api: Client;
   user_id: string;
   token_id: string;
 }
 
-/** What the operator begins; returns what lets it continue after the loss. Robots are offline in between. */
+/** Starts an action of the operator; returns a function that continues it after the loss of access. Robots are offline in between. */
 type Begin = (of: Case) => Promise<() => Promise<unknown>>;
 
 const key = () => ({ idempotency_key: randomUUID() });
@@ -40,7 +40,7 @@ async function offline({ plane, robots }: Case): Promise<void> {
   await plane.settle();
 }
 
-/** A release that all robots of the case run, deployed by an admin. */
+/** Returns a release that all robots of the case run, deployed by an admin. */
 async function installed({ plane, fleet_id }: Case): Promise<void> {
   await plane.deploy(await plane.release(), { fleet_id });
   await plane.settle();
@@ -123,7 +123,7 @@ const ACTIONS: Record<string, Begin> = {
   },
 };
 
-/** How the operator loses the robots, as an admin does it. */
+/** How an admin takes the operator's access to the robots away. */
 const LOSSES: Record<string, (of: Case) => Promise<unknown>> = {
   "robots moved": ({ plane, robots, elsewhere }) =>
     plane.api.bulkUpdateRobots({ body: { robot_ids: robots.map(({ id }) => id), fleet_id: elsewhere } }),
@@ -134,7 +134,7 @@ const LOSSES: Record<string, (of: Case) => Promise<unknown>> = {
   "token revoked": ({ plane, token_id }) => plane.api.revokeToken({ params: { id: token_id } }),
 };
 
-/** Hand-overs to the robots, as the events tell them: dispatches, and returns to the release before. */
+/** Number of dispatches and rollbacks that reached the robots, according to their events. */
 async function handOvers({ plane, robots }: Case): Promise<number> {
   let count = 0;
   for (const { id } of robots)
@@ -179,7 +179,7 @@ test(
           const [loss, take] = losses[(index + round + nth) % losses.length] ?? assert.fail("no loss");
           const of = await newCase(plane);
           const go = await begin(of);
-          // In every second case robots come back at the moment of the loss.
+          // In every second case the robots reconnect at the moment of the loss.
           const races = (index + round + nth) % 2 === 1;
           const back = races ? Promise.all(of.robots.filter((robot) => !robot.connected).map((robot) => robot.connect())) : undefined;
           await take(of);
@@ -206,7 +206,7 @@ test(
   },
 );
 
-test("an enrollment key enrolls nothing outside the present scope of its maker", TIMEOUT, async (t) => {
+test("an enrollment key enrolls nothing outside the present scope of its creator", TIMEOUT, async (t) => {
   await using plane = await startPlane({ at: AT });
   let refused = 0;
   const cases = Object.entries(LOSSES).filter(([name]) => name !== "robots moved");

@@ -12,7 +12,7 @@ const PAIRS = promiseSize({ test: 18, full: 10_000 });
 const ROBOTS = promiseSize({ test: 9, full: 200 });
 const AT_ONCE = 20;
 const HOUR_MS = 3_600_000;
-/** Before and behind the true time, on three nodes. */
+/** Clock offsets of three nodes: one ahead, one correct, one behind. */
 const APART_MS = [HOUR_MS, 0, -HOUR_MS];
 
 type Client3 = readonly Client[];
@@ -21,7 +21,7 @@ interface Pair {
   kind: "release" | "config";
   older: string;
   newer: string;
-  /** The older one is paused before the newer one is created. */
+  /** The older deployment is paused before the newer one is created. */
   paused: boolean;
   /** What the robot runs in the end; undefined for a config. */
   tag: string | undefined;
@@ -37,7 +37,7 @@ async function inParallel<T, R>(items: readonly T[], work: (item: T, index: numb
   return results;
 }
 
-/** Two deployments to a robot that is offline, each created by another node: a pair of every three is of a config. */
+/** Creates two deployments to an offline robot, each on another node. Every third pair deploys a config. */
 async function createPair(
   of_nodes: Client3,
   robot: SimulatedRobot,
@@ -45,7 +45,7 @@ async function createPair(
   releases: readonly { id: string; tag: string }[],
   round: number,
 ): Promise<Pair> {
-  // Every combination of clocks in turn, the worst one first: the older deployment by the clock that is an hour ahead.
+  // Every combination of clocks in turn, starting with the worst: the node that creates the older deployment is an hour ahead.
   const [first, second] = [of_nodes[number % 3], of_nodes[(number + 2 - (Math.floor(number / 3) % 3) + 3) % 3]];
   assert.ok(first && second);
   const kind = number % 3 === 2 ? "config" : "release";
@@ -75,14 +75,14 @@ async function endOf(plane: Harness, by: Client, { kind }: Pair, id: string): Pr
   return reason === null ? status : `${status}, ${reason}`;
 }
 
-/** Connects the robot of a pair and returns what is wrong with how the two ended, and whether the newer one was applied. */
+/** Connects the robot of a pair. Returns what is wrong with how the two ended, and whether the newer one was applied. */
 async function finishPair(plane: Harness, by: Client, pair: Pair): Promise<{ wrong: string[]; applied: boolean }> {
   await pair.robot.connect();
   const newer = await endOf(plane, by, pair, pair.newer);
   const older = await endOf(plane, by, pair, pair.older);
   const runs = pair.tag === undefined ? undefined : pair.robot.runs();
   await pair.robot.disconnect();
-  // Clocks that far apart also make signatures and deadlines fail: those end an attempt, and decide no order.
+  // With clocks this far apart, signatures and deadlines fail as well. That ends an attempt, but decides no order.
   const right = older === "cancelled, superseded" && !newer.startsWith("cancelled") && (!newer.startsWith("applied") || runs === pair.tag);
   const words = `${pair.kind}${pair.paused ? ", paused" : ""}: the older one ${older}, the newer one ${newer}`;
   return { wrong: right ? [] : [words], applied: newer.startsWith("applied") };
@@ -102,7 +102,7 @@ async function run(plane: Harness, robots: readonly SimulatedRobot[], releases: 
       async () => (await plane.db.run(sql`select from robot where node_id is not null`)) === 0,
     );
     const made = await inParallel(robots, (robot, index) => createPair(of_nodes, robot, index + round, releases, round));
-    // An older deployment that is dispatched and applied before the newer one is even looked at is no mistake.
+    // An older deployment that is applied before the newer one is processed is no error.
     await plane.until("every target to wait for its robot", async () => (await plane.db.run(UNDECIDED)) === 0);
     const ends = await inParallel(made, (pair, index) => finishPair(plane, of_nodes[(index + round) % of_nodes.length] ?? plane.api, pair));
     wrong.push(...ends.flatMap((end) => end.wrong));
@@ -122,7 +122,7 @@ test(
     const releases = [await plane.release(), await plane.release(), await plane.release()];
     await plane.api.setConfig({ body: { key: "limit", value: 1, namespace: "order" } });
     const apart = await run(plane, robots, releases, PAIRS / 2);
-    // Created before the restart, by a clock that is right; the newer one by a clock that says 1970.
+    // Created before the restart with a correct clock; the newer one with a clock in 1970.
     const with_release_next = robots.filter((_, index) => index % 3 !== 2);
     const before = await inParallel(with_release_next, async ({ id: robot_id }) => {
       const { data } = await plane.api.createDeployment({
@@ -132,7 +132,7 @@ test(
       return data.id;
     });
     await plane.stop();
-    // Around 2 January: no clock is before 1970.
+    // Around 2 January 1970, since no clock can be before 1970.
     plane.clock_offsets_ms = APART_MS.map((ms) => ms - Date.now() + 24 * HOUR_MS);
     await plane.restart();
     const in_1970 = await run(plane, robots, releases, PAIRS / 2);

@@ -21,10 +21,10 @@ import { startRetentionLoops } from "../../packages/server/src/retention.ts";
 const [LIBFAKETIME] = globSync("/usr/lib/*/faketime/libfaketime.so.1");
 const DAY_MS = 86_400_000;
 const TEN_YEARS = 3_650;
-/** Days by which the clock is off at one start after the other; a start without an error is in between in the full size. */
+/** Clock errors in days, one per start. In the full size a start without an error is in between. */
 const STARTS =
   promiseSize({ test: 0, full: 1 }) === 1 ? [TEN_YEARS, -TEN_YEARS, 0, 15, -15, 400, 0, TEN_YEARS, 0] : [TEN_YEARS, -TEN_YEARS];
-/** What only its age ends. The other tables have state and work, which an hour of a running server may change. */
+/** Tables whose rows are deleted by age alone. Others contain state and work, which an hour of a running server may change. */
 const DELETED_BY_AGE = [
   "artifact",
   "artifact_upload",
@@ -45,7 +45,7 @@ const DELETED_BY_AGE = [
 ];
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 900_000 }) };
 
-/** Rows that only their age can end: everything is finished, and ids carry the time as real ones do. */
+/** Rows that only their age can delete: everything is finished, and ids contain the time as real ones do. */
 const finished = (at: Date): Record<string, Row> => ({
   org: { status: "active" },
   retention_clock: { seen_at: at, jumps: "[]" },
@@ -58,7 +58,7 @@ const finished = (at: Date): Record<string, Row> => ({
 
 type Rows = Record<string, string[]>;
 
-/** Of each table, partitions counted with their table. */
+/** Rows by table; rows of partitions count for their table. */
 function countsOf(rows: Rows): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const [name, found] of Object.entries(rows)) {
@@ -68,7 +68,7 @@ function countsOf(rows: Rows): Record<string, number> {
   return counts;
 }
 
-/** Names of tables that have fewer rows than before. Rows that a start adds are no loss. */
+/** Names of tables with fewer rows than before. Rows added by a start are ignored. */
 const lost = (before: Rows, after: Rows): string[] => {
   const now = countsOf(after);
   return Object.entries(countsOf(before)).flatMap(([table, count]) =>
@@ -88,7 +88,7 @@ test("deletions by age after starts ten years off, ahead and behind: each loop r
     sql`insert into org (id, name, status, created_at, updated_at) values ('org_pending', 'pending', 'pending', ${at}, ${at})`,
   );
   const before = await rowsOf(database.connection);
-  /** What a run of the server deletes in so many hours. */
+  /** Lets the server run for some hours and returns what it deleted. */
   const run = async (hours: number): Promise<string[]> => {
     plane.retention_clock = await RetentionClock.open({ ...plane, has_remote_database: false });
     const loops = [plane.retention_clock.start(), startBlobSweep(plane), startUploadExpiry(plane), ...(await startRetentionLoops(plane))];
@@ -104,7 +104,7 @@ test("deletions by age after starts ten years off, ahead and behind: each loop r
     off_days = days;
     assert.deepEqual(await run(1), [], `${days} days off`);
   }
-  // The test can fail: a time that has held for a day counts.
+  // Shows that the test can fail: a time that has been stable for a day is accepted.
   clock.jump(TEN_YEARS * DAY_MS);
   const gone = (await run(26)).map((line) => line.split(":")[0]);
   for (const table of DELETED_BY_AGE) assert.ok(gone.includes(table), `${table} is deleted by age: ${gone.join(", ")}`);
@@ -123,7 +123,7 @@ test(
       assert.equal(await server.program.stop(), 0);
       server.env =
         days === 0 ? {} : { LD_PRELOAD: LIBFAKETIME!, FAKETIME: `${days > 0 ? "+" : ""}${days}d`, FAKETIME_DONT_FAKE_MONOTONIC: "1" };
-      // The first turn of logs and health is over when it listens.
+      // The first run of the log and health loops ends before the server listens.
       await server.restart();
       assert.deepEqual(lost(before, await rowsOf(await server.database())), [], `${days} days off`);
       const metrics = await (await fetch(`${server.own_url}/metrics`)).text();

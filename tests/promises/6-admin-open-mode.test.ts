@@ -67,20 +67,20 @@ function settingsOf({ host, tls, proxy, token, by }: Combination): ReturnType<ty
   );
 }
 
-test("no combination of settings speaks plain beyond loopback without a declared proxy", () => {
+test("no combination of settings allows plain HTTP beyond loopback without a declared proxy", () => {
   for (const one of combinations) {
     const plain = one.tls === "none" && !one.proxy;
     if (plain && BEYOND.includes(one.host)) assert.throws(() => settingsOf(one), SettingsError, JSON.stringify(one));
     else assert.equal(settingsOf(one).admin_token, one.token ? TOKEN : undefined, JSON.stringify(one));
   }
-  // Empty and yes-like values, as unit files and containers leave them, are no proxy and no TLS.
+  // Empty values and words for yes, as unit files and containers may contain, declare no proxy and no TLS.
   for (const value of ["", "1", "true", "yes", "0.0.0.0/0", "::/0", "proxy"])
     assert.throws(() => readSettings({ listen: "0.0.0.0:1" }, { ROAMFLEET_BEHIND_PROXY: value }), SettingsError, value);
   for (const value of ["", "1", "on"])
     assert.throws(() => readSettings({ listen: "0.0.0.0:1" }, { ROAMFLEET_TLS: value }), SettingsError, value);
 });
 
-/** An address of this machine that is not loopback: a request to it comes from it. */
+/** An address of this machine that is not loopback: connections to it come from it. */
 const machine_address = Object.values(networkInterfaces())
   .flat()
   .find((one) => one?.family === "IPv4" && !one.internal)?.address;
@@ -90,7 +90,7 @@ interface Asking {
   headers?: Record<string, string>;
 }
 
-/** Status of GET /api/admin/orgs. The certificate is not what is tested here. */
+/** Returns the status of GET /api/admin/orgs. The certificate is not verified, as it is not the subject. */
 function ask(url: URL, { address, headers = {} }: Asking): Promise<number> {
   return new Promise((resolve, reject) => {
     const secure = url.protocol === "https:";
@@ -122,7 +122,7 @@ const STARTS: Start[] = [
   { host: "127.0.0.1", way: "plain", token: true },
 ];
 
-/** Whether a request straight from this machine, and any other, may do what an administrator does. */
+/** Checks which requests may use the administration: those from this machine, and all others. */
 async function check(url: URL, { host, way, token }: Start): Promise<number> {
   const open = !token && way !== "proxy";
   const name = `${host} ${way} ${token ? "with" : "without"} token`;
@@ -134,7 +134,7 @@ async function check(url: URL, { host, way, token }: Start): Promise<number> {
     ["with the token", { address: "127.0.0.1", headers: { authorization: `Bearer ${TOKEN}` } }, token || open ? 200 : 403],
   ];
   if (host === "0.0.0.0" && machine_address !== undefined) {
-    // The proxy of this test is at 127.0.0.1: requests that bypass it are refused before any processing.
+    // The proxy of this test has the address 127.0.0.1: requests that bypass it are refused before any processing.
     asked.push(["from beyond loopback", { address: machine_address }, token && way !== "proxy" ? 401 : 403]);
     const headers = { authorization: `Bearer ${TOKEN}` };
     asked.push(["from beyond, with the token", { address: machine_address, headers }, token && way !== "proxy" ? 200 : 403]);
@@ -165,7 +165,7 @@ async function refuses(t: TestContext, data: string, args: string[], env: Record
   assert.deepEqual([code, /without TLS|--behind-proxy/.test(program.output)], [2, true], program.output);
 }
 
-test("real servers: refused beyond loopback in the clear; the open mode answers this machine alone", LIMIT, async (t) => {
+test("real servers refuse plain HTTP beyond loopback, and open administration only to requests from this machine", LIMIT, async (t) => {
   const data = mkdtempSync(path.join(tmpdir(), "roamfleet-boot-"));
   t.after(() => rmSync(data, { recursive: true, force: true }));
   const refusals: [string[], Record<string, string>][] = [

@@ -19,7 +19,7 @@ import { RfHome } from "../processes/rf.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 600_000 };
-/** Invalid secrets, which are in the URL nevertheless. */
+/** Invalid secrets, which are in a URL nevertheless. */
 const UNKNOWN = `rf_user_${"5ec2e7".repeat(10)}5ec2`;
 const UNKNOWN_TICKET = `rf_ticket_${"7e1c37".repeat(10)}7e1c`;
 const EVIL = "https://evil.example";
@@ -43,7 +43,7 @@ async function attempt(url: string, ca: string | undefined, headers: Record<stri
   return outcome;
 }
 
-/** Every file below a directory that holds one of the words. */
+/** Files below a directory that contain one of the words. */
 function filesWith(directory: string, words: readonly string[]): string[] {
   return readdirSync(directory, { recursive: true, withFileTypes: true })
     .filter((entry) => entry.isFile())
@@ -59,7 +59,7 @@ interface Options {
   env?: Record<string, string>;
 }
 
-/** A server that logs everything, and a real robot all of whose streams have something to show. */
+/** A server with verbose logging, and a real robot with data for all of its streams. */
 class Scene implements AsyncDisposable {
   readonly server: ServerProcess;
   readonly robot: AgentProcess;
@@ -108,12 +108,12 @@ class Scene implements AsyncDisposable {
     return this.server.address;
   }
 
-  /** The whole URL of a stream that would work. */
+  /** The path and query of a stream that would be accepted. */
   target(stream: StreamName, query: Record<string, string>, robot_id = this.id): string {
     return this.url.replace(/^http/, "ws") + streamTarget(stream, robot_id, { ...this.around.query(stream), ...query });
   }
 
-  /** Opens a stream or not, and counts which. */
+  /** Opens a stream or fails, and counts the result. */
   async attempt(url: string, headers: Record<string, string> = {}): Promise<Outcome> {
     const outcome = await attempt(url, this.server.ca, headers);
     if (outcome.open) this.opened += 1;
@@ -121,7 +121,7 @@ class Scene implements AsyncDisposable {
     return outcome;
   }
 
-  /** A stream that works, which is seen before it is ended. */
+  /** Opens a stream, waits for data, and closes it. */
   async watch(stream: StreamName, credentials: StreamCredentials): Promise<void> {
     const open = await OpenStream.open(this.url, stream, this.id, this.around, { ca: this.server.ca, ...credentials });
     await open.round();
@@ -129,7 +129,7 @@ class Scene implements AsyncDisposable {
     this.opened += 1;
   }
 
-  /** A request without a WebSocket in it. */
+  /** Sends a request without a WebSocket upgrade. */
   async refuse(target: string): Promise<void> {
     const { status } = await createClient({ base_url: this.url, ca: this.server.ca, retries: 0 }).request("GET", target);
     assert.ok(status >= 400 && status < 500, `${status} ${target.slice(0, 60)}`);
@@ -148,7 +148,7 @@ class Scene implements AsyncDisposable {
     return ticket;
   }
 
-  /** Ends both and looks for the secrets wherever they left something. */
+  /** Stops server and robot, and searches all that they have written for the secrets. */
   async search(): Promise<void> {
     const { server, robot } = this;
     const words = [...this.words];
@@ -207,7 +207,7 @@ const upgrade = (target: string, lines: readonly string[] = []): string =>
 
 const HANDSHAKE = ["Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="];
 
-/** Each way in which an upgrade fails, with the secret in its URL. */
+/** Every way in which an upgrade fails, with the secret in its URL. */
 async function failToUpgrade(scene: Scene, path: string, name: "token" | "ticket", secret: string): Promise<void> {
   const target = `${path}${path.includes("?") ? "&" : "?"}${name}=${secret}`;
   const broken: [string, number][] = [
@@ -229,7 +229,7 @@ async function failToUpgrade(scene: Scene, path: string, name: "token" | "ticket
   for (const [bytes, status] of broken) {
     const said = await sendRaw(scene, bytes);
     const is = Number(/^HTTP\/1\.1 (\d{3})/.exec(said)?.[1]);
-    // A secret that opens nothing is refused before anybody looks at the rest.
+    // An invalid secret is refused before other errors are detected.
     assert.ok(is === status || is === 401, `${is} instead of ${status}: ${bytes.replaceAll(secret, "…").slice(0, 80)}`);
     assert.ok(!said.includes(secret), `the answer to ${bytes.replaceAll(secret, "…").slice(0, 80)} repeats the secret`);
   }
@@ -261,7 +261,7 @@ test(
           const other = STREAM_NAMES[(STREAM_NAMES.indexOf(stream) + 1) % STREAM_NAMES.length] ?? "logs";
           await expect(401, scene.target(other, { ticket: await scene.ticket(stream, by) }));
         }
-        // A page of another site has the user's cookie, and neither a token nor what makes a ticket.
+        // A page of another site has the user's cookie, but neither a token nor the means to create a ticket.
         await expect(403, scene.target(stream, { ticket: await scene.ticket(stream, signed_in) }), { origin: EVIL });
         await expect(401, scene.target(stream, {}), {
           origin: EVIL,
@@ -300,20 +300,20 @@ test(
   },
 );
 
-test("behind a proxy, and around it, no secret of a URL is leaked either", LIMIT, async (t) => {
+test("behind a proxy, and when the proxy is bypassed, no secret of a URL is leaked either", LIMIT, async (t) => {
   await using scene = await Scene.start(t, { args: ["--behind-proxy", "127.0.0.1"], env: { SERVICE_ADMIN_TOKEN: ADMIN_TOKEN } });
   const { token } = scene;
   for (const stream of STREAM_NAMES) {
     const ticket = await scene.ticket(stream);
     const target = streamTarget(stream, scene.id, { ...scene.around.query(stream), ticket });
-    // Requests around the proxy are refused, whatever is in the URL; the proxy itself names the page that the request came from.
+    // Requests that bypass the proxy are refused, whatever their URL. The proxy itself names the page of a request.
     assert.match(await sendRaw(scene, upgrade(target, HANDSHAKE), "127.0.0.2"), /^HTTP\/1\.1 403 /);
     assert.match(await sendRaw(scene, upgrade(target, ["Connection: close"]), "127.0.0.2"), /^HTTP\/1\.1 403 /);
     const referer = { referer: `${scene.url}${target}`, "x-original-url": target, "x-forwarded-for": `${ticket}, 192.0.2.1` };
     await scene.watch(stream, { query: { ticket }, headers: referer });
     assert.deepEqual(await scene.attempt(scene.target(stream, { ticket }), referer), { open: false, status: 401 });
     assert.equal((await scene.attempt(scene.target(stream, { token }, "rob_none"), { forwarded: `for=${token}` })).open, false);
-    // A proxy that gives up: half a request, half an upgrade, and a connection that is cut as soon as it is open.
+    // A proxy that aborts: half a request, half an upgrade, and a connection that is cut immediately after opening.
     const whole = upgrade(streamTarget(stream, scene.id, { ...scene.around.query(stream), token }), HANDSHAKE);
     await cut(scene, whole.slice(0, -2));
     await cut(scene, whole);
@@ -323,18 +323,18 @@ test("behind a proxy, and around it, no secret of a URL is leaked either", LIMIT
   await scene.search();
 });
 
-/** Hangs up as soon as the bytes have left. */
+/** Disconnects as soon as the bytes are sent. */
 async function cut(scene: Scene, bytes: string): Promise<void> {
   const { hostname, port } = new URL(scene.url);
   const socket = connectTcp({ host: hostname, port: Number(port) });
-  // The server may be the first to hang up.
+  // The server may disconnect first.
   socket.on("error", () => {});
   await new Promise<void>((resolve) => socket.write(bytes, () => resolve()));
   socket.resetAndDestroy();
   scene.refused += 1;
 }
 
-/** What a page sends that signed in with the token. */
+/** Returns the headers of a page that signed in with the token. */
 async function signIn(scene: Scene): Promise<Record<string, string>> {
   const { server, token, url } = scene;
   const answer = await createClient({ base_url: url, ca: server.ca, token }).request("POST", "/api/auth/session");
@@ -346,7 +346,7 @@ async function signIn(scene: Scene): Promise<Record<string, string>> {
   return { cookie, origin: new URL(url).origin, [CSRF_HEADER]: csrf_token };
 }
 
-test("a ticket is over after 30 s, for every stream", LIMIT, async (t) => {
+test("a ticket expires after 30 s, for every stream", LIMIT, async (t) => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const robot = await plane.default_org.enrollRobot();
   const ticketsOf = (): Promise<string[]> =>

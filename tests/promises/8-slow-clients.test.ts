@@ -13,13 +13,13 @@ const COUNT = promiseSize({ test: 300, full: 5_000 });
 const ROUNDS = promiseSize({ test: 1, full: 3 });
 const IDLE_MS = promiseSize({ test: 1_500, full: 15_000 });
 const IS_FULL = promiseSize({ test: 0, full: 1 }) === 1;
-/** All are open at once before the first has had its time. */
+/** Fast enough that all are open before the first times out. */
 const OPENED_PER_SECOND = 700;
 const PROBES_PER_SECOND = 100;
-/** The promise is of a quiet machine; beside other tests they only must be closed. */
+/** The promise applies to an idle machine; while other tests run, connections must only be closed at some time. */
 const CLOSED_MS_MAX = promiseSize({ test: 60_000, full: 15_000 });
 const FACTOR_MAX = 2;
-/** Below this a factor says more about the clock of the machine than about the server. */
+/** Response times below this are compared as if they were this long: their ratio measures the machine's clock, not the server. */
 const FLOOR_MS = 5;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 600_000 }) };
 /** An uplink of a few kB a second. */
@@ -50,7 +50,7 @@ async function uploadSlowly(url: string, method: string, headers: Record<string,
   return answered.promise;
 }
 
-/** What an honest client does over a slow line meanwhile: an upload in one piece, and one by tus. */
+/** Uploads of an honest client over a slow connection meanwhile: one in a single request, and one by tus. */
 async function slowUploads({ url, token }: ProbeTarget, api: Client): Promise<void> {
   const bytes = Buffer.alloc(SLOW_LINE_BYTES_PER_SECOND * SLOW_LINE_SECONDS, "slow but sure ");
   const authorization = `Bearer ${token}`;
@@ -67,7 +67,7 @@ async function slowUploads({ url, token }: ProbeTarget, api: Client): Promise<vo
 
 interface Measured {
   idle_ms: number[];
-  /** While they are opened: 700 handshakes of TLS a second are work for anybody. */
+  /** While they are opened: 700 TLS handshakes per second load any server. */
   opening_ms: number[];
   /** From when all were open until the last was closed. */
   loaded_ms: number[];
@@ -76,7 +76,7 @@ interface Measured {
   kinds: number;
 }
 
-/** Rounds of quiet and of slow clients; the server must be rid of them while they still hold their ends. */
+/** Measures without and with slow clients. The server must close its sockets while the clients still keep theirs open. */
 async function measure(
   server: ServerProcess,
   target: ProbeTarget,
@@ -112,7 +112,7 @@ async function measure(
     measured.longest_ms = Math.max(measured.longest_ms, ...Object.values(report).map(({ longest_ms }) => longest_ms));
     measured.kinds = Object.keys(report).length;
     await other;
-    // The probe may have opened connections meanwhile.
+    // The probe may have opened some connections meanwhile.
     await until("the server to have let go of every socket", () => socketsOf(pid) <= before + 32);
   }
   assert.deepEqual([...probe.statuses.keys()].toSorted(), [200, 201], "every probe was answered");
@@ -149,7 +149,7 @@ function figure({ idle_ms, opening_ms, loaded_ms, held, longest_ms, kinds }: Mea
   );
 }
 
-test(`${COUNT} clients that stall: each is closed in time, no other client waits, and slow uploads complete`, LIMIT, async (t) => {
+test(`${COUNT} clients that stall are closed in time, delay no other client, and slow uploads complete`, LIMIT, async (t) => {
   await using server = await ServerProcess.start({ args: LIMITS });
   const { api, token } = await server.org("Slow clients");
   const target = { url: server.address, ca: undefined, token };
@@ -158,7 +158,7 @@ test(`${COUNT} clients that stall: each is closed in time, no other client waits
   provePromise(t, 8, `${figure(measured, "plain HTTP")}; uploads at 4 KiB/s went through meanwhile`);
 });
 
-test(`${COUNT} of them over TLS: in the middle of the handshake, and behind it`, LIMIT, async (t) => {
+test(`${COUNT} of them over TLS: during the handshake, and after it`, LIMIT, async (t) => {
   await using server = await ServerProcess.start({ args: [...LIMITS, "--tls", "auto"] });
   const { token } = await server.org("Slow clients");
   const measured = await measure(server, { url: server.address, ca: server.ca, token }, "/api/releases/none/artifact");

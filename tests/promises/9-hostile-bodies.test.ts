@@ -20,7 +20,7 @@ const LIMIT = { timeout: promiseSize({ test: 300_000, full: 1_800_000 }) };
 const AT_ONCE = 8;
 const GROWTH_BYTES_MAX = 50 * 1024 * 1024;
 const ANSWER_MS_MAX = 60_000;
-/** What an error says is for people: never a page of what was sent. */
+/** Error messages are for people: they never repeat a whole body. */
 const MESSAGE_CHARACTERS_MAX = 500;
 const ENDLESS_CLOSED_MS_MAX = 15_000;
 
@@ -36,7 +36,7 @@ after(() => agent.destroy());
 const json_routes = (Object.values(routes) as Route[]).filter(({ body }) => body !== undefined);
 const things = await makeIds(api);
 
-/** Ids of one of each thing that a path or a body can name. */
+/** Returns the id of one object of each kind that a path or body can name. */
 async function makeIds(of: Client): Promise<Ids> {
   const site_id = (await of.createSite({ body: { name: "Yard" } })).data.id;
   const fleet_id = (await of.createFleet({ body: { name: "Carts", site_id } })).data.id;
@@ -79,7 +79,7 @@ async function makeIds(of: Client): Promise<Ids> {
   };
 }
 
-/** Admin routes are open to this machine; a token would be refused there no differently. */
+/** Admin routes are open to this machine; with a token they would respond in the same way. */
 const headersOf = ({ access, idempotency }: Route): Record<string, string> => ({
   ...(access === "service_admin" || access === "public" ? {} : { authorization: `Bearer ${token}` }),
   ...(idempotency === "required" ? { "idempotency-key": randomUUID() } : {}),
@@ -115,7 +115,7 @@ function send(route: Route, path: string, body: HostileBody): Promise<Answer> {
   return promise;
 }
 
-/** Sends bytes as they are, and reads to the end of the connection, or of the first answer. */
+/** Sends raw bytes, and reads until the connection ends, or until the first response is complete. */
 async function sendRaw(text: string, ends: boolean): Promise<Answer> {
   const socket = connect({ host: address.hostname, port: Number(address.port), allowHalfOpen: true });
   socket.setTimeout(ANSWER_MS_MAX, () => socket.destroy(new Error("no answer")));
@@ -130,7 +130,7 @@ async function sendRaw(text: string, ends: boolean): Promise<Answer> {
   const [, status = "0"] = /^HTTP\/1\.1 (\d{3})/.exec(answer) ?? [];
   const [, length = "0"] = /\r\ncontent-length: (\d+)\r\n/i.exec(answer) ?? [];
   const begins = answer.indexOf("\r\n\r\n") + 4;
-  // What stands behind a body that says to be shorter than it is has been taken for another request, and answered too.
+  // Bytes after a body with a Content-Length that is too small are treated as another request, which is answered too.
   return { status: Number(status), text: answer.slice(begins, begins + Number(length)) };
 }
 
@@ -141,14 +141,14 @@ function check(what: string, { status, text }: Answer): void {
   assert.doesNotMatch(error.message, /[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]|\bat .*:\d+:\d+/u, what);
 }
 
-/** Pages of the server in memory now, and the most there were since the last `resetPeak`. */
+/** Resident pages of the server: now, and the maximum since the last `resetPeak`. */
 function memory(): { now: number; peak: number } {
   const status = readFileSync(`/proc/${server.program.child.pid}/status`, "utf8");
   const bytes = (field: string): number => Number(new RegExp(`^${field}:\\s+(\\d+) kB$`, "m").exec(status)?.[1]) * 1_024;
   return { now: bytes("VmRSS"), peak: bytes("VmHWM") };
 }
 
-/** What the kernel's manual calls 5: the peak begins again at what there is. */
+/** Writing 5 resets the peak, see proc(5). */
 const resetPeak = (): void => writeFileSync(`/proc/${server.program.child.pid}/clear_refs`, "5");
 
 async function attack(route: Route, statuses: Map<number, number>): Promise<void> {
@@ -173,16 +173,16 @@ async function attack(route: Route, statuses: Map<number, number>): Promise<void
   }
 }
 
-test("every route with a body refuses what is hostile, and keeps no memory of it", LIMIT, async (t) => {
+test("every route with a body refuses hostile bodies, and keeps no memory of them", LIMIT, async (t) => {
   const statuses = new Map<number, number>();
-  // Warm: all of it once, so that what is compiled and pooled for good is there.
+  // Warm-up: send everything once, so that compiled code and pools are not counted.
   for (const route of json_routes) await attack(route, new Map());
   const before = memory().now;
   resetPeak();
   for (let round = 0; round < ROUNDS; round += 1) for (const route of json_routes) await attack(route, statuses);
   const { now, peak } = memory();
   assert.equal(server.program.running, true);
-  // Also a line for each record, whatever was sent.
+  // Each log record is one line, whatever was sent.
   const records = server.program.output
     .trimEnd()
     .split("\n")
@@ -204,7 +204,7 @@ test("every route with a body refuses what is hostile, and keeps no memory of it
   );
 });
 
-test("an endless body is refused at its first mebibyte, and the connection of a client that keeps sending is closed", LIMIT, async (t) => {
+test("an endless body is refused after 1 MiB, and the connection of a client that keeps sending is closed", LIMIT, async (t) => {
   const socket = connect({ host: address.hostname, port: Number(address.port), allowHalfOpen: true });
   let answer = "";
   socket.setEncoding("utf8").on("data", (part: string) => (answer += part));

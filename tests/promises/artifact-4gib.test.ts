@@ -16,11 +16,11 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const MIB = 1024 * 1024;
 const SIZE = promiseSize({ test: 192, full: 4_096 }) * MIB;
-/** The line is slow enough that every kill meets it busy. */
+/** Slow enough that the upload is in progress at every kill. */
 const BYTES_PER_SECOND = promiseSize({ test: 96, full: 160 }) * MIB;
-/** What `rf` sends in one request. A kill may cost no more than this. */
+/** Bytes that `rf` sends in one request. A kill may cost no more than these. */
 const PART = 32 * MIB;
-/** Beside the artifact: heads, the link, what else is asked meanwhile. */
+/** Traffic beside the artifact: headers, the link and other requests. */
 const OVERHEAD = 4 * MIB;
 const RSS_GROWTH_MAX = 100 * MIB;
 const RF_KILLS = [0.2, 0.35, 0.5];
@@ -29,7 +29,7 @@ const AGENT_KILLS = [0.3, 0.6];
 const LIMIT = { timeout: promiseSize({ test: 180_000, full: 1_500_000 }) };
 const STEP_MS = promiseSize({ test: 60_000, full: 600_000 });
 
-/** A file of bytes that look like chance and are the same each time: nothing on the way can make them fewer. Answers its digest. */
+/** Writes a file of reproducible pseudorandom bytes, which do not compress. Returns its digest. */
 async function makeFile(file: string): Promise<string> {
   const bytes = createCipheriv("aes-128-ctr", Buffer.alloc(16, 4), Buffer.alloc(16));
   const zeros = Buffer.alloc(4 * MIB);
@@ -75,7 +75,7 @@ async function arrived({ server }: Push): Promise<number> {
   return size;
 }
 
-/** Pushes with three kills of `rf` and one of the server; answers the release's id. */
+/** Pushes with three kills of `rf` and one of the server; returns the release's id. */
 async function push(it: Push): Promise<string> {
   const { server, proxy, token, file, memory } = it;
   const run = (): Program =>

@@ -11,29 +11,29 @@ import { standInNode } from "../processes/stand-in-node.ts";
 const LIMITS = ["--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"];
 const API_AT_ONCE = 16;
 
-/** What became of one deployment that was due at a time. */
+/** What happened to one scheduled deployment. */
 export interface Fired {
   id: string;
   due_at: Date;
-  /** By the server's clock; null: it was never queued. */
+  /** By the server's clock; null: never queued. */
   queued_at: Date | null;
   dispatched_at: Date | null;
-  /** How often it was queued; how often its robot got the first attempt. */
+  /** How often it was queued; how often its first attempt was dispatched. */
   queued: number;
   dispatched: number;
 }
 
 export interface DueOptions {
-  /** Of each server. */
+  /** Environment of each server. */
   env?: Record<string, string>;
-  /** Servers; one has its own PostgreSQL. */
+  /** Number of servers. A single one has its own PostgreSQL. */
   nodes?: number;
 }
 
-/** A server, or several nodes, with a fleet that counts as connected, and deployments that come due one robot each. */
+/** A server, or several nodes, with a fleet that counts as connected, and scheduled deployments to one robot each. */
 export class DueDeployments implements AsyncDisposable {
   readonly server: ServerProcess;
-  /** Those that are there, and take what is deployed to them. */
+  /** Robots that are really connected, and install what is deployed to them. */
   readonly robots: SimulatedRobot[] = [];
   readonly #own: AsyncDisposableStack;
   readonly #api: Client;
@@ -63,7 +63,7 @@ export class DueDeployments implements AsyncDisposable {
     this.#release = parts.release;
   }
 
-  /** `robots`: as many rows as count as connected, to a node that is never killed, and never respond. */
+  /** `robots`: number of rows that count as connected to a node that is never killed. They never respond. */
   static async start(robots: number, { env = {}, nodes = 1 }: DueOptions = {}): Promise<DueDeployments> {
     await using own = new AsyncDisposableStack();
     const server = own.use(await ServerProcess.start({ args: LIMITS, env, nodes }));
@@ -84,7 +84,7 @@ export class DueDeployments implements AsyncDisposable {
       body: Uint8Array.from(bytes),
       headers: { "content-type": "application/octet-stream" },
     });
-    // Robots that are connected to another server, as this one sees it: they are dispatched their release and never respond.
+    // For this server these robots are connected to another one: releases are dispatched to them and they never respond.
     own.use(await standInNode({ ...connection, ssl: false }, "node_elsewhere"));
     await client.query(
       `insert into robot (org_id, id, name, site_id, fleet_id, public_key, kinds, node_id, node_epoch, created_at, updated_at)
@@ -96,7 +96,7 @@ export class DueDeployments implements AsyncDisposable {
     return new DueDeployments(own.move(), { server, api, client, org_id, fleet: { site_id, fleet_id }, release: { id, tag } });
   }
 
-  /** Robots that are there, their links given to the nodes in turn, and found again when one breaks. */
+  /** Connects robots to the nodes in turn. They reconnect when a link breaks. */
   async connectRobots(count: number): Promise<void> {
     const { key } = (await this.#api.createEnrollmentKey({ body: { ...this.#fleet, max_uses: count } })).data;
     assert.ok(key !== null);
@@ -111,7 +111,7 @@ export class DueDeployments implements AsyncDisposable {
     await until("the robots to be connected", () => this.robots.every(({ connected }) => connected));
   }
 
-  /** By SQL: making ten thousand through the API takes longer than they are to be held. */
+  /** By SQL: creating ten thousand through the API takes longer than the time until they are due. */
   async scheduleBySql(due_at: readonly Date[]): Promise<void> {
     if (due_at.length === 0) return;
     const first = this.#made + 1;
@@ -119,7 +119,7 @@ export class DueDeployments implements AsyncDisposable {
     const values = [this.#org_id, this.#release.id, first, due_at];
     const from = "from unnest($4::timestamptz[]) with ordinality as due (at, place)";
     const id = "'dep_' || lpad(($3 + due.place - 1)::text, 26, '0')";
-    // Dispatch asks whether who made a deployment may still deploy: it is this org's own token.
+    // Dispatch checks whether the creator of a deployment may still deploy: it is this org's own token.
     const actor = `'${JSON.stringify((await this.#api.getMe()).data.actor)}'`;
     await this.#client.query("begin");
     await this.#client.query(
@@ -140,7 +140,7 @@ export class DueDeployments implements AsyncDisposable {
     await this.#client.query("commit; analyze deployment, deployment_due, deployment_event");
   }
 
-  /** Through the API, as anybody does. */
+  /** Creates deployments through the API, as a client does. */
   schedule(due_at: readonly Date[]): Promise<void> {
     const first = this.#made + 1;
     this.#made += due_at.length;
@@ -150,7 +150,7 @@ export class DueDeployments implements AsyncDisposable {
     );
   }
 
-  /** The same, one for each robot that is there. */
+  /** Creates one deployment for each connected robot. */
   scheduleForRobots(due_at: readonly Date[]): Promise<void> {
     return this.#schedule(
       this.robots.map(({ id }) => id),
@@ -173,19 +173,19 @@ export class DueDeployments implements AsyncDisposable {
     await Promise.all(Array.from({ length: API_AT_ONCE }, work));
   }
 
-  /** How many are held still. */
+  /** Number of deployments that are still scheduled. */
   async held(): Promise<number> {
     const { rows } = await this.#client.query<{ held: number }>("select count(*)::int as held from deployment_due");
     return rows[0]!.held;
   }
 
-  /** Resolves when no more than `count` are held. */
+  /** Resolves when at most `count` are still scheduled. */
   async untilHeld(count: number): Promise<void> {
     let held = await this.held();
     await until(`${count} deployments at most to be held`, async () => (held = await this.held()) <= count, { progress: () => held });
   }
 
-  /** Resolves when each that fired was handed to its robot. */
+  /** Resolves when each queued deployment was dispatched. */
   untilDispatched(): Promise<void> {
     let queued = -1;
     const look = async (): Promise<boolean> => {
@@ -198,7 +198,7 @@ export class DueDeployments implements AsyncDisposable {
     return until("due deployments to be dispatched", look, { progress: () => queued }).then(() => {});
   }
 
-  /** kill -9 at a moment, and a start; answers from when until when the server, or the node of that number, was not there. */
+  /** Kills and restarts a server at a given time. Returns the interval in which it was down. */
   async killAt(at: Date, node = 0): Promise<{ from: Date; until: Date }> {
     await sleep(Math.max(0, at.getTime() - Date.now()));
     const from = new Date();
@@ -208,19 +208,19 @@ export class DueDeployments implements AsyncDisposable {
     return { from, until: new Date() };
   }
 
-  /** Resolves when each robot that is there runs what was deployed to it; throws when one was told of more than one deployment. */
+  /** Resolves when each connected robot runs its release. Throws if one received more than one deployment. */
   async untilRobotsRun(): Promise<void> {
     await until("the robots to run it", () => this.robots.every((robot) => robot.runs() === this.#release.tag), {
       progress: () => this.robots.filter((robot) => robot.runs() !== undefined).length,
     });
     for (const robot of this.robots) {
-      // A link that breaks has it told again: it is the same deployment.
+      // After a reconnect the robot receives the same deployment again.
       const told = robot.received.flatMap(({ apps }) => Object.values(apps).flatMap(({ target_id }) => target_id ?? []));
       assert.equal(new Set(told).size, 1, `robot ${robot.name} was told of ${told.join(", ")}`);
     }
   }
 
-  /** What became of each. */
+  /** Returns what happened to each deployment. */
   fired(): Promise<Fired[]> {
     return listFired(this.#client, this.#org_id);
   }
@@ -230,7 +230,7 @@ export class DueDeployments implements AsyncDisposable {
   }
 }
 
-/** What became of each deployment of an org that was scheduled. */
+/** Returns what happened to each scheduled deployment of an org. */
 export async function listFired(client: pg.Client, org_id: string): Promise<Fired[]> {
   const { rows } = await client.query<Fired>(
     `select d.id, d.scheduled_at as due_at, min(e.at) filter (where e.kind = 'deployment.queued') as queued_at,
@@ -244,7 +244,7 @@ export async function listFired(client: pg.Client, org_id: string): Promise<Fire
   return rows;
 }
 
-/** Each was queued once, handed over once, and not before its time by the server's clock. */
+/** Checks that each was queued once, dispatched once, and not before its time by the server's clock. */
 export function checkOnce(fired: readonly Fired[], count: number): void {
   assert.equal(fired.length, count);
   assert.deepEqual(
@@ -259,6 +259,6 @@ export function checkOnce(fired: readonly Fired[], count: number): void {
   );
 }
 
-/** How late each fired, or was handed to its robot, in milliseconds, the least first. */
+/** Milliseconds by which each was queued or dispatched late, in ascending order. */
 export const latenessOf = (fired: readonly Fired[], what: "queued_at" | "dispatched_at" = "queued_at"): number[] =>
   fired.map((one) => (one[what]?.getTime() ?? Infinity) - one.due_at.getTime()).toSorted((a, b) => a - b);

@@ -8,13 +8,13 @@ export interface HostileOrder {
   url: string;
   id: string;
   public_key: string;
-  /** PKCS #8, PEM. */
+  /** Private key in PEM (PKCS #8). */
   private_key: string;
-  /** Of all attacks on frames every so many is made, with a different offset in each round. */
+  /** Every how many-th attack on frames is made, with a different offset in each round. */
   every: number;
-  /** Frames in all; rounds are made until there were so many. */
+  /** Total number of frames; rounds repeat until it is reached. */
   frames: number;
-  /** Frames of one attack, and how long it is given at most. */
+  /** Frames of one attack, and its maximum duration. */
   frames_of_attack: number;
   attack_ms: number;
 }

@@ -7,26 +7,26 @@ export const ROBOT = "rob_1";
 export const LABELS = { model: "amr" };
 export const DAY_MS = 86_400_000;
 
-/** What the maker of a release meant, and whether what the server offers is still that. */
+/** What the maker of a release signed, and whether the server's offer still matches it. */
 export interface Offer {
   release: DesiredRelease;
   app: string;
   /** Undefined: the offer is not signed in this form. */
   meant: { signer: Signer; statement: ReleaseStatement } | undefined;
-  /** What a hostile server or path did to it. */
+  /** The change by a hostile server or network. */
   attack: string;
-  /** The checks that may refuse it for that alone. */
+  /** The checks that may refuse the offer because of it. */
   refused_by: readonly SignatureCheck[];
 }
 
-/** Two keys that an org may trust, and one that it never does. */
+/** Two keys that an org may trust, and one that it never trusts. */
 export const SIGNERS = { first: makeSigner("first"), second: makeSigner("second"), stranger: makeSigner("stranger") };
 
 export type Random = () => number;
 const pick = <T>(random: Random, from: readonly T[]): T => from[Math.floor(random() * from.length)]!;
 const until = (random: Random, end: number): number => Math.floor(random() * end);
 
-/** A release that a maker may well have made, with whatever version, time and audience. */
+/** A release with a random valid version, time and audience. */
 export function makeHonest(random: Random, now_ms: number, number: number): Offer {
   const version = 1 + until(random, 12);
   const content = `${version}-${until(random, 2)}`;
@@ -70,7 +70,7 @@ type Attack = (
 const signatureOf = ({ release }: Offer): SignedText => release.signature as SignedText;
 const resigned = (offer: Offer, change: Partial<ReleaseStatement>, by: Signer): SignedText =>
   signRelease({ ...offer.meant!.statement, ...change }, by.private_key);
-/** The text of another statement under the signature that there is. */
+/** Puts the text of another statement under the existing signature. */
 const forged = (offer: Offer, change: Partial<ReleaseStatement>): SignedText => ({
   ...signatureOf(offer),
   text: resigned(offer, change, SIGNERS.stranger).text,
@@ -85,7 +85,7 @@ export const ATTACKS: Record<string, { refused_by: readonly SignatureCheck[]; ap
   "signature of another release": {
     refused_by: ["other_content"],
     apply: (_, offer, { offer: other }) => {
-      // The ids tell contents apart. Of the same content, another signature is as good.
+      // Ids differ when contents differ. For the same content any valid signature is accepted.
       const same = offer.release.id === other.release.id;
       return { signature: signatureOf(other), ...(same ? { tag: `${offer.release.tag}-other` } : {}) };
     },
@@ -136,7 +136,7 @@ export const ATTACKS: Record<string, { refused_by: readonly SignatureCheck[]; ap
   },
 };
 
-/** An honest release after one attack on it. */
+/** Applies one attack to an honest release. */
 export function attacked(random: Random, offer: Offer, other: Offer, current: DesiredRelease | null): Offer {
   const attack = pick(random, Object.keys(ATTACKS));
   const { refused_by, apply } = ATTACKS[attack]!;
@@ -144,7 +144,7 @@ export function attacked(random: Random, offer: Offer, other: Offer, current: De
   const release = { ...offer.release, ...change };
   const nothing_changed = attack === "id of what runs" && current !== null && current.id === offer.release.id;
   if (nothing_changed) return offer;
-  // It names no config of an image, so its layers are no way in: the archive is fetched whole.
+  // Without an image config in the release, its layers are not used: the whole archive is fetched.
   if (attack === "another image in the archive") return { ...offer, release, attack };
   return { release, app, meant: undefined, attack, refused_by };
 }

@@ -7,7 +7,7 @@ import { processesWithEnvironment } from "../../packages/agent/src/runtime/proce
 /** Returns what a robot runs: its processes, the current releases with every file, placed files, its key and the trusted keys. */
 export function readRunning(state: string, apps: readonly string[]): string {
   const processes = processesWithEnvironment({ ROAMFLEET_CONFIG_DIR: path.join(state, "configs") });
-  // Scripts start a `sleep` many times a second.
+  // Ignore `sleep`, which scripts start many times per second.
   const lines = processes
     .filter(({ pid, group }) => pid === group)
     .map(({ pid }) => `pid ${pid}`)

@@ -6,14 +6,14 @@ import { clientHello } from "../../packages/server/src/kernel/tls/testing/client
 import type { SlowOrder, SlowReport } from "./slow-clients.ts";
 
 const DRIP_MS = 1_000;
-/** They drip each at a moment of their own, not all at once. */
+/** Clients send single bytes at staggered times, not all at once. */
 const DRIP_PHASES = 50;
 
-/** What a slow client sends at once, and then: nothing any more, or a byte now and then. */
+/** What a slow client sends first, and whether it then sends nothing or single bytes. */
 interface Behaviour {
   first: string | Buffer;
   drips?: boolean;
-  /** The handshake of TLS is finished before `first`; else `first` is raw bytes, also to a server that speaks TLS. */
+  /** True: `first` is sent after the TLS handshake. Else it is sent as raw bytes, also to a server with TLS. */
   after_handshake?: boolean;
 }
 
@@ -73,7 +73,7 @@ async function tlsBehaviours(of: SlowOrder): Promise<Record<string, Behaviour>> 
   };
 }
 
-/** Opens one and forgets about it; its own end it keeps open, whatever the server does. */
+/** Opens one client. It never closes its own end, whatever the server does. */
 async function openOne(name: string, { first, drips = false, after_handshake = false }: Behaviour): Promise<void> {
   const began_at = performance.now();
   const address = { host: order.host, port: order.port, allowHalfOpen: true };
@@ -129,7 +129,7 @@ async function main(): Promise<void> {
   while (open.size > 0) await new Promise((resolve) => setTimeout(resolve, 50));
   clearInterval(drip);
   process.send?.({ report });
-  // Its sockets stay open until it is stopped.
+  // Its sockets stay open until this message.
   process.once("message", () => process.exit(0));
 }
 

@@ -9,7 +9,7 @@ import path from "node:path";
 export interface SlowOrder {
   host: string;
   port: number;
-  /** Of a server that speaks TLS. */
+  /** Certificate authority of a server with TLS. */
   ca: string | undefined;
   token: string;
   upload_path: string;
@@ -17,7 +17,7 @@ export interface SlowOrder {
   per_second: number;
 }
 
-/** By what the clients do: how many there were, and the longest that the server let one be. */
+/** By kind of client: how many there were, and the longest time until the server closed one. */
 export type SlowReport = Record<string, { count: number; not_opened: number; longest_ms: number; answers: string[] }>;
 
 type Word = { open: number } | { report: SlowReport };
@@ -53,7 +53,7 @@ export class SlowClients implements AsyncDisposable {
   }
 }
 
-/** Sockets that a process holds. */
+/** Number of sockets of a process. */
 export const socketsOf = (pid: number): number =>
   readdirSync(`/proc/${pid}/fd`).filter((fd) => {
     try {
@@ -69,7 +69,7 @@ export interface ProbeTarget {
   token: string;
 }
 
-/** Asks at a steady pace, whether or not the answers come, and takes the time of each. */
+/** Sends requests at a steady rate, whether or not responses arrive, and measures their times. */
 export class Probe implements Disposable {
   readonly #target: ProbeTarget;
   readonly #agent: Agent;
@@ -86,13 +86,13 @@ export class Probe implements Disposable {
     this.#timer = setInterval(() => this.#ask(), 1_000 / per_second);
   }
 
-  /** The times since the last call, when all that was asked is answered. */
+  /** Resolves with the times since the last call when all requests have been answered. */
   async take(): Promise<number[]> {
     await Promise.all(this.#waiting);
     return this.#times_ms.splice(0);
   }
 
-  /** A list, and every fourth time something new, which the database has to keep. */
+  /** Lists objects, and with every fourth request creates one, which needs a database write. */
   #ask(): void {
     this.#asked += 1;
     const writes = this.#asked % 4 === 0;
@@ -132,7 +132,7 @@ export class Probe implements Disposable {
   }
 }
 
-/** The value that `share` of them do not exceed. */
+/** Returns the value that a `share` of the values do not exceed. */
 export function quantile(values: readonly number[], share: number): number {
   const sorted = values.toSorted((a, b) => a - b);
   return sorted[Math.min(sorted.length - 1, Math.ceil(sorted.length * share) - 1)] ?? Number.NaN;

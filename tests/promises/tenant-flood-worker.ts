@@ -11,7 +11,7 @@ import { WebSocket } from "ws";
 import { RawRobot } from "../hostile/raw-robot.ts";
 import { call, createPlace, enroll, logFrame, type Org, release } from "./tenant-requests.ts";
 
-/** What the flood needs to know, as the worker's data. */
+/** The flood's parameters, passed as the worker's data. */
 export interface FloodOrder {
   url: string;
   /** An admin token of the hostile org. */
@@ -58,7 +58,7 @@ async function floodLogs(key: string): Promise<void> {
   await robot.end();
 }
 
-/** Sends the same request again and again, as fast as it is answered. */
+/** Repeats a request as fast as it is answered. */
 async function repeat(what: string, ask: () => Promise<Response>): Promise<void> {
   while (!over) {
     const answer = await ask().catch(() => undefined);

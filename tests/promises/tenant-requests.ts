@@ -9,7 +9,7 @@ export interface Org {
   token: string;
 }
 
-/** Sends a request with a token and returns the response, of whatever status. */
+/** Sends a request with a token and returns the response with any status. */
 export const call = (
   url: string,
   token: string,
@@ -28,7 +28,7 @@ export const call = (
   });
 
 let tags = 0;
-/** The body of a release of one file with a tag that was not used before. */
+/** Body of a release of one file with an unused tag. */
 export const release = (size: number, sha256 = hash("sha256", randomBytes(8))) => ({
   tag: `v${(tags += 1)}`,
   kind: "file" as const,
@@ -56,7 +56,7 @@ export async function enroll(url: string, key: string): Promise<{ status: number
   return { status: answer.status, id: data?.robot_id, identity };
 }
 
-/** One flush of `count` log records, as a frame of the link. */
+/** Encodes one flush of `count` log records as a frame of the link. */
 export function logFrame(seq: number, count: number, message: string): Buffer {
   const records = Array.from({ length: count }, (_, i) => ({
     seq: seq + i,

@@ -12,7 +12,7 @@ import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 export interface UnderFire extends AsyncDisposable {
   server: ServerProcess;
   ledger: Ledger;
-  /** Ends PostgreSQL, which is started again; true when there was one to end. */
+  /** Kills PostgreSQL, which restarts; true if it was running. */
   killPostgres: (signal: NodeJS.Signals) => boolean;
 }
 
@@ -37,7 +37,7 @@ export async function startUnderFire(nodes = 1): Promise<UnderFire> {
   };
 }
 
-/** One that keeps what it acknowledged, unlike that of the tests, and that this process starts again whenever it ends. */
+/** Starts a durable PostgreSQL, unlike that of other tests, and restarts it whenever it ends. */
 async function sharedPostgres(): Promise<{ postgres: Embedded } & AsyncDisposable> {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-shared-"));
   const postgres = await startEmbedded({ directory: path.join(directory, "postgres"), clock: systemClock, log: silentLog });
@@ -50,13 +50,13 @@ async function sharedPostgres(): Promise<{ postgres: Embedded } & AsyncDisposabl
   };
 }
 
-/** Process id of the server's own postmaster; undefined while there is none. */
+/** Process id of the server's own postmaster; undefined while it does not run. */
 function postmaster(server: ServerProcess): number | undefined {
   const [line] = pidFile(path.join(server.data, "postgres", "postmaster.pid")).split("\n", 1);
   return server.processes().find(({ pid }) => pid === Number(line))?.pid;
 }
 
-/** Empty while there is none: PostgreSQL takes it away when it ends, at any moment. */
+/** Empty if the file does not exist: PostgreSQL may delete it at any moment. */
 function pidFile(file: string): string {
   try {
     return readFileSync(file, "utf8");
@@ -66,12 +66,12 @@ function pidFile(file: string): string {
   }
 }
 
-/** Where the server's own PostgreSQL listens. */
+/** Connection settings of the server's own PostgreSQL. */
 export async function databaseOf(server: ServerProcess): Promise<{ host: string; port: number; user: string; database: string }> {
   return until("PostgreSQL to run", () => runningDatabase(path.join(server.data, "postgres")));
 }
 
-/** Kills PostgreSQL itself; true when there was one to kill. */
+/** Kills PostgreSQL itself; true if it was running. */
 export function killPostgres(server: ServerProcess, signal: NodeJS.Signals = "SIGKILL"): boolean {
   const pid = postmaster(server);
   if (pid === undefined) return false;
@@ -79,20 +79,20 @@ export function killPostgres(server: ServerProcess, signal: NodeJS.Signals = "SI
   return true;
 }
 
-/** Makes writes of several kinds, each acknowledged in the end, `parallel` at once. */
+/** Makes writes of several kinds, `parallel` at a time, and retries each until it is acknowledged. */
 export class Writers {
   readonly ledger: Ledger;
   done = 0;
   #robot_id = "";
   #release_id = "";
-  /** Far in the future: a row that is never due. */
+  /** Far in the future, so it is never due. */
   readonly #scheduled_at = new Date(Date.now() + 300 * 24 * 3_600_000).toISOString();
 
   constructor(ledger: Ledger) {
     this.ledger = ledger;
   }
 
-  /** A robot and a release that deployments can name. */
+  /** Creates a robot and a release for deployments. */
   async prepare(): Promise<void> {
     const { ledger } = this;
     const site = await ledger.post("/api/sites", { name: "Yard" });

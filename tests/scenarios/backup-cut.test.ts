@@ -30,7 +30,7 @@ after(async () => {
   rmSync(place, { recursive: true, force: true });
 }, LIMIT);
 
-test("a backup that is killed has no name, and what it left is refused by a restore", LIMIT, async () => {
+test("a killed backup never gets its final name, and a restore refuses what it left behind", LIMIT, async () => {
   const to = path.join(place, "killed");
   const program = startCommand(["backup", "--data", server.data, "--to", to]);
   const partial = await program.until("the backup to begin", () => readdirSync(place).find((name) => name.startsWith("killed.partial-")));
@@ -64,7 +64,7 @@ test("a backup that lost or changed a file is refused with the file's name, and 
   }
 });
 
-test("a restore that is killed leaves a directory that server, backup and restore refuse, saying what to do", LIMIT, async () => {
+test("server, backup and restore refuse the directory of a killed restore, and state what to do", LIMIT, async () => {
   const data = path.join(place, "half");
   const program = startCommand(["restore", "--from", good, "--data", data]);
   await program.until("the restore to begin", () => existsSync(path.join(data, "restore-unfinished")));
@@ -96,7 +96,7 @@ async function fingerprint(data: string): Promise<string> {
   return output;
 }
 
-/** Another last byte. */
+/** Changes the last byte. */
 function flip(file: string): void {
   truncateSync(file, statSync(file).size - 1);
   appendFileSync(file, "x");

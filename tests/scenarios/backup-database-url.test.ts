@@ -76,7 +76,7 @@ test(
       "acknowledged before the backup began",
     );
     assert.equal(kept.indexOf(false) === -1 || kept.lastIndexOf(true) < kept.indexOf(false), true, "a later write without an earlier one");
-    // The key of each is in the same transaction as the site.
+    // Each site's idempotency key is written in the transaction of the site.
     assert.equal(rows["public.idempotency"]?.length, rows["public.site"]?.length);
     assert.equal(readFileSync(path.join(data, "tls", "ca.pem"), "utf8"), server.ca);
 
@@ -123,7 +123,7 @@ test("a tampered backup of rows executes none of its text as SQL", LIMIT, async 
   }
 });
 
-test("with DATABASE_URL the backup of a stopped server restores equal, into another PostgreSQL or an embedded one", LIMIT, async () => {
+test("with DATABASE_URL, the backup of a stopped server restores identically into another PostgreSQL or an embedded one", LIMIT, async () => {
   await server.program.stop();
   const to = path.join(place, "stopped");
   const made = await onDatabase(first, "backup", "--data", server.data, "--to", to);

@@ -27,7 +27,7 @@ after(async () => {
   rmSync(place, { recursive: true, force: true });
 }, LIMIT);
 
-test("backup --keep makes a dated backup, then removes the oldest dated ones and nothing else", LIMIT, async () => {
+test("backup --keep creates a dated backup, then removes the oldest dated ones and nothing else", LIMIT, async () => {
   const to = path.join(place, "dated");
   for (const name of [...OLD, "notes"]) mkdirSync(path.join(to, name), { recursive: true });
   writeFileSync(path.join(to, OLD[0] ?? "", "manifest.json"), "{}");
@@ -44,7 +44,7 @@ test("backup --keep makes a dated backup, then removes the oldest dated ones and
   assert.equal(none.code, 2, none.output);
 });
 
-test("backup verify exits with 0 for a complete backup, 1 with the names of damaged files, 2 for what is no backup", LIMIT, async () => {
+test("backup verify exits with 0 for a complete backup, 1 with the names of damaged files, 2 for anything that is not a backup", LIMIT, async () => {
   const to = path.join(place, "verified");
   assert.equal((await runCommand(["backup", "--data", server.data, "--to", to])).code, 0);
   const whole = await runCommand(["backup", "verify", to]);
@@ -52,7 +52,7 @@ test("backup verify exits with 0 for a complete backup, 1 with the names of dama
   const none = await runCommand(["backup", "verify", place]);
   assert.deepEqual([none.code, /is not a complete backup/.test(none.output)], [2, true], none.output);
   const [artifact = ""] = globSync("data/blobs/blobs/*/*/*", { cwd: to });
-  // Of the same size: only its checksum differs.
+  // The size stays the same: only the checksum differs.
   const bytes = readFileSync(path.join(to, artifact));
   bytes[0]! ^= 1;
   writeFileSync(path.join(to, artifact), bytes);

@@ -23,7 +23,7 @@ import { databaseOf } from "../promises/writes-under-fire.ts";
 import { BusyServer, type Timed } from "./busy-server.ts";
 
 const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the backup of an embedded database and of artifacts in the data directory") };
-/** Writes of all kinds before, and at least during, the backup. */
+/** Minimum number of writes before the backup, and during it. */
 const WRITES_BEFORE = 60;
 
 let server: ServerProcess;
@@ -77,13 +77,13 @@ async function deployed(tag: string): Promise<void> {
   assert.equal(status, "applied");
 }
 
-/** Ids that the restored database holds. */
+/** Ids in the restored database. */
 async function idsIn(table: Timed["table"]): Promise<Set<string>> {
   const { rows } = await withClient(await databaseOf(server), (client) => client.query<{ id: string }>(`select id from ${table}`));
   return new Set(rows.map(({ id }) => id));
 }
 
-test("a backup beside a busy server is one moment: what came before it is there, and nothing without its cause", LIMIT, async () => {
+test("a backup of a busy server is a consistent snapshot: no row without the rows that were acknowledged before it was sent", LIMIT, async () => {
   await until("some writes", () => busy.writes.length >= WRITES_BEFORE);
   const begun = busy.moment;
   const acknowledged = ledger.acknowledged.slice();
@@ -101,7 +101,7 @@ test("a backup beside a busy server is one moment: what came before it is there,
   );
   assert.deepEqual(readdirSync(place), ["beside"]);
 
-  // The disaster: nothing is left of the data directory, and the server comes back at its address.
+  // The data directory is lost completely; the restored server uses the same address.
   await server.program.stop();
   for (const name of readdirSync(server.data)) rmSync(path.join(server.data, name), { recursive: true });
   const restored = await runCommand(["restore", "--from", to, "--data", server.data]);
@@ -121,7 +121,7 @@ test("a backup beside a busy server is one moment: what came before it is there,
     [],
     "acknowledged before the backup began",
   );
-  // One moment: whatever was acknowledged before something was even sent is there if that is.
+  // A consistent snapshot: if a write is in it, so is every write that was acknowledged before that one was sent.
   const newest = Math.max(...lasting.filter(kept).map(({ sent }) => sent));
   assert.deepEqual(
     lasting.filter((write) => write.answered < newest && !kept(write)),
@@ -129,7 +129,7 @@ test("a backup beside a busy server is one moment: what came before it is there,
     "came before what is there",
   );
   await checkArtifacts();
-  // Tokens work, and what was answered is answered again: rows of one transaction are there together.
+  // Tokens work, and repeated requests get their stored responses: rows of one transaction are restored together.
   assert.equal(await ledger.checkReplays(acknowledged), acknowledged.length);
   assert.equal(await online(), robot_id);
   await deployed("two");
@@ -165,7 +165,7 @@ test("the backup of a stopped server is equal to it, table by table and file by 
   await server.restart();
 });
 
-/** The rows of a data directory's database, and the checksums of its other files that matter. */
+/** Returns the rows of a data directory's database, and the checksums of the other files that a backup contains. */
 async function contents(data: string): Promise<{ rows: Record<string, string[]>; files: Record<string, string> }> {
   const embedded = await startEmbedded({ directory: path.join(data, "postgres"), clock: systemClock, log: silentLog });
   const rows = await rowsOfAndStop(embedded);
@@ -174,7 +174,7 @@ async function contents(data: string): Promise<{ rows: Record<string, string[]>;
   return { rows, files: Object.fromEntries(files.map((name) => [name, hash("sha256", readFileSync(path.join(data, name)))])) };
 }
 
-test("a backup overwrites nothing, and a restore neither: each names what is in its way", LIMIT, async () => {
+test("backup and restore overwrite nothing, and name the existing path", LIMIT, async () => {
   const beside = path.join(place, "beside");
   const again = await runCommand(["backup", "--data", server.data, "--to", beside]);
   assert.deepEqual([again.code, /is not empty: name a new directory/.test(again.output)], [2, true], again.output);

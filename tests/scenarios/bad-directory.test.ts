@@ -17,7 +17,7 @@ function temporary(t: TestContext): string {
   return directory;
 }
 
-/** Asserts that `serve` exits with 2 and one sentence, and that `doctor` reports the same problem. */
+/** Asserts that `serve` exits with 2 and a one-line message, and that `doctor` reports the same problem. */
 async function refused(data: string, expected: RegExp): Promise<void> {
   const serve = new Program("packages/server/src/main.ts", ["serve", "--data", data, "--listen", "127.0.0.1:0"]);
   const { code } = await serve.ended;
@@ -55,7 +55,7 @@ test(
   },
 );
 
-test("a start on a disk that is read-only, too small or full is refused in one sentence", LIMIT, async (t) => {
+test("serve refuses a disk that is read-only, too small or full with a one-line message", LIMIT, async (t) => {
   using disk = SmallDisk.mount(20);
   if (disk === undefined) return t.skip("needs root to mount a small tmpfs");
   await refused(
@@ -67,7 +67,7 @@ test("a start on a disk that is read-only, too small or full is refused in one s
   await refused(disk.directory, /cannot be written \(EROFS\): mount it writable/);
 });
 
-test("a start on a database that is damaged, open to others or of a later version is refused in one sentence", LIMIT, async () => {
+test("serve refuses a database that is damaged, readable by other users or of a later version with a one-line message", LIMIT, async () => {
   await using server = await ServerProcess.start({ nodes: 1 });
   assert.equal(await server.program.stop(), 0);
   const { data } = server;

@@ -8,7 +8,7 @@ import { Proxy } from "../harness/proxy.ts";
 const OPTIONS = { skip: SKIP_NATS, timeout: 300_000 };
 const KEPT_MAX = 50;
 
-test("a node that is cut off from NATS keeps so many messages; the others hear those, and once that there were more", OPTIONS, async () => {
+test("a node without NATS buffers a bounded number of messages; after reconnecting the others receive those, and a gap notice", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using proxy = await Proxy.start(nats.port);
   await using cut = await listenConnected({ address: nats.address({ port: proxy.port }), outgoing_messages_max: KEPT_MAX });
@@ -35,7 +35,7 @@ test("a node that is cut off from NATS keeps so many messages; the others hear t
   assert.equal(cut.gaps(), 2);
 });
 
-test("what was under way when the line broke is a gap for the others, who noticed nothing", OPTIONS, async () => {
+test("a message lost with a broken connection is reported as a gap to nodes whose own connection never broke", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using proxy = await Proxy.start(nats.port);
   await using cut = await listenConnected({ address: nats.address({ port: proxy.port }), ping_every_ms: 1_000 });

@@ -43,7 +43,7 @@ test(
   },
 );
 
-test("a server warns of a bus on another machine without credentials or TLS, and not of one on its own", { timeout: 120_000 }, async () => {
+test("a server warns of a bus on another machine without credentials or TLS, and not of one on its own machine", { timeout: 120_000 }, async () => {
   for (const [url, missing] of [
     ["nats://nats.invalid", ["credentials and tls"]],
     ["nats://127.0.0.1:1", []],

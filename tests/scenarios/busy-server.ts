@@ -1,7 +1,9 @@
 import { hash, randomBytes, randomUUID } from "node:crypto";
 import type { Data, Ledger } from "../crash/ledger.ts";
 
-/** A write, with the number of the moments at which it was sent and answered: what was answered before another was sent came first. */
+/**
+ * A write with the sequence numbers of its request and its response: a response with a lower number preceded a request with a higher one.
+ */
 export interface Timed {
   id: string;
   table: "site" | "config_entry" | "release" | "robot";
@@ -10,7 +12,7 @@ export interface Timed {
   deleted: boolean;
 }
 
-/** Clients that write all the time, of several kinds, and know in which order. */
+/** Clients that continuously write objects of several kinds and record the order of requests and responses. */
 export class BusyServer {
   readonly writes: Timed[] = [];
   readonly uploaded = new Map<string, string>();
@@ -23,7 +25,7 @@ export class BusyServer {
     this.#ledger = ledger;
   }
 
-  /** `enrollment_key` admits the robots that it makes. */
+  /** The simulated robots enroll with `enrollment_key`. */
   start(enrollment_key: string): void {
     const work = Promise.all([
       this.#loop((n) => this.#post("site", "/api/sites", { name: `Site ${n}` })),
@@ -59,7 +61,7 @@ export class BusyServer {
     return Object.assign(write, { data });
   }
 
-  /** A release with its artifact; every third one is deleted again, and leaves unused bytes. */
+  /** Creates a release with its artifact. Every third one is deleted again, which leaves an unreferenced artifact. */
   async #release(n: number): Promise<void> {
     const bytes = randomBytes(20_000 + (n % 7) * 30_000);
     const artifact_sha256 = hash("sha256", bytes);

@@ -20,16 +20,16 @@ const END = Buffer.from([0xff, 0xd9]).toString("latin1");
 const FRAMES = 30;
 const hexOf = (frames: readonly (string | Buffer)[]): string[] => frames.map((frame) => Buffer.from(frame).toString("hex"));
 
-/** An ffmpeg that writes down what it gives out, and the PATH on which it is the first. */
+/** Returns a directory with an `ffmpeg` wrapper that copies its output to a file, and a PATH that starts with it. */
 async function ffmpegWithCopy() {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-ffmpeg-"));
   const copy = path.join(directory, "copy");
-  // tee serves its own output first: what anybody has seen is in the copy.
+  // tee writes to the file first, so every frame that a viewer received is in the copy.
   await writeFile(path.join(directory, "ffmpeg"), `#!/bin/sh\n'${FFMPEG}' "$@" | tee -a /dev/fd/3 3>&1 >>'${copy}' | cat\n`);
   await chmod(path.join(directory, "ffmpeg"), 0o755);
   return {
     PATH: `${directory}:${process.env.PATH}`,
-    /** Its frames so far: in what ffmpeg writes a frame's end is nowhere else. */
+    /** Frames written so far. The end marker of a JPEG occurs nowhere else in ffmpeg's output. */
     frames: async (): Promise<string[]> => {
       const parts = (await readFile(copy)).toString("latin1").split(END).slice(0, -1);
       return parts.map((part) => Buffer.from(part + END, "latin1").toString("hex"));
@@ -38,7 +38,7 @@ async function ffmpegWithCopy() {
   };
 }
 
-test("what leaves ffmpeg on the robot is what arrives at each viewer, byte for byte and in order", { ...TIMEOUT, skip }, async () => {
+test("each viewer receives ffmpeg's frames byte for byte and in order", { ...TIMEOUT, skip }, async () => {
   await using ffmpeg = await ffmpegWithCopy();
   await using plane = await startPlane();
   const input = ["-re", "-f", "lavfi", "-i", "testsrc2=size=1280x720:rate=15"];
@@ -63,7 +63,7 @@ test("what leaves ffmpeg on the robot is what arrives at each viewer, byte for b
   }
 });
 
-test("a robot that has its camera switched off shows none, whatever the server asks", TIMEOUT, async () => {
+test("a robot with its camera disabled sends no frames, whatever the server requests", TIMEOUT, async () => {
   await using plane = await startPlane();
   const streams = { shell: true, camera: false, topics: true, forward: true, files: true };
   await using robot = await LiveRobot.start(plane, { robot: { cameras: [{ name: "test", kind: "test_picture" }], streams } });

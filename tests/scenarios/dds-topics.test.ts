@@ -14,7 +14,7 @@ import { AgentProcess } from "../processes/agent-process.ts";
 const TIMEOUT = { timeout: 300_000, skip: whyNoDds() ?? false };
 const IMAGE_BYTES = 300_000;
 
-/** Makes the plane answer in the namespace, at the same address: sockets in files know no namespaces. */
+/** Makes the plane reachable from the namespace at the same address, through a Unix socket, which is not tied to a namespace. */
 async function letIn(t: TestContext, namespace: Namespace, plane: Harness): Promise<void> {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-way-"));
   t.after(() => rm(directory, { recursive: true }));
@@ -36,7 +36,7 @@ async function letIn(t: TestContext, namespace: Namespace, plane: Harness): Prom
   await once(namespace.spawn(process.execPath, ["-e", relay]).stdout, "data");
 }
 
-test("what is published over DDS on a robot is seen with rf: the list, messages, a large one in short and whole", TIMEOUT, async (t) => {
+test("rf shows what is published over DDS on a robot: the list, messages, and a large one abbreviated and whole", TIMEOUT, async (t) => {
   const [writer, namespace] = [await buildWriter(t), await startNamespace(t)];
   const publisher = namespace.spawn(writer, []);
   await using plane = await startPlane({ limits: { health_seconds: 1 } });
@@ -60,7 +60,7 @@ test("what is published over DDS on a robot is seen with rf: the list, messages,
     return JSON.parse(stdout.trim().split("\n").at(-1)!) as unknown;
   };
   const ros = await plane.until("ROS in the health snapshot", async () => {
-    // 404 before the first, and that one may have been measured before ROS was found, or one of its nodes.
+    // The route returns 404 before the first health report, and that report may precede the detection of ROS or of one of its nodes.
     const health = await plane.api.getRobotHealth({ params: { id: robot_id } }).catch(() => undefined);
     return (health?.data.ros?.nodes.length ?? 0) > 1 ? (health?.data.ros ?? undefined) : undefined;
   });

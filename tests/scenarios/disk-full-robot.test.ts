@@ -10,11 +10,11 @@ import { SmallDisk } from "../processes/small-disk.ts";
 
 const LIMIT = { timeout: 300_000 };
 const DISK_MB = 160;
-/** Enough for the agent to keep its books, and for nothing else. */
+/** Enough for the agent's own files, and for nothing else. */
 const LEFT_BYTES = 2 * 1024 * 1024;
 const LARGE_BYTES = 12 * 1024 * 1024;
 
-test("a robot whose disk is full fails the deployment with its reason, once, and the old version runs on", LIMIT, async (t) => {
+test("a robot with a full disk fails the deployment once with its reason, and keeps running the old version", LIMIT, async (t) => {
   using disk = SmallDisk.mount(DISK_MB);
   if (disk === undefined) return t.skip("needs root to mount a small tmpfs");
   await using server = await ServerProcess.start();
@@ -62,7 +62,8 @@ test("a robot whose disk is full fails the deployment with its reason, once, and
   const { items: events } = await api.listDeploymentEvents({ params: { id: failed.id }, query: { include: "targets" } });
   assert.equal(events.filter(({ target_status }) => target_status === "failed").length, 1);
 
-  // Without a single byte the agent cannot even write down what is wanted: it does nothing, reports that, and continues when there is space.
+  // Without a single free byte the agent cannot store its desired state: it changes nothing, reports that, and continues when there is
+  // space.
   disk.fill();
   const held = await start(large);
   await robot.program.until("the agent to say so", () => /could not store the desired state.*ENOSPC/.test(robot.program.output));

@@ -15,9 +15,9 @@ import { SmallDisk } from "../processes/small-disk.ts";
 
 const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the disk of an embedded database") };
 const DISK_MB = 200;
-/** Does not compress, so that it needs as much room as it has. */
+/** Random text, which does not compress. */
 const VALUE_BYTES = 120_000;
-/** More than there is room for in pages that exist already. */
+/** More than fit into the free space of existing database pages. */
 const WRITES_MAX = 500;
 
 test(
@@ -44,12 +44,12 @@ test(
     await fillLog(server);
     await server.program.until("PostgreSQL to end", () => server.program.output.includes("PostgreSQL ended unexpectedly, restarting it"));
     disk.fill();
-    // Where it had room enough to recover, the disk is full for it once more.
+    // PostgreSQL may have had room to recover, so the disk is filled again each time.
     const refused = async (): Promise<boolean> => (await writeUntilRefused(ledger, disk)) === "the database does not answer";
     await until("writes to be refused without a database", refused, { meanwhile: () => fillLog(server) });
     await server.program.until("PostgreSQL to fail again", async () => {
       if (server.program.output.includes("PostgreSQL did not start again")) return true;
-      // It had room enough to recover once more.
+      // PostgreSQL had room to recover: fill the disk again.
       disk.fill();
       await fillLog(server);
       return false;
@@ -67,7 +67,7 @@ test(
   },
 );
 
-/** PostgreSQL panics when it cannot begin another segment of its log, and cannot recover while there is no room. */
+/** Fills the write-ahead log. PostgreSQL panics when it cannot create another segment, and cannot recover until there is room. */
 async function fillLog(server: ServerProcess): Promise<void> {
   const running = await runningDatabase(path.join(server.data, "postgres"));
   if (running === undefined) return;
@@ -76,7 +76,7 @@ async function fillLog(server: ServerProcess): Promise<void> {
   }).catch(() => {});
 }
 
-/** Writes on a disk that is kept full; answers what the refusal says, a 503 that says when to come again. */
+/** Writes while the disk is kept full, until a write is refused with 503 and Retry-After. Returns the first part of its message. */
 async function writeUntilRefused(ledger: Ledger, disk: SmallDisk): Promise<string> {
   for (let n = 0; n < WRITES_MAX; n += 1) {
     disk.fill();
@@ -93,7 +93,7 @@ async function writeUntilRefused(ledger: Ledger, disk: SmallDisk): Promise<strin
   throw new Error(`${WRITES_MAX} writes on a full disk were acknowledged`);
 }
 
-/** The disk is full in the middle of an upload: nothing of it is kept, and with room the same upload is taken. */
+/** Fills the disk during an upload: nothing of it is kept, and the same upload succeeds once there is room. */
 async function refusedUpload(server: ServerProcess, ledger: Ledger, token: string, disk: SmallDisk): Promise<void> {
   const bytes = randomBytes(8 * 1024 * 1024);
   const about = { tag: "large", kind: "file", artifact_sha256: hash("sha256", bytes), artifact_size: bytes.length };

@@ -28,7 +28,7 @@ async function askDoctor(args: readonly string[], env: Record<string, string> = 
   return { code, told: JSON.parse(output) as Told };
 }
 
-test("doctor beside a server that runs finds nothing wrong with it, and says that it runs", LIMIT, async () => {
+test("doctor finds nothing wrong with a running server, and reports that it runs", LIMIT, async () => {
   await using server = await ServerProcess.start({ nodes: 1, args: ["--tls", "auto"] });
   const { code, told } = await askDoctor(["--data", server.data, "--listen", new URL(server.url).host, "--tls", "auto"]);
   const failed = told.findings.filter(({ status }) => status === "problem");
@@ -46,7 +46,7 @@ test("doctor beside a server that runs finds nothing wrong with it, and says tha
     output,
     new RegExp(`^ID +VERSION +ADDRESS +ROBOTS +STARTED +STATE\\n${id} +${packageJson.version} +- +0 +[0-9T:Z-]+ +(alive|silent)\\n$`),
   );
-  // On a machine that is busy enough a server is too late to be seen at once.
+  // On a busy machine the first heartbeat may be late.
   await until("the server is seen alive", async () => {
     const [node] = JSON.parse((await runCommand(["nodes", "--json", "--data", server.data])).output) as { id: string; is_alive: boolean }[];
     return node?.id === id && node.is_alive;
@@ -78,7 +78,7 @@ test("doctor exits 1 for problems and 2 for usage errors, and prints no password
   assert.match(help.output, /changes nothing that stays/);
 });
 
-test("a server that cannot start names doctor", LIMIT, async (t) => {
+test("a server that cannot start recommends doctor", LIMIT, async (t) => {
   const data = await temporary(t);
   const refused = await runCommand(["serve", "--data", data, "--listen", "0.0.0.0:0"]);
   assert.equal(refused.code, 2);

@@ -10,7 +10,7 @@ const AT_ONCE = 500;
 const MAX_USES = 10;
 
 test(`${AT_ONCE} robots at once with a key for ${MAX_USES}: exactly ${MAX_USES} enroll, the others get exhausted`, LIMIT, async () => {
-  // With the limits as they are shipped: robots with a real key are no guessers.
+  // The default limits apply: robots with a valid key are not limited as guessers.
   await using plane = await startPlane();
   const fleet_id = await plane.fleet();
   const key = await plane.enrollmentKey({ fleet_id, max_uses: MAX_USES });
@@ -31,7 +31,7 @@ test(`${AT_ONCE} robots at once with a key for ${MAX_USES}: exactly ${MAX_USES} 
     [],
   );
 
-  // Who was let in may come again; who was not may not.
+  // Enrolled robots may repeat their enrollment; refused ones stay refused.
   const again = await Promise.all(robots.map(enrol));
   assert.deepEqual(
     again.map(({ status }) => (status === 200 ? 201 : status)),
@@ -39,7 +39,7 @@ test(`${AT_ONCE} robots at once with a key for ${MAX_USES}: exactly ${MAX_USES} 
   );
 });
 
-test("one robot that enrols 50 times at once takes one use", LIMIT, async () => {
+test("one robot that enrolls 50 times at once takes one use", LIMIT, async () => {
   await using plane = await startPlane();
   const key = await plane.enrollmentKey({ max_uses: 2 });
   const public_key = randomBytes(32).toString("base64");

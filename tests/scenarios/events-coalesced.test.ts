@@ -10,7 +10,7 @@ const LIMIT = { timeout: promiseSize({ test: 300_000, full: 1_200_000 }) };
 const ROBOTS = promiseSize({ test: 200, full: 2_000 });
 /** 200 KB for 2,000 robots. */
 const BYTES_PER_ROBOT = 100;
-/** While the robots are slower than the steps that they simulate: a summary of each kind every two seconds. */
+/** Where robots take longer than the simulated steps: one summary of each kind every two seconds. */
 const BYTES_PER_SECOND = 400;
 const STEP_MS = 1_000;
 const PAGE_ROWS = 500;
@@ -18,7 +18,7 @@ const PAGE_ROWS = 500;
 const plane = await startPlane();
 after(() => plane[Symbol.asyncDispose]());
 
-/** What a page shows of a deployment: read when it opens, and again only when an event makes it stale. One reading at a time. */
+/** The data that a page shows of a deployment: read on open and after each event that makes it stale, one request at a time. */
 class Picture {
   status = "";
   counts: unknown;

@@ -23,19 +23,19 @@ after(() => plane[Symbol.asyncDispose]());
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 type Options = Parameters<typeof EventReader.open>[2];
 const open = (token: string, options: Options = {}) => toldToAll(EventReader.open(plane.url, bearer(token), options));
-/** At one and the same node: no other knows what its readers had. */
+/** Opens a reader at the first node: only that node remembers what the reader received. */
 const openAtFirst = (token: string, options: Options = {}) =>
   toldToAll(EventReader.open(plane.nodes[0]?.url ?? "", bearer(token), options));
 const shown = ({ kind, change, id }: Change): string => `${kind} ${change} ${id}`;
 
-/** Events of two nodes arrive in no particular order: resolves when both nodes know the listener. */
+/** Events of two nodes arrive in no particular order: resolves when both nodes know the reader. */
 async function toldToAll<T>(call: Promise<T>): Promise<T> {
   const answer = await call;
   await plane.settle();
   return answer;
 }
 
-/** Returns when each reader has heard of all that was changed in the org before. */
+/** Resolves when each reader has received all earlier changes of the org. */
 async function caughtUp(org: HarnessOrg, ...readers: EventReader[]): Promise<void> {
   await plane.settle();
   const namespace = randomUUID();
@@ -43,7 +43,7 @@ async function caughtUp(org: HarnessOrg, ...readers: EventReader[]): Promise<voi
   for (const reader of readers) await reader.until("the last change", ({ data }) => data.id === namespace);
 }
 
-/** What a reader was told, without what told it that this is all. */
+/** Changes that a reader received, without the marker change of `caughtUp`. */
 const told = (reader: EventReader): string[] => reader.changes.filter(({ kind }) => kind !== "config_schema").map(shown);
 
 test("sends one event per change to clients of the org only, without a site or fleet if there is none", LIMIT, async () => {
@@ -173,7 +173,7 @@ test("sends live events for a robot's presence and its deployments, each status 
   );
 });
 
-test("a stream ends within two seconds of what let it in: by token and by cookie, for a user, a session and an org", LIMIT, async (t) => {
+test("a stream ends within two seconds of losing its access: by token and by cookie, for a user, a session and an org", LIMIT, async (t) => {
   const org = await plane.org();
   const cases: { name: string; end: (ids: { user_id: string; token_id: string; session: Record<string, string> }) => Promise<unknown> }[] =
     [
@@ -202,7 +202,7 @@ test("a stream ends within two seconds of what let it in: by token and by cookie
   }
 });
 
-test("whose reach is changed reads again, and from then on hears of what it reaches now", LIMIT, async () => {
+test("a reader whose scope changes receives lost, then only events in its new scope", LIMIT, async () => {
   const org = await plane.org();
   const [one, two] = [await org.fleet(), await org.fleet()];
   const robots = [await org.enrollRobot({ fleet_id: one, online: false }), await org.enrollRobot({ fleet_id: two, online: false })];
@@ -221,7 +221,7 @@ test("whose reach is changed reads again, and from then on hears of what it reac
 
 const COUNTED = { ...LIMIT, skip: oneNodeOnly("each counts the streams of a token that it has") };
 
-test("a token opens so many streams and no more, and one that is closed makes room", COUNTED, async () => {
+test("limits the streams of a token, and a closed stream frees its place", COUNTED, async () => {
   const org = await plane.org();
   const readers = [];
   for (let n = 0; n < STREAMS_MAX; n += 1) readers.push(await open(org.admin_token));
@@ -244,7 +244,7 @@ function heldBytes(): number {
 const FLOODS = 200;
 const GROWTH_BYTES_MAX = 40 * 1024 ** 2;
 
-test("1,000 targets that change concurrently cause 1,000 events; a reader that stalls costs nothing and receives lost", LIMIT, async () => {
+test("1,000 targets that change concurrently cause 1,000 events; a stalled reader uses no memory and receives lost", LIMIT, async () => {
   const org = await plane.org();
   const fleet_id = await org.fleet();
   await seedRobots(org, fleet_id, 1_000);
@@ -273,7 +273,7 @@ test("1,000 targets that change concurrently cause 1,000 events; a reader that s
   await plane.settle();
   const grown = heldBytes() - before;
   assert.ok(grown < GROWTH_BYTES_MAX, `${grown} bytes more are held`);
-  // Not awaited.
+  // Deliberately not awaited.
   const site = await org.site();
   stalled.resume();
   await stalled.until("that it lost something", ({ event }) => event === "lost");
@@ -282,7 +282,7 @@ test("1,000 targets that change concurrently cause 1,000 events; a reader that s
   assert.ok(site.startsWith("site_"));
 });
 
-test("when the server stops streams end and say so, and their readers come back", LIMIT, async () => {
+test("streams end with a reason when the server stops, and their readers reconnect", LIMIT, async () => {
   const org = await plane.org();
   using reader = await open(org.admin_token);
   await plane.stop();
@@ -294,7 +294,7 @@ test("when the server stops streams end and say so, and their readers come back"
   await again.until("that it lost something", ({ event }) => event === "lost");
 });
 
-/** Robots that never came, by the hundred: only that they are there matters. */
+/** Creates rows of robots that never connect: only their existence matters. */
 async function seedRobots(org: HarnessOrg, fleet_id: string, count: number): Promise<void> {
   const { site_id } = (await org.api.getFleet({ params: { id: fleet_id } })).data;
   const id = idSource(plane.clock);

@@ -14,22 +14,22 @@ import { Proxy } from "../harness/proxy.ts";
 const TIMEOUT = { timeout: 300_000 };
 const MIB = 1024 * 1024;
 const sha256 = (bytes: Uint8Array): string => hash("sha256", bytes);
-/** The user that runs these tests. */
+/** Files are accessed as the user that runs these tests. */
 const SHELL = process.getuid?.() === 0 ? { user: "root" } : {};
 
 interface Scene extends AsyncDisposable {
   plane: Harness;
   robot: LiveRobot;
-  /** Between rf and the plane. */
+  /** The proxy between rf and the plane. */
   line: Proxy;
-  /** Directories of the robot and of this machine. */
+  /** A directory of the robot and one of this machine. */
   there: string;
   here: string;
   rf: (args: string[], call?: RfCall) => Promise<RfResult>;
   files: () => Promise<Record<string, unknown>[]>;
 }
 
-/** `there`: files are allowed there and nowhere else. */
+/** Starts a plane and a robot that allows files below `there` only. */
 async function startScene(t: TestContext, options: LiveRobotOptions["robot"] | "there" = {}): Promise<Scene> {
   const top = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "roamfleet-cp-")));
   t.after(() => rm(top, { recursive: true, force: true }));
@@ -71,7 +71,7 @@ const exits = ({ code, stderr }: RfResult, expected: number, words?: RegExp): vo
   if (words !== undefined) assert.match(stderr, words);
 };
 
-test("a file goes both ways with its mode, checked and told on the timeline", TIMEOUT, async (t) => {
+test("copies a file in both directions with its mode, verified and recorded in the timeline", TIMEOUT, async (t) => {
   await using scene = await startScene(t);
   const { robot, there, here, rf } = scene;
   const bytes = randomBytes(3 * MIB);
@@ -106,13 +106,13 @@ test("a file goes both ways with its mode, checked and told on the timeline", TI
   );
 });
 
-test("a large file goes both ways with the line cut twice, once at each end, and no byte much more than once", TIMEOUT, async (t) => {
+test("a large file is copied both ways with the connection cut twice, once at each end, and almost no byte twice", TIMEOUT, async (t) => {
   await using scene = await startScene(t);
   const { robot, line, there, here, rf } = scene;
   const size = promiseSize({ test: 20, full: 50 }) * MIB;
   const bytes = randomBytes(size);
   fs.writeFileSync(path.join(there, "bag"), bytes);
-  // What a cut may cost is what was under way: windows, queues and the buffers of the sockets, not megabytes of the file.
+  // A cut may lose the bytes in flight (windows, queues and socket buffers), not megabytes of the file.
   const bound = 10 * MIB;
   for (const [args, direction, target] of [
     [[`${robot.id}:${there}/bag`, `${here}/bag`], "down", `${here}/bag`],
@@ -135,7 +135,7 @@ test("a large file goes both ways with the line cut twice, once at each end, and
   assert.equal(told.filter(({ kind, sha256: known }) => kind === "file.read" && known === null).length, 2);
 });
 
-test("rf resumes a copy after it was killed", TIMEOUT, async (t) => {
+test("rf resumes a copy after being killed", TIMEOUT, async (t) => {
   await using scene = await startScene(t);
   const { robot, line, there, here, rf } = scene;
   const size = 20 * MIB;
@@ -180,7 +180,7 @@ test("copies directories in both directions, reports failures and continues", TI
     [26, 1_500],
   );
 
-  // Back under another name, with one file that only root can read, and one file in the place of a directory.
+  // Copied back under another name. One file is readable by root only, and one is in the place of a directory.
   const made = await rf(["-r", copy, `${robot.id}:${there}/back`]);
   exits(made, 0);
   assert.deepEqual(fs.readdirSync(path.join(there, "back", "maps")).length, 26);
@@ -196,7 +196,7 @@ test("copies directories in both directions, reports failures and continues", TI
   assert.equal(fs.readFileSync(path.join(there, "back", "maps", "map 1"), "utf8"), "changed");
 });
 
-test("what may not be, is not there or makes no sense ends with its own exit code", TIMEOUT, async (t) => {
+test("forbidden, missing and invalid paths end with separate exit codes", TIMEOUT, async (t) => {
   await using scene = await startScene(t, "there");
   const { plane, robot, there, here, rf } = scene;
   exits(await rf([`${robot.id}:${there}/nothing`, here]), 5, /no such file/);
@@ -209,7 +209,7 @@ test("what may not be, is not there or makes no sense ends with its own exit cod
   exits(await rf([`${items[0]?.id}:${there}/x`, here]), 7, /^agent offline/);
 });
 
-test("a robot that has switched files off refuses", TIMEOUT, async (t) => {
+test("a robot with files disabled refuses", TIMEOUT, async (t) => {
   await using scene = await startScene(t, { streams: { shell: true, camera: true, topics: true, forward: true, files: false } });
   exits(await scene.rf([`${scene.robot.id}:/etc/hostname`, scene.here]), 1, /switched off on the robot/);
   assert.deepEqual(fs.readdirSync(scene.here), []);

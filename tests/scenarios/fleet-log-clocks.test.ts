@@ -61,7 +61,7 @@ test(
         { progress: () => viewers.map(({ frames }) => robots.map(({ id }) => seqsOf(frames, id).length).join(" ")).join(", ") },
       );
     for (let round = 0; round < ROUNDS; round += 1) {
-      // Without a pause: the last records of one server are on their way while the first ones come by the other.
+      // Without a pause: the last records of one server are in flight while the first arrive through the other.
       logAll();
       await moving.disconnect();
       first.swarm.url = urls[(round + 1) % 2] ?? "";

@@ -13,9 +13,9 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000 };
 const ROUNDS = 10;
-/** How long a scheduled deployment is held while the server dies and stops. */
+/** Time until the start of the scheduled deployment, in which the server is killed and stopped. */
 const HELD_MS = 12_000;
-/** Of what needs the robot, whose server has just been killed. */
+/** Timeout of waits that need the robot to reconnect to the killed server. */
 const WITH_ROBOT = { deadline_ms: ROBOT_BACK_MS };
 
 let server: ServerProcess;
@@ -64,7 +64,7 @@ async function deployed(tag: string): Promise<void> {
   assert.equal(await ended(await start(tag)), "applied");
 }
 
-/** The release that the robot runs, by its own processes: exactly one, and it is what the server says. */
+/** Returns the release of the robot's processes: exactly one, which is also the one that the server reports. */
 function runs(): Promise<string> {
   const look = async (): Promise<string | false | undefined> => {
     const running = new Set(robot.workloads().map(({ env }) => env.ROAMFLEET_RELEASE ?? ""));
@@ -75,7 +75,7 @@ function runs(): Promise<string> {
   return until("one version to run, and the server to know which", look, WITH_ROBOT);
 }
 
-/** Waits until the robot has come as far as this step of a deployment, or further. */
+/** Waits until the robot has reached this step of a deployment, or a later one. */
 async function reached(id: string, step: string): Promise<void> {
   await until(`the robot to be ${step}`, async () => {
     const { items } = await api.listDeploymentEvents({ params: { id }, query: { include: "targets" } });
@@ -83,7 +83,7 @@ async function reached(id: string, step: string): Promise<void> {
   });
 }
 
-/** Where in a deployment the kill hits, in turn: right after it was made, and at steps on its way. */
+/** Moments of the kill, in turn: immediately after the deployment was created, and at later steps. */
 const MOMENTS = [undefined, "dispatched", "staged", "installing", "verifying"] as const;
 
 for (let round = 0; round < ROUNDS; round += 1) {
@@ -119,7 +119,7 @@ for (let round = 0; round < ROUNDS; round += 1) {
 
 test("a scheduled deployment is held across a kill -9 and a stop of the server, and dispatched once", { timeout: 540_000 }, async () => {
   const status = async (id: string): Promise<string> => (await api.getDeployment({ params: { id } })).data.status;
-  // A machine on which the server is not back twice before the time has come gets more time.
+  // If the server is not back twice before the start time, the test repeats with a later one.
   for (let held_ms = HELD_MS, is_seen = false; !is_seen;) {
     const old = await runs();
     const wanted = old === "one" ? "two" : "one";
@@ -154,7 +154,7 @@ test("a second server on the same data is refused with a clear message, and the 
   assert.equal((await api.request("GET", "/readyz")).status, 200);
 });
 
-test("a stop in good order leaves no process, neither of the robot nor of the server", LIMIT, async () => {
+test("an orderly stop leaves no process of the robot or of the server", LIMIT, async () => {
   assert.ok(robot.workloads().length > 0);
   assert.equal(await robot.program.stop(), 0, robot.program.output.slice(-2_000));
   await until("the server to see the robot go", async () => (await api.getRobot({ params: { id: robot_id } })).data.status === "offline");

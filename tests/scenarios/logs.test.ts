@@ -11,7 +11,7 @@ import { LiveRobot } from "../harness/live-robot.ts";
 const TIMEOUT = { timeout: 240_000 };
 const range = (from: number, to: number): number[] => Array.from({ length: to - from + 1 }, (_, i) => from + i);
 
-test("three robots' files, through rotation, cuts and absence, are followed as a fleet, searched and exported whole", TIMEOUT, async () => {
+test("the files of three robots, with rotation, lost connections and offline time, are followed as a fleet, searched and exported completely", TIMEOUT, async () => {
   const directory = mkdtempSync(join(tmpdir(), "roamfleet-fleet-logs-"));
   const file = (i: number): string => join(directory, `robot-${i}.log`);
   const write = (i: number, ...numbers: number[]): void => appendFileSync(file(i), numbers.map((n) => `robot ${i} line ${n}\n`).join(""));
@@ -51,7 +51,7 @@ test("three robots' files, through rotation, cuts and absence, are followed as a
   write(3, ...range(1, 20));
   await third.start();
   await plane.until("lines of a rotated file and of the one that joined", () => has(1, 40) && has(3, 20));
-  // What is logged while the line is cut comes when it is back.
+  // Lines logged without a connection arrive after the reconnect.
   first.line.cut();
   write(1, ...range(41, 60));
   await first.back();

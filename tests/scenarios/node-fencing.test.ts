@@ -15,7 +15,7 @@ import { startPlane } from "../harness/index.ts";
 
 const OPTIONS = { skip: SKIP_NATS, timeout: 240_000 };
 
-/** Two servers as processes on one database and one NATS, with robots that are connected to the first. */
+/** Starts two server processes on one database and one NATS, with robots connected to the first. */
 async function twoNodes() {
   await using own = new AsyncDisposableStack();
   const database = await createTestDatabase();
@@ -44,14 +44,14 @@ async function twoNodes() {
   return { first, second, env, api, swarm, robots, allAre, nodesOf, own: own.move() };
 }
 
-test("a server that was frozen for longer than its lease: its robots count as offline, and come back when it thaws", OPTIONS, async () => {
+test("robots of a server that was frozen for longer than its lease are offline, and online again when it resumes", OPTIONS, async () => {
   const it = await twoNodes();
   await using _ = it.own;
   const { first, second, swarm, robots } = it;
   const [before] = await it.nodesOf();
   first.program.child.kill("SIGSTOP");
   try {
-    // Robots of a server that is silent do not come by themselves yet: they have missed a heartbeat or two.
+    // The robots have missed only a heartbeat or two, so they do not reconnect to the second server yet.
     await until("the other server to take them for offline", it.allAre("offline"));
     await second.program.until("it to say why", () => second.program.output.includes("lease of a node expired"));
     swarm.url = second.url;
@@ -64,7 +64,7 @@ test("a server that was frozen for longer than its lease: its robots count as of
   assert.notEqual(nodes[0], before, "they are the other server's");
   await first.program.until("it to say what happened", () => first.program.output.includes("the lease was renewed late"));
   await until("each robot to know it", () => robots.every(({ connected }) => connected));
-  // It is a server like any other again.
+  // The resumed server accepts robots again.
   swarm.url = first.url;
   await robots[0]?.close();
   await robots[0]?.connect();
@@ -88,7 +88,7 @@ test("a server whose id another process took exits with a code, and its robots d
   assert.equal((await it.nodesOf()).length, 1);
 });
 
-test("a server forgets those that have been gone for a day, and no others", { timeout: 240_000 }, async () => {
+test("a server deletes node rows that ended over a day ago, and no others", { timeout: 240_000 }, async () => {
   await using plane = await startPlane({ nodes: 1 });
   await plane.db.run(sql`
     insert into node (id, epoch, beat, is_over, renewed_at, started_at)

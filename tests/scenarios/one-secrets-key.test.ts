@@ -5,7 +5,7 @@ import { startPlane } from "../harness/index.ts";
 import { secondNode } from "../harness/second-node.ts";
 
 const [KEY, OTHER_KEY] = ["11".repeat(32), "22".repeat(32)];
-/** Of several servers, whether it is there or not. */
+/** A bus in the settings makes this one of several servers, whether or not the bus is reachable. */
 const bus = parseNatsUrl("nats://127.0.0.1:1");
 
 test(
@@ -13,14 +13,14 @@ test(
   { timeout: 300_000 },
   async () => {
     await using first = await startPlane({ nodes: 1, settings: { bus, secrets_key: KEY } });
-    // Nothing is locked yet.
+    // Nothing is encrypted yet.
     await (await secondNode(first, { secrets_key: OTHER_KEY }))[Symbol.asyncDispose]();
     const fleet = await first.fleet();
     await first.api.setConfig({ body: { key: "password", secret: true, scope: "fleet", scope_id: fleet, value: "one" } });
     await assert.rejects(secondNode(first, { secrets_key: OTHER_KEY }), {
       message: /^the secrets key of this server decrypts none of the secrets in the database.*ROAMFLEET_SECRETS_KEY/,
     });
-    // An operator that has lost the key continues without it and sets the secrets again.
+    // Accepted: another key without a bus, the same key, and the same key beside another one.
     for (const settings of [{ secrets_key: OTHER_KEY, bus: undefined }, { secrets_key: KEY }, { secrets_key: `${OTHER_KEY},${KEY}` }])
       await (await secondNode(first, settings))[Symbol.asyncDispose]();
   },

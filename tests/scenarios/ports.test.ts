@@ -31,7 +31,7 @@ async function service(serve: (socket: net.Socket) => void) {
 
 const echoService = () => service((socket) => socket.pipe(socket));
 
-/** A running `rf robots forward`, with the ports that it said it listens on. */
+/** Starts `rf robots forward` and returns it with the ports that it printed. */
 async function forward(plane: Harness, home: RfHome, args: string[], token = plane.default_org.admin_token) {
   let output = "";
   let stop = (): void => {};
@@ -65,7 +65,7 @@ async function forward(plane: Harness, home: RfHome, args: string[], token = pla
 
 const connectTo = (port: number) => net.connect({ port, host: "127.0.0.1", allowHalfOpen: true });
 
-/** Says something and FIN, and reads the answer to its end, like `nc -N`. */
+/** Sends a text and FIN, and reads the response to its end, like `nc -N`. */
 async function ask(port: number, question: string | Buffer): Promise<Buffer> {
   const socket = connectTo(port);
   socket.end(question);
@@ -93,7 +93,7 @@ test(
     await using robot = await LiveRobot.start(plane);
     await using home = await RfHome.make();
     await using echo = await echoService();
-    // Ends its side first and still listens.
+    // Ends its sending side first and still reads.
     let heard = "";
     await using speaker = await service((socket) => {
       socket.end("I am done");
@@ -126,7 +126,7 @@ test(
   },
 );
 
-test("what a robot refuses is said, and ends neither the other connections nor rf", TIMEOUT, async () => {
+test("a connection that the robot refuses is reported, and ends neither the other connections nor rf", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane);
   await using home = await RfHome.make();
@@ -147,7 +147,7 @@ test("what a robot refuses is said, and ends neither the other connections nor r
   steady.destroy();
 });
 
-test("a robot that goes away is said to, and its tunnels work again when it is back; Ctrl-C ends it", TIMEOUT, async () => {
+test("rf reports a disconnected robot, its tunnels work again after it reconnects, and Ctrl-C ends rf", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane);
   await using home = await RfHome.make();
@@ -169,7 +169,7 @@ test("a robot that goes away is said to, and its tunnels work again when it is b
   assert.equal((await endOf(running))[0], 130);
 });
 
-test("who may not, what is switched off and what is wrong usage is refused", TIMEOUT, async () => {
+test("missing permissions, disabled forwarding and wrong usage are refused", TIMEOUT, async () => {
   await using plane = await startPlane();
   const streams = { shell: true, camera: true, topics: true, forward: false, files: true };
   await using robot = await LiveRobot.start(plane, { robot: { streams } });
@@ -187,7 +187,7 @@ test("who may not, what is switched off and what is wrong usage is refused", TIM
   assert.equal((await endOf(await forward(plane, home, ["rob_nothing", "0:9"])))[0], 5);
 });
 
-test("a reader of this machine that is stuck holds up its own connection and nothing else", TIMEOUT, async () => {
+test("a local reader that is stuck blocks its own connection and no other", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane);
   await using home = await RfHome.make();
@@ -211,7 +211,7 @@ test("a reader of this machine that is stuck holds up its own connection and not
     before = sent;
     return still;
   });
-  // Buffers of the kernel along five sockets, and ours, which are far smaller.
+  // Kernel buffers of five sockets, and our far smaller ones.
   assert.ok(sent < 40 * MIB, `${sent} bytes were taken`);
   stuck.destroy();
 });

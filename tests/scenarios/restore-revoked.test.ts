@@ -12,11 +12,11 @@ import { ServerProcess } from "../processes/server-process.ts";
 const REVOKE = ["--revoke-tokens", "--revoke-keys", "--revoke-approvals"];
 const LIMIT = { timeout: 300_000, skip: oneNodeOnly("the backup of an embedded database") };
 
-/** A public key as robots send it: the 32 raw bytes. */
+/** Returns a public key as robots send it: the 32 raw bytes. */
 const publicKey = (): string =>
   generateKeyPairSync("ed25519").publicKey.export({ format: "der", type: "spki" }).subarray(-32).toString("base64");
 
-test("a restore with all --revoke flags lets no earlier token or enrollment key in, and withholds secrets from robots", LIMIT, async () => {
+test("a restore with all --revoke flags accepts no earlier token or enrollment key, and withholds secrets from robots", LIMIT, async () => {
   const place = mkdtempSync(path.join(tmpdir(), "roamfleet-revoked-"));
   try {
     await using server = await ServerProcess.start({ nodes: 1 });
@@ -28,7 +28,7 @@ test("a restore with all --revoke flags lets no earlier token or enrollment key 
     assert.equal((await api.getRobot({ params: { id: robot_id } })).data.approval, "approved");
     const to = path.join(place, "backup");
     assert.equal((await runCommand(["backup", "--data", server.data, "--to", to])).code, 0);
-    // What the backup brings back.
+    // The backup contains this robot.
     await api.deleteRobot({ params: { id: robot_id } });
 
     const data = path.join(place, "restored");

@@ -16,7 +16,7 @@ const withShell = { robot: { shell: { user: os.userInfo().username, command: ["b
 
 const envOf = (plane: Harness, url = plane.url) => ({ ROAMFLEET_BASE_URL: url, ROAMFLEET_TOKEN: plane.default_org.admin_token });
 
-/** `rf` as a person has it: on a terminal, which is looked at before and after. */
+/** Runs `rf` on a terminal whose settings are recorded before and after. */
 function onTerminal(plane: Harness, home: RfHome, args: string[], line?: Proxy) {
   const rf = [process.execPath, MAIN, ...args].map((word) => `'${word}'`).join(" ");
   const terminal = new PtyTerminal({
@@ -43,7 +43,7 @@ function onTerminal(plane: Harness, home: RfHome, args: string[], line?: Proxy) 
       plane
         .until(`the terminal to show ${String(what)}`, () => (typeof what === "string" ? text.includes(what) : what.test(text)))
         .catch((error: unknown) => Promise.reject(new Error(`${String(error)}\n${JSON.stringify(text)}`))),
-    /** Resolves when rf and the shell around it are over; checks that the terminal is as it was. */
+    /** Resolves when rf and the surrounding shell have ended; checks that the terminal settings are restored. */
     async ended(): Promise<string | undefined> {
       await over;
       const settings = text.match(/^[0-9a-f]+(:[0-9a-f]+){10,}/gm) ?? [];
@@ -57,7 +57,7 @@ function onTerminal(plane: Harness, home: RfHome, args: string[], line?: Proxy) 
   };
 }
 
-test("rf robots shell on a terminal: keys, size and exit code go through, and the terminal is as it was", TIMEOUT, async () => {
+test("rf robots shell on a terminal passes keys, size and exit code, and restores the terminal", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -67,10 +67,10 @@ test("rf robots shell on a terminal: keys, size and exit code go through, and th
   await rf.shows("33 97");
   await rf.shows("xterm-256color\r\n");
   rf.terminal.resize(111, 44);
-  // Keys may be there before the size is.
+  // Keys may arrive before the terminal size does.
   await rf.type("until [ \"$(stty size)\" = '44 111' ]; do sleep 0.1; done; echo now $(stty size)\r");
   await rf.shows("now 44 111");
-  // Before it is the terminal's own program Ctrl-C would be for the shell that starts it.
+  // Before `sleep` is the foreground program, Ctrl-C would reach the shell that starts it.
   await rf.type("sh -c 'echo it runs | tr a-z A-Z; exec sleep 100'\r");
   await rf.shows("IT RUNS\r\n");
   await rf.type("\u0003");
@@ -79,7 +79,7 @@ test("rf robots shell on a terminal: keys, size and exit code go through, and th
   assert.equal(await rf.ended(), "42");
 });
 
-test("~. after Enter ends a shell that does not answer, and ~~ is a ~", TIMEOUT, async () => {
+test("~. after Enter ends a shell that does not respond, and ~~ is a ~", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -94,7 +94,7 @@ test("~. after Enter ends a shell that does not answer, and ~~ is a ~", TIMEOUT,
   assert.match(rf.text, /disconnected/);
 });
 
-test("~. ends a connection that takes nothing any more, however much was typed into it", TIMEOUT, async () => {
+test("~. ends a stalled connection, however much was typed into it", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -104,14 +104,14 @@ test("~. ends a connection that takes nothing any more, however much was typed i
   await rf.type("stty -echo; cat > /dev/null\r");
   await rf.shows("/dev/null\r\n");
   line.shape = { delay_ms: 24 * 3_600_000 };
-  // More than the sockets and the line hold, and than rf has under way: a send waits.
+  // More than the buffers of rf, the sockets and the connection: a send blocks.
   for (let i = 0; i < 200; i += 1) await rf.type(`${"x".repeat(32 * 1024)}\r`);
   await rf.type("~.");
   assert.equal(await rf.ended(), "1");
   assert.match(rf.text, /disconnected/);
 });
 
-test("a connection that is cut in the middle of vim says so, and leaves the terminal as it was", TIMEOUT, async () => {
+test("rf reports a connection that is cut in the middle of vim, and restores the terminal", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -123,7 +123,7 @@ test("a connection that is cut in the middle of vim says so, and leaves the term
   assert.match(rf.text, /agent offline/);
   assert.ok(rf.text.lastIndexOf("\u001b[?1049l") > rf.text.lastIndexOf("\u001b[?1049h"), "the screen of vim was left on");
   await robot.start();
-  // The viewer is notified before it is written.
+  // The viewer is notified before the end is written.
   const list = await plane.until("its end", async () => {
     const { items } = await plane.api.listShellSessions({ params: { id: robot.id } });
     return items.every(({ status }) => status !== "open") && items;
@@ -145,7 +145,7 @@ test("rf restores the terminal when it is terminated", TIMEOUT, async () => {
   assert.equal(await rf.ended(), "143");
 });
 
-test("in a pipe every byte goes through both ways, errors come apart, input ends and the exit code is the command's", TIMEOUT, async () => {
+test("in a pipe every byte passes both ways, with stderr separate, the end of the input and the command's exit code", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();
@@ -162,7 +162,7 @@ test("in a pipe every byte goes through both ways, errors come apart, input ends
   assert.deepEqual([shell.code, shell.stdout], [5, "from stdin\n"]);
 });
 
-test("a robot that is not connected: agent offline, exit 7; one that allows no shells: why", TIMEOUT, async () => {
+test("for an offline robot rf exits with 7 and agent offline; for one that allows no shells it prints why", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, { robot: { shell: { user: "no-such-user" } } });
   await using home = await RfHome.make();
@@ -179,7 +179,7 @@ test("a robot that is not connected: agent offline, exit 7; one that allows no s
   assert.equal(unknown.code, 5);
 });
 
-test("rf robots sessions lists what was opened and plays what was shown", TIMEOUT, async () => {
+test("rf robots sessions lists shells and replays their output", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   await using home = await RfHome.make();

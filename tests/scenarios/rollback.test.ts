@@ -9,7 +9,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000 };
 
-test("a robot with a real agent rolls back to its previous release, or to none, also when the agent is killed", LIMIT, async () => {
+test("a robot with a real agent rolls back to its previous release, or to none, even if the agent is killed", LIMIT, async () => {
   await using server = await ServerProcess.start({ args: ["--limit", "token_requests_per_minute=100000"] });
   const { api } = await server.org("Rollback");
   const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
@@ -20,7 +20,7 @@ test("a robot with a real agent rolls back to its previous release, or to none, 
     "the robot to be online",
     async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id,
   );
-  // Enrolled and never connected: a deployment to the fleet stays in progress while it waits.
+  // Enrolled and never connected, so a deployment to the fleet stays in progress.
   const guest = { key, public_key: randomBytes(32).toString("base64") };
   const enrolled = await fetch(`${server.url}/agent/enroll`, {
     method: "POST",
@@ -42,7 +42,7 @@ test("a robot with a real agent rolls back to its previous release, or to none, 
       const { items } = await api.listDeploymentTargets({ params: { id }, query: { robot_id } });
       return items[0]?.status === "applied";
     });
-  /** What runs by the robot's own processes, once the server says the same. */
+  /** Returns the release of the robot's processes, once the server reports the same. */
   const runs = (): Promise<string> =>
     until("one version to run, or none, and the server to know", async () => {
       const found = [...new Set(robot.workloads().map(({ env }) => env.ROAMFLEET_RELEASE ?? ""))];

@@ -12,10 +12,10 @@ import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 const OPTIONS = { skip: SKIP_NATS, timeout: 240_000 };
 const ROBOTS = 6;
 const CALLERS = 4;
-/** How long a stopping server continues to serve: longer than a caller pauses between two calls on a connection. */
+/** The drain of a stopping server is longer than a caller's pause between two requests on a connection. */
 const ARGS = ["--limit", "drain_seconds=3", "--limit", "token_requests_per_minute=1000000", "--limit", "token_burst=1000000"];
 
-/** Reads and writes one after the other, until stopped; returns the failures. */
+/** Reads and writes in turn until stopped; returns the failures. */
 async function callWithoutEnd(api: Client, state: { stopped: boolean; calls: number; failed: string[] }): Promise<void> {
   while (!state.stopped) {
     const work = state.calls % 3 === 0 ? api.createSite({ body: { name: `Site ${randomUUID()}` } }) : api.listRobots({});
@@ -66,7 +66,7 @@ test(
       const stopped = server.program.stop();
       await until("it to say that it stops", async () => (await ready()) !== 200);
       assert.equal(await stopped, 0);
-      // A server counts a robot before the robot has its welcome.
+      // A server counts a robot as online before the robot has received its welcome.
       const there = async (): Promise<boolean> => (await online(other)) === ROBOTS && robots.every(({ connected }) => connected);
       await until("all robots to be on the other server, and to know it", there);
       await server.restart();

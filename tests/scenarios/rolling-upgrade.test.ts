@@ -10,7 +10,7 @@ import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 300_000 };
 
-/** As a next version would bring it: what is added may be left empty by a program that does not know it. */
+/** A migration of a next version: additions are optional for programs that do not know them. */
 const EXPAND = `
   alter table robot add column serial_number text;
   alter table site add column opened_at timestamptz not null default now();
@@ -20,7 +20,7 @@ const EXPAND = `
   create policy tenant on robot_part using (org_id = current_setting('app.org', true));
   grant select, insert, update, delete on robot_part to pg_database_owner;`;
 
-test("this version serves, and starts, on a database that the next one has migrated under it", LIMIT, async (t) => {
+test("this version runs, and starts, on a database that the next version has migrated", LIMIT, async (t) => {
   await using own = new AsyncDisposableStack();
   const database = await createTestDatabase();
   own.defer(() => database.drop());

@@ -39,6 +39,6 @@ test("a second SIGTERM ends an agent that waits for its workload to stop", { tim
   assert.equal(robot.program.running, true);
   robot.program.child.kill("SIGTERM");
   assert.deepEqual(await robot.program.ended, { code: 143, signal: null });
-  // The next agent would wait as long for the workload that was left.
+  // Ends the remaining workload: the next agent would wait for it just as long.
   for (const { pid } of robot.workloads()) process.kill(pid, "SIGKILL");
 });

@@ -43,7 +43,7 @@ async function deployed(api: Client, body: { robot_id: string }): Promise<void> 
   );
 }
 
-/** Restarts the robot after the server, instead of waiting for its next attempt. */
+/** Reconnects the robot by a restart, instead of waiting for its next attempt. */
 async function back(api: Client, robot: AgentProcess): Promise<void> {
   await robot.program.stop();
   robot.restart();
@@ -52,7 +52,7 @@ async function back(api: Client, robot: AgentProcess): Promise<void> {
 
 const fileOf = (robot: AgentProcess, namespace: string): string => path.join(robot.state, "configs", `${namespace}.json`);
 
-test("a secret config reaches its robot's file, and is nowhere else: no answer, no row, no log, no file of the server", LIMIT, async () => {
+test("a secret config is in its robot's file and nowhere else: no response, row, log or file of the server", LIMIT, async () => {
   await using server = await ServerProcess.start({ args: ["--log-level", "trace"] });
   const { api, token } = await server.org("Sealed");
   const { fleet_id, key } = await makeSite(api);
@@ -82,7 +82,7 @@ test("a secret config reaches its robot's file, and is nowhere else: no answer, 
   assert.deepEqual(JSON.parse(readFileSync(fileOf(robot, "default"), "utf8")), { password: first });
   assert.equal(statSync(fileOf(robot, "default")).mode & 0o777, 0o600);
 
-  // A repeat of the same request is answered from what was kept of the first.
+  // A repeated request gets the response that was stored for the first.
   const idempotency = { "idempotency-key": randomUUID() };
   const scoped = { key: "password", secret: true, scope: "fleet", scope_id: fleet_id };
   assert.equal(await ask("POST", "/api/configs", { ...scoped, value: second }, idempotency), 200);
@@ -94,7 +94,7 @@ test("a secret config reaches its robot's file, and is nowhere else: no answer, 
     await ask("POST", "/api/configs", { key: "login", secret: true, namespace: "cloud", value: { user: "cart", [nested]: nested } }),
     201,
   );
-  // What a schema says of it is for the next one that is set, and says what is wrong without it.
+  // A schema constrains only later values, and its error names the problem without the secret.
   const strict = { properties: { login: { additionalProperties: false, properties: { user: { const: "x" } } } } };
   assert.equal(await ask("PUT", "/api/configs/schemas/cloud", { schema: strict }), 201);
   assert.equal(await ask("POST", "/api/configs", { key: "login", secret: true, namespace: "cloud", value: { [nested]: 1 } }), 400);
@@ -116,7 +116,7 @@ test("a secret config reaches its robot's file, and is nowhere else: no answer, 
     "/api/audit/export",
   ])
     assert.equal(await ask("GET", url), 200, url);
-  // Who is not the robot is not answered its file, whatever he may otherwise.
+  // Requests that are not signed by the robot are refused its file.
   assert.equal(await ask("GET", "/agent/configs/default"), 401);
   for (const args of [
     ["list"],
@@ -207,7 +207,7 @@ test(
       ),
       503,
     );
-    // What is set from now on can be read again.
+    // Values that are set from now on can be decrypted again.
     assert.equal((await api.setConfig({ body: { ...secret, ...at_fleet, value: "three" } })).data.version, 2);
     await back(api, robot);
     await deployed(api, { robot_id });
@@ -215,7 +215,7 @@ test(
   },
 );
 
-test("a file changed by hand is shown as drift, stays as it is, and is put back by the next config deployment", LIMIT, async () => {
+test("a file edited on the robot is reported as drift, stays as it is, and is replaced by the next config deployment", LIMIT, async () => {
   await using server = await ServerProcess.start();
   const { api, token } = await server.org("Drifting");
   const { fleet_id, key } = await makeSite(api);
@@ -227,7 +227,7 @@ test("a file changed by hand is shown as drift, stays as it is, and is put back 
   const state = async (): Promise<string> => (await api.getRobot({ params: { id: robot_id } })).data.config_state;
   await until("the file to be reported", async () => ((await state()) === "in_sync" ? true : undefined));
   writeFileSync(file, '{"speed": 9}\n');
-  // It looks every half a minute, and when it connects.
+  // The agent checks its files every 30 s, and when it connects.
   await back(api, robot);
   await until("the drift to be reported", async () => ((await state()) === "drifted" ? true : undefined));
   await using home = await RfHome.make();

@@ -13,7 +13,7 @@ const MIB = 1024 * 1024;
 
 const withShell = { robot: { shell: { user: os.userInfo().username, command: ["bash", "--norc", "-i"] } } };
 
-/** The end of a viewer, as any WebSocket client has it. */
+/** A viewer that is a plain WebSocket client. */
 class View {
   readonly ws: WebSocket;
   readonly closed: Promise<string>;
@@ -85,7 +85,7 @@ test("with the subprotocol the terminal resizes, and exit code and signal are re
   assert.match(await odd.closed, /^1008 /);
 });
 
-test("what a shell showed is recorded with its timing, for admins; what was typed and not shown is not", TIMEOUT, async () => {
+test("a shell's output is recorded with its timing, for admins; typed input that was not echoed is not", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   const view = await openShell(plane, robot.id, { cols: "90", rows: "30" }, [SUBPROTOCOL]);
@@ -172,7 +172,7 @@ test(
   },
 );
 
-test("50 MB for a viewer that reads slowly wait in the program, not in the server, and come whole", TIMEOUT, async () => {
+test("50 MB for a slow viewer wait in the program, not in the server, and arrive completely", TIMEOUT, async () => {
   await using plane = await startPlane();
   await using robot = await LiveRobot.start(plane, withShell);
   const view = await openShell(plane, robot.id, { command: `head -c ${50 * MIB} /dev/zero`, terminal: "no" });
@@ -186,7 +186,7 @@ test("50 MB for a viewer that reads slowly wait in the program, not in the serve
     return still;
   });
   assert.equal(stuck.status, "open");
-  // What the kernel's sockets on the way and the windows hold.
+  // The kernel's sockets on the path, and the windows.
   assert.ok(stuck.output_bytes < 16 * MIB, `${stuck.output_bytes} bytes were taken for a viewer that does not read`);
   let bytes = 0;
   view.ws.removeAllListeners("message");
@@ -200,7 +200,7 @@ test("50 MB for a viewer that reads slowly wait in the program, not in the serve
   assert.equal(ended.output_bytes, 50 * MIB);
 });
 
-test("a robot whose owner switched shells off, or named no user for them, says so", TIMEOUT, async () => {
+test("a robot with shells disabled, or without a user for them, reports that", TIMEOUT, async () => {
   await using plane = await startPlane();
   const { streams } = ROBOT_CONFIG_DEFAULT;
   await using robot = await LiveRobot.start(plane, { robot: { streams: { ...streams, shell: false } } });

@@ -10,7 +10,7 @@ import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle } from "../processes/app-bundle.ts";
 import { RfHome, type RfResult } from "../processes/rf.ts";
 
-/** The whole way, by the programs that people run: keys and releases by `rf`, the real server, the real agent. */
+/** The complete path with the real programs: `rf` creates keys and releases, with the real server and agent. */
 const LIMIT = { timeout: 240_000 };
 
 let plane: Harness;
@@ -37,7 +37,7 @@ const create = async (tag: string): Promise<string> =>
   (await plane.api.createDeployment({ body: { release: tag, robot_id, rollout: { verify_seconds: 1 } }, idempotency_key: randomUUID() }))
     .data.id;
 
-/** How a deployment ended on the robot: the status, and the reason and message of its last event. */
+/** Returns how a deployment ended on the robot: the status, and the reason and message of its last event. */
 async function ended(id: string): Promise<string> {
   await plane.until(`deployment ${id} to end`, async () => isTerminal((await plane.deployment(id)).status));
   const { items } = await plane.api.listDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } });
@@ -46,7 +46,7 @@ async function ended(id: string): Promise<string> {
   return [last?.kind, last?.reason, typeof said === "string" ? said.split(":")[0] : null].filter((part) => part != null).join(" ");
 }
 
-/** What becomes of a release that the server changes behind its own back, after it let the deployment be made. */
+/** Deploys a release that is changed after the server accepted the deployment and before the robot receives it. */
 async function deployedAfter(tag: string, change: () => Promise<unknown>): Promise<string> {
   await robot.program.stop();
   await plane.until("the robot to be away", async () => (await plane.api.getRobot({ params: { id: robot_id } })).data.status === "offline");
@@ -63,7 +63,7 @@ before(async () => {
   await done("signing-keys", "new", at("second.pem"));
   await done("signing-keys", "add", at("first.pem.pub"), "--sign", at("first.pem"));
   await done("signing-keys", "require", "on", "--sign", at("first.pem"));
-  // It pins what the answer to its enrolment names.
+  // The robot pins the keys of its enrollment response.
   robot = new AgentProcess({ url: plane.url, key: await plane.enrollmentKey(), name: "cart-1", labels: { model: "amr" } });
   robot_id = await plane.until("the robot", async () => (await plane.api.listRobots({ query: { status: "online" } })).items[0]?.id);
 }, LIMIT);
@@ -74,7 +74,7 @@ after(async () => {
   await plane?.[Symbol.asyncDispose]();
 }, LIMIT);
 
-test("a release that was signed as it was pushed is applied, and shown with who signed it", LIMIT, async () => {
+test("a release that was signed when pushed is applied, and shown with its signer", LIMIT, async () => {
   assert.equal((await push("v10", "--sign", at("first.pem"), "--release-version", "10")).code, 0);
   assert.match(await done("releases", "show", "v10"), /Signed\s+by key [0-9a-f]{32}, version 10, expires in 36\d d/);
   assert.equal(await ended(await create("v10")), "target.applied");
@@ -89,7 +89,7 @@ test("refuses an unsigned or wrongly signed release when it is created or deploy
   assert.match((await rf("signing-keys", "new", at("first.pem"))).stderr, /already exists/);
 });
 
-test("what the server changes afterwards the robot refuses, and its event names the check", LIMIT, async () => {
+test("the robot refuses a release that was changed on the server afterwards, and its event names the check", LIMIT, async () => {
   assert.equal((await push("v20", "--sign", at("first.pem"), "--release-version", "20")).code, 0);
   const set = (change: ReturnType<typeof sql>) =>
     plane.db.run(sql`update release set ${change} where org_id = ${plane.default_org.id} and tag = 'v20'`);
@@ -111,21 +111,21 @@ test("what the server changes afterwards the robot refuses, and its event names 
   assert.equal(await ended(await create("v10")), "target.applied");
 });
 
-test("a new key and the end of an old one reach the robot before it installs; a revoked key signs nothing any more", LIMIT, async () => {
+test("an added and a revoked key reach the robot before it installs; a revoked key signs nothing any more", LIMIT, async () => {
   await done("signing-keys", "add", at("second.pem.pub"), "--sign", at("first.pem"), "--name", "Second");
   assert.equal((await push("v30", "--sign", at("second.pem"), "--release-version", "30")).code, 0);
   assert.equal(await ended(await create("v30")), "target.applied");
   assert.equal((await push("v40", "--sign", at("first.pem"), "--release-version", "40")).code, 0);
   const { keys } = (await plane.api.getSigningKeys()).data;
   const first = keys.find(({ name }) => name === "first")!;
-  // The deployment was let through, and its key is revoked before the robot hears of it.
-  // The second key never changed the keys, so it alone proves nothing about them.
+  // The deployment was accepted; its key is revoked before the robot receives it. The second key never changed the list of keys, so rf does
+  // not trust that list without --known.
   assert.match((await rf("signing-keys", "revoke", first.id, "--sign", at("second.pem"))).stderr, new RegExp(`${first.id} first`));
   const revoke = () => done("signing-keys", "revoke", first.id, "--sign", at("second.pem"), "--known", first.id);
   assert.equal(await deployedAfter("v40", revoke), "target.failed signature_invalid unknown_key");
   await assert.rejects(create("v40"), /not trusted/);
   assert.match((await rf("signing-keys", "require", "off", "--sign", at("first.pem"))).stderr, /which is not trusted/);
-  // The same release is accepted after it was signed again.
+  // The same release is accepted after being signed again.
   assert.match(await done("signing-keys", "list"), /revoked/);
   assert.equal(
     (await rf("releases", "push", at("v40.tar.gz"), "--tag", "v40", "--kind", "app_bundle", "--sign", at("second.pem"))).code,
@@ -134,7 +134,7 @@ test("a new key and the end of an old one reach the robot before it installs; a 
   assert.equal(await ended(await create("v40")), "target.applied");
 });
 
-test("a server that forgets the keys, or makes its own, changes nothing for a robot that has pinned some", LIMIT, async () => {
+test("a server that deletes or replaces the keys changes nothing for a robot that has pinned its own", LIMIT, async () => {
   const org_id = plane.default_org.id;
   const before = (await plane.api.getSigningKeys()).data.serial;
   await plane.db.run(sql`delete from signing_trust where org_id = ${org_id}`);
@@ -143,7 +143,7 @@ test("a server that forgets the keys, or makes its own, changes nothing for a ro
   const fooled = await rf("signing-keys", "add", at("evil.pem.pub"), "--sign", at("evil.pem"));
   assert.equal(fooled.code, 1);
   assert.match(fooled.stderr, /nothing was signed/);
-  // An attacker with the server uses another machine, which has seen no serial.
+  // An attacker with the server uses another machine, which has no stored serial.
   await rm(at("roamfleet/signing-keys.toml"));
   for (let serial = 0; serial <= before + 1; serial += 1)
     await done("signing-keys", serial === 0 ? "add" : "require", serial === 0 ? at("evil.pem.pub") : "off", "--sign", at("evil.pem"));
@@ -152,7 +152,7 @@ test("a server that forgets the keys, or makes its own, changes nothing for a ro
   assert.equal(await ended(await create("plain")), "target.failed signature_invalid unsigned");
 });
 
-test("local access to a robot allows setting other keys while the agent is stopped", LIMIT, async () => {
+test("with local access to a robot, other keys can be set while the agent is stopped", LIMIT, async () => {
   const trust = (): Promise<RfResult> => agent("trust-key", at("evil.pem.pub"), "--state", robot.state);
   assert.match((await trust()).stderr, /is in use|runs|another/i);
   await robot.program.stop();

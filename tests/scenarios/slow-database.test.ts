@@ -25,11 +25,11 @@ const FLUSHES = 16;
 const RECORDS = 100;
 const MESSAGE = "x".repeat(2_000);
 const LAST_SEQ = FLUSHES * RECORDS;
-/** What is sent meanwhile is twice as much, and each byte of it is two when it is parsed. */
+/** Twice the size of the messages sent meanwhile, since each of their bytes takes two when parsed. */
 const GROWTH_MAX = 300 * 1024 * 1024;
 const READS = 20;
 
-/** What every robot logs: the same bytes, made once. */
+/** The log messages of every robot: the same bytes, created once. */
 const FRAMES = Array.from({ length: FLUSHES }, (_, flush) => {
   const records = Array.from({ length: RECORDS }, (__, i) => ({
     seq: flush * RECORDS + i + 1,
@@ -42,7 +42,7 @@ const FRAMES = Array.from({ length: FLUSHES }, (_, flush) => {
   return messageFrames(LOG_CHANNEL, Buffer.from(JSON.stringify({ type: "logs", records })));
 }).flat();
 
-/** A robot that sends all it has and obeys no credit. */
+/** A robot that sends as fast as it can and ignores its credit. */
 class Flooder {
   acked = 0;
   closed: string | undefined;
@@ -78,7 +78,7 @@ class Flooder {
   }
 }
 
-/** Robots that only enrol here: what they say afterwards is a flooder's. */
+/** Enrolls robots whose keys the flooders use. */
 async function enroll(server: ServerProcess, api: Client): Promise<SimulatedRobot[]> {
   const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
   const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
@@ -91,7 +91,7 @@ async function enroll(server: ServerProcess, api: Client): Promise<SimulatedRobo
   }
 }
 
-/** Of each node. */
+/** Values of a gauge, one per node. */
 const gauges = ({ nodes }: ServerProcess, name: string): Promise<number[]> =>
   Promise.all(
     nodes.map(async ({ own_url }) => {
@@ -134,7 +134,7 @@ test(
       select count(distinct robot_id)::int as robots, sum(record_count)::int as records, max(last_seq)::int as last,
         (count(*) - count(distinct (robot_id, first_seq)))::int as doubled from log_batch`);
       assert.deepEqual(rows, [{ robots: ROBOTS, records: ROBOTS * LAST_SEQ, last: LAST_SEQ, doubled: 0 }]);
-      // An acknowledgement is sent before its message counts as done.
+      // An acknowledgment is sent before its message is counted as done.
       await until("no work to be left", async () => (await gauges(server, "roamfleet_link_work_bytes")).every((left) => left === 0));
     } finally {
       for (const flooder of flooders) flooder.close();

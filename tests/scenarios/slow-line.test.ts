@@ -18,56 +18,59 @@ const DELAY_MS = 150;
 const RESET_EVERY_MS = promiseSize({ test: 8_000, full: 60_000 });
 const KEYSTROKES = promiseSize({ test: 80, full: 600 });
 const KEY_EVERY_MS = promiseSize({ test: 200, full: 400 });
-/** Data that arrives this soon after a reset does not count. */
+/** Data that arrives this soon after a reset is not measured. */
 const AFTER_RESET_MS = 5_000;
-/** A slow machine takes long to come back: between two resets so many keys count, and so many bytes of the file come. */
+/** A slow machine reconnects slowly. At least this many keys, and bytes of the file, must arrive between two resets. */
 const KEYS_BETWEEN = 5;
 const COPIED_BETWEEN = 30_000;
 const ECHO_P95_MS = 900;
 const ECHO_P99_MS = 1_500;
 const FRAME_GAP_MS = 2_000;
-/** The same by what the line carried meanwhile, which no busy machine makes more: only a line stuffed with pictures and files exceeds it. */
+/**
+ * The same limits in transferred bytes, with this tolerance. A busy machine transfers no more of them; a connection filled with pictures
+ * and files does.
+ */
 const SLACK = 3;
 const bytesIn = (ms: number): number => (ms * SLACK * BYTES_PER_SECOND) / 1_000;
 const KEY = "x";
 
-/** When something happened, and how much the line had carried then. */
+/** When something happened, and how many bytes the connection had transferred by then. */
 interface Moment {
   at: number;
   carried: number;
 }
 
-/** Between two moments. */
+/** The distance between two moments. */
 interface Gap {
   ms: number;
   bytes: number;
 }
 
-/** When the line was reset; from then on for a while nothing counts. */
+/** Times of resets. For AFTER_RESET_MS after each, nothing is measured. */
 class Resets {
   readonly at: number[] = [];
   get count(): number {
     return this.at.length;
   }
-  /** Whether any part of a time lies in what does not count. */
+  /** Reports whether an interval overlaps one that is not measured. */
   touched(from: number, to: number): boolean {
     return this.at.some((reset) => to >= reset && from <= reset + AFTER_RESET_MS);
   }
 }
 
-/** Opens a stream again each time that it ends, until `over`. */
+/** Opens a stream again each time it ends, until `over`. */
 async function keepOpen(open: () => Promise<Stream>, over: AbortSignal, use: (stream: Stream) => Promise<void>): Promise<void> {
   while (!over.aborted) {
     try {
       await use(await open());
     } catch {
-      // The robot is not back yet.
+      // The robot is not connected yet.
     }
     await sleep(50);
   }
 }
 
-/** A terminal in which every key comes back as it is; keys whose echo was lost with the line are given up. */
+/** A terminal that echoes each key. Keys whose echo was lost with a connection are not waited for. */
 class Typist {
   readonly echoes: { typed: number; ms: number; bytes: number }[] = [];
   typed = 0;
@@ -111,7 +114,7 @@ class Typist {
 const percentile = (values: readonly number[], share: number): number =>
   values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? Number.NaN;
 
-/** The longest time without a frame, and the most that the line carried without one, apart from what a reset explains. */
+/** Returns the longest time, and the most transferred bytes, between two frames, apart from resets. */
 function longestGap(frames: readonly Moment[], resets: Resets): Gap {
   const gaps = frames.slice(1).flatMap((frame, i) => {
     const before = frames[i] ?? frame;
@@ -126,7 +129,7 @@ interface Measured {
   frames: readonly Moment[];
   resets: Resets;
   seconds: number;
-  /** Bytes of the file, and of everything. */
+  /** Bytes of the file, and of all traffic. */
   copied: number;
   carried: number;
 }
@@ -173,7 +176,7 @@ test(
     await using home = await RfHome.make();
     const top = fs.realpathSync(await mkdtemp(path.join(tmpdir(), "roamfleet-slow-")));
     t.after(() => rm(top, { recursive: true, force: true }));
-    // More than comes through while keys are pressed, also where that takes several times as long.
+    // More than can be transferred while keys are pressed, even if that takes several times as long.
     const bytes = randomBytes((4 * KEYSTROKES * KEY_EVERY_MS * BYTES_PER_SECOND) / 1_000);
     fs.writeFileSync(path.join(top, "bag"), bytes);
     robot.line.shape = { delay_ms: DELAY_MS, bytes_per_second: { up: BYTES_PER_SECOND, down: BYTES_PER_SECOND } };
@@ -197,7 +200,7 @@ test(
         for await (const { binary } of stream) if (binary) frames.push(now());
       },
     );
-    // A call may take minutes only in tests; the next one resumes where it stopped.
+    // In the test a call may take minutes; the next one resumes where it stopped.
     const copy = (async () => {
       while (!over.signal.aborted)
         await home.run(["robots", "cp", `${robot_id}:${top}/bag`, path.join(top, "copy")], {

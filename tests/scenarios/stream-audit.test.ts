@@ -7,13 +7,13 @@ import { opened } from "../spec/web-socket.ts";
 
 const LIMIT = { timeout: 300_000 };
 
-test("each stream is in the audit before it is open and after its end, also when the server was killed in between", LIMIT, async () => {
+test("each stream is in the audit before it opens and after it ends, even if the server was killed in between", LIMIT, async () => {
   await using server = await ServerProcess.start();
   const { api, token } = await server.org("Watched");
   const site_id = (await api.createSite({ body: { name: "Yard" } })).data.id;
   const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
   const { key } = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data;
-  // Of several nodes its link and its viewers are at the one that is killed.
+  // With several nodes, its link and its viewers are at the node that is killed.
   await using robot = new AgentProcess({ url: server.own_url, key: key ?? "", name: "cart" });
   const online = async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id;
   const id = await robot.program.until("the robot to be online", online);

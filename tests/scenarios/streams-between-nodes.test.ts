@@ -19,13 +19,13 @@ const OPTIONS = { skip: SKIP_NATS, timeout: 240_000 };
 const SUBPROTOCOL = "roamfleet.shell.v1";
 const NODES = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };
 
-/** Two servers on one database; a robot with everything around it is connected to the first, and viewers come to the second. */
+/** Two servers on one database. A robot with every kind of stream is connected to the first; viewers connect to the second. */
 class TwoNodes implements AsyncDisposable {
   readonly first: Harness;
   readonly second: SecondNode;
   readonly robot: LiveRobot;
   readonly around: RobotSurroundings;
-  /** Between the two. */
+  /** The proxy between the two. */
   readonly line: Proxy;
   readonly #own: AsyncDisposableStack;
 
@@ -53,7 +53,7 @@ class TwoNodes implements AsyncDisposable {
     return this.first.default_org.admin_token;
   }
 
-  /** Where a stream is had from the second. */
+  /** URL of a stream on the second server. */
   url(name: (typeof STREAM_NAMES)[number], query: Record<string, string> = { token: this.token }): string {
     return this.second.url + streamTarget(name, this.robot.id, { ...this.around.query(name), ...query });
   }
@@ -79,7 +79,7 @@ class TwoNodes implements AsyncDisposable {
   }
 }
 
-test("a viewer that comes to one server has every stream of a robot whose link another holds", OPTIONS, async (t) => {
+test("a viewer of one server gets every stream of a robot that is connected to another", OPTIONS, async (t) => {
   await using it = await TwoNodes.start(t);
   assert.equal(it.second.plane.link.session(it.robot.id), undefined);
   const streams = await Promise.all(STREAM_NAMES.map((name) => it.open(name)));
@@ -123,7 +123,7 @@ test("a viewer that comes to one server has every stream of a robot whose link a
   );
 });
 
-test("who may not watch is refused where it comes, and who may no longer is sent away where its robot is", OPTIONS, async (t) => {
+test("a viewer without access is refused by its own server, and one that loses access is closed by the robot's server", OPTIONS, async (t) => {
   await using it = await TwoNodes.start(t);
   const stranger = await it.first.org();
   assert.equal((await refused(it.url("logs", { token: stranger.admin_token }))).status, 404);
@@ -147,7 +147,7 @@ test("who may not watch is refused where it comes, and who may no longer is sent
   const last = await until("its end", async () => (await it.told()).find(({ status }) => status === 4401));
   assert.equal(last.reason, "token_revoked");
 
-  // Without its link the robot is offline, wherever one asks.
+  // Without its link the robot is offline on every server.
   const left = await it.open("camera");
   const camera = it.url("camera");
   await it.robot.stop();
@@ -166,7 +166,7 @@ test(
     it.line.reset();
     assert.deepEqual(await torn.closed, { code: 1013, reason: "the robot's server is unreachable" });
 
-    // No way at all: as if the robot were away.
+    // The server is unreachable, as if the robot were offline.
     it.line.refuse(true);
     assert.deepEqual(await (await opened(it.url("camera"))).closed, { code: 4409, reason: "agent offline" });
     it.line.refuse(false);
@@ -185,7 +185,7 @@ test(
   },
 );
 
-test("a server that stops sends viewers of other servers' robots away too, and those hear of it at once", OPTIONS, async (t) => {
+test("a server that stops also closes the viewers of other servers' robots, and reports it to those servers immediately", OPTIONS, async (t) => {
   await using it = await TwoNodes.start(t);
   const stream = await it.open("logs");
   await stream.round();
@@ -233,7 +233,7 @@ test(
     await complete();
     logAll();
     await complete();
-    // What is logged while one server does not hear the other is not missing.
+    // Records logged while the servers are disconnected are not lost.
     it.line.reset();
     logAll();
     await complete();

@@ -12,13 +12,13 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const MIB = 1024 * 1024;
 const LIMIT = { timeout: promiseSize({ test: 300_000, full: 1_800_000 }) };
-/** Of each kind. */
+/** Viewers of each kind. */
 const STUCK = 5;
 const STUCK_SECONDS = promiseSize({ test: 2, full: 60 });
-/** What a viewer that does not read may cost the server, all nodes of it, beside what its kernel holds for its socket. */
+/** Memory that a viewer that does not read may use on all nodes, beside the kernel's buffer of its socket. */
 const COST_MAX = MIB;
 
-/** What makes much come to a viewer, each time that it is asked for. */
+/** Returns a function that makes a stream send as much as possible, each time it is called. */
 function flood(around: RobotSurroundings, name: StreamName, big: string): (stream: OpenStream) => void {
   const begun = new Set<OpenStream>();
   const once = (stream: OpenStream, begin: () => void): void => {
@@ -38,7 +38,7 @@ function flood(around: RobotSurroundings, name: StreamName, big: string): (strea
       };
     case "camera":
     case "ros_echo":
-      // Frames are sent continuously, and readers trigger long messages: of several pending ones only the newest counts.
+      // These streams send continuously. Of several pending messages only the newest is kept.
       return () => {};
   }
 }
@@ -48,7 +48,7 @@ const QUERY: Partial<Record<StreamName, Record<string, string>>> = {
   ros_echo: { full: "true" },
 };
 
-test("viewers that stop reading cost at most 1 MiB each and no other viewer a frame", LIMIT, async (t) => {
+test("viewers that stop reading use at most 1 MiB each and cost no other viewer a frame", LIMIT, async (t) => {
   const around = await RobotSurroundings.start(t);
   around.padding = "x".repeat(200_000);
   const big = around.writeFile("big.bin", 64 * MIB);
@@ -85,7 +85,7 @@ test("viewers that stop reading cost at most 1 MiB each and no other viewer a fr
       await reader.round();
       rounds += 1;
     }
-    // Until the kernel's buffers are full as well, a viewer is not stuck yet.
+    // A viewer is stuck only once the kernel's buffers are full too.
     let cost = Infinity;
     await until(`the streams ${name} to stand still`, async () => {
       for (const stream of stuck) more(stream);

@@ -47,7 +47,7 @@ async function deploy(tag: string, fleet_id: string): Promise<string> {
   return (await api.createDeployment({ body, idempotency_key: randomUUID() })).data.id;
 }
 
-/** Also when its robots have to come back for it. */
+/** Waits long enough for robots that have to reconnect. */
 async function ended(id: string) {
   const look = async () => {
     const { data } = await api.getDeployment({ params: { id } });
@@ -91,7 +91,7 @@ test("a swarm fails as configured, survives a killed server, and has the same ro
     assert.equal(await swarm.interrupt(), 0);
     await online(fleet_id, 0);
   }
-  // Without the key: they know who they are, and what they run.
+  // Without the key: the robots have stored their identity and releases.
   await using swarm = new SwarmProcess({ url: server.url, robots: ROBOTS, args });
   await online(fleet_id, ROBOTS);
   const { items } = await api.listRobots({ query: { fleet_id } });
@@ -127,7 +127,7 @@ test("robots that keep losing their links still install, each with a separate si
   );
 });
 
-test("a key that is unknown or used up, and a flag that cannot be, end the swarm with a word and a code", LIMIT, async () => {
+test("an unknown or exhausted key, or an invalid flag, ends the swarm with a message and an exit code", LIMIT, async () => {
   const { key } = await fleetOf("Small");
   for (const [options, code, word] of [
     [{ url: server.url, key: `rf_enroll_${"0".repeat(64)}`, robots: 2 }, 4, /the enrollment key is not known/],

@@ -11,7 +11,7 @@ const LIMIT = { skip: SKIP_NATS, timeout: 300_000 };
 const NODES = 3;
 const ROBOTS = 9;
 
-// Every call of the harness goes to another node than the one before, and robots connect to the nodes in turn.
+// The harness sends each request, and each robot's connection, to the next node in turn.
 let plane: Harness;
 let fleet_id = "";
 
@@ -32,7 +32,7 @@ const ended = (id: string): Promise<string> =>
     return isTerminal(status) && status;
   });
 
-test("each node holds robots, and each answers for all of them", LIMIT, async () => {
+test("each node has robots, and each returns all of them", LIMIT, async () => {
   const held = plane.nodes.map((node) => node.plane.link.count);
   assert.ok(Math.min(...held) > 0, `links by node: ${held.join(", ")}`);
   for (const { url } of plane.nodes) {
@@ -43,7 +43,7 @@ test("each node holds robots, and each answers for all of them", LIMIT, async ()
   }
 });
 
-test("a release and a configuration reach the robots of every node, and are rolled back", LIMIT, async () => {
+test("a release and a config reach the robots of every node, and are rolled back", LIMIT, async () => {
   const [first, second] = [await plane.release({ app: "main" }), await plane.release({ app: "main" })];
   const tags = async (): Promise<Set<string | undefined>> => {
     const { items } = await plane.api.listRobots({ query: { fleet_id, status: "online" } });
@@ -64,7 +64,7 @@ test("a release and a configuration reach the robots of every node, and are roll
     return status === "applied";
   });
 
-  // It does not end while one robot is offline.
+  // The deployment does not end while one robot is offline.
   await plane.enrollRobots(1, { fleet_id, online: false });
   const { id: third } = await plane.deploy(first, { fleet_id }, { rollout: quick });
   await plane.until("it to be under way", async () => (await plane.events(third, { targets: true })).includes("target.dispatched"));
@@ -76,7 +76,7 @@ test("a release and a configuration reach the robots of every node, and are roll
   });
 });
 
-test("a shell, logs and files of a robot are there for viewers on every node", LIMIT, async (t) => {
+test("viewers on every node get a robot's shell, logs and files", LIMIT, async (t) => {
   const around = await RobotSurroundings.start(t);
   await using robot = await LiveRobot.start(plane, { robot: around.robot });
   const query = { token: plane.default_org.admin_token };

@@ -16,10 +16,10 @@ import { ServerProcess } from "../processes/server-process.ts";
 const LIMIT = { timeout: 240_000, skip: oneNodeOnly("--tls auto makes an authority for each node") };
 const FINGERPRINT = /sha256:[0-9a-f]{64}/;
 
-/** Prints that it runs until it is stopped. */
+/** Prints a line every second until it is stopped. */
 const SPEAKS = `trap "exit 0" TERM; while :; do echo "still up"; sleep 0.2; done`;
 
-/** The end of what a call printed to people. */
+/** Exit code and end of the output of a command. */
 const told = ({ code, stdout, stderr }: RfResult): string => `${code}: ${stdout}${stderr}`;
 
 async function fingerprintOf(server: ServerProcess): Promise<string> {
@@ -33,7 +33,7 @@ async function place(api: Client): Promise<{ site_id: string; fleet_id: string }
   return { site_id, fleet_id: (await api.createFleet({ body: { name: "Carts", site_id } })).data.id };
 }
 
-/** What a new user does, all of it from `within`: log in, make a key, enrol a robot, deploy. */
+/** The steps of a new user, all within a namespace: log in, create a key, enroll a robot, deploy. */
 async function begin(server: ServerProcess, url: string, within: readonly string[]): Promise<void> {
   const fingerprint = await fingerprintOf(server);
   const { api, token } = await server.org("Acme");
@@ -77,7 +77,7 @@ async function begin(server: ServerProcess, url: string, within: readonly string
   const logs = await home.run(["robots", "logs", listed.id, "--follow"], {
     within,
     on_output: (child, text) => {
-      // The second Ctrl-C would end it the hard way.
+      // A second Ctrl-C would kill it.
       if (!seen && text.includes("still up")) child.kill("SIGINT");
       seen ||= text.includes("still up");
     },
@@ -85,14 +85,14 @@ async function begin(server: ServerProcess, url: string, within: readonly string
   assert.deepEqual([logs.code, seen], [130, true], told(logs));
 }
 
-test("over --tls auto: unknown is refused and shown, pinned works for rf, WebSockets, enrolment, link and artifacts", LIMIT, async () => {
+test("over --tls auto an unknown certificate is refused and shown; a pinned one works for rf, WebSockets, enrollment, link and artifacts", LIMIT, async () => {
   await using server = await ServerProcess.start({ args: ["--tls", "auto"] });
   const shown = FINGERPRINT.exec(server.program.output)?.[0];
   assert.equal(shown, await fingerprintOf(server));
   await begin(server, server.address, []);
 });
 
-test("another authority at the same address is refused by rf and robot until its fingerprint is given", LIMIT, async () => {
+test("rf and the robot refuse another authority at the same address until its fingerprint is given", LIMIT, async () => {
   await using server = await ServerProcess.start({ args: ["--tls", "auto"] });
   const url = server.address;
   const { api, token } = await server.org("Acme");
@@ -133,11 +133,11 @@ test("another authority at the same address is refused by rf and robot until its
 
 interface Namespace {
   within: string[];
-  /** This machine, as it is seen from there. */
+  /** Address of this machine in the namespace. */
   address: string;
 }
 
-/** Another machine, as far as the network goes: a namespace with a cable to this one. Undefined where that is not allowed. */
+/** Creates a namespace with a virtual cable to this machine, in place of another machine. Undefined where that is not permitted. */
 function otherNamespace(t: TestContext): Namespace | undefined {
   const name = `rf${process.pid}`;
   const net = `10.213.${process.pid % 250}`;
@@ -146,7 +146,7 @@ function otherNamespace(t: TestContext): Namespace | undefined {
     try {
       ip("netns", "del", name);
     } catch {
-      // It was never made.
+      // It was never created.
     }
   });
   try {
@@ -163,7 +163,7 @@ function otherNamespace(t: TestContext): Namespace | undefined {
   }
 }
 
-test("from another network namespace, as a new user would: log in, enrol, deploy, read logs", LIMIT, async (t) => {
+test("from another network namespace, as a new user would: log in, enroll, deploy, read logs", LIMIT, async (t) => {
   const other = otherNamespace(t);
   if (other === undefined) return t.skip("this user may not make network namespaces");
   await using server = await ServerProcess.start({ args: ["--tls", "auto"], listen: "0.0.0.0:0" });

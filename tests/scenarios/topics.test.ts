@@ -28,7 +28,7 @@ while not rospy.is_shutdown():
     rate.sleep()
 `;
 
-test("rf robots topics shows of a robot's ROS 1 what rostopic shows on the robot", TIMEOUT, async (t) => {
+test("rf robots topics shows the same ROS 1 topics as rostopic on the robot", TIMEOUT, async (t) => {
   const roscore = await startRoscore(t);
   await roscore.python(PUBLISHER);
   await using plane = await startPlane({ limits: { health_seconds: 1 } });
@@ -50,7 +50,7 @@ test("rf robots topics shows of a robot's ROS 1 what rostopic shows on the robot
   const listed = (await roscore.output("/usr/bin/rostopic", "list", "-p")).trim().split("\n").toSorted();
   assert.deepEqual(names, listed);
 
-  // Of one message all fields, by both; rospy counts `seq` for each subscriber, and rostopic has other names in a time.
+  // All fields of one message, from both. rospy counts `seq` per subscriber, and rostopic names the fields of a time differently.
   const [document] = (await rf("echo", "/scan", "--full", "--count", "1")).stdout.split("\n---");
   const ours = parse(document!) as Record<string, unknown>;
   const foreign = parse((await roscore.output("/usr/bin/rostopic", "echo", "-n", "1", "/scan")).split("\n---")[0]!) as Record<

@@ -14,7 +14,7 @@ const BOUND_MS = 2_000;
 
 const bearer = (token: string): Record<string, string> => ({ authorization: `Bearer ${token}` });
 
-test("two nodes on one database and one NATS: what changes on one is an event on the other, at once", OPTIONS, async (t) => {
+test("a change on one node is immediately an event on the other, with one database and one NATS", OPTIONS, async (t) => {
   await using nats = await NatsServer.start();
   await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
   await using second = await secondNode(first);
@@ -30,7 +30,7 @@ test("two nodes on one database and one NATS: what changes on one is an event on
 test("a reader receives ready only after the changes of other nodes reach it", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using line = await Proxy.start(nats.port);
-  // Its clock stands still: nothing but the answer of NATS ends the wait for it.
+  // Its clock stands still, so only the response of NATS ends the wait for it.
   await using plane = await startPlane({ nodes: 1, at: "2030-01-01T00:00:00Z", settings: { bus: nats.address({ port: line.port }) } });
   await using other = await listenConnected({ address: nats.address() });
   await plane.until("the plane to be on the bus", () => plane.plane.bus.connected);
@@ -54,7 +54,7 @@ test("a token that is revoked on one node ends its stream on the other", OPTIONS
   checkTime(t, "the stream ended", took, BOUND_MS);
 });
 
-test("a deployment that is made on one node reaches at once the robot whose link the other holds", OPTIONS, async (t) => {
+test("a deployment created on one node immediately reaches a robot connected to the other", OPTIONS, async (t) => {
   await using nats = await NatsServer.start();
   await using first = await startPlane({ nodes: 1, settings: { bus: nats.address() } });
   await using second = await secondNode(first);
@@ -62,7 +62,7 @@ test("a deployment that is made on one node reaches at once the robot whose link
   const robot = await first.enrollRobot({ online: false });
   first.swarm.url = second.url;
   await robot.connect();
-  // The first may be found by what its node does for a robot that arrives.
+  // The first may be dispatched because the robot has just connected, so later ones are tested too.
   for (let n = 1; n <= 3; n += 1) {
     const release = await first.release();
     const began = performance.now();
@@ -88,7 +88,7 @@ test("when NATS dies, readers receive lost, and nodes stay ready and report the 
   const metric = async (name: string): Promise<number> =>
     Number(new RegExp(`^${name} (\\d+)$`, "m").exec((await look("metrics")).text)?.[1]);
   assert.equal(await metric("roamfleet_bus_connected"), 1);
-  // A node lives for the others once they have seen it move.
+  // A node counts as alive for the others once they have seen its heartbeat change.
   await first.until("each to see the other alive", async () => (await metric("roamfleet_nodes_living")) === 2);
   assert.ok((await look("metrics")).text.includes(`roamfleet_node_info{node_id="${second.plane.node.id}",version="`));
   const gaps = await metric("roamfleet_bus_gaps_total");

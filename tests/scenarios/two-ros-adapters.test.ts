@@ -9,7 +9,7 @@ import { opened } from "../spec/web-socket.ts";
 
 const TIMEOUT = { timeout: 300_000, skip: NO_ROS1 };
 
-/** A talker of ROS 1 at 20 Hz, on a separate topic and on one that ROS 2 publishes too. */
+/** A ROS 1 publisher at 20 Hz, on a separate topic and on one that ROS 2 publishes too. */
 const PUBLISHER = `
 import rospy
 from std_msgs.msg import String
@@ -52,7 +52,7 @@ test("a robot with ROS 1 and ROS 2 shows both; the end of one interrupts no stre
   const echoed = (topic: string) =>
     opened(`${plane.url}/api/robots/${robot.id}/ros/topics/echo?topic=${topic}&token=${plane.default_org.admin_token}`);
 
-  // There is none before the first.
+  // Returns 404 before the first report.
   const health = () =>
     plane.api.getRobotHealth({ params: { id: robot.id } }).then(
       ({ data }) => data,

@@ -15,7 +15,7 @@ import { runCommand, ServingData, startCommand } from "../processes/server-comma
 const OLD = 15;
 const SYSTEM = "/usr/lib/postgresql";
 const LIMIT = { timeout: 300_000, skip: existsSync(`${SYSTEM}/${OLD}/bin/postgres`) ? false : `PostgreSQL ${OLD} is not installed` };
-/** Rows that make the copy long enough to be cut. */
+/** Enough rows to kill the upgrade during the copy. */
 const SITES = 40;
 
 let place = "";
@@ -55,7 +55,7 @@ function startOld(): Promise<Embedded> {
 
 const versionOf = (directory: string): string => readFileSync(path.join(data, directory, "PG_VERSION"), "utf8").trim();
 
-/** The server runs on what is there, and knows its clients. */
+/** Asserts that the server runs on its data and accepts earlier tokens. */
 async function serves(): Promise<Client> {
   await using server = new ServingData(data);
   const api = createClient({ base_url: await server.url(), token });
@@ -90,7 +90,7 @@ test("upgrade-database moves every row to the newer PostgreSQL, keeps the old on
   await serves();
 });
 
-test("a database of a PostgreSQL that is not here is refused, untouched, with the two ways out", LIMIT, async () => {
+test("a database of a missing PostgreSQL version is refused and left unchanged, with both solutions in the message", LIMIT, async () => {
   const strange = path.join(place, "strange");
   mkdirSync(path.join(strange, "postgres"), { recursive: true, mode: 0o700 });
   writeFileSync(path.join(strange, "postgres", "PG_VERSION"), "12\n");

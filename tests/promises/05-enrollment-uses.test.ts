@@ -19,7 +19,7 @@ const LIMIT = { timeout: promiseSize({ test: 240_000, full: 3_600_000 }) };
 
 const strangers = (): string[] => Array.from({ length: AT_ONCE }, () => randomBytes(32).toString("base64"));
 
-test(`${AT_ONCE} robots at once with a key for ${MAX_USES}, ${RUNS} times: exactly ${MAX_USES} enrol each time`, LIMIT, (t) =>
+test(`${AT_ONCE} robots at once with a key for ${MAX_USES}, ${RUNS} times: exactly ${MAX_USES} enroll each time`, LIMIT, (t) =>
   atOnce(t, 1, RUNS),
 );
 
@@ -83,14 +83,14 @@ async function withKills(t: TestContext, nodes: number): Promise<void> {
       }),
     );
     for (let kill = 1; kill <= KILLS; kill += 1) {
-      // Somewhere in the crowd: some have their answer, most do not.
+      // Kill while some have their response and most do not.
       await until("some answers", () => answered >= kill * 3 || answered === AT_ONCE);
       await server.program.kill();
       await server.restart();
       kills += 1;
     }
     const statuses = (await replies).map(({ status }) => status);
-    // A robot whose first answer was lost hears 200 the second time.
+    // A robot whose first response was lost gets 200 for the repeated request.
     assert.equal(statuses.filter((status) => status === 201 || status === 200).length, MAX_USES);
     assert.equal(statuses.filter((status) => status === 403).length, AT_ONCE - MAX_USES);
     const { text } = await desk.send("GET", `/api/robots?fleet_id=${fleet.id}`);
