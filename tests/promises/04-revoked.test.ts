@@ -87,7 +87,7 @@ async function refusedNow(plane: Harness, org: HarnessOrg, robot_id: string, tok
 }
 
 test(
-  "whatever a token loses, its open streams of every kind close and its requests are refused within 2 s, those of its sessions and tickets too",
+  "after any loss of access, a token's open streams of every kind close and its requests are refused within 2 s, including its sessions and tickets",
   TIMEOUT,
   (t) => taken(t, 1, CASES),
 );

@@ -15,7 +15,7 @@ const REPLAYS = 500;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 3_600_000 }) };
 
 test(
-  `${WRITES} writes under kill -9 of the server and of PostgreSQL: none that was acknowledged is lost or there twice`,
+  `${WRITES} writes under kill -9 of the server and of PostgreSQL: no acknowledged write is lost or stored twice`,
   LIMIT,
   async (t) => {
     await using fire = await startUnderFire();

@@ -18,7 +18,7 @@ async function simulate(args: readonly string[]): Promise<string> {
 
 // Concurrently: at full size each takes more than an hour of one core.
 describe(
-  "links that lose, repeat, reorder and delay, and processes dying at any moment, break no rule",
+  "no rule is broken by links that lose, repeat, reorder and delay messages, or by processes killed at any moment",
   { concurrency: 2, timeout: HOURS },
   () => {
     test("the pure decisions alone", { timeout: HOURS }, async (t) => {

@@ -51,7 +51,7 @@ const ticketOf = async (api: Client, robot_id: string, stream: StreamName): Prom
 });
 
 test(
-  "all streams of a robot, watched and opened again and again: server and agent hold what they held at the beginning",
+  "server and agent use no more memory after all streams of a robot were opened and closed many times",
   LIMIT,
   async (t) => {
     const around = await RobotSurroundings.start(t);
@@ -113,7 +113,7 @@ function measureHere(): Measure {
 }
 
 test(
-  "a day on the simulated clock with all streams of a robot: plane and agent hold what they held after the first minutes",
+  "plane and agent use no more memory after a simulated day with all streams of a robot than after the first minutes",
   LIMIT,
   async (t) => {
     await using plane = await startPlane({ at: "2030-01-01T00:00:00Z", settings: { log_level: "silent" } });

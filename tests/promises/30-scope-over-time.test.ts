@@ -167,7 +167,7 @@ async function newCase(plane: Harness): Promise<Case> {
 }
 
 test(
-  "nothing is done outside the present scope: moves, demotions, removals and revocations between creation and claim",
+  "no action exceeds the present scope: moves, demotions, removals and revocations between its creation and its claim",
   TIMEOUT,
   async (t) => {
     await using plane = await startPlane({ at: AT });

@@ -236,7 +236,7 @@ async function failToUpgrade(scene: Scene, path: string, name: "token" | "ticket
 }
 
 test(
-  "tokens and tickets in the URLs of streams are in no log, audit, file and metric; a ticket is used once; a cookie alone opens nothing",
+  "tokens and tickets in stream URLs are in no log, audit, file or metric; a ticket is valid once; a cookie alone opens nothing",
   LIMIT,
   async (t) => {
     const rounds = promiseSize({ test: 1, full: 40 });

@@ -47,7 +47,7 @@ const onDatabase = (database: TestDatabase, ...args: string[]): Promise<CommandR
   runCommand(args, { DATABASE_URL: databaseUrl(database.connection) });
 
 test(
-  "with DATABASE_URL a backup beside writes is one moment, and a restored server serves the same tokens and artifacts",
+  "with DATABASE_URL, a backup during writes is a consistent snapshot, and a restored server accepts the same tokens and has the same artifacts",
   LIMIT,
   async () => {
     const made: string[] = [];

@@ -36,7 +36,7 @@ async function refused(data: string, expected: RegExp): Promise<void> {
 }
 
 test(
-  "a start on a directory that cannot be a data directory is refused in one sentence, and the doctor reports the same",
+  "serve refuses a directory that cannot be a data directory with a one-line message, and doctor reports the same",
   LIMIT,
   async (t) => {
     const directory = temporary(t);

@@ -14,7 +14,7 @@ import { Program } from "../processes/process.ts";
 const ECHO = "packages/server/src/engines/bus/testing/echo-process.ts";
 
 test(
-  "tls:// connects to a NATS whose authority is trusted, and to no other and none that speaks plain",
+  "tls:// connects only to a NATS with a trusted certificate, and to none without TLS",
   { skip: SKIP_NATS, timeout: 240_000 },
   async (t) => {
     const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-bus-tls-"));

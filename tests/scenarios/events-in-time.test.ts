@@ -7,7 +7,7 @@ import { oneNodeOnly } from "../harness/nodes.ts";
 const LIMIT = { timeout: 300_000, skip: oneNodeOnly("what a reader may have missed is known to the node that it read at") };
 
 test(
-  "sends a heartbeat within 4 s, with a newer position also to a reader that sees no change; after two minutes away all is lost",
+  "sends a heartbeat within 4 s, whose position advances without visible changes; a reader that is away for two minutes receives lost",
   LIMIT,
   async () => {
     await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });

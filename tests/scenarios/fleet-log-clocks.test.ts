@@ -20,7 +20,7 @@ const seqsOf = (frames: readonly (string | Buffer)[], robot_id: string): number[
   frames.map((frame) => JSON.parse(String(frame)) as LogRecord).flatMap((record) => (record.robot_id === robot_id ? [record.seq] : []));
 
 test(
-  "a fleet's log has each record once and in order when a robot moves between servers whose clocks are two hours apart and do not hear each other for a while",
+  "a fleet's log has each record once and in order, even if a robot moves between disconnected servers whose clocks are two hours apart",
   OPTIONS,
   async () => {
     await using nats = await NatsServer.start();

@@ -25,7 +25,7 @@ async function callWithoutEnd(api: Client, state: { stopped: boolean; calls: num
 }
 
 test(
-  "one server after the other is stopped and started under load: no call fails, robots are on the other one meanwhile",
+  "servers are restarted one after the other under load: no call fails, and robots move to the other server meanwhile",
   OPTIONS,
   async (t) => {
     await using own = new AsyncDisposableStack();

@@ -151,7 +151,7 @@ test("a secret config is in its robot's file and nowhere else: no response, row,
 });
 
 test(
-  "an operator sets no secret and none again; a new secrets key opens what the old one locked; without it that is said",
+  "an operator cannot set secrets; a new secrets key decrypts values of the old one; without the old key an error reports it",
   { ...LIMIT, skip: oneNodeOnly("a key that a server has and has no more") },
   async () => {
     const old_key = "11".repeat(32);

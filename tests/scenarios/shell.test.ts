@@ -50,7 +50,7 @@ async function openShell(plane: Harness, robot_id: string, query: Record<string,
 const sessionsOf = async (plane: Harness, robot_id: string) => (await plane.api.listShellSessions({ params: { id: robot_id } })).items;
 
 test(
-  "WebSocket /api/robots/{id}/shell/ws: a client without a subprotocol has plain PTY bytes, and its exit is the close",
+  "WebSocket /api/robots/{id}/shell/ws: a client without a subprotocol gets plain PTY bytes, and the shell's exit closes it",
   TIMEOUT,
   async () => {
     await using plane = await startPlane();
@@ -136,7 +136,7 @@ test("a shell's output is recorded with its timing, for admins; typed input that
 });
 
 test(
-  "a shell is on the timeline and in the audit before it opens, and its end after it; who may only look opens none",
+  "a shell is in the timeline and the audit before it opens, and its end after it; viewers cannot open one",
   TIMEOUT,
   async () => {
     await using plane = await startPlane();

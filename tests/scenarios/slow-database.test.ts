@@ -101,7 +101,7 @@ const gauges = ({ nodes }: ServerProcess, name: string): Promise<number[]> =>
   );
 
 test(
-  "while logs cannot be stored the server's memory stays bounded and reads are answered; then every record is there once",
+  "while logs cannot be stored, the server's memory stays bounded and reads succeed; afterwards every record is stored once",
   LIMIT,
   async () => {
     await using server = await ServerProcess.start({

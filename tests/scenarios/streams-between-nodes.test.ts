@@ -157,7 +157,7 @@ test("a viewer without access is refused by its own server, and one that loses a
 });
 
 test(
-  "when the way between two servers, or one of the two, goes, viewers are closed with a code that says: come again",
+  "when a server or the connection between two servers fails, viewers are closed with a code that asks them to retry",
   OPTIONS,
   async (t) => {
     await using it = await TwoNodes.start(t);
@@ -200,7 +200,7 @@ const seqsOf = (frames: readonly (string | Buffer)[], robot_id: string): number[
   frames.map((frame) => JSON.parse(String(frame)) as LogRecord).flatMap((record) => (record.robot_id === robot_id ? [record.seq] : []));
 
 test(
-  "the log of a fleet is that of its robots on every server, each record once and in order, also after the way between was cut",
+  "a fleet's log has the records of robots on every server, each once and in order, even after the servers were disconnected",
   OPTIONS,
   async (t) => {
     await using it = await TwoNodes.start(t);

@@ -11,7 +11,7 @@ import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 
-test("the bootstrap token of an approved org has the form rf_org_ and hexadecimal digits, and is its admin", LIMIT, async () => {
+test("an approved org's first token has the form rf_org_ and hexadecimal digits, and is an admin", LIMIT, async () => {
   const admin = httpOf(plane, ADMIN_TOKEN);
   const org = (await admin.post("/api/admin/orgs", { name: "Bootstrap" })).data;
   const { token } = (await admin.post(`/api/admin/orgs/${String(org.id)}/approve`)).data;
@@ -21,7 +21,7 @@ test("the bootstrap token of an approved org has the form rf_org_ and hexadecima
   assert.equal(me.headers.get("x-service-org-id"), org.id);
 });
 
-test("a user's token has the form rf_user_, resolves to one of the user's orgs, and the header names another", LIMIT, async () => {
+test("a user's token has the form rf_user_ and belongs to one of the user's orgs by default; a header selects another", LIMIT, async () => {
   const [one, two, three] = [plane.default_org, await plane.org("Second"), await plane.org("Third")];
   const now = plane.clock.now();
   const id = idSource(plane.clock);
@@ -94,7 +94,7 @@ test("a token that was revoked is refused within two seconds", LIMIT, async (t) 
   assert.match((await http.get("/api/me")).refusal, /^401 unauthorized: the token was revoked/);
 });
 
-test("no secret reaches the log: neither a token nor an enrolment key", LIMIT, async () => {
+test("no token or enrollment key is logged", LIMIT, async () => {
   const key = await plane.enrollmentKey();
   const secret = await plane.token();
   await httpOf(plane, secret).get("/api/me");

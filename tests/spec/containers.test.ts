@@ -9,7 +9,7 @@ import { realRobot, sharedPlane } from "./spec-plane.ts";
 const LIMIT = { timeout: 300_000, skip: SKIP };
 const engine = useEngine();
 
-test("release kind container_image is what a release is by default, and a robot runs its container", LIMIT, async () => {
+test("release kind container_image is the default, and a robot runs its container", LIMIT, async () => {
   const plane = await sharedPlane();
   const robot = await realRobot(plane, "arm-1", ["--container-socket", engine().socket, "--allow-host-network"]);
   const { api } = plane;

@@ -55,7 +55,7 @@ test("with SERVICE_ADMIN_TOKEN set only that token opens the admin routes, in ei
 );
 
 test(
-  "an address that guesses the admin token too often is 429 for a while, and the right one opens from it all the same",
+  "an address that guesses the admin token too often gets 429 for a while, but the correct token still works from it",
   LIMIT,
   async () => {
     await using plane = await startPlane({ at: "2030-01-01T00:00:00Z", settings: { admin_token: ADMIN_TOKEN } });
@@ -70,7 +70,7 @@ test(
   },
 );
 
-test("without SERVICE_ADMIN_TOKEN the admin routes are open to this machine, whatever is sent", LIMIT, () =>
+test("without SERVICE_ADMIN_TOKEN the admin routes are open to this machine, with any or no credentials", LIMIT, () =>
   answers({ admin_token: undefined }, [
     ["nothing", {}, 200],
     ["any token", { authorization: "Bearer anything" }, 200],
@@ -81,7 +81,7 @@ test("without SERVICE_ADMIN_TOKEN the admin routes are open to this machine, wha
   ]),
 );
 
-test("without SERVICE_ADMIN_TOKEN whatever may come from elsewhere is 403 and names the variable", LIMIT, () =>
+test("without SERVICE_ADMIN_TOKEN requests that may come from another machine get 403 with the variable's name", LIMIT, () =>
   answers({ admin_token: undefined }, [
     ["another name that leads here", { host: "evil.example" }, 403],
     ["a name that begins like localhost", { host: "localhost.evil.example" }, 403],
@@ -102,7 +102,7 @@ test("without SERVICE_ADMIN_TOKEN and behind a proxy, all admin requests are ref
   ]),
 );
 
-test("without SERVICE_ADMIN_TOKEN another machine is 403, even when it says that it is localhost", LIMIT, async (t) => {
+test("without SERVICE_ADMIN_TOKEN another machine gets 403, even with a Host header of localhost", LIMIT, async (t) => {
   const address = Object.values(networkInterfaces())
     .flat()
     .find((one) => one?.family === "IPv4" && !one.internal)?.address;
@@ -112,7 +112,7 @@ test("without SERVICE_ADMIN_TOKEN another machine is 403, even when it says that
   assert.deepEqual([status, /SERVICE_ADMIN_TOKEN/.test(message)], [403, true]);
 });
 
-test("the admin token opens nothing outside the admin routes, and resolves to no org", LIMIT, async () => {
+test("the admin token opens no other routes, and belongs to no org", LIMIT, async () => {
   await using plane = await startPlane();
   const admin = { headers: { authorization: `Bearer ${ADMIN_TOKEN}` } };
   assert.equal((await plane.fetch(`${plane.url}/api/robots`, admin)).status, 401);
@@ -122,7 +122,7 @@ test("the admin token opens nothing outside the admin routes, and resolves to no
   assert.equal((await plane.fetch(`${plane.url}/metrics`, admin)).status, 200);
 });
 
-test("off loopback without TLS or a trusted proxy the server does not start", LIMIT, async () => {
+test("the server refuses to start beyond loopback without TLS or a trusted proxy", LIMIT, async () => {
   for (const host of ["0.0.0.0", "[::]", "192.0.2.1"]) {
     const program = new Program("packages/server/src/main.ts", ["serve", "--listen", `${host}:0`, "--data", "/nonexistent/roamfleet"]);
     const { code } = await program.ended;

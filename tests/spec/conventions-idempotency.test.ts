@@ -12,7 +12,7 @@ const robot = await plane.enrollRobot();
 const release = await plane.release({ tag: "one" });
 const deployments = async () => (await http.get("/api/deployments")).items.length;
 
-test("200 parallel requests with one Idempotency-Key make one deployment and answer 200 times the same", LIMIT, async () => {
+test("200 parallel requests with one Idempotency-Key create one deployment and return the same response 200 times", LIMIT, async () => {
   const before = await deployments();
   const key = freshKey();
   const replies = await Promise.all(
@@ -39,7 +39,7 @@ test("the same body is the same content: order of fields, aliases and nulls do n
   }
 });
 
-test("a fleet that follows, which is the default, is the same request as one that leaves it out", LIMIT, async () => {
+test("an explicit default value is the same request as an omitted field", LIMIT, async () => {
   const key = freshKey();
   const { data: site } = await http.post("/api/sites", { name: "Barn" });
   const first = await http.post("/api/fleets", { name: "Tractors", site_id: site.id }, key);
@@ -48,7 +48,7 @@ test("a fleet that follows, which is the default, is the same request as one tha
   assert.match((await http.post("/api/fleets", { name: "Tractors", site_id: site.id, follow: false }, key)).refusal, /^409 conflict/);
 });
 
-test("another body under the same key is 409, and nothing is made", LIMIT, async () => {
+test("another body with the same key returns 409 and creates nothing", LIMIT, async () => {
   const key = freshKey();
   await http.post("/api/deployments", { release: "one", robot_id: robot.id }, key);
   const before = await deployments();
@@ -59,14 +59,14 @@ test("another body under the same key is 409, and nothing is made", LIMIT, async
   assert.equal(await deployments(), before);
 });
 
-test("a refusal is not kept: the same key may be used for what is right", LIMIT, async () => {
+test("errors are not stored: the same key works for a corrected request", LIMIT, async () => {
   const key = freshKey();
   assert.equal((await http.post("/api/deployments", { release: "none", robot_id: robot.id }, key)).status, 404);
   assert.equal((await http.post("/api/deployments", { release: "one" }, key)).status, 400);
   assert.equal((await http.post("/api/deployments", { release: "one", robot_id: robot.id }, key)).status, 201);
 });
 
-test("a key counts for one org and one route, and for any token of the org", LIMIT, async () => {
+test("a key is valid for one org and one route, and for any token of the org", LIMIT, async () => {
   const key = freshKey();
   const site = await http.post("/api/sites", { name: "keyed" }, key);
   assert.equal((await http.post("/api/configs", { key: "keyed", value: 1 }, key)).status, 201);
@@ -79,14 +79,14 @@ test("a key counts for one org and one route, and for any token of the org", LIM
   assert.equal((await anonymous(plane).send("POST", "/api/sites", { body: { name: "keyed" }, headers: key })).status, 401);
 });
 
-test("a key of 255 characters is taken, a longer or empty one is 400", LIMIT, async () => {
+test("accepts a key of 255 characters; a longer or empty one returns 400", LIMIT, async () => {
   const send = (key: string) => http.post("/api/deployments", { release: "one", robot_id: robot.id }, { "idempotency-key": key });
   assert.equal((await send("k".repeat(255))).status, 201);
   assert.match((await send("k".repeat(256))).refusal, /^400 bad_request: .*Idempotency-Key.*255/);
   assert.match((await send("")).refusal, /^400 bad_request: .*Idempotency-Key/);
 });
 
-test("a secret is answered once: the replay holds null in its place", LIMIT, async () => {
+test("a secret is returned once: the replay contains null instead", LIMIT, async () => {
   const fleet_id = await plane.homeFleet();
   const { site_id } = (await plane.api.getFleet({ params: { id: fleet_id } })).data;
   const key = freshKey();
@@ -96,7 +96,7 @@ test("a secret is answered once: the replay holds null in its place", LIMIT, asy
   assert.deepEqual(again.data, { ...first.data, key: null });
 });
 
-test("the answer of a replay is the one of that time, also after things have changed", LIMIT, async () => {
+test("a replay returns the original response, even if the object has changed since", LIMIT, async () => {
   const key = freshKey();
   const first = await http.post("/api/deployments", { release: "one", robot_id: robot.id }, key);
   await plane.until("its end", async () => (await http.get(`/api/deployments/${String(first.data.id)}`)).data.status === "applied");
@@ -105,7 +105,7 @@ test("the answer of a replay is the one of that time, also after things have cha
   assert.equal(again.data.status, "queued");
 });
 
-test("keys live a day, and on the two routes that require them as long as what they made; a restart forgets none", LIMIT, async () => {
+test("keys expire after a day, or with the created object on the two routes that require them; a restart keeps them", LIMIT, async () => {
   await using timed = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const own = httpOf(timed);
   const robot_id = (await timed.enrollRobot({ online: false })).id;
@@ -127,7 +127,7 @@ test("keys live a day, and on the two routes that require them as long as what t
   assert.equal((await own.post("/api/deployments", { release: tag, robot_id }, deployment_key)).text, deployment.text);
 });
 
-test("a release may be pushed again without any key: the same content answers the release there is", LIMIT, async () => {
+test("pushing a release again without a key returns the existing release if the content is the same", LIMIT, async () => {
   const body = { tag: "again", artifact_sha256: hash("sha256", "again"), artifact_size: 5, kind: "file" };
   const replies = await Promise.all(Array.from({ length: 10 }, () => http.post("/api/releases", body)));
   assert.equal(new Set(replies.map(({ data }) => data.id)).size, 1);

@@ -26,7 +26,7 @@ async function walk(path: string, limit: number): Promise<{ items: Item[]; pages
   }
 }
 
-test("without limit and cursor a list is whole, newest first", LIMIT, async () => {
+test("without limit and cursor a list is complete, newest first", LIMIT, async () => {
   const reply = await http.get("/api/sites");
   assert.equal(reply.body.next_cursor, null);
   assert.deepEqual(
@@ -35,7 +35,7 @@ test("without limit and cursor a list is whole, newest first", LIMIT, async () =
   );
 });
 
-test("pages by cursor hold each row once, in the order of the whole list", LIMIT, async () => {
+test("pages by cursor contain each row once, in the order of the whole list", LIMIT, async () => {
   const whole = (await http.get("/api/sites")).items;
   for (const limit of [1, 7, 24, 25, 26, 1_000]) {
     const { items, pages } = await walk("/api/sites", limit);
@@ -44,7 +44,7 @@ test("pages by cursor hold each row once, in the order of the whole list", LIMIT
   }
 });
 
-test("rows made while pages are read neither repeat nor hide others", LIMIT, async () => {
+test("rows created while pages are read neither repeat nor hide others", LIMIT, async () => {
   const fresh = await plane.org();
   const own = httpOf(plane, fresh.admin_token);
   for (let i = 0; i < 6; i += 1) await own.post("/api/sites", { name: `s${i}` });
@@ -73,7 +73,7 @@ test("a cursor of another list, filter or org, or an invalid one, returns 400", 
   }
 });
 
-test("filters are named after the field, and hold over all pages", LIMIT, async () => {
+test("filters are named after the field, and apply to all pages", LIMIT, async () => {
   const { items } = await walk("/api/sites?q=site%201", 4);
   assert.equal(items.length, 10);
   assert.ok(items.every(({ name }) => String(name).startsWith("site 1")));

@@ -32,7 +32,7 @@ test("rejects an unknown query parameter or body field by name and suggests the 
   );
 });
 
-test("a value of the wrong type is refused and named, and text is no number in a body", LIMIT, async () => {
+test("refuses a value of the wrong type by name, and a number as text in a body", LIMIT, async () => {
   for (const [body, named] of [
     [{ site_id, fleet_id, max_uses: "5" }, /max_uses/],
     [{ site_id, fleet_id, max_uses: -1 }, /max_uses/],
@@ -50,7 +50,7 @@ test("a value of the wrong type is refused and named, and text is no number in a
   assert.match((await http.get("/api/robots?status=lost")).refusal, /status.*online/);
 });
 
-test("a body that is no object is refused", LIMIT, async () => {
+test("refuses a body that is not an object", LIMIT, async () => {
   for (const body of [[], "text", 5, true, null, [{ name: "x" }]])
     assert.match(
       (await http.send("POST", "/api/sites", { raw: JSON.stringify(body) })).refusal,
@@ -58,7 +58,7 @@ test("a body that is no object is refused", LIMIT, async () => {
     );
 });
 
-test("null in an optional field is the same as leaving it out, and in a required one it is refused", LIMIT, async () => {
+test("null in an optional field means absent, and is refused in a required one", LIMIT, async () => {
   const made = await http.post("/api/enrollment-keys", { site_id, fleet_id, label: null, max_uses: null, expires_in_hours: null });
   assert.deepEqual([made.status, made.data.label, made.data.max_uses], [201, null, 100]);
   const deployed = await http.post(
@@ -78,7 +78,7 @@ test("null in an optional field is the same as leaving it out, and in a required
   assert.deepEqual((await http.post("/api/configs", { key: "null", value: null, namespace: null })).data.value, null);
 });
 
-test("a release is named by release, release_id or release_tag, as an id or a tag", LIMIT, async () => {
+test("a release is given as release, release_id or release_tag, as an id or a tag", LIMIT, async () => {
   for (const name of ["release", "release_id", "release_tag"]) {
     for (const value of [release.id, "one"]) {
       const { data } = await http.post("/api/deployments", { [name]: value, robot_id: robot.id }, freshKey());
@@ -114,14 +114,14 @@ test("a target is robot_id or fleet_id, or target_kind with target_id, and both 
   );
 });
 
-test("an enrolment key's label may be called name, and a release's tag semver", LIMIT, async () => {
+test("name is an alias of an enrollment key's label, and semver of a release's tag", LIMIT, async () => {
   const key = await http.post("/api/enrollment-keys", { site_id, fleet_id, name: "called name" });
   assert.deepEqual([key.data.label, "name" in key.data], ["called name", false]);
   const made = await http.post("/api/releases", { semver: "7.0.0", artifact_sha256: "a".repeat(64), artifact_size: 1 });
   assert.deepEqual([made.data.tag, "semver" in made.data], ["7.0.0", false]);
 });
 
-test("names and tags: any language, no control characters, no space at either end, at most 200 characters", LIMIT, async () => {
+test("names and tags accept any language, at most 200 characters, no control characters and no space at either end", LIMIT, async () => {
   for (const name of ["Ü", "倉庫 3", "مستودع", "🤖", "a  b", "x".repeat(200)])
     assert.equal((await http.post("/api/sites", { name })).status, 201, name);
   for (const name of ["", " a", "a ", "a\nb", "a\tb", "a\u0007", "a\u2028b", "x".repeat(201)])
@@ -131,7 +131,7 @@ test("names and tags: any language, no control characters, no space at either en
   assert.equal((await tagged("rel_short")).status, 201);
 });
 
-test("a release's digest is 64 hexadecimal digits and its size a whole number of bytes", LIMIT, async () => {
+test("a release's digest has 64 hexadecimal digits and its size is a whole number of bytes", LIMIT, async () => {
   for (const body of [
     { artifact_sha256: "A".repeat(64), artifact_size: 1 },
     { artifact_sha256: "a".repeat(63), artifact_size: 1 },
@@ -152,7 +152,7 @@ test("a namespace becomes a file name: one that is too long when encoded is refu
   );
 });
 
-test("ids of another kind, malformed or unknown are 404, in path, query and body alike", LIMIT, async () => {
+test("ids of another kind, malformed or unknown ids return 404, in path, query and body", LIMIT, async () => {
   for (const id of [release.id, "x", "rob_UPPER", "rob_00000000000000000000000000", "%00", "..%2f", "rob_'--", "🤖"]) {
     assert.match((await http.get(`/api/robots/${id}`)).refusal, /^404 not_found/, id);
   }

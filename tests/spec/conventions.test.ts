@@ -10,7 +10,7 @@ const http = httpOf(plane);
 const robot = await plane.enrollRobot();
 const release = await plane.release({ tag: "first" });
 
-test("convention Transport: JSON bodies in UTF-8, and a body of another type is 415", LIMIT, async () => {
+test("convention Transport: bodies are JSON in UTF-8, and another content type returns 415", LIMIT, async () => {
   const reply = await http.get("/api/robots");
   assert.equal(reply.headers.get("content-type"), "application/json; charset=utf-8");
   for (const type of ["text/plain", "application/x-www-form-urlencoded", "application/jsonp", "application/xml"]) {
@@ -75,19 +75,19 @@ test("convention Error response is code and message, for errors of the framework
   assert.equal(undecodable.headers.get("x-service-org-id"), plane.default_org.id);
 });
 
-test("a method that a path does not know is 405 with Allow, and only for those with a token", LIMIT, async () => {
+test("a method that a path does not support returns 405 with Allow, but only to requests with a token", LIMIT, async () => {
   const reply = await http.send("DELETE", "/api/deployments");
   assert.match(reply.refusal, /^405 http_error/);
   assert.deepEqual((reply.headers.get("allow") ?? "").split(", ").toSorted(), ["GET", "HEAD", "POST"]);
   assert.match((await anonymous(plane).send("DELETE", "/api/deployments")).refusal, /^401 unauthorized/);
 });
 
-test("HEAD answers as GET does, without a body", LIMIT, async () => {
+test("HEAD returns the headers of GET, without a body", LIMIT, async () => {
   const head = await http.send("HEAD", "/api/robots");
   assert.deepEqual([head.status, head.text, head.headers.get("x-service-org-id")], [200, "", plane.default_org.id]);
 });
 
-test("convention Response header X-Service-Org-Id stands on every answer to a resolved token, errors too", LIMIT, async () => {
+test("convention Response header X-Service-Org-Id is in every response to a valid token, including errors", LIMIT, async () => {
   const { id } = plane.default_org;
   for (const [method, path] of [
     ["GET", "/api/robots"],
@@ -104,7 +104,7 @@ test("convention Response header X-Service-Org-Id stands on every answer to a re
   assert.equal((await anonymous(plane).get("/api/robots")).headers.get("x-service-org-id"), null);
 });
 
-test("the org of a request is named by the header, and one the token is no member of is 403", LIMIT, async () => {
+test("the header selects the org of a request, and an org without membership returns 403", LIMIT, async () => {
   const other = await plane.org();
   const own = await http.get("/api/robots", { "x-service-org-id": plane.default_org.id });
   assert.equal(own.headers.get("x-service-org-id"), plane.default_org.id);
@@ -133,7 +133,7 @@ test("convention Idempotency: the header is required on two routes and accepted 
   assert.deepEqual([b.status, b.text, b.headers.get("location")], [201, a.text, a.headers.get("location")]);
 });
 
-test("convention Auth: every request carries a token, and everything under /api/ is 401 without one", LIMIT, async () => {
+test("convention Auth: every request needs a token, and everything under /api/ returns 401 without one", LIMIT, async () => {
   for (const path of ["/api/robots", "/api/me", "/api/unknown/path", "/api/", "/api/robots/%ff"]) {
     const reply = await anonymous(plane).get(path);
     assert.match(reply.refusal, /^401 unauthorized/, path);
@@ -153,7 +153,7 @@ test("paths without a token: the documents, the reference and the health of the 
   assert.match((await anonymous(plane).get("/metrics")).refusal, /^401 unauthorized/);
 });
 
-test("X-Request-Id is taken when it is sane, and made when it is not", LIMIT, async () => {
+test("X-Request-Id is kept if valid, and generated otherwise", LIMIT, async () => {
   assert.equal((await http.get("/api/me", { "x-request-id": "build-42.7" })).headers.get("x-request-id"), "build-42.7");
   for (const bad of ["a b", "<script>", "x".repeat(101)]) {
     const given = (await http.get("/api/me", { "x-request-id": bad })).headers.get("x-request-id");
@@ -161,7 +161,7 @@ test("X-Request-Id is taken when it is sane, and made when it is not", LIMIT, as
   }
 });
 
-test("429 carries Retry-After and the limit, for a token beyond its rate and for guesses at tokens", LIMIT, async () => {
+test("429 has Retry-After and the limit, for a token beyond its rate and for guessed tokens", LIMIT, async () => {
   await using strict = await startPlane({ limits: { token_requests_per_minute: 1, token_burst: 3, unknown_requests_per_minute: 2 } });
   const own = httpOf(strict);
   let reply = await own.get("/api/me");

@@ -9,7 +9,7 @@ const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 
-test("error bad_request is 400 and names what is wrong", LIMIT, async () => {
+test("error bad_request is 400 and names the invalid field", LIMIT, async () => {
   assert.match((await http.post("/api/sites", {})).refusal, /^400 bad_request: .*name/);
 });
 
@@ -45,14 +45,14 @@ test("error not_found is 404 and names the kind", LIMIT, async () => {
   );
 });
 
-test("error conflict is 409 and says with what", LIMIT, async () => {
+test("error conflict is 409 and names the conflicting object", LIMIT, async () => {
   const site_id = await plane.site("Full");
   await plane.fleet({ site_id });
   assert.match((await http.send("DELETE", `/api/sites/${site_id}`)).refusal, /^409 conflict: .*fleet/);
   assert.match((await http.post("/api/sites", { name: "Full" })).refusal, /^409 conflict: .*Full/);
 });
 
-test("error http_error stands for 405, 413, 414 and 415", LIMIT, async () => {
+test("error http_error is used for 405, 413, 414 and 415", LIMIT, async () => {
   assert.match((await http.send("PUT", "/api/robots")).refusal, /^405 http_error/);
   assert.match((await http.get(`/api/robots?q=${"x".repeat(9_000)}`)).refusal, /^414 http_error/);
   assert.match((await http.send("POST", "/api/sites", { raw: "x", headers: { "content-type": "text/plain" } })).refusal, /^415 http_error/);

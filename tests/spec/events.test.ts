@@ -8,7 +8,7 @@ const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 const http = httpOf(plane);
 
-test("an event carries the deployment's own status, also when it is about one robot", LIMIT, async () => {
+test("an event contains the deployment's own status, even if it is about one robot", LIMIT, async () => {
   const fleet_id = await plane.fleet();
   const [well, unwell] = await plane.enrollRobots(2, { fleet_id });
   unwell?.behave(rollBack());
@@ -44,7 +44,7 @@ test("an event carries the deployment's own status, also when it is about one ro
   assert.ok(own.length > 0 && own.every(({ robot_id }) => robot_id === well?.id));
 });
 
-test("events of a config deployment are polled the same way", LIMIT, async () => {
+test("events of a config deployment are polled in the same way", LIMIT, async () => {
   const robot = await plane.enrollRobot();
   const { id } = await plane.deployConfig({ robot_id: robot.id });
   const last = await plane.until("a terminal status", async () =>
@@ -53,7 +53,7 @@ test("events of a config deployment are polled the same way", LIMIT, async () =>
   assert.equal(last.kind, "deployment.applied");
 });
 
-test("the timeline of a robot records its connects, deploys and configs, and who did it", LIMIT, async () => {
+test("the timeline of a robot records connections, deployments and configs with their actor", LIMIT, async () => {
   const robot = await plane.enrollRobot();
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.until("its end", async () => (await http.get(`/api/deployments/${id}`)).data.finished_at !== null);

@@ -5,7 +5,7 @@ import { startPlane } from "../harness/index.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-/** What the server answers to bytes, until it closes. */
+/** Sends raw bytes and returns the server's response when it closes. */
 function answerTo(url: string, request: string): Promise<string> {
   return new Promise((resolve, reject) => {
     const socket = connect(Number(new URL(url).port), "127.0.0.1");
@@ -16,7 +16,7 @@ function answerTo(url: string, request: string): Promise<string> {
   });
 }
 
-test("a request with two Host headers is 400, equal ones and those of an upgrade too", TIMEOUT, async () => {
+test("a request with two Host headers returns 400, even if they are equal or it is an upgrade", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const upgrade =
     "Upgrade: websocket\r\nConnection: Upgrade, close\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n";

@@ -42,7 +42,7 @@ function push(
 
 const raw = (text: string, path = "/api/sites") => http.send("POST", path, { raw: text });
 
-test("broken JSON of every kind is 400", LIMIT, async () => {
+test("invalid JSON of every kind returns 400", LIMIT, async () => {
   for (const text of [
     "{",
     "}",
@@ -69,7 +69,7 @@ test("broken JSON of every kind is 400", LIMIT, async () => {
   );
 });
 
-test("JSON of 10,000 levels is 400, in an array, an object and a config value", LIMIT, async () => {
+test("JSON with 10,000 levels returns 400, in an array, an object and a config value", LIMIT, async () => {
   const deep = (open: string, close: string) => open.repeat(10_000) + close.repeat(10_000);
   assert.match((await raw(deep("[", "]"))).refusal, /^400 bad_request: .*(nested|object)/);
   assert.match((await raw(`${'{"a":'.repeat(10_000)}1${"}".repeat(10_000)}`)).refusal, /^400 bad_request: .*nested/);
@@ -78,7 +78,7 @@ test("JSON of 10,000 levels is 400, in an array, an object and a config value", 
   assert.equal((await raw(allowed, "/api/configs")).status, 201);
 });
 
-test("a body of 2 MiB is 413, announced or not, and one just below 1 MiB is read", LIMIT, async () => {
+test("a body of 2 MiB returns 413, announced or not, and one just below 1 MiB is read", LIMIT, async () => {
   const body = JSON.stringify({ name: "x".repeat(2 * MIB) });
   const announced = await push("POST", "/api/sites", { "content-type": "application/json", "content-length": body.length }, (sent) =>
     sent.end(body),
@@ -93,7 +93,7 @@ test("a body of 2 MiB is 413, announced or not, and one just below 1 MiB is read
   assert.equal(large.status, 201);
 });
 
-test("NUL and lone surrogates are 400 wherever they stand", LIMIT, async () => {
+test("NUL and lone surrogates return 400 in every position", LIMIT, async () => {
   for (const bad of ["\\u0000", "a\\u0000b", "\\ud800", "\\udc00x", "\\ud800\\ud800"]) {
     assert.match((await raw(`{"name":"${bad}"}`)).refusal, /^400 bad_request/, bad);
     assert.match((await raw(`{"${bad}":"x"}`)).refusal, /^400 bad_request/, bad);
@@ -105,7 +105,7 @@ test("NUL and lone surrogates are 400 wherever they stand", LIMIT, async () => {
   assert.match((await http.send("DELETE", "/api/sites/%00")).refusal, /^404 not_found/);
 });
 
-test("__proto__ is refused, and constructor and prototype are data like any other", LIMIT, async () => {
+test("refuses __proto__, and treats constructor and prototype as data", LIMIT, async () => {
   assert.match((await raw('{"name":"x","__proto__":{"admin":true}}')).refusal, /^400 bad_request: .*__proto__/);
   assert.match(
     (await raw('{"key":"k","value":{"deep":{"__proto__":{"polluted":1}}}}', "/api/configs")).refusal,
@@ -121,7 +121,7 @@ test("__proto__ is refused, and constructor and prototype are data like any othe
   }
 });
 
-test("a compressed body is 415, a bomb too", LIMIT, async () => {
+test("a compressed body returns 415, even a bomb", LIMIT, async () => {
   for (const content of [gzipSync('{"name":"x"}'), gzipSync(Buffer.alloc(100 * MIB))]) {
     const reply = await http.send("POST", "/api/sites", { raw: new Uint8Array(content), headers: { "content-encoding": "gzip" } });
     assert.match(reply.refusal, /^415 http_error/);
@@ -130,7 +130,7 @@ test("a compressed body is 415, a bomb too", LIMIT, async () => {
   assert.match(disguised.refusal, /^400 bad_request/);
 });
 
-test("ids of another kind and of another org are 404 in path, query and body", LIMIT, async () => {
+test("ids of another kind and of another org return 404 in path, query and body", LIMIT, async () => {
   const other = await plane.org();
   const foreign = { robot: await other.enrollRobot(), release: await other.release(), fleet: await other.homeFleet() };
   const deploy = (body: object) => http.post("/api/deployments", body, freshKey());
@@ -152,7 +152,7 @@ test("ids of another kind and of another org are 404 in path, query and body", L
   );
 });
 
-test("a time without its zone, and what is no time, is 400 and names the field", LIMIT, async () => {
+test("an invalid time, or one without a zone, returns 400 with the field's name", LIMIT, async () => {
   for (const scheduled_at of [
     "2030-01-01T00:00:00",
     "2030-01-01",
@@ -177,7 +177,7 @@ test("a time without its zone, and what is no time, is 400 and names the field",
   );
 });
 
-test("a schedule in the past is dispatched at once", LIMIT, async () => {
+test("a schedule in the past is dispatched immediately", LIMIT, async () => {
   const { data } = await http.post(
     "/api/deployments",
     { release: "one", robot_id: robot.id, scheduled_at: "2000-01-01T00:00:00Z" },
@@ -188,7 +188,7 @@ test("a schedule in the past is dispatched at once", LIMIT, async () => {
   assert.match(String(first?.message), /has passed/);
 });
 
-test("a killed upload keeps nothing, and pushing again works", LIMIT, async () => {
+test("an aborted upload keeps nothing, and pushing again works", LIMIT, async () => {
   const bytes = Buffer.alloc(3 * MIB, "killed");
   const made = await plane.release({ tag: "killed", bytes, upload: false });
   const path = `/api/releases/${made.id}/artifact`;
@@ -211,7 +211,7 @@ test("a killed upload keeps nothing, and pushing again works", LIMIT, async () =
   assert.equal(hash("sha256", Buffer.from(await back.arrayBuffer())), made.artifact_sha256);
 });
 
-test("other bytes than the release announces are 400, too many and too few, and nothing is kept", LIMIT, async () => {
+test("a release's artifact with other bytes, too many or too few, returns 400 and keeps nothing", LIMIT, async () => {
   const made = await plane.release({ tag: "exact", bytes: "exactly this", upload: false });
   const path = `/api/releases/${made.id}/artifact`;
   for (const content of ["exactly that", "exactly this and more", "exactly", ""]) {
@@ -246,7 +246,7 @@ test("invalid HTTP gets an error envelope or a closed connection, and the server
   assert.equal((await anonymous(plane).get("/healthz")).status, 200);
 });
 
-test("hostile text is text: it comes back as it was sent and never as part of a statement or a page", LIMIT, async () => {
+test("returns hostile text as it was sent, never as part of a statement or page", LIMIT, async () => {
   for (const name of [
     "'; drop table site; --",
     '"><script>alert(1)</script>',
@@ -266,7 +266,7 @@ test("hostile text is text: it comes back as it was sent and never as part of a 
   assert.equal(reply.headers.get("x-content-type-options"), "nosniff");
 });
 
-test("nothing of all this was an error of the server", LIMIT, async () => {
+test("none of these requests caused a server error", LIMIT, async () => {
   assert.deepEqual(
     plane.logged.filter((line) => isAtLeast("error", line)),
     [],

@@ -5,7 +5,7 @@ import type { Harness } from "../harness/index.ts";
 
 export type Item = Record<string, unknown>;
 
-/** An answer as it came, with what its envelope holds. */
+/** A response with its parsed envelope. */
 export class Reply {
   readonly status: number;
   readonly headers: Headers;
@@ -21,14 +21,14 @@ export class Reply {
     return JSON.parse(this.text) as Record<string, unknown>;
   }
 
-  /** The items of a list response; fails for any other answer. */
+  /** The items of a list response; fails for any other response. */
   get items(): Item[] {
     const { items } = this.body;
     assert.ok(this.status === 200 && Array.isArray(items), `expected a list, not ${this.status} ${this.text.slice(0, 300)}`);
     return items as Item[];
   }
 
-  /** The object of a single-object response; fails for any other answer. */
+  /** The object of a single-object response; fails for any other response. */
   get data(): Item {
     const { data } = this.body;
     assert.ok(
@@ -38,7 +38,7 @@ export class Reply {
     return data as Item;
   }
 
-  /** `status code: message` of an error response; fails when the envelope is not exactly that. */
+  /** `status code: message` of an error response; fails if the envelope has any other form. */
   get refusal(): string {
     const { error, ...rest } = this.body;
     assert.deepEqual(rest, {}, `an error response holds the error and nothing else: ${this.text.slice(0, 300)}`);
@@ -51,12 +51,12 @@ export class Reply {
 
 export interface Sent {
   body?: unknown;
-  /** Sent as it is, in the place of `body`. */
+  /** Sent unchanged instead of `body`. */
   raw?: string | Uint8Array<ArrayBuffer>;
   headers?: Record<string, string>;
 }
 
-/** Plain HTTP with one token: no client of ours between the test and the wire. Every answer is checked against the documents. */
+/** Plain HTTP with one token, without our client library. Every response is checked against the OpenAPI documents. */
 export class Http {
   readonly token: string | undefined;
   readonly #plane: Pick<Harness, "fetch" | "url">;
@@ -102,5 +102,5 @@ export const untilTaken = (ask: () => Promise<Reply>): Promise<Reply> =>
   );
 
 let keys = 0;
-/** A header with a fresh idempotency key. */
+/** Returns a header with a new idempotency key. */
 export const freshKey = (): { "idempotency-key": string } => ({ "idempotency-key": `key ${process.pid}.${(keys += 1)}` });

@@ -9,7 +9,7 @@ import { anonymous, httpOf, sharedPlane } from "./spec-plane.ts";
 const LIMIT = { timeout: 300_000 };
 const plane = await sharedPlane();
 
-test("an enrolment key with an expiry of 0 hours never expires, others do on time", LIMIT, async () => {
+test("an enrollment key with an expiry of 0 hours never expires, others expire on time", LIMIT, async () => {
   await using timed = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const [ever, hour] = [await timed.enrollmentKey({ expires_in_hours: 0 }), await timed.enrollmentKey({ expires_in_hours: 1 })];
   const guest = new Http(timed, undefined);
@@ -33,7 +33,7 @@ test("roamfleet serve --help lists every limit with its default", LIMIT, async (
     assert.ok(program.output.includes(name), name);
 });
 
-test("the route description is that of the running server: every route in it answers, and no other is under /api/", LIMIT, async () => {
+test("the OpenAPI document lists exactly the routes of the running server under /api/", LIMIT, async () => {
   const { paths: described } = (await anonymous(plane).get("/openapi.json")).body as { paths: Record<string, Record<string, unknown>> };
   const listed = Object.entries(described).flatMap(([path, methods]) =>
     Object.keys(methods).map((method) => `${method.toUpperCase()} ${path}`),
@@ -43,14 +43,14 @@ test("the route description is that of the running server: every route in it ans
   for (const [path, methods] of Object.entries(described)) {
     const unknown = ["PUT", "PATCH", "DELETE"].find((method) => !(method.toLowerCase() in methods));
     if (unknown === undefined || !path.startsWith("/api/") || path.startsWith("/api/admin/")) continue;
-    // Not through the checked fetch: that this method is not in the document is the point.
+    // Not through the checked fetch: the method is deliberately not in the document.
     const reply = await fetch(plane.url + path.replace("{id}", "x"), {
       method: unknown,
       headers: { authorization: `Bearer ${plane.default_org.admin_token}` },
     });
     assert.equal(reply.status, 405, `${unknown} ${path}`);
     const allow = (reply.headers.get("allow") ?? "").split(", ").filter((method) => method !== "HEAD");
-    // /api/configs/deployments is also what /api/configs/{id} could be.
+    // /api/configs/deployments also matches /api/configs/{id}.
     for (const method of Object.keys(methods)) assert.ok(allow.includes(method.toUpperCase()), `${path} allows ${method}`);
   }
 });

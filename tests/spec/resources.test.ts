@@ -11,7 +11,7 @@ const http = httpOf(plane);
 const robot = await realRobot(plane);
 const good = await pushBundle(plane.api, "good-1", await appBundle());
 
-/** Deploys and answers the deployment as it ended. */
+/** Deploys and returns the deployment once it has ended. */
 async function deploy(body: Item): Promise<Item> {
   const { data } = await http.post("/api/deployments", { rollout: { verify_seconds: 0 }, ...body }, freshKey());
   return plane.until("the deployment to end", async () => {
@@ -27,7 +27,7 @@ const hasFields = (item: Item, names: string): void =>
     [],
   );
 
-test("resource Robot has an id and belongs to one org; it says what runs and what it is", LIMIT, async () => {
+test("resource Robot has an id and belongs to one org; it contains what runs on it, and its properties", LIMIT, async () => {
   await deploy({ release: good, robot_id: robot.id });
   const { data } = await http.get(`/api/robots/${robot.id}`);
   hasFields(
@@ -52,12 +52,12 @@ test("resource Health snapshot measures the machine, its disks, network and work
   assert.match(String(data.status), /^(ok|warn|error)$/);
 });
 
-test("resource Health snapshot of a robot that never sent one is not found, and the message says so", LIMIT, async () => {
+test("resource Health snapshot of a robot without a report returns 404 with a message about it", LIMIT, async () => {
   const silent = await plane.enrollRobot({ online: false });
   assert.match((await http.get(`/api/robots/${silent.id}/health`)).refusal, /^404 not_found: health snapshot/);
 });
 
-test("resource Timeline entry says when, what, who and in a sentence", LIMIT, async () => {
+test("resource Timeline entry has a time, kind, subject, actor and summary", LIMIT, async () => {
   const { items } = await http.get(`/api/robots/${robot.id}/timeline?kind=robot.enrolled`);
   assert.equal(items.length, 1);
   hasFields(items[0] ?? {}, "id at kind actor summary data");
@@ -66,7 +66,7 @@ test("resource Timeline entry says when, what, who and in a sentence", LIMIT, as
   assert.ok(String(items[0]?.summary).length > 10);
 });
 
-test("resource Log record carries its robot, number, times, level, source, message and fields", LIMIT, async () => {
+test("resource Log record has its robot, number, times, level, source, message and fields", LIMIT, async () => {
   await deploy({ release: good, robot_id: robot.id });
   const record = await plane.until("what the app printed", async () =>
     (await http.get(`/api/robots/${robot.id}/logs`)).items.find(({ message }) => String(message).startsWith("up ")),
@@ -102,7 +102,7 @@ test("resource Deployment has an id, a target kind, a release, a target, a sched
   assert.deepEqual(ended.counts, { total: 1, pending: 0, queued: 0, active: 0, applied: 1, failed: 0, rolled_back: 0, cancelled: 0 });
 });
 
-test("resource Deployment of a release that dies ends rolled_back, and the robot runs the old one", LIMIT, async () => {
+test("resource Deployment of a crashing release ends rolled_back, and the robot runs the previous one", LIMIT, async () => {
   await deploy({ release: good, robot_id: robot.id });
   const bad = await pushBundle(plane.api, "bad-1", await appBundle(DIES));
   const ended = await deploy({ release: bad, robot_id: robot.id, rollout: { verify_seconds: 2 } });
@@ -117,7 +117,7 @@ test("resource Deployment of a release that dies ends rolled_back, and the robot
   assert.deepEqual([...new Set(workloads.map(({ env }) => env.ROAMFLEET_RELEASE))], ["good-1"]);
 });
 
-test("resource Config entry has key, value, namespace, scope and a version that grows", LIMIT, async () => {
+test("resource Config entry has key, value, namespace, scope and an increasing version", LIMIT, async () => {
   const { data } = await http.post("/api/configs", { key: "max_speed", value: { linear: 1 } });
   assert.match(String(data.id), /^cfg_[0-9a-z]{26}$/);
   assert.deepEqual(
@@ -127,7 +127,7 @@ test("resource Config entry has key, value, namespace, scope and a version that 
   assert.equal((await http.post("/api/configs", { key: "max_speed", value: 2 })).data.version, 2);
 });
 
-test("resource Config deployment has an id, a target, an event list and freezes the values of its time", LIMIT, async () => {
+test("resource Config deployment has an id, a target and an event list, and freezes the values at its creation", LIMIT, async () => {
   await http.post("/api/configs", { key: "frozen", value: "before", namespace: "frost", scope: "fleet", scope_id: robot.fleet_id });
   const { data } = await http.post("/api/configs/deployments", { robot_id: robot.id, namespace: "frost" }, freshKey());
   assert.match(String(data.id), /^cdep_[0-9a-z]{26}$/);

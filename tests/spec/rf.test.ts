@@ -19,14 +19,14 @@ const env = { ROAMFLEET_TOKEN: plane.default_org.admin_token, ROAMFLEET_BASE_URL
 
 const rf = (args: string[], call: RfCall = {}): Promise<RfResult> => home.run(args, { ...call, env: { ...env, ...call.env } });
 
-/** Runs a command that must succeed, and answers its one document. */
+/** Runs a command that must succeed, and returns the JSON document that it prints. */
 async function json<T = { data: Record<string, unknown> }>(...args: string[]): Promise<T> {
   const result = await rf(["--json", ...args]);
   assert.equal(result.code, 0, `${args.join(" ")}: ${result.stdout} ${result.stderr}`);
   return documentOf(result) as T;
 }
 
-/** A list as people see it holds each text; with --json it is what the route answers. */
+/** Checks that a list's table contains each text, and that --json prints the route's response. */
 async function showsList(args: string[], route: string, ...texts: string[]): Promise<void> {
   const shown = await rf(args);
   assert.equal(shown.code, 0, shown.stderr);
@@ -38,7 +38,7 @@ async function showsList(args: string[], route: string, ...texts: string[]): Pro
     both = [stable(await json(...args)), stable((await http.get(route)).body)];
     return isDeepStrictEqual(both[0], both[1]);
   };
-  // The robot may have told something new between the two.
+  // The robot may have reported something new between the two.
   await until("both to show the same", isSame, { detail: () => JSON.stringify(both) });
 }
 
@@ -61,7 +61,7 @@ test("rf robots inspect shows the health snapshot", LIMIT, async () => {
   assert.equal((await rf(["robots", "inspect", "rob_none"])).code, 5);
 });
 
-test("rf robots timeline shows what happened to the robot", LIMIT, () =>
+test("rf robots timeline shows the robot's events", LIMIT, () =>
   showsList(["robots", "timeline", robot.id], `/api/robots/${robot.id}/timeline`, "robot.connected", "robot.enrolled"),
 );
 
@@ -76,7 +76,7 @@ test("rf robots logs prints the latest batch", LIMIT, async () => {
   assert.ok((await rf(["robots", "logs", robot.id])).stdout.includes(items[0]?.message ?? "?"));
 });
 
-test("rf robots logs --follow prints records, one JSON a line, until Ctrl-C: exit 130", LIMIT, async () => {
+test("rf robots logs --follow prints records as JSON lines until Ctrl-C, with exit code 130", LIMIT, async () => {
   let interrupted = false;
   const followed = await rf(["robots", "logs", robot.id, "--follow", "--json"], {
     on_output: (child, text) => {
@@ -91,7 +91,7 @@ test("rf robots logs --follow prints records, one JSON a line, until Ctrl-C: exi
   assert.ok(lines.length > 0 && lines.every(({ robot_id }) => robot_id === robot.id));
 });
 
-test("rf robots logs --follow of a robot that is not connected prints agent offline: exit 7", LIMIT, async () => {
+test("rf robots logs --follow of an offline robot prints agent offline: exit 7", LIMIT, async () => {
   const away = await plane.enrollRobot({ online: false });
   for (const args of [[], ["--json"]]) {
     const followed = await rf(["robots", "logs", away.id, "--follow", ...args]);
@@ -103,7 +103,7 @@ test("rf robots logs --follow of a robot that is not connected prints agent offl
 
 test("rf releases list shows the releases", LIMIT, () => showsList(["releases", "list"], "/api/releases", "hello-1.0.0", "app_bundle"));
 
-test("rf releases push reads digest and size of the file, uploads it, and takes tag, notes and kind", LIMIT, async () => {
+test("rf releases push reads digest and size of the file, uploads it, and accepts tag, notes and kind", LIMIT, async () => {
   const bytes = await appBundle("exit 0");
   const file = await fileOf("nav.bin", bytes);
   const { data } = await json("releases", "push", file, "--tag", "nav-9", "--notes", "as told", "--kind", "file");
@@ -134,7 +134,7 @@ test("rf releases push defaults the tag to the file's name without extension, an
   assert.equal(pushed.data.tag, "hello-1.0.0");
 });
 
-test("rf deploy makes a deployment to exactly one of --robot and --fleet", LIMIT, async () => {
+test("rf deploy requires exactly one of --robot and --fleet", LIMIT, async () => {
   const one = await json("deploy", "hello-1.0.0", "--robot", robot.id);
   assert.deepEqual([one.data.target_kind, one.data.robot_id], ["robot", robot.id]);
   const all = await json("deploy", String(pushed.data.id), "--fleet", robot.fleet_id);
@@ -147,7 +147,7 @@ test("rf deploy makes a deployment to exactly one of --robot and --fleet", LIMIT
   assert.equal((await rf(["deploy", "none", "--robot", robot.id])).code, 5);
 });
 
-test("rf deploy --idempotency-key twice is one deployment, and without it each call is its own", LIMIT, async () => {
+test("rf deploy --idempotency-key twice creates one deployment; without it each call creates one", LIMIT, async () => {
   const args = ["deploy", "hello-1.0.0", "--robot", robot.id];
   const [a, b] = [
     await json(...args, "--idempotency-key", "2c7a9c0e-5a52-4a9e-9d5e-0f3a0c6b7d11"),
@@ -166,7 +166,7 @@ test("rf deploy --idempotency-key twice is one deployment, and without it each c
   assert.equal(changed.code, 6);
 });
 
-test("rf deploy --scheduled-at defers the dispatch; it can be seen and cancelled", LIMIT, async () => {
+test("rf deploy --scheduled-at defers the dispatch; the deployment can be shown and cancelled", LIMIT, async () => {
   const at = new Date(Date.now() + 3_600_000).toISOString();
   const { data } = await json("deploy", "hello-1.0.0", "--robot", robot.id, "--scheduled-at", at);
   assert.deepEqual([data.status, data.scheduled_at], ["scheduled", at]);
@@ -178,10 +178,10 @@ test("rf deploy --scheduled-at defers the dispatch; it can be seen and cancelled
 });
 
 test(
-  "rf deploy --watch follows to the end: exit 0 when applied, 8 when not, and the document is the deployment as it ended",
+  "rf deploy --watch waits for the end: exit 0 when applied, 8 otherwise, and the document is the ended deployment",
   LIMIT,
   async () => {
-    // Apps of their own: what runs under `main` is still being watched from the deployments above.
+    // Separate apps, because releases of `main` from the deployments above are still being verified.
     const map = await fileOf("map-2.bin", Buffer.from("a map"));
     await json("releases", "push", map, "--kind", "file", "--app", "map");
     const { data } = await json("deploy", "map-2", "--robot", robot.id, "--watch");
@@ -212,7 +212,7 @@ test("rf deploy --watch and Ctrl-C: exits 130, and the deployment continues", LI
   assert.equal(left?.finished_at, null);
 });
 
-test("rf configs set takes JSON, and text that is none as a string", LIMIT, async () => {
+test("rf configs set accepts JSON, and other text as a string", LIMIT, async () => {
   for (const [text, value] of [
     ["1.5", 1.5],
     ["true", true],
@@ -227,7 +227,7 @@ test("rf configs set takes JSON, and text that is none as a string", LIMIT, asyn
   assert.equal((await json("configs", "set", "k", "1", "--namespace", "navigation")).data.namespace, "navigation");
 });
 
-test("rf configs set --fleet and --robot set it for that target alone and deploy it there", LIMIT, async () => {
+test("rf configs set --fleet and --robot set and deploy a value for that target alone", LIMIT, async () => {
   type Both = { data: { config: Record<string, unknown>; deployment: Record<string, unknown> } };
   const fleet = (await json<Both>("configs", "set", "speed", "2", "--fleet", robot.fleet_id)).data;
   assert.deepEqual([fleet.config.scope, fleet.config.scope_id, fleet.deployment.fleet_id], ["fleet", robot.fleet_id, robot.fleet_id]);
@@ -245,11 +245,11 @@ test("rf configs set --fleet and --robot set it for that target alone and deploy
 
 test("rf configs list shows the entries", LIMIT, () => showsList(["configs", "list"], "/api/configs", "any", "navigation"));
 
-test("rf configs deployments shows them", LIMIT, () =>
+test("rf configs deployments lists them", LIMIT, () =>
   showsList(["configs", "deployments"], "/api/configs/deployments", robot.id, "applied"),
 );
 
-test("rf configs events shows those of one", LIMIT, async () => {
+test("rf configs events lists those of one deployment", LIMIT, async () => {
   const [last] = (await http.get("/api/configs/deployments?status=applied")).items;
   await showsList(["configs", "events", String(last?.id)], `/api/configs/deployments/${String(last?.id)}/events`, "applied");
   assert.equal((await rf(["configs", "events", "cdep_none"])).code, 5);
@@ -257,25 +257,25 @@ test("rf configs events shows those of one", LIMIT, async () => {
 
 test("rf sites list shows the sites", LIMIT, () => showsList(["sites", "list"], "/api/sites", robot.site_id));
 
-test("rf sites create makes one", LIMIT, async () => {
+test("rf sites create creates one", LIMIT, async () => {
   assert.equal((await json("sites", "create", "Halle 7")).data.name, "Halle 7");
   assert.match((await rf(["sites", "create", "Halle 8"])).stdout, /Halle 8: site_/);
 });
 
 test("rf fleets list shows the fleets", LIMIT, () => showsList(["fleets", "list"], "/api/fleets", robot.fleet_id));
 
-test("rf fleets create needs --site and makes one there", LIMIT, async () => {
+test("rf fleets create requires --site and creates one there", LIMIT, async () => {
   assert.deepEqual((await json("fleets", "create", "Kiosks", "--site", robot.site_id)).data.site_id, robot.site_id);
   assert.equal((await rf(["fleets", "create", "Kiosks"])).code, 2);
   assert.equal((await rf(["fleets", "create", "Kiosks", "--site", "site_none"])).code, 5);
 });
 
-test("rf fleets logs shows what its robots log", LIMIT, async () => {
+test("rf fleets logs shows its robots' logs", LIMIT, async () => {
   const { items } = await json<{ items: { robot_id: string }[] }>("fleets", "logs", robot.fleet_id);
   assert.ok(items.length > 0 && items.every(({ robot_id }) => robot_id === robot.id));
 });
 
-test("rf keys new makes a key with label, uses and expiry, and shows it this once", LIMIT, async () => {
+test("rf keys new creates a key with label, uses and expiry, and shows it once", LIMIT, async () => {
   const place = ["--site", robot.site_id, "--fleet", robot.fleet_id];
   const { data } = await json("keys", "new", ...place, "--label", "line 3", "--max-uses", "7", "--expires-in-hours", "0");
   assert.deepEqual([data.label, data.max_uses, data.expires_at], ["line 3", 7, null]);
@@ -284,12 +284,12 @@ test("rf keys new makes a key with label, uses and expiry, and shows it this onc
   assert.equal((await rf(["keys", "new", "--site", robot.site_id])).code, 2);
 });
 
-test("rf keys list shows keys and no raw one", LIMIT, async () => {
+test("rf keys list shows keys without their secrets", LIMIT, async () => {
   await showsList(["keys", "list"], "/api/enrollment-keys", "line 3", "active");
   assert.doesNotMatch((await rf(["keys", "list"])).stdout, /rf_enroll_/);
 });
 
-test("rf keys revoke ends one, twice the same", LIMIT, async () => {
+test("rf keys revoke revokes a key, and is idempotent", LIMIT, async () => {
   const key = (await http.post("/api/enrollment-keys", { site_id: robot.site_id, fleet_id: robot.fleet_id })).data;
   for (let times = 0; times < 2; times += 1) assert.equal((await json("keys", "revoke", String(key.id))).data.status, "revoked");
   assert.equal((await rf(["keys", "revoke", "key_none"])).code, 5);

@@ -17,7 +17,7 @@ const SHA256 = hash("sha256", "some bytes");
 const ended = (id: string) =>
   plane.until("the deployment to end", async () => (await http.get(`/api/deployments/${id}`)).data.finished_at !== null);
 
-test("GET /openapi.json describes every route and no live stream, without a token", LIMIT, async () => {
+test("GET /openapi.json describes every route except live streams, without a token", LIMIT, async () => {
   const reply = await anonymous(plane).get("/openapi.json");
   assert.equal(reply.status, 200);
   const { openapi, paths } = reply.body as { openapi: string; paths: Record<string, unknown> };
@@ -37,7 +37,7 @@ test("GET /openapi.json describes every route and no live stream, without a toke
   );
 });
 
-test("GET /docs is an interactive page that needs nothing from elsewhere", LIMIT, async () => {
+test("GET /docs is an interactive page that loads nothing from other servers", LIMIT, async () => {
   const reply = await anonymous(plane).get("/docs");
   assert.equal(reply.status, 200);
   assert.match(reply.headers.get("content-type") ?? "", /^text\/html/);
@@ -57,7 +57,7 @@ test("GET /api/robots lists only the robots of the org", LIMIT, async () => {
   assert.deepEqual((await httpOf(plane, other.admin_token).get("/api/robots")).items, []);
 });
 
-test("GET /api/robots/{id}/health answers the latest snapshot of the robot", LIMIT, async () => {
+test("GET /api/robots/{id}/health returns the latest snapshot of the robot", LIMIT, async () => {
   const snapshot = await plane.until("a snapshot", async () => {
     const reply = await http.get(`/api/robots/${robot.id}/health`);
     return reply.status === 200 ? reply.data : undefined;
@@ -72,7 +72,7 @@ test("GET /api/robots/{id}/health answers the latest snapshot of the robot", LIM
   assert.ok(String(later.at) > String(snapshot.at));
 });
 
-test("GET /api/robots/{id}/logs answers the latest batch, oldest first", LIMIT, async () => {
+test("GET /api/robots/{id}/logs returns the latest batch, oldest first", LIMIT, async () => {
   const items = await plane.until("log records", async () => {
     const reply = await http.get(`/api/robots/${robot.id}/logs`);
     return reply.items.length > 1 && reply.items;
@@ -86,7 +86,7 @@ test("GET /api/robots/{id}/logs answers the latest batch, oldest first", LIMIT, 
   assert.ok(items.every(({ robot_id, message }) => robot_id === robot.id && typeof message === "string"));
 });
 
-test("GET /api/robots/{id}/timeline records connects, deploys and configs, newest first", LIMIT, async () => {
+test("GET /api/robots/{id}/timeline lists connections, deployments and configs, newest first", LIMIT, async () => {
   const { data } = await http.post(
     "/api/deployments",
     { release: release_id, robot_id: robot.id, rollout: { verify_seconds: 0 } },
@@ -112,7 +112,7 @@ test("GET /api/releases lists releases, newest first", LIMIT, async () => {
   assert.ok(ids.indexOf(second.id) < ids.indexOf(release_id), "the newer one stands before the older one");
 });
 
-test("POST /api/releases takes digest, size, tag, notes and kind, and answers the release", LIMIT, async () => {
+test("POST /api/releases takes digest, size, tag, notes and kind, and returns the release", LIMIT, async () => {
   const body = { tag: "made-1", notes: "first", kind: "app_bundle", artifact_sha256: SHA256, artifact_size: 10 };
   const reply = await http.post("/api/releases", body);
   assert.equal(reply.status, 201);
@@ -125,7 +125,7 @@ test("POST /api/releases takes digest, size, tag, notes and kind, and answers th
   assert.match(other.refusal, /^409 conflict: .*made-1/);
 });
 
-test("POST /api/deployments names release and target, and is refused without Idempotency-Key", LIMIT, async () => {
+test("POST /api/deployments takes release and target, and requires Idempotency-Key", LIMIT, async () => {
   const body = { release: "arm-1.0.0", robot_id: robot.id };
   assert.match((await http.post("/api/deployments", body)).refusal, /^400 bad_request: .*Idempotency-Key/);
   const tomorrow = new Date(Date.now() + 86_400_000).toISOString();
@@ -147,7 +147,7 @@ test("POST /api/deployments names release and target, and is refused without Ide
   await ended(String(fleet.data.id));
 });
 
-test("GET /api/deployments/{id}/events lists events whose last one carries the status", LIMIT, async () => {
+test("GET /api/deployments/{id}/events lists events, the last with the final status", LIMIT, async () => {
   const { data } = await http.post(
     "/api/deployments",
     { release: release_id, robot_id: robot.id, rollout: { verify_seconds: 0 } },
@@ -160,7 +160,7 @@ test("GET /api/deployments/{id}/events lists events whose last one carries the s
   assert.ok(items.every(({ target_status }) => target_status === null));
 });
 
-test("GET /api/configs and POST /api/configs set a value and list it, whatever JSON it is", LIMIT, async () => {
+test("GET /api/configs and POST /api/configs set and list a value of any JSON type", LIMIT, async () => {
   for (const value of [1.5, "text", true, null, ["a", { b: [] }], { deep: { er: 0 } }]) {
     const reply = await http.post("/api/configs", { key: "any", value });
     assert.ok(reply.status === 201 || reply.status === 200);
@@ -170,7 +170,7 @@ test("GET /api/configs and POST /api/configs set a value and list it, whatever J
   }
 });
 
-test("POST /api/configs takes a namespace, and the same key in another one is another entry", LIMIT, async () => {
+test("POST /api/configs takes a namespace, and the same key in another one is a separate entry", LIMIT, async () => {
   const first = await http.post("/api/configs", { key: "speed", value: 1 });
   const second = await http.post("/api/configs", { key: "speed", value: 2, namespace: "navigation" });
   assert.deepEqual([first.status, second.status], [201, 201]);
@@ -189,7 +189,7 @@ test("GET /api/configs/deployments and POST /api/configs/deployments deploy to a
   assert.ok(listed.includes(one.data.id) && listed.includes(all.data.id));
 });
 
-test("POST /api/configs/deployments brings the values to the robot's disk", LIMIT, async () => {
+test("POST /api/configs/deployments writes the values to the robot's disk", LIMIT, async () => {
   const { id } = (
     await http.post("/api/configs", { key: "gripper", value: { force: 5 }, namespace: "arm", scope: "robot", scope_id: robot.id })
   ).data;
@@ -217,7 +217,7 @@ test("GET /api/sites and POST /api/sites create a site by its name and list it",
   assert.ok((await http.get("/api/sites")).items.some(({ id }) => id === made.data.id));
 });
 
-test("POST /api/sites refuses a name that is taken", LIMIT, async () => {
+test("POST /api/sites refuses an existing name", LIMIT, async () => {
   await http.post("/api/sites", { name: "Taken" });
   assert.match((await http.post("/api/sites", { name: "Taken" })).refusal, /^409 conflict: .*Taken/);
 });
@@ -228,12 +228,12 @@ test("GET /api/fleets and POST /api/fleets create a fleet at a site and list it"
   assert.ok((await http.get("/api/fleets")).items.some(({ id, site_id }) => id === made.data.id && site_id === robot.site_id));
 });
 
-test("POST /api/fleets needs a site that exists", LIMIT, async () => {
+test("POST /api/fleets requires an existing site", LIMIT, async () => {
   assert.match((await http.post("/api/fleets", { name: "Lost" })).refusal, /^400 bad_request: .*site_id/);
   assert.match((await http.post("/api/fleets", { name: "Lost", site_id: "site_none" })).refusal, /^404 not_found: site /);
 });
 
-test("GET /api/fleets/{id}/logs shows what the fleet's robots log", LIMIT, async () => {
+test("GET /api/fleets/{id}/logs returns the logs of the fleet's robots", LIMIT, async () => {
   const items = await plane.until("log records", async () => {
     const reply = await http.get(`/api/fleets/${robot.fleet_id}/logs`);
     return reply.items.length > 0 && reply.items;
@@ -261,12 +261,12 @@ test("POST /api/enrollment-keys refuses a fleet of another site", LIMIT, async (
   assert.match(reply.refusal, /^400 bad_request: .*fleet_id/);
 });
 
-test("POST /api/enrollment-keys/{id}/revoke ends a key, and enrolled robots stay", LIMIT, async () => {
+test("POST /api/enrollment-keys/{id}/revoke revokes a key, and its robots stay enrolled", LIMIT, async () => {
   const key = (await http.post("/api/enrollment-keys", { site_id: robot.site_id, fleet_id: robot.fleet_id })).data;
   const enrol = (public_key: string) => anonymous(plane).post("/agent/enroll", { key: key.key, public_key });
   const kept = await enrol(Buffer.alloc(32, 1).toString("base64"));
   assert.equal(kept.status, 201);
-  // No body at all, as the command line sends it.
+  // Without a body, as the command line sends it.
   for (let times = 0; times < 2; times += 1) {
     const revoked = await http.send("POST", `/api/enrollment-keys/${String(key.id)}/revoke`);
     assert.deepEqual([revoked.status, revoked.data.status], [200, "revoked"]);

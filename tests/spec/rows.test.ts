@@ -9,7 +9,7 @@ const linesOf = (name: string): string[] =>
     .split("\n")
     .filter((line) => line !== "");
 
-/** Names of the tests of this folder, as they stand in the source. */
+/** Names of the tests in this folder, as in the source. */
 function testNames(): string[] {
   const files = readdirSync(FOLDER).filter((name) => name.endsWith(".test.ts"));
   return files.flatMap((name) =>
@@ -29,7 +29,7 @@ test("every row of the specification's tables has a test that names it", () => {
   );
 });
 
-test("what is pending is a row, and its test says what it answers until it works", () => {
+test("every pending row is in the table, and its test names the response until the feature exists", () => {
   const names = testNames();
   const rows = new Set(linesOf("rows.txt"));
   for (const row of linesOf("pending.txt")) {

@@ -6,7 +6,7 @@ import { AgentProcess } from "../processes/agent-process.ts";
 import { type Harness, type HarnessOptions, startPlane } from "../harness/index.ts";
 import { Http } from "./http.ts";
 
-/** The whole plane that the tests of one file share, on the machine's clock. */
+/** Starts the whole plane that the tests of one file share, on the system's clock. */
 export async function sharedPlane(options: HarnessOptions = {}): Promise<Harness> {
   const { limits, ...rest } = options;
   const plane = await startPlane({
@@ -25,7 +25,7 @@ export interface RealRobot {
   agent: AgentProcess;
 }
 
-/** A robot of the default org that is a real agent process, connected, in a separate fleet. */
+/** Starts a real agent process as a connected robot of the default org, in a separate fleet. */
 export async function realRobot(plane: Harness, name = "arm-1", args: readonly string[] = []): Promise<RealRobot> {
   const site_id = await plane.site();
   const fleet_id = await plane.fleet({ site_id });
@@ -38,12 +38,12 @@ export async function realRobot(plane: Harness, name = "arm-1", args: readonly s
   return { id, name, site_id, fleet_id, agent };
 }
 
-/** The path of a robot's own config file that says this; it is gone after the tests. */
+/** Writes a robot's config file; it is deleted after the tests. Returns its path. */
 export function robotConfig(config: Record<string, unknown>): string {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-config-"));
   after(() => rmSync(directory, { recursive: true }));
   const file = path.join(directory, "agent.yaml");
-  // JSON is YAML.
+  // JSON is valid YAML.
   writeFileSync(file, JSON.stringify(config));
   return file;
 }

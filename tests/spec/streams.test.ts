@@ -18,7 +18,7 @@ const token = plane.default_org.admin_token;
 const PATHS = ["logs/ws", "shell/ws", "camera/ws", "ros/topics/echo"];
 const at = (path: string, query: string, id = robot.id): string => `${plane.url}/api/robots/${id}/${path}?${query}`;
 
-test("WebSocket /api/robots/{id}/logs/ws sends log records as JSON, first the latest, then as they come", LIMIT, async () => {
+test("WebSocket /api/robots/{id}/logs/ws sends log records as JSON: first the latest, then new ones", LIMIT, async () => {
   const stored = await plane.until("stored records", async () => {
     const { items } = await http.get(`/api/robots/${robot.id}/logs`);
     return items.length > 0 && items;
@@ -40,7 +40,7 @@ test("WebSocket /api/robots/{id}/logs/ws sends log records as JSON, first the la
 });
 
 test(
-  "WebSocket /api/robots/{id}/logs/ws of a robot that is not connected sends what is stored and closes 4409 agent offline",
+  "WebSocket /api/robots/{id}/logs/ws of an offline robot sends stored records and closes with 4409 agent offline",
   LIMIT,
   async () => {
     const gone = await plane.enrollRobot();
@@ -57,7 +57,7 @@ test(
   },
 );
 
-test("WebSocket /api/robots/{id}/shell/ws is the bytes of a terminal both ways, of the size that was asked for", LIMIT, async () => {
+test("WebSocket /api/robots/{id}/shell/ws carries the bytes of a terminal of the requested size in both directions", LIMIT, async () => {
   const shell = await opened(at("shell/ws", `token=${token}&cols=101&rows=29`));
   shell.ws.send(Buffer.from("stty size\r"));
   shell.ws.send("echo $((6*7))ü\r");
@@ -68,7 +68,7 @@ test("WebSocket /api/robots/{id}/shell/ws is the bytes of a terminal both ways, 
   assert.deepEqual(await shell.closed, { code: 1000, reason: "exit 3" });
 });
 
-test("WebSocket /api/robots/{id}/camera/ws sends binary JPEG frames, of the camera that ?camera= names or the first", LIMIT, async () => {
+test("WebSocket /api/robots/{id}/camera/ws sends JPEG frames as binary messages, of the camera in ?camera= or the first", LIMIT, async () => {
   for (const query of ["", "&camera=test&width=320&fps=5"]) {
     const stream = await opened(at("camera/ws", `token=${token}${query}`));
     await plane.until("some frames", () => stream.frames.length >= 3);
@@ -85,7 +85,7 @@ test("WebSocket /api/robots/{id}/camera/ws sends binary JPEG frames, of the came
   assert.deepEqual(listed.frames, ['{"cameras":[{"name":"test","kind":"test_picture"}]}']);
 });
 
-test("WebSocket /api/robots/{id}/ros/topics/echo lists what is published, and sends each message of a topic as JSON", LIMIT, async (t) => {
+test("WebSocket /api/robots/{id}/ros/topics/echo lists published topics, and sends each message of a topic as JSON", LIMIT, async (t) => {
   const ros = await RosbridgeServer.start(t, "/rosapi/");
   ros.topics.set("/chatter", { type: "std_msgs/msg/String", typedefs: [] });
   const with_ros = await realRobot(plane, "ros-1", ["--config", robotConfig({ ros: { adapters: ["rosbridge"], rosbridge_url: ros.url } })]);
@@ -102,7 +102,7 @@ test("WebSocket /api/robots/{id}/ros/topics/echo lists what is published, and se
   const health = await plane.until("ROS in the health snapshot", async () => {
     const { status, body } = await http.get(`/api/robots/${with_ros.id}/health`);
     if (status !== 200) return undefined;
-    // The first may have been measured before ROS was found, or had answered.
+    // The first snapshot may precede the detection of ROS, or its first response.
     const { ros } = (body as { data: { ros: { adapter: string; topics: string[] } | null } }).data;
     return ros !== null && ros.topics.length > 0 && ros;
   });
@@ -110,7 +110,7 @@ test("WebSocket /api/robots/{id}/ros/topics/echo lists what is published, and se
   for (const { ws } of [list, stream]) ws.close();
 });
 
-test("every stream takes the token in the query, and without a valid one answers 401 before the upgrade", LIMIT, async () => {
+test("every stream accepts the token in the query, and returns 401 before the upgrade without a valid one", LIMIT, async () => {
   for (const path of PATHS) {
     for (const query of ["", "token=", `token=rf_org_${"0".repeat(64)}`]) {
       const { status, body } = await refused(at(path, query));
@@ -122,13 +122,13 @@ test("every stream takes the token in the query, and without a valid one answers
   }
 });
 
-test("every stream takes the token in Authorization too", LIMIT, async () => {
+test("every stream accepts the token in Authorization too", LIMIT, async () => {
   const stream = await opened(at("logs/ws", ""), { authorization: `bearer ${token}` });
   assert.equal(stream.headers["x-service-org-id"], plane.default_org.id);
   stream.ws.close();
 });
 
-test("every stream answers 404 for another org's robot and 403 for an org the token is no member of", LIMIT, async () => {
+test("every stream returns 404 for another org's robot and 403 for an org without membership", LIMIT, async () => {
   const other = await plane.org();
   for (const path of PATHS) {
     const foreign = await refused(at(path, `token=${other.admin_token}`));
@@ -139,7 +139,7 @@ test("every stream answers 404 for another org's robot and 403 for an org the to
   }
 });
 
-test("a viewer may follow logs and is refused shell, camera and topics with 403", LIMIT, async () => {
+test("a viewer may follow logs and gets 403 for shell, camera and topics", LIMIT, async () => {
   const viewer = await plane.token({ role: "viewer" });
   (await opened(at("logs/ws", `token=${viewer}`))).ws.close();
   for (const path of PATHS.slice(1)) assert.equal((await refused(at(path, `token=${viewer}`))).status, 403, path);
@@ -147,9 +147,9 @@ test("a viewer may follow logs and is refused shell, camera and topics with 403"
   for (const path of PATHS) (await opened(at(path, `token=${operator}`))).ws.close();
 });
 
-test("a plain GET of a stream is 401 without a token, and with one 426", LIMIT, async () => {
+test("a plain GET of a stream returns 401 without a token, and 426 with one", LIMIT, async () => {
   for (const path of PATHS) {
-    // Not through the checked fetch: streams are in no document.
+    // Not through the checked fetch: streams are not in the document.
     const url = `${plane.url}/api/robots/${robot.id}/${path}`;
     const without = await fetch(url);
     assert.deepEqual([without.status, ((await without.json()) as { error: { code: string } }).error.code], [401, "unauthorized"]);
@@ -162,15 +162,15 @@ test("a plain GET of a stream is 401 without a token, and with one 426", LIMIT, 
   }
 });
 
-test("no token of a stream reaches the server's log", LIMIT, async () => {
+test("no token of a stream is in the server's log", LIMIT, async () => {
   const secret = await plane.token({ role: "viewer" });
   (await opened(at("logs/ws", `token=${secret}`))).ws.close();
   await refused(at("shell/ws", `token=${secret}`));
   assert.ok(!JSON.stringify(plane.logged).includes(secret.slice("rf_org_".length)));
 });
 
-test("a token that expires ends the streams that it opened with 4401", LIMIT, async () => {
-  // On a machine where it is over before it has opened anything it lives longer.
+test("a token that expires ends its open streams with 4401", LIMIT, async () => {
+  // Repeated with a longer lifetime if the token expired before the stream was open.
   for (let lives_ms = 1_500; ; lives_ms *= 2) {
     const secret = await plane.token({ role: "viewer", expires_at: new Date(Date.now() + lives_ms) });
     const stream = await openSocket(at("logs/ws", `token=${secret}`));
@@ -179,7 +179,7 @@ test("a token that expires ends the streams that it opened with 4401", LIMIT, as
   }
 });
 
-test("a path that opens no WebSocket answers an upgrade with 404", LIMIT, async () => {
+test("an upgrade of a path without a WebSocket returns 404", LIMIT, async () => {
   assert.equal((await refused(`${plane.url}/api/robots?token=${token}`)).status, 404);
   assert.equal((await refused(`${plane.url}/nothing/ws`)).status, 404);
 });

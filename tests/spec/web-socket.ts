@@ -7,7 +7,7 @@ const WAIT_MS = 60_000;
 export interface Opened {
   ws: WebSocket;
   headers: IncomingMessage["headers"];
-  /** Frames so far: text as text, bytes as bytes. */
+  /** Frames so far: text as strings, bytes as buffers. */
   frames: (string | Buffer)[];
   closed: Promise<{ code: number; reason: string }>;
 }
@@ -43,14 +43,14 @@ export async function openSocket(url: string, headers: Record<string, string> = 
   });
 }
 
-/** The stream, which must have opened. */
+/** Opens a stream; fails if it is refused. */
 export async function opened(url: string, headers: Record<string, string> = {}): Promise<Opened> {
   const stream = await openSocket(url, headers);
   if ("status" in stream) throw new Error(`refused: ${stream.status} ${stream.body.error.message}`);
   return stream;
 }
 
-/** `status code` of the refusal, which must have come. */
+/** Returns `status code` of the refusal; fails if the stream opens. */
 export async function refused(url: string, headers: Record<string, string> = {}): Promise<Refused> {
   const stream = await openSocket(url, headers);
   if ("status" in stream) return stream;
