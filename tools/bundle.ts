@@ -7,16 +7,16 @@ import { lazyBuiltins } from "./lazy-builtins.ts";
 const CLONE = path.resolve(import.meta.dirname, "..");
 
 export interface BundleOptions {
-  /** Of the program. */
+  /** Name of the program. */
   name: string;
-  /** Path of its TypeScript. */
+  /** Path of its TypeScript entry file. */
   entry: string;
-  /** Recreated with the program and the chunks that it loads later. */
+  /** Output directory, which is recreated. */
   directory: string;
   plugins?: readonly Plugin[];
 }
 
-/** Bundles a program for publishing, a file for each part that is loaded only when it is needed. Answers the program's path. */
+/** Bundles a program for publishing, with separate files for parts that are loaded later. Returns the program's path. */
 export async function bundleProgram({ name, entry, directory, plugins = [] }: BundleOptions): Promise<string> {
   await rm(directory, { recursive: true, force: true });
   await build({
@@ -31,7 +31,7 @@ export async function bundleProgram({ name, entry, directory, plugins = [] }: Bu
     platform: "node",
     target: "node24",
     legalComments: "linked",
-    // Optional native parts of ws: it asks for them and does without.
+    // Optional native parts of ws, which works without them.
     external: ["bufferutil", "utf-8-validate"],
     define: { ROAMFLEET_COMMIT: JSON.stringify(readCommit(CLONE) ?? "") },
     plugins: [lazyBuiltins, ...plugins],

@@ -6,7 +6,7 @@ interface Check {
   name: string;
   command: string;
   args: readonly string[];
-  /** What to do about a finding. */
+  /** How to fix a finding. */
   advice: string;
 }
 
@@ -30,7 +30,7 @@ const CHECKS: readonly Check[] = [
 
 await main();
 
-/** `npm run check [-- NAME PART…]`: every check runs even when an earlier one fails; the exit code is 1 if any did. */
+/** `npm run check [-- NAME PART…]`: runs every check even if an earlier one fails. The exit code is 1 if any failed. */
 async function main(): Promise<void> {
   const parts = process.argv.slice(2);
   const chosen = CHECKS.filter(({ name }) => parts.length === 0 || parts.some((part) => name.includes(part)));

@@ -3,7 +3,7 @@ import { createLog } from "@roamfleet/server";
 import { root } from "../bin/launch.mjs";
 import { ensureBuilt, NotBuilt } from "../packages/server/src/features/dashboard/build.ts";
 
-/** `npm run build`: the dashboard as `roamfleet serve` would build it, for machines where the server may not write into the clone. */
+/** `npm run build`: builds the dashboard as `roamfleet serve` does, for machines where the server cannot write to the clone. */
 
 try {
   process.stdout.write(`${await ensureBuilt({ clone: root, clock: systemClock, log: createLog({ level: "info" }) })}\n`);

@@ -3,14 +3,14 @@ import { mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 
 const LIST = new URL("./debian-packages.txt", import.meta.url);
-// Debian's postgresql-15 would create and start a separate cluster on port 5432 that no test uses.
+// Without this file, Debian's postgresql-15 would create and start an unused cluster on port 5432.
 const NO_CLUSTER_FILE = "/etc/postgresql-common/createcluster.d/roamfleet-tests.conf";
 const INSTALL_TIMEOUT_MS = 15 * 60_000;
 const PROGRESS_INTERVAL_MS = 4_000;
 
 /**
- * Makes sure the Debian packages that tests need are there: installs the missing ones as root, else says exactly what
- * to install. Never fails: a test that lacks its program skips and says so.
+ * Installs the missing Debian packages that tests need if run as root, otherwise prints the command. Never fails: a test without its
+ * program is skipped.
  */
 export async function ensureDebianPackages(say: (line: string) => void): Promise<void> {
   const missing = await missingDebianPackages();
@@ -31,12 +31,12 @@ export async function ensureDebianPackages(say: (line: string) => void): Promise
   }
 }
 
-/** Names in debian-packages.txt that are not installed, or undefined where there is no dpkg. */
+/** Returns the names in debian-packages.txt that are not installed; undefined without dpkg. */
 async function missingDebianPackages(): Promise<string[] | undefined> {
   const wanted = parseList(await readFile(LIST, "utf8"));
   let report: string;
   try {
-    // dpkg-query ends with 1 when a name is unknown and still prints the others: `; true` keeps its output.
+    // dpkg-query exits with 1 if a name is unknown, but prints the others: `; true` keeps its output.
     report = execFileSync(
       "sh",
       [
@@ -61,7 +61,7 @@ async function missingDebianPackages(): Promise<string[] | undefined> {
   return wanted.filter((name) => !installed.has(name));
 }
 
-/** First word of every line that is not empty and not a comment. */
+/** Returns the first word of every line that is neither empty nor a comment. */
 export function parseList(text: string): string[] {
   return text
     .split("\n")
@@ -80,7 +80,7 @@ async function installDebianPackages(names: readonly string[], say: (line: strin
   }
 }
 
-/** Rejects with apt-get's ending; its output goes to stderr, and a line every few seconds while it is silent. */
+/** Runs apt-get. Rejects with the end of its output, which goes to stderr, and prints a line every few seconds of silence. */
 function aptGet(args: readonly string[], say: (line: string) => void): Promise<void> {
   return new Promise((resolve, reject) => {
     const started_at_ms = Date.now();

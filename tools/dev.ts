@@ -4,8 +4,8 @@ import { root } from "../bin/launch.mjs";
 import { runChild } from "../bin/run-child.mjs";
 
 /**
- * `npm run dev [-- SERVE OPTION…]`: the server, restarted whenever a source file it has loaded changes, and the dashboard beside
- * it, which shows a change of its sources without a reload. Ctrl-C ends both.
+ * `npm run dev [-- SERVE OPTION…]`: the server, restarted when a source file that it has loaded changes, and the dashboard from its
+ * sources, updated without a reload. Ctrl-C ends both.
  */
 
 const args = process.argv.slice(2);
@@ -18,9 +18,9 @@ const dashboard = spawn(process.execPath, [vite, "packages/dashboard", "--clearS
   stdio: ["ignore", "inherit", "inherit"],
   env: { ...process.env, ROAMFLEET_URL: process.env.ROAMFLEET_URL ?? server },
 });
-// The dashboard of the sources is Vite's: none is built at each restart.
+// The dashboard is served by Vite, so the server does not build it at each restart.
 const serve = ["packages/server/src/main.ts", "serve", "--no-dashboard", ...args];
 const ending = await runChild(process.execPath, ["--watch", "--watch-preserve-output", ...serve], { cwd: root });
 dashboard.kill();
-// A signal to ourselves would leave Vite no time to go.
+// Ending this process with the child's signal would leave Vite no time to stop.
 process.exitCode = ending.code ?? 130;

@@ -10,7 +10,7 @@ import { root } from "../bin/launch.mjs";
 
 const TIMEOUT_MS = 120_000;
 
-/** A Node on this machine that is too old to run TypeScript, so that the launcher has to start the pinned one. */
+/** Returns a Node on this machine that is too old to run TypeScript, so that the launcher must start the pinned one. */
 function findOldNode(): string | undefined {
   return ["/usr/bin/node", "/usr/local/bin/node"].find((node) => {
     const { stdout } = spawnSync(node, ["--version"], { encoding: "utf8" });
@@ -27,7 +27,7 @@ function temporary(t: TestContext): string {
   return directory;
 }
 
-test("an install is current when node_modules holds the lockfile's packages, whatever the file times", (t) => {
+test("an install is current if node_modules contains the lockfile's packages, whatever the file times", (t) => {
   const clone = temporary(t);
   const write = (file: string, packages: object) => writeFileSync(path.join(clone, file), JSON.stringify({ packages }));
   mkdirSync(path.join(clone, "node_modules"));
@@ -49,7 +49,7 @@ test("an install is current when node_modules holds the lockfile's packages, wha
 });
 
 test(
-  "an old Node starts the pinned one, first in PATH, from any folder, and takes its exit code",
+  "an old Node starts the pinned one, first in PATH, from any folder, and exits with its code",
   { timeout: TIMEOUT_MS, ...needs_old_node },
   (t) => {
     const directory = temporary(t);
@@ -67,7 +67,7 @@ test(
 
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   test(
-    `${signal} to the launcher reaches the program once, and its ending is the launcher's`,
+    `${signal} to the launcher reaches the program once, and both end in the same way`,
     { timeout: TIMEOUT_MS, ...needs_old_node },
     async (t) => {
       const script = path.join(temporary(t), "wait.ts");
@@ -89,7 +89,7 @@ for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
   );
 }
 
-test("a launcher that was killed takes its program with it, in good order", { timeout: TIMEOUT_MS, ...needs_old_node }, async (t) => {
+test("a killed launcher ends its program in an orderly way", { timeout: TIMEOUT_MS, ...needs_old_node }, async (t) => {
   const script = path.join(temporary(t), "wait.ts");
   writeFileSync(
     script,
@@ -102,7 +102,7 @@ test("a launcher that was killed takes its program with it, in good order", { ti
     if (output === "") child.kill("SIGKILL");
     output += chunk.toString();
   });
-  // Of the launcher and of its program, which holds the pipe: the end of the pipe may be heard of before the launcher's.
+  // The program holds the output pipe too, so the end of the pipe may come before the launcher's exit.
   const ended = once(child, "close");
   const late = setTimeout(() => process.kill(Number(output), "SIGKILL"), TIMEOUT_MS / 2);
   await ended;
@@ -111,7 +111,7 @@ test("a launcher that was killed takes its program with it, in good order", { ti
   assert.match(output, /^\d+\ntold to end\n$/);
 });
 
-test("a program that a signal killed leaves the launcher killed by it", { timeout: TIMEOUT_MS, ...needs_old_node }, (t) => {
+test("a program killed by a signal ends its launcher with the same signal", { timeout: TIMEOUT_MS, ...needs_old_node }, (t) => {
   const script = path.join(temporary(t), "die.ts");
   writeFileSync(script, `process.kill(process.pid, "SIGTERM"); setInterval(() => {}, 1000);`);
   const { signal } = spawnSync(old_node ?? "", [path.join(root, "tools", "run.mjs"), script], { timeout: TIMEOUT_MS });

@@ -2,7 +2,7 @@ import { readFile, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { root } from "../bin/launch.mjs";
 
-/** The part of package-lock.json that is read and written here. */
+/** The fields of package-lock.json that are read and written here. */
 export interface Lockfile {
   packages: Record<string, LockedPackage>;
 }
@@ -13,7 +13,7 @@ interface LockedPackage {
   link?: boolean;
   dev?: boolean;
   optional?: boolean;
-  /** npm writes what the package has: a list, or one name alone. */
+  /** As in the package's own file: a list or a single name. */
   os?: string[] | string;
   cpu?: string[] | string;
   libc?: string[] | string;
@@ -28,8 +28,8 @@ interface MissingPackage {
 }
 
 /**
- * Optional packages that the lockfile asks for and does not hold. A registry mirror that lacks one platform's package
- * makes `npm install` leave it out silently, and then `npm ci` refuses the lockfile wherever it is used.
+ * Returns optional packages that the lockfile requires but lacks. If a registry mirror lacks one platform's package, `npm install` omits it
+ * silently, and then `npm ci` refuses the lockfile on every platform.
  */
 export function findMissingOptional({ packages }: Lockfile): MissingPackage[] {
   return Object.entries(packages).flatMap(([wanted_by, { optionalDependencies = {} }]) =>
@@ -40,8 +40,8 @@ export function findMissingOptional({ packages }: Lockfile): MissingPackage[] {
 }
 
 /**
- * Packages that npm would install on a supported platform (Linux with glibc on x64 or arm64) without a checksum to verify them by.
- * Entries that `completeLockfile` adds have none, which is harmless only because they are for other platforms.
+ * Returns packages that npm would install on a supported platform (Linux with glibc on x64 or arm64) without verifying a checksum. Entries
+ * added by `completeLockfile` have none, which is harmless because they are for other platforms.
  */
 export function findUnverified({ packages }: Lockfile): string[] {
   return Object.entries(packages).flatMap(([location, { integrity, link, os, cpu, libc }]) => {
@@ -53,9 +53,8 @@ export function findUnverified({ packages }: Lockfile): string[] {
 }
 
 /**
- * Adds an entry for each missing package: enough for npm to see that it is for another platform and skip it.
- *
- * @returns the names added; throws when one is asked for by a range, since then no version is known
+ * Adds an entry for each missing package, with enough fields for npm to skip it as one of another platform. Returns the added names. Throws
+ * if one is required by a range, because its exact version is then unknown.
  */
 export function completeLockfile(lockfile: Lockfile): string[] {
   const missing = findMissingOptional(lockfile);
@@ -63,7 +62,7 @@ export function completeLockfile(lockfile: Lockfile): string[] {
     if (!/^\d+\.\d+\.\d+[\w.+-]*$/.test(version)) throw new Error(`${wanted_by} wants ${name} ${version}: not one exact version`);
     const dev = lockfile.packages[wanted_by]?.dev === true;
     const { cpu, libc, os } = platformOf(name);
-    // In the order npm writes, so that its next run changes nothing.
+    // In npm's order, so that its next run changes nothing.
     const parts = { version, cpu, ...(dev ? { dev } : {}), ...(libc ? { libc } : {}), optional: true, ...(os ? { os } : {}) };
     lockfile.packages[`node_modules/${name}`] = parts;
   }
@@ -72,7 +71,7 @@ export function completeLockfile(lockfile: Lockfile): string[] {
   return missing.map(({ name }) => name);
 }
 
-/** Does Node's lookup from a package's folder upwards find the name? */
+/** Reports whether Node finds the package by searching node_modules from a folder upwards. */
 function isReachable(packages: Lockfile["packages"], from: string, name: string): boolean {
   for (let at = from; ; at = at.slice(0, Math.max(0, at.lastIndexOf("/node_modules/")))) {
     if (`${at === "" ? "" : `${at}/`}node_modules/${name}` in packages) return true;
@@ -83,7 +82,9 @@ function isReachable(packages: Lockfile["packages"], from: string, name: string)
 const OPERATING_SYSTEMS = new Set(["android", "darwin", "freebsd", "linux", "openharmony", "win32"]);
 const PROCESSORS = new Set(["arm", "arm64", "ia32", "ppc64", "riscv64", "s390x", "x64"]);
 
-/** `@oxlint/binding-linux-arm-musleabihf` is for linux, arm, musl: such packages name their platform. WebAssembly is for any system. */
+/**
+ * Returns the platform in a package's name: `@oxlint/binding-linux-arm-musleabihf` is for linux, arm, musl. WebAssembly is for any system.
+ */
 function platformOf(name: string): { cpu: string[]; libc?: string[] | undefined; os?: string[] } {
   const words = (name.split("/").at(-1) ?? "").split("-");
   const os = words.filter((word) => OPERATING_SYSTEMS.has(word));

@@ -9,7 +9,7 @@ import { proofsInTests } from "./promises/proofs.ts";
 
 const reference = (name: string): string => readFileSync(path.join(root, "docs", "reference", name), "utf8");
 
-test("every promise has a test that proves it, and every proof is of a promise", () => {
+test("every promise has a test that proves it, and every proof names an existing promise", () => {
   const proven = proofsInTests().map(({ promise }) => promise);
   assert.deepEqual(
     [...new Set(proven)].toSorted((a, b) => a - b),
@@ -17,7 +17,7 @@ test("every promise has a test that proves it, and every proof is of a promise",
   );
 });
 
-test("the page of promises shows what was kept of the runs, and none is unproven", () => {
+test("the page of promises matches the stored results, and every promise is proven", () => {
   const page = reference("promises.md");
   assert.equal(page, renderPage(JSON.parse(reference("promises.json")) as Kept));
   assert.ok(!page.includes("not proven"), "run: npm run promises");

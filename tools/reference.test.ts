@@ -20,12 +20,12 @@ function assertNames(text: string, names: readonly (string | number)[], form: (n
 }
 
 for (const [name, make] of Object.entries(PAGES)) {
-  test(`docs/reference/${name} says what the code says`, () => {
+  test(`docs/reference/${name} matches the code`, () => {
     assert.equal(readFileSync(pathOf(name), "utf8"), make(), "run: node tools/run.mjs tools/reference.ts");
   });
 }
 
-test("the README's first deployment is what the demo prints", () => {
+test("the README's first deployment matches the demo's output", () => {
   const data = path.join(root, ".roamfleet");
   const bundles = Object.fromEntries(
     ["1.0.0", "2.0.0"].map((version) => [version, path.join(data, "demo", `hello-robot-${version}.tar.gz`)]),
@@ -49,7 +49,7 @@ test("the README's first deployment is what the demo prints", () => {
   );
 });
 
-test("the guide has every flag of rf-agent run, and no other", { timeout: TIMEOUT_MS }, () => {
+test("the guide lists exactly the flags of rf-agent run", { timeout: TIMEOUT_MS }, () => {
   const { stdout, status } = spawnSync(process.execPath, [path.join(root, "packages/agent/src/main.ts"), "run", "--help"], {
     encoding: "utf8",
     timeout: TIMEOUT_MS,

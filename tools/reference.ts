@@ -18,7 +18,7 @@ import { LIMIT_MEANINGS, SERVE_ENVIRONMENT, SERVE_FLAGS } from "../packages/serv
 import { SWARM_FLAGS } from "../packages/server/src/swarm.ts";
 import { CLIENT_INPUTS, type Input, ROBOT_INPUTS, SERVER_INPUTS } from "./limits.ts";
 
-/** Pages of docs/reference that are made of the code, by file name. */
+/** Generated pages of docs/reference by file name. */
 export const PAGES: Readonly<Record<string, () => string>> = {
   "settings.md": settingsPage,
   "routes.md": routesPage,
@@ -176,7 +176,7 @@ const OUTSIDE: Record<AccessRow["outside"], string> = {
   allowed: "the same",
 };
 
-/** Where a request names objects, beside the id in its path. */
+/** Returns the fields with which a request names objects, except the id in its path. */
 const namedIn = (objects: readonly ObjectField[]): string =>
   objects
     .filter(({ in: place }) => place !== "params")

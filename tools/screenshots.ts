@@ -11,17 +11,17 @@ import { globalSetup, globalTeardown } from "../tests/harness/global-setup.ts";
 import { startPlane } from "../tests/harness/index.ts";
 import { ensureDebianPackages } from "./debian.ts";
 
-/** `npm run screenshots`: pictures of the dashboard, of an org as one is after some weeks. */
+/** `npm run screenshots`: takes pictures of the dashboard with the data of a typical org. */
 
 const SIZES = { wide: { width: 1_440, height: 900 }, narrow: { width: 390, height: 844 } };
 type Size = keyof typeof SIZES;
-/** What the README shows, by the names of the scene's pages. */
+/** Pictures in the README: the pages of the scene, and their files. */
 const SHOWN: readonly { page: string; theme: Theme; file: string }[] = [
   { page: "overview", theme: "dark", file: "dashboard-overview.png" },
   { page: "deployment", theme: "light", file: "dashboard-deployment.png" },
   { page: "robot", theme: "dark", file: "dashboard-robot.png" },
 ];
-/** Values that come by the live feed, and charts, are drawn by then. */
+/** By this time live values and charts are drawn. */
 const DRAWN_AFTER_MS = 800;
 
 const { values } = parseArgs({ options: { all: { type: "string" }, only: { type: "string" }, help: { type: "boolean", default: false } } });
@@ -74,7 +74,7 @@ try {
 } finally {
   await globalTeardown();
 }
-// The test databases' connections would keep the process for as long as they like.
+// Idle connections to the test databases would keep the process running.
 process.exit();
 
 type Shown = Pick<LivePage, "name" | "path"> & Partial<LivePage>;

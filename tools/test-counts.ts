@@ -7,11 +7,11 @@ export interface Tally {
   skipped: number;
 }
 
-/** What a whole run came to. */
+/** The counts of a whole run. */
 export interface TestCounts extends Tally {
-  /** Files that hold no test at all: each counts as failed. */
+  /** Files without any test: each counts as failed. */
   empty_files: string[];
-  /** Files that ran to their end and in which tests failed. One that crashed is in none of these. */
+  /** Files that ran to their end with failed tests. Crashed files are not included. */
   failed_files: (Tally & { file: string })[];
 }
 
@@ -26,8 +26,8 @@ interface RunEvent {
 }
 
 /**
- * A node:test reporter that writes one JSON line of TestCounts: the runner's own summary has no stable form, and
- * a file without any test is reported by it as one passing test named after the file.
+ * A node:test reporter that prints one JSON line of TestCounts. The runner's own summary has no stable format, and reports a file without
+ * tests as one passing test named after the file.
  */
 export default async function* countTests(events: AsyncIterable<RunEvent>): AsyncGenerator<string> {
   const empty_files: string[] = [];

@@ -9,10 +9,10 @@ import { root } from "../bin/launch.mjs";
 import { parseList } from "./debian.ts";
 
 const TIMEOUT_MS = 120_000;
-// A `node --test` started by a test would otherwise report to the outer runner instead of running.
+// With these variables, a `node --test` started by a test would report to the outer runner instead of running.
 const { NODE_TEST_CONTEXT: _, CI: __, ...env } = process.env;
 
-/** A repository that holds only the launcher, the runner and the given files. */
+/** Creates a repository with only the launcher, the runner and the given files. */
 async function repositoryWith(t: TestContext, files: Record<string, string>): Promise<string> {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-runner-"));
   t.after(() => rm(directory, { recursive: true, force: true }));
@@ -73,7 +73,7 @@ test("passes --nodes to every test file, and not to node", { timeout: TIMEOUT_MS
   assert.equal(wrong.status, 1);
 });
 
-test("no test is a failure: no file, an unmatched filter, an empty file", { timeout: TIMEOUT_MS }, async (t) => {
+test("a run without tests fails: no file, an unmatched filter, an empty file", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, {
     "tests/empty.test.ts": "export {};",
     "tests/crash.test.ts": `throw new Error("at import");`,
@@ -94,7 +94,7 @@ const FAILING_ONCE = `
   test("passes", () => {});
   test("fails once", () => { const ran = existsSync("ran"); writeFileSync("ran", ""); if (!ran) throw new Error("as planned"); });`;
 
-test("in CI a file that failed is run once more, and told as unstable when it passes", { timeout: TIMEOUT_MS }, async (t) => {
+test("in CI a failed file is run again, and reported as unstable if it passes", { timeout: TIMEOUT_MS }, async (t) => {
   const directory = await repositoryWith(t, { "tests/a.test.ts": PASSING, "tests/once.test.ts": FAILING_ONCE });
   const unstable = runTestsWith({ CI: "1" }, directory);
   assert.match(unstable.stdout, /as planned[\s\S]*^roamfleet: UNSTABLE, failed and then passed: tests\/once\.test\.ts$/m);
@@ -107,7 +107,7 @@ test("in CI a file that failed is run once more, and told as unstable when it pa
   assert.equal(elsewhere.status, 1);
 });
 
-test("in CI what fails twice, crashes, or fails in many files has failed", { timeout: TIMEOUT_MS }, async (t) => {
+test("in CI, files that fail twice or crash, or many failing files, fail the run", { timeout: TIMEOUT_MS }, async (t) => {
   const twice = await repositoryWith(t, { "tests/a.test.ts": PASSING, "tests/b.test.ts": FAILING });
   const failed = runTestsWith({ CI: "1" }, twice);
   assert.equal(failed.last_line, "1 passed, 1 failed, 1 skipped");
@@ -139,7 +139,7 @@ test("SIGINT to the launcher ends the runner and the test processes under it", {
   await until("the test process to be gone", () => !isAlive(pid));
 });
 
-test("the package list is the first word of each line that is no comment", () => {
+test("the package list is the first word of each line that is not a comment", () => {
   assert.deepEqual(parseList("# why\ncurl  the API\n\ntmux # terminal\n"), ["curl", "tmux"]);
 });
 

@@ -7,9 +7,9 @@ import { root } from "../bin/launch.mjs";
 import { ensureDebianPackages } from "./debian.ts";
 import type { Tally, TestCounts } from "./test-counts.ts";
 
-// The longest a single test or file may take before it is cancelled: nothing hangs, tests included.
+// Timeout of a single test or file, so that no run hangs.
 const TEST_TIMEOUT_MS = 10 * 60_000;
-/** A failure in more files than these is no chance. */
+/** With more failed files than this, a rerun is not attempted. */
 const RERUN_FILES_MAX = 2;
 const NOTHING_RAN: TestCounts = { passed: 0, failed: 0, skipped: 0, empty_files: [], failed_files: [] };
 const FOLDERS = ["packages", "tools", "tests", "bench"];
@@ -27,9 +27,9 @@ await main();
  */
 async function main(): Promise<void> {
   if (nodes !== undefined && !/^[1-9]$/.test(nodes)) return finish(NOTHING_RAN, false, `--nodes ${nodes}: expected 1 to 9`);
-  // Test files run in processes of their own, which read it in tests/harness/nodes.ts.
+  // Test files run in separate processes, which read it in tests/harness/nodes.ts.
   if (nodes !== undefined) process.env.ROAMFLEET_TEST_NODES = nodes;
-  // Hundreds of processes load the same sources: what one has compiled the others read.
+  // Hundreds of processes load the same sources, so they share compiled code.
   process.env.NODE_COMPILE_CACHE ??= path.join(root, "node_modules", ".cache", "compile");
   const files = findTestFiles();
   if (files.length === 0) return finish(NOTHING_RAN, false, `no test file matches ${filters.join(" ") || FOLDERS.join(" ")}`);
@@ -47,8 +47,8 @@ function mayBeUnstable(counts: TestCounts | undefined): counts is TestCounts {
 }
 
 /**
- * In CI one or two failed files are run once more, alone. A file that passes then is reported as unstable at the end, with its
- * output above: a defect in the test or the tested code, but no reason to reject another change.
+ * In CI one or two failed files are run once more, alone. A file that passes then is reported as unstable at the end, with its output
+ * above: a defect in the test or the tested code, but no reason to reject another change.
  */
 async function runAgain(first: TestCounts): Promise<TestRun> {
   const files = first.failed_files.map(({ file }) => path.relative(root, file));
@@ -78,7 +78,7 @@ function total(tallies: readonly Tally[]): Tally {
   return sum;
 }
 
-/** The value behind an option of ours, or after its `=`; both are taken out of what was given. */
+/** Returns the value after an option, or after its `=`, and removes both from the arguments. */
 function takeOption(name: string): string | undefined {
   const at = given.findIndex((argument) => argument === name || argument.startsWith(`${name}=`));
   if (at < 0) return undefined;
@@ -95,7 +95,7 @@ async function runNodeTests(files: readonly string[]): Promise<TestRun> {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-test-"));
   try {
     const counts_file = path.join(directory, "counts.json");
-    // Once, before the first of them starts: every server in the tests would find the dashboard missing.
+    // Built once before the first of them starts, because each server would build it otherwise.
     if (files.some((file) => file.startsWith("tests/dashboard/"))) process.env.ROAMFLEET_TEST_DASHBOARD = "1";
     const ending = await runChild(process.execPath, nodeArguments(counts_file, files), { cwd: root });
     return { ending, counts: await readCounts(counts_file) };
@@ -116,7 +116,7 @@ function nodeArguments(counts_file: string, files: readonly string[]): string[] 
   const setup = path.join(root, "tests", "harness", "global-setup.ts");
   return [
     "--test",
-    // Three files at once on 2 cores: each waits for processes half of its time. More starve the timeouts of real processes.
+    // Three files at once on 2 cores: each waits for processes half of its time. With more, timeouts of real processes expire.
     "--test-concurrency=3",
     `--test-timeout=${TEST_TIMEOUT_MS}`,
     ...(existsSync(setup) ? [`--test-global-setup=${setup}`] : []),

@@ -27,19 +27,19 @@ function assertTidy(findings: readonly Finding[]): void {
 const linesOf = (findings: readonly Finding[]): string[] => findings.map(({ file, line }) => `${file}:${line}`);
 const messagesOf = (findings: readonly Finding[]): string[] => findings.map(({ message }) => message);
 
-test("the repository: files and functions fit a screen or few", () => assertTidy(findOversize(sources)));
-test("the repository: names are kebab-case and say something", () => assertTidy(findBadNames(sources)));
-test("the repository: time, chance and settings are passed in", () => assertTidy(findAmbient(sources)));
+test("the repository: files and functions are short", () => assertTidy(findOversize(sources)));
+test("the repository: names are kebab-case and specific", () => assertTidy(findBadNames(sources)));
+test("the repository: time, randomness and settings are passed as arguments", () => assertTidy(findAmbient(sources)));
 test("the repository: everything on a robot's link goes through the send queue", () => assertTidy(findLinkSends(sources)));
 test("the repository: no import cycles, types included", () => assertTidy(findCycles(sources)));
-test("the repository: every table has one owner and an org", () => assertTidy(findBadTables(tables, rules)));
-test("the repository: SQL stays with the owner of the table and within an org", () =>
+test("the repository: every table has one owner and an org_id", () => assertTidy(findBadTables(tables, rules)));
+test("the repository: SQL is in the store of the table's owner and names org_id", () =>
   assertTidy(findBadSql(sources, new Set(tables.keys()), rules)));
-test("the repository: links in the documentation lead somewhere", () => assertTidy(findDeadLinks(root)));
+test("the repository: links in the documentation have a target", () => assertTidy(findDeadLinks(root)));
 test("the repository: clean folders contain no ruled-out words", () =>
   assertTidy([...findRuledOutWords(sources), ...findRuledOutWordsInPages(root)]));
 
-test("the repository: the lockfile holds the packages of every platform", () => {
+test("the repository: the lockfile contains the packages of every platform", () => {
   const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
   assert.deepEqual(findMissingOptional(lockfile), [], "run: node tools/run.mjs tools/lockfile.ts");
 });
@@ -66,7 +66,7 @@ test("finds a package without a checksum only when a supported platform installs
   assert.deepEqual(findUnverified(lockfile), ["node_modules/a", "node_modules/b/node_modules/c-linux-arm64-gnu"]);
 });
 
-test("a platform's package that the lockfile lacks is found and added", () => {
+test("finds and adds a platform's package that the lockfile lacks", () => {
   const optionalDependencies = { "@x/linux-arm64-musl": "1.2.3", "@x/darwin-x64": "1.2.3" };
   const lockfile: Lockfile = {
     packages: { "node_modules/@x/darwin-x64": { version: "1.2.3" }, "node_modules/x": { dev: true, optionalDependencies } },
@@ -78,13 +78,13 @@ test("a platform's package that the lockfile lacks is found and added", () => {
   assert.deepEqual(findMissingOptional(lockfile), []);
 });
 
-test("a file over 400 lines is found, a test may have 600", () => {
+test("finds a file over 400 lines; a test may have 600", () => {
   const long = "export {};\n".repeat(500);
   const findings = findOversize([parseSource("packages/agent/src/long.ts", long), parseSource("packages/agent/src/long.test.ts", long)]);
   assert.deepEqual(messagesOf(findings), ["500 lines, at most 400"]);
 });
 
-test("a function over 70 lines is found, methods and arrows too", () => {
+test("finds a function over 70 lines, including methods and arrow functions", () => {
   const body = (lines: number): string => "\n".repeat(lines - 1);
   const text = `function a() {${body(71)}}\nconst b = () => {${body(71)}};\nclass C { d() {${body(71)}} }\nfunction e() {${body(70)}}\n`;
   assert.deepEqual(
@@ -95,7 +95,7 @@ test("a function over 70 lines is found, methods and arrows too", () => {
   assert.deepEqual(linesOf(findOversize([parseSource("packages/dashboard/src/page.tsx", page)])), ["packages/dashboard/src/page.tsx:1"]);
 });
 
-test("names that are not kebab-case or say nothing are found", () => {
+test("finds names that are not kebab-case or too general", () => {
   const named = (file: string, text = "") => findBadNames([parseSource(file, text)]).length;
   assert.equal(named("packages/agent/src/readFile.ts"), 1);
   assert.equal(named("packages/agent/src/utils/read.ts"), 1);
@@ -105,7 +105,7 @@ test("names that are not kebab-case or say nothing are found", () => {
   assert.equal(named("packages/agent/src/read-file.test.ts", "export class Robot {}"), 0);
 });
 
-test("a write to a link's socket past the send queue is found, wherever it is in the link", () => {
+test("finds a write to a link's socket that bypasses the send queue", () => {
   const text = "ws.send(a);\nthis.#socket.write(b);\nthis.socket.ping();\nqueue.send(c);\nsocket.close();\n";
   const found = (file: string) => linesOf(findLinkSends([parseSource(file, text)]));
   const file = "packages/server/src/link/gateway.ts";
@@ -117,7 +117,7 @@ test("a write to a link's socket past the send queue is found, wherever it is in
   assert.deepEqual(found("packages/server/src/features/streams/streams.ts"), []);
 });
 
-test("ambient time, timers, chance and environment are found in product code only", () => {
+test("finds ambient time, timers, randomness and environment in product code only", () => {
   const text = `
     import { randomUUID } from "node:crypto";
     import { setTimeout as wait } from "node:timers/promises";
@@ -135,7 +135,7 @@ test("ambient time, timers, chance and environment are found in product code onl
     assert.deepEqual(lines(file), []);
 });
 
-test("an import cycle is found through types and package names, not through dynamic imports", () => {
+test("finds an import cycle through types and package names, but not through dynamic imports", () => {
   const exports_of = () => ({ ".": "./src/index.ts" });
   const cycle = (a: string, b: string) =>
     findCycles([parseSource("packages/agent/src/a.ts", a), parseSource("packages/agent/src/index.ts", b)], exports_of).length;
@@ -144,7 +144,7 @@ test("an import cycle is found through types and package names, not through dyna
   assert.equal(cycle(`const b = await import("./index.ts");`, `export * from "./a.ts";`), 0);
 });
 
-test("SQL on another's table, without org_id or outside a store is found", () => {
+test("finds SQL on another feature's table, without org_id or outside a store", () => {
   const owned: TableRules = {
     owners: { robot: "features/robots", site: "features/sites", node: "link" },
     without_org: new Set(["node"]),
@@ -181,7 +181,7 @@ test("SQL on another's table, without org_id or outside a store is found", () =>
   assert.deepEqual(found("link/presence.ts", "select epoch from node where id = ${id}"), []);
 });
 
-test("a table without an owner or without an org is found", () => {
+test("finds a table without an owner or without an org", () => {
   const made = new Map([
     ["robot", { file: "1.sql", has_org_id: true }],
     ["secret", { file: "1.sql", has_org_id: false }],
@@ -194,7 +194,7 @@ test("a table without an owner or without an org is found", () => {
   ]);
 });
 
-test("dead links and missing headings are found", (t) => {
+test("finds dead links and missing headings", (t) => {
   const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-links-"));
   t.after(() => rmSync(directory, { recursive: true, force: true }));
   mkdirSync(path.join(directory, "docs"));

@@ -17,7 +17,7 @@ const request = (is_tls ? https : http).get({
   port: Number(ROAMFLEET_LISTEN.slice(ROAMFLEET_LISTEN.lastIndexOf(":") + 1)),
   path,
   timeout: TIMEOUT_MS,
-  // Whether it answers is asked, not who it is; the name in its certificate is not that of loopback.
+  // The certificate does not name loopback, and only the response matters here.
   rejectUnauthorized: false,
 });
 request.on("timeout", () => request.destroy(new Error(`no answer within ${TIMEOUT_MS} ms`)));

@@ -14,7 +14,7 @@ export interface Bundle {
   size: number;
 }
 
-/** Packs a version of hello-robot into a tar.gz; the same files give the same bytes, whenever and wherever it runs. */
+/** Packs a version of hello-robot into a tar.gz. The same files always give the same bytes. */
 export async function buildHelloRobot(version: HelloVersion): Promise<Bundle> {
   const directory = join(import.meta.dirname, version);
   const tar = pack();
@@ -25,7 +25,7 @@ export async function buildHelloRobot(version: HelloVersion): Promise<Bundle> {
   const chunks: Uint8Array[] = [];
   for await (const chunk of tar) chunks.push(chunk as Uint8Array);
   const bytes = gzipSync(Buffer.concat(chunks), { level: 9 });
-  // gzip's header names the system that packed: 255 is "unknown".
+  // This byte of gzip's header names the operating system: 255 means unknown.
   bytes[9] = 255;
   return { bytes, sha256: createHash("sha256").update(bytes).digest("hex"), size: bytes.length };
 }

@@ -5,14 +5,14 @@ import type { Harness } from "../harness/index.ts";
 import type { SampleRequest } from "./sample-requests.ts";
 
 const VERSION = { "tus-resumable": "1.0.0" };
-/** What the routes of resumable uploads want beside. */
+/** Additional headers of the routes for resumable uploads. */
 const TUS: Record<string, Record<string, string>> = {
   startUpload: { ...VERSION, "upload-length": "3" },
   continueUpload: { ...VERSION, "upload-offset": "0" },
   endUpload: VERSION,
 };
 
-/** What a browser sends for a page of ours that signed in with the token; nothing when that is refused. */
+/** Returns the headers of a page that signed in with the token; undefined if the sign-in is refused. */
 export async function sessionHeaders(plane: Pick<Harness, "fetch" | "url">, token: string): Promise<Record<string, string> | undefined> {
   const { status, headers, data } = await new Http(plane, token).send("POST", "/api/auth/session").then((reply) => ({
     status: reply.status,
@@ -25,8 +25,8 @@ export async function sessionHeaders(plane: Pick<Harness, "fetch" | "url">, toke
 }
 
 /**
- * Sends a sample of a route, with a token or whatever other credentials; uploads send a few bytes. What takes no token is asked
- * with a session of the token.
+ * Sends a sample request of a route, with a token or other credentials. Uploads send a few bytes. Routes without tokens get a session of
+ * the token.
  */
 export async function askRoute(
   plane: Pick<Harness, "fetch" | "url">,

@@ -7,10 +7,10 @@ import { makeThings, type Things } from "./sample-requests.ts";
 type Scopes = { site_id?: string; fleet_id?: string }[];
 type Grants = { role: Role; scopes: Scopes }[];
 
-/** What the cells are asked about: one of everything in two fleets of one site, in a fleet of another site, and in another org. */
+/** The objects of requests: one of each kind in two fleets of one site, in a fleet of another site, and in another org. */
 export interface Ground {
   a: Things;
-  /** In another fleet of the same site. */
+  /** Objects in another fleet of the same site. */
   sibling: Things;
   b: Things;
   foreign: Things;
@@ -37,19 +37,19 @@ export async function makeGround(plane: Harness): Promise<Ground> {
 export interface Column {
   name: string;
   token: string;
-  /** What the request is about. */
+  /** The objects that requests name. */
   from: Things;
-  /** Where the caller's role holds: what the request names beside. */
+  /** Objects within the caller's scope, for the other fields of a request. */
   base: Things;
-  /** The role on what hangs on the fleet of `from`, on its site, and in the whole org; undefined: none. */
+  /** The caller's role for objects in the fleet of `from`, for its site, and for the whole org; undefined: none. */
   on: { object: Role | undefined; site: Role | undefined; whole: Role | undefined };
-  /** Whose things the caller's lists hold. */
+  /** Objects in the caller's lists. */
   sees: readonly Things[];
 }
 
 export const COLUMNS = 11;
 
-/** Tokens of a role, in all the ways in which it can be limited, each asked about what is inside and about what is outside. */
+/** Returns callers of a role with every kind of scope, each with objects inside and outside of it. */
 export async function columns(plane: Harness, { a, sibling, b, foreign }: Ground, role: Role): Promise<Column[]> {
   const { org } = a;
   const site: Scopes = [{ site_id: a.ids.site_id ?? "" }];
@@ -93,7 +93,7 @@ export async function columns(plane: Harness, { a, sibling, b, foreign }: Ground
 
 let users = 0;
 
-/** A token of a new user of the org who was given these roles. */
+/** Creates a user of the org with these roles; returns a token of the user. */
 export async function userToken(plane: Harness, org: HarnessOrg, grants: Grants, role: Role, scopes: Scopes): Promise<string> {
   const user_id = `usr_${String((users += 1)).padStart(26, "0")}`;
   const now = plane.clock.now();

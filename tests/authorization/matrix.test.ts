@@ -27,15 +27,15 @@ const plane = await startPlane({ limits: { unknown_requests_per_minute: 1_000_00
 after(() => plane[Symbol.asyncDispose]());
 const ground = await makeGround(plane);
 
-/** One row of the matrix: a route and one of the places where it names something, or none. */
+/** A row of the matrix: a route and one field that names an object, or none. */
 interface Line {
   name: string;
-  /** What the role must hold on. `shared`: for each member of the org. `list`: nothing, the answer is filtered. */
+  /** The object for which the role is needed. `shared`: allowed for each member of the org. `list`: allowed, with a filtered response. */
   on: "object" | "site" | "whole" | "shared" | "list";
-  /** Needed to be let in at all, and on what is named here. */
+  /** Access of the route, and the role that is needed for the named object. */
   access: Role | "public" | "robot" | "service_admin";
   needed: Role;
-  /** Names something in its path also where that is not limited to a place: another org's is not found. */
+  /** Whether its path names an object: one of another org returns 404. */
   has_id: boolean;
   route?: Route;
   ask(column: Column): Promise<Reply>;
@@ -43,7 +43,7 @@ interface Line {
 
 const isRole = (access: string): access is Role => (ROLES as readonly string[]).includes(access);
 
-/** A release of three bytes that are still to come, others than those that are sent, with a resumable upload of them begun or not. */
+/** Creates a release whose 3 bytes are not uploaded yet, and optionally starts a resumable upload with other bytes. */
 async function awaited({ org }: Things, begun: boolean): Promise<string> {
   const { id } = await org.release({ tag: randomUUID(), bytes: "xyz", upload: false });
   if (begun) {
@@ -83,7 +83,7 @@ const FRESH: Record<string, (things: Things) => Promise<string>> = {
     (await org.api.createEnrollmentKey({ body: { site_id: ids.site_id ?? "", fleet_id: ids.fleet_id ?? "" } })).data.id,
 };
 
-/** A request about the things of the column with what it needs for that; `set` names them in one field. */
+/** Creates a request about the objects of a column, with everything else that it needs. `set` overrides one field. */
 async function request(
   route: Route,
   { from, base }: Column,
@@ -95,14 +95,14 @@ async function request(
     const beside = field.name === "target_id" ? { target_kind: field.scope } : field.name === "scope_id" ? { scope: field.scope } : {};
     return field.in === "body" ? { ...made, body: { ...made.body, ...beside } } : made;
   }
-  // To go on in one's own org is what each may; others' are among the ids that are asked for elsewhere.
+  // Every member may switch to their own org; ids of other orgs are tested separately.
   if (route.name === "updateSession") return sampleRequest(route, base);
   const fresh = FRESH[route.name];
   if (fresh === undefined || ![ground.a, ground.sibling, ground.b].includes(from)) return sampleRequest(route, from);
   return sampleRequest(route, from, { place: "path", name: "id", value: await fresh(from) });
 }
 
-/** Fields whose id may be of several kinds, and of which. */
+/** Fields that accept ids of several kinds, and those kinds. */
 const KINDS_OF: Record<string, readonly string[]> = { target_id: ["robot", "fleet"], scope_id: ["robot", "fleet", "site"] };
 
 function linesOf(route: Route): Line[] {
@@ -115,7 +115,7 @@ function linesOf(route: Route): Line[] {
   const needed = row.access;
   if (row.outside === "allowed") return [{ ...common, name, on: "shared", needed, ask: ask() }];
   if (row.outside === "forbidden") return [{ ...common, name, on: "whole", needed, ask: ask() }];
-  // A stream of events is filtered too, and has no items to look at: features/events and scenarios/events check the events.
+  // A stream of events is filtered too, but not compared here: features/events and scenarios/events check the events.
   const on = route.produces === "text/event-stream" ? "shared" : "list";
   const lines: Line[] = row.outside === "filtered" ? [{ ...common, name, on, needed, ask: ask() }] : [];
   for (const { in: place, field, kind, role } of row.objects) {
@@ -134,20 +134,20 @@ function linesOf(route: Route): Line[] {
       }
     }
   }
-  // Without a scope a value is for the whole org.
+  // Without a scope a value applies to the whole org.
   if (route.name === "setConfig") lines.push({ ...common, name: `${name} for the org`, on: "whole", needed, ask: ask() });
   return lines;
 }
 
 const streamLines = STREAM_NAMES.map((name): Line => {
   const { access } = streamAccess[name];
-  // No document names these paths, so nothing is checked against one.
+  // The OpenAPI documents do not contain these paths, so responses are not compared with them.
   const unchecked = { url: plane.url, fetch };
   const ask = ({ from, token }: Column): Promise<Reply> => new Http(unchecked, token).get(streamTarget(name, from.ids.robot_id ?? ""));
   return { name: `WebSocket ${streamPaths[name]}`, on: "object", access, needed: access, has_id: true, ask };
 });
 
-/** A ticket needs the role of its stream, which the row of the route cannot say. */
+/** A ticket needs the role of its stream, which is not in the route's access. */
 const ticketLines = Object.entries({ ...streamAccess, ...fleetStreamAccess }).map(([name, { access: needed }]): Line => {
   const route: Route = routes.createStreamTicket;
   const field = name in fleetStreamAccess ? "fleet_id" : "robot_id";
@@ -168,7 +168,7 @@ const lines = [...(Object.values(routes) as Route[]).flatMap(linesOf), ...stream
 
 type Outcome = "may" | "not found" | "forbidden" | "unauthorized";
 
-/** What the table says of a cell: nothing here knows how the server finds out. */
+/** Returns the expected status of a cell, computed from the table alone. */
 function expected({ access, on, needed, has_id }: Line, column: Column, role: Role): Outcome {
   if (access === "public") return "may";
   if (access === "robot") return "unauthorized";
@@ -185,11 +185,11 @@ function expected({ access, on, needed, has_id }: Line, column: Column, role: Ro
 
 const isEnough = (role: Role | undefined, needed: Role): boolean => role !== undefined && roleAtLeast(role, needed);
 
-/** What else may become of a request that is let in: it conflicts with what is there, or its few sample bytes are no artifact. */
+/** Statuses of permitted requests that fail later: a conflict with existing objects, or invalid sample bytes. */
 const LET_IN: Record<string, readonly number[]> = {
   putReleaseArtifact: [400],
   continueUpload: [400],
-  // The fleet is not at the site that was named.
+  // The fleet is not at the named site.
   createEnrollmentKey: [400],
   // The statement is about the org of the sample.
   changeSigningKeys: [400],
@@ -203,7 +203,7 @@ function outcomeOf(line: Line, { status }: Reply): Outcome | "broken" {
   return ({ 401: "unauthorized", 403: "forbidden", 404: "not found" } as const)[status] ?? "broken";
 }
 
-/** A list holds what the caller sees and nothing else of what there is. */
+/** Checks that a list contains the caller's visible objects and no other objects. */
 function checkList(line: Line, column: Column, reply: Reply): void {
   const name = line.route?.name;
   if (name === "getOverview")
@@ -229,10 +229,10 @@ function checkBulk({ on, from }: Column, { items }: Reply): void {
   );
 }
 
-/** How many cells are asked at once. */
+/** Number of concurrent cells. */
 const AT_ONCE = 8;
 
-/** Asks a cell; answers what is wrong with it. */
+/** Sends the request of a cell; returns what is wrong with the response. */
 async function ask(line: Line, column: Column, role: Role): Promise<string | undefined> {
   const reply = await line.ask(column);
   const [is, should] = [outcomeOf(line, reply), expected(line, column, role)];
@@ -245,7 +245,7 @@ async function ask(line: Line, column: Column, role: Role): Promise<string | und
 let right = 0;
 
 for (const role of ROLES) {
-  test(`a role may do what the table says in each of its cells, and no more: ${role}`, LIMIT, async () => {
+  test(`allows a role exactly what the table states in each of its cells: ${role}`, LIMIT, async () => {
     const wrong: string[] = [];
     for (const column of await columns(plane, ground, role)) {
       const left = [...lines];
@@ -280,7 +280,7 @@ const nowhere = (things: Things): Things => ({
   ids: Object.fromEntries(Object.entries(things.ids).map(([name, id]) => [name, id.replace(/_.{26}$/, `_${"0".repeat(26)}`)])),
 });
 
-test("every cell was asked, and is as the table says", (t: TestContext) => {
+test("every cell was requested and matches the table", (t: TestContext) => {
   const cells = lines.length * ROLES.length * COLUMNS;
   assert.equal(right, cells);
   assert.ok(lines.length > 100);

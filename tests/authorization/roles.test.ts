@@ -14,7 +14,7 @@ const isRole = (access: Route["access"]): access is Role => (ROLES as readonly s
 const all: Route[] = Object.values(routes);
 const portal = all.filter(({ access }) => isRole(access));
 
-test("no portal token, whatever its role, opens what is the service admin's", LIMIT, async () => {
+test("no portal token of any role opens a route of the service's admin", LIMIT, async () => {
   const things = await makeThings(await plane.org(), plane.clock.now());
   const admin_routes = all.filter(({ access }) => access === "service_admin");
   assert.ok(admin_routes.length >= 4);
@@ -32,7 +32,7 @@ test("no portal token, whatever its role, opens what is the service admin's", LI
   }
 });
 
-test("no portal token and no admin token opens what is a robot's, and no robot what is a person's", LIMIT, async () => {
+test("no portal or admin token opens a robot's route, and no robot opens other routes", LIMIT, async () => {
   const things = await makeThings(await plane.org(), plane.clock.now());
   const robots = all.filter(({ access }) => access === "robot");
   assert.ok(robots.length >= 2);

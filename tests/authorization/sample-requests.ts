@@ -6,17 +6,17 @@ import { publicKeyOf, type SignedText, signTrust } from "@roamfleet/protocol/sig
 import type { HarnessOrg } from "../harness/index.ts";
 import type { SimulatedRobot } from "@roamfleet/swarm";
 
-/** One of everything that an org can have. */
+/** One object of each kind in an org. */
 export interface Things {
   org: HarnessOrg;
   robot: SimulatedRobot;
-  /** Ids by the name of the field that takes them, and by the first part of the path that does. */
+  /** Ids by the name of the field, or by the first part of the path, that takes them. */
   ids: Record<string, string>;
   sha256: string;
   enrollment_key: string;
 }
 
-/** Makes one of everything in an org, in a new fleet by default; the robot is connected and has sent its health. */
+/** Creates one object of each kind in an org, by default in a new fleet. The robot is connected and has sent its health. */
 export async function makeThings(org: HarnessOrg, at: Date, fleet?: string): Promise<Things> {
   const fleet_id = fleet ?? (await org.homeFleet());
   const { site_id } = (await org.api.getFleet({ params: { id: fleet_id } })).data;
@@ -83,7 +83,7 @@ async function shellSession(org: HarnessOrg, robot_id: string): Promise<string> 
   return id ?? "";
 }
 
-/** What a sample request needs to know. */
+/** The values that a sample request needs. */
 export type Ids = Pick<Things, "ids" | "sha256" | "enrollment_key">;
 
 export const sampleEmail = (): string => `${randomUUID()}@example.org`;
@@ -94,14 +94,14 @@ export interface SampleRequest {
   body: Record<string, unknown> | undefined;
 }
 
-/** Fields that say what another field is the id of, and how each is filled. */
+/** Fields that state the kind of another field's id, and their values. */
 const KINDS: Record<string, { beside: Record<string, string> }> = {
   target_id: { beside: { target_kind: "robot" } },
   scope_id: { beside: { scope: "robot" } },
 };
 const TARGETS = ["robot_id", "fleet_id", "target_id"];
 
-/** A valid value of a field, by its name; new fields must be added here. */
+/** Returns a valid value of a field by its name. New fields must be added here. */
 function sampleOf(route: Route, name: string, things: Ids): unknown {
   const samples: Record<string, unknown> = {
     name: `sample ${randomUUID()}`,
@@ -111,7 +111,7 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
     tag: `sample-${randomUUID()}`,
     artifact_sha256: hash("sha256", randomUUID()),
     artifact_size: 3,
-    // Of a config; elsewhere it is a secret.
+    // In a config route; elsewhere the field contains a secret.
     key: route.name === "enrollRobot" ? things.enrollment_key : "speed",
     value: { sample: true },
     schema: {},
@@ -126,7 +126,7 @@ function sampleOf(route: Route, name: string, things: Ids): unknown {
   return samples[name];
 }
 
-/** The first signing key of an org, self-signed. */
+/** Returns a self-signed statement with the first signing key of an org. */
 function firstStatement(org_id: string): SignedText {
   const { privateKey } = generateKeyPairSync("ed25519");
   const keys = [{ name: "sample", public_key: publicKeyOf(privateKey) }];
@@ -138,7 +138,7 @@ const propertiesOf = (schema: TObject | undefined): [string, TSchema][] => Objec
 /** Ids that are only compared: the audit keeps entries of deleted actors, tokens and objects. */
 const isCompared = (route: Route, name: string): boolean => name === "actor_id" || (route.path.includes("/audit") && name.endsWith("_id"));
 
-/** Names of the fields of a route that take an id of something: `path`, or the name of a query or body field. */
+/** Returns the fields of a route that take an id: `path`, or the name of a query or body field. */
 export function idFields(route: Route): { place: "path" | "query" | "body"; name: string }[] {
   const ids = (place: "query" | "body", schema: TObject | undefined) =>
     propertiesOf(schema)
@@ -148,14 +148,14 @@ export function idFields(route: Route): { place: "path" | "query" | "body"; name
   return [...in_path.map(([name]) => ({ place: "path" as const, name })), ...ids("query", route.query), ...ids("body", route.body)];
 }
 
-/** The part of a path in front of its parameter, with the following verb if that needs a specific object. */
+/** Returns the part of a path before its parameter, with the following verb if that needs a specific object. */
 function idOfPath(route: Route, things: Ids): string {
   if (route.path.includes("{sha256}")) return things.sha256;
   const [front = "", back = ""] = route.path.split("/{id}");
   return things.ids[front + back] ?? things.ids[front] ?? "";
 }
 
-/** A request that the route takes, with the ids of `things`; `set` overrides one id field. */
+/** Returns a valid request of a route with the ids of `things`. `set` overrides one id field. */
 export function sampleRequest(
   route: Route,
   things: Ids,
@@ -165,7 +165,7 @@ export function sampleRequest(
   const namespace = set?.place === "path" ? encodeURIComponent(set.value) : "default";
   const path = route.path.replace(/\{(id|sha256)\}/, encodeURIComponent(in_path)).replace("{namespace}", namespace);
   const query: Record<string, string> = set?.place === "query" ? { [set.name]: set.value } : {};
-  // Contains the first entries of all callers.
+  // Large enough to contain the first entries of all callers.
   if (route.name === "listTimeline") query.limit = "1000";
   if (route.body === undefined) return { path, query, body: undefined };
   const body = Object.fromEntries((route.body.required ?? []).map((name: string) => [name, sampleOf(route, name, things)]));

@@ -10,7 +10,7 @@ const LIMIT = { timeout: 300_000 };
 const plane = await startPlane();
 after(() => plane[Symbol.asyncDispose]());
 
-/** Two sites, at the first two fleets, each with a robot. */
+/** Creates two sites, the first with two fleets, and a robot in each fleet. */
 async function ground() {
   const org = await plane.org();
   const [site_a, site_b] = [await org.site(), await org.site()];
@@ -26,7 +26,7 @@ async function ground() {
 const keyed = (key: string = randomUUID()) => ({ "idempotency-key": key });
 const idsOf = (items: Record<string, unknown>[]): unknown[] => items.map(({ id }) => id).toSorted();
 
-test("a viewer of the org who operates one site deploys there and nowhere else: roles of places are never added up", LIMIT, async () => {
+test("a viewer of the org who operates one site deploys there only: roles in different places are not combined", LIMIT, async () => {
   const { org, site_a, a1, b, robots } = await ground();
   const grants = [
     { role: "viewer" as const, scopes: [] },
@@ -37,7 +37,7 @@ test("a viewer of the org who operates one site deploys there and nowhere else: 
   const refused = await http.post("/api/deployments", { release: release.id, fleet_id: b }, keyed());
   assert.equal(refused.refusal, "403 forbidden: this needs the role operator; the token has viewer there");
   assert.equal((await http.post("/api/deployments", { release: release.id, fleet_id: a1 }, keyed())).status, 201);
-  // A move is a change at both ends.
+  // A move needs the role at both ends.
   assert.equal((await http.send("PATCH", `/api/robots/${robots.a1.id}`, { body: { fleet_id: b } })).status, 403);
   assert.equal((await http.send("PATCH", `/api/robots/${robots.b.id}`, { body: { fleet_id: a1 } })).status, 403);
   assert.equal(new Set(idsOf((await http.get("/api/robots")).items)).size, 3);
@@ -86,7 +86,7 @@ test("all users may read values of the org; values of a site, fleet or robot nee
   assert.equal((await on_site.post("/api/configs", { key: "speed", value: 2 })).status, 403);
 });
 
-test("a deployment to a fleet is of who reaches the fleet; a robot that was moved away takes its target along", LIMIT, async () => {
+test("a deployment to a fleet needs access to the fleet; a robot that was moved away takes its target along", LIMIT, async () => {
   const { org, a1, a2, b } = await ground();
   const mover = await org.enrollRobot({ fleet_id: a1 });
   const release = await org.release();
@@ -105,7 +105,7 @@ test("a deployment to a fleet is of who reaches the fleet; a robot that was move
   assert.equal(await told(), false);
 });
 
-test("pages of a list hold what the caller sees, whole and in order, whatever lies between", LIMIT, async () => {
+test("pages of a list contain all visible objects in order, however many hidden ones are between them", LIMIT, async () => {
   const { org, a1, b, robots } = await ground();
   const mine = [robots.a1.id];
   for (let made = 0; made < 6; made += 1) {
@@ -132,7 +132,7 @@ test("refuses the replay of another user's request to a caller without permissio
   assert.equal((await outside.post("/api/deployments", body, keyed(key))).status, 404);
 });
 
-test("a stream ends when its robot is moved out of the token's reach", LIMIT, async () => {
+test("a stream ends when its robot is moved out of the token's scope", LIMIT, async () => {
   const { org, a1, b, robots } = await ground();
   const token = await org.token({ role: "viewer", scopes: [{ fleet_id: a1 }] });
   const stream = await opened(`${plane.url}/api/robots/${robots.a1.id}/logs/ws`, { authorization: `Bearer ${token}` });

@@ -13,7 +13,7 @@ const plane = await startPlane();
 after(() => plane[Symbol.asyncDispose]());
 
 const isRole = (access: Route["access"]): access is Role => (ROLES as readonly string[]).includes(access);
-// What takes things away comes last, and the session itself at the very end.
+// Deleting requests come last, and the end of the session at the very end.
 const order = ({ method, name }: Route): number => (name === "endSession" ? 2 : Number(method === "DELETE" || name === "revokeToken"));
 const portal = (Object.values(routes) as Route[]).filter(({ access }) => isRole(access)).toSorted((a, b) => order(a) - order(b));
 
@@ -28,7 +28,7 @@ before(async () => {
 
 const ask = (route: Route, headers: Record<string, string>) => askRoute(plane, route, sampleRequest(route, things), { headers });
 
-test("no route that changes something takes a cookie alone, nor one from another site's page", LIMIT, async () => {
+test("no changing route accepts a cookie alone, or one from a page of another site", LIMIT, async () => {
   const changing = portal.filter(({ method }) => method !== "GET");
   assert.ok(changing.length > 30);
   for (const route of changing) {
@@ -38,7 +38,7 @@ test("no route that changes something takes a cookie alone, nor one from another
   }
 });
 
-test("every route that a token opens the cookie of its session opens too, but for the one that makes sessions", LIMIT, async () => {
+test("a session's cookie opens every route that its token opens, except the one that creates sessions", LIMIT, async () => {
   for (const route of portal) {
     const { status, text } = await ask(route, route.method === "GET" ? { cookie } : session);
     const is_refused = [401, 403].includes(status);
@@ -47,7 +47,7 @@ test("every route that a token opens the cookie of its session opens too, but fo
   assert.equal((await ask(routes.getMe, { cookie })).status, 401, "the last one was to sign out");
 });
 
-test("a session opens nothing of the service's administrator and nothing of a robot", LIMIT, async () => {
+test("a session opens no route of the service's admin or of a robot", LIMIT, async () => {
   const headers = (await sessionHeaders(plane, await things.org.token())) ?? {};
   for (const route of (Object.values(routes) as Route[]).filter(({ access }) => access === "service_admin" || access === "robot"))
     assert.equal((await ask(route, headers)).status, 401, route.path);
@@ -55,7 +55,7 @@ test("a session opens nothing of the service's administrator and nothing of a ro
   assert.equal(beside.status, 200);
 });
 
-test("a WebSocket opens by the cookie for a page of ours only", LIMIT, async () => {
+test("a WebSocket opens with the cookie for pages of the server only", LIMIT, async () => {
   const org = await plane.org();
   const robot = await org.enrollRobot();
   const own = (await sessionHeaders(plane, org.admin_token)) ?? {};
@@ -70,7 +70,7 @@ test("a WebSocket opens by the cookie for a page of ours only", LIMIT, async () 
     const stream = await openSocket(url, mine);
     assert.ok("ws" in stream, path);
     stream.ws.terminate();
-    // Who has a token is asked for no Origin: programs send none.
+    // With a token no Origin is required, because programs send none.
     const by_token = await openSocket(plane.url + streamTarget(name, robot.id, { token: org.admin_token }), {
       cookie: mine.cookie,
       origin: "https://evil.example",

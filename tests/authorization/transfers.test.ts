@@ -14,7 +14,7 @@ const BOUND_MS = 2_000;
 const CHUNK_EVERY_MS = 10;
 const RELEASE_BYTES = 48 * 1024 * 1024;
 
-/** Starts a download whose client reads nothing, and returns the answer once its head has come. */
+/** Starts a download whose client reads nothing. Resolves with the response when its head has arrived. */
 const startDownload = (plane: Harness, path: string, token: string): Promise<IncomingMessage> =>
   startAuthorized(plane, path, `Bearer ${token}`);
 
@@ -26,17 +26,17 @@ async function startAuthorized(plane: Harness, path: string, authorization: stri
   return answer;
 }
 
-// `once` of node:events rejects for the error that a cut connection comes with.
+// `once` of node:events would reject with the error of a cut connection.
 const closing = (answer: IncomingMessage): Promise<unknown> => new Promise((resolve) => answer.once("close", resolve));
 
-/** Reads what is left of a download; returns whether it came to its end. */
+/** Reads the rest of a download; returns whether it was complete. */
 async function isWhole(answer: IncomingMessage): Promise<boolean> {
   answer.resume();
   await closing(answer);
   return answer.complete;
 }
 
-/** Reads a chunk every few milliseconds: some seconds for what these downloads hold. Returns whether it came to its end. */
+/** Reads a chunk every few milliseconds, which takes some seconds in total. Returns whether the download was complete. */
 async function readSlowly(answer: IncomingMessage): Promise<boolean> {
   answer.on("data", () => {
     answer.pause();
@@ -46,7 +46,7 @@ async function readSlowly(answer: IncomingMessage): Promise<boolean> {
   return answer.complete;
 }
 
-/** More audit entries than the buffers of a connection hold. */
+/** Creates more audit entries than the buffers of a connection contain. */
 async function fill(plane: Harness): Promise<void> {
   const org_id = plane.default_org.id;
   const now = plane.clock.now();
@@ -105,7 +105,7 @@ test(
 const PIECES = 300;
 const PIECE_BYTES = 200_000;
 
-/** A log and a shell recording of the robot, each more than the buffers of a connection hold. */
+/** Creates a log and a shell recording of the robot, each larger than the buffers of a connection. */
 async function fillRobot(plane: Harness, robot_id: string): Promise<string[]> {
   const org_id = plane.default_org.id;
   const now = plane.clock.now();

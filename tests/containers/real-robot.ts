@@ -6,7 +6,7 @@ import type { DockerEngine } from "../../packages/agent/src/testing/docker-engin
 import { AgentProcess } from "../processes/agent-process.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 
-/** Makes a release of an image archive, or of an image in a registry, and uploads what is to be uploaded. Answers its id. */
+/** Creates a release of an image archive, or of an image in a registry, and uploads the archive. Returns its id. */
 export async function pushImage(api: Client, tag: string, archive: Buffer, manifest: Record<string, unknown> = {}): Promise<string> {
   const { data } = await api.createRelease({
     body: {
@@ -26,7 +26,7 @@ export async function pushImage(api: Client, tag: string, archive: Buffer, manif
   return data.id;
 }
 
-/** A real server and one real agent, which has a container engine. */
+/** A real server and a real agent with a container engine. */
 export class ContainerFleet implements AsyncDisposable {
   readonly api: Client;
   readonly robot: AgentProcess;
@@ -73,7 +73,7 @@ export class ContainerFleet implements AsyncDisposable {
     return (await this.api.createDeployment({ body, idempotency_key: randomUUID() })).data.id;
   }
 
-  /** The one target of the deployment, once it has ended. */
+  /** Returns the only target of the deployment, once it has ended. */
   async ended(id: string) {
     await until(`the deployment ${id} to end`, async () => isTerminal((await this.api.getDeployment({ params: { id } })).data.status));
     const { items } = await this.api.listDeploymentTargets({ params: { id } });
@@ -83,7 +83,7 @@ export class ContainerFleet implements AsyncDisposable {
 
   deploy = async (release: string, verify_seconds?: number) => this.ended(await this.start(release, verify_seconds));
 
-  /** The latest of the robot's log, its fields too. */
+  /** Returns the latest records of the robot's log, including their fields. */
   async log(): Promise<string> {
     const { items } = await this.api.listRobotLogs({ params: { id: this.robot_id } });
     return JSON.stringify(items);

@@ -25,7 +25,7 @@ async function scrape(): Promise<string> {
 
 const valueOf = (text: string, name: string): string | undefined => new RegExp(`^${name} (.+)$`, "m").exec(text)?.[1];
 
-test("every metric that an alert rule names exists", LIMIT, async () => {
+test("every metric in an alert rule exists", LIMIT, async () => {
   const { groups } = parse(readFileSync(RULES, "utf8")) as { groups: { rules: { alert: string; expr: string }[] }[] };
   const rules = groups.flatMap((group) => group.rules);
   assert.ok(rules.length >= 10);

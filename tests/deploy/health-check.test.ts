@@ -14,7 +14,7 @@ const check = async (port: number, ...args: string[]): Promise<number | null> =>
   return (await runChild(process.execPath, [path.join(ROOT, "deploy/docker/healthcheck.mjs"), ...args], { env })).code;
 };
 
-test("the image's health check ends with 0 for a server that is ready, and with 1 for every other", LIMIT, async () => {
+test("the image's health check exits with 0 for a ready server, and with 1 otherwise", LIMIT, async () => {
   const asked: (string | undefined)[] = [];
   const server = createServer((request, response) => {
     asked.push(request.url);

@@ -4,7 +4,7 @@ import { EventReader } from "../harness/event-reader.ts";
 import { startPlane } from "../harness/index.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
 
-const LIMIT = { timeout: 300_000, skip: oneNodeOnly("what a reader may have missed is known to the node that it read at") };
+const LIMIT = { timeout: 300_000, skip: oneNodeOnly("only the node of a reader knows what it missed") };
 
 test(
   "sends a heartbeat within 4 s, whose position advances without visible changes; a reader that is away for two minutes receives lost",

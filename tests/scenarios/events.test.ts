@@ -219,7 +219,7 @@ test("a reader whose scope changes receives lost, then only events in its new sc
   );
 });
 
-const COUNTED = { ...LIMIT, skip: oneNodeOnly("each counts the streams of a token that it has") };
+const COUNTED = { ...LIMIT, skip: oneNodeOnly("each node limits its own streams") };
 
 test("limits the streams of a token, and a closed stream frees its place", COUNTED, async () => {
   const org = await plane.org();

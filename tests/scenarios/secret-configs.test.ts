@@ -152,7 +152,7 @@ test("a secret config is in its robot's file and nowhere else: no response, row,
 
 test(
   "an operator cannot set secrets; a new secrets key decrypts values of the old one; without the old key an error reports it",
-  { ...LIMIT, skip: oneNodeOnly("a key that a server has and has no more") },
+  { ...LIMIT, skip: oneNodeOnly("the secrets key of one server") },
   async () => {
     const old_key = "11".repeat(32);
     const new_key = "22".repeat(32);

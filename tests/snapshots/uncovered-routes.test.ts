@@ -14,13 +14,13 @@ after(() => plane[Symbol.asyncDispose]());
 const ours = await makeThings(plane.default_org, plane.clock.now());
 const other_things = await makeThings(await plane.org(), plane.clock.now());
 
-/** Client with the credentials of the route. */
+/** Returns a client with the credentials that the route requires. */
 function rightful(route: Route): { token?: string | undefined; headers?: Record<string, string> } {
   if (route.access === "public" || route.access === "robot") return {};
   return { token: route.access === "service_admin" ? ADMIN_TOKEN : ours.org.admin_token };
 }
 
-/** What each route was seen to refuse. */
+/** The statuses with which each route has refused a request. */
 const seen = new Map<string, Set<number>>();
 const note = (route: Route, status: number): void => void (seen.get(route.name) ?? seen.set(route.name, new Set()).get(route.name))?.add(status);
 
@@ -41,22 +41,22 @@ for (const route of all) {
       const request = sampleRequest(route, ours);
       await expect(route, 401, request, {});
       const unknown = [`rf_user_${"0".repeat(64)}`, "x", ours.enrollment_key, ours.ids.robot_id ?? ""];
-      // For the admin routes a secret in the form of a portal token is one that does not suffice.
+      // For admin routes, a secret in the form of a portal token counts as insufficient, not as unknown.
       for (const token of unknown.filter((secret) => route.access !== "service_admin" || !secret.startsWith("rf_"))) await expect(route, 401, request, { token });
       await expect(route, 401, request, { headers: { authorization: "RobotSignature rob_x:1:AA==" } });
     });
   }
   if (idFields(route).length > 0) {
-    test(`${route.name}: 404 for what belongs to another org, and for what does not exist`, LIMIT, () => refusesForeignIds(route));
+    test(`${route.name}: 404 for objects of another org and for missing ones`, LIMIT, () => refusesForeignIds(route));
   }
-  test(`${route.name}: 400 for what it does not know or what is malformed, naming the field`, LIMIT, () => refusesMalformed(route));
+  test(`${route.name}: 400 with the name of an unknown or malformed field`, LIMIT, () => refusesMalformed(route));
 }
 
 async function refusesForeignIds(route: Route): Promise<void> {
   for (const field of idFields(route)) {
     const foreign = field.place === "path" ? pathIdOf(route, other_things) : other_things.ids[field.name];
     assert.ok(foreign, `${field.name} of ${route.name} has a sample`);
-    // Orgs are all there are to the service's admin; nothing of them is another's.
+    // The service's admin has access to all orgs, so no object is another org's.
     const values = route.access === "service_admin" ? ["org_none"] : [foreign, "x", `${foreign}0`];
     for (const value of values) {
       const request = sampleRequest(route, ours, { ...field, value });
@@ -97,7 +97,7 @@ async function refusesMalformed(route: Route): Promise<void> {
   }
 }
 
-test("every route that can has been seen to answer 401, 404 for another org's and 400; those that have not stand in the snapshot, which is empty", LIMIT, () => {
+test("every route has returned 401, 404 for another org and 400 where possible; the snapshot of exceptions is empty", LIMIT, () => {
   const uncovered = all.flatMap((route) => {
     const wanted = [...(route.access === "public" ? [] : [401]), ...(idFields(route).length > 0 ? [404] : []), 400];
     return wanted.filter((status) => !seen.get(route.name)?.has(status)).map((status) => `${route.method} ${route.path} ${status}`);

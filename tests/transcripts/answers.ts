@@ -2,7 +2,7 @@ import { paths, type RouteName } from "@roamfleet/protocol/paths";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import formats from "ajv-formats";
 
-/** The route whose answer a command prints with --json; null where the document is rf's own. */
+/** The route whose response a command prints with --json; null for documents of rf itself. */
 export const JSON_ANSWERS: Readonly<Record<string, RouteName | null>> = {
   deploy: "createDeployment",
   "deployments list": "listDeployments",
@@ -109,7 +109,7 @@ interface OpenapiDocument {
   paths: Record<string, Record<string, { responses: Record<string, unknown> }>>;
 }
 
-/** Checks documents against what the service says of its answers. */
+/** Checks documents against the responses in the OpenAPI document. */
 export class Answers {
   readonly #document: OpenapiDocument;
   readonly #ajv = new Ajv2020({ strict: false });
@@ -120,9 +120,9 @@ export class Answers {
     this.#ajv.addSchema(document, "openapi");
   }
 
-  /** What a document is, in words; throws when it is not what the route answers, or an error when it failed. */
+  /** Describes a document in words. Throws if it is neither the route's response nor, after a failure, an error. */
   describe(route: RouteName | null, document: unknown, failed: boolean): string {
-    // A deployment that ended badly is a failure, and the document is the deployment.
+    // After a failed deployment the command fails, but prints the deployment.
     if (failed && !isObjectWith("data", document)) return `(JSON: error ${envelopeCode(document)})`;
     if (route === null) return `(JSON: ${Object.keys(document as object).join(", ")})`;
     const [method, path] = paths[route];

@@ -6,12 +6,12 @@ import { buildCli } from "../../packages/cli/build.ts";
 import { ADMIN_TOKEN, type Harness, type HarnessOrg, startPlane } from "../harness/index.ts";
 import { type Printed, Names } from "./transcript.ts";
 
-/** The longest that one line of a transcript may take. */
+/** Timeout of one line of a transcript. */
 const LINE_MS_MAX = 60_000;
 
 type Robot = Awaited<ReturnType<HarnessOrg["enrollRobot"]>>;
 
-/** The bundled `rf` and a plane, for the transcripts of one test file. */
+/** The bundled `rf` and a plane for the transcripts of one test file. */
 export class Theatre implements AsyncDisposable {
   readonly directory: string;
   readonly plane: Harness;
@@ -26,7 +26,7 @@ export class Theatre implements AsyncDisposable {
     const program = await buildCli(path.join(directory, "rf"));
     await mkdir(path.join(directory, "bin"));
     await symlink(program, path.join(directory, "bin", "rf"));
-    // The program's first line asks for node by its name.
+    // The program's first line finds node by its name.
     await symlink(process.execPath, path.join(directory, "bin", "node"));
     return new Theatre(directory, await startPlane({ limits: { health_seconds: 1, log_flush_ms: 20 } }));
   }
@@ -37,7 +37,7 @@ export class Theatre implements AsyncDisposable {
   }
 }
 
-/** What one transcript plays on: a separate org and home directory. */
+/** The surroundings of one transcript: a separate org and home directory. */
 export class Stage {
   readonly names = new Names();
   readonly #theatre: Theatre;
@@ -70,7 +70,7 @@ export class Stage {
     return new Stage(theatre, await theatre.plane.org(`Acme ${title}`), home);
   }
 
-  /** Runs a line in bash; a failure anywhere in a pipe is its exit code. */
+  /** Runs a line in bash. The exit code is that of the first failure in a pipe. */
   run(line: string): Promise<Printed> {
     const args = ["-o", "pipefail", "-c", this.names.fill(line)];
     const child = spawn("bash", args, { cwd: this.#home, env: this.#env, stdio: ["ignore", "pipe", "pipe"], timeout: LINE_MS_MAX });
@@ -83,7 +83,7 @@ export class Stage {
     });
   }
 
-  /** What happens beside the command line. */
+  /** Performs a step that is not a command, such as a robot's report. */
   async act(text: string): Promise<void> {
     const [verb = "", subject = "", ...rest] = this.names.fill(text).split(" ");
     const words = rest.join(" ");

@@ -1,8 +1,8 @@
-/** One step of a transcript: a command line of a shell, something that happens beside it, or words for the reader. */
+/** A step of a transcript: a shell command, an action beside it, or a comment for the reader. */
 export interface Step {
   kind: "$" | "%" | "#";
   text: string;
-  /** What the step printed, as it is written down. */
+  /** The step's output as written in the transcript. */
   printed: string[];
 }
 
@@ -12,7 +12,7 @@ export interface Printed {
   stderr: string;
 }
 
-/** Steps begin with `$`, `%` or `#`; what follows is what they print. */
+/** Parses steps, which begin with `$`, `%` or `#`, with the lines of output after each. */
 export function parseTranscript(text: string): Step[] {
   const steps: Step[] = [];
   for (const line of text.split("\n")) {
@@ -26,7 +26,7 @@ export function parseTranscript(text: string): Step[] {
 export const writeTranscript = (steps: readonly Step[]): string =>
   steps.map(({ kind, text, printed }) => [`${kind} ${text}`, ...printed].join("\n")).join("\n\n") + "\n";
 
-/** stdout as it is, stderr behind `!`, and the exit code when it is not 0. Empty lines are left out. */
+/** Formats output: stdout unchanged, stderr after `!`, and the exit code if not 0. Empty lines are omitted. */
 export function describe({ code, stdout, stderr }: Printed): string[] {
   const lines = (text: string): string[] => text.split("\n").filter((line) => line !== "");
   const out = lines(stdout).map((line) => (/^[$%#!\\]|^\[exit/.test(line) ? `\\${line}` : line));
@@ -38,17 +38,17 @@ const SECRET = /\brf_(org|user|enroll)_[0-9a-f]{64}\b/g;
 
 const SIGNING_KEY = /\b[0-9a-f]{32}\b/g;
 
-/** Gives what differs from run to run a name: the first site is `<site_1>`, in commands too. */
+/** Replaces values that differ between runs by names: the id of the first site is `<site_1>`, also in commands. */
 export class Names {
   readonly #names = new Map<string, string>();
   readonly #counts = new Map<string, number>();
 
-  /** A value that has its name from the beginning. */
+  /** Names a value in advance. */
   set(name: string, value: string): void {
     this.#names.set(value, `<${name}>`);
   }
 
-  /** A command line with the values in place of their names. */
+  /** Replaces the names in a command line by their values. */
   fill(text: string): string {
     const values = new Map([...this.#names].map(([value, name]) => [name, value]));
     return text.replaceAll(/<[\w-]+>/g, (name) => values.get(name) ?? name);
@@ -68,7 +68,7 @@ export class Names {
         .replaceAll(/\bjust now\b|\b(?:in )?\d+ (?:s|min|h|d)\b(?: ago)?/g, (time) => (time.startsWith("in ") ? "in <duration>" : "<ago>"))
         .replaceAll(/SHA256:[\w+/=]+/g, "<fingerprint>")
         .replaceAll(/next_cursor: \w+/g, (cursor) => (cursor.endsWith("null") ? cursor : "next_cursor: <cursor>"))
-        // Columns are as wide as times are long.
+        // The width of columns depends on the length of times.
         .replaceAll(/(\S) {3,}/g, "$1  ")
     );
   }

@@ -20,7 +20,7 @@ const COMMANDS = registry.flatMap(({ commands }) =>
   commands.flatMap((entry) => ("verbs" in entry ? entry.verbs.map(({ name }) => `${entry.name} ${name}`) : [entry.name])),
 );
 
-/** The commands of `rf` in a line of a shell. */
+/** Returns the commands of `rf` in a shell line. */
 const commandsIn = (line: string): string[] =>
   [...line.matchAll(/(?:^|[;|&(] ?|\s)rf ((?:(?:-o \w+|--?[\w-]+=\S+|--json) )*)([a-z][a-z-]*)(?: ([a-z]+))?/g)].flatMap(
     ([, , noun = "", verb = ""]) => [`${noun} ${verb}`, noun].filter((name) => COMMANDS.includes(name)).slice(0, 1),
@@ -45,7 +45,7 @@ async function play(stage: Stage, step: Step): Promise<Step> {
 }
 
 for (const file of FILES) {
-  test(`rf prints what ${file} says, line by line`, LIMIT, async () => {
+  test(`rf prints the output in ${file}, line by line`, LIMIT, async () => {
     const place = path.join(import.meta.dirname, file);
     const text = await readFile(place, "utf8");
     const stage = await Stage.set(theatre, path.basename(file, ".txt"));
@@ -57,7 +57,7 @@ for (const file of FILES) {
   });
 }
 
-test("every command is in a transcript, and so is its --json", async () => {
+test("every command is in a transcript, also with --json", async () => {
   const lines: string[] = [];
   for (const file of FILES) {
     const steps = parseTranscript(await readFile(path.join(import.meta.dirname, file), "utf8"));

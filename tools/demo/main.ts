@@ -7,7 +7,7 @@ import { Progress } from "./progress.ts";
 import { writeRobotConfig } from "./robot-config.ts";
 import { startTopics } from "./topics.ts";
 
-/** `npm start`: the whole product on this machine, from nothing to three robots that wait for a release. */
+/** `npm start`: starts the whole product on this machine, from nothing to three robots that wait for a release. */
 
 const root = path.resolve(import.meta.dirname, "../..");
 const ROBOTS = ["robot-1", "robot-2", "robot-3"];
@@ -26,7 +26,7 @@ if (values.help) {
   process.exit(0);
 }
 
-// In `npm start | tee FILE` Ctrl-C ends tee first: what then cannot be printed is no reason to leave the server running.
+// In `npm start | tee FILE` Ctrl-C ends tee first. Output that can no longer be printed must not stop the shutdown of the server.
 for (const stream of [process.stdout, process.stderr]) stream.on("error", () => {});
 
 const progress = new Progress(process.stdout);

@@ -8,11 +8,11 @@ export interface Steps {
   bundles: Record<string, string>;
   data: string;
   root: string;
-  /** ROS 1 is installed here, so the robots have topics. */
+  /** Whether ROS 1 is installed here, so that the robots have topics. */
   has_topics: boolean;
 }
 
-/** What to type next, line by line as it works in a shell at the root of the clone. */
+/** Returns the commands to try next, as lines for a shell in the root of the clone. */
 export function nextSteps({ url, token, fleet_id, robot_id, bundles, root, data, has_topics }: Steps): string {
   const topics = has_topics
     ? `

@@ -3,21 +3,21 @@ import { mkdirSync, openSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** Within it a new clone makes its database and builds its dashboard. */
+/** The first start of a new clone creates its database and builds its dashboard in this time. */
 const READY_TIMEOUT_MS = 180_000;
 const STOP_TIMEOUT_MS = 20_000;
 const LOG_LINES_SHOWN = 15;
 
 interface Running {
   name: string;
-  /** The demo continues without it. */
+  /** Optional: the demo continues without it. */
   extra: boolean;
   child: ChildProcess;
   log_file: string;
   ended: Promise<void>;
 }
 
-/** The demo's server and robots: real processes, each with its log in a file. */
+/** The demo's server and robots: real processes, each with a log file. */
 export class Processes {
   readonly #logs: string;
   readonly #running: Running[] = [];
@@ -27,7 +27,7 @@ export class Processes {
     this.#logs = logs;
   }
 
-  /** Starts the server and answers its address once it is ready. */
+  /** Starts the server. Resolves with its address once it is ready. */
   async startServer(options: { root: string; data: string; listen: string }): Promise<string> {
     const url = `http://${options.listen}`;
     if (await answers(`${url}/healthz`))
@@ -69,12 +69,12 @@ export class Processes {
     ]);
   }
 
-  /** Starts something that the demo shows, and can do without. */
+  /** Starts an optional program: the demo continues if it fails. */
   startExtra({ name, program, args, env }: { name: string; program: string; args: string[]; env: Record<string, string> }): void {
     this.#spawn(name, program, args, { extra: true, env });
   }
 
-  /** Why the demo cannot continue after a process exited. */
+  /** Returns why the demo cannot continue after a process exited. */
   failure(): string | undefined {
     const dead = this.#needed().find(({ child }) => child.exitCode !== null || child.signalCode !== null);
     return dead === undefined
@@ -86,7 +86,7 @@ export class Processes {
     await Promise.race(this.#needed().map(({ ended }) => ended));
   }
 
-  /** Stops robots first, so that the server notices their disconnect; processes that do not exit in time are killed. */
+  /** Stops robots first, so that the server notices their disconnects. Processes that do not exit in time are killed. */
   async stop(): Promise<void> {
     if (this.#stopping) return;
     this.#stopping = true;

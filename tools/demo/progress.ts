@@ -1,7 +1,7 @@
-/** A line is printed at least this often while something takes its time. */
+/** During a long step a line is printed at least this often. */
 const STILL_EVERY_MS = 4_000;
 
-/** Says what is being done, and that it is still being done. Plain lines: they read the same in a terminal and in a log. */
+/** Prints each step, and periodically that it still runs, as plain lines for terminals and logs. */
 export class Progress {
   readonly #out: NodeJS.WritableStream;
   #timer: NodeJS.Timeout | undefined;

@@ -3,8 +3,8 @@ import os from "node:os";
 import path from "node:path";
 
 /**
- * Writes the robots' own config file: a camera with a test picture, a shell of the user that runs the demo, and where the demo's ROS 1 master is, if
- * there is one. Answers its path.
+ * Writes the robots' config file: a camera with a test picture, a shell of the user that runs the demo, and the address of the demo's ROS 1
+ * master, if any. Returns its path.
  */
 export async function writeRobotConfig(directory: string, ros1_master_uri: string | undefined): Promise<string> {
   const file = path.join(directory, "agent.yaml");

@@ -9,7 +9,7 @@ const SITE = "Lab";
 const FLEET = "Carts";
 const ONLINE_TIMEOUT_MS = 60_000;
 
-/** What must outlive the demo's process: secrets that the server shows only once. */
+/** State that must survive a restart of the demo: secrets that the server shows only once. */
 interface Kept {
   token: string;
   enrollment_key: string;
@@ -21,7 +21,7 @@ export interface Demo extends Kept {
   robotId(name: string): Promise<string>;
 }
 
-/** Makes what is missing of the demo's org, or finds it again. */
+/** Creates the missing objects of the demo's org, and finds existing ones. */
 export async function setUpOrg(url: string, data: string): Promise<Demo> {
   const file = path.join(data, "demo", "demo.json");
   await mkdir(path.dirname(file), { recursive: true, mode: 0o700 });
@@ -55,7 +55,7 @@ async function works(url: string, token: string): Promise<boolean> {
   }
 }
 
-/** The admin routes are open on loopback while SERVICE_ADMIN_TOKEN is not set. A name that is taken gets a number. */
+/** The admin routes are open on loopback while SERVICE_ADMIN_TOKEN is not set. If the name exists, a number is appended. */
 async function approveOrg(url: string): Promise<string> {
   const admin = createClient({ base_url: url, admin_token: process.env.SERVICE_ADMIN_TOKEN });
   const taken = new Set((await admin.listOrgs({})).items.map(({ name }) => name));
@@ -85,7 +85,7 @@ async function robotsOnline(api: Client, names: readonly string[], failure: () =
   }
 }
 
-/** Writes the sample app's versions as bundles, ready to be pushed; answers their paths by version. */
+/** Writes the sample app's versions as bundles that can be pushed. Returns their paths by version. */
 export async function writeBundles(directory: string): Promise<Record<string, string>> {
   const files: Record<string, string> = {};
   for (const version of HELLO_VERSIONS) {

@@ -4,13 +4,13 @@ import { type AddressInfo, createServer } from "node:net";
 import path from "node:path";
 import type { Processes } from "./processes.ts";
 
-/** Debian's Python, for which its ROS is built. */
+/** Debian's Python, for which its ROS packages are built. */
 const PYTHON = "/usr/bin/python3";
 const ROS_PARTS = ["rosmaster", "rospy", "std_msgs", "sensor_msgs"].map((name) => `/usr/lib/python3/dist-packages/${name}`);
 
 /**
- * Where Debian's ROS 1 is installed: starts a master of the demo's own and a publisher, and answers the master's address. The robots
- * ask it last: a ROS that runs here already is what they show.
+ * If Debian's ROS 1 is installed: starts a separate master and a publisher, and returns the master's address. Robots prefer a ROS that
+ * already runs on this machine.
  */
 export async function startTopics(processes: Processes, data: string): Promise<string | undefined> {
   if (!ROS_PARTS.every((part) => existsSync(part))) return undefined;

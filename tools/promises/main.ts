@@ -15,7 +15,7 @@ Without NUMBER all of them. What was proven is kept in docs/reference/promises.j
 --quick: the sizes of npm test; kept, and called so, only where nothing at full size is.
 `;
 
-/** Whole figures take longer than a test of `npm test` may; each test has its own, shorter limit. */
+/** Proofs at full size take longer than tests of `npm test` may; each has its own, shorter timeout. */
 const FILE_TIMEOUT_MS = 4 * 3_600_000;
 
 await main(process.argv.slice(2));
@@ -42,7 +42,7 @@ async function main(args: readonly string[]): Promise<void> {
       },
     );
     const proven = readProofs(await readFile(proofs, "utf8").catch(() => ""));
-    // A promise with several proofs is proven by all of them.
+    // A promise with several proofs is proven if all of them succeeded.
     for (const [number, figures] of proven) if (figures.length < (expected.get(number) ?? 0)) proven.delete(number);
     report(wanted, proven);
     await keep(wanted, proven, quick);
@@ -52,7 +52,7 @@ async function main(args: readonly string[]): Promise<void> {
   }
 }
 
-/** The test files that prove one of these promises, and how many proofs each promise has. */
+/** Returns the test files that prove one of these promises, and the number of proofs of each promise. */
 function findProofs(wanted: readonly PromiseRow[]): { files: string[]; expected: ReadonlyMap<number, number> } {
   const numbers = new Set(wanted.map(({ number }) => number));
   const proofs = proofsInTests().filter(({ promise }) => numbers.has(promise));
@@ -61,7 +61,7 @@ function findProofs(wanted: readonly PromiseRow[]): { files: string[]; expected:
   return { files: [...new Set(proofs.map(({ file }) => file))], expected };
 }
 
-/** Adds the proofs of a run to the earlier ones and rewrites the page. */
+/** Stores the results of a run beside earlier ones, and rewrites the page. */
 async function keep(wanted: readonly PromiseRow[], proven: ReadonlyMap<number, readonly string[]>, quick: boolean): Promise<void> {
   const file = path.join(root, "docs", "reference", "promises.json");
   const kept = JSON.parse(await readFile(file, "utf8").catch(() => "{}")) as Kept;
@@ -75,7 +75,7 @@ async function keep(wanted: readonly PromiseRow[], proven: ReadonlyMap<number, r
   await writeFile(path.join(root, "docs", "reference", "promises.md"), renderPage(kept));
 }
 
-/** The figures by promise; several tests may prove one. */
+/** Returns the figures by promise; several tests may prove one. */
 function readProofs(lines: string): Map<number, string[]> {
   const proofs = lines.split("\n").flatMap((line) => (line === "" ? [] : [JSON.parse(line) as Proof]));
   return new Map([...Map.groupBy(proofs, ({ promise }) => promise)].map(([number, own]) => [number, own.map(({ figure }) => figure)]));

@@ -1,11 +1,11 @@
 import { PROMISES } from "./promises.ts";
 
-/** What the last successful run measured, by the promise's number: at full size or, before there was one, at that of `npm test`. */
+/** The figures of the last successful run by promise number: of the full size or, if that never ran, of `npm test`. */
 export type Kept = Record<string, { figures: readonly string[]; date: string; machine: string; size?: "test" }>;
 
 const cell = (text: string): string => text.replaceAll("|", "\\|").replaceAll("\n", " ");
 
-/** docs/reference/promises.md: each promise, how it is proven, and what its last run at full size measured. */
+/** Generates docs/reference/promises.md: each promise, its proof, and the figures of its last run. */
 export function renderPage(kept: Kept): string {
   const rows = PROMISES.map(({ number, promise, proof }) => {
     const { figures: measured, date, size } = kept[number] ?? { figures: ["**not proven yet**"], date: "" };

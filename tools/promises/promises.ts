@@ -1,4 +1,4 @@
-/** What Roamfleet guarantees, by number, and how each guarantee is proven. The figure comes from the proof itself. */
+/** A guarantee of Roamfleet with its number and the description of its proof. The proof itself supplies the figures. */
 export interface PromiseRow {
   number: number;
   promise: string;

@@ -2,7 +2,7 @@ import { globSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { root } from "../../bin/launch.mjs";
 
-/** Each place in the tests that proves a promise, by its file and the promise's number. */
+/** Returns the proofs in the tests, each with its file and the promise's number. */
 export function proofsInTests(): { file: string; promise: number }[] {
   const files = globSync("{tests,packages}/**/*.test.ts", { cwd: root, exclude: (name) => name === "node_modules" || name === "dist" });
   return files.flatMap((file) =>

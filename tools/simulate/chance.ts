@@ -1,6 +1,6 @@
 import { seededRandom } from "@roamfleet/clock";
 
-/** Everything that is left to chance in a schedule, from one seed: the same seed makes the same schedule. */
+/** The random choices of a schedule. The same seed makes the same schedule. */
 export class Chance {
   readonly next: () => number;
 
@@ -8,7 +8,7 @@ export class Chance {
     this.next = seededRandom(seed);
   }
 
-  /** A whole number from 0 up to, not including, `limit`. */
+  /** Returns an integer from 0 up to, not including, `limit`. */
   below(limit: number): number {
     return Math.floor(this.next() * limit);
   }
@@ -22,7 +22,7 @@ export class Chance {
     return items[this.below(items.length)] as T;
   }
 
-  /** One of them, each as often as its weight says. */
+  /** Returns one item; its probability is proportional to its weight. */
   weighted<T>(items: readonly (readonly [weight: number, item: T])[]): T {
     let left = this.next() * items.reduce((sum, [weight]) => sum + weight, 0);
     for (const [weight, item] of items) {

@@ -2,8 +2,8 @@ import { DEPLOYMENT_STATUSES, type DeploymentStatus, TARGET_STATUSES, type Targe
 import type { DeploymentView, OperationType, TargetView, View } from "./server.ts";
 
 /**
- * Which events have met which states. A pair is `<what> <state> <event>`: of targets what their robots report and what
- * they become otherwise, of deployments what operators ask for.
+ * Counts which events occurred in which states, as `<what> <state> <event>`. Events of targets are robots' reports and other changes;
+ * events of deployments are operations and changes.
  */
 export class Coverage {
   readonly visited = new Map<string, number>();
@@ -12,7 +12,7 @@ export class Coverage {
     this.visited.set(pair, (this.visited.get(pair) ?? 0) + 1);
   }
 
-  /** A robot's report met its target. */
+  /** Counts a robot's report. */
   report(target: TargetView | undefined, attempt: number, status: string): void {
     if (target !== undefined) this.add(`target ${target.status} hears:${eventOf(target, attempt, status)}`);
   }
@@ -21,7 +21,7 @@ export class Coverage {
     if (deployment !== undefined) this.add(`deployment ${deployment.status} ${type}`);
   }
 
-  /** What became of deployments in a step and, if it was no report, of targets. */
+  /** Counts changes of deployments in a step and, if the step was not a report, of targets. */
   moves(before: View, after: View, reported: boolean): void {
     const deployments = new Map(after.deployments.map((one) => [one.id, one]));
     for (const from of before.deployments) {
@@ -42,22 +42,22 @@ export class Coverage {
   }
 }
 
-/** That a deployment went wrong is one event, however it did. */
+/** All failures of a deployment are one event. */
 const fate = (status: DeploymentStatus): string => (status === "failed" || status === "rolled_back" ? "failed" : status);
 
 const REVOCABLE: readonly TargetStatus[] = ["dispatched", "downloading", "staged"];
 
-/** A step that took too long is tried again, or was tried often enough. */
+/** Names the change of a target. After a timeout a step is retried, or fails after its last attempt. */
 const becoming = (from: TargetStatus, to: TargetStatus): string =>
   REVOCABLE.includes(from) && (to === "queued" || to === "failed") ? "times_out" : to;
 
 const STEPS = ["dispatched", "downloading", "staged", "installing", "verifying", "rolling_back"];
 
-/** What a report is to its target: of an earlier attempt, of a step that it has behind it, of a later one, or how it ended. */
+/** Classifies a report relative to its target: of an earlier attempt, of an earlier step, of a later step, or final. */
 function eventOf(target: TargetView, attempt: number, status: string): string {
   const at = STEPS.indexOf(target.status);
   if (at === -1) return "late";
-  // Of an earlier attempt: likeliest right after the next one was handed over.
+  // Of an earlier attempt: most likely immediately after the next attempt was dispatched.
   if (attempt !== target.attempt) return at === 0 || target.status === "rolling_back" ? "stale" : "repeated";
   const to = STEPS.indexOf(status);
   if (to !== -1 && to <= at) return "repeated";
@@ -69,7 +69,7 @@ function eventOf(target: TargetView, attempt: number, status: string): string {
 
 const OPERATIONS: readonly OperationType[] = ["cancel", "pause", "resume", "promote", "retry", "rollback"];
 
-/** What each state of a deployment may meet beside what operators ask for, which is everything in every state. */
+/** The statuses that each status of a deployment may change to. Operations are possible in every status. */
 const DEPLOYMENT_MOVES: Record<DeploymentStatus, readonly string[]> = {
   scheduled: ["queued", "cancelled"],
   queued: ["in_progress", "paused", "rolling_back", "failed", "cancelled"],
@@ -83,7 +83,7 @@ const DEPLOYMENT_MOVES: Record<DeploymentStatus, readonly string[]> = {
   cancelled: [],
 };
 
-/** What each state of a target may hear from its robot, and become without it. */
+/** For each status of a target, the possible reports of its robot, and the possible changes without a report. */
 const TARGET_EVENTS: Record<TargetStatus, { hears: readonly string[]; becomes: readonly string[] }> = {
   pending: { hears: [], becomes: ["queued", "cancelled"] },
   queued: { hears: ["late"], becomes: ["dispatched", "failed", "cancelled"] },
@@ -99,7 +99,7 @@ const TARGET_EVENTS: Record<TargetStatus, { hears: readonly string[]; becomes: r
   cancelled: { hears: ["late"], becomes: [] },
 };
 
-/** Every pair that can be met. */
+/** All pairs that can occur. */
 export const LEGAL_PAIRS: readonly string[] = [
   ...DEPLOYMENT_STATUSES.flatMap((status) => [
     ...OPERATIONS.map((operation) => `deployment ${status} ${operation}`),

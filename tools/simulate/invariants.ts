@@ -3,7 +3,7 @@ import type { Counts } from "../../packages/server/src/features/deployments/stat
 import { saying, type Robot } from "./robot.ts";
 import type { DeploymentView, TargetView, View } from "./server.ts";
 
-/** A rule of the deployment states that does not hold. */
+/** Thrown when a rule of deployments is violated. */
 export class Broken extends Error {}
 
 const holds = (condition: boolean, rule: string): void => {
@@ -13,7 +13,7 @@ const holds = (condition: boolean, rule: string): void => {
 const ACTIVE = new Set(["dispatched", "downloading", "staged", "installing", "verifying", "rolling_back"]);
 const CHANGING = new Set(["installing", "verifying", "rolling_back"]);
 const LADDER = ["pending", "queued", "dispatched", "downloading", "staged", "installing", "verifying", "rolling_back"];
-/** From these statuses of its deployment no target is dispatched. */
+/** A deployment with one of these statuses dispatches no target. */
 const HELD = new Set(["scheduled", "paused", "rolling_back", "cancelling", "applied", "failed", "rolled_back", "cancelled"]);
 
 const of = (view: View): { deployments: Map<string, DeploymentView>; targets: Map<string, TargetView> } => ({
@@ -21,7 +21,7 @@ const of = (view: View): { deployments: Map<string, DeploymentView>; targets: Ma
   targets: new Map(view.targets.map((one) => [one.id, one])),
 });
 
-/** What must be true of any moment. Throws Broken with the rule that is not. */
+/** Checks rules that hold at any moment. Throws Broken with the violated one. */
 export function checkMoment(view: View, robots: ReadonlyMap<string, Robot>, now: number): void {
   const { deployments } = of(view);
   const by_deployment = Map.groupBy(view.targets, ({ deployment_id }) => deployment_id);
@@ -31,8 +31,8 @@ export function checkMoment(view: View, robots: ReadonlyMap<string, Robot>, now:
     if (deployment !== undefined) checkTarget(target, deployment, robots, now);
   }
   for (const [key, own] of Map.groupBy(view.targets, ({ robot_id, app }) => `${robot_id} ${app}`))
-    // One that is brought back is rolling_back from the moment it is handed over. The server may still hear what the robot did before
-    // that: of another deployment's release, which had been cancelled.
+    // Counted separately: a target that is rolled back has the status rolling_back from its dispatch on. The server may still receive
+    // earlier reports of the robot about a cancelled deployment.
     for (const alike of Map.groupBy(own, ({ reverting }) => reverting).values())
       holds(alike.filter(({ status }) => CHANGING.has(status)).length <= 1, `two deployments change ${key} at the same time`);
   for (const { id, acked_seq } of view.robots) {
@@ -85,16 +85,16 @@ function checkTarget(target: TargetView, deployment: DeploymentView, robots: Rea
   }
   if (status === "pending") holds(attempt === 0, `${id} is pending after it was dispatched`);
   const robot = robots.get(target.robot_id);
-  // What a robot alone can know, it has said of this very attempt.
+  // Only a robot can know that a release is applied, so it must have reported it for this attempt.
   if (robot !== undefined && status === "applied")
-    // Of an app that it takes off it speaks as of a rollback.
+    // The removal of an app is reported as rolled_back.
     holds(
       robot.said.has(saying(id, attempt, target.release_id === null ? "rolled_back" : "applied")),
       `${id} is applied at attempt ${attempt}, which its robot never said`,
     );
 }
 
-/** What must be true of the way from one moment to the next. */
+/** Checks rules for the change from one moment to the next. */
 export function checkStep(before: View, after: View, now: number): void {
   const is = of(after);
   for (const deployment of before.deployments) {
@@ -141,7 +141,7 @@ function checkMove(from: TargetView, to: TargetView, deployment: DeploymentView 
     const applied_meanwhile = to.reverting && !from.reverting;
     if (to.status === "cancelled")
       holds(!CHANGING.has(from.status) || to.reason === "robot_removed" || applied_meanwhile, `${id} was cancelled while ${from.status}`);
-    // A robot that was to go back, and is being brought something else meanwhile, is superseded by that, however old it is.
+    // A robot that must roll back is superseded by any other dispatched deployment, even an older one.
     if (to.reason === "superseded" && to.status === "cancelled" && !to.reverting) {
       const newer = all.some(
         (one) =>
@@ -159,7 +159,7 @@ function checkMove(from: TargetView, to: TargetView, deployment: DeploymentView 
   holds(LADDER.indexOf(to.status) >= LADDER.indexOf(from.status), `${id} went back from ${from.status} to ${to.status}`);
 }
 
-/** What must be true right after late steps were ended: none is late any more. */
+/** Checks that no step is late after late steps were ended. */
 export function checkLate(view: View, now: number): void {
   const { deployments } = of(view);
   for (const { id, status, deadline_at, deployment_id } of view.targets) {
@@ -168,7 +168,7 @@ export function checkLate(view: View, now: number): void {
   }
 }
 
-/** Invariants after all returning processes have returned, no message is lost and everything is idle. */
+/** Checks the rules that hold when all processes run again, no message is lost and everything is idle. */
 export function checkEnd(view: View, robots: ReadonlyMap<string, Robot>): void {
   for (const { id, status } of view.deployments) holds(isTerminal(status), `${id} is ${status} for ever`);
   for (const { id, status } of view.targets) holds(isTerminal(status), `${id} is ${status} for ever`);

@@ -7,8 +7,8 @@ interface Due {
 }
 
 /**
- * A clock that moves only by `advance`, which runs all due timers in order before it returns. For synchronous work;
- * asynchronous work needs SimulatedClock.
+ * A clock that moves only by `advance`, which runs all due timers in order before it returns. For synchronous work; asynchronous work needs
+ * SimulatedClock.
  */
 export class ManualClock implements Clock {
   readonly random: () => number;

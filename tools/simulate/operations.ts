@@ -6,7 +6,7 @@ import type { Names, Operation, View } from "./server.ts";
 const DEPLOYMENTS_MAX = 5;
 const RETRIES_MAX = 8;
 const SECOND_MS = 1_000;
-/** Most of it is refused. */
+/** Operations on an ended deployment. Most are refused. */
 const AFTER_THE_END = ["cancel", "pause", "resume", "promote", "retry", "rollback"] as const;
 
 export interface Situation {
@@ -14,16 +14,16 @@ export interface Situation {
   now: Date;
   names: Names;
   view: View;
-  /** How often a robot is removed, as a weight. */
+  /** Weight of removing a robot. */
   removes: number;
 }
 
-/** Something that an operator may ask for now, also what is refused. */
+/** Returns a random operation, which may be refused. */
 export function anyOperation(situation: Situation): Operation {
   const { chance, view, removes } = situation;
   const { deployments } = view;
   if (deployments.length === 0) return anyDeployment(situation);
-  // Short states would hardly ever meet anybody if each deployment were as likely.
+  // The status is chosen first, because deployments are in short-lived statuses too rarely.
   const status = chance.of([...new Set(deployments.map((one) => one.status))]);
   const deployment = chance.of(deployments.filter((one) => one.status === status));
   if (deployments.length < DEPLOYMENTS_MAX && chance.happens(0.45)) return anyDeployment(situation);
@@ -40,7 +40,7 @@ export function anyOperation(situation: Situation): Operation {
   ]);
 }
 
-/** Rather one that is in the middle of something. */
+/** Prefers a robot with a deployment in progress. */
 function anyRobot({ chance, names, view }: Situation): number {
   const busy = view.targets.filter(({ status }) => status === "installing" || status === "verifying");
   if (busy.length > 0 && chance.happens(0.7)) return names.robots.indexOf(chance.of(busy).robot_id);

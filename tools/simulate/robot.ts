@@ -4,18 +4,18 @@ import { AppRunner, type RobotSide } from "../../packages/swarm/src/app-runner.t
 import type { Behaviour } from "../../packages/swarm/src/behaviour.ts";
 import { MemoryOutbox } from "../../packages/swarm/src/outbox.ts";
 
-/** What goes down a link, in order. */
+/** A message from the server, in order. */
 export type Down = { type: "ack"; seq: number } | Desired;
 
-/** One connection of a robot: what was sent and has not arrived. */
+/** A robot's connection, with the messages in transit. */
 export interface Link {
   up: Report[];
   down: Down[];
 }
 
 /**
- * A robot of a schedule: the agent's own plan and journal, an outbox that survives it, and links that break. What happens
- * on the wire is the schedule's to decide.
+ * A simulated robot: the agent's own plan and journal, an outbox that survives crashes, and links that break. The schedule decides when
+ * messages arrive.
  */
 export class Robot implements RobotSide {
   readonly id: string;
@@ -25,14 +25,14 @@ export class Robot implements RobotSide {
   readonly apps = new Map<string, AppRunner>();
   behaviour: Behaviour = {};
   link: Link | undefined;
-  /** Links that broke, of which the server still has something to read. */
+  /** Broken links from which the server still reads some reports. */
   late: Link[] = [];
-  /** All its reports of a target: no other robot may have reported on it. */
+  /** All reports of this robot about targets. */
   readonly said = new Set<string>();
   generation = 0;
-  /** The agent will die between the next thing that it journals and its report of it. */
+  /** The agent will crash after its next journal entry and before the report of it. */
   doomed = false;
-  /** It did: what it would have said since was never said. */
+  /** The agent has crashed: later reports are lost. */
   died = false;
 
   constructor(id: string, clock: Clock) {
@@ -61,7 +61,7 @@ export class Robot implements RobotSide {
     this.cut(Infinity);
   }
 
-  /** The link breaks; the server still reads the first `arrived` reports that were on the way. */
+  /** Breaks the link. The server still reads the first `arrived` reports in transit. */
   cut(arrived: number): void {
     const { link } = this;
     if (link === undefined) return;
@@ -70,7 +70,7 @@ export class Robot implements RobotSide {
     if (up.length > 0) this.late.push({ up, down: [] });
   }
 
-  /** The power is cut, and the agent starts again from its journal. */
+  /** Loses power, and starts again from the journal. */
   crash(): void {
     this.doomed = false;
     this.died = false;
@@ -94,7 +94,7 @@ export class Robot implements RobotSide {
     for (const [app, runner] of this.apps) runner.wishFor(message.apps[app] ?? "absent");
   }
 
-  /** Id of the release that an app runs. */
+  /** Returns the id of the release that an app runs. */
   runs(app: string): string | null {
     return this.apps.get(app)?.state.current?.id ?? null;
   }

@@ -5,7 +5,7 @@ import type { Setting } from "./server.ts";
 
 const SECOND_MS = 1_000;
 
-/** How many robots and releases a schedule has. Small: what goes wrong with many goes wrong with few, in fewer steps. */
+/** Chooses the numbers of robots and releases. They are small: most faults occur with few objects too, in fewer steps. */
 export function anySetting(chance: Chance): Setting {
   const fleets = chance.of([[1], [2], [3], [4], [6], [2, 2], [1, 3]]);
   const releases = chance.of([
@@ -16,7 +16,7 @@ export function anySetting(chance: Chance): Setting {
   return { fleets, releases, incompatible_release: chance.happens(0.15) ? releases.length - 1 : null };
 }
 
-/** How a robot handles releases from now on. */
+/** Chooses how a robot handles releases from now on. */
 export function anyBehaviour(chance: Chance): Behaviour {
   const ms = chance.of([0, 0, 1, 20, 90]) * SECOND_MS;
   const step_ms = { downloading: ms, staged: chance.of([0, 5, 60]) * SECOND_MS, installing: ms / 2, verifying: ms, rolling_back: ms / 2 };
@@ -34,7 +34,7 @@ export function anyBehaviour(chance: Chance): Behaviour {
   ]);
 }
 
-/** A policy for a fleet, of parts that may each be absent. */
+/** Chooses a policy for a fleet. Each part may be absent. */
 export function anyRollout(chance: Chance, expires_at: Date): Rollout {
   const part = <T>(probability: number, value: () => T): T | undefined => (chance.happens(probability) ? value() : undefined);
   const wave = () => ({

@@ -11,36 +11,36 @@ import { type Fate, Killed, LOOPS, type Loop, type Names, type SimulatedServer, 
 import { type Theme, THEMES } from "./themes.ts";
 
 export const STARTS_AT = Date.parse("2030-01-01T00:00:00Z");
-/** Deployments give up after as long, if their policy does not say. */
+/** Deployments without an expiry in their policy expire after this time. */
 export const EXPIRY_HOURS = 3;
 const STEPS_MIN = 30;
-/** Rounds in which everything must come to its end once nothing goes wrong any more. */
+/** Rounds without failures in which all deployments must end. */
 const CALM_ROUNDS_MAX = 60;
 const CALM_ROUND_MS = 120_000;
 const SECOND_MS = 1_000;
 const KILL_PROBABILITY = 0.03;
-/** That one message is followed by the next at once. */
+/** Probability that the next message follows immediately. */
 const MORE_PROBABILITY = 0.6;
 const LOST_PROBABILITY = 0.15;
 
 export interface Result {
   seed: number;
   steps: number;
-  /** The rule that did not hold, and after which step; undefined: all did. */
+  /** The violated rule and its step; undefined: none was violated. */
   broken: { rule: string; step: number; trace: string[] } | undefined;
 }
 
 export interface ScheduleOptions {
   seed: number;
-  /** Up to so many steps are left to chance, beyond the few that each schedule has. */
+  /** Maximum number of random steps, in addition to the few of every schedule. */
   steps_more: number;
-  /** A server for this schedule alone, on its clock. */
+  /** Creates a server for this schedule, on its clock. */
   server: (clock: ManualClock, chance: Chance) => SimulatedServer | Promise<SimulatedServer>;
   clock: (chance: Chance) => ManualClock;
   coverage: Coverage;
 }
 
-/** Runs one schedule to its end, or to the first rule that does not hold. */
+/** Runs one schedule to its end, or to the first violated rule. */
 export async function runSchedule(options: ScheduleOptions): Promise<Result> {
   const { seed } = options;
   const chance = new Chance(seed);
@@ -62,7 +62,7 @@ type Action = () => Promise<void>;
 
 class Schedule {
   steps = 0;
-  /** What was done, a line each. */
+  /** The performed actions, one line each. */
   readonly trace: string[] = [];
   readonly #chance: Chance;
   readonly #theme: Theme;
@@ -72,10 +72,10 @@ class Schedule {
   readonly #steps_more: number;
   readonly #robots = new Map<string, Robot>();
   readonly #removed = new Set<string>();
-  /** Robots that never come back. */
+  /** Robots that never reconnect. */
   readonly #lost = new Set<string>();
   #names: Names = { robots: [], fleets: [], releases: [] };
-  /** The step took a report. */
+  /** Whether the present step delivered a report. */
   #reported = false;
   #view: View = { deployments: [], targets: [], robots: [] };
 
@@ -98,14 +98,14 @@ class Schedule {
     for (const id of this.#names.robots) this.#robots.set(id, new Robot(id, this.#clock));
     for (const robot of this.#robots.values())
       if (this.#chance.happens(0.8)) await this.#step(`connect ${robot.id}`, () => this.#connect(robot));
-    // A robot with a previous release can roll back to it.
+    // With a first release installed, robots can roll back to it.
     if (this.#chance.happens(0.6)) await this.#installFirst();
     const steps = STEPS_MIN + this.#chance.below(this.#steps_more);
     for (let step = 0; step < steps; step += 1) await this.#anyStep();
     await this.#comeToRest();
   }
 
-  /** The first release, everywhere, without anything that goes wrong. */
+  /** Installs the first release on all robots, without failures. */
   async #installFirst(): Promise<void> {
     for (const fleet of this.#names.fleets.keys())
       await this.#step("the first release", async () => {
@@ -115,7 +115,7 @@ class Schedule {
     for (const robot of this.#robots.values()) await this.#talk(robot);
   }
 
-  /** One step, what it leads to on the wire, and the rules. */
+  /** Performs one step, delivers the resulting messages, and checks the rules. */
   async #step(name: string, action: Action): Promise<void> {
     this.steps += 1;
     this.trace.push(`${this.#clock.now().toISOString().slice(11)} ${name}`);
@@ -148,7 +148,7 @@ class Schedule {
     return this.#chance.of<Fate>(["dies_before_commit", "dies_after_commit"]);
   }
 
-  /** Something that can happen now: what cannot would only take time. */
+  /** Performs a random action that is possible at present. */
   async #anyStep(): Promise<void> {
     const chance = this.#chance;
     const theme = this.#theme;
@@ -251,7 +251,7 @@ class Schedule {
     if (connected) await this.#server.disconnect(robot.id);
   }
 
-  /** The next reports of the robot's link arrive, one of them perhaps twice. */
+  /** Delivers the next reports of the robot's link. One may be delivered twice. */
   async #hear(robot: Robot, link: Link | undefined): Promise<void> {
     const report = link?.up.shift();
     if (link === undefined || report === undefined) return;
@@ -286,14 +286,14 @@ class Schedule {
       throw error;
     }
     link?.down.push({ type: "ack", seq: report.seq });
-    // It was taken, and the robot never hears of it.
+    // The report is stored, but its acknowledgment is lost.
     if (link !== undefined && robot.link === link && this.#chance.happens(0.03)) await this.#cut(robot);
   }
 
   #tell(robot: Robot): void {
     const { link } = robot;
     if (link === undefined) return;
-    // Two pushes may overtake each other on their way to the socket.
+    // Two desired states may overtake each other before the socket.
     const at = link.down.length > 1 && this.#chance.happens(0.1) ? 1 : 0;
     const [message] = link.down.splice(at, 1);
     if (message === undefined) return;
@@ -319,7 +319,7 @@ class Schedule {
     checkEnd(this.#view, this.#robots);
   }
 
-  /** It may still be connected, and silent. */
+  /** The robot may stay connected without sending anything. */
   async #lose(robot: Robot): Promise<void> {
     this.#lost.add(robot.id);
     for (const app of robot.apps.values()) app.stop();
@@ -337,7 +337,7 @@ class Schedule {
     await this.#connect(robot);
   }
 
-  /** Every loop runs until it has nothing to do, every message arrives. */
+  /** Runs every loop until it has nothing to do, and delivers all messages. */
   async #exchange(): Promise<void> {
     for (const loop of LOOPS) while (await this.#busy(loop));
     for (const robot of this.#robots.values()) {
@@ -347,7 +347,7 @@ class Schedule {
     }
   }
 
-  /** Everything that is on its way arrives, and what it leads to. */
+  /** Delivers all messages in transit, and those that they cause. */
   async #talk(robot: Robot): Promise<void> {
     const { link } = robot;
     while (link !== undefined && link.up.length + link.down.length > 0) {

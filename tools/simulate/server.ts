@@ -3,7 +3,7 @@ import type { Desired, Report } from "@roamfleet/protocol/link";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import type { Counts } from "../../packages/server/src/features/deployments/state.ts";
 
-/** What an operator asks for. Fleets, robots and releases are named by their numbers within the schedule. */
+/** An operation of an operator. Fleets, robots and releases are given by their numbers in the schedule. */
 export type Operation =
   | {
       type: "create";
@@ -18,10 +18,10 @@ export type Operation =
   | { type: "remove_robot"; robot: number };
 export type OperationType = Operation["type"];
 
-/** `refused`: the operation cannot be had in this state, and nothing has changed. */
+/** `refused`: the operation is not possible in this state, and changed nothing. */
 export type Answer = "done" | "refused";
 
-/** The engine's loops, one turn of which can be asked for. */
+/** The engine's loops, each of which can be run once. */
 export const LOOPS = [
   "schedule",
   "fan_out",
@@ -35,12 +35,12 @@ export const LOOPS = [
 ] as const;
 export type Loop = (typeof LOOPS)[number];
 
-/** What becomes of the server in the middle of a piece of work: killed before its commit is durable, or right after. */
+/** Whether the server survives an operation: yes, or killed before its commit is durable, or right after. */
 export type Fate = "lives" | "dies_before_commit" | "dies_after_commit";
 
 /** The server was killed during the request: the client gets no response. */
 export class Killed extends Error {
-  /** A fault that can be planted: the answer was sent before the work was durable. */
+  /** For a planted fault: the response was sent before the commit was durable. */
   readonly answered: boolean;
 
   constructor(answered = false) {
@@ -49,7 +49,7 @@ export class Killed extends Error {
   }
 }
 
-/** Faults that a server can be given on purpose: a simulation that does not find each of them proves nothing. */
+/** Faults that can be planted in a server. The simulation must find each of them. */
 export const PLANTS = [
   "no_compare_and_set",
   "ack_before_commit",
@@ -62,13 +62,13 @@ export const PLANTS = [
 ] as const;
 export type Plant = (typeof PLANTS)[number];
 
-/** Where everything starts. */
+/** The initial state of a schedule. */
 export interface Setting {
-  /** Robots by fleet. */
+  /** Number of robots by fleet. */
   fleets: number[];
-  /** The app of each release. */
+  /** App of each release. */
   releases: string[];
-  /** Kinds that no robot can install make a release that is incompatible everywhere. */
+  /** Number of a release whose kind no robot can install. */
   incompatible_release: number | null;
 }
 
@@ -78,20 +78,20 @@ export interface Names {
   releases: string[];
 }
 
-/** A server with robots, as a schedule drives it: the pure one in memory, or the whole one on PostgreSQL. */
+/** A server with robots, as used by a schedule: either the pure one in memory, or the whole one on PostgreSQL. */
 export interface SimulatedServer {
   setUp(setting: Setting): Promise<Names>;
   perform(operation: Operation, fate: Fate): Promise<Answer>;
-  /** A robot connects; answers how far its reports have been taken and what it is to look like, if that is new to it. */
+  /** Connects a robot. Returns the last stored report, and the desired state if it is newer than the robot's. */
   connect(robot_id: string, hello: { outbox_id: string; generation: number }): Promise<{ acked_seq: number; desired: Desired | undefined }>;
   disconnect(robot_id: string): Promise<void>;
-  /** Takes a report; resolves when it may be acknowledged. */
+  /** Stores a report; resolves when it may be acknowledged. */
   report(robot_id: string, outbox_id: string, report: Report, fate: Fate): Promise<void>;
-  /** One turn of a loop. Answers true when it wants another at once. */
+  /** Runs a loop once. Returns true if it should run again immediately. */
   turn(loop: Loop, fate: Fate): Promise<boolean>;
-  /** What robots are to be told since the last time it was asked. */
+  /** Returns the desired states to send since the last call. */
   takePushes(): Promise<ReadonlyMap<string, Desired>>;
-  /** Everything that was only in memory is gone, and the server starts again. */
+  /** Restarts the server; all state in memory is lost. */
   restart(): Promise<void>;
   look(): Promise<View>;
   stop(): Promise<void>;
@@ -103,19 +103,19 @@ export interface DeploymentView {
   status: DeploymentStatus;
   reason: Reason | null;
   counts: Counts;
-  /** Every target is written. */
+  /** Whether all targets are written. */
   whole: boolean;
   cancel_requested: boolean;
   stopped: boolean;
   rollback_requested: boolean;
   scheduled_at: number | null;
   expires_at: number | null;
-  /** The highest wave that was opened. */
+  /** The latest opened wave. */
   wave: number;
   waves: number;
   count_dispatched: number;
   rollout: Rollout;
-  /** Statuses that its own events have told of, oldest first. */
+  /** Statuses in its events, oldest first. */
   told: DeploymentStatus[];
   event_count: number;
   last_event_seq: number;
@@ -126,7 +126,7 @@ export interface TargetView {
   deployment_id: string;
   robot_id: string;
   app: string;
-  /** Of its deployment, in the order of all. */
+  /** Order number of its deployment. */
   order_number: number;
   release_id: string | null;
   previous_release_id: string | null;
@@ -136,7 +136,7 @@ export interface TargetView {
   wave: number;
   deadline_at: number | null;
   reverting: boolean;
-  /** How often an event told that it was dispatched. */
+  /** Number of events about its dispatch. */
   dispatches: number;
 }
 
@@ -148,7 +148,7 @@ export interface RobotView {
   apps: { app: string; current_release_id: string | null; desired_release_id: string | null; target_id: string | null }[];
 }
 
-/** The server's whole truth at one moment. */
+/** The server's complete state at one moment. */
 export interface View {
   deployments: DeploymentView[];
   targets: TargetView[];

@@ -6,12 +6,12 @@ import type { Plant } from "./server.ts";
 
 export interface SimulateOptions {
   mode: "pure" | "whole";
-  /** Of the first schedule; the next has one more. */
+  /** Seed of the first schedule; each further one is one higher. */
   seed: number;
   schedules: number;
-  /** A fault to be found: it ends with the first schedule that does. */
+  /** A planted fault: the run ends with the first schedule that finds it. */
   plant?: Plant | undefined;
-  /** Told of a schedule that broke a rule when it does: a long run need not be waited for. */
+  /** Called for each schedule that broke a rule, before the run ends. */
   onBroken?: (broken: Broken) => void;
 }
 
@@ -23,21 +23,21 @@ export interface Tally {
   seconds: number;
   cpu_seconds: number;
   broken: Broken[];
-  /** Pairs of state and event: how many were visited that can meet, which were not, and which met that cannot. */
+  /** Pairs of state and event: the number of possible ones that occurred, those that did not, and impossible ones that occurred. */
   visited: number;
   missing: string[];
   illegal: string[];
   pairs: [pair: string, times: number][];
 }
 
-/** Whole schedules are longer: there are fewer of them to meet everything. */
+/** Whole schedules are longer, because fewer of them must cover all pairs. */
 const STEPS_MORE = { pure: 90, whole: 200 };
-/** Whole schedules that run at the same time: one alone waits for its database most of the time. */
+/** Concurrent whole schedules: a single one waits for its database most of the time. */
 const WHOLE_LANES = 4;
-/** Stops when so many schedules have broken a rule: more tell nothing new. */
+/** Stops after this many broken schedules, because more give no new information. */
 const BROKEN_MAX = 100;
 
-/** Runs schedules one after the other. Throws what no rule foresees, with the seed. */
+/** Runs schedules one after the other. Throws unexpected errors with the seed. */
 export async function simulate({ mode, seed, schedules, plant, onBroken }: SimulateOptions): Promise<Tally> {
   const lanes = mode === "pure" ? 1 : WHOLE_LANES;
   const coverage = new Coverage();
@@ -85,9 +85,9 @@ export async function simulate({ mode, seed, schedules, plant, onBroken }: Simul
 }
 
 export interface Stage {
-  /** Schedules of one lane run one after the other. */
+  /** Returns the server of a lane, which runs its schedules one after the other. */
   server: (lane: number) => ScheduleOptions["server"];
-  /** After each schedule of a lane. */
+  /** Called after each schedule of a lane. */
   tidy(lane: number): Promise<void>;
   end(): Promise<void>;
 }

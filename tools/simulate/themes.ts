@@ -1,4 +1,4 @@
-/** How often what happens. A schedule has one theme, so that what is rare in one is common in another. */
+/** Frequencies of events. Each schedule has one theme, so that events that are rare in one are common in another. */
 export interface Theme {
   operates: number;
   behaves: number;

@@ -1,19 +1,19 @@
 import { Visitor } from "oxc-parser";
 import { type Finding, lineAt, packageOf, type SourceFile } from "./source.ts";
 
-// Time, chance and settings reach product code as arguments, so that a test owns them.
+// Product code receives time, randomness and settings as arguments, so that tests control them.
 const TIMERS = new Set(["setTimeout", "setInterval"]);
 const TIMER_MODULES = new Set(["node:timers", "node:timers/promises", "timers", "timers/promises"]);
 const USE_CLOCK = "take it from the Clock that is passed in";
 const USE_CONFIG = "read the environment in the package's config.ts only";
 
-// `rf` is one command on a person's terminal: it may wait directly, but not read the time.
+// `rf` is one command on a person's terminal: it may use timers directly, but not read the time.
 const TIMERS_ALLOWED = new Set(["cli"]);
 
-// What runs in a page has the browser's time; tests look at it there.
+// Code that runs in a browser uses the browser's time.
 const IN_BROWSERS = /^packages\/(dashboard|sdk\/src\/browser)\//;
 
-/** Product code that asks the machine for time, timers, randomness or its environment. */
+/** Finds product code that reads time, timers, randomness or the environment directly. */
 export function findAmbient(files: readonly SourceFile[]): Finding[] {
   return files.filter((file) => file.is_product && packageOf(file.path) !== "clock" && !IN_BROWSERS.test(file.path)).flatMap(ambientIn);
 }

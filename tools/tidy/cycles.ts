@@ -10,7 +10,7 @@ interface Edge {
   line: number;
 }
 
-/** Files that import each other in a circle, imports of types included: neither can be understood first. */
+/** Finds files that import each other in a cycle, including imports of types. */
 export function findCycles(files: readonly SourceFile[], exports_of: (name: string) => Record<string, string> = readExports): Finding[] {
   const edges = new Map(files.map((file) => [file.path, edgesOf(file, exports_of)]));
   const findings: Finding[] = [];
@@ -33,7 +33,7 @@ export function findCycles(files: readonly SourceFile[], exports_of: (name: stri
   return findings;
 }
 
-/** Dynamic imports are left out: they load late on purpose and do not run in a circle. */
+/** Without dynamic imports, which load later and form no cycle. */
 function edgesOf(file: SourceFile, exports_of: (name: string) => Record<string, string>): Edge[] {
   const edges: Edge[] = [];
   const add = (source: { value: unknown; start: number } | null): void => {
@@ -50,7 +50,7 @@ function edgesOf(file: SourceFile, exports_of: (name: string) => Record<string, 
   return edges;
 }
 
-/** Path in the repository of an import of ours, or undefined for anybody else's. */
+/** Returns the path of an imported file in the repository; undefined for other packages. */
 function resolve(from: string, specifier: string, exports_of: (name: string) => Record<string, string>): string | undefined {
   if (specifier.startsWith(".")) return path.posix.join(path.posix.dirname(from), specifier);
   const [, name, rest] = /^@roamfleet\/([^/]+)(\/.+)?$/.exec(specifier) ?? [];

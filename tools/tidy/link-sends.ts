@@ -1,13 +1,13 @@
 import { type Expression, Visitor } from "oxc-parser";
 import { type Finding, lineAt, type SourceFile } from "./source.ts";
 
-// Where the two ends of the robots' link live, and the one place of each that hands frames to the socket for the queue.
+// The folders of both ends of the robots' link, and the one file of each that writes frames to the socket.
 const LINK_FOLDER = /^packages\/(agent|server)\/src\/(link|streams)\//;
 const WIRE = /^packages\/(agent|server)\/src\/link\/frame-socket\.ts$/;
 const SOCKETS = new Set(["socket", "ws"]);
 const WRITES = new Set(["send", "write", "ping", "pong"]);
 
-/** Product code of the link that writes to a socket past the send queue: it could not be bounded, nor overtaken. */
+/** Finds code of the link that writes to a socket directly: only the send queue bounds and prioritizes writes. */
 export function findLinkSends(files: readonly SourceFile[]): Finding[] {
   return files.filter(({ path, is_product }) => is_product && LINK_FOLDER.test(path) && !WIRE.test(path)).flatMap(sendsIn);
 }
@@ -29,7 +29,7 @@ function sendsIn({ path, text, program }: SourceFile): Finding[] {
   return findings;
 }
 
-/** The last name of `ws`, `this.socket` or `this.#socket`. */
+/** Returns the last name of `ws`, `this.socket` or `this.#socket`. */
 function nameOf(expression: Expression): string {
   if (expression.type === "Identifier") return expression.name;
   if (expression.type !== "MemberExpression") return "";

@@ -4,7 +4,7 @@ import { type Finding, lineAt } from "./source.ts";
 
 const EXTERNAL = /^[a-z][a-z0-9+.-]*:|^\/\//i;
 
-/** Links of the documentation that lead nowhere: a missing file, or a heading that the page does not have. */
+/** Finds links of the documentation to a missing file or heading. */
 export function findDeadLinks(directory: string): Finding[] {
   const pages = globSync(["*.md", "docs/**/*.md", "packages/*/*.md", "deploy/**/*.md", "bench/*.md", "tests/**/*.md"], {
     cwd: directory,
@@ -32,7 +32,7 @@ function problemOf(directory: string, page: string, link: string): string | unde
   return anchorsOf(readFileSync(path.join(directory, file), "utf8")).has(anchor) ? undefined : "no such heading";
 }
 
-/** Anchors as GitHub makes them of headings; the second of two equal ones gets `-1`. */
+/** Returns the anchors that GitHub generates for headings; the second of two equal ones gets `-1`. */
 function anchorsOf(text: string): Set<string> {
   const anchors = new Set<string>();
   for (const [, heading = ""] of withoutCode(text).matchAll(/^#{1,6}\s+(.+?)\s*#*$/gm)) {
@@ -49,7 +49,7 @@ function anchorsOf(text: string): Set<string> {
   return anchors;
 }
 
-/** Blanks fenced blocks, keeping offsets; inline code stays for headings, but its brackets are rarely links. */
+/** Blanks fenced code blocks and keeps offsets. Inline code stays, because headings contain it and its brackets are rarely links. */
 function withoutCode(text: string): string {
   return text.replace(/^(```|~~~)[\s\S]*?^\1/gm, (block) => block.replace(/[^\n]/g, " "));
 }

@@ -2,11 +2,11 @@ import { Visitor } from "oxc-parser";
 import { type Finding, lineAt, type SourceFile } from "./source.ts";
 
 const KEBAB_CASE = /^[a-z0-9]+(-[a-z0-9]+)*$/;
-// Words that say nothing: a file with such a name collects whatever has no place.
+// Names that are too general: such a file collects unrelated code.
 const EMPTY_WORD = /^(util|helper|common|manager|service)s?$/;
 const EMPTY_SUFFIX = /(?:Util|Helper|Manager|Service)s?$/;
 
-/** Files and folders in kebab-case, and no name that could mean anything. */
+/** Finds files and folders that are not in kebab-case, and names that are too general. */
 export function findBadNames(files: readonly SourceFile[]): Finding[] {
   return files.flatMap((file) => [...badPath(file.path), ...badDeclarations(file)]);
 }

@@ -5,7 +5,7 @@ const FILE_LINES_MAX = 400;
 const TEST_FILE_LINES_MAX = 600;
 const FUNCTION_LINES_MAX = 70;
 
-/** Files and functions that a reader cannot hold in the head any more. */
+/** Finds files and functions that are too long. */
 export function findOversize(files: readonly SourceFile[]): Finding[] {
   return files.flatMap((file) => [...oversizeFile(file), ...(isTest(file.path) ? [] : oversizeFunctions(file))]);
 }

@@ -5,14 +5,14 @@ import { lineAt, type SourceFile } from "./source.ts";
 export interface SqlText {
   file: string;
   line: number;
-  /** Lower case, comments gone, `?` for what is interpolated. */
+  /** In lower case, without comments, and with `?` for interpolated values. */
   text: string;
   is_statement: boolean;
-  /** It says why it concerns the rows of all orgs: `-- across orgs: retention`. */
+  /** Marked with a reason for accessing rows of all orgs: `-- across orgs: retention`. */
   is_across_orgs: boolean;
   reads: ReadonlySet<string>;
   writes: ReadonlySet<string>;
-  /** Tables of others that it says it reads: `-- reads: robot` in it, or `// reads: robot` right above. */
+  /** Tables of other owners declared as read: `-- reads: robot` in it, or `// reads: robot` on the line above. */
   declared_reads: ReadonlySet<string>;
 }
 
@@ -23,10 +23,8 @@ const READS =
   /\b(?:from|join|using)\s+((?:only\s+)?[a-z_][a-z0-9_]*(?:\s+(?:as\s+)?(?!join\b|left\b|where\b|order\b)[a-z_][a-z0-9_]*)?(?:\s*,\s*[a-z_][a-z0-9_]*(?:\s+(?:as\s+)?(?!join\b|left\b|where\b|order\b)[a-z_][a-z0-9_]*)?)*)/g;
 
 /**
- * SQL of the templates tagged `sql`, `sql(row)` or `row.tag`. Reading it by pattern is enough for plain statements:
- * a table is a word after from, join, using, into, update or delete.
- *
- * @param tables names that count as tables; common table expressions and aliases have others
+ * Returns the SQL of templates tagged `sql`, `sql(row)` or `row.tag`. Patterns suffice for plain statements: a table is a word after from,
+ * join, using, into, update or delete. Only names in `tables` count, because common table expressions and aliases have others.
  */
 export function findSql(file: SourceFile, tables: ReadonlySet<string>): SqlText[] {
   const found: SqlText[] = [];
@@ -56,7 +54,7 @@ function declaredReads(...places: readonly string[]): ReadonlySet<string> {
   return new Set(lists.flat().map((name) => name.trim()));
 }
 
-/** The comment line that stands above the line of an offset, if there is one. */
+/** Returns the comment line above the line of an offset, if any. */
 function commentAbove(text: string, offset: number): string {
   const above = text.slice(0, offset).split("\n").at(-2)?.trim() ?? "";
   return above.startsWith("//") ? above : "";

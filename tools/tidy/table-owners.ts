@@ -1,6 +1,6 @@
 /**
- * Folder below packages/server/src whose SQL may touch the table. Every table has exactly one. Another folder may read it
- * in a statement that says so, `-- reads: robot, fleet`, and never write it.
+ * The folder below packages/server/src that owns a table: only its SQL may write it. Other folders may read it in a
+ * statement with the comment `-- reads: robot, fleet`.
  */
 export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   org: "features/orgs",
@@ -53,7 +53,7 @@ export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   node: "link",
 };
 
-/** Tables looked up before an org is known, or across orgs: statements on these alone need no org_id. */
+/** Tables that are read before an org is known, or across orgs: statements on only these need no org_id. */
 export const WITHOUT_ORG: ReadonlySet<string> = new Set([
   "org",
   "user_account",

@@ -3,7 +3,7 @@ import path from "node:path";
 import type { Finding, SourceFile } from "./source.ts";
 import { findSql, type SqlText } from "./statements.ts";
 
-/** Who may touch which table; the real one is in table-owners.ts. */
+/** Owners of tables; the actual ones are in table-owners.ts. */
 export interface TableRules {
   owners: Readonly<Record<string, string>>;
   without_org: ReadonlySet<string>;
@@ -11,7 +11,7 @@ export interface TableRules {
 
 const SERVER = "packages/server/src/";
 
-/** Tables that the migrations in a folder create, with the file and whether they have an org_id column. */
+/** Returns the tables that a folder's migrations create, with the file and whether they have an org_id column. */
 export function readTables(directory: string): Map<string, { file: string; has_org_id: boolean }> {
   const tables = new Map<string, { file: string; has_org_id: boolean }>();
   for (const file of globSync("packages/server/migrations/*.sql", { cwd: directory }).toSorted()) {
@@ -26,7 +26,7 @@ export function readTables(directory: string): Map<string, { file: string; has_o
   return tables;
 }
 
-/** Tables without an owner, owners without a table, and tables without org_id that are not exempt. */
+/** Finds tables without an owner, owners without a table, and tables without org_id that are not exempt. */
 export function findBadTables(tables: ReturnType<typeof readTables>, { owners, without_org }: TableRules): Finding[] {
   const findings: Finding[] = [];
   for (const [name, { file, has_org_id }] of tables) {
@@ -40,7 +40,7 @@ export function findBadTables(tables: ReturnType<typeof readTables>, { owners, w
   return findings;
 }
 
-/** SQL outside a store, on another feature's table, or that could reach another org's rows. */
+/** Finds SQL outside a store, on another feature's table, or without org_id. */
 export function findBadSql(files: readonly SourceFile[], tables: ReadonlySet<string>, rules: TableRules): Finding[] {
   const product = files.filter((file) => file.is_product && file.path.startsWith(SERVER));
   return product.flatMap((file) =>
@@ -70,13 +70,13 @@ function problemsOf(
   return problems;
 }
 
-/** `features/robots`, `link`, `engines/db`: the folder that owns what the file touches. */
+/** Returns the folder that owns the tables of a file: `features/robots`, `link`, `engines/db`. */
 function placeOf(file: string): string {
   const [first = "", second = "", ...rest] = file.slice(SERVER.length).split("/");
   return first === "features" || (first === "engines" && rest.length > 0) ? `${first}/${second}` : first;
 }
 
-/** store.ts, its parts when one file would be too long (store-events.ts or event-store.ts), or a folder store/. */
+/** Reports whether a file is store.ts, a part of it (store-events.ts, event-store.ts), or in a folder store/. */
 function isStore(file: string): boolean {
   return /\/store\/|\/(?:[a-z0-9-]+-)?store(?:-[a-z0-9-]+)?\.ts$/.test(file);
 }

@@ -1,4 +1,4 @@
-// The first release: says hello every three seconds, and touches `alive` every second so that the agent sees it is well.
+// The first release: prints a greeting every three seconds, and touches `alive` every second, which the agent checks as its health.
 /* oxlint-disable no-console -- what it prints is the log of the robot */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,4 +1,4 @@
-// A better release: reads its config once, and again when the agent says (SIGHUP) that there is a new one.
+// A better release: reads its config at the start, and again on SIGHUP, which the agent sends after a change.
 /* oxlint-disable no-console -- what it prints is the log of the robot */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

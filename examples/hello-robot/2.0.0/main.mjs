@@ -1,4 +1,4 @@
-// A bad release: starts well, then stands still. It does not crash; only its health check can tell.
+// A bad release: it starts, then hangs without crashing, so that only its health check detects the failure.
 /* oxlint-disable no-console -- what it prints is the log of the robot */
 import { writeFileSync } from "node:fs";
 

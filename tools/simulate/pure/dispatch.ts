@@ -10,7 +10,7 @@ import type { Change, Tables } from "./tables.ts";
 
 type Decided = { target: Target; decision: Decision };
 
-/** Targets that could go now, as one look at the tables finds them. */
+/** Returns targets that can be dispatched, as one query of the tables does. */
 export const claimable = (tables: Tables): Target[] =>
   [...tables.targets.values()].filter(({ status, waiting_for, not_before_at, deployment_id }) => {
     const deployment = tables.deployments.get(deployment_id);
@@ -23,7 +23,7 @@ export const claimable = (tables: Tables): Target[] =>
     );
   });
 
-/** Hands targets to their robots, deployment by deployment, the newest first. */
+/** Dispatches targets by deployment, the newest first. */
 export function dispatch(tables: Tables, found: readonly Target[]): void {
   const by_deployment = Map.groupBy(found, ({ deployment_id }) => deployment_id);
   const deployments = [...by_deployment.keys()].flatMap((id) => tables.deployments.get(id) ?? []);
@@ -87,7 +87,7 @@ export function supersede(tables: Tables, ids: readonly string[]): void {
   }
 }
 
-/** The newest deployment that was dispatched to the robot for the app, and its target. */
+/** Records the newest dispatched deployment of the robot and app, and its target. */
 export function remember(app: App, { order_number }: Deployment, { id }: Target): void {
   if (order_number < app.last_order_number) return;
   app.last_order_number = order_number;
@@ -151,7 +151,7 @@ function groupsOf(tables: Tables, deployment: Deployment): { take: (target: Targ
   };
 }
 
-/** Lets as many of those that wait for a slot try again as there is room for; those that are away take none in their group. */
+/** Wakes as many targets that wait for a slot as slots are free. Offline robots take no slot of their group. */
 export function wakeSlots(tables: Tables, deployment: Deployment): number {
   if (!isLimited(deployment)) return 0;
   const { max_parallel, max_unavailable } = wholeRollout(deployment.rollout);

@@ -13,7 +13,7 @@ import { advance, fanOut, type Member, waveFacts } from "./rollout.ts";
 import { type Deployment, newDeployment, type Target } from "./rows.ts";
 import type { Change, Tables } from "./tables.ts";
 
-/** What operators ask for, answered as the routes do. */
+/** Performs an operation, with the same result as the routes. */
 export function operate(tables: Tables, names: Names, operation: Operation): Answer {
   if (operation.type === "create") return create(tables, names, operation);
   if (operation.type === "remove_robot") return removeRobot(tables, names.robots[operation.robot] ?? "");
@@ -64,7 +64,7 @@ function create(
   return "done";
 }
 
-/** The deployment leaves `scheduled`, or never was. */
+/** Starts a deployment: immediately, or at its scheduled time. */
 export function begin(tables: Tables, deployment: Deployment): void {
   fanOut(tables, deployment, membersOf(tables, deployment));
   if (tables.plant === "superseding_at_creation")

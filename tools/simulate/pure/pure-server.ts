@@ -32,15 +32,15 @@ import type { App, Deployment, Target } from "./rows.ts";
 import { type Change, Tables } from "./tables.ts";
 
 /**
- * The server of deployments in memory: the engine's own decisions (state, decide, settle, the steps of a rollout) on rows
- * that each piece of work changes as one, as a transaction does.
+ * The deployment engine in memory: the engine's own pure functions (state, decide, settle, the steps of a rollout) on rows. Each operation
+ * changes its rows atomically, like a transaction.
  */
 export class PureServer implements SimulatedServer {
   readonly #tables: Tables;
-  /** As of that version of the tables. */
+  /** The view of this version of the tables. */
   #seen: { view: View; version: number } | undefined;
   #names: Names = { robots: [], fleets: [], releases: [] };
-  /** With no compare-and-set planted: what dispatch found a turn ago. */
+  /** With the planted fault `no_compare_and_set`: the targets found by the previous run of dispatch. */
   #found: Target[] = [];
 
   constructor(clock: ManualClock, chance: Chance, plant?: Plant) {
@@ -75,7 +75,7 @@ export class PureServer implements SimulatedServer {
     return this.#names;
   }
 
-  /** A piece of work is one transaction: it is there as a whole, or was never begun. */
+  /** Runs one operation as a transaction: completely or not at all. */
   #doing<T>(fate: Fate, work: () => T): T {
     if (fate === "dies_before_commit") throw new Killed();
     const value = work();
@@ -149,14 +149,14 @@ export class PureServer implements SimulatedServer {
         case "repair":
           this.#repair();
           return false;
-        // Targets of a pure deployment are all written with it.
+        // The targets of a deployment are written in one step.
         case "fan_out":
           return false;
       }
     });
   }
 
-  /** A target of a cancelled deployment is still queued, or its robot has not been notified. */
+  /** Reports whether a target of a cancelled deployment is still queued, or its robot has not been notified. */
   #isUntold(deployment: Deployment): boolean {
     if (deployment.count_pending + deployment.count_queued > 0) return true;
     return this.#tables
@@ -164,7 +164,7 @@ export class PureServer implements SimulatedServer {
       .some(({ id, robot_id, subject, status }) => isRevocable(status) && this.#robot(robot_id).apps.get(subject)?.target_id === id);
   }
 
-  /** Does something to every open deployment for which it is time. */
+  /** Runs `work` for every open deployment that is due. */
   #open(isTime: (deployment: Deployment) => boolean, work: (deployment: Deployment) => void): boolean {
     const found = [...this.#tables.deployments.values()].filter((one) => !isTerminal(one.status) && isTime(one));
     for (const deployment of found) work(deployment);
@@ -190,7 +190,7 @@ export class PureServer implements SimulatedServer {
     }
     const read = found.map((target) => ({ ...target }));
     dispatch(this.#tables, found);
-    // Planted: a second node claims what the first has just handed over.
+    // Planted: a second node dispatches the same targets again.
     if (this.#tables.plant === "double_dispatch" && this.#tables.chance.happens(0.3))
       for (const target of read) {
         const row = this.#tables.targets.get(target.id);

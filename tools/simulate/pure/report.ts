@@ -15,7 +15,7 @@ import type { Tables } from "./tables.ts";
 
 type TargetReport = Extract<ReportBody, { kind: "target" }>;
 
-/** Takes a report once: its number and what it changes are one. */
+/** Applies a report once: its sequence number and its effect are stored atomically. */
 export function takeReport(tables: Tables, robot: RobotRow, outbox_id: string, { seq, body }: Report): void {
   if (robot.outbox_id === outbox_id && robot.outbox_seq >= seq) return;
   robot.outbox_id = outbox_id;
@@ -71,7 +71,7 @@ function follow(tables: Tables, deployment: Deployment, row: Target, verdict: Ex
   void app;
 }
 
-/** The robot runs it now. Where nothing newer is under way, it is also what is wanted. */
+/** Records that the robot runs the release. If nothing newer is in progress, it also becomes the desired release. */
 function runs(tables: Tables, { id, robot_id, subject }: Target, release_id: string | null): void {
   const app = tables.appOf(robot_id, subject);
   if (app.current_release_id !== release_id) app.previous_release_id = app.current_release_id;

@@ -68,7 +68,7 @@ function assign(tables: Tables, deployment: Deployment, targets: readonly Target
   }
 }
 
-/** Does what is to be done now for a rollout, and says when it is looked at again. */
+/** Performs the next step of a rollout, and sets the time of the following one. */
 export function advance(tables: Tables, deployment: Deployment): void {
   deployment.step_at = null;
   if (deployment.cancel_requested_at !== null || deployment.rollback_requested_at !== null || deployment.fan_out_done_at === null) return;

@@ -2,11 +2,11 @@ import type { Actor } from "@roamfleet/protocol/routes";
 import type { DeploymentRow, TargetRow } from "../../../packages/server/src/features/deployments/store/rows.ts";
 import type { Counts } from "../../../packages/server/src/features/deployments/state.ts";
 
-/** A row of the pure server's tables: what the engine's own rows hold, and beside it what their events would tell. */
+/** The engine's row of a deployment, with the data of its events and waves. */
 export type Deployment = DeploymentRow & { told: DeploymentRow["status"][]; events: number; waves: (Counts & { wave: number })[] };
 export type Target = TargetRow & { dispatches: number };
 
-/** What a robot has of an app and is to have, as in the table `robot_app`. */
+/** The state of an app on a robot, as in the table `robot_app`. */
 export interface App {
   app: string;
   current_release_id: string | null;
@@ -56,7 +56,7 @@ export const noApp = (app: string): App => ({
 
 export const noCounts = (): Counts => ({ total: 0, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 });
 
-/** A deployment that has just been asked for. */
+/** Returns a new deployment. */
 export function newDeployment(
   d: Pick<
     Deployment,

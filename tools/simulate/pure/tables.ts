@@ -9,20 +9,20 @@ import type { ManualClock } from "../manual-clock.ts";
 import type { Plant } from "../server.ts";
 import { type App, type Deployment, noApp, noCounts, type Release, type RobotRow, type Target } from "./rows.ts";
 
-/** The engine's own change, of a target in memory. */
+/** The engine's change of a target, for a target in memory. */
 export type Change = Omit<TargetChange, "target"> & { target: Target };
 
-/** What the pure server knows, and the one way in which targets move. It does as `transition.ts` does, on rows in memory. */
+/** The pure server's tables, with the only function that changes targets. It does the same as `transition.ts`, on rows in memory. */
 export class Tables {
   readonly deployments = new Map<string, Deployment>();
   readonly targets = new Map<string, Target>();
   readonly robots = new Map<string, RobotRow>();
   readonly releases = new Map<string, Release>();
-  /** Robots that are to be told what they are to look like. */
+  /** Robots to which a changed desired state must be sent. */
   readonly to_push = new Set<string>();
-  /** With that fault planted: the step timeouts that this process remembers. */
+  /** With the planted fault `timer_lost_at_restart`: the targets whose timeouts this process remembers. */
   readonly remembered = new Set<string>();
-  /** Grows with everything that a view shows. */
+  /** Increases with each change of a visible value. */
   version = 0;
   readonly clock: ManualClock;
   readonly chance: Chance;
@@ -70,7 +70,7 @@ export class Tables {
     this.to_push.add(robot_id);
   }
 
-  /** Moves targets of one deployment, and it with them. */
+  /** Changes targets of one deployment, and updates the deployment. */
   move(deployment: Deployment, wanted: readonly Change[]): void {
     const checked = this.plant === "no_compare_and_set" ? wanted : wanted.filter(({ target }) => this.#isAsRead(target));
     if (checked.length === 0) return;
@@ -102,7 +102,7 @@ export class Tables {
     for (const { target } of ended) this.wakeRobot(target.robot_id, "previous_deployment");
   }
 
-  /** Writes use the current row, not an earlier read. */
+  /** Compare-and-set: reports whether a target still has the state that was read. */
   #isAsRead(read: Target): boolean {
     const row = this.targets.get(read.id);
     return row !== undefined && row.status === read.status && row.attempt === read.attempt;
@@ -134,7 +134,7 @@ export class Tables {
     deployment.count_dispatched += dispatched;
   }
 
-  /** The deployment has this status from now on; its events tell of a new one. */
+  /** Sets a deployment's status, and records an event if it changed. */
   say(deployment: Deployment, status: Deployment["status"], reason: Reason | null): void {
     this.version += 1;
     deployment.reason = reason;
@@ -156,7 +156,7 @@ export class Tables {
       if (target.robot_id === robot_id && target.status === "queued" && target.waiting_for === waiting_for) target.waiting_for = null;
   }
 
-  /** They ended or were cancelled without applying the release: their robots must keep the previous one. */
+  /** The targets ended without applying the release, so their robots keep the one that they have. */
   giveBack(targets: readonly Pick<Target, "id" | "robot_id" | "subject">[]): void {
     for (const { id, robot_id, subject } of targets) {
       const app = this.appOf(robot_id, subject);

@@ -4,7 +4,7 @@ import type { View } from "../server.ts";
 
 const viewRow = row({ view: jsonb<View>() });
 
-/** Everything of an org that the rules speak of, of one moment. */
+/** Reads all data of an org that the rules check, in one snapshot. */
 export const look = async (db: Db, org_id: string): Promise<View> =>
   (
     await db.one(sql(viewRow)`

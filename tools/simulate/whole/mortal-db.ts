@@ -3,22 +3,22 @@ import type { Db, SystemDb } from "../../../packages/server/src/kernel/db.ts";
 import type { Fate } from "../server.ts";
 
 /**
- * The database of a server that may be killed: in its n-th transaction, before the commit is durable or right after. From
- * then on nothing of that server happens any more, whatever its code still tries.
+ * The database of a server that may be killed in a given transaction: before the commit is durable, or right after. From then on every call
+ * of the server's code fails.
  */
 export class MortalDb implements SystemDb {
   readonly #db: SystemDb;
   #fate: Fate = "lives";
   #transactions_left = 0;
   dead = false;
-  /** True if something may have been written since this was set to false. */
+  /** Whether something may have been written since this was last set to false. */
   written = true;
 
   constructor(db: SystemDb) {
     this.#db = db;
   }
 
-  /** What becomes of it in the transaction after so many others. */
+  /** Sets the outcome of the transaction after `transactions` others. */
   doom(fate: Fate, transactions: number): void {
     this.#fate = fate;
     this.#transactions_left = transactions;
@@ -70,7 +70,7 @@ export class MortalDb implements SystemDb {
     this.#transactions_left -= 1;
     if (!last) return await db.transaction(work);
     const value = await db.transaction(async (tx) => {
-      // Hints are what a server says right after its commit: this one does not get to it.
+      // Effects after the commit, such as hints, are dropped: the server is killed before them.
       const result = await work({ ...this.#withoutEffects(tx) });
       if (this.#fate === "dies_before_commit") {
         this.dead = true;

@@ -5,7 +5,7 @@ import type { Plant } from "../server.ts";
 import type { Stage } from "../simulate.ts";
 import { WholeServer } from "./whole-server.ts";
 
-/** Nothing else clears away the rows of schedules that ended: the test server has no autovacuum. */
+/** The test server has no autovacuum, so rows of ended schedules are removed after this many schedules. */
 const SCHEDULES_PER_VACUUM = 100;
 
 /** A temporary PostgreSQL with a database for each concurrent schedule; each schedule has a separate org. */

@@ -56,10 +56,10 @@ import { MortalDb } from "./mortal-db.ts";
 
 const NODE = { id: "node_simulated", epoch: 1 };
 const NO_FLEET = "";
-/** Transactions into which a piece of work may get before the server dies of it. */
+/** A killed operation completes fewer transactions than this before its last one. */
 const TRANSACTIONS_SURVIVED_MAX = 3;
 
-/** The server's own engine on a real PostgreSQL, without its sockets and its timers: a schedule does what those would. */
+/** The server's own engine on a real PostgreSQL, without sockets and timers: the schedule calls it in their place. */
 export class WholeServer implements SimulatedServer {
   readonly #database: SystemDb;
   readonly #clock: ManualClock;
@@ -122,7 +122,7 @@ export class WholeServer implements SimulatedServer {
     const now = this.#clock.now();
     const org_id = this.#org_id;
     await db.run(sql`insert into org (id, name, status, created_at, updated_at) values (${org_id}, ${org_id}, 'active', ${now}, ${now})`);
-    // Dispatch asks whether the token that made a deployment may still deploy.
+    // Dispatch checks whether the token that created a deployment may still deploy.
     await db.run(sql`
       insert into credential (id, hash, kind, org_id, role, prefix, created_at, updated_at)
       values (${this.#caller.token_id}, ${Buffer.from(org_id)}, 'org', ${org_id}, 'admin', 'rf_org_', ${now}, ${now})`);
@@ -152,7 +152,7 @@ export class WholeServer implements SimulatedServer {
     return names;
   }
 
-  /** Does a piece of work with a server that lives, or dies of it in one of its transactions. */
+  /** Performs an operation. The server may be killed in one of its transactions. */
   async #doing<T>(fate: Fate, work: () => Promise<T>): Promise<T> {
     this.#db.doom(fate, this.#chance.below(TRANSACTIONS_SURVIVED_MAX));
     let outcome: { value: T } | { error: unknown };
@@ -298,7 +298,7 @@ export class WholeServer implements SimulatedServer {
 
   async stop(): Promise<void> {
     await this.#plane.bus.close();
-    // The order of their foreign keys.
+    // In the order of their foreign keys.
     await this.#database.run(sql`delete from robot where org_id = ${this.#org_id}`);
     await this.#database.run(sql`delete from fleet where org_id = ${this.#org_id}`);
     await this.#database.run(sql`delete from org where id = ${this.#org_id}`);
