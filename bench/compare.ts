@@ -86,7 +86,7 @@ function spreadOf(sample: Sample | undefined): number {
   return (sample.max - sample.min) / 2 / sample.median;
 }
 
-const COLOURS = { better: "green", worse: "red", same: "dim", new: "cyan", gone: "yellow", "no figure": "dim" } as const;
+const COLORS = { better: "green", worse: "red", same: "dim", new: "cyan", gone: "yellow", "no figure": "dim" } as const;
 
 /** Formats the changes for a terminal, with colors if supported. */
 export function comparisonTable(changes: readonly Change[]): string {
@@ -101,7 +101,7 @@ export function comparisonTable(changes: readonly Change[]): string {
     const percent = change === null ? "" : `${change > 0 ? "+" : change < 0 ? "−" : ""}${Math.abs(change * 100).toFixed(0)} %`;
     const around = spread === null || change === null ? "" : `± ${(spread * 100).toFixed(0)} %`;
     const name = part === null ? row : `${row}: ${part}`;
-    table.push([name, figure(before), figure(now), percent, around, styleText(COLOURS[verdict], verdict, { stream: process.stdout })]);
+    table.push([name, figure(before), figure(now), percent, around, styleText(COLORS[verdict], verdict, { stream: process.stdout })]);
   }
   const count = (wanted: Verdict): number => changes.filter(({ verdict }) => verdict === wanted).length;
   return `${table.toString()}\n${count("better")} better, ${count("worse")} worse, ${count("same")} the same within their spread`;

@@ -141,7 +141,7 @@ export const ROBOT_INPUTS: readonly Input[] = [
   {
     input: "log bytes a second",
     bound: `${bytes(limits.log_bytes_per_robot_per_second)}, bursts of ${bytes(limits.log_burst_bytes_per_robot)}`,
-    beyond: "acknowledgements wait, and the records in the robot's spool; beyond 4 MiB unpaid the link is not read for a while",
+    beyond: "acknowledgments wait, and the records in the robot's spool; beyond 4 MiB unpaid the link is not read for a while",
     test: "tests/engine/log-pace.test.ts",
   },
   {

@@ -19,7 +19,7 @@ const QUICK = { rounds: 1, logging: 20, health: 100 };
 const CONNECT_AT_A_TIME = 50;
 const POLL_MS = 2;
 const TIMEOUT_MS = 60_000;
-/** Share of the highest rate that is sent regardless of acknowledgements. */
+/** Share of the highest rate that is sent regardless of acknowledgments. */
 const STEADY_SHARE = 0.8;
 const STEADY_MS = 10_000;
 

@@ -76,12 +76,12 @@ async function shell({ it, robot }: Scene): Promise<void> {
   await page.getByRole("button", { name: "Open shell" }).click();
   await sees(it, page, PROMPT);
   await type(page, String.raw`printf '\033[38;2;12;200;99m%s\033[0m\n' "$((6*7))-coloured"`);
-  await sees(it, page, /^42-coloured/m);
-  const colour = await page
-    .locator(".xterm-rows span", { hasText: "42-coloured" })
+  await sees(it, page, /^42-colored/m);
+  const color = await page
+    .locator(".xterm-rows span", { hasText: "42-colored" })
     .first()
     .evaluate<string, unknown>("(one) => one.style.color");
-  assert.notEqual(colour, "", "a color in a style attribute passes the policy");
+  assert.notEqual(color, "", "a color in a style attribute passes the policy");
   await type(page, "stty size | tr ' ' x");
   await sees(it, page, /^\d+x\d+/m);
   const before = /^\d+x\d+/m.exec(await screen(page))?.[0];

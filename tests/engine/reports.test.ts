@@ -55,11 +55,11 @@ test("ignores reports about another robot's targets", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const other_org = await plane.org();
   const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
-  const [neighbour, stranger] = [await plane.enrollRobot(), await other_org.enrollRobot()];
+  const [neighbor, stranger] = [await plane.enrollRobot(), await other_org.enrollRobot()];
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
   const say = await about(plane, id, robot.id);
-  for (const liar of [neighbour, stranger]) {
+  for (const liar of [neighbor, stranger]) {
     liar.report(say({ status: "applied" }));
     liar.progress(say({ status: "applied" }).target_id, 1, 7, 7);
   }

@@ -128,8 +128,8 @@ export class HarnessOrg {
   /** Enrolls several robots, whose names end with their number. */
   async enrollRobots(count: number, options: NewRobot = {}): Promise<SimulatedRobot[]> {
     const robots: SimulatedRobot[] = [];
-    for (let made = 0; made < count; made += ENROL_AT_ONCE) {
-      robots.push(...(await Promise.all(Array.from({ length: Math.min(ENROL_AT_ONCE, count - made) }, () => this.#enroll(options)))));
+    for (let made = 0; made < count; made += ENROLL_AT_ONCE) {
+      robots.push(...(await Promise.all(Array.from({ length: Math.min(ENROLL_AT_ONCE, count - made) }, () => this.#enroll(options)))));
     }
     await this.#harness.settle();
     return robots;
@@ -178,4 +178,4 @@ export class HarnessOrg {
   }
 }
 
-const ENROL_AT_ONCE = 25;
+const ENROLL_AT_ONCE = 25;

@@ -17,7 +17,7 @@ const LIMIT = { timeout: 300_000 };
 /** Characters that control a terminal or end a line, except the newline. */
 const ACTS = /[^\P{Cc}\n]|[\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/u;
 /** Color codes, which rf itself prints. */
-const COLOURS = /\p{Cc}\[\d+(;\d+)*m/gu;
+const COLORS = /\p{Cc}\[\d+(;\d+)*m/gu;
 const AT_ONCE = 3;
 
 const plane = await sharedPlane({ limits: { org_requests_per_hour: 1_000_000 } });
@@ -247,7 +247,7 @@ test("on a terminal rf prints colors but no other control sequences", LIMIT, () 
     async (args) => {
       const text = await onTerminal(args);
       assert.ok(text.length > 100, `rf ${args.join(" ")}: ${text}`);
-      const found = ACTS.exec(text.replaceAll("\r\n", "\n").replace(COLOURS, ""));
+      const found = ACTS.exec(text.replaceAll("\r\n", "\n").replace(COLORS, ""));
       assert.equal(found, null, `rf ${args.join(" ")} printed ${JSON.stringify(found?.[0])}`);
     },
   ),

@@ -10,7 +10,7 @@ const DRIP_MS = 1_000;
 const DRIP_PHASES = 50;
 
 /** What a slow client sends first, and whether it then sends nothing or single bytes. */
-interface Behaviour {
+interface SlowClient {
   first: string | Buffer;
   drips?: boolean;
   /** True: `first` is sent after the TLS handshake. Else it is sent as raw bytes, also to a server with TLS. */
@@ -22,7 +22,7 @@ const open = new Set<Socket>();
 const dripping = new Set<Socket>();
 const report: SlowReport = {};
 
-function behaviours({ token, upload_path }: SlowOrder): Record<string, Behaviour> {
+function clients({ token, upload_path }: SlowOrder): Record<string, SlowClient> {
   const head = (method: string, path: string, more: string): string =>
     `${method} ${path} HTTP/1.1\r\nhost: slow\r\nauthorization: Bearer ${token}\r\n${more}`;
   const json = head("POST", "/api/sites", "content-type: application/json\r\ncontent-length: 500\r\n\r\n");
@@ -55,9 +55,9 @@ function behaviours({ token, upload_path }: SlowOrder): Record<string, Behaviour
   };
 }
 
-async function tlsBehaviours(of: SlowOrder): Promise<Record<string, Behaviour>> {
+async function tlsClients(of: SlowOrder): Promise<Record<string, SlowClient>> {
   const hello = await clientHello();
-  const plain = behaviours(of);
+  const plain = clients(of);
   return {
     "sends nothing": { first: "" },
     "half a client hello": { first: hello.subarray(0, 100) },
@@ -74,7 +74,7 @@ async function tlsBehaviours(of: SlowOrder): Promise<Record<string, Behaviour>> 
 }
 
 /** Opens one client. It never closes its own end, whatever the server does. */
-async function openOne(name: string, { first, drips = false, after_handshake = false }: Behaviour): Promise<void> {
+async function openOne(name: string, { first, drips = false, after_handshake = false }: SlowClient): Promise<void> {
   const began_at = performance.now();
   const address = { host: order.host, port: order.port, allowHalfOpen: true };
   const socket = after_handshake ? connectTls({ ...address, ca: order.ca }) : connect(address);
@@ -109,7 +109,7 @@ async function openOne(name: string, { first, drips = false, after_handshake = f
 }
 
 async function main(): Promise<void> {
-  const all = Object.entries(order.ca === undefined ? behaviours(order) : await tlsBehaviours(order));
+  const all = Object.entries(order.ca === undefined ? clients(order) : await tlsClients(order));
   let phase = 0;
   const drip = setInterval(() => {
     phase = (phase + 1) % DRIP_PHASES;
@@ -121,8 +121,8 @@ async function main(): Promise<void> {
   for (let number = 0; number < order.count; number += 1) {
     const wait_ms = began_at + (number * 1_000) / order.per_second - performance.now();
     if (wait_ms > 1) await new Promise((resolve) => setTimeout(resolve, wait_ms));
-    const [name, behaviour] = all[number % all.length]!;
-    opening.push(openOne(name, behaviour));
+    const [name, client] = all[number % all.length]!;
+    opening.push(openOne(name, client));
   }
   await Promise.all(opening);
   process.send?.({ open: open.size });

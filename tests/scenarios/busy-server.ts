@@ -83,7 +83,7 @@ export class BusyServer {
     const sent = (this.#moment += 1);
     const body = { key, public_key: randomBytes(32).toString("base64"), name: `robot-${randomUUID()}` };
     const { status, text } = await this.#ledger.send("POST", "/agent/enroll", body);
-    if (status >= 300) throw new Error(`the enrolment was answered ${status} ${text}`);
+    if (status >= 300) throw new Error(`the enrollment was answered ${status} ${text}`);
     const { robot_id } = (JSON.parse(text) as { data: { robot_id: string } }).data;
     this.writes.push({ id: robot_id, table: "robot", sent, answered: (this.#moment += 1), deleted: false });
   }

@@ -67,7 +67,7 @@ test("doctor exits 1 for problems and 2 for usage errors, and prints no password
   assert.equal(lines.code, 1);
   assert.match(lines.output, /\n3 problems, \d+ warnings?\n$/);
   assert.ok(!`${lines.output}${JSON.stringify(told)}`.includes("geheim"));
-  assert.ok(!lines.output.includes("\u001b"), "colours are for terminals");
+  assert.ok(!lines.output.includes("\u001b"), "colors are for terminals");
   const wrong = [["--timeout", "soon"], ["--nonsense"], ["--listen"]].map((args) => runCommand(["doctor", ...args]));
   assert.deepEqual(
     (await Promise.all(wrong)).map((one) => one.code),

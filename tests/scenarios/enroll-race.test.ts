@@ -16,8 +16,8 @@ test(`${AT_ONCE} robots at once with a key for ${MAX_USES}: exactly ${MAX_USES} 
   const key = await plane.enrollmentKey({ fleet_id, max_uses: MAX_USES });
   const robots = Array.from({ length: AT_ONCE }, () => randomBytes(32).toString("base64"));
   const anonymous = new Http(plane, undefined);
-  const enrol = (public_key: string) => untilTaken(() => anonymous.post("/agent/enroll", { key, public_key }));
-  const replies = await Promise.all(robots.map(enrol));
+  const enroll = (public_key: string) => untilTaken(() => anonymous.post("/agent/enroll", { key, public_key }));
+  const replies = await Promise.all(robots.map(enroll));
   const [let_in, refused] = [replies.filter(({ status }) => status === 201), replies.filter(({ status }) => status !== 201)];
   assert.equal(let_in.length, MAX_USES);
   assert.deepEqual([...new Set(refused.map(({ refusal }) => refusal))], ["403 forbidden: the enrollment key is exhausted"]);
@@ -32,7 +32,7 @@ test(`${AT_ONCE} robots at once with a key for ${MAX_USES}: exactly ${MAX_USES} 
   );
 
   // Enrolled robots may repeat their enrollment; refused ones stay refused.
-  const again = await Promise.all(robots.map(enrol));
+  const again = await Promise.all(robots.map(enroll));
   assert.deepEqual(
     again.map(({ status }) => (status === 200 ? 201 : status)),
     replies.map(({ status }) => status),

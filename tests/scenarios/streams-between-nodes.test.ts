@@ -128,7 +128,7 @@ test("a viewer without access is refused by its own server, and one that loses a
   const stranger = await it.first.org();
   assert.equal((await refused(it.url("logs", { token: stranger.admin_token }))).status, 404);
   assert.equal((await refused(it.url("logs", { token: "unknown" }))).status, 401);
-  assert.equal((await refused(it.url("logs", { token: it.token, colour: "red" }))).status, 400);
+  assert.equal((await refused(it.url("logs", { token: it.token, color: "red" }))).status, 400);
   assert.equal(it.line.accepted, 0);
 
   const { ticket } = (await it.first.api.createStreamTicket({ body: { stream: "logs", robot_id: it.robot.id } })).data;

@@ -67,7 +67,7 @@ test("a swarm fails as configured, survives a killed server, and has the same ro
     assert.deepEqual(
       by_id.map(({ name }) => name),
       Array.from({ length: ROBOTS }, (_, i) => `sim-7-${String(i + 1).padStart(2, "0")}`),
-      "ids have the order of enrolment",
+      "ids have the order of enrollment",
     );
     assert.deepEqual(by_id[0]?.labels, { zone: "a" });
     await pushBundle(api, "one", await appBundle());
@@ -87,7 +87,7 @@ test("a swarm fails as configured, survives a killed server, and has the same ro
     const { items: targets } = await api.listDeploymentTargets({ params: { id }, query: { status: "rolled_back" } });
     assert.deepEqual([...new Set(targets.map(({ reason }) => reason))], ["health_check_failed"]);
     const failed = by_id.flatMap((robot, i) => (targets.some(({ robot_id }) => robot_id === robot.id) ? [i + 1] : []));
-    assert.deepEqual(failed, [6, 16, 26, 36], "spread evenly over the order of enrolment");
+    assert.deepEqual(failed, [6, 16, 26, 36], "spread evenly over the order of enrollment");
     assert.equal(await swarm.interrupt(), 0);
     await online(fleet_id, 0);
   }

@@ -13,17 +13,17 @@ test("an enrollment key with an expiry of 0 hours never expires, others expire o
   await using timed = await startPlane({ at: "2030-01-01T00:00:00Z" });
   const [ever, hour] = [await timed.enrollmentKey({ expires_in_hours: 0 }), await timed.enrollmentKey({ expires_in_hours: 1 })];
   const guest = new Http(timed, undefined);
-  const enrol = (key: string, byte: number) => guest.post("/agent/enroll", { key, public_key: Buffer.alloc(32, byte).toString("base64") });
-  assert.equal((await enrol(hour, 1)).status, 201);
+  const enroll = (key: string, byte: number) => guest.post("/agent/enroll", { key, public_key: Buffer.alloc(32, byte).toString("base64") });
+  assert.equal((await enroll(hour, 1)).status, 201);
   await timed.stop();
   await timed.advance({ hours: 1 });
   await timed.restart();
-  assert.match((await enrol(hour, 2)).refusal, /^403 forbidden: .*expired/);
-  assert.equal((await enrol(hour, 1)).status, 200, "a robot that has enrolled is still that robot");
+  assert.match((await enroll(hour, 2)).refusal, /^403 forbidden: .*expired/);
+  assert.equal((await enroll(hour, 1)).status, 200, "a robot that has enrolled is still that robot");
   await timed.stop();
   await timed.advance({ hours: 240 });
   await timed.restart();
-  assert.equal((await enrol(ever, 3)).status, 201);
+  assert.equal((await enroll(ever, 3)).status, 201);
 });
 
 test("roamfleet serve --help lists every limit with its default", LIMIT, async () => {

@@ -37,7 +37,7 @@ test("rf login preserves other content of the file including comments, and --pro
   assert.equal((await home.run(["login", "--token", token, "--base-url", plane.url])).code, 0);
   assert.equal((await home.run(["login", "--token", token, "--base-url", plane.url, "--profile", "lab"])).code, 0);
   const file = await readFile(home.credentials_file, "utf8");
-  assert.ok(file.includes("# mine") && file.includes('colour = "blue"') && /\[profiles\.lab\]/.test(file), file);
+  assert.ok(file.includes("# mine") && file.includes('color = "blue"') && /\[profiles\.lab\]/.test(file), file);
   assert.ok(!file.includes("rf_user_old"));
   assert.equal((await stat(home.credentials_file)).mode & 0o777, 0o600);
   assert.equal((await home.run(["whoami", "--profile", "lab"])).code, 0);

@@ -263,15 +263,15 @@ test("POST /api/enrollment-keys refuses a fleet of another site", LIMIT, async (
 
 test("POST /api/enrollment-keys/{id}/revoke revokes a key, and its robots stay enrolled", LIMIT, async () => {
   const key = (await http.post("/api/enrollment-keys", { site_id: robot.site_id, fleet_id: robot.fleet_id })).data;
-  const enrol = (public_key: string) => anonymous(plane).post("/agent/enroll", { key: key.key, public_key });
-  const kept = await enrol(Buffer.alloc(32, 1).toString("base64"));
+  const enroll = (public_key: string) => anonymous(plane).post("/agent/enroll", { key: key.key, public_key });
+  const kept = await enroll(Buffer.alloc(32, 1).toString("base64"));
   assert.equal(kept.status, 201);
   // Without a body, as the command line sends it.
   for (let times = 0; times < 2; times += 1) {
     const revoked = await http.send("POST", `/api/enrollment-keys/${String(key.id)}/revoke`);
     assert.deepEqual([revoked.status, revoked.data.status], [200, "revoked"]);
   }
-  assert.match((await enrol(Buffer.alloc(32, 2).toString("base64"))).refusal, /^403 forbidden: .*revoked/);
+  assert.match((await enroll(Buffer.alloc(32, 2).toString("base64"))).refusal, /^403 forbidden: .*revoked/);
   assert.equal((await http.get(`/api/robots/${String(kept.data.robot_id)}`)).status, 200);
 });
 

@@ -94,7 +94,7 @@ export class Stage {
       case "file":
         return writeFile(path.join(this.#home, subject), words);
       case "robot":
-        await this.#enrol(subject, words);
+        await this.#enroll(subject, words);
         return;
       case "health":
         this.#robot(subject).sendHealth(HEALTH);
@@ -118,7 +118,7 @@ export class Stage {
     }
   }
 
-  async #enrol(name: string, fleet_id: string): Promise<void> {
+  async #enroll(name: string, fleet_id: string): Promise<void> {
     const robot = await this.#org.enrollRobot({ name, fleet_id });
     this.#robots.set(name, robot);
     this.names.set(`${name}_id`, robot.id);

@@ -69,7 +69,7 @@ async function approveOrg(url: string): Promise<string> {
 
 async function makeKey(api: Client, site_id: string, fleet_id: string): Promise<string> {
   const { data } = await api.createEnrollmentKey({ body: { site_id, fleet_id, label: "demo robots", max_uses: 100, expires_in_hours: 0 } });
-  if (data.key === null) throw new Error("the server did not show the enrolment key");
+  if (data.key === null) throw new Error("the server did not show the enrollment key");
   return data.key;
 }
 

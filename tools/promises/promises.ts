@@ -24,7 +24,7 @@ export const PROMISES: readonly PromiseRow[] = [
   },
   {
     number: 5,
-    promise: "An enrolment key is used as often as it says",
+    promise: "An enrollment key is used as often as it says",
     proof: "500 robots at once on a key for 10, the server killed in between",
   },
   {
