@@ -9,7 +9,9 @@ import { robotMessages } from "@roamfleet/protocol/link/messages";
 import { root } from "../bin/launch.mjs";
 import { EXIT_MEANINGS } from "../packages/cli/src/exit-codes.ts";
 import { nextSteps } from "./demo/next-steps.ts";
+import { OBJECTS, ROLE_TERMS, SECRETS, STATUSES, TERMS, WAITS } from "./glossary.ts";
 import { PAGES, pathOf } from "./reference.ts";
+import { readSources } from "./tidy/source.ts";
 
 const TIMEOUT_MS = 120_000;
 const page = (name: string): string => readFileSync(path.join(root, "docs", name), "utf8");
@@ -24,6 +26,28 @@ for (const [name, make] of Object.entries(PAGES)) {
     assert.equal(readFileSync(pathOf(name), "utf8"), make(), "run: node tools/run.mjs tools/reference.ts");
   });
 }
+
+test("every name of the code in the glossary is exported", () => {
+  const exported = new Set(
+    readSources().flatMap(({ text }) =>
+      Array.from(text.matchAll(/^export (?:async )?(?:class|function|interface|const|type) (\w+)/gm), ([, name]) => name),
+    ),
+  );
+  assert.deepEqual(
+    TERMS.filter(({ code }) => code !== undefined && !exported.has(code)).map(({ term }) => term),
+    [],
+  );
+});
+
+test("the glossary is sorted, and each meaning is a sentence", () => {
+  const terms = TERMS.map(({ term }) => term);
+  assert.deepEqual(terms, terms.toSorted());
+  const meanings = [...TERMS.map(({ meaning }) => meaning), ...[OBJECTS, SECRETS, ROLE_TERMS, STATUSES, WAITS].flatMap((of) => Object.values(of))];
+  assert.deepEqual(
+    meanings.filter((meaning) => !/^[A-Z`].*[.]$/.test(meaning)),
+    [],
+  );
+});
 
 test("the README's first deployment matches the demo's output", () => {
   const data = path.join(root, ".roamfleet");

@@ -5,9 +5,15 @@ import {
   type AccessRow,
   fleetStreamAccess,
   fleetStreamPaths,
+  ID_PREFIXES,
   type ObjectField,
+  ROLES,
+  SECRET_PREFIXES,
   streamAccess,
   streamPaths,
+  DEPLOYMENT_STATUSES,
+  TARGET_STATUSES,
+  WAITING_FOR,
 } from "@roamfleet/protocol";
 import { type Access, type Route, routes } from "@roamfleet/protocol/routes";
 import { root } from "../bin/launch.mjs";
@@ -16,6 +22,7 @@ import { LIMIT_DEFAULTS, type LimitName } from "../packages/server/src/config.ts
 import { DOCTOR_FLAGS } from "../packages/server/src/doctor/command.ts";
 import { LIMIT_MEANINGS, SERVE_ENVIRONMENT, SERVE_FLAGS } from "../packages/server/src/flags.ts";
 import { SWARM_FLAGS } from "../packages/server/src/swarm.ts";
+import { OBJECTS, ROLE_TERMS, SECRETS, STATUSES, TERMS, WAITS } from "./glossary.ts";
 import { CLIENT_INPUTS, type Input, ROBOT_INPUTS, SERVER_INPUTS } from "./limits.ts";
 
 /** Generated pages of docs/reference by file name. */
@@ -24,6 +31,7 @@ export const PAGES: Readonly<Record<string, () => string>> = {
   "routes.md": routesPage,
   "roles.md": rolesPage,
   "limits.md": limitsPage,
+  "glossary.md": glossaryPage,
 };
 
 export const pathOf = (page: string): string => path.join(root, "docs", "reference", page);
@@ -38,6 +46,49 @@ function table(head: Row, rows: readonly Row[]): string {
 }
 
 const code = (text: string): string => `\`${text}\``;
+
+function glossaryPage(): string {
+  const rowsOf = (names: readonly string[], meanings: Readonly<Record<string, string>>): Row[] =>
+    names.map((name) => [code(name), meanings[name] ?? ""]);
+  const statuses = [...new Set<string>([...DEPLOYMENT_STATUSES, ...TARGET_STATUSES])];
+  const prefixed = (prefixes: Readonly<Record<string, string>>, meanings: Readonly<Record<string, string>>, end: string): Row[] =>
+    Object.entries(prefixes).map(([name, prefix]) => [name.replaceAll("_", " "), code(`${prefix}${end}`), meanings[name] ?? ""]);
+  return `# Glossary
+
+${GENERATED}
+
+## Objects
+
+${table(["object", "id", "meaning"], prefixed(ID_PREFIXES, OBJECTS, "_…"))}
+
+## Terms
+
+${table(
+  ["term", "meaning", "in the code"],
+  TERMS.map(({ term, meaning, code: name }) => [term, meaning, name === undefined ? "" : code(name)]),
+)}
+
+## Statuses of deployments and targets
+
+Time limits and transitions: [deploying](../guide/deploying.md#status-of-a-target).
+
+${table(["status", "meaning"], rowsOf(statuses, STATUSES))}
+
+A queued target may wait for:
+
+${table(["waiting for", "meaning"], rowsOf(WAITING_FOR, WAITS))}
+
+## Roles and secrets
+
+Each role includes the previous one.
+
+${table(["role", "may"], rowsOf(ROLES, ROLE_TERMS))}
+
+Secrets begin with a prefix that no id has.
+
+${table(["secret", "form", "meaning"], prefixed(SECRET_PREFIXES, SECRETS, "…"))}
+`;
+}
 
 function limitsPage(): string {
   const inputs = (rows: readonly Input[]): string =>

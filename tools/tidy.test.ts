@@ -6,10 +6,12 @@ import { test } from "node:test";
 import { root } from "../bin/launch.mjs";
 import { completeLockfile, findMissingOptional, findUnverified, type Lockfile } from "./lockfile.ts";
 import { findAmbient } from "./tidy/ambient.ts";
+import { findBadSubjects, findBadSubjectsInLog } from "./tidy/commits.ts";
 import { findCycles } from "./tidy/cycles.ts";
 import { findLinkSends } from "./tidy/link-sends.ts";
 import { findDeadLinks } from "./tidy/links.ts";
 import { findBadNames } from "./tidy/names.ts";
+import { findLongSentences } from "./tidy/sentences.ts";
 import { findOversize } from "./tidy/size.ts";
 import { type Finding, parseSource, readSources } from "./tidy/source.ts";
 import { TABLE_OWNERS, WITHOUT_ORG } from "./tidy/table-owners.ts";
@@ -36,6 +38,8 @@ test("the repository: every table has one owner and an org_id", () => assertTidy
 test("the repository: SQL is in the store of the table's owner and names org_id", () =>
   assertTidy(findBadSql(sources, new Set(tables.keys()), rules)));
 test("the repository: links in the documentation have a target", () => assertTidy(findDeadLinks(root)));
+test("the repository: sentences of the documentation have at most 30 words", () => assertTidy(findLongSentences(root)));
+test("the repository: subjects of new commits are short and imperative", () => assertTidy(findBadSubjectsInLog(root)));
 test("the repository: clean folders contain no ruled-out words", () =>
   assertTidy([...findRuledOutWords(sources), ...findRuledOutWordsInPages(root)]));
 
@@ -204,4 +208,38 @@ test("finds dead links and missing headings", (t) => {
   );
   writeFileSync(path.join(directory, "docs", "a.md"), "## How it works\n```\n[x](nowhere)\n```\n[out](../../etc/passwd)\n");
   assert.deepEqual(linesOf(findDeadLinks(directory)), ["README.md:2", "README.md:3", "docs/a.md:5"]);
+});
+
+test("finds a sentence over 30 words in prose, list items and table cells", (t) => {
+  const directory = mkdtempSync(path.join(tmpdir(), "roamfleet-sentences-"));
+  t.after(() => rmSync(directory, { recursive: true, force: true }));
+  mkdirSync(path.join(directory, "docs"));
+  const words = (count: number): string => Array.from({ length: count }, (_, number) => `w${number}`).join(" ");
+  const page = [
+    `${words(31)}.`,
+    `${words(30)}. ${words(30)}.`,
+    `${words(20)}`,
+    `${words(20)} \`a b c\` [x](y)`,
+    "",
+    `- ${words(20)}`,
+    `- ${words(20)}`,
+    `| ${words(31)} | ${words(20)} |`,
+    `| ${words(20)} | ${words(20)} |`,
+    "```",
+    words(40),
+    "```",
+    `1.5 ${words(15)} \`v1.2. ${words(20)}\` ${words(14)}`,
+  ].join("\n");
+  writeFileSync(path.join(directory, "docs", "a.md"), page);
+  writeFileSync(path.join(directory, "docs", "b.md"), `<!-- Written by a program -->\n${words(40)}`);
+  assert.deepEqual(linesOf(findLongSentences(directory)), ["docs/a.md:1", "docs/a.md:3", "docs/a.md:8", "docs/a.md:13"]);
+});
+
+test("finds commit subjects that are too long or not area: imperative verb object", () => {
+  const good = ["agent: process reports", "sdk, swarm: pass the clock", "deploy.yaml: bring 2 servers", "tools: need no build"];
+  const bad = ["wip", "agent: fixed a bug", "Agent: fix a bug", "agent: what is due is done", "agent: renames files", "agent: fix it.", "agent: fix"];
+  const long = `agent: fix ${"x".repeat(62)}`;
+  const problems = (subject: string): number => findBadSubjects([`0123abcd ${subject}`]).length;
+  assert.deepEqual(good.filter((subject) => problems(subject) !== 0), []);
+  assert.deepEqual([...bad, long].filter((subject) => problems(subject) !== 1), []);
 });
