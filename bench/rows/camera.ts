@@ -145,7 +145,7 @@ async function settledBytes({ pid }: Program): Promise<number> {
   for (;;) {
     const text = await readFile(memoryFile(pid), "utf8").catch(() => "");
     if (text !== "") return Number(text);
-    if (performance.now() > deadline) throw new Error(`process ${pid} does not tell its memory`);
+    if (performance.now() > deadline) throw new Error(`process ${pid} does not report its memory`);
     await sleep(50);
   }
 }

@@ -51,7 +51,7 @@ function answerOf(client: ChildProcess): Promise<void> {
   });
 }
 
-async function tellAll(program: Program, clients: readonly ChildProcess[], robots: number): Promise<Round> {
+async function sendToAll(program: Program, clients: readonly ChildProcess[], robots: number): Promise<Round> {
   const port = portOf(program);
   await atRest(program.pid);
   const cpu = cpuMicroseconds(program.pid);
@@ -61,8 +61,8 @@ async function tellAll(program: Program, clients: readonly ChildProcess[], robot
     const answers = answersOf(clients);
     const started = performance.now();
     const response = await fetch(`${program.url}/send?bytes=${FRAME_BYTES}`);
-    const told = ((await response.json()) as { robots: number }).robots;
-    if (told !== robots) throw new Error(`${told} of ${robots} robots are connected`);
+    const connected = ((await response.json()) as { robots: number }).robots;
+    if (connected !== robots) throw new Error(`${connected} of ${robots} robots are connected`);
     await answers;
     wall_ms += performance.now() - started;
   }
@@ -86,7 +86,7 @@ export const fanOut: Row = {
       await sleep(1_000);
       const [a, b]: [Round[], Round[]] = [[], []];
       for (let i = 0; i <= (rig.quick ? 2 : ROUNDS); i += 1) {
-        const [us, them] = [await tellAll(ours, clients, robots), await tellAll(raw, clients, robots)];
+        const [us, them] = [await sendToAll(ours, clients, robots), await sendToAll(raw, clients, robots)];
         if (i === 0) continue; // warms up
         a.push(us);
         b.push(them);

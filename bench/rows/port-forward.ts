@@ -41,7 +41,7 @@ function copy(port: number, direction: Direction, bytes: number): Promise<number
   });
 }
 
-async function told<T>({ url }: Program, name: string): Promise<T> {
+async function reported<T>({ url }: Program, name: string): Promise<T> {
   const answer = (await (await fetch(url)).json()) as Record<string, T>;
   return answer[name] as T;
 }
@@ -93,7 +93,7 @@ async function measure(rig: Rig, ways: Ways, programs: readonly Program[], direc
   ];
 }
 
-const tcpPortOf = (program: Program): Promise<number> => told(program, "tcp_port");
+const tcpPortOf = (program: Program): Promise<number> => reported(program, "tcp_port");
 
 export const portForward: Row = {
   name: "port-forward",
@@ -108,7 +108,7 @@ export const portForward: Row = {
     const agent = await rig.start("ours/tunnel-agent", { SERVER: rig.server.url, ENROLL_KEY: data.key ?? "" });
     const source = await rig.start("limits/tcp-source");
     const direct = await tcpPortOf(source);
-    const ROBOT_ID = await told<string>(agent, "robot_id");
+    const ROBOT_ID = await reported<string>(agent, "robot_id");
     const rf = await rig.start("ours/tunnel-rf", { SERVER: rig.server.url, TOKEN: rig.token, ROBOT_ID, REMOTE_PORT: String(direct) });
     let relays = direct;
     const started = [agent, source, rf];

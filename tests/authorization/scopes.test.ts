@@ -96,13 +96,13 @@ test("a deployment to a fleet needs access to the fleet; a robot that was moved 
   assert.deepEqual(idsOf((await http.get("/api/deployments")).items), [ours.id]);
   assert.equal((await http.get(`/api/deployments/${others.id}/events`)).status, 404);
   assert.equal((await http.get(`/api/deployments/${ours.id}/targets`)).items.length, 2);
-  const told = async (): Promise<boolean> =>
+  const isListed = async (): Promise<boolean> =>
     (await http.get(`/api/deployments/${ours.id}/events?include=targets&limit=1000`)).items.some(({ robot_id }) => robot_id === mover.id);
-  assert.ok(await told());
+  assert.ok(await isListed());
   await org.api.updateRobot({ params: { id: mover.id }, body: { fleet_id: a2 } });
   const left = (await http.get(`/api/deployments/${ours.id}/targets`)).items.map(({ robot_id }) => robot_id);
   assert.ok(left.length === 1 && !left.includes(mover.id));
-  assert.equal(await told(), false);
+  assert.equal(await isListed(), false);
 });
 
 test("pages of a list contain all visible objects in order, however many hidden ones are between them", LIMIT, async () => {

@@ -145,8 +145,8 @@ test("balancers close an idle connection before the server does", LIMIT, () => {
   const chart = read(`${CHART}/README.md`);
   const idle = Number(/idle_timeout\.timeout_seconds=(\d+)/.exec(chart)?.[1]);
   assert.ok(idle < seconds, `${idle}`);
-  const told = [chart, read("README.md"), readFileSync(path.join(root, "docs/guide/scaling.md"), "utf8")];
-  for (const text of told) assert.match(text, new RegExp(`\\b${seconds} s\\b`));
+  const pages = [chart, read("README.md"), readFileSync(path.join(root, "docs/guide/scaling.md"), "utf8")];
+  for (const text of pages) assert.match(text, new RegExp(`\\b${seconds} s\\b`));
 });
 
 test("stop timeouts are longer than the server's drain", LIMIT, () => {

@@ -75,7 +75,7 @@ test("a stopping server writes the disconnection of every robot before it exits"
   const robots = await seedRobots(plane, 200);
   await Promise.all(robots.map((robot) => robot.connect()));
   await plane.stop();
-  const { robots: told, entries, online } = await goneOf(plane);
-  assert.deepEqual([told, entries, online], [200, 200, 0]);
+  const { robots: recorded, entries, online } = await goneOf(plane);
+  assert.deepEqual([recorded, entries, online], [200, 200, 0]);
   assert.ok(!plane.logged.some((line) => isAtLeast("error", line)));
 });

@@ -45,9 +45,9 @@ test("200 parallel requests with one Idempotency-Key create one deployment and g
   assert.deepEqual(await rowsOf(plane), { deployments: 1, targets: 1 });
   const { id } = (JSON.parse(answers[0]?.text ?? "") as { data: { id: string } }).data;
   await plane.until("the deployment is applied", async () => (await plane.deployment(id)).status === "applied");
-  const told = robot.received.filter(({ apps }) => apps.main?.deployment_id === id);
+  const messages = robot.received.filter(({ apps }) => apps.main?.deployment_id === id);
   // A robot that is slow to respond receives the same message again.
-  assert.equal(new Set(told.map(({ generation }) => generation)).size, 1);
+  assert.equal(new Set(messages.map(({ generation }) => generation)).size, 1);
   const later = await post(plane, "/api/deployments", "the-same", body);
   assert.equal(later.text, answers[0]?.text, "the original answer, not the present state");
   await checkEngine(plane, { ended: true });

@@ -101,14 +101,14 @@ test("acknowledges a report that is repeated much later, without effect", TIMEOU
   const [old, newer] = [await plane.release(), await plane.release()];
   await plane.deploy(old, { robot_id: robot.id });
   await plane.advance({ seconds: 30 });
-  const told = [...robot.unacknowledged];
-  assert.ok(told.some(({ body }) => body.kind === "app" && body.release_id === old.id));
+  const waiting = [...robot.unacknowledged];
+  assert.ok(waiting.some(({ body }) => body.kind === "app" && body.release_id === old.id));
   await robot.connect();
   robot.behave({});
   const { id } = await plane.deploy(newer, { robot_id: robot.id });
   await plane.settle();
   const events = await plane.events(id, { targets: true });
-  for (const report of told) robot.repeat(report);
+  for (const report of waiting) robot.repeat(report);
   await plane.settle();
   const { data } = await plane.api.getRobot({ params: { id: robot.id } });
   assert.deepEqual([data.current_release?.id, data.desired_release?.id, robot.runs()], [newer.id, newer.id, newer.tag]);

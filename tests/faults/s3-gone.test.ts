@@ -16,7 +16,7 @@ const BYTES = 64 * MIB;
 const BEFORE = 20 * MIB;
 const UNDER_WAY = 12 * MIB;
 /** Time until an upload fails because the store is unreachable: a few attempts of ten seconds. */
-const TOLD_MS = 60_000;
+const ERROR_MS = 60_000;
 const RESUMED_MS = 15_000;
 /** Uploads that start during the outage: more than a node's database connections. */
 const BEGINNING = 40;
@@ -61,9 +61,9 @@ async function withoutS3(t: TestContext, { begin, end }: Fault): Promise<void> {
     await begin(rig);
     const gone_at = performance.now();
     cut.end();
-    requireTold(await cut.answer());
-    const told_ms = performance.now() - gone_at;
-    await beginInVain(rig);
+    requireUnavailable(await cut.answer());
+    const error_ms = performance.now() - gone_at;
+    await startDuringOutage(rig);
     await Promise.all(Array.from({ length: WRITES }, (_, n) => rig.ledger.post("/api/sites", { name: `Site ${n}` })));
     // The artifact of their release cannot be downloaded yet.
     const deployments = await deployToAll(rig, due);
@@ -72,44 +72,44 @@ async function withoutS3(t: TestContext, { begin, end }: Fault): Promise<void> {
 
     await end(rig);
     const back_at = performance.now();
-    const resumed_ms = (await upload.goOn(BEFORE)) - back_at;
+    const resumed_ms = (await upload.resume(BEFORE)) - back_at;
     assert.ok((await until("the artifact", () => upload.fetch())).equals(bytes), "the artifact has other bytes");
     for (const id of deployments)
       await until("a robot to have downloaded it", async () => (await rig.api.getDeployment({ params: { id } })).data.status === "applied");
     await rig.ledger.checkReplays();
     assert.equal(await rig.ledger.checkResources(), WRITES);
-    t.diagnostic(`told after ${Math.round(told_ms)} ms`);
+    t.diagnostic(`response after ${Math.round(error_ms)} ms`);
     checkTime(t, "the upload resumed", resumed_ms, RESUMED_MS);
-    provePromise(t, 16, `${t.name}: error after ${Math.round(told_ms)} ms, resumed after ${Math.round(resumed_ms)} ms, 0 bytes lost`);
+    provePromise(t, 16, `${t.name}: error after ${Math.round(error_ms)} ms, resumed after ${Math.round(resumed_ms)} ms, 0 bytes lost`);
   } catch (error) {
     rig.explain(t);
     throw error;
   }
 }
 
-interface Told {
+interface UploadReply {
   status: number;
   retry_after: string | undefined;
   message: string;
 }
 
-function requireTold({ status, retry_after, message }: Told): void {
+function requireUnavailable({ status, retry_after, message }: UploadReply): void {
   assert.deepEqual([status, retry_after], [503, "2"], message);
   assert.match(message, /the artifact store does not respond/);
 }
 
 /** Starts uploads while the store is unreachable: each gets an error, and none blocks a database connection. */
-async function beginInVain(rig: FaultRig): Promise<void> {
+async function startDuringOutage(rig: FaultRig): Promise<void> {
   await Promise.all(
     Array.from({ length: BEGINNING }, async () => {
       const { id } = await release(rig, randomBytes(64));
       const answer = await spreadFetch(`${rig.url}/api/releases/${id}/artifact`, {
         method: "POST",
-        signal: AbortSignal.timeout(TOLD_MS),
+        signal: AbortSignal.timeout(ERROR_MS),
         headers: { ...headersOf(rig), "upload-length": "64" },
       });
       const { error } = (await answer.json()) as { error?: { message: string } };
-      requireTold({
+      requireUnavailable({
         status: answer.status,
         retry_after: answer.headers.get("retry-after") ?? undefined,
         message: error?.message ?? "",
@@ -155,7 +155,7 @@ class Upload {
    * Uploads the missing bytes like a client: each node detects the store's recovery separately, and asks clients to retry until then.
    * Returns the start time of the request that succeeded.
    */
-  async goOn(acknowledged: number): Promise<number> {
+  async resume(acknowledged: number): Promise<number> {
     return await until(
       "the upload to resume",
       async () => {
@@ -165,18 +165,18 @@ class Upload {
         const since = performance.now();
         const rest = await this.send(offset, BYTES);
         rest.end();
-        const told = await rest.answer();
-        if (told.status === 204) return since;
-        requireTold(told);
+        const response = await rest.answer();
+        if (response.status === 204) return since;
+        requireUnavailable(response);
         return undefined;
       },
-      { deadline_ms: 2 * TOLD_MS },
+      { deadline_ms: 2 * ERROR_MS },
     );
   }
 
   /** Returns the number of stored bytes; undefined while unknown. */
   async #offset(): Promise<number | undefined> {
-    const signal = AbortSignal.timeout(TOLD_MS);
+    const signal = AbortSignal.timeout(ERROR_MS);
     const { status, headers } = await spreadFetch(this.#url, { method: "HEAD", headers: headersOf(this.#rig), signal });
     assert.ok([200, 423, 503].includes(status), `HEAD returned ${status}`);
     return status === 200 ? Number(headers.get("upload-offset")) : undefined;
@@ -207,7 +207,7 @@ class Upload {
 
 class Sending {
   readonly #request: ClientRequest;
-  readonly #answered: Promise<Told>;
+  readonly #answered: Promise<UploadReply>;
   #left: Buffer;
 
   constructor(sending: ClientRequest, bytes: Buffer) {
@@ -230,12 +230,12 @@ class Sending {
     this.#request.end(this.#left);
   }
 
-  answer(): Promise<Told> {
-    return until("the upload to be answered", () => this.#answered, { deadline_ms: TOLD_MS });
+  answer(): Promise<UploadReply> {
+    return until("the upload to be answered", () => this.#answered, { deadline_ms: ERROR_MS });
   }
 }
 
-async function read(response: IncomingMessage): Promise<Told> {
+async function read(response: IncomingMessage): Promise<UploadReply> {
   const { statusCode: status = 0, headers } = response;
   const body = status === 204 ? {} : ((await json(response)) as { error?: { message: string } });
   return { status, retry_after: headers["retry-after"], message: body.error?.message ?? "" };

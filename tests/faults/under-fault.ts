@@ -57,7 +57,7 @@ export async function underFault(t: TestContext, rig: FaultRig, { begin, end, un
     }
     const recovered = { writes_ms: 0, robots_ms: 0, streams_ms: 0 };
     await Promise.all([
-      writing.goesOn().then(() => (recovered.writes_ms = took())),
+      writing.writesAgain().then(() => (recovered.writes_ms = took())),
       backOnline(rig, robots).then(() => (recovered.robots_ms = took())),
       viewers.work().then(() => (recovered.streams_ms = took())),
     ]);
@@ -72,7 +72,7 @@ export async function underFault(t: TestContext, rig: FaultRig, { begin, end, un
     const there = await rig.ledger.checkResources();
     assert.ok(written > 0 && there >= written, `${there} of ${written} acknowledged writes are there`);
     t.diagnostic(
-      `${written} writes acknowledged (failed attempts: ${inVain(rig)}), ${replayed} replayed byte-equal; ${scheduled} scheduled, each dispatched once`,
+      `${written} writes acknowledged (failed attempts: ${failedAttempts(rig)}), ${replayed} replayed byte-equal; ${scheduled} scheduled, each dispatched once`,
     );
     viewers.close();
     assert.equal(watched.program.running, true);
@@ -84,7 +84,7 @@ export async function underFault(t: TestContext, rig: FaultRig, { begin, end, un
 }
 
 /** Counts the writers' attempts without a response, or with one that asks for a retry. */
-function inVain({ ledger }: FaultRig): string {
+function failedAttempts({ ledger }: FaultRig): string {
   const statuses = Map.groupBy(ledger.refusals, ({ status }) => status);
   return [`${ledger.cut_off} cut off`, ...Array.from(statuses, ([status, { length }]) => `${length} answered ${status}`)].join(", ");
 }
@@ -145,7 +145,7 @@ class Writing {
   }
 
   /** Resolves when each writer has written again. */
-  async goesOn(): Promise<void> {
+  async writesAgain(): Promise<void> {
     const before = this.#done;
     await until("writes to succeed", () => this.#done > before + 2 * WRITERS, { deadline_ms: RECOVERED_MS_MAX });
   }

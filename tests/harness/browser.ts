@@ -112,9 +112,9 @@ const newContext = (
 /** Fails if axe finds accessibility violations on the rendered page. */
 export async function axe(page: Page): Promise<void> {
   await page.evaluate(readFileSync(AXE, "utf8"));
-  let told: string[] = [];
-  const isWell = async (): Promise<boolean> => (told = await violations(page)).length === 0;
-  await until("an accessible page", isWell, { detail: () => `${page.url()}\n${told.join("\n")}` });
+  let found: string[] = [];
+  const isAccessible = async (): Promise<boolean> => (found = await violations(page)).length === 0;
+  await until("an accessible page", isAccessible, { detail: () => `${page.url()}\n${found.join("\n")}` });
 }
 
 async function violations(page: Page): Promise<string[]> {

@@ -20,14 +20,14 @@ process.on("SIGUSR2", () => {
   // Print 0, so that the previous count is not read as the number of reconnected robots.
   process.stdout.write(`connected ${(said = 0)}\ncut\n`);
 });
-const telling = setInterval(() => {
+const reporting = setInterval(() => {
   if (fleet.connected === said) return;
   said = fleet.connected;
   process.stdout.write(`connected ${said}\n`);
 }, LOOK_MS);
 process.once("SIGTERM", () => {
   ending.abort();
-  clearInterval(telling);
+  clearInterval(reporting);
   void fleet.stop().finally(() => process.exit(0));
 });
 await fleet.start();

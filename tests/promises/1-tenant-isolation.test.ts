@@ -16,7 +16,7 @@ const LIMIT = { timeout: 300_000 };
 const AT_ONCE = 8;
 const ID = /^[a-z]+_[0-9a-z]{26}$/;
 /** Minimum length of the texts in B's rows that no other org may receive. */
-const TELLING_CHARACTERS_MIN = 12;
+const DISTINCTIVE_CHARACTERS_MIN = 12;
 const MARKER = "what only the other org knows";
 
 /** The clock stands still while rows are compared: the server writes its counters every minute. */
@@ -75,7 +75,7 @@ interface Ground {
   /** One id of B of each kind, by its prefix. */
   ids: Map<string, string>;
   /** Texts in B's rows that are not in A's. */
-  telling: string[];
+  distinctive: string[];
   rows: Rows;
 }
 
@@ -91,19 +91,19 @@ before(async () => {
   await plane.settle();
   await plane.advance({ minutes: 1 });
   const [of_a, rows] = [textsIn(await rowsOf(a.org.id)), await rowsOf(b.org.id)];
-  const telling = [...textsIn(rows), b.sha256].filter(
-    (one) => one.length >= TELLING_CHARACTERS_MIN && !of_a.has(one) && !/^\d{4}-\d\d-\d\d/.test(one) && !one.startsWith("sample"),
+  const distinctive = [...textsIn(rows), b.sha256].filter(
+    (one) => one.length >= DISTINCTIVE_CHARACTERS_MIN && !of_a.has(one) && !/^\d{4}-\d\d-\d\d/.test(one) && !one.startsWith("sample"),
   );
-  assert.ok(telling.includes(MARKER));
-  const ids = new Map(telling.filter((one) => ID.test(one)).map((id) => [id.split("_")[0] ?? "", id]));
+  assert.ok(distinctive.includes(MARKER));
+  const ids = new Map(distinctive.filter((one) => ID.test(one)).map((id) => [id.split("_")[0] ?? "", id]));
   ids.set("sha256", b.sha256);
   assert.ok(ids.size > 12, [...ids.keys()].join(" "));
-  ground = { a, b, ids, telling, rows };
+  ground = { a, b, ids, distinctive, rows };
 });
 
 /** Returns a text of B that is in a response and not in the request. */
 function leakIn(answer: string, asked: string): string | undefined {
-  return ground.telling.find((one) => answer.includes(one) && !asked.includes(one));
+  return ground.distinctive.find((one) => answer.includes(one) && !asked.includes(one));
 }
 
 interface Ask {
@@ -225,7 +225,7 @@ test("with row-level security off, no route, stream or link of one org reads or 
   const { audit_entry: _, idempotency: __, ...rest } = await rowsOf(a.org.id);
   const known = textsIn(rest);
   assert.deepEqual(
-    ground.telling.filter((one) => known.has(one) && one !== MARKER),
+    ground.distinctive.filter((one) => known.has(one) && one !== MARKER),
     [],
   );
 });

@@ -69,7 +69,7 @@ test(
       if (round % 2 === 0) await server.restart();
       else robot.restart();
       await until("no shell to run on the robot", () => shells().length === 0);
-      await until("each to be told as over", async () =>
+      await until("each to be countEntries as over", async () =>
         (await api.listShellSessions({ params: { id: robot_id } })).items.every(({ status }) => status !== "open"),
       );
       for (const { text } of open) {
@@ -90,10 +90,10 @@ test(
 
     const sessions = (await api.listShellSessions({ params: { id: robot_id } })).items;
     const { items } = await api.listRobotTimeline({ params: { id: robot_id }, query: { limit: 1000 } });
-    const told = (kind: string, id: string): number =>
+    const countEntries = (kind: string, id: string): number =>
       items.filter((entry) => entry.kind === kind && entry.data["session_id"] === id).length;
     for (const { id, status, reason } of sessions) {
-      assert.deepEqual([told("shell.opened", id), told("shell.closed", id)], [1, 1], `${id} ${status} ${reason}`);
+      assert.deepEqual([countEntries("shell.opened", id), countEntries("shell.closed", id)], [1, 1], `${id} ${status} ${reason}`);
       assert.match(`${status} ${reason}`, /^(aborted (server_lost|agent_offline)|ended )/);
     }
     assert.equal(sessions.length, asked);

@@ -63,10 +63,10 @@ async function countRows(server: ServerProcess, ledger: Ledger): Promise<number>
       ["/api/configs", "config_entry"],
     ] as const) {
       const found = new Set((await client.query<{ id: string }>(`select id from ${table}`)).rows.map(({ id }) => id));
-      const told = new Set(ledger.ids(path));
-      assert.deepEqual([...told].filter((id) => !found.has(id)).slice(0, 10), [], `acknowledged by POST ${path} and lost`);
-      assert.deepEqual([...found].filter((id) => !told.has(id)).slice(0, 10), [], `in ${table} and never acknowledged: done twice`);
-      assert.equal(told.size, ledger.ids(path).length, `POST ${path} answered one id for two keys`);
+      const acknowledged = new Set(ledger.ids(path));
+      assert.deepEqual([...acknowledged].filter((id) => !found.has(id)).slice(0, 10), [], `acknowledged by POST ${path} and lost`);
+      assert.deepEqual([...found].filter((id) => !acknowledged.has(id)).slice(0, 10), [], `in ${table} and never acknowledged: done twice`);
+      assert.equal(acknowledged.size, ledger.ids(path).length, `POST ${path} answered one id for two keys`);
       rows += found.size;
     }
   } finally {

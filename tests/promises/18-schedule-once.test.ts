@@ -97,7 +97,7 @@ test("the same on three nodes that are killed in turn, according to the database
   provePromise(
     t,
     18,
-    `one of ${NODES} nodes killed ${KILLS_ON_THREE} times: ${figures}; ${ROBOTS_ON_THREE} of the robots were there, and told of one each`,
+    `one of ${NODES} nodes killed ${KILLS_ON_THREE} times: ${figures}; ${ROBOTS_ON_THREE} of the robots were connected, and received one deployment each`,
   );
 });
 

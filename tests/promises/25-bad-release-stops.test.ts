@@ -118,7 +118,7 @@ async function checkStopped(
   assert.deepEqual(
     events.filter(({ robot_id, target_status }) => left_alone.has(robot_id ?? "") && target_status !== "cancelled"),
     [],
-    "a robot of a later wave was told of it",
+    "a robot of a later wave received it",
   );
   const { items: robots } = await fleet.api.listRobots({ query: { fleet_id: fleet.id } });
   for (const robot of robots) if (left_alone.has(robot.id)) assert.equal(robot.current_release?.tag, before);

@@ -215,8 +215,8 @@ export class DueDeployments implements AsyncDisposable {
     });
     for (const robot of this.robots) {
       // After a reconnect the robot receives the same deployment again.
-      const told = robot.received.flatMap(({ apps }) => Object.values(apps).flatMap(({ target_id }) => target_id ?? []));
-      assert.equal(new Set(told).size, 1, `robot ${robot.name} was told of ${told.join(", ")}`);
+      const target_ids = robot.received.flatMap(({ apps }) => Object.values(apps).flatMap(({ target_id }) => target_id ?? []));
+      assert.equal(new Set(target_ids).size, 1, `robot ${robot.name} received ${target_ids.join(", ")}`);
     }
   }
 

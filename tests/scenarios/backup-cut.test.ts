@@ -77,11 +77,11 @@ test("server, backup and restore refuse the directory of a killed restore, and s
     ["upgrade-database", "--data", data],
   ]) {
     const { code, output } = await runCommand(args);
-    const told =
+    const is_explained =
       /a restore into .*half is running or was interrupted.*remove the contents of this directory and run roamfleet restore again/.test(
         output,
       );
-    assert.deepEqual([code, told], [2, true], `${args[0]}: ${output}`);
+    assert.deepEqual([code, is_explained], [2, true], `${args[0]}: ${output}`);
   }
   for (const name of readdirSync(data)) rmSync(path.join(data, name), { recursive: true });
   const restored = await runCommand(["restore", "--from", good, "--data", data]);

@@ -11,7 +11,7 @@ import { ServerProcess } from "../processes/server-process.ts";
 
 const LIMIT = { timeout: 240_000 };
 
-interface Told {
+interface Report {
   problems: number;
   warnings: number;
   findings: { check: string; status: string; seen: string; hint?: string }[];
@@ -23,17 +23,17 @@ async function temporary(t: TestContext): Promise<string> {
   return path.join(directory, "data");
 }
 
-async function askDoctor(args: readonly string[], env: Record<string, string> = {}): Promise<{ code: number | null; told: Told }> {
+async function askDoctor(args: readonly string[], env: Record<string, string> = {}): Promise<{ code: number | null; report: Report }> {
   const { code, output } = await runCommand(["doctor", "--json", "--timeout", "60s", ...args], env);
-  return { code, told: JSON.parse(output) as Told };
+  return { code, report: JSON.parse(output) as Report };
 }
 
 test("doctor finds nothing wrong with a running server, and reports that it runs", LIMIT, async () => {
   await using server = await ServerProcess.start({ nodes: 1, args: ["--tls", "auto"] });
-  const { code, told } = await askDoctor(["--data", server.data, "--listen", new URL(server.url).host, "--tls", "auto"]);
-  const failed = told.findings.filter(({ status }) => status === "problem");
-  assert.deepEqual([code, told.problems, failed], [0, 0, []]);
-  const seen = (check: string): string => told.findings.flatMap((one) => (one.check === check ? [one.seen] : [])).join("\n");
+  const { code, report } = await askDoctor(["--data", server.data, "--listen", new URL(server.url).host, "--tls", "auto"]);
+  const failed = report.findings.filter(({ status }) => status === "problem");
+  assert.deepEqual([code, report.problems, failed], [0, 0, []]);
+  const seen = (check: string): string => report.findings.flatMap((one) => (one.check === check ? [one.seen] : [])).join("\n");
   assert.match(seen("data directory"), /a server runs on it now/);
   assert.match(seen("address"), /a Roamfleet server answers at 127\.0\.0\.1:\d+ already/);
   assert.match(seen("TLS"), /the server's own authority, for \d+ days/);
@@ -57,16 +57,16 @@ test("doctor exits 1 for problems and 2 for usage errors, and prints no password
   const data = await temporary(t);
   const env = { DATABASE_URL: "postgres://fleet:geheim-1@127.0.0.1:1/x", ROAMFLEET_BUS_URL: "nats://fleet:geheim-2@127.0.0.1:1" };
   const secrets = { SERVICE_ADMIN_TOKEN: "geheim-3-and-long-enough", ROAMFLEET_SECRETS_KEY: "geheim-4" };
-  const { code, told } = await askDoctor(["--data", data, "--listen", "127.0.0.1:0"], { ...env, ...secrets });
+  const { code, report } = await askDoctor(["--data", data, "--listen", "127.0.0.1:0"], { ...env, ...secrets });
   assert.equal(code, 1);
   assert.deepEqual(
-    told.findings.filter(({ status }) => status === "problem").map(({ check }) => check),
+    report.findings.filter(({ status }) => status === "problem").map(({ check }) => check),
     ["database", "secrets key", "bus"],
   );
   const lines = await runCommand(["doctor", "--timeout", "60s", "--data", data, "--listen", "127.0.0.1:0"], { ...env, ...secrets });
   assert.equal(lines.code, 1);
   assert.match(lines.output, /\n3 problems, \d+ warnings?\n$/);
-  assert.ok(!`${lines.output}${JSON.stringify(told)}`.includes("geheim"));
+  assert.ok(!`${lines.output}${JSON.stringify(report)}`.includes("geheim"));
   assert.ok(!lines.output.includes("\u001b"), "colors are for terminals");
   const wrong = [["--timeout", "soon"], ["--nonsense"], ["--listen"]].map((args) => runCommand(["doctor", ...args]));
   assert.deepEqual(

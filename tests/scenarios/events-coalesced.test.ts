@@ -89,8 +89,8 @@ test(
     assert.deepEqual([picture.status, picture.counts, picture.targets], [status, counts, targets]);
 
     await client.until("the end", ({ data }) => data.kind === "deployment" && data.status === "applied");
-    const told = client.of("target").filter((change) => change.change === "status" && change.status === "applied");
-    assert.equal(new Set(told.map(({ robot_id }) => robot_id)).size, ROBOTS, "a reader that did not ask for summaries gets each change");
+    const applied = client.of("target").filter((change) => change.change === "status" && change.status === "applied");
+    assert.equal(new Set(applied.map(({ robot_id }) => robot_id)).size, ROBOTS, "a reader that did not ask for summaries gets each change");
     assert.ok(dashboard.coalesced.some((change) => "count" in change && change.kind === "target" && change.deployment_id === id));
     const figures = `${ROBOTS} robots in ${seconds.toFixed(1)} s: ${dashboard.bytes} bytes and ${picture.readings} readings of the list, ${client.bytes} bytes without coalescing`;
     t.diagnostic(figures);

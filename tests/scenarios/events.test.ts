@@ -22,14 +22,14 @@ after(() => plane[Symbol.asyncDispose]());
 
 const bearer = (token: string) => ({ authorization: `Bearer ${token}` });
 type Options = Parameters<typeof EventReader.open>[2];
-const open = (token: string, options: Options = {}) => toldToAll(EventReader.open(plane.url, bearer(token), options));
+const open = (token: string, options: Options = {}) => seenByAllNodes(EventReader.open(plane.url, bearer(token), options));
 /** Opens a reader at the first node: only that node remembers what the reader received. */
 const openAtFirst = (token: string, options: Options = {}) =>
-  toldToAll(EventReader.open(plane.nodes[0]?.url ?? "", bearer(token), options));
+  seenByAllNodes(EventReader.open(plane.nodes[0]?.url ?? "", bearer(token), options));
 const shown = ({ kind, change, id }: Change): string => `${kind} ${change} ${id}`;
 
 /** Events of two nodes arrive in no particular order: resolves when both nodes know the reader. */
-async function toldToAll<T>(call: Promise<T>): Promise<T> {
+async function seenByAllNodes<T>(call: Promise<T>): Promise<T> {
   const answer = await call;
   await plane.settle();
   return answer;
@@ -44,7 +44,7 @@ async function caughtUp(org: HarnessOrg, ...readers: EventReader[]): Promise<voi
 }
 
 /** Changes that a reader received, without the marker change of `caughtUp`. */
-const told = (reader: EventReader): string[] => reader.changes.filter(({ kind }) => kind !== "config_schema").map(shown);
+const changesOf = (reader: EventReader): string[] => reader.changes.filter(({ kind }) => kind !== "config_schema").map(shown);
 
 test("sends one event per change to clients of the org only, without a site or fleet if there is none", LIMIT, async () => {
   const [ours, foreign] = [await plane.org(), await plane.org()];
@@ -53,15 +53,15 @@ test("sends one event per change to clients of the org only, without a site or f
   assert.equal(here.headers["cache-control"], "no-store");
   assert.equal(here.headers["x-accel-buffering"], "no");
   assert.equal(here.headers["x-service-org-id"], ours.id);
-  const site = (await toldToAll(ours.api.createSite({ body: { name: "One" } }))).data.id;
-  await toldToAll(ours.api.updateSite({ params: { id: site }, body: { name: "Two" } }));
-  await toldToAll(ours.api.updateSite({ params: { id: site }, body: { name: "Two" } }));
-  const fleet = (await toldToAll(ours.api.createFleet({ body: { name: "Fleet", site_id: site } }))).data.id;
+  const site = (await seenByAllNodes(ours.api.createSite({ body: { name: "One" } }))).data.id;
+  await seenByAllNodes(ours.api.updateSite({ params: { id: site }, body: { name: "Two" } }));
+  await seenByAllNodes(ours.api.updateSite({ params: { id: site }, body: { name: "Two" } }));
+  const fleet = (await seenByAllNodes(ours.api.createFleet({ body: { name: "Fleet", site_id: site } }))).data.id;
   await ours.api.deleteFleet({ params: { id: fleet } });
   await caughtUp(ours, here);
   await caughtUp(foreign, there);
-  assert.deepEqual(told(here), [`site created ${site}`, `site updated ${site}`, `fleet created ${fleet}`, `fleet removed ${fleet}`]);
-  assert.deepEqual(told(there), []);
+  assert.deepEqual(changesOf(here), [`site created ${site}`, `site updated ${site}`, `fleet created ${fleet}`, `fleet removed ${fleet}`]);
+  assert.deepEqual(changesOf(there), []);
   assert.ok(here.changes.every((change) => !("places" in change)));
 });
 
@@ -72,22 +72,22 @@ test("a reader that reconnects receives exactly the missed events, or lost after
   await caughtUp(org, first);
   first.close();
   await first.ended;
-  const missed = [await toldToAll(org.site()), await toldToAll(org.site()), await toldToAll(org.site())];
+  const missed = [await seenByAllNodes(org.site()), await seenByAllNodes(org.site()), await seenByAllNodes(org.site())];
   using second = await openAtFirst(org.admin_token, { last_event_id: first.last_event_id });
   await caughtUp(org, second);
   assert.deepEqual(
-    told(second),
+    changesOf(second),
     missed.map((id) => `site created ${id}`),
   );
   assert.deepEqual(second.heard[0]?.data, { resumed: true });
-  assert.ok(!told(second).some((change) => change.includes(before)));
+  assert.ok(!changesOf(second).some((change) => change.includes(before)));
   // Ids of a server or ring buffer that no longer exists, and invalid ids.
   for (const last_event_id of ["feed_0-1", "nonsense", `${first.last_event_id}9999`]) {
     using other = await openAtFirst(org.admin_token, { last_event_id });
     await other.until("that it lost something", ({ event }) => event === "lost");
     assert.deepEqual(other.heard[0]?.data, { resumed: false });
     await caughtUp(org, other);
-    assert.deepEqual(told(other), []);
+    assert.deepEqual(changesOf(other), []);
   }
 });
 
@@ -103,7 +103,7 @@ test(
     using of_one = await open(await org.token({ role: "viewer", scopes: [{ fleet_id: one }] }));
     using of_two = await open(await org.token({ role: "admin", scopes: [{ fleet_id: two }] }));
     const token = (await org.api.createToken({ body: { label: "new", role: "viewer" } })).data.id;
-    await toldToAll(org.api.updateRobot({ params: { id: other.id }, body: { name: "renamed" } }));
+    await seenByAllNodes(org.api.updateRobot({ params: { id: other.id }, body: { name: "renamed" } }));
     await org.api.updateRobot({ params: { id: mover.id }, body: { fleet_id: two } });
     const release = await org.release();
     await caughtUp(org, admin, operator, of_one, of_two);

@@ -91,8 +91,8 @@ test("copies a file in both directions with its mode, verified and recorded in t
   assert.deepEqual(JSON.parse(again.stdout), {
     data: { files: 1, unchanged: 1, failed: 0, skipped: 0, bytes: 3 * MIB, moved: 0, sha256: sha256(bytes) },
   });
-  const told = await scene.files();
-  assert.deepEqual(told.toReversed(), [
+  const entries = await scene.files();
+  assert.deepEqual(entries.toReversed(), [
     { kind: "file.read", path: path.join(there, "map.pgm"), bytes: 3 * MIB, moved: 3 * MIB, sha256: sha256(bytes) },
     { kind: "file.written", path: path.join(there, "other"), bytes: 100_000, moved: 100_000, sha256: sha256(bytes.subarray(0, 100_000)) },
     { kind: "file.read", path: path.join(there, "map.pgm"), bytes: 3 * MIB, moved: 0, sha256: sha256(bytes) },
@@ -131,8 +131,8 @@ test("a large file is copied both ways with the connection cut twice, once at ea
     t.diagnostic(`${direction}: ${passed()} bytes over the line for a file of ${size}`);
   }
   assert.deepEqual([fs.readdirSync(here), fs.readdirSync(there).toSorted()], [["bag"], ["bag", "bag-again"]]);
-  const told = await scene.files();
-  assert.equal(told.filter(({ kind, sha256: known }) => kind === "file.read" && known === null).length, 2);
+  const entries = await scene.files();
+  assert.equal(entries.filter(({ kind, sha256: known }) => kind === "file.read" && known === null).length, 2);
 });
 
 test("rf resumes a copy after being killed", TIMEOUT, async (t) => {

@@ -24,7 +24,7 @@ test("the node with the robots' links repeats the work of hints that were lost w
     return robot;
   };
   const suspended_org = await first.org("Suspended");
-  const told = await of(first.default_org);
+  const updated = await of(first.default_org);
   const removed = await of(first.default_org);
   const replaced = await of(first.default_org);
   const suspended = await of(suspended_org);
@@ -34,7 +34,7 @@ test("the node with the robots' links repeats the work of hints that were lost w
   await until("both nodes to know", () => !first.plane.bus.connected && !second.plane.bus.connected);
   for (let n = 0; n < MESSAGES; n += 1) first.plane.bus.publish("rf.test.unheard", n);
 
-  const { id } = await first.deploy(release, { robot_id: told.id });
+  const { id } = await first.deploy(release, { robot_id: updated.id });
   await first.api.deleteRobot({ params: { id: removed.id } });
   const { key } = (await first.api.replaceRobot({ params: { id: replaced.id } })).data;
   assert.ok(key !== null);
@@ -44,8 +44,8 @@ test("the node with the robots' links repeats the work of hints that were lost w
   await nats.restart();
   await connected(first, second);
 
-  const isTold = () => told.received.some(({ apps }) => Object.values(apps).some(({ deployment_id }) => deployment_id === id));
-  await until("the robot to be told of its deployment", isTold);
+  const isDispatched = () => updated.received.some(({ apps }) => Object.values(apps).some(({ deployment_id }) => deployment_id === id));
+  await until("the robot to receive its deployment", isDispatched);
   for (const [what, robot] of Object.entries({ removed, replaced, suspended }))
     await until(`the link of the ${what} robot to end`, () => !robot.connected && second.plane.link.session(robot.id) === undefined);
   assert.equal(stays.connected, true);

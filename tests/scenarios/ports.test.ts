@@ -118,11 +118,11 @@ test(
       const { items } = await plane.api.listRobotTimeline({ params: { id: robot.id }, query: { limit: 200 } });
       return items.filter(({ kind }) => kind.startsWith("tunnel."));
     };
-    await plane.until("every tunnel to be told", async () => (await closed()).length === 42);
-    const told = await closed();
-    const big = told.find(({ kind, data }) => kind === "tunnel.closed" && data["port"] === echo.port);
+    await plane.until("every tunnel to be recorded", async () => (await closed()).length === 42);
+    const entries = await closed();
+    const big = entries.find(({ kind, data }) => kind === "tunnel.closed" && data["port"] === echo.port);
     assert.deepEqual([big?.data["bytes_to_robot"], big?.data["bytes_from_robot"], big?.actor.type], [100_000, 100_000, "org_token"]);
-    assert.equal(told.filter(({ kind }) => kind === "tunnel.opened").length, 21);
+    assert.equal(entries.filter(({ kind }) => kind === "tunnel.opened").length, 21);
   },
 );
 

@@ -112,17 +112,17 @@ test("a shell's output is recorded with its timing, for admins; typed input that
     { ...(header as object), timestamp: 0 },
     { version: 2, width: 90, height: 30, timestamp: 0, env: { TERM: "xterm-256color" } },
   );
-  const told = events as [number, string, string][];
-  assert.equal(told.flatMap(([, kind, text]) => (kind === "o" ? [text] : [])).join(""), view.text);
-  assert.ok(told.every(([seconds], i) => seconds >= (told[i - 1]?.[0] ?? 0)));
+  const lines = events as [number, string, string][];
+  assert.equal(lines.flatMap(([, kind, text]) => (kind === "o" ? [text] : [])).join(""), view.text);
+  assert.ok(lines.every(([seconds], i) => seconds >= (lines[i - 1]?.[0] ?? 0)));
   assert.deepEqual(
-    told.filter(([, kind]) => kind !== "o").map(([, kind, text]) => [kind, text]),
+    lines.filter(([, kind]) => kind !== "o").map(([, kind, text]) => [kind, text]),
     [
       ["r", "100x40"],
       ["m", "exit 4"],
     ],
   );
-  assert.ok(!JSON.stringify(told).includes("hunter2"));
+  assert.ok(!JSON.stringify(lines).includes("hunter2"));
   const operator = await plane.token({ role: "operator" });
   const refused = await fetch(`${plane.url}/api/shell-sessions/${session.id}/recording`, {
     headers: { authorization: `Bearer ${operator}` },

@@ -18,17 +18,17 @@ test("each stream is in the audit before it opens and after it ends, even if the
   const online = async () => (await api.listRobots({ query: { status: "online" } })).items[0]?.id;
   const id = await robot.program.until("the robot to be online", online);
   const url = `${server.own_url}/api/robots/${id}/logs/ws?token=${token}`;
-  const told = async (action: string) =>
+  const entriesOf = async (action: string) =>
     (await api.listAudit({ query: { action } })).items.map(({ request_id, data, status }) => ({ request_id, data, status }));
 
   const began = performance.now();
   const left = await opened(url);
   const first = String(left.headers["x-request-id"]);
-  assert.deepEqual(await told("stream.opened"), [{ request_id: first, status: null, data: { stream: "logs" } }]);
-  assert.deepEqual(await told("stream.closed"), []);
+  assert.deepEqual(await entriesOf("stream.opened"), [{ request_id: first, status: null, data: { stream: "logs" } }]);
+  assert.deepEqual(await entriesOf("stream.closed"), []);
   left.ws.close(1000);
   await left.closed;
-  const closed = await server.program.until("the end of the stream", async () => (await told("stream.closed"))[0]);
+  const closed = await server.program.until("the end of the stream", async () => (await entriesOf("stream.closed"))[0]);
   const { duration_seconds, ...rest } = closed.data;
   assert.deepEqual({ ...closed, data: rest }, { request_id: first, status: 1000, data: { stream: "logs", reason: "viewer_left" } });
   const seconds_max = (performance.now() - began) / 1_000;
@@ -39,8 +39,8 @@ test("each stream is in the audit before it opens and after it ends, even if the
   await server.program.kill();
   assert.equal((await lost.closed).code, 1006);
   await server.restart();
-  assert.deepEqual((await told("stream.opened"))[0]?.request_id, second);
-  assert.deepEqual((await told("stream.closed"))[0], {
+  assert.deepEqual((await entriesOf("stream.opened"))[0]?.request_id, second);
+  assert.deepEqual((await entriesOf("stream.closed"))[0], {
     request_id: second,
     status: null,
     data: { stream: "logs", reason: "server_lost", duration_seconds: null },
@@ -52,7 +52,7 @@ test("each stream is in the audit before it opens and after it ends, even if the
   await server.program.stop();
   assert.equal((await drained.closed).code, 1013);
   await server.restart();
-  const [last, ...others] = await told("stream.closed");
+  const [last, ...others] = await entriesOf("stream.closed");
   assert.deepEqual([last?.request_id, last?.status, last?.data.reason], [drained.headers["x-request-id"], 1013, "draining"]);
   assert.equal(others.length, 2);
 });

@@ -68,7 +68,7 @@ class TwoNodes implements AsyncDisposable {
   }
 
   /** The audit entries of streams, oldest first. */
-  async told(): Promise<{ action: string; request_id: string; status: number | null; path: string; reason: unknown }[]> {
+  async auditEntries(): Promise<{ action: string; request_id: string; status: number | null; path: string; reason: unknown }[]> {
     const { items } = await this.first.api.listAudit({ query: { limit: 200 } });
     const of_streams = items.filter(({ action }) => action.startsWith("stream.")).toReversed();
     return of_streams.map(({ action, request_id, status, path, data }) => ({ action, request_id, status, path, reason: data.reason }));
@@ -108,14 +108,14 @@ test("a viewer of one server gets every stream of a robot that is connected to a
 
   // The audit has one entry per viewer.
   const both = STREAM_NAMES.length + 1;
-  const told = await until("every end in the audit", async () => {
-    const all = await it.told();
+  const entries = await until("every end in the audit", async () => {
+    const all = await it.auditEntries();
     return all.filter(({ action }) => action === "stream.closed").length === both && all;
   });
-  assert.equal(told.length, 2 * both);
+  assert.equal(entries.length, 2 * both);
   assert.equal(answered[1], it.first.default_org.id);
   assert.deepEqual(
-    told.filter(({ request_id }) => request_id === answered[0]).map(({ action, path, reason }) => [action, path, reason]),
+    entries.filter(({ request_id }) => request_id === answered[0]).map(({ action, path, reason }) => [action, path, reason]),
     [
       ["stream.opened", `/api/robots/${it.robot.id}/shell/ws`, undefined],
       ["stream.closed", `/api/robots/${it.robot.id}/shell/ws`, "ended"],
@@ -144,7 +144,7 @@ test("a viewer without access is refused by its own server, and one that loses a
   await watching.round();
   await it.first.api.revokeToken({ params: { id: issued.id } });
   assert.equal((await watching.closed).code, 4401);
-  const last = await until("its end", async () => (await it.told()).find(({ status }) => status === 4401));
+  const last = await until("its end", async () => (await it.auditEntries()).find(({ status }) => status === 4401));
   assert.equal(last.reason, "token_revoked");
 
   // Without its link the robot is offline on every server.
@@ -191,7 +191,7 @@ test("a server that stops also closes the viewers of other servers' robots, and 
   await stream.round();
   const stopped = it.second[Symbol.asyncDispose]();
   assert.deepEqual(await stream.closed, { code: 1013, reason: "the server is stopping" });
-  const closed = await until("its end", async () => (await it.told()).find(({ action }) => action === "stream.closed"));
+  const closed = await until("its end", async () => (await it.auditEntries()).find(({ action }) => action === "stream.closed"));
   assert.equal(closed.reason, "connection_lost");
   await stopped;
 });

@@ -20,7 +20,7 @@ const FINGERPRINT = /sha256:[0-9a-f]{64}/;
 const SPEAKS = `trap "exit 0" TERM; while :; do echo "still up"; sleep 0.2; done`;
 
 /** Exit code and end of the output of a command. */
-const told = ({ code, stdout, stderr }: RfResult): string => `${code}: ${stdout}${stderr}`;
+const outputOf = ({ code, stdout, stderr }: RfResult): string => `${code}: ${stdout}${stderr}`;
 
 async function fingerprintOf(server: ServerProcess): Promise<string> {
   const program = new Program("packages/server/src/main.ts", ["fingerprint", "--data", server.data]);
@@ -42,13 +42,13 @@ async function begin(server: ServerProcess, url: string, within: readonly string
   const rf = (args: string[], stdin = ""): Promise<RfResult> => home.run(args, { stdin, within });
 
   const unknown = await rf(["login", "--base-url", url], token);
-  assert.equal(unknown.code, 4, told(unknown));
-  assert.ok(unknown.stderr.includes(`rf login --base-url ${url} --fingerprint ${fingerprint}`), told(unknown));
+  assert.equal(unknown.code, 4, outputOf(unknown));
+  assert.ok(unknown.stderr.includes(`rf login --base-url ${url} --fingerprint ${fingerprint}`), outputOf(unknown));
   const wrong = await rf(["login", "--base-url", url, "--fingerprint", `sha256:${"0".repeat(64)}`], token);
-  assert.equal(wrong.code, 4, told(wrong));
+  assert.equal(wrong.code, 4, outputOf(wrong));
   assert.ok(!readdirSync(home.directory).includes("roamfleet"), "nothing was saved");
   const login = await rf(["login", "--base-url", url, "--fingerprint", fingerprint], token);
-  assert.equal(login.code, 0, told(login));
+  assert.equal(login.code, 0, outputOf(login));
   const saved = readFileSync(home.credentials_file, "utf8");
   assert.ok(saved.includes(`ca_fingerprint = "${fingerprint}"`), saved);
   const pem = path.join(home.directory, "roamfleet", "authorities", `${fingerprint.replace("sha256:", "")}.pem`);
@@ -57,7 +57,7 @@ async function begin(server: ServerProcess, url: string, within: readonly string
   const made = await rf(["keys", "new", "--site", site_id, "--fleet", fleet_id]);
   const line = /rf-agent run .*/.exec(made.stdout)?.[0] ?? "";
   const words = line.split(" ");
-  assert.ok(line.includes(`--server ${url} `) && line.endsWith(`--ca-fingerprint ${fingerprint}`), told(made));
+  assert.ok(line.includes(`--server ${url} `) && line.endsWith(`--ca-fingerprint ${fingerprint}`), outputOf(made));
   const key = words[words.indexOf("--enroll-key") + 1] ?? "";
 
   await using stranger = new AgentProcess({ url, key, name: "stranger", within });
@@ -71,7 +71,7 @@ async function begin(server: ServerProcess, url: string, within: readonly string
 
   const release = await pushBundle(api, "nav-1", await appBundle(SPEAKS));
   const deployed = await rf(["deploy", "nav-1", "--robot", listed.id, "--watch", "--verify", "1s"]);
-  assert.equal(deployed.code, 0, told(deployed));
+  assert.equal(deployed.code, 0, outputOf(deployed));
   assert.equal((await api.getRobot({ params: { id: listed.id } })).data.current_release?.id, release);
   let seen = false;
   const logs = await home.run(["robots", "logs", listed.id, "--follow"], {
@@ -82,7 +82,7 @@ async function begin(server: ServerProcess, url: string, within: readonly string
       seen ||= text.includes("still up");
     },
   });
-  assert.deepEqual([logs.code, seen], [130, true], told(logs));
+  assert.deepEqual([logs.code, seen], [130, true], outputOf(logs));
 }
 
 test("over --tls auto an unknown certificate is refused and shown; a pinned one works for rf, WebSockets, enrollment, link and artifacts", LIMIT, async () => {
@@ -111,11 +111,11 @@ test("rf and the robot refuse another authority at the same address until its fi
   const second = await fingerprintOf(server);
   assert.notEqual(second, first);
   const refused = await home.run(["whoami"]);
-  assert.equal(refused.code, 4, told(refused));
-  assert.ok(refused.stderr.includes("a different certificate authority") && refused.stderr.includes(first), told(refused));
+  assert.equal(refused.code, 4, outputOf(refused));
+  assert.ok(refused.stderr.includes("a different certificate authority") && refused.stderr.includes(first), outputOf(refused));
   const again = await home.run(["login", "--base-url", url], { stdin: token });
-  assert.equal(again.code, 4, told(again));
-  assert.ok(again.stderr.includes(second) && again.stderr.includes(first), told(again));
+  assert.equal(again.code, 4, outputOf(again));
+  assert.ok(again.stderr.includes(second) && again.stderr.includes(first), outputOf(again));
   const complains = () => robot.program.output.includes("another certificate authority than the pinned");
   await robot.program.until("the robot to complain", complains, { deadline_ms: ROBOT_BACK_MS });
 

@@ -21,7 +21,7 @@ test("a change on one node is immediately an event on the other, with one databa
   await connected(first, second);
   using reader = await EventReader.open(second.url, bearer(first.default_org.admin_token));
   const began = performance.now();
-  const site = await first.site("Told");
+  const site = await first.site("New");
   await reader.until("the site that the other node made", ({ data }) => data.id === site);
   const took = performance.now() - began;
   checkTime(t, "the change was an event on the other", took, BOUND_MS);
@@ -36,8 +36,8 @@ test("a reader receives ready only after the changes of other nodes reach it", O
   await plane.until("the plane to be on the bus", () => plane.plane.bus.connected);
   line.shape = { delay_ms: 300 };
   using reader = await EventReader.open(plane.url, bearer(plane.default_org.admin_token));
-  other.bus.publish(changesSubject(plane.default_org.id), { changes: [{ kind: "site", id: "sit_told", change: "created" }] });
-  await reader.until("what was told right after it was ready", ({ data }) => data.id === "sit_told");
+  other.bus.publish(changesSubject(plane.default_org.id), { changes: [{ kind: "site", id: "sit_ready", change: "created" }] });
+  await reader.until("the change that was published right after ready", ({ data }) => data.id === "sit_ready");
 });
 
 test("a token that is revoked on one node ends its stream on the other", OPTIONS, async (t) => {
@@ -71,7 +71,7 @@ test("a deployment created on one node immediately reaches a robot connected to 
       robot.received.some(({ apps }) => Object.values(apps).some(({ deployment_id }) => deployment_id === id)),
     );
     const took = performance.now() - began;
-    checkTime(t, "the robot was told", took, BOUND_MS);
+    checkTime(t, "the robot was notified", took, BOUND_MS);
   }
 });
 

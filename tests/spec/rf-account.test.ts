@@ -90,8 +90,8 @@ test("rf logout deletes the file and leaves the token valid, and succeeds withou
 test("rf whoami prints the org and the role", LIMIT, async () => {
   await using home = await RfHome.make();
   const env = { ROAMFLEET_TOKEN: token, ROAMFLEET_BASE_URL: plane.url };
-  const told = await home.run(["whoami"], { env });
-  assert.match(told.stdout, /Default[\s\S]*admin/);
+  const printed = await home.run(["whoami"], { env });
+  assert.match(printed.stdout, /Default[\s\S]*admin/);
   const document = documentOf(await home.run(["whoami", "--json"], { env })) as { data: { org: { id: string } } };
   assert.equal(document.data.org.id, plane.default_org.id);
 });

@@ -1,6 +1,6 @@
 import { isTerminal } from "@roamfleet/protocol";
 import type { Counts } from "../../packages/server/src/features/deployments/state.ts";
-import { saying, type Robot } from "./robot.ts";
+import { reportKey, type Robot } from "./robot.ts";
 import type { DeploymentView, TargetView, View } from "./server.ts";
 
 /** Thrown when a rule of deployments is violated. */
@@ -33,8 +33,8 @@ export function checkMoment(view: View, robots: ReadonlyMap<string, Robot>, now:
   for (const [key, own] of Map.groupBy(view.targets, ({ robot_id, app }) => `${robot_id} ${app}`))
     // Counted separately: a target that is rolled back has the status rolling_back from its dispatch on. The server may still receive
     // earlier reports of the robot about a cancelled deployment.
-    for (const alike of Map.groupBy(own, ({ reverting }) => reverting).values())
-      holds(alike.filter(({ status }) => CHANGING.has(status)).length <= 1, `two deployments change ${key} at the same time`);
+    for (const same_direction of Map.groupBy(own, ({ reverting }) => reverting).values())
+      holds(same_direction.filter(({ status }) => CHANGING.has(status)).length <= 1, `two deployments change ${key} at the same time`);
   for (const { id, acked_seq } of view.robots) {
     const robot = robots.get(id);
     const first = robot?.outbox.waiting[0]?.seq;
@@ -89,8 +89,8 @@ function checkTarget(target: TargetView, deployment: DeploymentView, robots: Rea
   if (robot !== undefined && status === "applied")
     // The removal of an app is reported as rolled_back.
     holds(
-      robot.said.has(saying(id, attempt, target.release_id === null ? "rolled_back" : "applied")),
-      `${id} is applied at attempt ${attempt}, which its robot never said`,
+      robot.reported.has(reportKey(id, attempt, target.release_id === null ? "rolled_back" : "applied")),
+      `${id} is applied at attempt ${attempt}, which its robot never reported`,
     );
 }
 

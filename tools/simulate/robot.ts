@@ -28,12 +28,12 @@ export class Robot implements RobotSide {
   /** Broken links from which the server still reads some reports. */
   late: Link[] = [];
   /** All reports of this robot about targets. */
-  readonly said = new Set<string>();
+  readonly reported = new Set<string>();
   generation = 0;
   /** The agent will crash after its next journal entry and before the report of it. */
-  doomed = false;
+  will_crash = false;
   /** The agent has crashed: later reports are lost. */
-  died = false;
+  crashed = false;
 
   constructor(id: string, clock: Clock) {
     this.id = id;
@@ -46,9 +46,9 @@ export class Robot implements RobotSide {
   }
 
   report(body: ReportBody): void {
-    if (this.doomed && body.kind === "target") this.died = true;
-    if (this.died) return;
-    if (body.kind === "target") this.said.add(saying(body.target_id, body.attempt, body.status));
+    if (this.will_crash && body.kind === "target") this.crashed = true;
+    if (this.crashed) return;
+    if (body.kind === "target") this.reported.add(reportKey(body.target_id, body.attempt, body.status));
     const report = this.outbox.add(body, this.clock.now().toISOString());
     this.link?.up.push(report);
   }
@@ -72,8 +72,8 @@ export class Robot implements RobotSide {
 
   /** Loses power, and starts again from the journal. */
   crash(): void {
-    this.doomed = false;
-    this.died = false;
+    this.will_crash = false;
+    this.crashed = false;
     this.cut(0);
     for (const app of this.apps.values()) app.resume();
   }
@@ -104,4 +104,4 @@ export class Robot implements RobotSide {
   }
 }
 
-export const saying = (target_id: string, attempt: number, status: string): string => `${target_id} ${attempt} ${status}`;
+export const reportKey = (target_id: string, attempt: number, status: string): string => `${target_id} ${attempt} ${status}`;

@@ -102,7 +102,7 @@ class Schedule {
     if (this.#chance.happens(0.6)) await this.#installFirst();
     const steps = STEPS_MIN + this.#chance.below(this.#steps_more);
     for (let step = 0; step < steps; step += 1) await this.#anyStep();
-    await this.#comeToRest();
+    await this.#finish();
   }
 
   /** Installs the first release on all robots, without failures. */
@@ -112,7 +112,7 @@ class Schedule {
         await this.#server.perform({ type: "create", release: 0, robot: null, fleet, scheduled_in_ms: null, rollout: {} }, "lives");
       });
     await this.#busy("dispatch");
-    for (const robot of this.#robots.values()) await this.#talk(robot);
+    for (const robot of this.#robots.values()) await this.#deliverAll(robot);
   }
 
   /** Performs one step, delivers the resulting messages, and checks the rules. */
@@ -126,7 +126,7 @@ class Schedule {
       this.trace.push("  the server was killed");
       await this.#serverRestarts();
     }
-    for (const robot of this.#robots.values()) if (robot.died) await this.#crash(robot);
+    for (const robot of this.#robots.values()) if (robot.crashed) await this.#crash(robot);
     for (const [robot_id, desired] of await this.#server.takePushes()) this.#robots.get(robot_id)?.link?.down.push(desired);
     const before = this.#view;
     this.#view = await this.#server.look();
@@ -173,24 +173,24 @@ class Schedule {
       ),
       some("loses its link", theme.breaks, connected, (robot) => this.#cut(robot)),
       some("crashes", theme.breaks, all, (robot) => this.#crash(robot)),
-      some("will die before its next report", theme.dooms, all, (robot) => void (robot.doomed = true)),
+      some("will crash before its next report", theme.crashes_before_report, all, (robot) => void (robot.will_crash = true)),
       some(
         "is heard",
         30,
         connected.filter(({ link }) => (link?.up.length ?? 0) > 0),
-        (robot) => this.#hear(robot, robot.link),
+        (robot) => this.#deliverReports(robot, robot.link),
       ),
       some(
         "hears",
         25,
         connected.filter(({ link }) => (link?.down.length ?? 0) > 0),
-        (robot) => this.#tell(robot),
+        (robot) => this.#deliverDesired(robot),
       ),
       some(
         "is heard late",
         theme.is_late,
         all.filter(({ late }) => late.length > 0),
-        (robot) => this.#hearLate(robot),
+        (robot) => this.#deliverLateReports(robot),
       ),
       [20, () => this.#turn(chance.weighted<Loop>(LOOP_WEIGHTS))],
       [theme.time, () => this.#advance(chance.of([1, 5, 15, 30, 60, 130, 700, 1_000, 4_000]) * SECOND_MS)],
@@ -252,23 +252,23 @@ class Schedule {
   }
 
   /** Delivers the next reports of the robot's link. One may be delivered twice. */
-  async #hear(robot: Robot, link: Link | undefined): Promise<void> {
+  async #deliverReports(robot: Robot, link: Link | undefined): Promise<void> {
     const report = link?.up.shift();
     if (link === undefined || report === undefined) return;
     if (this.#chance.happens(0.05)) link.up.unshift(report);
-    await this.#take(robot, report, link);
-    if (robot.link === link && this.#chance.happens(MORE_PROBABILITY)) await this.#step("  and more", () => this.#hear(robot, link));
+    await this.#deliver(robot, report, link);
+    if (robot.link === link && this.#chance.happens(MORE_PROBABILITY)) await this.#step("  and more", () => this.#deliverReports(robot, link));
   }
 
-  async #hearLate(robot: Robot): Promise<void> {
+  async #deliverLateReports(robot: Robot): Promise<void> {
     const link = robot.late[0];
     const report = link?.up.shift();
     if (link === undefined || report === undefined) return;
     if (link.up.length === 0) robot.late.shift();
-    await this.#take(robot, report, undefined);
+    await this.#deliver(robot, report, undefined);
   }
 
-  async #take(robot: Robot, report: Link["up"][number], link: Link | undefined): Promise<void> {
+  async #deliver(robot: Robot, report: Link["up"][number], link: Link | undefined): Promise<void> {
     this.#reported = true;
     const { body } = report;
     if (body.kind === "target") {
@@ -290,7 +290,7 @@ class Schedule {
     if (link !== undefined && robot.link === link && this.#chance.happens(0.03)) await this.#cut(robot);
   }
 
-  #tell(robot: Robot): void {
+  #deliverDesired(robot: Robot): void {
     const { link } = robot;
     if (link === undefined) return;
     // Two desired states may overtake each other before the socket.
@@ -300,18 +300,18 @@ class Schedule {
     if (message.type === "desired" && this.#chance.happens(0.02)) return;
     if (message.type === "desired" && this.#chance.happens(0.05)) robot.take(message);
     robot.take(message);
-    if (this.#chance.happens(MORE_PROBABILITY)) this.#tell(robot);
+    if (this.#chance.happens(MORE_PROBABILITY)) this.#deliverDesired(robot);
   }
 
   /** No more failures: all deployments must end, each robot must run the desired release, and nothing may wait. */
-  async #comeToRest(): Promise<void> {
+  async #finish(): Promise<void> {
     for (const robot of this.#robots.values()) {
       if (this.#chance.happens(LOST_PROBABILITY)) await this.#step("a robot is lost for good", () => this.#lose(robot));
       else await this.#step("a robot is healthy again", () => this.#heal(robot));
     }
     for (let round = 0; ; round += 1) {
       await this.#exchange();
-      if (this.#rests()) break;
+      if (this.#isIdle()) break;
       if (round === CALM_ROUNDS_MAX) break;
       await this.#advance(CALM_ROUND_MS * 2 ** Math.min(4, Math.floor(round / 6)));
     }
@@ -343,12 +343,12 @@ class Schedule {
     for (const robot of this.#robots.values()) {
       if (this.#lost.has(robot.id)) continue;
       if (robot.link === undefined && !this.#removed.has(robot.id)) await this.#step("a robot comes back", () => this.#connect(robot));
-      await this.#talk(robot);
+      await this.#deliverAll(robot);
     }
   }
 
   /** Delivers all messages in transit, and those that they cause. */
-  async #talk(robot: Robot): Promise<void> {
+  async #deliverAll(robot: Robot): Promise<void> {
     const { link } = robot;
     while (link !== undefined && link.up.length + link.down.length > 0) {
       for (let report = link.up.shift(); report !== undefined; report = link.up.shift()) {
@@ -369,7 +369,7 @@ class Schedule {
     return more;
   }
 
-  #rests(): boolean {
+  #isIdle(): boolean {
     const robots = [...this.#robots.values()].filter(({ id }) => !this.#removed.has(id) && !this.#lost.has(id));
     return (
       this.#view.deployments.every(({ status }) => isTerminal(status)) &&

@@ -3,16 +3,16 @@ export interface Theme {
   operates: number;
   behaves: number;
   breaks: number;
-  dooms: number;
+  crashes_before_report: number;
   is_late: number;
   time: number;
   removes: number;
 }
 
-const EVEN: Theme = { operates: 5, behaves: 3, breaks: 2, dooms: 3, is_late: 8, time: 9, removes: 0.5 };
+const EVEN: Theme = { operates: 5, behaves: 3, breaks: 2, crashes_before_report: 3, is_late: 8, time: 9, removes: 0.5 };
 export const THEMES: readonly Theme[] = [
   EVEN,
   { ...EVEN, operates: 30, time: 4, removes: 0.4 },
-  { ...EVEN, behaves: 8, breaks: 6, dooms: 8, is_late: 20 },
+  { ...EVEN, behaves: 8, breaks: 6, crashes_before_report: 8, is_late: 20 },
   { ...EVEN, operates: 10, time: 22, removes: 7 },
 ];
