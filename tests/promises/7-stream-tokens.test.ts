@@ -306,7 +306,7 @@ test("behind a proxy, and when the proxy is bypassed, no secret of a URL is leak
   for (const stream of STREAM_NAMES) {
     const ticket = await scene.ticket(stream);
     const target = streamTarget(stream, scene.id, { ...scene.around.query(stream), ticket });
-    // Requests that bypass the proxy are refused, whatever their URL. The proxy itself names the page of a request.
+    // Requests that bypass the proxy are refused, whatever their URL. The proxy adds the URL of the page.
     assert.match(await sendRaw(scene, upgrade(target, HANDSHAKE), "127.0.0.2"), /^HTTP\/1\.1 403 /);
     assert.match(await sendRaw(scene, upgrade(target, ["Connection: close"]), "127.0.0.2"), /^HTTP\/1\.1 403 /);
     const referer = { referer: `${scene.url}${target}`, "x-original-url": target, "x-forwarded-for": `${ticket}, 192.0.2.1` };
