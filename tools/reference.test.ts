@@ -42,7 +42,10 @@ test("every name of the code in the glossary is exported", () => {
 test("the glossary is sorted, and each meaning is a sentence", () => {
   const terms = TERMS.map(({ term }) => term);
   assert.deepEqual(terms, terms.toSorted());
-  const meanings = [...TERMS.map(({ meaning }) => meaning), ...[OBJECTS, SECRETS, ROLE_TERMS, STATUSES, WAITS].flatMap((of) => Object.values(of))];
+  const meanings = [
+    ...TERMS.map(({ meaning }) => meaning),
+    ...[OBJECTS, SECRETS, ROLE_TERMS, STATUSES, WAITS].flatMap((of) => Object.values(of)),
+  ];
   assert.deepEqual(
     meanings.filter((meaning) => !/^[A-Z`].*[.]$/.test(meaning)),
     [],

@@ -237,9 +237,23 @@ test("finds a sentence over 30 words in prose, list items and table cells", (t) 
 
 test("finds commit subjects that are too long or not area: imperative verb object", () => {
   const good = ["agent: process reports", "sdk, swarm: pass the clock", "deploy.yaml: bring 2 servers", "tools: need no build"];
-  const bad = ["wip", "agent: fixed a bug", "Agent: fix a bug", "agent: what is due is done", "agent: renames files", "agent: fix it.", "agent: fix"];
+  const bad = [
+    "wip",
+    "agent: fixed a bug",
+    "Agent: fix a bug",
+    "agent: what is due is done",
+    "agent: renames files",
+    "agent: fix it.",
+    "agent: fix",
+  ];
   const long = `agent: fix ${"x".repeat(62)}`;
   const problems = (subject: string): number => findBadSubjects([`0123abcd ${subject}`]).length;
-  assert.deepEqual(good.filter((subject) => problems(subject) !== 0), []);
-  assert.deepEqual([...bad, long].filter((subject) => problems(subject) !== 1), []);
+  assert.deepEqual(
+    good.filter((subject) => problems(subject) !== 0),
+    [],
+  );
+  assert.deepEqual(
+    [...bad, long].filter((subject) => problems(subject) !== 1),
+    [],
+  );
 });

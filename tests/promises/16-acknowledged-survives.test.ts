@@ -14,42 +14,38 @@ const PARALLEL = 64;
 const REPLAYS = 500;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 3_600_000 }) };
 
-test(
-  `${WRITES} writes under kill -9 of the server and of PostgreSQL: no acknowledged write is lost or stored twice`,
-  LIMIT,
-  async (t) => {
-    await using fire = await startUnderFire();
-    const { server, ledger } = fire;
-    const writers = new Writers(ledger);
-    await writers.prepare();
-    const random = seededRandom(16);
-    const killed = { server: 0, postgres: 0, both: 0 };
-    const writing = writers.write(WRITES, PARALLEL);
-    for (let kill = 0; kill < KILLS; kill += 1) {
-      // Kills are spread over the whole run, at random moments.
-      const at = Math.floor(((kill + random()) / KILLS) * WRITES * 0.95);
-      await Promise.race([until("the writers to come this far", () => writers.done >= at), writing]);
-      const what = (["server", "postgres", "both"] as const)[kill % 3]!;
-      if (what !== "server" && killPostgres(server)) killed[what] += 1;
-      if (what === "postgres") continue;
-      await server.program.kill();
-      if (what === "server") killed.server += 1;
-      await server.restart();
-    }
-    await writing;
-    const rows = await countRows(server, ledger);
-    const every = Math.ceil(ledger.acknowledged.length / REPLAYS);
-    const replays = await ledger.checkReplays(ledger.acknowledged.filter((_, n) => n % every === 0));
-    assert.ok(killed.server > 0 && killed.postgres > 0 && killed.both > 0, JSON.stringify(killed));
-    assert.ok(ledger.unanswered > 0, "no kill cut anybody off");
-    provePromise(
-      t,
-      16,
-      `${WRITES} writes by ${PARALLEL} clients, ${killed.server} kill -9 of the server, ${killed.postgres} of PostgreSQL, ${killed.both} of both, ` +
-        `${ledger.unanswered} calls cut off: ${rows} rows, 0 acknowledged lost, 0 twice, ${replays} replays byte-equal`,
-    );
-  },
-);
+test(`${WRITES} writes under kill -9 of the server and of PostgreSQL: no acknowledged write is lost or stored twice`, LIMIT, async (t) => {
+  await using fire = await startUnderFire();
+  const { server, ledger } = fire;
+  const writers = new Writers(ledger);
+  await writers.prepare();
+  const random = seededRandom(16);
+  const killed = { server: 0, postgres: 0, both: 0 };
+  const writing = writers.write(WRITES, PARALLEL);
+  for (let kill = 0; kill < KILLS; kill += 1) {
+    // Kills are spread over the whole run, at random moments.
+    const at = Math.floor(((kill + random()) / KILLS) * WRITES * 0.95);
+    await Promise.race([until("the writers to come this far", () => writers.done >= at), writing]);
+    const what = (["server", "postgres", "both"] as const)[kill % 3]!;
+    if (what !== "server" && killPostgres(server)) killed[what] += 1;
+    if (what === "postgres") continue;
+    await server.program.kill();
+    if (what === "server") killed.server += 1;
+    await server.restart();
+  }
+  await writing;
+  const rows = await countRows(server, ledger);
+  const every = Math.ceil(ledger.acknowledged.length / REPLAYS);
+  const replays = await ledger.checkReplays(ledger.acknowledged.filter((_, n) => n % every === 0));
+  assert.ok(killed.server > 0 && killed.postgres > 0 && killed.both > 0, JSON.stringify(killed));
+  assert.ok(ledger.unanswered > 0, "no kill cut anybody off");
+  provePromise(
+    t,
+    16,
+    `${WRITES} writes by ${PARALLEL} clients, ${killed.server} kill -9 of the server, ${killed.postgres} of PostgreSQL, ${killed.both} of both, ` +
+      `${ledger.unanswered} calls cut off: ${rows} rows, 0 acknowledged lost, 0 twice, ${replays} replays byte-equal`,
+  );
+});
 
 /** Checks that every acknowledged id is a row, and that there is no unacknowledged row. */
 async function countRows(server: ServerProcess, ledger: Ledger): Promise<number> {

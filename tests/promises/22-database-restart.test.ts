@@ -10,8 +10,10 @@ const BETWEEN = 300;
 const RECOVERED_MS_MAX = 5_000;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 1_200_000 }) };
 
-test("after PostgreSQL is killed and stopped under load it recovers soon, nothing is lost, and meanwhile clients get 503 with Retry-After", LIMIT, (t) =>
-  restarted(t, 1),
+test(
+  "after PostgreSQL is killed and stopped under load it recovers soon, nothing is lost, and meanwhile clients get 503 with Retry-After",
+  LIMIT,
+  (t) => restarted(t, 1),
 );
 
 test("the same under three nodes that share it", LIMIT, (t) => restarted(t, 3));

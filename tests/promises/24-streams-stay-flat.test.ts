@@ -50,59 +50,55 @@ const ticketOf = async (api: Client, robot_id: string, stream: StreamName): Prom
   ticket: (await api.createStreamTicket({ body: { robot_id, stream } })).data.ticket ?? "",
 });
 
-test(
-  "server and agent use no more memory after all streams of a robot were opened and closed many times",
-  LIMIT,
-  async (t) => {
-    const around = await RobotSurroundings.start(t);
-    using of_server = new Measures();
-    using of_agent = new Measures();
-    const limits = ["--limit", "token_requests_per_minute=1000000"];
-    await using server = await ServerProcess.start({ env: of_server.env, args: limits });
-    const { api, token } = await server.org("Acme");
-    const site_id = (await api.createSite({ body: { name: "Hall" } })).data.id;
-    const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
-    const key = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data.key ?? "";
-    await using robot = new AgentProcess({
-      url: server.address,
-      key,
-      name: "cart",
-      args: ["--config", around.writeConfig()],
-      env: of_agent.env,
-    });
-    const { id } = await robot.program.until("the robot", async () =>
-      (await api.listRobots()).items.find(({ status }) => status === "online"),
-    );
-    const open = async (name: StreamName): Promise<OpenStream> =>
-      OpenStream.open(server.address, name, id, around, { query: await ticketOf(api, id, name) });
-    const measure = async (): Promise<[Measure, Measure]> => [await of_server.least(server.program), await of_agent.least(robot.program)];
+test("server and agent use no more memory after all streams of a robot were opened and closed many times", LIMIT, async (t) => {
+  const around = await RobotSurroundings.start(t);
+  using of_server = new Measures();
+  using of_agent = new Measures();
+  const limits = ["--limit", "token_requests_per_minute=1000000"];
+  await using server = await ServerProcess.start({ env: of_server.env, args: limits });
+  const { api, token } = await server.org("Acme");
+  const site_id = (await api.createSite({ body: { name: "Hall" } })).data.id;
+  const fleet_id = (await api.createFleet({ body: { name: "Carts", site_id } })).data.id;
+  const key = (await api.createEnrollmentKey({ body: { site_id, fleet_id } })).data.key ?? "";
+  await using robot = new AgentProcess({
+    url: server.address,
+    key,
+    name: "cart",
+    args: ["--config", around.writeConfig()],
+    env: of_agent.env,
+  });
+  const { id } = await robot.program.until("the robot", async () =>
+    (await api.listRobots()).items.find(({ status }) => status === "online"),
+  );
+  const open = async (name: StreamName): Promise<OpenStream> =>
+    OpenStream.open(server.address, name, id, around, { query: await ticketOf(api, id, name) });
+  const measure = async (): Promise<[Measure, Measure]> => [await of_server.least(server.program), await of_agent.least(robot.program)];
 
-    const watched = await Promise.all(STREAM_NAMES.map((name) => OpenStream.open(server.address, name, id, around, { query: { token } })));
-    const cycle = async (): Promise<void> => {
-      await Promise.all(watched.map((stream) => stream.round()));
-      await comeAndGo(open);
-    };
-    for (let n = 0; n < WARM_CYCLES; n += 1) await cycle();
-    const start = await measure();
-    const since = performance.now();
-    let cycles = 0;
-    while (performance.now() - since < REAL_SECONDS * 1_000) {
-      await cycle();
-      cycles += 1;
-    }
-    const end = await measure();
-    const frames = watched.find(({ name }) => name === "camera")?.count;
-    await Promise.all(watched.map((stream) => stream.end()));
-    assertFlat("server", start[0], end[0]);
-    assertFlat("agent", start[1], end[1]);
-    provePromise(
-      t,
-      24,
-      `${REAL_SECONDS} s of all ${STREAM_NAMES.length} kinds of streams of a real robot, ${frames} pictures to one viewer, ${cycles * STREAM_NAMES.length} streams opened and ended beside: ` +
-        `${shown("server", start[0], end[0])}; ${shown("agent", start[1], end[1])}`,
-    );
-  },
-);
+  const watched = await Promise.all(STREAM_NAMES.map((name) => OpenStream.open(server.address, name, id, around, { query: { token } })));
+  const cycle = async (): Promise<void> => {
+    await Promise.all(watched.map((stream) => stream.round()));
+    await comeAndGo(open);
+  };
+  for (let n = 0; n < WARM_CYCLES; n += 1) await cycle();
+  const start = await measure();
+  const since = performance.now();
+  let cycles = 0;
+  while (performance.now() - since < REAL_SECONDS * 1_000) {
+    await cycle();
+    cycles += 1;
+  }
+  const end = await measure();
+  const frames = watched.find(({ name }) => name === "camera")?.count;
+  await Promise.all(watched.map((stream) => stream.end()));
+  assertFlat("server", start[0], end[0]);
+  assertFlat("agent", start[1], end[1]);
+  provePromise(
+    t,
+    24,
+    `${REAL_SECONDS} s of all ${STREAM_NAMES.length} kinds of streams of a real robot, ${frames} pictures to one viewer, ${cycles * STREAM_NAMES.length} streams opened and ended beside: ` +
+      `${shown("server", start[0], end[0])}; ${shown("agent", start[1], end[1])}`,
+  );
+});
 
 /** Measures the memory of this process. */
 function measureHere(): Measure {

@@ -123,30 +123,34 @@ test("a tampered backup of rows executes none of its text as SQL", LIMIT, async 
   }
 });
 
-test("with DATABASE_URL, the backup of a stopped server restores identically into another PostgreSQL or an embedded one", LIMIT, async () => {
-  await server.program.stop();
-  const to = path.join(place, "stopped");
-  const made = await onDatabase(first, "backup", "--data", server.data, "--to", to);
-  assert.equal(made.code, 0, made.output);
-  const full = await onDatabase(second, "restore", "--from", to, "--data", path.join(place, "full"));
-  assert.deepEqual(
-    [full.code, /has rows in public\.\w+ already: restore into a new, empty database/.test(full.output)],
-    [2, true],
-    full.output,
-  );
-  assert.deepEqual(readdirSync(path.join(place, "full")), []);
+test(
+  "with DATABASE_URL, the backup of a stopped server restores identically into another PostgreSQL or an embedded one",
+  LIMIT,
+  async () => {
+    await server.program.stop();
+    const to = path.join(place, "stopped");
+    const made = await onDatabase(first, "backup", "--data", server.data, "--to", to);
+    assert.equal(made.code, 0, made.output);
+    const full = await onDatabase(second, "restore", "--from", to, "--data", path.join(place, "full"));
+    assert.deepEqual(
+      [full.code, /has rows in public\.\w+ already: restore into a new, empty database/.test(full.output)],
+      [2, true],
+      full.output,
+    );
+    assert.deepEqual(readdirSync(path.join(place, "full")), []);
 
-  await using third = await createTestDatabase();
-  const migrated = await onDatabase(third, "restore", "--from", to, "--data", path.join(place, "third"));
-  assert.equal(migrated.code, 0, migrated.output);
-  const was = await rowsOf(first.connection);
-  assert.ok(Object.values(was).flat().length > 50);
-  assert.deepEqual(await rowsOf(third.connection), was);
+    await using third = await createTestDatabase();
+    const migrated = await onDatabase(third, "restore", "--from", to, "--data", path.join(place, "third"));
+    assert.equal(migrated.code, 0, migrated.output);
+    const was = await rowsOf(first.connection);
+    assert.ok(Object.values(was).flat().length > 50);
+    assert.deepEqual(await rowsOf(third.connection), was);
 
-  const own = path.join(place, "own");
-  const embedded = await runCommand(["restore", "--from", to, "--data", own]);
-  assert.equal(embedded.code, 0, embedded.output);
-  const started = await startEmbedded({ directory: path.join(own, "postgres"), clock: systemClock, log: silentLog });
-  assert.deepEqual(await rowsOfAndStop(started), was);
-  assert.equal(existsSync(path.join(own, "tls", "ca-key.pem")), true);
-});
+    const own = path.join(place, "own");
+    const embedded = await runCommand(["restore", "--from", to, "--data", own]);
+    assert.equal(embedded.code, 0, embedded.output);
+    const started = await startEmbedded({ directory: path.join(own, "postgres"), clock: systemClock, log: silentLog });
+    assert.deepEqual(await rowsOfAndStop(started), was);
+    assert.equal(existsSync(path.join(own, "tls", "ca-key.pem")), true);
+  },
+);

@@ -35,25 +35,21 @@ async function refused(data: string, expected: RegExp): Promise<void> {
   assert.ok(problems.includes(lines[0] ?? ""), `${lines[0]} is one of ${problems.join(" | ")}`);
 }
 
-test(
-  "serve refuses a directory that cannot be a data directory with a one-line message, and doctor reports the same",
-  LIMIT,
-  async (t) => {
-    const directory = temporary(t);
-    const file = path.join(directory, "file");
-    writeFileSync(file, "");
-    await refused(file, /file is not a directory: choose another with --data$/);
-    await refused(path.join(directory, "missing", "data"), /missing does not exist: create it \(mkdir -p .*missing\) or correct --data$/);
-    const open = path.join(directory, "open");
-    mkdirSync(open);
-    chmodSync(open, 0o777);
-    await refused(open, /open can be written by every user of this machine: chmod o-w /);
-    const photos = path.join(directory, "photos");
-    mkdirSync(photos);
-    writeFileSync(path.join(photos, "robot.jpg"), "");
-    await refused(photos, /photos contains files that are not Roamfleet's: choose a new or empty directory with --data$/);
-  },
-);
+test("serve refuses a directory that cannot be a data directory with a one-line message, and doctor reports the same", LIMIT, async (t) => {
+  const directory = temporary(t);
+  const file = path.join(directory, "file");
+  writeFileSync(file, "");
+  await refused(file, /file is not a directory: choose another with --data$/);
+  await refused(path.join(directory, "missing", "data"), /missing does not exist: create it \(mkdir -p .*missing\) or correct --data$/);
+  const open = path.join(directory, "open");
+  mkdirSync(open);
+  chmodSync(open, 0o777);
+  await refused(open, /open can be written by every user of this machine: chmod o-w /);
+  const photos = path.join(directory, "photos");
+  mkdirSync(photos);
+  writeFileSync(path.join(photos, "robot.jpg"), "");
+  await refused(photos, /photos contains files that are not Roamfleet's: choose a new or empty directory with --data$/);
+});
 
 test("serve refuses a disk that is read-only, too small or full with a one-line message", LIMIT, async (t) => {
   using disk = SmallDisk.mount(20);

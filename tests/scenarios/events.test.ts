@@ -173,10 +173,15 @@ test("sends live events for a robot's presence and its deployments, each status 
   );
 });
 
-test("a stream ends within two seconds of losing its access: by token and by cookie, for a user, a session and an org", LIMIT, async (t) => {
-  const org = await plane.org();
-  const cases: { name: string; end: (ids: { user_id: string; token_id: string; session: Record<string, string> }) => Promise<unknown> }[] =
-    [
+test(
+  "a stream ends within two seconds of losing its access: by token and by cookie, for a user, a session and an org",
+  LIMIT,
+  async (t) => {
+    const org = await plane.org();
+    const cases: {
+      name: string;
+      end: (ids: { user_id: string; token_id: string; session: Record<string, string> }) => Promise<unknown>;
+    }[] = [
       { name: "the token is revoked", end: ({ token_id }) => org.api.revokeToken({ params: { id: token_id } }) },
       { name: "its user is taken out of the org", end: ({ user_id }) => org.api.deleteUser({ params: { id: user_id } }) },
       {
@@ -184,23 +189,24 @@ test("a stream ends within two seconds of losing its access: by token and by coo
         end: () => org.client(ADMIN_TOKEN).suspendOrg({ params: { id: org.id } }),
       },
     ];
-  for (const { name, end } of cases) {
-    const user = (await org.api.createUser({ body: { email: `${randomUUID()}@example.org`, name: "Ada", role: "viewer" } })).data;
-    const { id: token_id, token } = (await org.api.createToken({ body: { label: name, role: "viewer", user_id: user.id } })).data;
-    const session = (await sessionHeaders(plane, token ?? "")) ?? {};
-    using by_token = await open(token ?? "");
-    using by_cookie = await EventReader.open(plane.url, { cookie: session.cookie ?? "" });
-    const began = performance.now();
-    await end({ user_id: user.id, token_id, session });
-    for (const [way, reader] of Object.entries({ by_token, by_cookie })) {
-      const took = (await reader.ended) - began;
-      checkTime(t, `${name}, ${way}: ended`, took, BOUND_MS);
-      assert.match(String(reader.heard.at(-1)?.data.code), /^(unauthorized|forbidden)$/, name);
-      assert.equal(reader.heard.at(-1)?.event, "end");
+    for (const { name, end } of cases) {
+      const user = (await org.api.createUser({ body: { email: `${randomUUID()}@example.org`, name: "Ada", role: "viewer" } })).data;
+      const { id: token_id, token } = (await org.api.createToken({ body: { label: name, role: "viewer", user_id: user.id } })).data;
+      const session = (await sessionHeaders(plane, token ?? "")) ?? {};
+      using by_token = await open(token ?? "");
+      using by_cookie = await EventReader.open(plane.url, { cookie: session.cookie ?? "" });
+      const began = performance.now();
+      await end({ user_id: user.id, token_id, session });
+      for (const [way, reader] of Object.entries({ by_token, by_cookie })) {
+        const took = (await reader.ended) - began;
+        checkTime(t, `${name}, ${way}: ended`, took, BOUND_MS);
+        assert.match(String(reader.heard.at(-1)?.data.code), /^(unauthorized|forbidden)$/, name);
+        assert.equal(reader.heard.at(-1)?.event, "end");
+      }
+      assert.match((await new Http(plane, token ?? "").get("/api/events")).refusal, /^40[13] /);
     }
-    assert.match((await new Http(plane, token ?? "").get("/api/events")).refusal, /^40[13] /);
-  }
-});
+  },
+);
 
 test("a reader whose scope changes receives lost, then only events in its new scope", LIMIT, async () => {
   const org = await plane.org();

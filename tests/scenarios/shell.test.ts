@@ -135,42 +135,38 @@ test("a shell's output is recorded with its timing, for admins; typed input that
   );
 });
 
-test(
-  "a shell is in the timeline and the audit before it opens, and its end after it; viewers cannot open one",
-  TIMEOUT,
-  async () => {
-    await using plane = await startPlane();
-    await using robot = await LiveRobot.start(plane, withShell);
-    const view = await openShell(plane, robot.id, { command: "sleep 60", terminal: "no" });
-    const timeline = async (): Promise<[string, unknown][]> =>
-      (await plane.api.listRobotTimeline({ params: { id: robot.id } })).items
-        .filter(({ kind }) => kind.startsWith("shell."))
-        .map(({ kind, data }) => [kind, data["reason"]]);
-    await plane.until("the entry", async () => (await timeline()).length === 1);
-    assert.deepEqual(await timeline(), [["shell.opened", undefined]]);
-    assert.equal((await sessionsOf(plane, robot.id))[0]?.program, "sh");
-    view.ws.close();
-    await plane.until("its end", async () => (await timeline()).length === 2);
-    assert.deepEqual(await timeline(), [
-      ["shell.closed", "viewer_left"],
-      ["shell.opened", undefined],
-    ]);
-    const viewer = await plane.token({ role: "viewer" });
-    const view_only = await openShell(plane, robot.id, { token: viewer });
-    assert.match(await view_only.closed, /^1006/);
-    assert.equal((await sessionsOf(plane, robot.id)).length, 1);
-    for (const query of [
-      { cols: "0" },
-      { rows: "x" },
-      { command: "[]" },
-      { command: "[1]" },
-      { app: "../x" },
-      { terminal: "maybe" },
-    ] as Record<string, string>[])
-      assert.match(await (await openShell(plane, robot.id, query)).closed, /^1006/);
-    assert.equal((await sessionsOf(plane, robot.id)).length, 1);
-  },
-);
+test("a shell is in the timeline and the audit before it opens, and its end after it; viewers cannot open one", TIMEOUT, async () => {
+  await using plane = await startPlane();
+  await using robot = await LiveRobot.start(plane, withShell);
+  const view = await openShell(plane, robot.id, { command: "sleep 60", terminal: "no" });
+  const timeline = async (): Promise<[string, unknown][]> =>
+    (await plane.api.listRobotTimeline({ params: { id: robot.id } })).items
+      .filter(({ kind }) => kind.startsWith("shell."))
+      .map(({ kind, data }) => [kind, data["reason"]]);
+  await plane.until("the entry", async () => (await timeline()).length === 1);
+  assert.deepEqual(await timeline(), [["shell.opened", undefined]]);
+  assert.equal((await sessionsOf(plane, robot.id))[0]?.program, "sh");
+  view.ws.close();
+  await plane.until("its end", async () => (await timeline()).length === 2);
+  assert.deepEqual(await timeline(), [
+    ["shell.closed", "viewer_left"],
+    ["shell.opened", undefined],
+  ]);
+  const viewer = await plane.token({ role: "viewer" });
+  const view_only = await openShell(plane, robot.id, { token: viewer });
+  assert.match(await view_only.closed, /^1006/);
+  assert.equal((await sessionsOf(plane, robot.id)).length, 1);
+  for (const query of [
+    { cols: "0" },
+    { rows: "x" },
+    { command: "[]" },
+    { command: "[1]" },
+    { app: "../x" },
+    { terminal: "maybe" },
+  ] as Record<string, string>[])
+    assert.match(await (await openShell(plane, robot.id, query)).closed, /^1006/);
+  assert.equal((await sessionsOf(plane, robot.id)).length, 1);
+});
 
 test("50 MB for a slow viewer wait in the program, not in the server, and arrive completely", TIMEOUT, async () => {
   await using plane = await startPlane();

@@ -123,38 +123,42 @@ test("a viewer of one server gets every stream of a robot that is connected to a
   );
 });
 
-test("a viewer without access is refused by its own server, and one that loses access is closed by the robot's server", OPTIONS, async (t) => {
-  await using it = await TwoNodes.start(t);
-  const stranger = await it.first.org();
-  assert.equal((await refused(it.url("logs", { token: stranger.admin_token }))).status, 404);
-  assert.equal((await refused(it.url("logs", { token: "unknown" }))).status, 401);
-  assert.equal((await refused(it.url("logs", { token: it.token, color: "red" }))).status, 400);
-  assert.equal(it.line.accepted, 0);
+test(
+  "a viewer without access is refused by its own server, and one that loses access is closed by the robot's server",
+  OPTIONS,
+  async (t) => {
+    await using it = await TwoNodes.start(t);
+    const stranger = await it.first.org();
+    assert.equal((await refused(it.url("logs", { token: stranger.admin_token }))).status, 404);
+    assert.equal((await refused(it.url("logs", { token: "unknown" }))).status, 401);
+    assert.equal((await refused(it.url("logs", { token: it.token, color: "red" }))).status, 400);
+    assert.equal(it.line.accepted, 0);
 
-  const { ticket } = (await it.first.api.createStreamTicket({ body: { stream: "logs", robot_id: it.robot.id } })).data;
-  assert.ok(ticket !== null);
-  const by_ticket = await opened(it.url("logs", { ticket }));
-  assert.equal((await refused(it.url("logs", { ticket }))).status, 401);
-  by_ticket.ws.close();
-  await by_ticket.closed;
+    const { ticket } = (await it.first.api.createStreamTicket({ body: { stream: "logs", robot_id: it.robot.id } })).data;
+    assert.ok(ticket !== null);
+    const by_ticket = await opened(it.url("logs", { ticket }));
+    assert.equal((await refused(it.url("logs", { ticket }))).status, 401);
+    by_ticket.ws.close();
+    await by_ticket.closed;
 
-  const issued = (await it.first.api.createToken({ body: { label: "short-lived", role: "viewer" } })).data;
-  assert.ok(issued.token !== null);
-  const watching = await it.open("logs", issued.token);
-  await watching.round();
-  await it.first.api.revokeToken({ params: { id: issued.id } });
-  assert.equal((await watching.closed).code, 4401);
-  const last = await until("its end", async () => (await it.auditEntries()).find(({ status }) => status === 4401));
-  assert.equal(last.reason, "token_revoked");
+    const issued = (await it.first.api.createToken({ body: { label: "short-lived", role: "viewer" } })).data;
+    assert.ok(issued.token !== null);
+    const watching = await it.open("logs", issued.token);
+    await watching.round();
+    await it.first.api.revokeToken({ params: { id: issued.id } });
+    assert.equal((await watching.closed).code, 4401);
+    const last = await until("its end", async () => (await it.auditEntries()).find(({ status }) => status === 4401));
+    assert.equal(last.reason, "token_revoked");
 
-  // Without its link the robot is offline on every server.
-  const left = await it.open("camera");
-  const camera = it.url("camera");
-  await it.robot.stop();
-  assert.equal((await left.closed).code, 4409);
-  const late = await opened(camera);
-  assert.deepEqual(await late.closed, { code: 4409, reason: "agent offline" });
-});
+    // Without its link the robot is offline on every server.
+    const left = await it.open("camera");
+    const camera = it.url("camera");
+    await it.robot.stop();
+    assert.equal((await left.closed).code, 4409);
+    const late = await opened(camera);
+    assert.deepEqual(await late.closed, { code: 4409, reason: "agent offline" });
+  },
+);
 
 test(
   "when a server or the connection between two servers fails, viewers are closed with a code that asks them to retry",
@@ -185,16 +189,20 @@ test(
   },
 );
 
-test("a server that stops also closes the viewers of other servers' robots, and reports it to those servers immediately", OPTIONS, async (t) => {
-  await using it = await TwoNodes.start(t);
-  const stream = await it.open("logs");
-  await stream.round();
-  const stopped = it.second[Symbol.asyncDispose]();
-  assert.deepEqual(await stream.closed, { code: 1013, reason: "the server is stopping" });
-  const closed = await until("its end", async () => (await it.auditEntries()).find(({ action }) => action === "stream.closed"));
-  assert.equal(closed.reason, "connection_lost");
-  await stopped;
-});
+test(
+  "a server that stops also closes the viewers of other servers' robots, and reports it to those servers immediately",
+  OPTIONS,
+  async (t) => {
+    await using it = await TwoNodes.start(t);
+    const stream = await it.open("logs");
+    await stream.round();
+    const stopped = it.second[Symbol.asyncDispose]();
+    assert.deepEqual(await stream.closed, { code: 1013, reason: "the server is stopping" });
+    const closed = await until("its end", async () => (await it.auditEntries()).find(({ action }) => action === "stream.closed"));
+    assert.equal(closed.reason, "connection_lost");
+    await stopped;
+  },
+);
 
 const seqsOf = (frames: readonly (string | Buffer)[], robot_id: string): number[] =>
   frames.map((frame) => JSON.parse(String(frame)) as LogRecord).flatMap((record) => (record.robot_id === robot_id ? [record.seq] : []));

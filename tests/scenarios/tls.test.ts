@@ -85,12 +85,16 @@ async function begin(server: ServerProcess, url: string, within: readonly string
   assert.deepEqual([logs.code, seen], [130, true], outputOf(logs));
 }
 
-test("over --tls auto an unknown certificate is refused and shown; a pinned one works for rf, WebSockets, enrollment, link and artifacts", LIMIT, async () => {
-  await using server = await ServerProcess.start({ args: ["--tls", "auto"] });
-  const shown = FINGERPRINT.exec(server.program.output)?.[0];
-  assert.equal(shown, await fingerprintOf(server));
-  await begin(server, server.address, []);
-});
+test(
+  "over --tls auto an unknown certificate is refused and shown; a pinned one works for rf, WebSockets, enrollment, link and artifacts",
+  LIMIT,
+  async () => {
+    await using server = await ServerProcess.start({ args: ["--tls", "auto"] });
+    const shown = FINGERPRINT.exec(server.program.output)?.[0];
+    assert.equal(shown, await fingerprintOf(server));
+    await begin(server, server.address, []);
+  },
+);
 
 test("rf and the robot refuse another authority at the same address until its fingerprint is given", LIMIT, async () => {
   await using server = await ServerProcess.start({ args: ["--tls", "auto"] });

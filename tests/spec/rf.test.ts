@@ -177,26 +177,22 @@ test("rf deploy --scheduled-at defers the dispatch; the deployment can be shown 
   assert.equal((await rf(["deploy", "hello-1.0.0", "--robot", robot.id, "--scheduled-at", "tomorrow"])).code, 1);
 });
 
-test(
-  "rf deploy --watch waits for the end: exit 0 when applied, 8 otherwise, and the document is the ended deployment",
-  LIMIT,
-  async () => {
-    // Separate apps, because releases of `main` from the deployments above are still being verified.
-    const map = await fileOf("map-2.bin", Buffer.from("a map"));
-    await json("releases", "push", map, "--kind", "file", "--app", "map");
-    const { data } = await json("deploy", "map-2", "--robot", robot.id, "--watch");
-    assert.deepEqual([data.status, typeof data.finished_at], ["applied", "string"]);
-    const bad = await fileOf("bad-3.tar.gz", await appBundle(DIES));
-    await json("releases", "push", bad, "--kind", "app_bundle", "--app", "bad");
-    const failed = await rf(["deploy", "bad-3", "--robot", robot.id, "--watch"]);
-    assert.equal(failed.code, 8, failed.stderr);
-    assert.match(failed.stderr, /failed: (crash_loop|health_check_failed)/);
-    assert.match(failed.stdout, /queued[\s\S]*in_progress[\s\S]*failed/);
-    const watched = await rf(["deployments", "list", "--limit", "1", "--json"]);
-    const id = (documentOf(watched) as { items: { id: string }[] }).items[0]?.id ?? "";
-    assert.equal((await rf(["deployments", "watch", id, "--json"])).code, 8);
-  },
-);
+test("rf deploy --watch waits for the end: exit 0 when applied, 8 otherwise, and the document is the ended deployment", LIMIT, async () => {
+  // Separate apps, because releases of `main` from the deployments above are still being verified.
+  const map = await fileOf("map-2.bin", Buffer.from("a map"));
+  await json("releases", "push", map, "--kind", "file", "--app", "map");
+  const { data } = await json("deploy", "map-2", "--robot", robot.id, "--watch");
+  assert.deepEqual([data.status, typeof data.finished_at], ["applied", "string"]);
+  const bad = await fileOf("bad-3.tar.gz", await appBundle(DIES));
+  await json("releases", "push", bad, "--kind", "app_bundle", "--app", "bad");
+  const failed = await rf(["deploy", "bad-3", "--robot", robot.id, "--watch"]);
+  assert.equal(failed.code, 8, failed.stderr);
+  assert.match(failed.stderr, /failed: (crash_loop|health_check_failed)/);
+  assert.match(failed.stdout, /queued[\s\S]*in_progress[\s\S]*failed/);
+  const watched = await rf(["deployments", "list", "--limit", "1", "--json"]);
+  const id = (documentOf(watched) as { items: { id: string }[] }).items[0]?.id ?? "";
+  assert.equal((await rf(["deployments", "watch", id, "--json"])).code, 8);
+});
 
 test("rf deploy --watch and Ctrl-C: exits 130, and the deployment continues", LIMIT, async () => {
   const away = await plane.enrollRobot({ online: false });

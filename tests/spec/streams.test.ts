@@ -39,23 +39,19 @@ test("WebSocket /api/robots/{id}/logs/ws sends log records as JSON: first the la
   assert.equal((await stream.closed).code, 1005);
 });
 
-test(
-  "WebSocket /api/robots/{id}/logs/ws of an offline robot sends stored records and closes with 4409 agent offline",
-  LIMIT,
-  async () => {
-    const gone = await plane.enrollRobot();
-    gone.log("last words");
-    await plane.until("its record", async () => (await http.get(`/api/robots/${gone.id}/logs`)).items.length === 1);
-    await gone.disconnect();
-    await plane.until("its going", async () => (await http.get(`/api/robots/${gone.id}`)).data.status === "offline");
-    const stream = await opened(at("logs/ws", `token=${token}`, gone.id));
-    assert.deepEqual(await stream.closed, { code: 4409, reason: "agent offline" });
-    assert.deepEqual(
-      stream.frames.map((frame) => String(JSON.parse(String(frame)).message)),
-      ["last words"],
-    );
-  },
-);
+test("WebSocket /api/robots/{id}/logs/ws of an offline robot sends stored records and closes with 4409 agent offline", LIMIT, async () => {
+  const gone = await plane.enrollRobot();
+  gone.log("last words");
+  await plane.until("its record", async () => (await http.get(`/api/robots/${gone.id}/logs`)).items.length === 1);
+  await gone.disconnect();
+  await plane.until("its going", async () => (await http.get(`/api/robots/${gone.id}`)).data.status === "offline");
+  const stream = await opened(at("logs/ws", `token=${token}`, gone.id));
+  assert.deepEqual(await stream.closed, { code: 4409, reason: "agent offline" });
+  assert.deepEqual(
+    stream.frames.map((frame) => String(JSON.parse(String(frame)).message)),
+    ["last words"],
+  );
+});
 
 test("WebSocket /api/robots/{id}/shell/ws carries the bytes of a terminal of the requested size in both directions", LIMIT, async () => {
   const shell = await opened(at("shell/ws", `token=${token}&cols=101&rows=29`));
@@ -68,22 +64,26 @@ test("WebSocket /api/robots/{id}/shell/ws carries the bytes of a terminal of the
   assert.deepEqual(await shell.closed, { code: 1000, reason: "exit 3" });
 });
 
-test("WebSocket /api/robots/{id}/camera/ws sends JPEG frames as binary messages, of the camera in ?camera= or the first", LIMIT, async () => {
-  for (const query of ["", "&camera=test&width=320&fps=5"]) {
-    const stream = await opened(at("camera/ws", `token=${token}${query}`));
-    await plane.until("some frames", () => stream.frames.length >= 3);
-    for (const frame of stream.frames) {
-      assert.ok(Buffer.isBuffer(frame));
-      assert.deepEqual([frame.subarray(0, 2).toString("hex"), frame.subarray(-2).toString("hex")], ["ffd8", "ffd9"]);
+test(
+  "WebSocket /api/robots/{id}/camera/ws sends JPEG frames as binary messages, of the camera in ?camera= or the first",
+  LIMIT,
+  async () => {
+    for (const query of ["", "&camera=test&width=320&fps=5"]) {
+      const stream = await opened(at("camera/ws", `token=${token}${query}`));
+      await plane.until("some frames", () => stream.frames.length >= 3);
+      for (const frame of stream.frames) {
+        assert.ok(Buffer.isBuffer(frame));
+        assert.deepEqual([frame.subarray(0, 2).toString("hex"), frame.subarray(-2).toString("hex")], ["ffd8", "ffd9"]);
+      }
+      stream.ws.close();
     }
-    stream.ws.close();
-  }
-  const unknown = await opened(at("camera/ws", `token=${token}&camera=rear`));
-  assert.deepEqual(await unknown.closed, { code: 4410, reason: "this robot has no camera of that name, only test" });
-  const listed = await opened(at("camera/ws", `token=${token}&list`));
-  assert.equal((await listed.closed).code, 1000);
-  assert.deepEqual(listed.frames, ['{"cameras":[{"name":"test","kind":"test_picture"}]}']);
-});
+    const unknown = await opened(at("camera/ws", `token=${token}&camera=rear`));
+    assert.deepEqual(await unknown.closed, { code: 4410, reason: "this robot has no camera of that name, only test" });
+    const listed = await opened(at("camera/ws", `token=${token}&list`));
+    assert.equal((await listed.closed).code, 1000);
+    assert.deepEqual(listed.frames, ['{"cameras":[{"name":"test","kind":"test_picture"}]}']);
+  },
+);
 
 test("WebSocket /api/robots/{id}/ros/topics/echo lists published topics, and sends each message of a topic as JSON", LIMIT, async (t) => {
   const ros = await RosbridgeServer.start(t, "/rosapi/");

@@ -257,7 +257,8 @@ class Schedule {
     if (link === undefined || report === undefined) return;
     if (this.#chance.happens(0.05)) link.up.unshift(report);
     await this.#deliver(robot, report, link);
-    if (robot.link === link && this.#chance.happens(MORE_PROBABILITY)) await this.#step("  and more", () => this.#deliverReports(robot, link));
+    if (robot.link === link && this.#chance.happens(MORE_PROBABILITY))
+      await this.#step("  and more", () => this.#deliverReports(robot, link));
   }
 
   async #deliverLateReports(robot: Robot): Promise<void> {

@@ -13,7 +13,11 @@ export function findLongSentences(directory: string): Finding[] {
   return pages.toSorted().flatMap((file) => {
     const text = readFileSync(path.join(directory, file), "utf8");
     if (/^<!-- Written by /m.test(text)) return [];
-    return longSentencesIn(text).map(({ at, words }) => ({ file, line: lineAt(text, at), message: `a sentence of ${words} words, at most ${WORDS_MAX}` }));
+    return longSentencesIn(text).map(({ at, words }) => ({
+      file,
+      line: lineAt(text, at),
+      message: `a sentence of ${words} words, at most ${WORDS_MAX}`,
+    }));
   });
 }
 
@@ -24,10 +28,12 @@ function longSentencesIn(text: string): { at: number; words: number }[] {
     .replaceAll(/(`+)[^`\n]+(?:\n[^`\n]+)?\1/g, (code) => `C${blank(code.slice(1))}`)
     .replaceAll(/<!--[\s\S]*?-->|<\/?[a-z][^>\n]*>/g, blank)
     .replaceAll(/\]\([^)]*\)/g, blank);
-  return [...prose.matchAll(/(?:[^.!?|·\n]|[.!?](?!\s|\*\*|\)|$)|\n(?!\s*(?:\n|[-*#>|]|\d+\.\s)))+/gm)].flatMap(({ 0: sentence, index }) => {
-    const words = sentence.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
-    return words > WORDS_MAX ? [{ at: index + sentence.search(/\S/), words }] : [];
-  });
+  return [...prose.matchAll(/(?:[^.!?|·\n]|[.!?](?!\s|\*\*|\)|$)|\n(?!\s*(?:\n|[-*#>|]|\d+\.\s)))+/gm)].flatMap(
+    ({ 0: sentence, index }) => {
+      const words = sentence.split(/\s+/).filter((word) => /[\p{L}\p{N}]/u.test(word)).length;
+      return words > WORDS_MAX ? [{ at: index + sentence.search(/\S/), words }] : [];
+    },
+  );
 }
 
 /** Replaces a text by spaces and keeps its line breaks, so that offsets and lines stay the same. */
