@@ -218,7 +218,7 @@ test("finds a sentence over 30 words in prose, list items and table cells", (t) 
   const page = [
     `${words(31)}.`,
     `${words(30)}. ${words(30)}.`,
-    `${words(20)}`,
+    words(20),
     `${words(20)} \`a b c\` [x](y)`,
     "",
     `- ${words(20)}`,
