@@ -241,7 +241,7 @@ test("finds commit subjects that are too long or not area: imperative verb objec
     "wip",
     "agent: fixed a bug",
     "Agent: fix a bug",
-    "agent: what is due is done",
+    "agent: what runs is stopped",
     "agent: renames files",
     "agent: fix it.",
     "agent: fix",

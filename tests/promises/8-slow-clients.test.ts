@@ -76,7 +76,7 @@ interface Measured {
   kinds: number;
 }
 
-/** Measures without and with slow clients. The server must close its sockets while the clients still keep theirs open. */
+/** Measures without and with slow clients. The server must close its sockets while the clients still keep them open. */
 async function measure(
   server: ServerProcess,
   target: ProbeTarget,
