@@ -7,6 +7,7 @@ import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "@roamfleet/clock/testing/free-port";
 import { createClient, type Client } from "@roamfleet/sdk";
+import { SERVER_NODE_FLAGS } from "../bin/launch.mjs";
 import { openAuthority } from "../packages/server/src/kernel/tls/own-authority.ts";
 
 /** A generous timeout, because creating a database is slow on a busy machine. */
@@ -160,6 +161,7 @@ const COLLECTABLE = ["--expose-gc", "--import", "./bench/collect-garbage.ts"];
 
 function serverArguments(options: RigOptions, data: string, listen: string, certificate: Certificate | undefined): string[] {
   return [
+    ...SERVER_NODE_FLAGS,
     ...profiled(options, "server"),
     ...(options.collectable === true ? COLLECTABLE : []),
     "packages/server/src/main.ts",

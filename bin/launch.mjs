@@ -7,6 +7,12 @@ import { endLike, runChild } from "./run-child.mjs";
 
 const NODE_MAJOR_MIN = 24;
 
+/**
+ * Flags of Node for the server. Node 24 lets the space for new objects grow to 128 MiB, so that small receive buffers are freed by full
+ * collections: with one hostile robot, measured, 100 MiB more memory and pauses of 10 to 40 ms instead of 1 to 2 ms.
+ */
+export const SERVER_NODE_FLAGS = Object.freeze(["--max-semi-space-size=16"]);
+
 /** Absolute path of the clone this launcher belongs to. */
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "..");
 
@@ -17,9 +23,10 @@ export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "
  *
  * @param {string} entry path of the file, absolute or relative to the repository
  * @param {readonly string[]} args what the file reads as process.argv.slice(2)
+ * @param {readonly string[]} [node_flags] flags of the pinned Node; the Node that runs this file has them from the first line of its caller
  * @returns {Promise<void>}
  */
-export async function launch(entry, args) {
+export async function launch(entry, args, node_flags = []) {
   const file = path.resolve(root, entry);
   let node;
   try {
@@ -38,7 +45,7 @@ export async function launch(entry, args) {
   }
   const search_path = [path.dirname(node), process.env.PATH].filter(Boolean).join(path.delimiter);
   const under = path.join(root, "bin", "under-launcher.mjs");
-  endLike(await runChild(node, [under, file, ...args], { env: { ...process.env, PATH: search_path }, lifeline: true }));
+  endLike(await runChild(node, [...node_flags, under, file, ...args], { env: { ...process.env, PATH: search_path }, lifeline: true }));
 }
 
 /** The Node in the lockfile, for machines whose own is older. */

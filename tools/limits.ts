@@ -13,7 +13,7 @@ import { LIMIT_DEFAULTS } from "../packages/server/src/config.ts";
 import { FIELDS_DEPTH_MAX } from "../packages/server/src/features/logs/bounded-fields.ts";
 import { BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_FIELDS_MAX, BOUNDED_BODY_BYTES_MAX } from "../packages/server/src/kernel/body.ts";
 import { LIST_ROWS_MAX, PAGE_ROWS_MAX } from "../packages/server/src/kernel/page.ts";
-import { LINK_UNITS, ORG_UNITS } from "../packages/server/src/link/frame-pace.ts";
+import { LINK_OPEN_UNITS, LINK_UNITS, ORG_UNITS } from "../packages/server/src/link/frame-pace.ts";
 import { MESSAGE_VALUES_MAX } from "../packages/server/src/link/inbound.ts";
 import { ROBOT_LOG_BYTES_MAX, ROBOT_MESSAGE_BYTES_MAX } from "../packages/server/src/link/live-session.ts";
 import { RECEIVE_BYTES_MAX } from "../packages/server/src/link/receive-budget.ts";
@@ -92,9 +92,15 @@ export const ROBOT_INPUTS: readonly Input[] = [
   },
   {
     input: "frames and messages a second",
-    bound: `${count(LINK_UNITS.per_second)} units of a link, ${count(ORG_UNITS.per_second)} of an org: one for a frame, one for a KiB of JSON`,
+    bound: `${count(LINK_UNITS.per_second)} units of a robot, ${count(ORG_UNITS.per_second)} of an org: one for a frame, one for a KiB that is not stream data. A new link does not reset them`,
     beyond: "the link is not read until it has paid",
     test: "packages/server/src/link/frame-pace.test.ts",
+  },
+  {
+    input: "links that a robot opens a second",
+    bound: `${count(LINK_UNITS.per_second / LINK_OPEN_UNITS)}: each costs ${count(LINK_OPEN_UNITS)} of the robot's units`,
+    beyond: "`refused` with code `busy` and the time to wait",
+    test: FRAMES,
   },
   {
     input: "messages of a link that wait for the database",

@@ -7,7 +7,7 @@ import { test, type TestContext } from "node:test";
 import { readCommit } from "@roamfleet/protocol/version";
 import { parse, parseAllDocuments } from "yaml";
 import packageJson from "../../package.json" with { type: "json" };
-import { root } from "../../bin/launch.mjs";
+import { root, SERVER_NODE_FLAGS } from "../../bin/launch.mjs";
 import { LIMIT_DEFAULTS } from "../../packages/server/src/config.ts";
 import { SERVE_FLAGS } from "../../packages/server/src/flags.ts";
 import { KEEP_ALIVE_TIMEOUT_MS } from "../../packages/server/src/kernel/http.ts";
@@ -61,6 +61,18 @@ test("an image prints the commit given to its build, and none otherwise", LIMIT,
   assert.equal(readCommit(cwd), COMMIT);
   run("sh", ["-c", step], { cwd, env: { COMMIT: "" } });
   assert.equal(readCommit(cwd), undefined);
+});
+
+test("every start of the server passes the same flags to Node", LIMIT, () => {
+  const [first_line = ""] = readFileSync(path.join(root, "bin/roamfleet.mjs"), "utf8").split("\n");
+  assert.equal(first_line, `#!/usr/bin/env -S node ${SERVER_NODE_FLAGS.join(" ")}`);
+  const entries = [...read("docker/Dockerfile").matchAll(/^ENTRYPOINT (.*)$/gm)].map(([, words = ""]) => JSON.parse(words) as string[]);
+  assert.deepEqual(
+    entries.map((words) => words.slice(1, -1)),
+    entries.map(() => [...SERVER_NODE_FLAGS]),
+  );
+  assert.equal(entries.length, 2);
+  assert.match(read("systemd/roamfleet.service"), /^ExecStart=\/opt\/roamfleet\/bin\/roamfleet\.mjs serve/m);
 });
 
 test("every variable in deploy/ is in the reference of settings", LIMIT, () => {

@@ -1,7 +1,16 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { after, before, test } from "node:test";
-import { CONTROL_CHANNEL, encodeFrame, FLAG_MORE, FLAG_REPLY, FrameType, LOG_CHANNEL } from "@roamfleet/protocol/link";
+import {
+  CONTROL_CHANNEL,
+  decodeFrame,
+  encodeFrame,
+  FLAG_MORE,
+  FLAG_REPLY,
+  FrameType,
+  LOG_CHANNEL,
+  type ServerMessage,
+} from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
 import { MESSAGE_VALUES_MAX } from "../../packages/server/src/link/inbound.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
@@ -82,4 +91,23 @@ test("disconnects a link that sends more than hello before its welcome", TIMEOUT
     sendMore(socket);
     await closed;
   }
+});
+
+test("refuses a robot that opens links too often, with the time to wait", TIMEOUT, async () => {
+  const robot = await plane.enrollRobot({ online: false });
+  const answerOf = async (): Promise<ServerMessage> => {
+    const { socket, challenge } = await openLink(plane.url);
+    socket.send(controlFrame(helloOf(robot.id, robot.identity, challenge)));
+    const [frame] = (await once(socket, "message")) as [Buffer];
+    socket.terminate();
+    return JSON.parse(decodeFrame(frame).payload.toString()) as ServerMessage;
+  };
+  for (let round = 0; round < 10; round += 1) {
+    const answers = await Promise.all(Array.from({ length: 40 }, answerOf));
+    const refused = answers.filter((answer) => answer.type === "refused");
+    if (refused.length === 0) continue;
+    for (const { code, retry_after_ms = 0 } of refused) assert.deepEqual([code, retry_after_ms > 0], ["busy", true]);
+    return;
+  }
+  assert.fail("no link was refused");
 });

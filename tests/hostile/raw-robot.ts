@@ -1,6 +1,7 @@
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
+import { setTimeout } from "node:timers/promises";
 import {
   channelBinding,
   CONTROL_CHANNEL,
@@ -85,12 +86,17 @@ export class RawRobot {
     });
   }
 
+  /** Opens a link. Waits and tries again while the server states that the robot opens links too often. */
   static async connect(url: string, { id, identity }: { id: string; identity: Identity }): Promise<RawRobot> {
-    const { socket, tcp, challenge } = await openLink(url);
-    const welcomed = once(socket, "message");
-    socket.send(controlFrame(helloOf(id, identity, challenge)));
-    await welcomed;
-    return new RawRobot(socket, tcp);
+    for (;;) {
+      const { socket, tcp, challenge } = await openLink(url);
+      const answered = once(socket, "message") as Promise<[Buffer]>;
+      socket.send(controlFrame(helloOf(id, identity, challenge)));
+      const answer = JSON.parse(decodeFrame((await answered)[0]).payload.toString()) as ServerMessage;
+      if (answer.type !== "refused" || answer.retry_after_ms === undefined) return new RawRobot(socket, tcp);
+      socket.terminate();
+      await setTimeout(answer.retry_after_ms);
+    }
   }
 
   get open(): boolean {

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
 import path from "node:path";
+import { SERVER_NODE_FLAGS } from "../../bin/launch.mjs";
 import { type Truthy, until, type UntilOptions } from "@roamfleet/clock/testing";
 
 const STOP_MS_MAX = 60_000;
@@ -9,6 +10,9 @@ const STOP_MS_MAX = 60_000;
 export const ROOT = path.resolve(import.meta.dirname, "../..");
 /** Inherited environment variables. NODE_COMPILE_CACHE halves the time of a start, half of which is compiling sources. */
 const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE"];
+
+/** Flags of Node that a program is started with in production. */
+const nodeFlags = (entry: string): readonly string[] => (entry === "packages/server/src/main.ts" ? SERVER_NODE_FLAGS : []);
 
 /** A program of this repository, run from source in a separate process, with its output. */
 export class Program {
@@ -21,7 +25,7 @@ export class Program {
   /** `within` is a command prefix, such as one that enters another network namespace. */
   constructor(entry: string, args: readonly string[], env: Record<string, string> = {}, within: readonly string[] = []) {
     const inherited = Object.fromEntries(INHERITED.flatMap((name) => (process.env[name] === undefined ? [] : [[name, process.env[name]]])));
-    const [command = process.execPath, ...words] = [...within, process.execPath, path.join(ROOT, entry), ...args];
+    const [command = process.execPath, ...words] = [...within, process.execPath, ...nodeFlags(entry), path.join(ROOT, entry), ...args];
     this.child = spawn(command, words, {
       // Servers in tests do not build the dashboard, except in its own tests.
       env: { ...inherited, ROAMFLEET_DASHBOARD: "off", ...env },

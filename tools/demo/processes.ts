@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { mkdirSync, openSync, readFileSync } from "node:fs";
 import path from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
+import { SERVER_NODE_FLAGS } from "../../bin/launch.mjs";
 
 /** The first start of a new clone creates its database and builds its dashboard in this time. */
 const READY_TIMEOUT_MS = 180_000;
@@ -34,13 +35,13 @@ export class Processes {
       throw new Error(
         `something answers at ${url} already. Is another demo running? Choose another port: npm start -- --listen 127.0.0.1:7601`,
       );
-    const server = this.#start("server", options.root, "packages/server/src/main.ts", [
-      "serve",
-      "--data",
-      options.data,
-      "--listen",
-      options.listen,
-    ]);
+    const server = this.#start(
+      "server",
+      options.root,
+      "packages/server/src/main.ts",
+      ["serve", "--data", options.data, "--listen", options.listen],
+      SERVER_NODE_FLAGS,
+    );
     const deadline = performance.now() + READY_TIMEOUT_MS;
     while (!(await answers(`${url}/readyz`))) {
       if (server.child.exitCode !== null) throw new Error(`the server ended:\n${lastLines(server.log_file)}`);
@@ -106,8 +107,8 @@ export class Processes {
     return this.#running.filter(({ extra }) => !extra);
   }
 
-  #start(name: string, root: string, entry: string, args: string[]): Running {
-    return this.#spawn(name, process.execPath, [path.join(root, entry), ...args], { extra: false, env: {} });
+  #start(name: string, root: string, entry: string, args: string[], node_flags: readonly string[] = []): Running {
+    return this.#spawn(name, process.execPath, [...node_flags, path.join(root, entry), ...args], { extra: false, env: {} });
   }
 
   /** In a separate process group: Ctrl-C reaches only the demo, which then stops everything in order. */

@@ -259,6 +259,8 @@ export class Gateway implements Link {
     const admission = await this.#context.handlers().admit(hello, expected, ip);
     if (!admission.admitted) return refuse(ws, queue, admission.code, admission.message, admission.retry_after_ms);
     if (ws.readyState !== ws.OPEN) return;
+    const wait_ms = this.#events.pace.open(hello.robot_id);
+    if (wait_ms > 0) return refuse(ws, queue, "busy", "the robot opens links too often", Math.ceil(wait_ms));
     // The process may have been suspended since, so that the robot belongs to another node now.
     if (!this.#context.is_held()) return ws.close(1012, "the server is isolated from the others");
     const session = new LiveSession(ws, queue, { session_id: id("sess"), org_id: admission.org_id, hello, ip, clock }, this.#events);

@@ -48,7 +48,7 @@ export const ROBOT_MESSAGE_BYTES_MAX = 2 * 1024 * 1024;
 export const ROBOT_LOG_BYTES_MAX = 1024 * 1024;
 /** The longest pause. Heartbeats are not read meanwhile. */
 const PAUSE_MS_MAX = 5_000;
-/** JSON costs one rate unit per this many bytes. */
+/** Messages, and frames that are not data of a stream, cost one rate unit per this many bytes. */
 const JSON_UNIT_BYTES = 1024;
 /** Streams are forwarded without parsing, so they cost less. */
 const STREAM_UNIT_BYTES = 16 * 1024;
@@ -193,23 +193,30 @@ export class LiveSession implements Session, Paced, Holder {
 
   /** Processes one WebSocket message. An invalid frame ends the link. */
   receive(bytes: Buffer, binary: boolean, now: number): void {
-    this.#events.pace.take(this, 1);
     // A closing link does not process further frames. The robot sends them again on its next link.
-    if (this.end_reason !== undefined) return;
+    if (this.end_reason !== undefined) return this.#pace(bytes.length, JSON_UNIT_BYTES);
     this.heard_at = now;
     this.seen = true;
     try {
       if (!binary) throw new FrameError("text frames are not part of the link");
-      this.#frame(decodeFrame(bytes));
+      const frame = decodeFrame(bytes);
+      this.#pace(bytes.length, isStream(frame) ? STREAM_UNIT_BYTES : JSON_UNIT_BYTES);
+      this.#frame(frame);
     } catch (error) {
       if (!(error instanceof FrameError) && !(error instanceof MessageError)) throw error;
       this.close(error instanceof FrameError ? 1002 : 1008, error.message.slice(0, 120));
+      // The close frame is written. Megabytes that the robot may have sent already are not received any more.
+      this.#socket.terminate();
     }
   }
 
   /** A ping or pong of WebSocket itself, which ws answers. */
   heardControl(): void {
-    this.#events.pace.take(this, 1);
+    this.#pace(0, JSON_UNIT_BYTES);
+  }
+
+  #pace(bytes: number, unit_bytes: number): void {
+    this.#events.pace.take(this, 1 + Math.floor(bytes / unit_bytes));
   }
 
   #frame(frame: Frame): void {
@@ -223,8 +230,6 @@ export class LiveSession implements Session, Paced, Holder {
   #data(frame: Frame): void {
     if ((frame.flags & FLAG_BULK) !== 0) this.#credit(CONTROL_CHANNEL, (this.#receipts ??= new BulkReceipts()).take(frame));
     const { length } = frame.payload;
-    const is_json = frame.channel === CONTROL_CHANNEL || frame.channel === LOG_CHANNEL;
-    this.#events.pace.take(this, Math.floor(length / (is_json ? JSON_UNIT_BYTES : STREAM_UNIT_BYTES)));
     if (frame.channel === CONTROL_CHANNEL)
       return this.#message((this.#control ??= this.#assembler(ROBOT_MESSAGE_BYTES_MAX)).push(frame), 0);
     if (frame.channel !== LOG_CHANNEL) return this.#table().receive(frame);
@@ -283,3 +288,6 @@ export class LiveSession implements Session, Paced, Holder {
     return (this.#channels = table);
   }
 }
+
+/** Data of a stream. What the sender may have on the way is bounded by the credit of its channel. */
+const isStream = ({ type, channel }: Frame): boolean => type === FrameType.DATA && channel !== CONTROL_CHANNEL && channel !== LOG_CHANNEL;

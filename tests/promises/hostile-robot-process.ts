@@ -1,9 +1,8 @@
 import { createPrivateKey } from "node:crypto";
-import { setPriority } from "node:os";
-import { parentPort, workerData } from "node:worker_threads";
 import { type Attack, frameAttacks, messageAttacks, webSocketAttacks } from "../hostile/hostile-frames.ts";
 import { RawRobot } from "../hostile/raw-robot.ts";
 
+/** Options of the hostile robot's process, as JSON in its first argument. */
 export interface HostileOrder {
   url: string;
   id: string;
@@ -25,9 +24,7 @@ export interface HostileReport {
   kinds: number;
 }
 
-const order = workerData as HostileOrder;
-// An attacker runs on another machine: on Linux this lowers the priority of this thread only, so that it takes no CPU time from the server.
-setPriority(0, 19);
+const order = JSON.parse(process.argv[2]!) as HostileOrder;
 const robot = {
   id: order.id,
   identity: { public_key: order.public_key, private_key: createPrivateKey(order.private_key) },
@@ -55,4 +52,4 @@ for (let round = 0; round === 0 || report.frames < order.frames; round += 1)
     report.attacks += 1;
   }
 report.kinds = Math.min(report.attacks, of_frames.length + others.length);
-parentPort?.postMessage(report, []);
+process.send?.(report);
