@@ -6,6 +6,9 @@ import path from "node:path";
 const MAIN = path.resolve(import.meta.dirname, "../main.ts");
 /** Timeout of one call. */
 const CALL_MS_MAX = 240_000;
+/** Without the cache, two thirds of a short call are spent on compiling sources. */
+const { PATH, NODE_COMPILE_CACHE } = process.env;
+const INHERITED = { PATH: PATH!, ...(NODE_COMPILE_CACHE && { NODE_COMPILE_CACHE }) };
 
 export interface RfResult {
   code: number | null;
@@ -42,7 +45,7 @@ export class RfHome implements AsyncDisposable {
 
   /** Runs `rf` until it exits; never throws because of its exit code. */
   run(args: readonly string[], call: RfCall = {}): Promise<RfResult> {
-    const env = { PATH: process.env.PATH!, XDG_CONFIG_HOME: this.directory, ...call.env };
+    const env = { ...INHERITED, XDG_CONFIG_HOME: this.directory, ...call.env };
     const [command = process.execPath, ...words] = [...(call.within ?? []), process.execPath, MAIN, ...args];
     const child = spawn(command, words, { env, stdio: "pipe", timeout: CALL_MS_MAX, killSignal: "SIGKILL" });
     call.signal?.addEventListener("abort", () => child.kill("SIGKILL"));
