@@ -4,7 +4,7 @@ import path from "node:path";
 import { freePort } from "@roamfleet/clock/testing/free-port";
 import { type Client, createClient } from "@roamfleet/sdk";
 import { type Connection, runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
-import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
+import { copyDirectory, createTestDatabase, directoryTemplate } from "../../packages/server/src/engines/db/testing/index.ts";
 import { Balancer } from "../harness/balancer.ts";
 import { NODES, spreadFetch } from "../harness/nodes.ts";
 import { refuseSecrets } from "../harness/secrets.ts";
@@ -23,8 +23,8 @@ export interface ServerOptions {
 }
 
 /**
- * `roamfleet serve` in a separate process, with its own PostgreSQL in a data directory that is kept across kills. With several nodes, it
- * is the first one, which tests kill and restart.
+ * `roamfleet serve` in a separate process, with its own PostgreSQL in a data directory that is kept across kills. It begins with a copy
+ * of the test run's migrated database. With several nodes, it is the first one, which tests kill and restart.
  */
 export class ServerProcess implements AsyncDisposable {
   readonly data: string;
@@ -46,16 +46,21 @@ export class ServerProcess implements AsyncDisposable {
   #spread: typeof fetch | undefined;
   #shared_database: Connection | undefined;
 
-  private constructor(options: ServerOptions, listen: string) {
+  /** `template`: a database directory to begin with. */
+  private constructor(options: ServerOptions, listen: string, template: string | undefined) {
     this.#options = options;
     this.#listen = listen;
     this.data = mkdtempSync(path.join(options.place ?? tmpdir(), "roamfleet-server-"));
+    if (template !== undefined) copyDirectory(template, path.join(this.data, "postgres"));
     this.program = this.run();
   }
 
   static async start({ nodes = NODES, ...options }: ServerOptions = {}): Promise<ServerProcess> {
     if (nodes > 1) return ServerProcess.#startSeveral(nodes, options);
-    const server = new ServerProcess(options, await withPort(options.listen ?? "127.0.0.1:0"));
+    // Creating and migrating a database takes seconds. What that needs of a disk is tested with a place.
+    const begins_empty = options.place !== undefined || options.env?.DATABASE_URL !== undefined;
+    const template = begins_empty ? undefined : await directoryTemplate();
+    const server = new ServerProcess(options, await withPort(options.listen ?? "127.0.0.1:0"), template);
     try {
       server.url = server.own_url = await server.#listening();
     } catch (error) {

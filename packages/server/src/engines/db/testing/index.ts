@@ -3,7 +3,7 @@ import { type Activity, systemClock } from "@roamfleet/clock";
 import { connect, type DbAddress, type DbEngine } from "../index.ts";
 import { command, silentLog, startTestServer, TEMPLATE, TEST_SERVER_VARIABLE, type TestServer } from "./test-server.ts";
 
-export { silentLog } from "./test-server.ts";
+export { copyDirectory, silentLog } from "./test-server.ts";
 
 /** A database that one test file or test uses alone. */
 export interface TestDatabase extends AsyncDisposable {
@@ -39,6 +39,9 @@ async function server(): Promise<TestServer> {
   return (await own).server;
 }
 
+/** Returns a migrated database directory of a stopped PostgreSQL, to copy. */
+export const directoryTemplate = async (): Promise<string> => (await server()).directory_template;
+
 /** Creates a database: migrated, or `empty`. Drop it, or use `await using`. */
 export async function createTestDatabase(options: { empty?: boolean } = {}): Promise<TestDatabase> {
   const at = await server();
@@ -47,7 +50,8 @@ export async function createTestDatabase(options: { empty?: boolean } = {}): Pro
   const database = `test_${process.pid}_${databases}`;
   // 25 ms; the default strategy writes every page to the log: 190 ms.
   await command(at, `create database ${database} template ${options.empty === true ? "template0" : TEMPLATE} strategy file_copy`);
-  const connection = { ...at, database };
+  const { host, port, user } = at;
+  const connection = { host, port, user, database };
   const engines: DbEngine[] = [];
   let dropped: Promise<void> | undefined;
   const drop = async (): Promise<void> => {

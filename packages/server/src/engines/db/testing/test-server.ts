@@ -1,67 +1,86 @@
-import { spawn } from "node:child_process";
-import { mkdtemp, rm } from "node:fs/promises";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdtemp, rm, statfs } from "node:fs/promises";
 import { Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { systemClock } from "@roamfleet/clock";
 import pg from "pg";
 import type { EngineLog } from "../../log.ts";
-import { startEmbedded } from "../embedded/index.ts";
+import { type Embedded, startEmbedded } from "../embedded/index.ts";
 import { migrate, MIGRATIONS_DIRECTORY } from "../migrate.ts";
 
 /** Variable with the address of a test run's PostgreSQL, as JSON. */
 export const TEST_SERVER_VARIABLE = "ROAMFLEET_TEST_POSTGRES";
-/** Template of the databases, migrated once per run. */
-export const TEMPLATE = "roamfleet_template";
+/** Template of the databases, migrated once per run. It has the name of an embedded database's own. */
+export const TEMPLATE = "roamfleet";
 
-export interface TestServer {
+interface ServerAddress {
   host: string;
   port: number;
   user: string;
 }
 
+export interface TestServer extends ServerAddress {
+  /** A database directory with the migrated template, of a PostgreSQL that was stopped. Servers in tests begin with a copy. */
+  directory_template: string;
+}
+
+const MEMORY_DISK = "/dev/shm";
+const MEMORY_BYTES_MIN = 4 * 1024 ** 3;
+
 export const silentLog: EngineLog = { info() {}, warn() {}, error() {} };
 
-/** Starts a PostgreSQL without durability, with a migrated template database. */
+/** Starts a PostgreSQL without durability, with a migrated template database and a template of the whole directory. */
 export async function startTestServer(): Promise<{ server: TestServer; stop: () => Promise<void> }> {
-  const directory = await mkdtemp(join(tmpdir(), "roamfleet-test-postgres-"));
+  const directory = await mkdtemp(join(await place(), "roamfleet-test-postgres-"));
   const data = join(directory, "postgres");
+  const directory_template = join(directory, "template");
   const guard = startGuard(directory, data);
-  try {
-    const embedded = await startEmbedded({
-      directory: data,
-      log: silentLog,
-      clock: systemClock,
-      parameters: {
-        fsync: "off",
-        synchronous_commit: "off",
-        full_page_writes: "off",
-        max_connections: "300",
-        autovacuum: "off",
-        wal_level: "minimal",
-        max_wal_senders: "0",
-      },
-    });
-    const stop = async (): Promise<void> => {
-      await embedded.stop();
-      await rm(directory, { recursive: true, force: true });
-      guard.end();
-    };
-    const { host, port, user } = embedded.connection;
-    try {
-      const server = { host, port, user };
-      await command(server, `create database ${TEMPLATE}`);
-      await migrate({ ...server, database: TEMPLATE }, { directory: MIGRATIONS_DIRECTORY, log: silentLog });
-      return { server, stop };
-    } catch (error) {
-      await stop();
-      throw error;
-    }
-  } catch (error) {
+  let embedded: Embedded | undefined;
+  const stop = async (): Promise<void> => {
+    await embedded?.stop();
+    await rm(directory, { recursive: true, force: true });
     guard.end();
+  };
+  try {
+    embedded = await startWithoutDurability(data);
+    await migrate(embedded.connection, { directory: MIGRATIONS_DIRECTORY, log: silentLog });
+    await embedded.stop();
+    copyDirectory(data, directory_template);
+    embedded = await startWithoutDurability(data);
+    const { host, port, user } = embedded.connection;
+    return { server: { host, port, user, directory_template }, stop };
+  } catch (error) {
+    await stop();
     throw error;
   }
 }
+
+/** Memory if it has room, else the temporary directory: a run creates and drops hundreds of databases of 300 files. */
+async function place(): Promise<string> {
+  const { bavail, bsize } = await statfs(MEMORY_DISK).catch(() => ({ bavail: 0, bsize: 0 }));
+  return bavail * bsize >= MEMORY_BYTES_MIN ? MEMORY_DISK : tmpdir();
+}
+
+const startWithoutDurability = (directory: string): Promise<Embedded> =>
+  startEmbedded({
+    directory,
+    log: silentLog,
+    clock: systemClock,
+    parameters: {
+      fsync: "off",
+      synchronous_commit: "off",
+      full_page_writes: "off",
+      max_connections: "300",
+      autovacuum: "off",
+      wal_level: "minimal",
+      max_wal_senders: "0",
+      max_wal_size: "256MB",
+    },
+  });
+
+/** Copies a tree with its modes and owners. `to` does not exist. */
+export const copyDirectory = (from: string, to: string): void => void execFileSync("cp", ["-a", "--reflink=auto", from, to]);
 
 /**
  * PostgreSQL outlives a killed parent by design. This child process stops it and removes its files when its standard input closes, which
@@ -77,7 +96,7 @@ function startGuard(directory: string, data: string): { end(): void } {
 }
 
 /** Runs one command, by default on the server's maintenance database. */
-export async function command(server: TestServer, statement: string, database = "postgres"): Promise<void> {
+export async function command(server: ServerAddress, statement: string, database = "postgres"): Promise<void> {
   const client = new pg.Client({ ...server, database });
   client.on("error", () => {});
   await client.connect();
