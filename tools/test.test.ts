@@ -19,7 +19,7 @@ async function repositoryWith(t: TestContext, files: Record<string, string>): Pr
   await cp(path.join(root, "bin"), path.join(directory, "bin"), { recursive: true });
   await mkdir(path.join(directory, "tools"));
   await writeFile(path.join(directory, "package.json"), `{ "type": "module" }`);
-  for (const name of ["run.mjs", "test.ts", "test-counts.ts", "debian.ts"])
+  for (const name of ["run.mjs", "test.ts", "test-counts.ts", "test-processes.ts", "debian.ts"])
     await cp(path.join(root, "tools", name), path.join(directory, "tools", name));
   await writeFile(path.join(directory, "tools", "debian-packages.txt"), "# none\n");
   for (const [name, text] of Object.entries(files)) {
@@ -89,6 +89,51 @@ test("a run without tests fails: no file, an unmatched filter, an empty file", {
   assert.equal(crash.status, 1);
 });
 
+const TELLS_PROCESS = `import { test } from "node:test"; test("in process " + process.pid, () => {});`;
+
+test("files share processes, except those that ask for a separate one", { timeout: TIMEOUT_MS }, async (t) => {
+  const files = Object.fromEntries(Array.from({ length: 9 }, (_, n) => [`tests/${n}.test.ts`, TELLS_PROCESS]));
+  const directory = await repositoryWith(t, { ...files, "tests/own.test.ts": `// Separate process: for a test.\n${TELLS_PROCESS}` });
+  const { stdout, last_line } = runTests(directory);
+  assert.equal(last_line, "10 passed, 0 failed, 0 skipped");
+  const processes = Array.from(stdout.matchAll(/in process (\d+)/g), ([, pid]) => pid);
+  assert.equal(processes.length, 10);
+  assert.equal(processes.filter((pid) => pid === processes[0]).length, 1, stdout);
+  assert.ok(new Set(processes).size <= 4, stdout);
+});
+
+const WITH_HOOKS = `
+  import { after, before, test } from "node:test";
+  let ready = false;
+  before(async () => { await new Promise((resolve) => setTimeout(resolve, 20)); ready = true; });
+  after(() => console.log("after " + import.meta.filename));
+  test("is prepared", () => { if (!ready) throw new Error("too early"); });`;
+
+test("hooks, failures and crashes of a file in a shared process stay with the file", { timeout: TIMEOUT_MS }, async (t) => {
+  const directory = await repositoryWith(t, {
+    "tests/a.test.ts": WITH_HOOKS,
+    "tests/b.test.ts": WITH_HOOKS,
+    "tests/crash.test.ts": `throw new Error("at import");`,
+    "tests/empty.test.ts": "export {};",
+    "tests/late.test.ts": `import { after, test } from "node:test"; after(() => { throw new Error("in the end"); }); test("passes", () => {});`,
+    "tests/c.test.ts": FAILING,
+  });
+  const { stdout, stderr, last_line, status } = runTests(directory);
+  assert.equal(stdout.match(/^after .*[ab]\.test\.ts$/gm)?.length, 2, stdout);
+  assert.match(stderr, /tests\/empty\.test\.ts holds no test/);
+  // Failed: what was planned, the crash, the empty file and the hook at the end.
+  assert.equal(last_line, "3 passed, 4 failed, 0 skipped");
+  assert.equal(status, 1);
+});
+
+test("a file whose process ends before its tests is missed", { timeout: TIMEOUT_MS }, async (t) => {
+  const ending = `import { test } from "node:test"; test("ends", () => process.exit(0)); test("never runs", () => {});`;
+  const directory = await repositoryWith(t, { "tests/a.test.ts": PASSING, "tests/ends.test.ts": ending });
+  const { stderr, status } = runTests(directory);
+  assert.match(stderr, /did not end: .*tests\/ends\.test\.ts/);
+  assert.equal(status, 1);
+});
+
 const FAILING_ONCE = `
   import { existsSync, writeFileSync } from "node:fs"; import { test } from "node:test";
   test("passes", () => {});
@@ -116,10 +161,10 @@ test("in CI, files that fail twice or crash, or many failing files, fail the run
   const crashing = await repositoryWith(t, { "tests/once.test.ts": FAILING_ONCE, "tests/crash.test.ts": `throw new Error("at import");` });
   assert.doesNotMatch(runTestsWith({ CI: "1" }, crashing).stdout, /run once more/);
 
-  const many = await repositoryWith(t, { "tests/a.test.ts": FAILING, "tests/b.test.ts": FAILING, "tests/once.test.ts": FAILING_ONCE });
-  const broken = runTestsWith({ CI: "1" }, many);
+  const two = await repositoryWith(t, { "tests/a.test.ts": FAILING, "tests/once.test.ts": FAILING_ONCE });
+  const broken = runTestsWith({ CI: "1" }, two);
   assert.doesNotMatch(broken.stdout, /run once more/);
-  assert.equal(broken.last_line, "1 passed, 3 failed, 0 skipped");
+  assert.equal(broken.last_line, "1 passed, 2 failed, 0 skipped");
 });
 
 test("SIGINT to the launcher ends the runner and the test processes under it", { timeout: TIMEOUT_MS }, async (t) => {

@@ -6,12 +6,11 @@ import { type Ending, endLike, runChild } from "../bin/run-child.mjs";
 import { root } from "../bin/launch.mjs";
 import { ensureDebianPackages } from "./debian.ts";
 import type { Tally, TestCounts } from "./test-counts.ts";
+import { CONCURRENCY, keepDurations, writeEntries } from "./test-processes.ts";
 
 // Timeout of a single test or file, so that no run hangs.
 const TEST_TIMEOUT_MS = 10 * 60_000;
-/** With more failed files than this, a rerun is not attempted. */
-const RERUN_FILES_MAX = 2;
-const NOTHING_RAN: TestCounts = { passed: 0, failed: 0, skipped: 0, empty_files: [], failed_files: [] };
+const NOTHING_RAN: TestCounts = { passed: 0, failed: 0, skipped: 0, empty_files: [], failed_files: [], seconds: {} };
 const FOLDERS = ["packages", "tools", "tests", "bench"];
 
 const given = process.argv.slice(2);
@@ -35,29 +34,27 @@ async function main(): Promise<void> {
   if (files.length === 0) return finish(NOTHING_RAN, false, `no test file matches ${filters.join(" ") || FOLDERS.join(" ")}`);
   await ensureDebianPackages((line) => process.stderr.write(`roamfleet: ${line}\n`));
   const first = await runNodeTests(files);
-  const { ending, counts } = process.env.CI && mayBeUnstable(first.counts) ? await runAgain(first.counts) : first;
+  const [failed, ...others] = first.counts?.failed_files ?? [];
+  // Beyond the tests of one file, a failure is no chance.
+  const may_be_unstable = process.env.CI && failed !== undefined && others.length === 0 && first.counts?.failed === failed.failed;
+  const { ending, counts } = may_be_unstable && first.counts ? await runAgain(first.counts, failed) : first;
   if (ending.signal !== null) return endLike(ending);
   if (counts === undefined) return finish({ ...NOTHING_RAN, failed: 1 }, false, "the test runner ended without a summary");
+  const lost = files.filter((file) => first.counts?.seconds[file] === undefined);
+  if (counts.failed === 0 && lost.length > 0) return finish({ ...counts, failed: lost.length }, false, `did not end: ${lost.join(" ")}`);
+  if (process.env.UPDATE_DURATIONS === "1" && filters.length === 0) await keepDurations(counts.seconds);
   finish(counts, ending.code === 0);
 }
 
-function mayBeUnstable(counts: TestCounts | undefined): counts is TestCounts {
-  if (counts === undefined || counts.failed === 0 || counts.failed_files.length > RERUN_FILES_MAX) return false;
-  return counts.failed === total(counts.failed_files).failed;
-}
-
 /**
- * In CI one or two failed files are run once more, alone. A file that passes then is reported as unstable at the end, with its output
- * above: a defect in the test or the tested code, but no reason to reject another change.
+ * In CI one failed file is run once more, alone. If it passes then, it is reported as unstable at the end, with its output above: a
+ * defect in the test or the tested code, but no reason to reject another change.
  */
-async function runAgain(first: TestCounts): Promise<TestRun> {
-  const files = first.failed_files.map(({ file }) => path.relative(root, file));
-  process.stdout.write(`roamfleet: failed, run once more: ${files.join(" ")}\n`);
-  const { ending, counts } = await runNodeTests(files);
+async function runAgain(first: TestCounts, before: Tally & { file: string }): Promise<TestRun> {
+  process.stdout.write(`roamfleet: failed, run once more: ${before.file}\n`);
+  const { ending, counts } = await runNodeTests([before.file]);
   if (counts === undefined) return { ending, counts };
-  const before = total(first.failed_files);
-  const failed_again = new Set(counts.failed_files.map(({ file }) => path.relative(root, file)));
-  for (const file of files) if (!failed_again.has(file)) process.stdout.write(`roamfleet: UNSTABLE, failed and then passed: ${file}\n`);
+  if (counts.failed === 0) process.stdout.write(`roamfleet: UNSTABLE, failed and then passed: ${before.file}\n`);
   return {
     ending,
     counts: {
@@ -66,16 +63,6 @@ async function runAgain(first: TestCounts): Promise<TestRun> {
       skipped: first.skipped - before.skipped + counts.skipped,
     },
   };
-}
-
-function total(tallies: readonly Tally[]): Tally {
-  const sum = { passed: 0, failed: 0, skipped: 0 };
-  for (const { passed, failed, skipped } of tallies) {
-    sum.passed += passed;
-    sum.failed += failed;
-    sum.skipped += skipped;
-  }
-  return sum;
 }
 
 /** Returns the value after an option, or after its `=`, and removes both from the arguments. */
@@ -97,7 +84,9 @@ async function runNodeTests(files: readonly string[]): Promise<TestRun> {
     const counts_file = path.join(directory, "counts.json");
     // Built once before the first of them starts, because each server would build it otherwise.
     if (files.some((file) => file.startsWith("tests/dashboard/"))) process.env.ROAMFLEET_TEST_DASHBOARD = "1";
-    const ending = await runChild(process.execPath, nodeArguments(counts_file, files), { cwd: root });
+    // With options of node, such as a pattern for names, and alone, each file has a process as node starts it.
+    const entries = files.length > 1 && options.length === 0 ? await writeEntries(directory, files) : files;
+    const ending = await runChild(process.execPath, nodeArguments(counts_file, entries), { cwd: root });
     return { ending, counts: await readCounts(counts_file) };
   } finally {
     await rm(directory, { recursive: true, force: true });
@@ -116,8 +105,7 @@ function nodeArguments(counts_file: string, files: readonly string[]): string[] 
   const setup = path.join(root, "tests", "harness", "global-setup.ts");
   return [
     "--test",
-    // Three files at once on 2 cores: each waits for processes half of its time. With more, timeouts of real processes expire.
-    "--test-concurrency=3",
+    `--test-concurrency=${CONCURRENCY}`,
     `--test-timeout=${TEST_TIMEOUT_MS}`,
     ...(existsSync(setup) ? [`--test-global-setup=${setup}`] : []),
     "--test-reporter=spec",

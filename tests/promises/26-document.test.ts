@@ -1,3 +1,4 @@
+// Separate process: it measures its memory.
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 import { setFlagsFromString } from "node:v8";

@@ -1,3 +1,4 @@
+// Separate process: it measures its memory.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";

@@ -1,3 +1,4 @@
+// Separate process: it measures its memory.
 import assert from "node:assert/strict";
 import { randomBytes, randomUUID } from "node:crypto";
 import { after, test } from "node:test";

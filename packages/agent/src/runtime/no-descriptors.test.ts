@@ -1,3 +1,4 @@
+// Separate process: it uses up its file descriptors.
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";

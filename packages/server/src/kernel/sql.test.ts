@@ -1,3 +1,4 @@
+// Separate process: it uses up the composed texts that may be prepared.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {

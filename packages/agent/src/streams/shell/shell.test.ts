@@ -1,3 +1,4 @@
+// Separate process: it measures its memory and counts its promises.
 import assert from "node:assert/strict";
 import fs from "node:fs";
 import os from "node:os";

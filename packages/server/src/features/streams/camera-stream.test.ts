@@ -1,3 +1,4 @@
+// Separate process: it measures its memory.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test, type TestContext } from "node:test";

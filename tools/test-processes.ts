@@ -1,0 +1,100 @@
+import { appendFileSync, readFileSync, writeFileSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { root } from "../bin/launch.mjs";
+
+/** How test files are divided among the processes that node's runner starts. */
+
+/** A test file with such a line runs in a separate process; the line states why. */
+const SEPARATE_PROCESS = /^\/\/ Separate process: /m;
+const DURATIONS = path.join(root, "tools", "test-durations.json");
+const LISTED_SECONDS_MIN = 5;
+const SHARED = "shared.json";
+/** A process takes no further file after this time or with this much memory, so that nothing accumulates over a whole run. */
+const SHARED_MS_MAX = 120_000;
+const SHARED_BYTES_MAX = 1_500_000_000;
+const FILES_PER_PROCESS = 20;
+/** Test files at once on 2 cores: each waits for processes half of its time. With more, timeouts of real processes expire. */
+export const CONCURRENCY = 3;
+
+/**
+ * Writes the entries of a run to its directory and returns their paths, in the order in which they are to start: first the files that
+ * run separately, then processes that share the other files. Both take the longest first, so that none is left alone at the end.
+ */
+export async function writeEntries(directory: string, files: readonly string[]): Promise<string[]> {
+  const seconds = readDurations();
+  const ordered = files.toSorted((a, b) => (seconds[b] ?? 0) - (seconds[a] ?? 0));
+  const texts = new Map(await Promise.all(ordered.map(async (file) => [file, await readFile(path.join(root, file), "utf8")] as const)));
+  const { own = [], shared = [] } = Object.groupBy(ordered, (file) => (SEPARATE_PROCESS.test(texts.get(file) ?? "") ? "own" : "shared"));
+  await writeFile(path.join(directory, SHARED), JSON.stringify(shared));
+  const sharing = (is_last: boolean): string =>
+    `import { runShared } from ${JSON.stringify(import.meta.url)};\nawait runShared(import.meta.dirname, ${is_last});\n`;
+  // As many processes as a slow machine uses up, and at the end those that leave no file.
+  const processes = Math.ceil(shared.length / FILES_PER_PROCESS) + CONCURRENCY;
+  const contents: [string, string][] = [
+    ...own.map((file): [string, string] => [file, `import ${JSON.stringify(pathToFileURL(path.join(root, file)))};\n`]),
+    ...Array.from({ length: processes }, (_, index): [string, string] => ["shared", sharing(index >= processes - CONCURRENCY)]),
+  ];
+  return Promise.all(
+    contents.map(async ([file, text], index) => {
+      const entry = path.join(directory, `${String(index).padStart(3, "0")} ${file.replaceAll("/", ":")}.mjs`);
+      await writeFile(entry, text);
+      return entry;
+    }),
+  );
+}
+
+/** Returns the test file of an entry, "shared" for a process of many, and undefined for any other path. */
+export function fileOf(entry: string): string | undefined {
+  return /^\d{3} (.+)\.mjs$/.exec(path.basename(entry))?.[1]?.replaceAll(":", "/");
+}
+
+/**
+ * Runs the run's shared files one after the other, each as a test, except those that another process has taken. Only the last
+ * processes of a run stay until no file is left.
+ */
+export async function runShared(directory: string, is_last: boolean): Promise<void> {
+  const files = JSON.parse(readFileSync(path.join(directory, SHARED), "utf8")) as string[];
+  for (const [index, file] of files.entries()) {
+    if (!is_last && (performance.now() > SHARED_MS_MAX || process.memoryUsage.rss() > SHARED_BYTES_MAX)) return;
+    if (!take(path.join(directory, `taken-${index}`))) continue;
+    const before = { ms: performance.now(), cpu: cpuSeconds() };
+    await test(file, async () => {
+      await import(pathToFileURL(path.join(root, file)).href);
+    });
+    const usage = { file, seconds: Math.round(performance.now() - before.ms) / 1000, cpu_seconds: cpuSeconds() - before.cpu };
+    if (process.env.ROAMFLEET_TEST_USAGE !== undefined) appendFileSync(process.env.ROAMFLEET_TEST_USAGE, `${JSON.stringify(usage)}\n`);
+  }
+}
+
+/** Of this process and of its children that have ended. */
+function cpuSeconds(): number {
+  const fields = readFileSync("/proc/self/stat", "latin1").split(") ")[1]?.split(" ").slice(11, 15) ?? [];
+  return fields.reduce((sum, ticks) => sum + Number(ticks), 0) / 100;
+}
+
+function take(mark: string): boolean {
+  try {
+    writeFileSync(mark, "", { flag: "wx" });
+    return true;
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "EEXIST") return false;
+    throw error;
+  }
+}
+
+/** Keeps how long the files took, in whole seconds; those that are not listed are short. */
+export async function keepDurations(seconds: Record<string, number>): Promise<void> {
+  const long = Object.entries(seconds).filter(([, took]) => took >= LISTED_SECONDS_MIN);
+  await writeFile(DURATIONS, `${JSON.stringify(Object.fromEntries(long.toSorted(([a], [b]) => (a < b ? -1 : 1))), null, 2)}\n`);
+}
+
+function readDurations(): Partial<Record<string, number>> {
+  try {
+    return JSON.parse(readFileSync(DURATIONS, "utf8")) as Partial<Record<string, number>>;
+  } catch {
+    return {};
+  }
+}
