@@ -14,18 +14,18 @@ export const PROMISES: readonly PromiseRow[] = [
   { number: 2, promise: "A role can do what its table says, and no more", proof: "role × route × in or out of scope, cell by cell" },
   {
     number: 3,
-    promise: "No secret is kept where it could be read",
+    promise: "No secret is stored where it could be read",
     proof: "search of the database, the logs and the data directory for every secret issued",
   },
   {
     number: 4,
-    promise: "Revoked is revoked, under open streams too",
+    promise: "A revoked token is refused, and its open streams end",
     proof: "tokens revoked, expired and demoted while streams are open, on one server",
   },
   {
     number: 5,
-    promise: "An enrollment key is used as often as it says",
-    proof: "500 robots at once on a key for 10, the server killed in between",
+    promise: "An enrollment key admits no more robots than it allows",
+    proof: "500 concurrent robots with a key for 10, while the server is killed",
   },
   {
     number: 6,
@@ -33,7 +33,7 @@ export const PROMISES: readonly PromiseRow[] = [
     proof: "every combination of address, TLS, proxy and token at start",
   },
   { number: 7, promise: "Tokens of streams do not leak", proof: "search of all logs; foreign origins refused" },
-  { number: 8, promise: "Slow clients do not affect other clients", proof: "thousands of half-open sockets beside a measured API" },
+  { number: 8, promise: "Slow clients do not affect other clients", proof: "thousands of half-open sockets while API requests are measured" },
   {
     number: 9,
     promise: "Hostile bodies are refused cheaply",
@@ -44,83 +44,83 @@ export const PROMISES: readonly PromiseRow[] = [
     number: 11,
     promise: "Only the right bytes run",
     proof:
-      "random bit flips, truncations and extensions of an artifact; one of 4 GiB pushed and installed through kills of rf, server and agent, every byte on the line counted",
+      "random bit flips, truncations and extensions of an artifact; one of 4 GiB pushed and installed while rf, server and agent are killed, with every transferred byte counted",
   },
   {
     number: 12,
-    promise: "Where releases are signed: no downgrade, replay, freeze, or other robot's manifest",
+    promise: "With signed releases: no downgrade, replay, freeze, or other robot's manifest",
     proof:
-      "random attacks by an attacker who controls the server, against the makers' signatures; and the real agent, whose events name the check",
+      "random attacks by an attacker who controls the server, without the makers' keys; then on the real agent, whose events name the check",
   },
   { number: 13, promise: "A robot's identity is its own", proof: "a copied state directory and replayed challenges" },
   {
     number: 14,
     promise: "Every shell is accounted for",
-    proof: "kill -9 of server and agent in turn while shells are open, and what they showed compared with their recordings",
+    proof: "kill -9 of server and agent in turn while shells are open, and their output compared with their recordings",
   },
   {
     number: 15,
     promise: "Text is text, wherever it is shown",
     proof:
-      "code, control characters and endless words in every field that people and robots fill, on every page in Chromium; a POST from another site",
+      "code, control characters and very long words in every field of users and robots, on every page in Chromium; a POST from another site",
   },
   {
     number: 16,
     promise: "An acknowledged write survives",
     proof: "kill -9 of server and PostgreSQL under writes, against the client's ledger",
   },
-  { number: 17, promise: "An idempotent request happens once", proof: "the same request many times at once, the server killed in between" },
+  { number: 17, promise: "An idempotent request happens once", proof: "many concurrent copies of a request, while the server is killed" },
   {
     number: 18,
-    promise: "A schedule fires once, on time",
+    promise: "A scheduled deployment starts once and on time",
     proof:
-      "deployments due within a minute, on one server that is killed meanwhile, and on three nodes that are killed in turn; and with clocks set five minutes back and forth",
+      "deployments due within a minute, on one server that is killed meanwhile, and on three nodes that are killed in turn; also with clocks five minutes off",
   },
   { number: 19, promise: "A deployment always ends", proof: "kill -9 at every failpoint of server and agent, and torn files" },
   {
     number: 20,
-    promise: "The link may lose, repeat and reorder, and every process die at any moment",
+    promise: "The link may lose, repeat and reorder messages, and every process may be killed at any moment",
     proof:
-      "schedules by seed, the rules checked after every step: the decisions alone, the server's own code on PostgreSQL, and faults planted on purpose",
+      "random schedules by seed, with the rules checked after every step: pure decisions, the server's own code on PostgreSQL, and planted faults",
   },
   {
     number: 21,
-    promise: "A robot alone keeps working",
-    proof: "cut off for 24 virtual hours with a real workload, log spool and outbox full, a release and configs waiting; then back",
+    promise: "A disconnected robot keeps working",
+    proof: "24 virtual hours without a connection, with a real workload, full log spool and outbox, and a waiting release and configs; then a reconnect",
   },
   { number: 22, promise: "The database may restart", proof: "PostgreSQL killed and stopped under load, of one server and of three nodes" },
   {
     number: 23,
-    promise: "Everyone may come back at once",
-    proof: "15,000 robots over TLS that lose their links at once, and whose server is killed; API calls meanwhile",
+    promise: "All robots may reconnect at the same time",
+    proof: "15,000 robots over TLS whose links are all cut, and whose server is killed, during API requests",
   },
   {
     number: 24,
     promise: "It runs for months",
     proof:
-      "all streams of a robot watched, and opened and ended beside: 15 minutes of real processes, a day on the simulated clock; heap and descriptors after collection",
+      "all streams of a robot watched, opened and closed: 15 minutes of real processes, and a simulated day; heap and descriptors after garbage collection",
   },
   {
     number: 25,
     promise: "A bad release stops itself",
-    proof: "1,000 robots of a swarm of which 15 % fail, in waves; the server killed on the way",
+    proof: "1,000 robots of a swarm of which 15% fail, in waves, while the server is killed",
   },
   {
     number: 26,
-    promise: "The document is the server",
-    proof: "every answer of generated requests compared with the served OpenAPI document",
+    promise: "The OpenAPI document describes the server exactly",
+    proof: "every response to generated requests compared with the served document",
   },
   {
     number: 27,
     promise: "A hostile robot harms only itself",
     proof:
-      "frames of every type, flag, channel, size and content in great numbers, and floods of records, apps, topics and reports; the server's memory, another tenant's API and log meanwhile",
+      "frames of every type, flag, channel, size and content in great numbers, and floods of records, apps, topics and reports; measured are the server's memory, and another tenant's API and logs",
   },
   {
     number: 28,
     promise: "One tenant cannot exhaust another",
     proof:
-      "an org at every limit at once (uploads of zero bytes, flooding robots, requests of many tokens, streams of events, silent sockets, deployments, enrollments) beside another that works",
+      "an org at all of its limits (uploads of zero bytes, flooding robots, requests of many tokens, streams of events, silent sockets, deployments, enrollments) while another org works",
   },
   {
     number: 29,
@@ -132,7 +132,7 @@ export const PROMISES: readonly PromiseRow[] = [
     number: 30,
     promise: "Scope holds over time",
     proof:
-      "moves, demotions, removals and revocations between the creation of every kind of deployment, rollback and enrollment key and their claim, half of them while the robots come back",
+      "moves, demotions, removals and revocations between the creation of every kind of deployment, rollback and enrollment key and their claim, half of them while the robots reconnect",
   },
   {
     number: 31,
