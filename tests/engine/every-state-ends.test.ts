@@ -14,9 +14,9 @@ const LIMIT = { timeout: 240_000 };
 /** Six minutes. */
 const SHORT = { deployment_expiry_hours: 0.1 };
 
-/** Returns the rows of the table in ARCHITECTURE.md whose header starts with this text, by state. */
+/** Returns the rows of the table in deployment-states.md whose header starts with this text, by state. */
 function table(head: string): Map<string, string[]> {
-  const lines = readFileSync(path.resolve(import.meta.dirname, "../../ARCHITECTURE.md"), "utf8").split("\n");
+  const lines = readFileSync(path.resolve(import.meta.dirname, "../../docs/reference/deployment-states.md"), "utf8").split("\n");
   const first = lines.findIndex((line) => line.startsWith(`| ${head} |`));
   const rows = lines.slice(first + 2, lines.indexOf("", first));
   return new Map(
@@ -27,7 +27,7 @@ function table(head: string): Map<string, string[]> {
   );
 }
 
-test("the table in ARCHITECTURE.md names every non-final state, with what ends it and when", () => {
+test("the table in deployment-states.md names every non-final state, with what ends it and when", () => {
   for (const [head, statuses] of [
     ["state of a target", TARGET_STATUSES],
     ["state of a deployment", DEPLOYMENT_STATUSES],
