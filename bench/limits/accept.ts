@@ -42,7 +42,7 @@ http.on("upgrade", (request, socket) => {
   socket.once("data", (bytes: Buffer) => {
     const hello = JSON.parse(unmasked(bytes).toString("utf8", FRAME_HEADER_BYTES)) as Hello;
     if (database === undefined) send(socket, welcome(hello));
-    else letIn(database, socket, hello, { nonce, host: request.headers.host ?? "" }).catch((error: Error) => socket.destroy(error));
+    else exposePlane(database, socket, hello, { nonce, host: request.headers.host ?? "" }).catch((error: Error) => socket.destroy(error));
     socket.on("data", () => {});
   });
 });
@@ -60,7 +60,7 @@ const welcome = (hello: Hello) => ({
   acked_log_seq: 0,
 });
 
-async function letIn(pool: pg.Pool, socket: Duplex, hello: Hello, { nonce, host }: { nonce: string; host: string }): Promise<void> {
+async function exposePlane(pool: pg.Pool, socket: Duplex, hello: Hello, { nonce, host }: { nonce: string; host: string }): Promise<void> {
   const { robot_id } = hello;
   const found = await pool.query<{ org_id: string; public_key: Buffer }>(statementOf((db) => findIdentity(db, robot_id)));
   const { org_id, public_key } = found.rows[0] as { org_id: string; public_key: Buffer };

@@ -17,7 +17,7 @@ const VERIFICATIONS = 2_000;
 type Until = "welcome" | "desired";
 
 /** CPU and time of the server per connecting robot, including follow-up work after the last one. Disconnects are not counted. */
-async function comeIn(rig: Rig, program: Program, robots: readonly BenchRobot[], until: Until): Promise<Round> {
+async function admitAll(rig: Rig, program: Program, robots: readonly BenchRobot[], until: Until): Promise<Round> {
   const server = { url: program.url, ca: rig.certificate?.ca };
   await atRest(program.pid);
   const [cpu, started] = [cpuMicroseconds(program.pid), performance.now()];
@@ -60,7 +60,7 @@ async function compare(rig: Rig, goal: number): Promise<RowResult[]> {
   const warm_up = rig.quick ? 1 : WARM_UP;
   for (let i = 0; i < warm_up + (rig.quick ? 2 : ROUNDS); i += 1) {
     for (const { program, until, rounds } of sides) {
-      const one = await comeIn(rig, program, robots, until);
+      const one = await admitAll(rig, program, robots, until);
       if (i >= warm_up) rounds.push(one);
     }
   }

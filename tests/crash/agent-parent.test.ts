@@ -33,7 +33,7 @@ test(
     const scenario: Scenario = new Scenario(new Ledger(() => plane.url, org.admin_token), () => robot);
     const { key } = await scenario.prepare();
     await using robot = new AgentProcess({ url: plane.url, key, name: "cart", within: PARENT });
-    await scenario.meetRobot();
+    await scenario.waitForRobot();
     const parent = robot.program.child;
     const agent = agentOf(robot.state);
     assert.ok(agent !== undefined && agent !== parent.pid);

@@ -4,7 +4,7 @@ import { type Harness, startPlane } from "../harness/index.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { choosePoints, Crasher } from "./crasher.ts";
-import { heldRound } from "./fleet-rounds.ts";
+import { updateLockRound } from "./fleet-rounds.ts";
 import { Ledger } from "./ledger.ts";
 import { Scenario } from "./scenario.ts";
 
@@ -26,7 +26,7 @@ async function lane(plane: Harness, crasher: () => Crasher): Promise<{ scenario:
     new Ledger(
       () => plane.url,
       org.admin_token,
-      () => crasher().deaths(),
+      () => crasher().crashes(),
     ),
     () => {
       throw new Error("the robot has not started");
@@ -48,9 +48,9 @@ async function round(plane: Harness, crashes: readonly string[] | "list"): Promi
   scenario.robot = () => robot;
   if (crashes === "list") crasher.trace();
   else crasher.crashAt(crashes);
-  await scenario.meetRobot();
+  await scenario.waitForRobot();
   await scenario.robotRound();
-  await heldRound(scenario);
+  await updateLockRound(scenario);
   if (crashes === "list") await robot.program.kill();
   else await crasher.rest();
   return { crasher, ended: scenario.ended.length };
@@ -88,11 +88,11 @@ const later = (name: string): string[] => Array.from({ length: REPEATS }, (_, in
 async function runLane(
   plane: Harness,
   points: readonly string[],
-): Promise<{ killed: string[]; deaths: number; ended: number; rounds: number }> {
+): Promise<{ killed: string[]; crashes: number; ended: number; rounds: number }> {
   const waves = Math.ceil(points.length / DEATHS_A_ROUND);
   const queue = Array.from({ length: waves }, (_, wave) => points.filter((_, at) => at % waves === wave));
   const killed: string[] = [];
-  let [ended, rounds, deaths] = [0, 0, 0];
+  let [ended, rounds, crashes] = [0, 0, 0];
   // A point that a whole round did not reach is tried again at the end.
   const missed = new Set<string>();
   for (let wave = queue.shift(); wave !== undefined && rounds < ROUNDS_MAX; wave = queue.shift()) {
@@ -100,14 +100,14 @@ async function runLane(
     const done = await round(plane, wave);
     using crasher = done.crasher;
     ended += done.ended;
-    deaths += crasher.kills.length;
+    crashes += crasher.kills.length;
     killed.push(...crasher.kills.map(({ point }) => point));
     const [unreached, ...rest] = wave.slice(crasher.kills.length);
     if (rest.length > 0) queue.push(rest);
     if (unreached !== undefined && !missed.has(unreached)) queue.push([unreached]);
     if (unreached !== undefined) missed.add(unreached);
   }
-  return { killed, deaths, ended, rounds };
+  return { killed, crashes, ended, rounds };
 }
 
 function say(
@@ -115,13 +115,13 @@ function say(
   tried: number,
   traced: number,
   killed: Set<string>,
-  figures: { deaths: number; ended: number; rounds: number }[],
+  figures: { crashes: number; ended: number; rounds: number }[],
 ): void {
-  const sum = (of: "deaths" | "ended" | "rounds"): number => figures.reduce((total, figure) => total + figure[of], 0);
+  const sum = (of: "crashes" | "ended" | "rounds"): number => figures.reduce((total, figure) => total + figure[of], 0);
   provePromise(
     t,
     19,
-    `agent killed ${sum("deaths")} times at ${killed.size} of ${traced} points in journal steps and side effects (${tried} tried, ` +
+    `agent killed ${sum("crashes")} times at ${killed.size} of ${traced} points in journal steps and side effects (${tried} tried, ` +
       `${sum("rounds")} robots): ${sum("ended")} deployments ended, the old or the new version ran after each`,
   );
 }

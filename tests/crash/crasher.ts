@@ -72,11 +72,11 @@ export class Crasher implements Disposable {
     this.#resting = true;
     if (this.#program?.running === true) await this.#program.kill();
     await this.#watching;
-    this.deaths();
+    this.crashes();
   }
 
   /** Returns how often it was killed. Throws if it crashed elsewhere than at its point. */
-  deaths(): number {
+  crashes(): number {
     if (this.#failure !== undefined) throw this.#failure;
     return this.kills.length + this.unreached.length;
   }

@@ -34,11 +34,11 @@ export async function fleetRound(scenario: Scenario): Promise<void> {
   const home = String((await ledger.get(`/api/robots/${robot_id}`))["fleet_id"]);
   const yard = await openYard(ledger);
   await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: yard.fleet_id, labels: CANARY.labels });
-  await byWaves(scenario, yard, wanted);
-  await stopsItself(scenario, yard, wanted);
-  await turnsRound(scenario, yard, old, wanted);
+  await deployInWaves(scenario, yard, wanted);
+  await stopAtThreshold(scenario, yard, wanted);
+  await rollBackRunning(scenario, yard, old, wanted);
   await follows(scenario, yard, home, old, wanted);
-  await sealedConfig(scenario, yard);
+  await secretConfigRound(scenario, yard);
   await ledger.patch(`/api/robots/${robot_id}`, { fleet_id: home, labels: {} });
   await ledger.remove(`/api/fleets/${yard.fleet_id}`);
   await ledger.remove(`/api/sites/${yard.site_id}`);
@@ -70,7 +70,7 @@ async function targetOf(ledger: Ledger, id: string, robot_id: string): Promise<T
 }
 
 /** A deployment is paused, resumed, soaked and promoted manually; the robot of the last wave is removed. */
-async function byWaves(scenario: Scenario, yard: Yard, wanted: string): Promise<void> {
+async function deployInWaves(scenario: Scenario, yard: Yard, wanted: string): Promise<void> {
   const { ledger } = scenario;
   const absent = await absentRobot(ledger, yard);
   const rollout = { waves: [CANARY], verify_seconds: 0, max_parallel: 1 };
@@ -88,7 +88,7 @@ async function byWaves(scenario: Scenario, yard: Yard, wanted: string): Promise<
 }
 
 /** A failing release stops before the next wave; then a retry for the failed robot; then the same with on_failure "rollback". */
-async function stopsItself(scenario: Scenario, yard: Yard, runs: string): Promise<void> {
+async function stopAtThreshold(scenario: Scenario, yard: Yard, runs: string): Promise<void> {
   const { ledger } = scenario;
   const absent = await absentRobot(ledger, yard);
   const rollout = { waves: [{ labels: CANARY.labels }], verify_seconds: 0, failure_threshold: ANY_FAILURE };
@@ -114,7 +114,7 @@ async function stopsItself(scenario: Scenario, yard: Yard, runs: string): Promis
 }
 
 /** Rolls back a deployment that is applied on one robot and queued for another, and a paused one. */
-async function turnsRound(scenario: Scenario, yard: Yard, release: string, runs: string): Promise<void> {
+async function rollBackRunning(scenario: Scenario, yard: Yard, release: string, runs: string): Promise<void> {
   const { ledger, robot_id } = scenario;
   const absent = await absentRobot(ledger, yard);
   const make = async (): Promise<string> =>
@@ -147,7 +147,7 @@ async function follows(scenario: Scenario, yard: Yard, home: string, other: stri
 }
 
 /** A secret is set, changed and restored: the robot has the first value. */
-async function sealedConfig(scenario: Scenario, yard: Yard): Promise<void> {
+async function secretConfigRound(scenario: Scenario, yard: Yard): Promise<void> {
   const { ledger, robot_id } = scenario;
   const [first, second] = [randomUUID(), randomUUID()];
   const set = (value: string): Promise<Data> =>
@@ -180,12 +180,12 @@ async function askRobot(scenario: Scenario, method: string, address: string, bod
           throw error;
         },
       ),
-    { progress: scenario.ledger.deaths },
+    { progress: scenario.ledger.crashes },
   );
 }
 
 /** An update waits while the robot's software holds the update lock, even if a process crashes meanwhile. */
-export async function heldRound(scenario: Scenario): Promise<void> {
+export async function updateLockRound(scenario: Scenario): Promise<void> {
   const { ledger, robot_id } = scenario;
   const old = await scenario.runs();
   const wanted = old === "one" ? "two" : "one";

@@ -58,12 +58,12 @@ export class Ledger {
   readonly #url: () => string;
   readonly #token: string | undefined;
   /** Returns how often the server has crashed; each crash extends the deadline of a request. Throws if a crash was not planned. */
-  readonly deaths: () => number;
+  readonly crashes: () => number;
 
-  constructor(url: () => string, token?: string, deaths: () => number = () => 0) {
+  constructor(url: () => string, token?: string, crashes: () => number = () => 0) {
     this.#url = url;
     this.#token = token;
-    this.deaths = deaths;
+    this.crashes = crashes;
   }
 
   /** Sends a POST with an Idempotency-Key until it gets a response. Records it and returns its data. */
@@ -101,7 +101,7 @@ export class Ledger {
   /** Sends a request until the response is not 503 or 429. Any other 5xx is an error. */
   async send(method: string, path: string, body?: unknown, key?: string): Promise<Answer> {
     let deadline = performance.now() + GIVE_UP_MS;
-    let before = this.deaths();
+    let before = this.crashes();
     let wait_ms = AGAIN_MS;
     for (;;) {
       const answer = await this.once(method, path, body, key).catch((error: unknown) => error);
@@ -111,9 +111,9 @@ export class Ledger {
           throw new Error(`${method} ${path} was answered ${answer.status} ${answer.text}`);
         this.refusals.push({ status: answer.status, retry_after: answer.headers.get("retry-after") });
       } else this.cut_off += 1;
-      const deaths = this.deaths();
-      if (deaths !== before) deadline = performance.now() + GIVE_UP_MS;
-      before = deaths;
+      const crashes = this.crashes();
+      if (crashes !== before) deadline = performance.now() + GIVE_UP_MS;
+      before = crashes;
       if (performance.now() > deadline) throw new Error(`${method} ${path} got no response for ${GIVE_UP_MS} ms`, { cause: answer });
       await new Promise((resolve) => setTimeout(resolve, wait_ms));
       wait_ms = Math.min(AGAIN_MS_MAX, wait_ms * 1.5);

@@ -67,12 +67,12 @@ export class Scenario {
   }
 
   /** Waits for the robot to come online for the first time. */
-  async meetRobot(): Promise<void> {
+  async waitForRobot(): Promise<void> {
     const look = async (): Promise<string | undefined> => {
       const { text } = await this.ledger.send("GET", "/api/robots?status=online");
       return (JSON.parse(text) as { items: Data[] }).items[0]?.id;
     };
-    this.robot_id = await until("the robot to be online", look, { progress: this.ledger.deaths });
+    this.robot_id = await until("the robot to be online", look, { progress: this.ledger.crashes });
     assert.equal(await this.deploy("one"), "applied");
   }
 
@@ -93,7 +93,7 @@ export class Scenario {
       const { status } = (await this.ledger.get(path)) as Data & { status: DeploymentStatus };
       return isTerminal(status) && status;
     };
-    const status = await until(`${path} to end`, look, { progress: this.ledger.deaths, deadline_ms: END_MS }).catch(
+    const status = await until(`${path} to end`, look, { progress: this.ledger.crashes, deadline_ms: END_MS }).catch(
       async (error: unknown) => {
         throw new Error(await this.#explain(path), { cause: error });
       },
@@ -111,7 +111,7 @@ export class Scenario {
         await nudge();
         return look();
       },
-      { progress: this.ledger.deaths },
+      { progress: this.ledger.crashes },
     );
   }
 
@@ -141,7 +141,7 @@ export class Scenario {
       };
       return more.length === 0 && current_release?.tag === only && only !== undefined && only;
     };
-    return until("one version to run, and the server to show it", look, { progress: this.ledger.deaths });
+    return until("one version to run, and the server to show it", look, { progress: this.ledger.crashes });
   }
 
   /** Throws if a workload was ever started while another one, or its child, was running. */
@@ -175,7 +175,7 @@ export class Scenario {
     assert.equal(await this.runs(), wanted);
     assert.equal(await this.deploy("bad"), "rolled_back");
     assert.equal(await this.runs(), wanted);
-    await this.#thereAndBack(wanted, old);
+    await this.#rollBackTwice(wanted, old);
     this.#rounds += 1;
     await this.ledger.post("/api/configs", { key: "speed", value: this.#rounds, namespace: "drive", scope: "org" });
     const config = await this.ledger.post("/api/configs/deployments", { robot_id: this.robot_id, namespace: "drive" });
@@ -195,7 +195,7 @@ export class Scenario {
   }
 
   /** Manual rollbacks: of an ended deployment, of that rollback, and of a running deployment in any state. */
-  async #thereAndBack(now: string, before: string): Promise<void> {
+  async #rollBackTwice(now: string, before: string): Promise<void> {
     const made = await this.ledger.post("/api/deployments", { release: before, robot_id: this.robot_id, rollout: { verify_seconds: 0 } });
     assert.equal(await this.end(`/api/deployments/${made.id}`), "applied");
     const back = await this.ledger.post(`/api/deployments/${made.id}/rollback`);

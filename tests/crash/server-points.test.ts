@@ -7,7 +7,7 @@ import { promiseSize, provePromise } from "../harness/promise.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { databaseUrl, ServerProcess } from "../processes/server-process.ts";
 import { choosePoints, Crasher } from "./crasher.ts";
-import { fleetRound, heldRound } from "./fleet-rounds.ts";
+import { fleetRound, updateLockRound } from "./fleet-rounds.ts";
 import { Ledger } from "./ledger.ts";
 import { Scenario } from "./scenario.ts";
 
@@ -58,7 +58,7 @@ class Lane implements AsyncDisposable {
     this.ledger = new Ledger(
       () => server.url,
       token,
-      () => this.crasher.deaths(),
+      () => this.crasher.crashes(),
     );
     this.scenario = new Scenario(this.ledger, () => assert.fail("the robot has not started"));
   }
@@ -85,7 +85,7 @@ class Lane implements AsyncDisposable {
     const { key } = await scenario.prepare();
     const robot = this.#own.use(new AgentProcess({ url: this.#server.url, key, name: "cart-1" }));
     scenario.robot = () => robot;
-    await scenario.meetRobot();
+    await scenario.waitForRobot();
     scenario.restart_robot = async () => {
       await robot.program.kill();
       robot.restart();
@@ -105,7 +105,7 @@ class Lane implements AsyncDisposable {
     await this.scenario.deskRound();
     if (this.crasher.done && this.crasher.kills.length > 0) return;
     await this.scenario.robotRound();
-    await heldRound(this.scenario);
+    await updateLockRound(this.scenario);
   }
 
   /** Crashes at each point, one after the other, in the round that reaches it. Returns the points that were not reached. */

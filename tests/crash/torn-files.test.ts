@@ -51,7 +51,7 @@ test(
     const scenario: Scenario = new Scenario(new Ledger(() => plane.url, org.admin_token), () => robot);
     const { key } = await scenario.prepare();
     await using robot = new AgentProcess({ url: plane.url, key, name: "cart" });
-    await scenario.meetRobot();
+    await scenario.waitForRobot();
     await scenario.robotRound();
     await robot.program.kill();
     const random = seededRandom(19);

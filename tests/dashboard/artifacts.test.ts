@@ -17,7 +17,7 @@ test("pushes releases and changes configs in the browser", { skip: NO_BROWSER, t
   t.after(() => rm(directory, { recursive: true }));
   const it = await openDashboard(t, { robots: 2 });
   await t.test("uploads a dropped file, over a server restart and a page reload", () => push(it, directory));
-  await t.test("shows an existing release with the same content before the upload", () => pushAgain(it, directory));
+  await t.test("shows an existing release with the same content before the upload", () => pushRepeatedly(it, directory));
   await t.test("shows an error at the tag if it exists with other content", () => pushOther(it, directory));
   await t.test("shows the robots of a deployed release", () => deploy(it));
   await t.test("sets a value, marks the line of an invalid one, shows its origin and rolls it back", () => configure(it));
@@ -74,7 +74,7 @@ async function push({ page, server, ...it }: Dashboard, directory: string): Prom
   );
 }
 
-async function pushAgain({ page }: Dashboard, directory: string): Promise<void> {
+async function pushRepeatedly({ page }: Dashboard, directory: string): Promise<void> {
   await visit(page, "/releases");
   await page.getByRole("button", { name: "Push release" }).click();
   const dialog = page.getByRole("dialog", { name: "Push release" });

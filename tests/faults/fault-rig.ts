@@ -104,7 +104,7 @@ export class FaultRig implements AsyncDisposable {
   #moveDatabase: (url: string) => void = () => {};
 
   /** Points the nodes to the standby. */
-  leadToStandby(): void {
+  failOver(): void {
     if (this.standby !== undefined) this.#moveDatabase((this.#primary = this.standby.url()));
   }
 

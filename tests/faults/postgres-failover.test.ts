@@ -11,7 +11,7 @@ test(
     const begin = async (): Promise<void> => {
       await rig.postgres.down("SIGQUIT");
       await rig.standby?.promote();
-      rig.leadToStandby();
+      rig.failOver();
     };
     const figures = await underFault(t, rig, { begin });
     provePromise(t, 22, `PostgreSQL of three nodes failed over to its standby under load: ${figures}`);

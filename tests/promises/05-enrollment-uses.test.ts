@@ -17,7 +17,7 @@ const KILLED_RUNS = promiseSize({ test: 1, full: 20 });
 const KILLS = 2;
 const LIMIT = { timeout: promiseSize({ test: 240_000, full: 3_600_000 }) };
 
-const strangers = (): string[] => Array.from({ length: AT_ONCE }, () => randomBytes(32).toString("base64"));
+const newPublicKeys = (): string[] => Array.from({ length: AT_ONCE }, () => randomBytes(32).toString("base64"));
 
 test(`${AT_ONCE} robots at once with a key for ${MAX_USES}, ${RUNS} times: exactly ${MAX_USES} enroll each time`, LIMIT, (t) =>
   atOnce(t, 1, RUNS),
@@ -33,7 +33,7 @@ async function atOnce(t: TestContext, nodes: number, runs: number): Promise<void
   for (let run = 0; run < runs; run += 1) {
     const fleet_id = await plane.fleet();
     const key = await plane.enrollmentKey({ fleet_id, max_uses: MAX_USES });
-    const replies = await Promise.all(strangers().map((public_key) => anonymous.post("/agent/enroll", { key, public_key })));
+    const replies = await Promise.all(newPublicKeys().map((public_key) => anonymous.post("/agent/enroll", { key, public_key })));
     assert.equal(replies.filter(({ status }) => status === 201).length, MAX_USES);
     assert.equal(replies.filter(({ status }) => status === 403).length, AT_ONCE - MAX_USES);
     assert.equal((await plane.api.listRobots({ query: { fleet_id } })).items.length, MAX_USES);
@@ -76,7 +76,7 @@ async function withKills(t: TestContext, nodes: number): Promise<void> {
     const key = String(made["key"]);
     let answered = 0;
     const replies = Promise.all(
-      strangers().map(async (public_key) => {
+      newPublicKeys().map(async (public_key) => {
         const answer = await anonymous.send("POST", "/agent/enroll", { key, public_key });
         answered += 1;
         return answer;

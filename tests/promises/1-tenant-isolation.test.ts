@@ -113,7 +113,7 @@ interface Ask {
 }
 
 /** Generates requests to every route with every id of B in every field that takes an id; routes without such fields once. */
-function* asks(): Generator<Ask> {
+function* requestsOfA(): Generator<Ask> {
   for (const route of portal) {
     const fields = idFields(route);
     if (fields.length === 0) yield { route, request: sampleRequest(route, ground.a), place: "none" };
@@ -199,7 +199,7 @@ test("with row-level security off, no route, stream or link of one org reads or 
   await setRowSecurity(false);
   try {
     // The audit routes first: later they return the ids of B that A has requested.
-    const [audits, others] = [[...asks()].filter(isAudit), [...asks()].filter((ask) => !isAudit(ask))];
+    const [audits, others] = [[...requestsOfA()].filter(isAudit), [...requestsOfA()].filter((ask) => !isAudit(ask))];
     const first = await askAll(audits, askAsA);
     const { asked, wrong } = await askAll(others, askAsA);
     assert.deepEqual([...first.wrong, ...wrong], []);

@@ -156,7 +156,7 @@ function measure(server: ServerProcess, api: Client, robot_id: string): { stop: 
   const loops = [
     repeat(READ_EVERY_MS, latencies.reads, () => api.getRobot({ params: { id: robot_id } })),
     repeat(WRITE_EVERY_MS, latencies.writes, () => api.createSite({ body: { name: `site ${process.pid} ${Date.now()} ${(count += 1)}` } })),
-    repeat(NEWCOMER_EVERY_MS, latencies.newcomers, () => askAnew(server)),
+    repeat(NEWCOMER_EVERY_MS, latencies.newcomers, () => requestOnNewConnection(server)),
   ];
   return {
     stop: async () => {
@@ -168,7 +168,7 @@ function measure(server: ServerProcess, api: Client, robot_id: string): { stop: 
 }
 
 /** Sends a request on a new connection, with a TLS handshake. */
-function askAnew(server: ServerProcess): Promise<void> {
+function requestOnNewConnection(server: ServerProcess): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   https
     .get(`${server.url}/healthz`, { agent: false, ca: server.ca }, (response) => response.resume().once("end", resolve))

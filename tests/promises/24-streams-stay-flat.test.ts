@@ -41,7 +41,7 @@ function assertFlat(name: string, start: Measure, end: Measure): void {
 }
 
 /** Opens, reads and closes a viewer with its own ticket, for every stream concurrently. */
-async function comeAndGo(open: (name: StreamName) => Promise<OpenStream>, meanwhile?: () => Promise<void>): Promise<void> {
+async function openAndCloseAll(open: (name: StreamName) => Promise<OpenStream>, meanwhile?: () => Promise<void>): Promise<void> {
   const streams = await Promise.all(STREAM_NAMES.map(open));
   for (const stream of streams) await stream.round(meanwhile);
   await Promise.all(streams.map((stream) => stream.end()));
@@ -78,7 +78,7 @@ test("server and agent use no more memory after all streams of a robot were open
   const watched = await Promise.all(STREAM_NAMES.map((name) => OpenStream.open(server.address, name, id, around, { query: { token } })));
   const cycle = async (): Promise<void> => {
     await Promise.all(watched.map((stream) => stream.round()));
-    await comeAndGo(open);
+    await openAndCloseAll(open);
   };
   for (let n = 0; n < WARM_CYCLES; n += 1) await cycle();
   const start = await measure();
@@ -130,7 +130,7 @@ test(
       await plane.advance({ seconds: 55 });
       for (const stream of watched) await stream.round(pass);
       if (n % CHURN_MINUTES !== 0) return;
-      await comeAndGo(open, pass);
+      await openAndCloseAll(open, pass);
       opened += STREAM_NAMES.length;
     };
     for (let n = 0; n < WARM_MINUTES; n += 1) await minute(n);

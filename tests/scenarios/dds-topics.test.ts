@@ -15,7 +15,7 @@ const TIMEOUT = { timeout: 300_000, skip: whyNoDds() ?? false };
 const IMAGE_BYTES = 300_000;
 
 /** Makes the plane reachable from the namespace at the same address, through a Unix socket, which is not tied to a namespace. */
-async function letIn(t: TestContext, namespace: Namespace, plane: Harness): Promise<void> {
+async function exposePlane(t: TestContext, namespace: Namespace, plane: Harness): Promise<void> {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-way-"));
   t.after(() => rm(directory, { recursive: true }));
   const file = path.join(directory, "socket");
@@ -41,7 +41,7 @@ test("rf shows what is published over DDS on a robot: the list, messages, and a 
   const publisher = namespace.spawn(writer, []);
   await using plane = await startPlane({ limits: { health_seconds: 1 } });
   await using home = await RfHome.make();
-  await letIn(t, namespace, plane);
+  await exposePlane(t, namespace, plane);
   await using agent = new AgentProcess({
     url: plane.url,
     key: await plane.enrollmentKey({ fleet_id: await plane.fleet() }),

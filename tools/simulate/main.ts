@@ -42,7 +42,7 @@ function plantOf(name: string | undefined): Plant | undefined {
   return plant;
 }
 
-function sayBroken({ seed, step, rule, trace }: Broken): void {
+function printBroken({ seed, step, rule, trace }: Broken): void {
   console.log(`seed ${seed} broke a rule at step ${step}: ${rule}`);
   if (values.trace) console.log(trace.map((line) => `  ${line}`).join("\n"));
 }
@@ -70,7 +70,7 @@ else {
     seed: count("seed", values.seed),
     schedules: values.schedules === undefined ? SCHEDULES[mode] : count("schedules", values.schedules),
     plant,
-    onBroken: sayBroken,
+    onBroken: printBroken,
   });
   const status = report(tally, mode);
   if (plant === undefined) process.exitCode = status;
