@@ -33,7 +33,11 @@ export const PROMISES: readonly PromiseRow[] = [
     proof: "every combination of address, TLS, proxy and token at start",
   },
   { number: 7, promise: "Tokens of streams do not leak", proof: "search of all logs; foreign origins refused" },
-  { number: 8, promise: "Slow clients do not affect other clients", proof: "thousands of half-open sockets while API requests are measured" },
+  {
+    number: 8,
+    promise: "Slow clients do not affect other clients",
+    proof: "thousands of half-open sockets while API requests are measured",
+  },
   {
     number: 9,
     promise: "Hostile bodies are refused cheaply",
@@ -86,7 +90,8 @@ export const PROMISES: readonly PromiseRow[] = [
   {
     number: 21,
     promise: "A disconnected robot keeps working",
-    proof: "24 virtual hours without a connection, with a real workload, full log spool and outbox, and a waiting release and configs; then a reconnect",
+    proof:
+      "24 virtual hours without a connection, with a real workload, full log spool and outbox, and a waiting release and configs; then a reconnect",
   },
   { number: 22, promise: "The database may restart", proof: "PostgreSQL killed and stopped under load, of one server and of three nodes" },
   {
