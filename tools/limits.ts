@@ -10,7 +10,7 @@ import {
   PING_PAYLOAD_BYTES_MAX,
 } from "@roamfleet/protocol/link";
 import { LIMIT_DEFAULTS } from "../packages/server/src/config.ts";
-import { FIELDS_DEPTH_MAX } from "../packages/server/src/features/logs/bounded-fields.ts";
+import { FIELDS_DEPTH_MAX } from "../packages/server/src/features/logs/codec.ts";
 import { BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_FIELDS_MAX, BOUNDED_BODY_BYTES_MAX } from "../packages/server/src/kernel/body.ts";
 import { LIST_ROWS_MAX, PAGE_ROWS_MAX } from "../packages/server/src/kernel/page.ts";
 import { LINK_OPEN_UNITS, LINK_UNITS, ORG_UNITS } from "../packages/server/src/link/frame-pace.ts";

@@ -16,7 +16,7 @@ import {
 } from "@roamfleet/protocol/link";
 import pg from "pg";
 import { listDesiredApps } from "../../packages/server/src/features/deployments/store/robot-state.ts";
-import { setOnline } from "../../packages/server/src/features/robots/store-comings.ts";
+import { setOnline } from "../../packages/server/src/features/robots/store-presence.ts";
 import { findIdentity } from "../../packages/server/src/features/robots/store.ts";
 import { insertEntries } from "../../packages/server/src/features/timeline/store.ts";
 import { listener } from "../listener.ts";

@@ -1,6 +1,6 @@
 import type { HealthBody } from "@roamfleet/protocol/link";
 import type { SimulatedRobot } from "@roamfleet/swarm";
-import { flush, notePoint } from "../../packages/server/src/features/health/history.ts";
+import { flush, addPoint } from "../../packages/server/src/features/health/history.ts";
 import type { HarnessOrg } from "../harness/harness-org.ts";
 import type { Harness } from "../harness/index.ts";
 import { PLAIN, type Words } from "./words.ts";
@@ -73,7 +73,7 @@ async function sendHealth(server: Harness, carts: readonly SimulatedRobot[], wor
   const { plane, default_org } = server;
   const now_ms = server.clock.now().getTime();
   for (let minutes = HOUR_MIN; minutes > 0; minutes -= 1) {
-    notePoint(plane, default_org.id, first.id, healthOf(0, words, minutes), new Date(now_ms - minutes * 60_000));
+    addPoint(plane, default_org.id, first.id, healthOf(0, words, minutes), new Date(now_ms - minutes * 60_000));
     if (minutes % POINTS_AT_ONCE === 1) await flush(plane, server.clock.now());
   }
   for (const [at, cart] of carts.entries()) cart.sendHealth(healthOf(at, words));

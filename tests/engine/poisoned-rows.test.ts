@@ -6,7 +6,7 @@ import { deleteExpiredKeys } from "../../packages/server/src/kernel/idempotency.
 import { deleteIsolated } from "../../packages/server/src/kernel/retention.ts";
 import { identifier, int, row, sql, type Statement } from "../../packages/server/src/kernel/sql.ts";
 import { dropDeploymentEvents, dropDeployments } from "../../packages/server/src/features/deployments/index.ts";
-import { flush as flushHealth, notePoint } from "../../packages/server/src/features/health/history.ts";
+import { flush as flushHealth, addPoint } from "../../packages/server/src/features/health/history.ts";
 import { healthOf } from "../../packages/server/src/features/health/testing.ts";
 import { countStored } from "../../packages/server/src/features/logs/usage.ts";
 import { dropPendingOrgs } from "../../packages/server/src/features/orgs/index.ts";
@@ -375,7 +375,7 @@ const FLUSHES: Case[] = [
     seed: () => [],
     left: ({ org_id }) => sql(n)`select 1 - least(1, count(*))::int as n from health_history where org_id = ${org_id}`,
     turn: async (plane) => {
-      eachRobot(({ org_id, robot_id }) => notePoint(plane, org_id, robot_id, healthOf({}), plane.clock.now()));
+      eachRobot(({ org_id, robot_id }) => addPoint(plane, org_id, robot_id, healthOf({}), plane.clock.now()));
       await flushHealth(plane, plane.clock.now());
     },
   },

@@ -42,6 +42,12 @@ export const unauthorizedKnown = (message: string): Fault =>
 /** Also used for objects of other orgs, whose existence is secret. The id comes from the client and is truncated. */
 export const notFound = (kind: string, id: string): Fault => new Fault("not_found", `${kind} ${printable(id)} does not exist`);
 
+/** Returns what was found. Throws 404 if it is undefined. */
+export function found<T>(row: T | undefined, kind: string, id: string): T {
+  if (row === undefined) throw notFound(kind, id);
+  return row;
+}
+
 export const httpError = (status: HttpErrorStatus, message: string, headers: Record<string, string> = {}): Fault =>
   new Fault("http_error", message, { status, headers });
 

@@ -42,13 +42,36 @@ export function openCursor({ limit: _, cursor, ...filters }: PageQuery & Record<
   return { after: cursor === undefined ? null : decodeCursor(cursor, bound), encode: (key) => encodeCursor(key, bound) };
 }
 
-/** Reads one page by keyset. Rows inserted between pages do not repeat or hide other rows. */
-export async function readPage<T, W>(
-  query: PageQuery & Record<string, unknown>,
+type ListQuery = PageQuery & Record<string, unknown>;
+
+/** Rows on the first page of a history (audit, timeline, logs) without `limit`. */
+const HISTORY_ROWS = 200;
+
+/** Returns the number of rows of a history's page. */
+export const historyLimit = ({ limit, cursor }: PageQuery): number => limit ?? (cursor === undefined ? HISTORY_ROWS : PAGE_ROWS_MAX);
+
+type Read<T> = (window: Window) => Promise<T[]>;
+
+/** Reads one page by keyset, by default by id. Rows inserted between pages do not repeat or hide other rows. */
+export async function readPage<T extends { id: string }, W>(
+  query: ListQuery,
   scope: readonly unknown[],
-  read: (window: Window) => Promise<T[]>,
-  key: (row: T) => string,
+  read: Read<T>,
   wire: (row: T) => W,
+): Promise<Page<W>>;
+export async function readPage<T, W>(
+  query: ListQuery,
+  scope: readonly unknown[],
+  read: Read<T>,
+  wire: (row: T) => W,
+  key: (row: T) => string,
+): Promise<Page<W>>;
+export async function readPage<T, W>(
+  query: ListQuery,
+  scope: readonly unknown[],
+  read: Read<T>,
+  wire: (row: T) => W,
+  key = (row: T): string => (row as { id: string }).id,
 ): Promise<Page<W>> {
   const { limit, cursor } = query;
   const { after, encode } = openCursor(query, scope);
@@ -57,6 +80,16 @@ export async function readPage<T, W>(
   const items = rows.slice(0, wanted);
   const last = items.at(-1);
   return { items: items.map(wire), next_cursor: rows.length > wanted && last !== undefined ? encode(key(last)) : null };
+}
+
+/** Yields all rows in pages of at most `limit`. `read` returns the page after a row, or the first one. */
+export async function* pages<T>(limit: number, read: (last: T | undefined) => Promise<readonly T[]>): AsyncGenerator<readonly T[]> {
+  for (let last: T | undefined; ;) {
+    const rows = await read(last);
+    if (rows.length > 0) yield rows;
+    if (rows.length < limit) return;
+    last = rows.at(-1);
+  }
 }
 
 const encodeCursor = (key: string, bound: string): string => Buffer.from(JSON.stringify([bound, key])).toString("base64url");

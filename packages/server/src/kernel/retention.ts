@@ -2,6 +2,7 @@ import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { background, type Background } from "./background.ts";
 import type { Db } from "./db.ts";
+import { row, sql, text } from "./sql.ts";
 
 export interface RetentionContext {
   db: Db;
@@ -63,6 +64,13 @@ export async function deleteIsolated(
   if (first !== undefined) throw first.error;
   return deleted;
 }
+
+const idRow = row({ id: text });
+
+/** Returns every org. */
+export const listOrgIds = async (db: Db): Promise<string[]> =>
+  // reads: org
+  (await db.many(sql(idRow)`select id from org order by id`)).map(({ id }) => id);
 
 /** Calls `work` for each org. A failure is logged and the next org follows. */
 export async function forEachOrg(

@@ -183,6 +183,17 @@ function bodyHash({ secrets }: KernelPlane, route: Route, { params, body }: { pa
   return route.secret_body === true ? secrets.digest(content) : content;
 }
 
+/** Returns a download of lines of JSON. Further lines are read as fast as the client reads. */
+export const ndjson = (lines: AsyncIterable<string>, filename: string): Answer<never> =>
+  new Answer<never>(200, Readable.from(lines, { highWaterMark: 1 }), {
+    "content-type": "application/x-ndjson",
+    "content-disposition": `attachment; filename="${filename}"`,
+  });
+
+/** Escapes the control characters and line separators that JSON leaves as they are but some readers treat as line ends. */
+export const oneLine = (json: string): string =>
+  json.replace(/[\u007f-\u009f\u2028\u2029]/g, (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`);
+
 type Step<T> = (request: FastifyRequest, reply: FastifyReply) => Promise<T>;
 
 function mount(http: RouteHost, route: Route, onRequest: Step<void>, handler: Step<FastifyReply>): void {

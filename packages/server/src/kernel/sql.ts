@@ -135,6 +135,21 @@ export function sql(first: RowShape | TemplateStringsArray, ...values: SqlValue[
   return first instanceof RowShape ? first.tag : build(first, values, undefined);
 }
 
+/** By column name, so that a composed template finds its cached text again. */
+const compared_columns = new Map<string, Verbatim>();
+
+/** Returns ` and column = value` for each defined value, for the end of a where clause. */
+export function equals(values: Readonly<Record<string, string | undefined>>): Statement<unknown> {
+  let all = sql``;
+  for (const [column, value] of Object.entries(values)) {
+    if (value === undefined) continue;
+    const name = compared_columns.get(column) ?? identifier(column);
+    compared_columns.set(column, name);
+    all = sql`${all} and ${name} = ${value}`;
+  }
+  return all;
+}
+
 /** Statement text in chunks, with a parameter between each two of them. */
 class Template {
   readonly chunks: readonly string[];

@@ -1,5 +1,8 @@
-/** Parses a time that the schema's `date-time` accepted. A leap second becomes the following second. */
-export function parseTime(text: string): Date {
+/** Parses a time that the schema's `date-time` accepted. A leap second becomes the following second. Undefined stays undefined. */
+export function parseTime(text: string): Date;
+export function parseTime(text: string | undefined): Date | undefined;
+export function parseTime(text: string | undefined): Date | undefined {
+  if (text === undefined) return undefined;
   const upper = text.toUpperCase().replace(" ", "T");
   const leap = upper.includes(":60", 16);
   const at = new Date(leap ? upper.replace(/:60(?=[.Z+-])/, ":59") : upper);
@@ -12,3 +15,10 @@ export function wireTime(at: Date | null): string | null;
 export function wireTime(at: Date | null): string | null {
   return at === null ? null : at.toISOString();
 }
+
+/** A row with its times as text. */
+export type WireTimes<T> = { [K in keyof T]: T[K] extends Date ? string : T[K] extends Date | null ? string | null : T[K] };
+
+/** Formats every time of a row like `wireTime`. */
+export const wireTimes = <T extends object>(row: T): WireTimes<T> =>
+  Object.fromEntries(Object.entries(row).map(([name, value]) => [name, value instanceof Date ? wireTime(value) : value])) as WireTimes<T>;

@@ -51,6 +51,15 @@ export function isUniqueViolation(error: unknown, constraint?: string): boolean 
   return error instanceof DatabaseError && error.code === "23505" && (constraint === undefined || error.constraint === constraint);
 }
 
+/** Awaits a write. Throws the error of `taken` if a row with this key exists already. */
+export async function mapUniqueViolation<T>(write: Promise<T>, taken: () => Error): Promise<T> {
+  try {
+    return await write;
+  } catch (error) {
+    throw isUniqueViolation(error) ? taken() : error;
+  }
+}
+
 /** Returns whether there was no space left, so that a write surely did not happen (HTTP: 503). Also for errors of files. */
 export function isDiskFull(error: unknown): boolean {
   if (isConnectionLost(error) || !(error instanceof Error) || !("code" in error)) return false;

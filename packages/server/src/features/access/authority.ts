@@ -3,7 +3,7 @@ import type { Actor } from "@roamfleet/protocol/routes";
 import { type Caller, type Grant, lowerRole, mayInWholeOrg, type Place, roleOn, type Scopes, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { sql, type Statement } from "../../kernel/sql.ts";
-import { shareCredentials, shareMemberships } from "./store-authority.ts";
+import { shareCredentials, shareMemberships } from "./store.ts";
 
 /**
  * The principal for which a stored object acts later: a user with a token, a token of the org, or the fleet that a robot

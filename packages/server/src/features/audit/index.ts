@@ -1,1 +1,41 @@
-export { auditRoutes } from "./routes.ts";
+import { routes } from "@roamfleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import type { Db } from "../../kernel/db.ts";
+import type { Http } from "../../kernel/http.ts";
+import { BEHIND_ALL_IDS, historyLimit, PAGE_ROWS_MAX, pages, readPage } from "../../kernel/page.ts";
+import { type Call, ndjson, oneLine, serve } from "../../kernel/serve.ts";
+import { parseTime, wireTimes } from "../../kernel/time.ts";
+import { entriesAfter, type EntryFilter, type EntryRow, newestEntries } from "./store.ts";
+
+/** Entries about the whole service have an empty org id. */
+const SERVICE = "";
+
+type AuditQuery = Call<typeof routes.listAudit>["query"];
+
+export function auditRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.listAudit, (_, { caller, query, db }) => list(db, routes.listAudit.name, caller.org_id, query));
+  serve(http, plane, routes.listServiceAudit, (_, { query, db }) => list(db, routes.listServiceAudit.name, SERVICE, query));
+  serve(http, plane, routes.exportAudit, async (_, { caller, query, db }) =>
+    ndjson(lines(db, caller.org_id, readFilter(query)), "audit.ndjson"),
+  );
+}
+
+const list = (db: Db, route: string, org_id: string, query: AuditQuery) =>
+  readPage(
+    { ...query, limit: historyLimit(query) },
+    [route, org_id],
+    ({ after, limit }) => newestEntries(db, org_id, readFilter(query), after ?? BEHIND_ALL_IDS, limit),
+    wireTimes,
+  );
+
+const readFilter = ({ since, until, ...filter }: AuditQuery): EntryFilter => ({
+  ...filter,
+  since: parseTime(since),
+  until: parseTime(until),
+});
+
+/** Reads one page at a time, only as fast as the client reads. */
+async function* lines(db: Db, org_id: string, filter: EntryFilter): AsyncGenerator<string> {
+  const read = (last: EntryRow | undefined) => entriesAfter(db, org_id, filter, last?.id ?? "", PAGE_ROWS_MAX);
+  for await (const rows of pages(PAGE_ROWS_MAX, read)) yield rows.map((row) => `${oneLine(JSON.stringify(wireTimes(row)))}\n`).join("");
+}

@@ -2,7 +2,7 @@ import { ID_PREFIXES } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { madeBefore, madeSince } from "../../kernel/id-time.ts";
-import { int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { equals, int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const entryRow = row({
   id: text,
@@ -34,10 +34,8 @@ export interface EntryFilter {
 
 const matching = (filter: EntryFilter) => sql`
     ${madeSince(ID_PREFIXES.audit, filter.since)} ${madeBefore(ID_PREFIXES.audit, filter.until)}
-    ${filter.action === undefined ? sql`` : sql`and action = ${filter.action}`}
+    ${equals({ action: filter.action, token_id: filter.token_id, object_id: filter.object_id })}
     ${filter.actor_id === undefined ? sql`` : sql`and actor->>'id' = ${filter.actor_id}`}
-    ${filter.token_id === undefined ? sql`` : sql`and token_id = ${filter.token_id}`}
-    ${filter.object_id === undefined ? sql`` : sql`and object_id = ${filter.object_id}`}
     ${filter.outcome === undefined ? sql`` : filter.outcome === "done" ? sql`and error is null` : sql`and error is not null`}`;
 
 /** Newest first: ids are in the order of creation. */

@@ -3,8 +3,9 @@ import type { Plane } from "../../context.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { httpError } from "../../kernel/fault.ts";
 import type { WrappedKey } from "../../kernel/master-keys.ts";
-import { KEY_BYTES, seal, unseal, type Bound } from "../../kernel/sealing.ts";
-import { countKeysOfOthers, insertKey, listKeys, listKeysOfOthers, setKey } from "./key-store.ts";
+import { pages } from "../../kernel/page.ts";
+import { type Bound, KEY_BYTES, seal, unseal } from "../../kernel/sealing.ts";
+import { countKeysOfOthers, insertKey, listKeys, listKeysOfOthers, type OwnedKeyRow, setKey } from "./store.ts";
 
 /** The parts of the plane that encryption needs. */
 export type Sealing = Pick<Plane, "clock" | "id" | "secrets" | "bus">;
@@ -80,19 +81,18 @@ export async function ensureOrgSecrets(db: Db, plane: Sealing, org_id: string): 
  * Returns how many were encrypted again, and how many need a master key that this server lacks: their secrets cannot be read.
  */
 export async function rewrapDataKeys(db: SystemDb, { secrets }: Pick<Plane, "secrets">): Promise<{ rewrapped: number; unknown: number }> {
-  let [rewrapped, after] = [0, ""];
-  for (;;) {
-    const rows = await listKeysOfOthers(db, secrets.current_id, after, REWRAP_ROWS_MAX);
+  let rewrapped = 0;
+  for await (const rows of keysOfOthers(db, secrets.current_id))
     for (const { org_id, id, ...key } of rows) {
       const data_key = secrets.unwrap(key, [org_id, id]);
       if (data_key === undefined) continue;
       rewrapped += await setKey(db.forOrg(org_id), org_id, { id, ...secrets.wrap(data_key, [org_id, id]) });
     }
-    if (rows.length < REWRAP_ROWS_MAX) break;
-    after = rows.at(-1)?.id ?? "";
-  }
   return { rewrapped, unknown: (await countKeysOfOthers(db, secrets.current_id)).count };
 }
+
+const keysOfOthers = (db: SystemDb, master_key_id: string) =>
+  pages(REWRAP_ROWS_MAX, (last: OwnedKeyRow | undefined) => listKeysOfOthers(db, master_key_id, last?.id ?? "", REWRAP_ROWS_MAX));
 
 /** Counts the data keys that this server can and cannot open, without encrypting any again. */
 export async function countDataKeys(
@@ -100,13 +100,10 @@ export async function countDataKeys(
   { secrets }: Pick<Plane, "secrets">,
 ): Promise<{ readable: number; unknown: number; damaged: number }> {
   const counts = { readable: 0, unknown: 0, damaged: 0 };
-  for (let after = ""; ;) {
-    // No key is encrypted with a master key named "", so this lists all.
-    const rows = await listKeysOfOthers(db, "", after, REWRAP_ROWS_MAX);
+  // No key is encrypted with a master key named "", so this lists all.
+  for await (const rows of keysOfOthers(db, ""))
     for (const { org_id, id, ...key } of rows) counts[stateOf(secrets, key, [org_id, id])] += 1;
-    if (rows.length < REWRAP_ROWS_MAX) return counts;
-    after = rows.at(-1)?.id ?? "";
-  }
+  return counts;
 }
 
 function stateOf(secrets: Plane["secrets"], key: WrappedKey, bound: Bound): "readable" | "unknown" | "damaged" {
@@ -115,4 +112,36 @@ function stateOf(secrets: Plane["secrets"], key: WrappedKey, bound: Bound): "rea
   } catch {
     return "damaged";
   }
+}
+
+/** Binds a secret to this version of this entry: an attacker who writes to the database cannot move it to where it is shown. */
+export const entryBound = (config_id: string, version: number): Bound => ["config", config_id, version];
+
+/** Binds an encrypted file to its digest. */
+export const fileBound = (sha256: string): Bound => ["config file", sha256];
+
+/** The config file of a namespace on a robot. */
+export interface ConfigFile {
+  /** JSON with sorted keys at every level, indented by two, and a final newline. Stored encrypted if it contains a secret. */
+  content: string;
+  /** Lower-case hex of the UTF-8 bytes. */
+  sha256: string;
+}
+
+interface OpenedFile {
+  /** The exact bytes whose digest the robot was sent. */
+  content: string;
+  /** Keys of the object that are secrets. */
+  secret_keys: readonly string[];
+}
+
+/** Decrypts a file that was frozen for a robot. Throws 503 if the server lacks the key that encrypted it. */
+export async function openFile(
+  db: Db,
+  plane: Pick<Sealing, "secrets">,
+  org_id: string,
+  { content, sha256 }: ConfigFile,
+): Promise<OpenedFile> {
+  if (!isSealed(content)) return { content, secret_keys: [] };
+  return JSON.parse((await openOrgSecrets(db, plane, org_id)).open(content, fileBound(sha256))) as OpenedFile;
 }

@@ -1,16 +1,53 @@
+import { hash } from "node:crypto";
 import type { JsonValue } from "@roamfleet/protocol";
 import type { Db } from "../../kernel/db.ts";
-import { type ConfigFile, configFile, saltedFile } from "./config-file.ts";
-import { openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";
+import { type ConfigFile, entryBound, fileBound, openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";
 import { readEntries, resolve, scopesOf } from "./effective.ts";
 import { REGISTRIES_NAMESPACE } from "./registry-logins.ts";
 import { type CompiledSchema, compileSchema, sentenceOf } from "./schema.ts";
-import { listSchemasOf } from "./schema-store.ts";
-import { entryBound, fileBound } from "./sealed-value.ts";
-import { type EntryRow, listPlaces, listSizesFor, type RobotPlace } from "./store.ts";
+import { type EntryRow, listPlaces, listSchemasOf, listSizesFor, type RobotPlace } from "./store.ts";
+
+const SALT_BYTES = 16;
+
+/** Builds a file. The same values give the same bytes in any order, so equal files need no deployment. */
+export function configFile(values: ReadonlyMap<string, JsonValue>): ConfigFile {
+  const content = `${writeObject([...values], "")}\n`;
+  return { content, sha256: hash("sha256", content) };
+}
+
+/**
+ * Builds a file from values that include secrets. The digest is visible to users who may not see the secrets, so a salt is appended to the
+ * object, as spaces and tabs: without it a short secret could be guessed from the digest.
+ */
+function saltedFile(values: ReadonlyMap<string, JsonValue>, saltOf: (text: string) => Uint8Array): ConfigFile {
+  const { content } = configFile(values);
+  const bits = Array.from(saltOf(content).subarray(0, SALT_BYTES), (byte) => byte.toString(2).padStart(8, "0")).join("");
+  const salted = `${content}${bits.replaceAll("0", " ").replaceAll("1", "\t")}\n`;
+  return { content: salted, sha256: hash("sha256", salted) };
+}
+
+function write(value: JsonValue, indent: string): string {
+  if (Array.isArray(value)) {
+    if (value.length === 0) return "[]";
+    const inner = `${indent}  `;
+    return `[\n${value.map((item) => `${inner}${write(item, inner)}`).join(",\n")}\n${indent}]`;
+  }
+  if (typeof value === "object" && value !== null) return writeObject(Object.entries(value), indent);
+  return JSON.stringify(value);
+}
+
+/** Writes entries rather than an object: a key may be `__proto__`, and an object reorders keys that look like numbers. */
+function writeObject(entries: readonly (readonly [string, JsonValue])[], indent: string): string {
+  if (entries.length === 0) return "{}";
+  const inner = `${indent}  `;
+  const lines = entries
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, value]) => `${inner}${JSON.stringify(key)}: ${write(value, inner)}`);
+  return `{\n${lines.join(",\n")}\n${indent}}`;
+}
 
 /** Bytes of values, by the length of their text in the database, that are read and written at a time. */
-export const FILES_BYTES_MAX = 16 * 1024 * 1024;
+const FILES_BYTES_MAX = 16 * 1024 * 1024;
 
 /** The config files for a robot. */
 export interface RobotFiles {
@@ -20,7 +57,7 @@ export interface RobotFiles {
   refusal: string | null;
 }
 
-export interface FilesWanted {
+interface FilesWanted {
   robot_ids: readonly string[];
   /** Null: all namespaces in which at least one value is set. */
   namespace: string | null;

@@ -5,7 +5,7 @@ import { type EntryRow, listEntriesFor, listPlaces, type RobotPlace } from "./st
 export type EffectiveValue = RobotConfig["effective"][number];
 
 /** Entries by namespace and key. */
-export type Namespaces = Map<string, Map<string, EntryRow>>;
+type Namespaces = Map<string, Map<string, EntryRow>>;
 
 /** Returns the effective entry of each namespace and key. Precedence: org < site < fleet < robot. */
 export function resolve(by_scope: ReadonlyMap<string, readonly EntryRow[]>, { site_id, fleet_id, id }: RobotPlace): Namespaces {

@@ -1,9 +1,8 @@
 import type { JsonValue } from "@roamfleet/protocol";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, printable } from "../../kernel/fault.ts";
-import { openOrgSecrets, type Sealing } from "./data-keys.ts";
+import { entryBound, openOrgSecrets, type Sealing } from "./data-keys.ts";
 import { readEntries, resolve } from "./effective.ts";
-import { entryBound } from "./sealed-value.ts";
 import { listPlaces } from "./store.ts";
 
 /**
@@ -12,7 +11,7 @@ import { listPlaces } from "./store.ts";
  */
 export const REGISTRIES_NAMESPACE = "registries";
 
-export interface RegistryLogin {
+interface RegistryLogin {
   username: string;
   password: string;
 }

@@ -1,19 +1,22 @@
-import type { RobotConfig } from "@roamfleet/protocol/routes";
+import { isDeepStrictEqual } from "node:util";
+import type { JsonValue } from "@roamfleet/protocol";
+import type { RobotConfig, RobotConfigDiff } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
-import { effectiveConfig, type EffectiveValue } from "./effective.ts";
+import { entryBound, openFile, openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";
+import { effectiveConfig, effectiveEntries, type EffectiveValue } from "./effective.ts";
 import { REGISTRIES_NAMESPACE } from "./registry-logins.ts";
-import { type DeployedRow, listDeployed } from "./store.ts";
+import { type DeployedRow, listDeployed, listDeployedFiles } from "./store.ts";
 
-export type ConfigState = RobotConfig["config_state"];
+type ConfigState = RobotConfig["config_state"];
 
 /** Whether the file that the robot reports is the one last deployed; a manual change counts as drift. */
-export function stateOf({ version, sha256, reported_version, reported_sha256, target_id }: Omit<DeployedRow, "namespace">): ConfigState {
+function stateOf({ version, sha256, reported_version, reported_sha256, target_id }: Omit<DeployedRow, "namespace">): ConfigState {
   if (reported_sha256 === sha256) return "in_sync";
   return target_id === null && reported_version === version ? "drifted" : "pending";
 }
 
 /** Returns the worst state of a robot's namespaces; unknown if nothing was ever deployed. */
-export const worstOf = (states: readonly ConfigState[]): ConfigState =>
+const worstOf = (states: readonly ConfigState[]): ConfigState =>
   (["drifted", "pending", "in_sync"] as const).find((state) => states.includes(state)) ?? "unknown";
 
 /** Returns the robot's effective values with their origins, and the state of its deployed files. */
@@ -46,4 +49,80 @@ function neverDeployed(effective: readonly EffectiveValue[], deployed: readonly 
     reported_sha256: null,
     state: "unknown" as const,
   }));
+}
+
+type Change = RobotConfigDiff["changes"][number];
+
+interface Value {
+  value: JsonValue;
+  secret: boolean;
+}
+
+/** Returns what the next config deployment would change in the files last deployed to the robot. Of a secret only that it changes. */
+export async function readRobotConfigDiff(
+  db: Db,
+  plane: Pick<Sealing, "secrets">,
+  org_id: string,
+  robot_id: string,
+  namespace: string | null,
+): Promise<RobotConfigDiff> {
+  const deployed = new Map<string, Map<string, Value>>();
+  for (const file of await listDeployedFiles(db, org_id, robot_id)) {
+    if (namespace !== null && file.namespace !== namespace) continue;
+    const { content, secret_keys } = await openFile(db, plane, org_id, file);
+    deployed.set(
+      file.namespace,
+      new Map(
+        Object.entries(JSON.parse(content) as Record<string, JsonValue>).map(([key, value]) => [
+          key,
+          { value, secret: secret_keys.includes(key) },
+        ]),
+      ),
+    );
+  }
+  const wanted = await readWanted(db, plane, org_id, robot_id, namespace);
+  const changes: Change[] = [];
+  for (const of of [...new Set([...deployed.keys(), ...wanted.keys()])].toSorted()) {
+    const [before, after] = [deployed.get(of), wanted.get(of)];
+    for (const key of [...new Set([...(before?.keys() ?? []), ...(after?.keys() ?? [])])].toSorted()) {
+      const change = changeOf(before?.get(key), after?.get(key));
+      if (change !== undefined) changes.push({ namespace: of, key, ...change });
+    }
+  }
+  return { robot_id, changes };
+}
+
+async function readWanted(
+  db: Db,
+  plane: Pick<Sealing, "secrets">,
+  org_id: string,
+  robot_id: string,
+  namespace: string | null,
+): Promise<Map<string, Map<string, Value>>> {
+  const wanted = new Map<string, Map<string, Value>>();
+  let secrets: OrgSecrets | undefined;
+  for (const { id, version, namespace: of, key, value, sealed } of await effectiveEntries(db, org_id, robot_id, namespace)) {
+    if (of === REGISTRIES_NAMESPACE) continue;
+    let keys = wanted.get(of);
+    if (keys === undefined) wanted.set(of, (keys = new Map<string, Value>()));
+    if (sealed === null) keys.set(key, { value, secret: false });
+    else {
+      secrets ??= await openOrgSecrets(db, plane, org_id);
+      keys.set(key, { value: JSON.parse(secrets.open(sealed, entryBound(id, version))) as JsonValue, secret: true });
+    }
+  }
+  return wanted;
+}
+
+function changeOf(before: Value | undefined, after: Value | undefined): Omit<Change, "namespace" | "key"> | undefined {
+  // If only one of the two is secret, comparing them would reveal whether the secret equals the public value.
+  const comparable = before?.secret === after?.secret;
+  if (comparable && isDeepStrictEqual(before?.value, after?.value)) return undefined;
+  const secret = before?.secret === true || after?.secret === true;
+  return {
+    change: before === undefined ? "added" : after === undefined ? "removed" : "changed",
+    deployed: secret ? null : (before?.value ?? null),
+    effective: secret ? null : (after?.value ?? null),
+    secret,
+  };
 }

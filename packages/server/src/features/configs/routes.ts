@@ -2,18 +2,15 @@ import { access } from "@roamfleet/protocol";
 import { routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { authorize } from "../../kernel/authorize.ts";
-import { notFound } from "../../kernel/fault.ts";
+import type { Db } from "../../kernel/db.ts";
+import { found } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
-import { Answer, created, serve } from "../../kernel/serve.ts";
-import { readRobotConfigDiff } from "./diff.ts";
-import { isSecretVersion, listHistory, removeConfig, rollBackConfig } from "./history.ts";
-import { readRobotConfig } from "./robot-config.ts";
-import { listSchemas, listSchemasOf } from "./schema-store.ts";
-import { putSchema, removeSchema, requireSchema } from "./schemas.ts";
-import { requireScopeObject, setConfig } from "./set.ts";
-import { type EntryRow, findEntry, listEntries, listPlaces } from "./store.ts";
-import { schemaToWire, toWire } from "./wire.ts";
+import { created, serve } from "../../kernel/serve.ts";
+import { readRobotConfig, readRobotConfigDiff } from "./robot-config.ts";
+import { isSecretVersion, listHistory, removeConfig, requireScopeObject, rollBackConfig, setConfig, toWire } from "./set.ts";
+import { schemaRoutes } from "./schemas.ts";
+import { findEntry, listEntries, listPlaces, listSchemasOf } from "./store.ts";
 
 /** Requires the role admin, which secrets need. */
 const asAdmin = (name: "setConfig" | "rollBackConfig") => ({
@@ -25,12 +22,12 @@ const asAdmin = (name: "setConfig" | "rollBackConfig") => ({
 export function configRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listConfigs, async (_, { query, caller, db }) => {
     if (query.scope_id !== undefined) await requireScopeObject(db, caller.org_id, query.scope, query.scope_id);
+    const scope = [routes.listConfigs.name, caller.org_id];
     const page = await readPage(
       query,
-      [routes.listConfigs.name, caller.org_id],
+      scope,
       (window) => listEntries(db, caller, query, window),
-      ({ id }) => id,
-      (entry: EntryRow) => entry,
+      (entry) => entry,
     );
     const schemas = await listSchemasOf(db, caller.org_id, new Set(page.items.map(({ namespace }) => namespace)));
     const by_namespace = new Map(schemas.map(({ namespace, value_schema }) => [namespace, value_schema]));
@@ -46,8 +43,7 @@ export function configRoutes(http: Http, plane: Plane): void {
   });
 
   serve(http, plane, routes.getConfig, async (_, { params, caller, db }) => {
-    const entry = await findEntry(db, caller.org_id, params.id);
-    if (entry === undefined) throw notFound("config", params.id);
+    const entry = found(await findEntry(db, caller.org_id, params.id), "config", params.id);
     const [schema] = await listSchemasOf(db, caller.org_id, [entry.namespace]);
     return { data: toWire(entry, schema?.value_schema ?? null) };
   });
@@ -70,36 +66,16 @@ export function configRoutes(http: Http, plane: Plane): void {
   schemaRoutes(http, plane);
 
   serve(http, plane, routes.getRobotConfig, async (_, { params, caller, db }) => {
-    const [robot] = await listPlaces(db, caller.org_id, [params.id]);
-    if (robot === undefined) throw notFound("robot", params.id);
-    return { data: await readRobotConfig(db, caller.org_id, robot.id) };
+    await requireRobot(db, caller.org_id, params.id);
+    return { data: await readRobotConfig(db, caller.org_id, params.id) };
   });
 
   serve(http, plane, routes.diffRobotConfig, async (_, { params, query, caller, db }) => {
-    const [robot] = await listPlaces(db, caller.org_id, [params.id]);
-    if (robot === undefined) throw notFound("robot", params.id);
-    return { data: await readRobotConfigDiff(db, plane, caller.org_id, robot.id, query.namespace ?? null) };
+    await requireRobot(db, caller.org_id, params.id);
+    return { data: await readRobotConfigDiff(db, plane, caller.org_id, params.id, query.namespace ?? null) };
   });
 }
 
-function schemaRoutes(http: Http, plane: Plane): void {
-  serve(http, plane, routes.listConfigSchemas, async (_, { query, caller, db }) =>
-    readPage(
-      query,
-      [routes.listConfigSchemas.name, caller.org_id],
-      (window) => listSchemas(db, caller.org_id, window),
-      ({ namespace }) => namespace,
-      schemaToWire,
-    ),
-  );
-  serve(http, plane, routes.getConfigSchema, async (_, { params, caller, db }) => ({
-    data: schemaToWire(await requireSchema(db, caller.org_id, params.namespace)),
-  }));
-  serve(http, plane, routes.setConfigSchema, async (_, { params, body, caller, db }) => {
-    const row = await putSchema(plane, db, caller, params.namespace, body.schema);
-    return new Answer(row.schema_version === 1 ? 201 : 200, { data: schemaToWire(row) });
-  });
-  serve(http, plane, routes.deleteConfigSchema, async (_, { params, caller, db }) => ({
-    data: schemaToWire(await removeSchema(plane, db, caller, params.namespace)),
-  }));
+async function requireRobot(db: Db, org_id: string, id: string): Promise<void> {
+  found((await listPlaces(db, org_id, [id]))[0], "robot", id);
 }

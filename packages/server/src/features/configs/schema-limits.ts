@@ -2,9 +2,9 @@ import { RE2JS } from "re2js";
 import { badRequest, printable } from "../../kernel/fault.ts";
 
 /** Maximum size of a schema as JSON. */
-export const SCHEMA_BYTES_MAX = 64 * 1024;
+const SCHEMA_BYTES_MAX = 64 * 1024;
 /** Maximum number of subschemas and members of their lists, with all references expanded. */
-export const SCHEMA_NODES_MAX = 1_000;
+const SCHEMA_NODES_MAX = 1_000;
 const SCHEMA_DEPTH_MAX = 32;
 /** Maximum compiled size of a pattern; matching time is proportional to it. */
 const PATTERN_STEPS_MAX = 2_000;
@@ -33,7 +33,7 @@ const REFUSED = ["$id", "$anchor", "$dynamicRef", "$dynamicAnchor", "$recursiveR
 const REFERENCE = /^#\/(\$defs|definitions)\/([^/]+)$/;
 
 type Fields = Record<string, unknown>;
-const isFields = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
+export const isFields = (value: unknown): value is Fields => typeof value === "object" && value !== null && !Array.isArray(value);
 
 /** The cost of validating a value against a schema. */
 export interface SchemaCost {

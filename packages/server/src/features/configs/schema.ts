@@ -1,14 +1,13 @@
 import { hash } from "node:crypto";
 import type { JsonValue } from "@roamfleet/protocol";
 import type { ErrorObject, FuncKeywordDefinition, ValidateFunction } from "ajv";
-import { Ajv2020 } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
+import { Ajv2020 } from "ajv/dist/2020.js";
 import { LRUCache } from "lru-cache";
 import { badRequest, printable } from "../../kernel/fault.ts";
-import { HIDDEN, hiddenKeyword, overlookHidden } from "./hidden-values.ts";
-import { checkSchema, compilePattern, FORMATS, type SchemaCost } from "./schema-limits.ts";
+import { checkSchema, compilePattern, FORMATS, isFields, type SchemaCost } from "./schema-limits.ts";
 
-export const DIALECT = "https://json-schema.org/draft/2020-12/schema";
+const DIALECT = "https://json-schema.org/draft/2020-12/schema";
 const COMPILED_MAX = 200;
 /** Limit for parts of a value times parts of its schema, and characters times pattern steps: about a second in the worst case. */
 const COST_MAX = 20_000_000;
@@ -16,7 +15,7 @@ const COST_MAX = 20_000_000;
 const MEMBER_KEYWORDS = ["$defs", "definitions", "type", "properties", "patternProperties", "additionalProperties", "propertyNames"];
 
 /** Describes how a value violates a schema. */
-export interface Violation {
+interface Violation {
   /** The path of the violating part, such as `limits.speed`; empty for the object as a whole. */
   path: string;
   /** `must be <= 5` */
@@ -144,3 +143,47 @@ export const sentenceOf = (namespace: string, { path, problem }: Violation): str
   path === ""
     ? `the config of namespace ${printable(namespace)} ${problem}`
     : `value ${printable(path)} ${problem} (schema of namespace ${printable(namespace)})`;
+
+/**
+ * Replaces a secret's value while an object is validated, so that the result does not depend on the secret. No JSON value equals it.
+ */
+const HIDDEN = Symbol("hidden");
+
+const KEYWORD = "x-hidden";
+
+/** Used in the schemas that `overlookHidden` returns. Schemas of tenants are compiled without it, so they cannot use it. */
+const hiddenKeyword: FuncKeywordDefinition = {
+  keyword: KEYWORD,
+  schemaType: "boolean",
+  errors: false,
+  validate: (_: boolean, value: unknown) => value === HIDDEN,
+};
+
+/** Keywords whose subschemas apply to the same object as their schema; a definition may, too. */
+const SAME = ["not", "if", "then", "else"];
+const SAME_LISTS = ["allOf", "anyOf", "oneOf"];
+const SAME_MAPS = ["dependentSchemas", "$defs", "definitions"];
+/** Keywords whose subschemas apply to the object's values. */
+const VALUE = ["additionalProperties", "unevaluatedProperties"];
+const VALUE_MAPS = ["properties", "patternProperties"];
+
+/** Returns the schema of an object without any constraint on values that are `HIDDEN`; the presence of keys is still validated. */
+function overlookHidden(schema: unknown): unknown {
+  if (!isFields(schema)) return schema;
+  return Object.fromEntries(
+    Object.entries(schema).map(([keyword, part]) => {
+      if (SAME.includes(keyword)) return [keyword, overlookHidden(part)];
+      if (SAME_LISTS.includes(keyword) && Array.isArray(part)) return [keyword, part.map(overlookHidden)];
+      if (SAME_MAPS.includes(keyword)) return [keyword, mapFields(part, overlookHidden)];
+      if (VALUE.includes(keyword)) return [keyword, unlessHidden(part)];
+      if (VALUE_MAPS.includes(keyword)) return [keyword, mapFields(part, unlessHidden)];
+      return [keyword, part];
+    }),
+  );
+}
+
+/** `false` stays: it forbids the key, which is not secret. */
+const unlessHidden = (schema: unknown): unknown => (isFields(schema) ? { if: { [KEYWORD]: true }, else: schema } : schema);
+
+const mapFields = (value: unknown, change: (part: unknown) => unknown): unknown =>
+  isFields(value) ? Object.fromEntries(Object.entries(value).map(([name, part]) => [name, change(part)])) : value;

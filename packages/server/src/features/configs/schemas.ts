@@ -1,33 +1,58 @@
+import { type ConfigSchema, routes } from "@roamfleet/protocol/routes";
+import type { Plane } from "../../context.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { conflict, notFound, printable } from "../../kernel/fault.ts";
+import { conflict, found, printable } from "../../kernel/fault.ts";
+import type { Http } from "../../kernel/http.ts";
+import { pages, readPage } from "../../kernel/page.ts";
+import { Answer, serve } from "../../kernel/serve.ts";
+import { wireTime } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
-import type { Sealing } from "./data-keys.ts";
 import { compileSchema, type CompiledSchema } from "./schema.ts";
-import { findSchema, lockNamespace, type SchemaRow, setSchema } from "./schema-store.ts";
+import { type EntryRow, findSchema, listOpenEntriesOf, listSchemas, lockNamespace, type SchemaRow, setSchema } from "./store.ts";
 import { requireFileName } from "./set.ts";
-import { type EntryRow, listOpenEntriesOf } from "./store.ts";
 
 const CHUNK_ENTRIES = 500;
 const SHOWN_MAX = 10;
 
-export async function requireSchema(db: Db, org_id: string, namespace: string): Promise<SchemaRow> {
-  const row = await findSchema(db, org_id, namespace);
-  if (row === undefined) throw notFound("schema of namespace", namespace);
-  return row;
+export function schemaRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.listConfigSchemas, async (_, { query, caller, db }) =>
+    readPage(
+      query,
+      [routes.listConfigSchemas.name, caller.org_id],
+      (window) => listSchemas(db, caller.org_id, window),
+      toWire,
+      ({ namespace }) => namespace,
+    ),
+  );
+  serve(http, plane, routes.getConfigSchema, async (_, { params, caller, db }) => ({
+    data: toWire(await requireSchema(db, caller.org_id, params.namespace)),
+  }));
+  serve(http, plane, routes.setConfigSchema, async (_, { params, body, caller, db }) => {
+    const row = await putSchema(plane, db, caller, params.namespace, body.schema);
+    return new Answer(row.schema_version === 1 ? 201 : 200, { data: toWire(row) });
+  });
+  serve(http, plane, routes.deleteConfigSchema, async (_, { params, caller, db }) => ({
+    data: toWire(await removeSchema(plane, db, caller, params.namespace)),
+  }));
 }
+
+const toWire = (row: SchemaRow): ConfigSchema => ({
+  namespace: row.namespace,
+  schema: row.value_schema,
+  version: row.schema_version,
+  updated_by: row.schema_updated_by,
+  updated_at: wireTime(row.schema_updated_at),
+});
+
+const requireSchema = async (db: Db, org_id: string, namespace: string): Promise<SchemaRow> =>
+  found(await findSchema(db, org_id, namespace), "schema of namespace", namespace);
 
 /**
  * Sets a namespace's schema. Throws 409 that names the values which violate it: those must be changed first. Secrets are not validated,
  * because a user who may set schemas could read a secret bit by bit from the results.
  */
-export async function putSchema(
-  plane: Pick<Sealing, "clock" | "bus">,
-  db: Db,
-  { org_id, actor }: Caller,
-  namespace: string,
-  schema: unknown,
-): Promise<SchemaRow> {
+async function putSchema(plane: Plane, db: Db, { org_id, actor }: Caller, namespace: string, schema: unknown): Promise<SchemaRow> {
   requireFileName(namespace);
   const compiled = compileSchema(schema);
   return await db.transaction(async (tx) => {
@@ -43,12 +68,7 @@ export async function putSchema(
   });
 }
 
-export async function removeSchema(
-  plane: Pick<Sealing, "clock" | "bus">,
-  db: Db,
-  { org_id, actor }: Caller,
-  namespace: string,
-): Promise<SchemaRow> {
+async function removeSchema(plane: Plane, db: Db, { org_id, actor }: Caller, namespace: string): Promise<SchemaRow> {
   return await db.transaction(async (tx) => {
     const before = await requireSchema(tx, org_id, namespace);
     await lockNamespace(tx, org_id, namespace);
@@ -61,14 +81,13 @@ export async function removeSchema(
 /** Describes violating values; returns at most one more than is shown. */
 async function listBroken(tx: Db, org_id: string, namespace: string, schema: CompiledSchema): Promise<string[]> {
   const broken: string[] = [];
-  for (let after = ""; broken.length <= SHOWN_MAX;) {
-    const entries = await listOpenEntriesOf(tx, org_id, namespace, after, CHUNK_ENTRIES);
+  const read = (last: EntryRow | undefined) => listOpenEntriesOf(tx, org_id, namespace, last?.id ?? "", CHUNK_ENTRIES);
+  for await (const entries of pages(CHUNK_ENTRIES, read)) {
     for (const entry of entries) {
       const violation = schema.member(entry.key, entry.value);
       if (violation !== undefined) broken.push(`${printable(violation.path || entry.key)} of ${whereOf(entry)} ${violation.problem}`);
     }
-    if (entries.length < CHUNK_ENTRIES) break;
-    after = entries.at(-1)?.id ?? "";
+    if (broken.length > SHOWN_MAX) break;
   }
   return broken;
 }

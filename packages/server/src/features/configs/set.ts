@@ -1,38 +1,44 @@
 import { encodeFileName, FILE_NAME_BYTES_MAX, ID_PREFIXES, type JsonValue } from "@roamfleet/protocol";
-import type { BodyOf, Routes } from "@roamfleet/protocol/routes";
+import type { AnswerOf, BodyOf, ConfigEntry, QueryOf, Routes } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest, conflict, notFound, printable } from "../../kernel/fault.ts";
+import { badRequest, conflict, Fault, found, notFound, printable } from "../../kernel/fault.ts";
+import { readPage } from "../../kernel/page.ts";
+import { wireTimes } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
-import { ensureOrgSecrets, type Sealing } from "./data-keys.ts";
+import { ensureOrgSecrets, entryBound, openOrgSecrets, type Sealing } from "./data-keys.ts";
 import { requireRegistryLogin } from "./registry-logins.ts";
 import { compileSchema, sentenceOf } from "./schema.ts";
-import { lockNamespace } from "./schema-store.ts";
-import { entryBound } from "./sealed-value.ts";
 import {
   type EntryPlace,
   type EntryRow,
+  findEntry,
   findKeyThatIs,
   findPlaced,
+  findVersion,
   insertVersion,
+  listVersions,
+  lockNamespace,
   lockScopeObject,
   putEntry,
+  removeEntry,
   type Scope,
+  type VersionRow,
 } from "./store.ts";
 
-export const NAMESPACE_DEFAULT = "default";
+const NAMESPACE_DEFAULT = "default";
 
 type Body = BodyOf<Routes["setConfig"]>;
 
 /** A value to set, with its history entry. */
-export interface NewValue {
+interface NewValue {
   value: JsonValue;
   secret: boolean;
   /** The version whose value is restored; null for a new value. */
   rollback_of: number | null;
 }
 
-export interface EntrySet {
+interface EntrySet {
   entry: EntryRow;
   /** The namespace's schema. */
   schema: JsonValue;
@@ -51,7 +57,7 @@ export async function setConfig(plane: Sealing, db: Db, caller: Caller, body: Bo
 }
 
 /** Sets a value and adds it to the history. Throws 400 if it violates the schema, 409 if its key is a secret elsewhere. */
-export async function putValue(
+async function putValue(
   plane: Sealing,
   tx: Db,
   caller: Caller,
@@ -84,8 +90,8 @@ export async function putValue(
 async function requireSameSecrecy(tx: Db, caller: Caller, place: EntryPlace, secret: boolean): Promise<void> {
   const other = await findKeyThatIs(tx, caller, !secret, place);
   if (other === undefined) return;
-  const found = other.scope === "org" ? "for the org" : `for ${other.scope} ${other.scope_id}`;
-  const where = other.is_reached ? found : "elsewhere in the org";
+  const reached = other.scope === "org" ? "for the org" : `for ${other.scope} ${other.scope_id}`;
+  const where = other.is_reached ? reached : "elsewhere in the org";
   const key = `key ${printable(place.key)} of namespace ${printable(place.namespace)}`;
   throw secret
     ? conflict(
@@ -122,3 +128,90 @@ export function requireFileName(namespace: string): void {
     );
   }
 }
+
+/** Removes a value; its versions stay in the history. Returns the entry as it was before. */
+export async function removeConfig(
+  plane: Sealing,
+  db: Db,
+  { org_id, actor }: Caller,
+  id: string,
+): Promise<{ entry: EntryRow; schema: JsonValue }> {
+  return await db.transaction(async (tx) => {
+    const seen = found(await findEntry(tx, org_id, id), "config", id);
+    const { value_schema } = await lockNamespace(tx, org_id, seen.namespace);
+    const entry = found(await findEntry(tx, org_id, id), "config", id);
+    const at = plane.clock.now();
+    const version = entry.version + 1;
+    await removeEntry(tx, org_id, id, version, actor.id, at);
+    await insertVersion(tx, org_id, { config_id: id, version, change: "removed", value: null, sealed: null, rollback_of: null, actor, at });
+    announce(tx, plane, org_id, { kind: "config", id, change: "removed" });
+    return { entry, schema: value_schema };
+  });
+}
+
+export async function listHistory(
+  db: Db,
+  { org_id }: Caller,
+  id: string,
+  query: QueryOf<Routes["listConfigHistory"]>,
+): Promise<AnswerOf<Routes["listConfigHistory"]>> {
+  found(await findPlaced(db, org_id, { id }), "config", id);
+  return readPage(
+    query,
+    ["listConfigHistory", org_id, id],
+    ({ after, limit }) => listVersions(db, org_id, id, readVersion(after), limit),
+    ({ sealed, ...version }) => ({ ...wireTimes(version), secret: sealed !== null }),
+    ({ version }) => String(version),
+  );
+}
+
+/** Higher than every version. */
+const VERSIONS_END = 2_147_483_647;
+
+function readVersion(after: string | null): number {
+  const version = Number(after ?? VERSIONS_END);
+  if (!Number.isInteger(version) || version < 0 || version > VERSIONS_END)
+    throw badRequest("cursor is invalid: use next_cursor of the previous page");
+  return version;
+}
+
+const readVersionRow = async (db: Db, org_id: string, id: string, version: number): Promise<VersionRow | undefined> =>
+  version > VERSIONS_END ? undefined : await findVersion(db, org_id, id, version);
+
+/** Whether the version's value is a secret: then only an admin may set it again. */
+export async function isSecretVersion(db: Db, org_id: string, id: string, version: number): Promise<boolean> {
+  return (await readVersionRow(db, org_id, id, version))?.sealed != null;
+}
+
+/** Sets the value of an earlier version again, as a new version; also of a removed entry. */
+export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id: string, version: number): Promise<EntrySet> {
+  const { org_id } = caller;
+  return await db.transaction(async (tx) => {
+    const placed = found(await findPlaced(tx, org_id, { id }), "config", id);
+    const old = await readVersionRow(tx, org_id, id, version);
+    if (old === undefined) throw new Fault("not_found", `config ${id} has no version ${version}`);
+    if (old.change === "removed") throw conflict(`version ${version} removed the value: there is nothing to restore`);
+    const secret = old.sealed !== null;
+    const value =
+      old.sealed === null
+        ? old.value
+        : (JSON.parse((await openOrgSecrets(tx, plane, org_id)).open(old.sealed, entryBound(id, version))) as JsonValue);
+    return await putValue(plane, tx, caller, placed, { value, secret, rollback_of: version });
+  });
+}
+
+/** `schema` is the namespace's; the entry shows the part for its key. */
+export const toWire = ({ sealed, ...entry }: EntryRow, schema: JsonValue): ConfigEntry => ({
+  ...wireTimes(entry),
+  secret: sealed !== null,
+  scope_id: entry.scope_id || null,
+  schema: schemaOfKey(schema, entry.key),
+});
+
+function schemaOfKey(schema: JsonValue, key: string): JsonValue {
+  const properties = fieldOf(schema, "properties");
+  return fieldOf(properties, key);
+}
+
+const fieldOf = (value: JsonValue, name: string): JsonValue =>
+  typeof value === "object" && value !== null && !Array.isArray(value) && Object.hasOwn(value, name) ? (value[name] ?? null) : null;

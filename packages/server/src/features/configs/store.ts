@@ -1,11 +1,12 @@
 import type { JsonValue } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
-import type { Db } from "../../kernel/db.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import {
   bigint,
   bool,
+  equals,
   int,
   json,
   jsonb,
@@ -44,7 +45,7 @@ export type EntryRow = RowOf<typeof entryRow>;
 /** The place where a value is set. */
 export type EntryPlace = Pick<EntryRow, "namespace" | "key" | "scope" | "scope_id">;
 
-export interface EntryChange extends EntryPlace {
+interface EntryChange extends EntryPlace {
   id: string;
   version: number;
   value: unknown;
@@ -65,7 +66,7 @@ export const findEntry = (db: Db, org_id: string, id: string): Promise<EntryRow 
   db.maybe(sql(entryRow)`select ${entryRow} from config_entry where org_id = ${org_id} and id = ${id} and removed_at is null`);
 
 const placedRow = row({ id: text, namespace: text, key: text, scope: textOf<Scope>(), scope_id: text, version: int, removed: bool });
-export type PlacedEntry = RowOf<typeof placedRow>;
+type PlacedEntry = RowOf<typeof placedRow>;
 
 /** Includes removed entries: their history stays, and setting them again restores the same id. */
 export const findPlaced = (db: Db, org_id: string, at: { id: string } | EntryPlace): Promise<PlacedEntry | undefined> =>
@@ -119,7 +120,7 @@ export const listVersions = (db: Db, org_id: string, config_id: string, before: 
     select ${versionRow} from config_version where org_id = ${org_id} and config_id = ${config_id} and version < ${before}
     order by version desc limit ${limit}`);
 
-export interface EntryFilter {
+interface EntryFilter {
   namespace?: string | undefined;
   key?: string | undefined;
   scope?: Scope | undefined;
@@ -144,10 +145,7 @@ const reached = (caller: Caller): Statement<unknown> =>
 export const listEntries = (db: Db, caller: Caller, f: EntryFilter, { after, limit }: Window): Promise<EntryRow[]> =>
   db.many(sql(entryRow)`
     select ${entryRow} from config_entry where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} and (removed_at is not null) = ${f.removed === true} ${reached(caller)}
-      ${f.namespace === undefined ? NOTHING : sql`and namespace = ${f.namespace}`}
-      ${f.key === undefined ? NOTHING : sql`and key = ${f.key}`}
-      ${f.scope === undefined ? NOTHING : sql`and scope = ${f.scope}`}
-      ${f.scope_id === undefined ? NOTHING : sql`and scope_id = ${f.scope_id}`}
+      ${equals({ namespace: f.namespace, key: f.key, scope: f.scope, scope_id: f.scope_id })}
     order by id desc limit ${limit}`);
 
 /** Finds a place where this key is, or is not, a secret; prefers a place that the caller may see. */
@@ -160,7 +158,7 @@ export const findKeyThatIs = (db: Db, caller: Caller, secret: boolean, { namespa
 /** A condition: entries that can affect robots at these places. */
 const concerning = (scope_ids: Iterable<string>, namespace: string | null): Statement<unknown> => sql`
   removed_at is null and (scope = 'org' or scope_id = any(${list(scope_ids)}::text[]))
-  ${namespace === null ? NOTHING : sql`and namespace = ${namespace}`}`;
+  ${equals({ namespace: namespace ?? undefined })}`;
 
 export const listEntriesFor = (db: Db, org_id: string, scope_ids: Iterable<string>, namespace: string | null): Promise<EntryRow[]> =>
   db.many(
@@ -223,3 +221,71 @@ export const listDeployedFiles = (db: Db, org_id: string, robot_id: string) =>
   db.many(sql(row({ namespace: text, content: text, sha256: text }))`
     -- reads: robot_config
     select namespace, content, sha256 from robot_config where org_id = ${org_id} and robot_id = ${robot_id} order by namespace`);
+
+const keyRow = row({ id: text, master_key_id: text, wrapped: text });
+type KeyRow = RowOf<typeof keyRow>;
+
+/** Newest first. */
+export const listKeys = (db: Db, org_id: string): Promise<KeyRow[]> =>
+  db.many(sql(keyRow)`select ${keyRow} from secret_key where org_id = ${org_id} order by id desc`);
+
+export const insertKey = (db: Db, org_id: string, { id, master_key_id, wrapped }: KeyRow, now: Date): Promise<number> =>
+  db.run(sql`
+    insert into secret_key (org_id, id, master_key_id, wrapped, created_at)
+    values (${org_id}, ${id}, ${master_key_id}, ${wrapped}, ${now})`);
+
+export const setKey = (db: Db, org_id: string, { id, master_key_id, wrapped }: KeyRow): Promise<number> =>
+  db.run(sql`update secret_key set master_key_id = ${master_key_id}, wrapped = ${wrapped} where org_id = ${org_id} and id = ${id}`);
+
+const ownedRow = row({ org_id: text, id: text, master_key_id: text, wrapped: text });
+export type OwnedKeyRow = RowOf<typeof ownedRow>;
+
+/** Data keys encrypted with a different master key, after the id `after`. */
+export const listKeysOfOthers = (db: SystemDb, master_key_id: string, after: string, limit: number): Promise<OwnedKeyRow[]> =>
+  db.many(sql(ownedRow)`
+    -- across orgs: the server's master key has changed
+    select ${ownedRow} from secret_key where master_key_id <> ${master_key_id} and id > ${after} order by id limit ${limit}`);
+
+export const countKeysOfOthers = (db: SystemDb, master_key_id: string): Promise<{ count: number }> =>
+  db.one(sql(row({ count: int }))`
+    -- across orgs: the server's master key has changed
+    select count(*)::int as count from secret_key where master_key_id <> ${master_key_id}`);
+
+const namespaceRow = row({ value_schema: nullable(jsonb<JsonValue>()), schema_version: int });
+
+/** Locks a namespace: until the transaction ends no other one changes its values or schema. */
+export const lockNamespace = (db: Db, org_id: string, namespace: string): Promise<RowOf<typeof namespaceRow>> =>
+  db.one(sql(namespaceRow)`
+    insert into config_namespace (org_id, namespace) values (${org_id}, ${namespace})
+    on conflict (org_id, namespace) do update set namespace = excluded.namespace
+    returning ${namespaceRow.of("config_namespace")}`);
+
+const schemaRow = row({
+  namespace: text,
+  value_schema: jsonb<JsonValue>(),
+  schema_version: int,
+  schema_updated_by: jsonb<Actor>(),
+  schema_updated_at: timestamptz,
+});
+export type SchemaRow = RowOf<typeof schemaRow>;
+
+/** Sets a namespace's schema; undefined removes it. */
+export const setSchema = (db: Db, org_id: string, namespace: string, schema: unknown, actor: Actor, now: Date): Promise<number> =>
+  db.run(sql`
+    update config_namespace
+    set value_schema = ${json(schema)}, schema_version = schema_version + 1, schema_updated_by = ${json(actor)}, schema_updated_at = ${now}
+    where org_id = ${org_id} and namespace = ${namespace}`);
+
+export const findSchema = (db: Db, org_id: string, namespace: string): Promise<SchemaRow | undefined> =>
+  db.maybe(sql(schemaRow)`
+    select ${schemaRow} from config_namespace where org_id = ${org_id} and namespace = ${namespace} and value_schema is not null`);
+
+export const listSchemas = (db: Db, org_id: string, { after, limit }: Window): Promise<SchemaRow[]> =>
+  db.many(sql(schemaRow)`
+    select ${schemaRow} from config_namespace where org_id = ${org_id} and namespace > ${after ?? ""} and value_schema is not null
+    order by namespace limit ${limit}`);
+
+/** Returns the schemas of those of these namespaces that have one. */
+export const listSchemasOf = (db: Db, org_id: string, namespaces: Iterable<string>): Promise<SchemaRow[]> =>
+  db.many(sql(schemaRow)`
+    select ${schemaRow} from config_namespace where org_id = ${org_id} and namespace = any(${list(namespaces)}::text[]) and value_schema is not null`);

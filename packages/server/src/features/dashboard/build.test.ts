@@ -8,10 +8,8 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { systemClock } from "@roamfleet/clock";
 import { createLog } from "../../kernel/log.ts";
-import { ensureBuilt, NotBuilt } from "./build.ts";
-import { readSite } from "./files.ts";
-import { openDashboard } from "./open.ts";
-import { digestSources } from "./sources.ts";
+import { digestSources, ensureBuilt, NotBuilt } from "./build.ts";
+import { openDashboard, readSite } from "./site.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const UNPRIVILEGED_UID = 65_534;

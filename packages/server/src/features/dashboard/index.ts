@@ -1,2 +1,2 @@
-export { openDashboard } from "./open.ts";
+export { openDashboard } from "./site.ts";
 export { dashboardPages } from "./pages.ts";

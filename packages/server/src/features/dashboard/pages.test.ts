@@ -5,7 +5,7 @@ import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { servePages } from "../../kernel/serve-pages.ts";
 import { referenceRoutes } from "../reference/index.ts";
 import { siteRoutes } from "../sites/index.ts";
-import type { BuiltSite } from "./files.ts";
+import type { BuiltSite } from "./site.ts";
 import { dashboardPages } from "./pages.ts";
 
 const TIMEOUT = { timeout: 120_000 };

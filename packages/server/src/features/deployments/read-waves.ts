@@ -25,8 +25,8 @@ export async function listDeploymentWaves(
     query,
     ["listDeploymentWaves", org_id, id],
     async ({ after, limit }) => rows.filter(({ wave }) => after === null || wave > Number(after)).slice(0, limit),
-    ({ wave }) => String(wave),
     (row) => waveToWire(deployment, row, offline.find(({ wave }) => wave === row.wave)?.count ?? 0),
+    ({ wave }) => String(wave),
   );
 }
 

@@ -68,7 +68,6 @@ export async function listDeployments(
     query,
     ["listDeployments", org_id],
     (window) => listDeploymentRows(db, caller, filter, window),
-    ({ id }) => id,
     (row) => row,
   );
   return { ...page, items: await withReleases(db, org_id, page.items) };
@@ -85,7 +84,6 @@ export async function listConfigDeployments(
     query,
     ["listConfigDeployments", org_id],
     (window) => listDeploymentRows(db, caller, filter, window),
-    ({ id }) => id,
     configDeploymentToWire,
   );
 }
@@ -100,13 +98,7 @@ export async function listTargets(
   const { org_id } = caller;
   await requireDeployment(db, org_id, kind, id);
   await requireRobotFilter(db, org_id, query.robot_id);
-  return readPage(
-    query,
-    ["listDeploymentTargets", org_id, id],
-    (window) => listTargetRows(db, caller, id, query, window),
-    (row) => row.id,
-    targetToWire,
-  );
+  return readPage(query, ["listDeploymentTargets", org_id, id], (window) => listTargetRows(db, caller, id, query, window), targetToWire);
 }
 
 /** Returns events. Without parameters only those of the deployment itself, so the last one has its current status. */
@@ -132,8 +124,8 @@ export async function listEvents(
         { targets: include === "targets", robot_id, after_seq: Math.max(readSeq(after), query.after_seq ?? 0) },
         limit,
       ),
-    (row) => String(row.seq),
     eventToWire,
+    (row) => String(row.seq),
   );
 }
 

@@ -1,29 +1,40 @@
+import { hash } from "node:crypto";
 import { ID_PREFIXES } from "@roamfleet/protocol";
 import type { BodyOf, Enrolled, Routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isUniqueViolation } from "../../engines/db/index.ts";
-import { robotActor } from "../../kernel/caller.ts";
+import { type Place, robotActor } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { Fault, forbidden, unauthorized } from "../../kernel/fault.ts";
+import { readAuthorities } from "../access/index.ts";
 import { announce } from "../events/index.ts";
 import { shareFleet } from "../fleets/index.ts";
-import { insertRobot } from "../robots/index.ts";
+import { endLinkOfReplaced, giveRobotKey, insertRobot, lockRobot } from "../robots/index.ts";
 import { latestStatement } from "../signing/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
-import { keyHash } from "./create.ts";
-import { findKey, findKeyByHash, findOwner, insertRobotKey, isSuspended, type KeyRow, type KeyStatus, takeUse } from "./store.ts";
-import { takePlace } from "./replace.ts";
-import { requireAuthority } from "./require-authority.ts";
-import { statusOf } from "./wire.ts";
+import {
+  findKey,
+  findKeyByHash,
+  findOwner,
+  insertRobotKey,
+  isSuspended,
+  type KeyRow,
+  type KeyStatus,
+  replaceRobotKey,
+  statusOf,
+  takeUse,
+} from "./store.ts";
 
 type EnrollBody = BodyOf<Routes["enrollRobot"]>;
-export interface Enrollment {
+interface Enrollment {
   is_new: boolean;
   data: Enrolled;
 }
 
 const NAME_CHARACTERS_MAX = 200;
 const ID_TAIL_CHARACTERS = 6;
+
+export const keyHash = (secret: string): Buffer => hash("sha256", secret, "buffer");
 
 /**
  * Enrolls a robot with an enrollment key, once per public key: a robot that lost the response repeats the request and gets the same result.
@@ -136,4 +147,51 @@ function defaultName(robot_id: string, hostname: string | undefined): string {
     .toWellFormed()
     .trim();
   return clean === "" ? `robot-${robot_id.slice(-ID_TAIL_CHARACTERS)}` : clean;
+}
+
+/**
+ * Throws 403 unless the creator of the key may still enroll robots at the place; this stays so until the transaction ends. Returns whether
+ * robots that enroll with it get secrets: the key is trusted, and its creator is still an admin of the whole org.
+ */
+async function requireAuthority(tx: Db, key: KeyRow, place: Place): Promise<{ trusted: boolean }> {
+  const authorities = await readAuthorities(tx, key.org_id, [key]);
+  const denial = authorities.denialAt(key, place);
+  if (denial === "creator_removed")
+    throw forbidden("the enrollment key is revoked: its creator left the org, or the creator's token was revoked");
+  if (denial !== null) throw forbidden("the creator of the enrollment key may no longer enroll robots into its fleet");
+  return { trusted: key.trusted && authorities.isOrgAdmin(key) };
+}
+
+/**
+ * Gives the robot's identity to the computer with `public_key`; the previous one is disconnected and refused. Throws 403 if the robot was
+ * decommissioned.
+ */
+async function takePlace(
+  plane: Plane,
+  tx: Db,
+  key: KeyRow & { robot_id: string },
+  public_key: Buffer,
+  platform: EnrollBody["platform"],
+): Promise<{ name: string }> {
+  const { org_id, id: key_id, robot_id } = key;
+  const at = plane.clock.now();
+  const robot = await lockRobot(tx, org_id, robot_id);
+  const approved = robot !== undefined && (await requireAuthority(tx, key, robot)).trusted;
+  const given = await giveRobotKey(tx, { org_id, id: robot_id, public_key, enrollment_key_id: key_id, platform, approved, at });
+  if (robot === undefined || given === 0) throw forbidden("the robot that this key is for was decommissioned");
+  await replaceRobotKey(tx, org_id, robot_id, public_key, at);
+  await recordTimeline(tx, plane, {
+    org_id,
+    robot_id,
+    kind: "robot.replaced",
+    actor: robotActor(robot_id),
+    summary: "A new computer replaced the robot's; the key of the previous one is refused",
+    data: { enrollment_key_id: key_id, approval: approved ? "approved" : "pending" },
+  });
+  announce(tx, plane, org_id, [
+    { kind: "robot", id: robot_id, change: "updated" },
+    { kind: "enrollment_key", id: key_id, change: "updated", robot_id },
+  ]);
+  endLinkOfReplaced(plane, tx, robot_id);
+  return { name: robot.name };
 }

@@ -3,7 +3,7 @@ import type { Authority } from "../access/index.ts";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import { bool, int, json, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { bool, equals, int, json, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const keyRow = row({
   org_id: text,
@@ -25,15 +25,22 @@ const keyRow = row({
 export type KeyRow = RowOf<typeof keyRow>;
 
 export type KeyStatus = "active" | "expired" | "exhausted" | "revoked";
-export interface KeyFilter {
+/** Returns why the key cannot be used, or `active`. A revocation takes precedence over expiry and use. */
+export function statusOf(
+  { revoked_at, expires_at, max_uses, uses }: Pick<KeyRow, "revoked_at" | "expires_at" | "max_uses" | "uses">,
+  now: Date,
+): KeyStatus {
+  if (revoked_at !== null) return "revoked";
+  if (expires_at !== null && expires_at <= now) return "expired";
+  return max_uses > 0 && uses >= max_uses ? "exhausted" : "active";
+}
+interface KeyFilter {
   status?: KeyStatus | undefined;
   site_id?: string | undefined;
   fleet_id?: string | undefined;
 }
 
-const NOTHING = sql``;
-
-/** Lists keys, newest first. The status is derived as in wire.ts: a revocation takes precedence over expiry and use. */
+/** Lists keys, newest first. The status is derived as in `statusOf`. */
 export const listKeys = (db: Db, caller: Caller, filter: KeyFilter, now: Date, { after, limit }: Window): Promise<KeyRow[]> => {
   const { status, site_id, fleet_id } = filter;
   const of_status = sql`and ${status ?? null} = case
@@ -42,8 +49,7 @@ export const listKeys = (db: Db, caller: Caller, filter: KeyFilter, now: Date, {
   return db.many(sql(keyRow)`
     select ${keyRow} from enrollment_key
     where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} ${visible(caller, "site_id", "fleet_id")}
-      ${site_id === undefined ? NOTHING : sql`and site_id = ${site_id}`} ${fleet_id === undefined ? NOTHING : sql`and fleet_id = ${fleet_id}`}
-      ${status === undefined ? NOTHING : of_status}
+      ${equals({ site_id, fleet_id })} ${status === undefined ? sql`` : of_status}
     order by id desc limit ${limit}`);
 };
 
@@ -115,7 +121,7 @@ export const isSuspended = async (db: Db, org_id: string): Promise<boolean> =>
   (await db.one(sql(suspendedRow)`select status = 'suspended' as suspended from org where id = ${org_id}`)).suspended;
 
 const ownerRow = row({ org_id: text, robot_id: text, name: text, decommissioned: bool });
-export type KeyOwner = RowOf<typeof ownerRow>;
+type KeyOwner = RowOf<typeof ownerRow>;
 
 /** Returns the robot with this public key, in any org. */
 export const findOwner = (db: Db, public_key: Buffer): Promise<KeyOwner | undefined> =>

@@ -2,7 +2,7 @@ import type { Plane } from "../../context.ts";
 import { isListOf, isText, readHint } from "../../engines/bus/index.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import { type AnnouncedChange, CHANGES_PER_MESSAGE_MAX, changesSubject } from "./announce.ts";
-import { isLimited, place, placedAsTold, type PlacedChange } from "./reach.ts";
+import { isLimited, place, placedByPublisher, type PlacedChange } from "./reach.ts";
 import type { Reader } from "./reader.ts";
 import { Ring } from "./ring.ts";
 
@@ -14,7 +14,7 @@ const isChange = (change: unknown): boolean =>
 /** Most changes queued while the database looks up places; beyond that, all are lost. */
 const WAITING_CHANGES_MAX = 2 * CHANGES_PER_MESSAGE_MAX;
 
-export type FeedPlane = Pick<Plane, "bus" | "db" | "findPlaces" | "log" | "id" | "clock">;
+type FeedPlane = Pick<Plane, "bus" | "db" | "findPlaces" | "log" | "id" | "clock">;
 
 /**
  * The changes of one org for its readers on this node. It subscribes with its first reader. The places of changes are looked
@@ -87,7 +87,7 @@ export class Feed {
     this.#taking = true;
     try {
       while (this.#waiting.length > 0) {
-        const placed = this.#waiting.map(placedAsTold);
+        const placed = this.#waiting.map(placedByPublisher);
         this.#waiting = [];
         const epoch = this.ring.position;
         if (this.#limited().length > 0) await this.#place(placed);

@@ -68,7 +68,7 @@ function unknownOf({ change, found }: PlacedChange): { of: PlacedKind; id: strin
 }
 
 /** Converts a change, with the places that its publisher passed. */
-export const placedAsTold = (change: AnnouncedChange): PlacedChange =>
+export const placedByPublisher = (change: AnnouncedChange): PlacedChange =>
   change.places === undefined ? { change } : { change, found: change.places.map((place) => ({ place, shared: false, fleets: [] })) };
 
 /** Looks up the places of changes for callers limited to places, in one statement for each kind of object. Rejects when the database fails. */

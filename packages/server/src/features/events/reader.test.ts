@@ -6,7 +6,7 @@ import type { Caller, Grant, Scopes } from "../../kernel/caller.ts";
 import { WHOLE_ORG } from "../../kernel/caller.ts";
 import type { AnnouncedChange } from "./announce.ts";
 import { BURST_CHANGES_MAX, Coalescer, SUMMARY_WINDOW_MS } from "./coalesce.ts";
-import { placedAsTold, seenBy } from "./reach.ts";
+import { placedByPublisher, seenBy } from "./reach.ts";
 import { Reader } from "./reader.ts";
 import { Ring } from "./ring.ts";
 
@@ -160,9 +160,9 @@ test("a reader whose permissions change gets `lost`", () => {
 
 test("sends users and tokens only to admins of the whole org, and objects only to callers that see their place", () => {
   const at = (fleet_id: string) => ({ site_id: "sit_1", fleet_id });
-  const robot = placedAsTold({ kind: "robot", id: "rob_1", change: "updated", places: [at("flt_1")] });
-  const token = placedAsTold({ kind: "token", id: "tok_1", change: "created" });
-  const release = placedAsTold({ kind: "release", id: "rel_1", change: "created" });
+  const robot = placedByPublisher({ kind: "robot", id: "rob_1", change: "updated", places: [at("flt_1")] });
+  const token = placedByPublisher({ kind: "token", id: "tok_1", change: "created" });
+  const release = placedByPublisher({ kind: "release", id: "rel_1", change: "created" });
   const nowhere = { change: { kind: "target", id: "tgt_1", change: "status", robot_id: "rob_2" } as const };
   const sees = (caller: Caller): boolean[] => [robot, token, release, nowhere].map((one) => seenBy(caller, one) !== undefined);
   assert.deepEqual(sees(callerOf("admin", [])), [true, true, true, true]);
@@ -189,7 +189,7 @@ test("a move is sent to callers that see only one of its places, without the oth
     places: [to, from],
   };
   const seen = (scopes: Scopes) => {
-    const one = seenBy(callerOf("viewer", scopes), placedAsTold(moved));
+    const one = seenBy(callerOf("viewer", scopes), placedByPublisher(moved));
     return one === undefined ? undefined : [one.fleet_id, one.site_id, one.from_fleet_id, one.from_site_id];
   };
   assert.deepEqual(seen([]), ["flt_2", "sit_2", "flt_1", "sit_1"]);

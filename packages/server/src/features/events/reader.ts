@@ -12,7 +12,7 @@ const CHUNK_CHARACTERS = 16 * 1024;
 export const RETRY_MS = 2_000;
 
 /** Where a reader begins: at new changes, or after an event that it received before. */
-export interface Beginning {
+interface Beginning {
   /** Number of the last change that it received. */
   after: number;
   /** It reconnected and nothing is missing. */
@@ -21,7 +21,7 @@ export interface Beginning {
   lost: boolean;
 }
 
-export interface ReaderOptions {
+interface ReaderOptions {
   caller: Caller;
   held: HeldProof;
   /** Only for a reader that requested coalesced changes. */

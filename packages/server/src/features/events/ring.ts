@@ -2,7 +2,7 @@ import type { Change } from "@roamfleet/protocol/routes";
 import type { PlacedChange } from "./reach.ts";
 
 /** Changes kept for slow and reconnecting readers: at most 8 MB for each org that has readers. */
-export const RING_CHANGES_MAX = 10_000;
+const RING_CHANGES_MAX = 10_000;
 
 /** A bounded buffer with the last changes of one org on this node, numbered. Readers detect that older ones are gone. */
 export class Ring {

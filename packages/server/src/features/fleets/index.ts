@@ -1,3 +1,11 @@
 export { fleetRoutes, requireFleet } from "./routes.ts";
-export { findFleetWith, listFleetsToFollow, lockFleetDesired, moveFollowCursor, setFleetConfig, setFleetDesired } from "./store-desired.ts";
-export { type FleetPlace, shareFleet } from "./store.ts";
+export {
+  findFleetWith,
+  type FleetPlace,
+  listFleetsToFollow,
+  lockFleetDesired,
+  moveFollowCursor,
+  setFleetConfig,
+  setFleetDesired,
+  shareFleet,
+} from "./store.ts";

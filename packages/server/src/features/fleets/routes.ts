@@ -1,12 +1,13 @@
 import { ID_PREFIXES } from "@roamfleet/protocol";
 import { type Fleet, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
-import { isUniqueViolation } from "../../engines/db/index.ts";
+import { mapUniqueViolation } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";
-import { conflict, notFound, printable } from "../../kernel/fault.ts";
+import { conflict, found, printable } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
+import { wireTimes } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
 import { requireSite } from "../sites/index.ts";
 import {
@@ -22,18 +23,11 @@ import {
   shareFleet,
   updateFleet,
 } from "./store.ts";
-import { toWire } from "./wire.ts";
 
 export function fleetRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listFleets, async (_, { query, caller, db }) => {
     if (query.site_id !== undefined) await requireSite(db, caller.org_id, query.site_id);
-    return readPage(
-      query,
-      [routes.listFleets.name, caller.org_id],
-      (window) => listFleets(db, caller, query, window),
-      ({ id }) => id,
-      toWire,
-    );
+    return readPage(query, [routes.listFleets.name, caller.org_id], (window) => listFleets(db, caller, query, window), toWire);
   });
 
   serve(http, plane, routes.createFleet, async (_, { body, caller, db }) => {
@@ -42,16 +36,14 @@ export function fleetRoutes(http: Http, plane: Plane): void {
     return created(routes.createFleet.path, { data: await create(plane, db, fleet) });
   });
 
-  serve(http, plane, routes.getFleet, async (_, { params, caller, db }) => ({
-    data: toWire(await readFleet(db, caller.org_id, params.id)),
-  }));
+  serve(http, plane, routes.getFleet, async (_, { params, caller, db }) => ({ data: await readFleet(db, caller.org_id, params.id) }));
 
   serve(http, plane, routes.updateFleet, async (_, { params, body, caller, db }) => {
     if (body.name !== undefined || body.follow !== undefined) {
       const changed = await orNameConflict(body.name ?? "", updateFleet(db, caller.org_id, params.id, body, plane.clock.now()));
       if (changed > 0) announce(db, plane, caller.org_id, { kind: "fleet", id: params.id, change: "updated" });
     }
-    return { data: toWire(await readFleet(db, caller.org_id, params.id)) };
+    return { data: await readFleet(db, caller.org_id, params.id) };
   });
 
   serve(http, plane, routes.deleteFleet, async (_, { params, caller, db }) => ({
@@ -69,37 +61,29 @@ async function create(plane: Plane, db: Db, fleet: NewFleet): Promise<Fleet> {
   });
 }
 
-async function readFleet(db: Db, org_id: string, id: string): Promise<FleetRow> {
-  const fleet = await findFleet(db, org_id, id);
-  if (fleet === undefined) throw notFound("fleet", id);
-  return fleet;
-}
+const readFleet = async (db: Db, org_id: string, id: string): Promise<Fleet> => toWire(found(await findFleet(db, org_id, id), "fleet", id));
 
 /** Deletes a fleet with its enrollment keys, and returns it as it was. 409 while it has robots; decommissioned ones do not count. */
 async function remove(plane: Plane, db: Db, org_id: string, id: string): Promise<Fleet> {
   return await db.transaction(async (tx) => {
-    if ((await lockFleet(tx, org_id, id)) === undefined) throw notFound("fleet", id);
+    found(await lockFleet(tx, org_id, id), "fleet", id);
     const fleet = await readFleet(tx, org_id, id);
     if (await hasRobots(tx, org_id, id)) throw conflict(`fleet ${id} still has robots; move or delete them first`);
     await deleteFleet(tx, org_id, id);
     const { site_id } = fleet;
     announce(tx, plane, org_id, { kind: "fleet", id, change: "removed", site_id, places: [{ site_id, fleet_id: id }] });
-    return toWire(fleet);
+    return fleet;
   });
 }
 
-async function orNameConflict<T>(name: string, write: Promise<T>): Promise<T> {
-  try {
-    return await write;
-  } catch (error) {
-    if (isUniqueViolation(error)) throw conflict(`a fleet with the name ${printable(name)} exists already at this site`);
-    throw error;
-  }
-}
+const orNameConflict = <T>(name: string, write: Promise<T>): Promise<T> =>
+  mapUniqueViolation(write, () => conflict(`a fleet with the name ${printable(name)} exists already at this site`));
 
 /** Returns the fleet's place, or throws 404. Inside a transaction the fleet cannot be deleted until that ends. */
-export async function requireFleet(db: Db, org_id: string, id: string): Promise<FleetPlace> {
-  const fleet = await shareFleet(db, org_id, id);
-  if (fleet === undefined) throw notFound("fleet", id);
-  return fleet;
-}
+export const requireFleet = async (db: Db, org_id: string, id: string): Promise<FleetPlace> =>
+  found(await shareFleet(db, org_id, id), "fleet", id);
+
+const toWire = (fleet: FleetRow): Fleet => ({
+  ...wireTimes(fleet),
+  desired: Object.fromEntries(Object.entries(fleet.desired).map(([app, { id, tag }]) => [app, { id, tag }])),
+});

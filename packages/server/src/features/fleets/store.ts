@@ -2,8 +2,7 @@ import { type Caller, visible } from "../../kernel/caller.ts";
 import { containing } from "../../kernel/contains.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import type { FleetRelease } from "./store-desired.ts";
-import { bool, int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { bool, equals, int, json, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const fleetRow = row({
   id: text,
@@ -20,7 +19,6 @@ export type FleetRow = RowOf<typeof countedRow>;
 const placeRow = row({ id: text, site_id: text, name: text });
 export type FleetPlace = RowOf<typeof placeRow>;
 const anyRow = row({ present: bool });
-const NOTHING = sql``;
 
 export const listFleets = (
   db: Db,
@@ -34,8 +32,8 @@ export const listFleets = (
   return db.many(sql(countedRow)`
     with page as (
       select ${fleetRow} from fleet
-      where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} ${site_id === undefined ? NOTHING : sql`and site_id = ${site_id}`}
-        ${q === undefined ? NOTHING : sql`and name ~ ${containing(q)}`} ${visible(caller, "site_id", "id")}
+      where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} ${equals({ site_id })}
+        ${q === undefined ? sql`` : sql`and name ~ ${containing(q)}`} ${visible(caller, "site_id", "id")}
       order by id desc limit ${limit})
     select ${fleetRow.of("page")}, counts.robot_count, counts.online_count
     -- Per fleet, by the index: with a join, all robots of the org might be read for one page.
@@ -101,3 +99,54 @@ export async function hasRobots(db: Db, org_id: string, id: string): Promise<boo
 
 export const deleteFleet = (db: Db, org_id: string, id: string): Promise<number> =>
   db.run(sql`delete from fleet where org_id = ${org_id} and id = ${id}`);
+
+/** The release that a fleet has of an app, and the deployment from which it has it. */
+interface FleetRelease {
+  id: string;
+  tag: string;
+  deployment_id: string;
+}
+
+const hasRow = row({ desired: jsonb<Record<string, FleetRelease>>(), config_revision: nullable(text) });
+/** Locks what the fleet has until the transaction ends. */
+export const lockFleetDesired = (db: Db, org_id: string, id: string) =>
+  db.maybe(sql(hasRow)`select ${hasRow} from fleet where org_id = ${org_id} and id = ${id} for no key update`);
+
+/** Sets the release that the fleet has of the app, or none (null); its members are then checked again. */
+export const setFleetDesired = (
+  db: Db,
+  fleet: { org_id: string; id: string },
+  app: string,
+  desired: FleetRelease | null,
+  now: Date,
+): Promise<number> =>
+  db.run(sql`
+    update fleet set desired = case when ${desired === null} then desired - ${app}::text else desired || jsonb_build_object(${app}::text, ${json(desired)}::jsonb) end,
+      follow_cursor = '', updated_at = ${now}
+    where org_id = ${fleet.org_id} and id = ${fleet.id}`);
+
+/** Sets the config revision that the fleet has, which is the id of the deployment. */
+export const setFleetConfig = (db: Db, fleet: { org_id: string; id: string }, revision: string, now: Date): Promise<number> =>
+  db.run(sql`
+    update fleet set config_revision = ${revision}, follow_cursor = '', updated_at = ${now}
+    where org_id = ${fleet.org_id} and id = ${fleet.id}`);
+
+/** Finds a fleet that has the release, so that robots which join it get it. */
+export const findFleetWith = (db: Db, org_id: string, release_id: string) =>
+  db.maybe(sql(row({ id: text, name: text }))`
+    select id, name from fleet f where org_id = ${org_id} and exists (select from jsonb_each(f.desired) w where w.value ->> 'id' = ${release_id})
+    order by id limit 1`);
+
+/** `version` identifies the row version: any change gives it a new one, even if it leaves the cursor unchanged. */
+const toFollowRow = row({ org_id: text, id: text, follow_cursor: text, version: text });
+/** Fleets whose members must be checked, with the cursor of the last checked one; taking turns between orgs, without those in `skip`. */
+export const listFleetsToFollow = (db: Db, limit: number, skip: readonly string[] = []) =>
+  db.many(sql(toFollowRow)`
+    select org_id, id, follow_cursor, version from (
+      select org_id, id, follow_cursor, xmin::text as version, row_number() over (partition by org_id order by updated_at, id) as turn
+      from fleet where follow_cursor is not null and id <> all(${list(skip)}::text[])) as in_turns
+    order by turn, org_id, id limit ${limit}`);
+
+/** Moves the cursor. Returns 0 if the fleet has changed since it was read: the next run reads it again. */
+export const moveFollowCursor = (db: Db, org_id: string, id: string, version: string, to: string | null): Promise<number> =>
+  db.run(sql`update fleet set follow_cursor = ${to} where org_id = ${org_id} and id = ${id} and xmin::text = ${version}`);

@@ -3,48 +3,48 @@ import { background } from "../../kernel/background.ts";
 import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
 import { type Failures, isolateFailures } from "../../kernel/in-halves.ts";
 import { type Drawn, pack, pointOf, type TimedPoint } from "./point.ts";
-import { insertBatches, type NewBatch } from "./store-history.ts";
+import { insertBatches, type NewBatch } from "./store.ts";
 
 /** A robot's points are thinned to one in this time. */
-export const POINT_EVERY_MS = 60_000;
+const POINT_EVERY_MS = 60_000;
 /** Points are written in one batch when the oldest has this age. A killed server loses at most as much. */
-export const FLUSH_AFTER_MS = 600_000;
+const FLUSH_AFTER_MS = 600_000;
 const FLUSH_EVERY_MS = 60_000;
 /** Most points of a robot in memory. While the database is unavailable, the oldest are dropped. */
-const POINTS_HELD_MAX = 60;
+const UNWRITTEN_POINTS_MAX = 60;
 const BATCHES_PER_STATEMENT = 1_000;
 const PARTITIONS_EVERY_MS = 3_600_000;
 const HISTORY: DailyTable = { name: "health_history", column: "first_at", lock: 7_600_002 };
 
-interface Held {
+interface UnwrittenPoints {
   org_id: string;
   points: TimedPoint[];
 }
 
 /** Points of this node's robots that are not written yet, by robot. */
-const held = new WeakMap<Plane["link"], Map<string, Held>>();
+const unwritten = new WeakMap<Plane["link"], Map<string, UnwrittenPoints>>();
 
-function heldOf({ link }: Pick<Plane, "link">): Map<string, Held> {
-  let known = held.get(link);
-  if (known === undefined) held.set(link, (known = new Map()));
+function unwrittenOf({ link }: Pick<Plane, "link">): Map<string, UnwrittenPoints> {
+  let known = unwritten.get(link);
+  if (known === undefined) unwritten.set(link, (known = new Map()));
   return known;
 }
 
 /** Keeps the first snapshot of each minute in memory as a point of the robot's history. Does not use the database. */
-export function notePoint(plane: Plane, org_id: string, robot_id: string, snapshot: Drawn, at: Date): void {
-  const robots = heldOf(plane);
+export function addPoint(plane: Plane, org_id: string, robot_id: string, snapshot: Drawn, at: Date): void {
+  const robots = unwrittenOf(plane);
   const robot = robots.get(robot_id) ?? { org_id, points: [] };
   const before = robot.points.at(-1);
   if (before !== undefined && minuteOf(before.at) === minuteOf(at)) return;
   robot.points.push({ at, ...pointOf(snapshot) });
-  if (robot.points.length > POINTS_HELD_MAX) robot.points.shift();
+  if (robot.points.length > UNWRITTEN_POINTS_MAX) robot.points.shift();
   robots.set(robot_id, robot);
 }
 
 const minuteOf = (at: Date): number => Math.floor(at.getTime() / POINT_EVERY_MS);
 
 /** Returns the points of a robot that this node has not written yet. */
-export const heldPoints = (plane: Plane, robot_id: string): readonly TimedPoint[] => heldOf(plane).get(robot_id)?.points ?? [];
+export const unwrittenPoints = (plane: Plane, robot_id: string): readonly TimedPoint[] => unwrittenOf(plane).get(robot_id)?.points ?? [];
 
 /** Starts writing points, many robots in a statement, and creating and dropping partitions. `stop` writes the remaining points. */
 export async function startHealthHistory(plane: Plane): Promise<{ stop(): Promise<void> }> {
@@ -71,7 +71,7 @@ export async function startHealthHistory(plane: Plane): Promise<{ stop(): Promis
 
 /** Writes all points of the robots whose oldest point is from `before` or earlier. */
 export async function flush(plane: Plane, before: Date): Promise<void> {
-  const robots = heldOf(plane);
+  const robots = unwrittenOf(plane);
   let failures: Failures<unknown> | undefined;
   const due = [...robots].filter(([, { points }]) => points[0] !== undefined && points[0].at <= before);
   for (let from = 0; from < due.length; from += BATCHES_PER_STATEMENT) {

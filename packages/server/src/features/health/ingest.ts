@@ -1,11 +1,10 @@
-import type { Health } from "@roamfleet/protocol/link";
+import type { Health, HealthBody } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { Together } from "../../kernel/together.ts";
 import type { Session } from "../../link/index.ts";
 import { announce } from "../events/index.ts";
-import { notePoint } from "./history.ts";
-import { type Kept, type NewSnapshot, putSnapshots } from "./store.ts";
-import { verdictOf } from "./verdict.ts";
+import { addPoint } from "./history.ts";
+import { type Kept, type NewSnapshot, putSnapshots, type Verdict } from "./store.ts";
 
 /** Most snapshots in one statement, and concurrent statements, each for a different org. */
 const BATCH_SNAPSHOTS_MAX = 200;
@@ -37,7 +36,7 @@ export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, 
   const verdict = verdictOf(snapshot);
   const before = await intakeOf(plane).ask(org_id, { robot_id, snapshot: { ...snapshot, at: sane(snapshot.at, now) }, verdict });
   if (before === undefined) return;
-  notePoint(plane, org_id, robot_id, snapshot, now);
+  addPoint(plane, org_id, robot_id, snapshot, now);
   const { state, failing } = verdict;
   // Publish only changes: robots send snapshots every few seconds.
   if (state !== before.state_before || failing.length !== before.failing_before)
@@ -48,4 +47,17 @@ export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, 
 function sane(at: string, now: Date): string {
   const time = new Date(at);
   return Number.isNaN(time.getTime()) ? now.toISOString() : time.toISOString();
+}
+
+const FAILING_SHOWN = 20;
+
+/** Returns the verdict on a snapshot. The robot grades disks, memory, apps and all else: its errors count as failing, warnings do not. */
+function verdictOf({ checks, status }: Pick<HealthBody, "checks" | "status">): Verdict {
+  const failed = checks.filter((check) => check.status === "error");
+  if (failed.length === 0)
+    return status === "error" ? { state: "failing", failing: ["the robot reports an error"] } : { state: "ok", failing: [] };
+  return {
+    state: "failing",
+    failing: failed.slice(0, FAILING_SHOWN).map(({ name, message }) => (message === "" ? name : `${name}: ${message}`)),
+  };
 }

@@ -2,7 +2,7 @@ import type { HealthBody } from "@roamfleet/protocol/link";
 import type { HealthPoint } from "@roamfleet/protocol/routes";
 
 /** The values of a snapshot that are shown as history. */
-export type Point = Omit<HealthPoint, "at">;
+type Point = Omit<HealthPoint, "at">;
 export type TimedPoint = Point & { at: Date };
 
 /** Of more disks, the first ones in the robot's list are kept. */

@@ -1,6 +1,5 @@
 import type { HealthBody } from "@roamfleet/protocol/link";
 import type { Db } from "../../kernel/db.ts";
-import type { Verdict } from "./verdict.ts";
 import { bool, int, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 /** How long after a reconnect a replaced link may still deliver older snapshots. */
@@ -8,6 +7,13 @@ const LATE_MS = 60_000;
 
 const keptRow = row({ robot_id: text, state_before: nullable(text), failing_before: nullable(int) });
 export type Kept = RowOf<typeof keptRow>;
+
+/** The result of a snapshot's checks. */
+export interface Verdict {
+  state: "ok" | "failing";
+  /** The failing checks, as text for users. */
+  failing: string[];
+}
 
 export interface NewSnapshot {
   robot_id: string;
@@ -50,3 +56,34 @@ export const findSnapshot = (db: Db, org_id: string, robot_id: string) =>
     -- reads: robot
     select true as exists, h.received_at, h.snapshot from robot r left join health_snapshot h on h.org_id = r.org_id and h.robot_id = r.id
     where r.org_id = ${org_id} and r.id = ${robot_id}`);
+
+const batchRow = row({ first_at: timestamptz, points: text });
+
+export interface NewBatch {
+  org_id: string;
+  robot_id: string;
+  first_at: Date;
+  last_at: Date;
+  /** Encoded by `pack`. */
+  points: string;
+}
+
+/** Inserts the points of any number of robots in one statement. Batches that an earlier attempt wrote stay unchanged. */
+export const insertBatches = (db: Db, batches: readonly NewBatch[]): Promise<number> =>
+  db.run(sql`
+    insert into health_history (org_id, robot_id, first_at, last_at, points)
+    select * from unnest(${list(batches.map((b) => b.org_id))}::text[], ${list(batches.map((b) => b.robot_id))}::text[],
+      ${list(batches.map((b) => b.first_at))}::timestamptz[], ${list(batches.map((b) => b.last_at))}::timestamptz[], ${list(batches.map((b) => b.points))}::text[])
+    on conflict do nothing`);
+
+/** Returns the batches that may have points between `since` and `until`, oldest first. Batches that begin before `earliest` end before `since`. */
+export const selectBatches = (
+  db: Db,
+  org_id: string,
+  robot_id: string,
+  { earliest, since, until }: { earliest: Date; since: Date; until: Date },
+): Promise<RowOf<typeof batchRow>[]> =>
+  db.many(sql(batchRow)`
+    select ${batchRow} from health_history
+    where org_id = ${org_id} and robot_id = ${robot_id} and first_at >= ${earliest} and first_at < ${until} and last_at >= ${since}
+    order by first_at`);

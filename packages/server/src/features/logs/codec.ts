@@ -1,6 +1,6 @@
 import { constants, deflateRawSync, inflateRawSync, zstdCompressSync, zstdDecompressSync } from "node:zlib";
 import type { LogRecordBody } from "@roamfleet/protocol/link";
-import { boundFields } from "./bounded-fields.ts";
+import type { LogRecord } from "@roamfleet/protocol/routes";
 
 export type Codec = "zstd" | "deflate";
 
@@ -52,4 +52,34 @@ export function readRecords(json: string): LogRecordBody[] {
   const records = JSON.parse(json) as LogRecordBody[];
   for (const record of records) boundFields(record);
   return records;
+}
+
+/** Most nested levels of `fields`. JSON.stringify overflows the stack at about 5,000, and no page with such a record could be returned. */
+export const FIELDS_DEPTH_MAX = 64;
+const REPLACEMENT = { fields_dropped: `nested deeper than ${FIELDS_DEPTH_MAX} levels` };
+
+/** Whether a value has more than `levels` nested lists and objects. Does not recurse deeper. */
+function isDeeper(value: unknown, levels: number): boolean {
+  if (typeof value !== "object" || value === null) return false;
+  if (levels === 0) return true;
+  for (const inner of Object.values(value)) if (typeof inner === "object" && isDeeper(inner, levels - 1)) return true;
+  return false;
+}
+
+/** Replaces the fields of a record that are nested too deeply, in place; returns whether it did. */
+export function boundFields(record: LogRecordBody): boolean {
+  if (!isDeeper(record.fields, FIELDS_DEPTH_MAX)) return false;
+  record.fields = { ...REPLACEMENT };
+  return true;
+}
+
+export const toWire = (record: LogRecordBody, robot_id: string, received_at: string): LogRecord => ({ robot_id, received_at, ...record });
+
+/** Returns the beginning of each record's JSON. */
+export const lineHead = (robot_id: string, received_at: string): string => `${JSON.stringify({ robot_id, received_at }).slice(0, -1)},`;
+
+/** Returns each record as JSON. The common fields are serialized once. */
+export function toLines(records: readonly LogRecordBody[], robot_id: string, received_at: string): string[] {
+  const head = lineHead(robot_id, received_at);
+  return records.map((record) => head + JSON.stringify(record).slice(1));
 }

@@ -2,7 +2,7 @@ import type { LogRecordBody } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import type { Session } from "../../link/index.ts";
 import type { LogPosition } from "./store.ts";
-import { toLines } from "./wire.ts";
+import { toLines } from "./codec.ts";
 
 /** One flush of a robot, shared by all followers. Immutable. */
 export class LiveBatch {

@@ -1,9 +1,8 @@
 export { followLogs, type LiveBatch, type LogListener, resumeFollowing } from "./follow.ts";
 export { ingestLogs } from "./ingest.ts";
-export { fleetScan } from "./fleet-scan.ts";
+export { fleetScan, readBehind, readTail, scanLogs } from "./read.ts";
 export { type LogFilter, LogMatch } from "./match.ts";
-export { readBehind, readTail, scanLogs } from "./read.ts";
-export { startLogRetention } from "./retention.ts";
+export { startLogRetention } from "./usage.ts";
 export { logRoutes } from "./routes.ts";
 export { oldestLogAt } from "./store-usage.ts";
 export { type BatchKey, fleetPositions, isBefore, isSame, type LogPosition, logPosition, logPositions, robotsOfFleet } from "./store.ts";

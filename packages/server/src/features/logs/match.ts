@@ -40,14 +40,14 @@ export class LogMatch {
    * Whether the JSON of a flush may contain a matching record; false if it cannot. Searching the text costs half as much as parsing the
    * records.
    */
-  mayHold(json: string): boolean {
+  mayMatch(json: string): boolean {
     if (this.#levels !== undefined && !Array.from(this.#levels, (level) => `"${level}"`).some((level) => json.includes(level)))
       return false;
     if (this.#source !== undefined && !WRITTEN_OTHERWISE.test(this.#source) && !json.includes(`"${this.#source}"`)) return false;
     return this.#needle === undefined || this.#needle === "" || json.toLowerCase().includes(this.#needle);
   }
 
-  holds(record: Pick<LogRecordBody, "at" | "level" | "source" | "message">): boolean {
+  matches(record: Pick<LogRecordBody, "at" | "level" | "source" | "message">): boolean {
     return (
       (this.#from === undefined || record.at >= this.#from) &&
       (this.#to === undefined || record.at < this.#to) &&

@@ -1,10 +1,10 @@
+import type { Clock } from "@roamfleet/clock";
 import type { LogRecord } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { wireTime } from "../../kernel/time.ts";
-import { readRecords, unpack } from "./codec.ts";
+import { readRecords, toLines, toWire, unpack } from "./codec.ts";
 import type { LogMatch } from "./match.ts";
-import { batchesAfter, type BatchKey, type BatchRow, type LogPosition, robotBatches } from "./store.ts";
-import { toLines, toWire } from "./wire.ts";
+import { batchesAfter, type BatchFilter, type BatchKey, type BatchRow, fleetBatches, type LogPosition, robotBatches } from "./store.ts";
 
 /** Batches in the first read. Each further read requests more, up to READ_BYTES of JSON. */
 const BATCHES_A_READ = 64;
@@ -23,7 +23,7 @@ export interface LogKey extends BatchKey {
 /** Reads batches from a key back, including the key's batch, newest first. Fewer than `limit` means that there are no more. */
 export type BatchScan = (from: BatchKey | undefined, limit: number) => Promise<BatchRow[]>;
 
-export interface LogScan {
+interface LogScan {
   /** Newest first. */
   records: LogRecord[];
   /** Where to continue with older records; undefined if there are none. */
@@ -48,13 +48,13 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
       scanned_bytes += json.length;
       if (scanned_bytes > turn_at) {
         turn_at = scanned_bytes + TURN_BYTES;
-        await othersTurn();
+        await yieldToEventLoop();
       }
-      if (!match.mayHold(json)) continue;
+      if (!match.mayMatch(json)) continue;
       const before = next !== undefined && isSameBatch(next, batch) ? next.seq : Infinity;
       const received = wireTime(received_at);
       for (const record of readRecords(json).toReversed()) {
-        if (record.seq >= before || !match.holds(record)) continue;
+        if (record.seq >= before || !match.matches(record)) continue;
         if (end !== undefined) return { records, next: end };
         records.push(toWire(record, robot_id, received));
         if (records.length === wanted) end = { robot_id, received_at, first_seq, seq: record.seq };
@@ -69,12 +69,12 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
 }
 
 /** Yields to the event loop. */
-export const othersTurn = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
+export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
 const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
   a.robot_id === b.robot_id && a.first_seq === b.first_seq && a.received_at.getTime() === b.received_at.getTime();
 
-export interface LogTail {
+interface LogTail {
   /** Oldest first. */
   records: LogRecord[];
   /** Position of the end of the log; later records are after it. Undefined for an empty log. */
@@ -99,7 +99,7 @@ const endOf = ({ received_at, last_seq }: BatchRow): LogPosition => ({ received_
 /** Batches in one read of `readBehind`. */
 const BATCHES_BEHIND = 32;
 
-export interface LogsBehind {
+interface LogsBehind {
   batches: { end: LogPosition; lines: string[] }[];
   /** Whether more batches follow. */
   more: boolean;
@@ -120,8 +120,32 @@ export async function readBehind(
     more: batches.length === BATCHES_BEHIND,
     batches: batches.map((batch) => {
       const json = unpack(batch);
-      const records = match.mayHold(json) ? readRecords(json).filter((record) => match.holds(record)) : [];
+      const records = match.mayMatch(json) ? readRecords(json).filter((record) => match.matches(record)) : [];
       return { end: endOf(batch), lines: toLines(records, robot_id, wireTime(batch.received_at)) };
     }),
+  };
+}
+
+const FIRST_WINDOW_MS = 4_000;
+const WINDOW_GROWTH = 8;
+/** A wider window has no lower bound. */
+const WINDOW_MS_MAX = 40 * 86_400_000;
+
+/**
+ * Searches the batches of a fleet in growing time windows. For a thousand robots that log each second, it reads a few seconds of
+ * batches; for a fleet without logs for a week, it needs a few more queries. Returns no batch received before `received_from`.
+ */
+export function fleetScan(db: Db, clock: Clock, org_id: string, fleet_id: string, filter: BatchFilter, received_from?: Date): BatchScan {
+  let window_ms = FIRST_WINDOW_MS;
+  return async (from, limit) => {
+    const end = Math.min(from?.received_at.getTime() ?? Infinity, clock.now().getTime());
+    for (;;) {
+      const reaches = window_ms > WINDOW_MS_MAX ? -Infinity : end - window_ms;
+      const is_all = reaches <= (received_from?.getTime() ?? -Infinity);
+      const not_before = is_all ? received_from : new Date(reaches);
+      const batches = await fleetBatches(db, org_id, fleet_id, filter, from, not_before, limit);
+      if (batches.length === limit || is_all) return batches;
+      window_ms *= WINDOW_GROWTH;
+    }
   };
 }

@@ -1,21 +1,17 @@
-import { Readable } from "node:stream";
 import { type LogRecord, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
-import type { Http } from "../../kernel/http.ts";
-import { openCursor, PAGE_ROWS_MAX, type Page } from "../../kernel/page.ts";
+import type { Db } from "../../kernel/db.ts";
 import { badRequest } from "../../kernel/fault.ts";
-import { Answer, type Call, serve } from "../../kernel/serve.ts";
-import { parseTime } from "../../kernel/time.ts";
+import type { Http } from "../../kernel/http.ts";
+import { historyLimit, openCursor, type Page, pages } from "../../kernel/page.ts";
+import { type Call, ndjson, oneLine, serve } from "../../kernel/serve.ts";
+import { parseTime, wireTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
-import { exportLines } from "./export.ts";
+import { lineHead, readRecords, unpack } from "./codec.ts";
 import { type LogFilter, LogMatch } from "./match.ts";
-import { fleetScan } from "./fleet-scan.ts";
-import { type BatchScan, type LogKey, scanLogs } from "./read.ts";
-import { robotBatches, robotsOfFleet } from "./store.ts";
-
-/** Records of an answer when the request says neither `limit` nor `cursor`. */
-const LOG_RECORDS_SHOWN = 200;
+import { type BatchScan, fleetScan, type LogKey, yieldToEventLoop, scanLogs } from "./read.ts";
+import { batchesAfter, type BatchRow, robotBatches, robotsOfFleet } from "./store.ts";
 
 type LogQuery = Call<typeof routes.listRobotLogs>["query"];
 type ExportQuery = Call<typeof routes.exportRobotLogs>["query"];
@@ -44,27 +40,20 @@ export function logRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.exportRobotLogs, async (_plane, { caller, params, query, db, audit }) => {
     await requireRobot(db, caller.org_id, params.id);
     audit.data = { ...query };
-    return ndjson(exportLines(db, caller.org_id, [params.id], readFilter(query)), params.id);
+    return ndjson(exportLines(db, caller.org_id, [params.id], readFilter(query)), `logs-${params.id}.ndjson`);
   });
 
   serve(http, plane, routes.exportFleetLogs, async (_plane, { caller, params, query, db, audit }) => {
     await requireFleet(db, caller.org_id, params.id);
     audit.data = { ...query };
     const robot_ids = await robotsOfFleet(db, caller.org_id, params.id);
-    return ndjson(exportLines(db, caller.org_id, robot_ids, readFilter(query)), params.id);
+    return ndjson(exportLines(db, caller.org_id, robot_ids, readFilter(query)), `logs-${params.id}.ndjson`);
   });
 }
 
-/** Streams lines. The next ones are read from the database after these are sent. */
-const ndjson = (lines: AsyncIterable<string>, name: string): Answer<never> =>
-  new Answer<never>(200, Readable.from(lines, { highWaterMark: 1 }), {
-    "content-type": "application/x-ndjson",
-    "content-disposition": `attachment; filename="logs-${name}.ndjson"`,
-  });
-
 const readFilter = ({ since, until, level, source, q }: ExportQuery): LogFilter => ({
-  since: since === undefined ? undefined : parseTime(since),
-  until: until === undefined ? undefined : parseTime(until),
+  since: parseTime(since),
+  until: parseTime(until),
   level,
   source,
   q,
@@ -72,8 +61,7 @@ const readFilter = ({ since, until, level, source, q }: ExportQuery): LogFilter 
 
 async function readLogPage(query: LogQuery, scope: readonly unknown[], scan: BatchScan, filter: LogFilter): Promise<Page<LogRecord>> {
   const { after, encode } = openCursor(query, scope);
-  const wanted = query.limit ?? (query.cursor === undefined ? LOG_RECORDS_SHOWN : PAGE_ROWS_MAX);
-  const { records, next } = await scanLogs(scan, new LogMatch(filter), after === null ? undefined : parseKey(after), wanted);
+  const { records, next } = await scanLogs(scan, new LogMatch(filter), after === null ? undefined : parseKey(after), historyLimit(query));
   return { items: records.toReversed(), next_cursor: next === undefined ? null : encode(formatKey(next)) };
 }
 
@@ -94,3 +82,33 @@ function parseKey(text: string): LogKey {
 }
 
 const isCount = (value: unknown): value is number => Number.isSafeInteger(value) && (value as number) >= 0;
+
+/** Batches in one read. Each has at most 256 KiB of JSON, so a read is some 8 MB. */
+const BATCHES_A_READ = 32;
+
+/**
+ * Yields the matching records as lines of JSON: robot by robot, oldest first. Reads one page of batches at a time, only as fast as
+ * the client reads. Records stored during the export are included.
+ */
+async function* exportLines(db: Db, org_id: string, robot_ids: readonly string[], filter: LogFilter): AsyncGenerator<string> {
+  const match = new LogMatch(filter);
+  for (const robot_id of robot_ids) {
+    const read = (last: BatchRow | undefined) => batchesAfter(db, org_id, robot_id, filter, last, BATCHES_A_READ);
+    for await (const batches of pages(BATCHES_A_READ, read))
+      for (const batch of batches) {
+        const lines = linesOf(batch, match);
+        if (lines === "") await yieldToEventLoop();
+        else yield lines;
+      }
+  }
+}
+
+function linesOf(batch: BatchRow, match: LogMatch): string {
+  const { robot_id, received_at } = batch;
+  const json = unpack(batch);
+  if (!match.mayMatch(json)) return "";
+  const head = lineHead(robot_id, wireTime(received_at));
+  let lines = "";
+  for (const record of readRecords(json)) if (match.matches(record)) lines += `${head}${oneLine(JSON.stringify(record).slice(1))}\n`;
+  return lines;
+}

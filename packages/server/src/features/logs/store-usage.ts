@@ -46,7 +46,7 @@ export const addRobotUsage = (db: Db, usage: readonly RobotUsage[]): Promise<num
     on conflict (org_id, robot_id, day) do update set bytes = u.bytes + excluded.bytes`);
 
 const orgRow = row({ org_id: text, bytes: bigint });
-export type OrgUsage = RowOf<typeof orgRow>;
+type OrgUsage = RowOf<typeof orgRow>;
 
 /** Returns the orgs above their limit, with their bytes. */
 export const listOverfull = (db: Db, bytes_max: number): Promise<OrgUsage[]> =>
@@ -76,7 +76,7 @@ export const listRobotBytes = (db: Db, org_id: string): Promise<RobotBytes[]> =>
     select robot_id, sum(bytes)::bigint as bytes from log_robot_usage where org_id = ${org_id} group by robot_id order by sum(bytes) desc, robot_id`);
 
 const sizeRow = row({ robot_id: text, received_at: timestamptz, first_seq: bigint, bytes: bigint });
-export type BatchSize = RowOf<typeof sizeRow>;
+type BatchSize = RowOf<typeof sizeRow>;
 
 /** Returns the sizes of a robot's oldest batches without reading their records. */
 export const oldestBatches = (db: Db, org_id: string, robot_id: string, limit: number): Promise<BatchSize[]> =>

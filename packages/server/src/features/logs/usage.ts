@@ -1,8 +1,9 @@
 import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
+import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
 import { isolateFailures } from "../../kernel/in-halves.ts";
-import { makeRoom } from "./make-room.ts";
-import { addOrgUsage, addRobotUsage, periodOf, type RobotUsage, ROW_BYTES } from "./store-usage.ts";
+import { enforceQuota } from "./quota.ts";
+import { addOrgUsage, addRobotUsage, deleteUsage, periodOf, type RobotUsage, ROW_BYTES } from "./store-usage.ts";
 
 const FLUSH_EVERY_MS = 60_000;
 /** Usage by robot is written less often, as it takes a row for each robot that logs. */
@@ -45,13 +46,13 @@ export function countStored(plane: Plane, org_id: string, robot_id: string, rece
 }
 
 /** Each minute writes the counts and deletes logs of orgs above their limit. */
-export function startLogUsage(plane: Plane): { stop(): Promise<void> } {
+function startLogUsage(plane: Plane): { stop(): Promise<void> } {
   let flushes = 0;
   const work = background(plane, "log bytes", FLUSH_EVERY_MS, async () => {
     flushes += 1;
     const all = flushes % ROBOTS_EVERY_FLUSHES === 0;
     await flushUsage(plane, ({ bytes }) => all || bytes >= ROBOT_BYTES_SOON);
-    await makeRoom(plane, { flush: () => flushUsage(plane, () => true), look_at_robots: all });
+    await enforceQuota(plane, { flush: () => flushUsage(plane, () => true), check_robots: all });
   });
   return {
     stop: async () => {
@@ -92,4 +93,23 @@ async function write(
       for (const [key, usage] of kept) add(counted, key, usage);
     }
   }
+}
+
+const EVERY_MS = 3_600_000;
+const BATCHES: DailyTable = { name: "log_batch", column: "received_at", lock: 7_600_001 };
+
+/**
+ * Creates the partitions of the coming days and drops those past the retention time, now and each hour. Each minute deletes the
+ * oldest logs of orgs above their limit.
+ */
+export async function startLogRetention(plane: Plane): Promise<{ stop(): Promise<void> }> {
+  const work = background(plane, "log partitions", EVERY_MS, async () => {
+    const { oldest } = await keepPartitions(plane, BATCHES, plane.settings.limits.log_retention_days);
+    await deleteUsage(plane.db, oldest);
+  });
+  // A failure is logged and retried; meanwhile the default partition takes new rows.
+  work.wake();
+  await work.settled();
+  const usage = startLogUsage(plane);
+  return { stop: async () => void (await Promise.all([work.stop(), usage.stop()])) };
 }

@@ -1,3 +1,2 @@
-export { dropPendingOrgs } from "./approve.ts";
-export { orgRoutes } from "./routes.ts";
+export { dropPendingOrgs, orgRoutes } from "./routes.ts";
 export { listActiveOrgs } from "./store.ts";

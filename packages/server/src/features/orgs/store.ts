@@ -2,7 +2,7 @@ import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { bigint, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
-export type OrgStatus = "pending" | "active" | "suspended";
+type OrgStatus = "pending" | "active" | "suspended";
 
 /** Settings by the org's admins. A missing field uses the server's default. */
 export interface OrgSettings {

@@ -1,1 +1,47 @@
-export { overviewRoutes } from "./routes.ts";
+import { type Overview, routes } from "@roamfleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { type Caller, seesWholeOrg } from "../../kernel/caller.ts";
+import type { Http } from "../../kernel/http.ts";
+import { serve } from "../../kernel/serve.ts";
+import { wireTime } from "../../kernel/time.ts";
+import { Together } from "../../kernel/together.ts";
+import { countDeployments, countRobots, countRobotsWith, listUnhealthy } from "./store.ts";
+
+/** Most unhealthy robots in the overview; the list of robots has all. */
+const UNHEALTHY_SHOWN = 10;
+/** A failed deployment is counted for this long after its creation. */
+const FAILED_DAYS = 7;
+const CALLERS_MAX = 10_000;
+/** Concurrent reads, each of another org. */
+const READS_AT_ONCE = 8;
+
+export function overviewRoutes(http: Http, plane: Plane): void {
+  // Callers during a read share one that starts after it, so the load on the database does not depend on their number.
+  const shared = new Together<Caller, Overview>({
+    items_max: CALLERS_MAX,
+    at_once: READS_AT_ONCE,
+    work: async (_, callers) => {
+      const overview = await readOverview(plane, callers[0] as Caller);
+      return callers.map(() => overview);
+    },
+  });
+  serve(http, plane, routes.getOverview, async (_, { caller }) => ({
+    data: seesWholeOrg(caller) ? await shared.ask(caller.org_id, caller) : await readOverview(plane, caller),
+  }));
+}
+
+async function readOverview(plane: Plane, caller: Caller): Promise<Overview> {
+  const db = plane.db.forOrg(caller.org_id);
+  const failed_since = new Date(plane.clock.now().getTime() - FAILED_DAYS * 86_400_000);
+  const [robots, states, { config_in_progress, ...deployments }] = await Promise.all([
+    countRobots(db, caller),
+    countRobotsWith(db, caller),
+    countDeployments(db, caller, failed_since),
+  ]);
+  return {
+    robots: { ...robots, offline: robots.total - robots.online - robots.never_connected, ...states },
+    deployments: { ...deployments, failed_since: wireTime(failed_since) },
+    config_deployments: { in_progress: config_in_progress },
+    unhealthy_robots: states.unhealthy === 0 ? [] : await listUnhealthy(db, caller, UNHEALTHY_SHOWN),
+  };
+}

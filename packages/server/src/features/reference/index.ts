@@ -1,1 +1,45 @@
-export { referenceRoutes } from "./routes.ts";
+import { readFileSync } from "node:fs";
+import { buildOpenapi } from "@roamfleet/protocol/openapi";
+import { type Document, routes } from "@roamfleet/protocol/routes";
+import packageJson from "../../../package.json" with { type: "json" };
+import type { Plane } from "../../context.ts";
+import type { Http } from "../../kernel/http.ts";
+import { serveStatic } from "../../kernel/serve-static.ts";
+import { Answer, serve } from "../../kernel/serve.ts";
+
+const STATIC_DIRECTORY = new URL("../../../static/docs/", import.meta.url);
+
+/** The files that the page loads. */
+const ASSETS = {
+  "app.js": "text/javascript; charset=utf-8",
+  "dom.js": "text/javascript; charset=utf-8",
+  "operation.js": "text/javascript; charset=utf-8",
+  "schema.js": "text/javascript; charset=utf-8",
+  "try-it.js": "text/javascript; charset=utf-8",
+  "style.css": "text/css; charset=utf-8",
+};
+
+/** No external sources, no inline code, no embedding in frames: a token typed into the page can be sent to this server only. */
+const PAGE_HEADERS = {
+  "content-security-policy":
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+};
+
+/** Serves the documents of the API and of the agent's routes, and the page that shows them. */
+export function referenceRoutes(http: Http, plane: Plane): void {
+  const file = (body: string, content_type: string, headers = {}) =>
+    new Answer<never>(200, body, { "content-type": content_type, ...headers });
+  const [api, agent, page] = [documentText("api"), documentText("agent"), readAsset("index.html")];
+  serve(http, plane, routes.getOpenapi, async () => file(api, "application/json; charset=utf-8"));
+  serve(http, plane, routes.getAgentOpenapi, async () => file(agent, "application/json; charset=utf-8"));
+  serve(http, plane, routes.getDocs, async () => file(page, "text/html; charset=utf-8", PAGE_HEADERS));
+  for (const [name, content_type] of Object.entries(ASSETS)) {
+    serveStatic(http, { path: `${routes.getDocs.path}/${name}`, body: readAsset(name), content_type, headers: PAGE_HEADERS });
+  }
+}
+
+const documentText = (document: Document): string => JSON.stringify(buildOpenapi(routes, document, packageJson.version));
+
+const readAsset = (name: string): string => readFileSync(new URL(name, STATIC_DIRECTORY), "utf8");

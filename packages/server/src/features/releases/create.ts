@@ -9,7 +9,7 @@ import { badRequest, conflict, printable } from "../../kernel/fault.ts";
 import { announce } from "../events/index.ts";
 import { requireSignatureOf } from "../signing/index.ts";
 import { checkContainerManifest } from "./container-manifest.ts";
-import { findReleaseByTag, hasRoomForApp, insertRelease, noteReferenced, type ReleaseRow, setSignature } from "./store.ts";
+import { findReleaseByTag, mayAddApp, insertRelease, noteReferenced, type ReleaseRow, setSignature } from "./store.ts";
 
 const APP_DEFAULT = "main";
 const KIND_DEFAULT = "container_image";
@@ -44,7 +44,7 @@ export async function createRelease(
     throw badRequest(`field manifest has ${manifest_bytes} bytes; at most ${MANIFEST_BYTES_MAX} are allowed`);
   if (kind === KIND_DEFAULT && manifest !== undefined) checkContainerManifest(manifest);
   if (signature !== undefined) await requireSignatureOf(plane, db, org_id, { ...body, app, kind, image, manifest: manifest ?? null });
-  if (!(await hasRoomForApp(db, org_id, app, APPS_MAX)))
+  if (!(await mayAddApp(db, org_id, app, APPS_MAX)))
     throw conflict(`the releases of this org already name ${APPS_MAX} apps, the maximum; app ${app} cannot be added`);
   const artifact_state = image === null ? "awaiting_upload" : "external";
   const wanted = {

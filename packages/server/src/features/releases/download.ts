@@ -1,12 +1,11 @@
 import { Readable } from "node:stream";
 import type { Plane } from "../../context.ts";
-import { BlobError, type BlobRange } from "../../engines/blobs/index.ts";
-import { httpError, notFound } from "../../kernel/fault.ts";
+import { BlobError, type BlobRange, S3Error } from "../../engines/blobs/index.ts";
+import { Fault, httpError, notFound } from "../../kernel/fault.ts";
 import { Answer } from "../../kernel/serve.ts";
-import { readRange } from "./range.ts";
 import { blobKey } from "./upload.ts";
 
-export interface DownloadRequest {
+interface DownloadRequest {
   org_id: string;
   sha256: string;
   size: number;
@@ -50,4 +49,38 @@ export async function answerArtifact(
     "content-length": String(end - start + 1),
     "content-range": `bytes ${start}-${end}/${size}`,
   });
+}
+
+const NUMBERS = /^(\d{1,15})?-(\d{1,15})?$/;
+
+/**
+ * Parses a `Range` header for content of `size` bytes (RFC 9110, 14.2). `whole`: the header is absent or one that a server may ignore, which
+ * we do for units other than bytes, several ranges, and invalid values. `unsatisfiable`: the range is outside the content.
+ */
+export function readRange(header: string | undefined, size: number): BlobRange | "whole" | "unsatisfiable" {
+  const [unit, set = ""] = (header ?? "").split("=", 2);
+  const match = unit?.trim().toLowerCase() === "bytes" ? NUMBERS.exec(set.trim()) : null;
+  if (match === null) return "whole";
+  const [first, last] = [match[1], match[2]].map((digits) => (digits === undefined ? undefined : Number(digits)));
+  if (first === undefined && last === undefined) return "whole";
+  if (first === undefined) return last === 0 || size === 0 ? "unsatisfiable" : { start: Math.max(0, size - (last ?? 0)), end: size - 1 };
+  if (last !== undefined && last < first) return "whole";
+  return first >= size ? "unsatisfiable" : { start: first, end: Math.min(last ?? size - 1, size - 1) };
+}
+
+const RETRY_SECONDS = "2";
+
+/** Runs work that needs the artifact store. Throws 503 if the store does not respond, so that the client retries. */
+export async function mapStoreOutage<T>(work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    // An error that an operator must fix is a server error: the log contains the cause.
+    if (!(error instanceof S3Error) || error.stays) throw error;
+    throw new Fault("http_error", "the artifact store does not respond; try again. Acknowledged bytes are kept", {
+      status: 503,
+      headers: { "retry-after": RETRY_SECONDS },
+      detail: { store: error.message },
+    });
+  }
 }

@@ -5,15 +5,50 @@ import type { Plane } from "../../context.ts";
 import { BlobError } from "../../engines/blobs/index.ts";
 import type { AuditNote } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest, conflict, Fault, httpError, notFound, printable } from "../../kernel/fault.ts";
+import { badRequest, conflict, Fault, found, httpError, notFound, printable } from "../../kernel/fault.ts";
+import { pages } from "../../kernel/page.ts";
 import { Answer } from "../../kernel/serve.ts";
-import { DiskWatch, Room } from "./room.ts";
+import { DiskWatch, UploadAdmission } from "./upload-admission.ts";
 import { deleteExpiredUpload, deleteUpload, findUpload, insertUpload, keepUpload, listExpiredUploads } from "./store-uploads.ts";
 import type { ReleaseRow } from "./store.ts";
-import { type Headers, readCount, requireOffsetBody } from "./tus.ts";
-import { UploadHolds } from "./upload-holds.ts";
+import { UploadLeases } from "./upload-leases.ts";
 import { blobKey, imagesIn, keepArtifact, requireUploadable, toFault, useStored } from "./upload.ts";
-import { toWire } from "./wire.ts";
+import { wireTimes } from "../../kernel/time.ts";
+
+type Headers = Record<string, string | string[] | undefined>;
+
+const VERSION = "1.0.0";
+const CONTENT_TYPE = /^application\/offset\+octet-stream\s*(;|$)/i;
+const NUMBER = /^\d{1,15}$/;
+
+/** Whether the request uses tus; a HEAD without it asks for the artifact. */
+export const speaksTus = (headers: Headers): boolean => headers["tus-resumable"] !== undefined;
+
+/** Runs a handler of the tus 1.0 protocol: checks the version and adds the header to every response, including errors. */
+export async function tus<B>(headers: Headers, work: () => Promise<Answer<B>>): Promise<Answer<B>> {
+  if (headers["tus-resumable"] !== VERSION) {
+    throw httpError(412, `the header Tus-Resumable must be ${VERSION}`, { "tus-version": VERSION, "tus-resumable": VERSION });
+  }
+  try {
+    const answer = await work();
+    return new Answer(answer.status, answer.body, { ...answer.headers, "tus-resumable": VERSION });
+  } catch (error) {
+    if (error instanceof Fault) error.headers["tus-resumable"] = VERSION;
+    throw error;
+  }
+}
+
+/** Reads a header that counts bytes. */
+function readCount(headers: Headers, name: "Upload-Length" | "Upload-Offset"): number {
+  const text = headers[name.toLowerCase()];
+  if (typeof text !== "string" || !NUMBER.test(text)) throw badRequest(`the header ${name} must be a number of bytes`);
+  return Number(text);
+}
+
+function requireOffsetBody(headers: Headers): void {
+  const type = headers["content-type"];
+  if (typeof type !== "string" || !CONTENT_TYPE.test(type)) throw httpError(415, "the body must be application/offset+octet-stream");
+}
 
 /** A request without a byte for this long counts as disconnected; another one may then continue the upload. */
 const SILENCE_MS = 5_000;
@@ -30,7 +65,7 @@ interface Holder {
   ended: Promise<void>;
 }
 
-export interface Continuation {
+interface Continuation {
   org_id: string;
   release_id: string;
   headers: Headers;
@@ -60,16 +95,16 @@ export function resumableUploads(plane: Plane): ResumableUploads {
  * stored or deleted.
  */
 class ResumableUploads {
-  readonly room: Room;
+  readonly admission: UploadAdmission;
   readonly #plane: Plane;
   /** Work in progress in this process, by upload. */
   readonly #holders = new Map<string, Holder>();
-  readonly #holds: UploadHolds;
+  readonly #leases: UploadLeases;
 
   constructor(plane: Plane) {
     this.#plane = plane;
-    this.room = new Room(plane);
-    this.#holds = new UploadHolds(plane, SILENCE_MS, () => this.#expiry());
+    this.admission = new UploadAdmission(plane);
+    this.#leases = new UploadLeases(plane, SILENCE_MS, () => this.#expiry());
   }
 
   /** Reserves space for an upload. Throws 413 if there is no space, 400 if its length is not the release's. */
@@ -83,30 +118,29 @@ class ResumableUploads {
     const stored = await useStored(this.#plane, db, org_id, release);
     if (stored !== undefined) {
       if (release.artifact_state !== "stored") noteUpload(audit, "finished", size);
-      return new Answer(201, { data: toWire(stored) }, { location, ...offsetHeaders(size, size) });
+      return new Answer(201, { data: wireTimes(stored) }, { location, ...offsetHeaders(size, size) });
     }
     // Only received bytes extend the expiry; starting again does not.
     const expires_at = (await findUpload(db, org_id, release_id))?.expires_at ?? this.#expiry();
     if ((await keepUpload(db, org_id, release_id, expires_at)) === 0) {
-      await this.room.require(db, org_id, size);
+      await this.admission.require(db, org_id, size);
       await insertUpload(db, { org_id, release_id, size, expires_at }, this.#plane.clock.now());
       noteUpload(audit, "begun", size);
     }
     const offset = await this.#plane.blobs.uploaded(uploadKey(org_id, release_id));
     const now = size === 0 ? await this.#finish(db, org_id, release, audit) : release;
-    return new Answer(201, { data: toWire(now) }, { location, ...offsetHeaders(offset, size, expires_at) });
+    return new Answer(201, { data: wireTimes(now) }, { location, ...offsetHeaders(offset, size, expires_at) });
   }
 
   /** Returns how many bytes are on the disk. Completes an upload whose bytes are all there, if the server stopped before it could. */
-  async look(org_id: string, release_id: string, audit: AuditNote): Promise<Answer<never>> {
+  async readOffset(org_id: string, release_id: string, audit: AuditNote): Promise<Answer<never>> {
     const { blobs } = this.#plane;
     const db = this.#plane.db.forOrg(org_id);
     const release = await requireUploadable(db, org_id, release_id);
     const size = release.artifact_size;
     if (release.artifact_state === "stored") return new Answer<never>(200, "", offsetHeaders(size, size));
-    return await this.#alone(org_id, release_id, async () => {
-      const upload = await findUpload(db, org_id, release_id);
-      if (upload === undefined) throw notFound("upload of release", release.tag);
+    return await this.#exclusively(org_id, release_id, async () => {
+      const upload = found(await findUpload(db, org_id, release_id), "upload of release", release.tag);
       const offset = await blobs.uploaded(uploadKey(org_id, release_id));
       // The server stopped between naming the blob and committing its row.
       if (offset === 0 && (await useStored(this.#plane, db, org_id, release)) !== undefined) {
@@ -127,14 +161,14 @@ class ResumableUploads {
     requireOffsetBody(headers);
     const offset = readCount(headers, "Upload-Offset");
     const key = uploadKey(org_id, release_id);
-    return await this.#alone(org_id, release_id, async (holder, signal) => {
+    return await this.#exclusively(org_id, release_id, async (holder, signal) => {
       if ((await findUpload(db, org_id, release_id)) === undefined) throw notFound("upload of release", release.tag);
       const have = await blobs.uploaded(key);
       if (have !== offset) throw conflict(`Upload-Offset is ${offset}; the upload has ${have} bytes`);
       if (offset + Number(headers["content-length"] ?? 0) > size)
         throw badRequest(`the body would make the upload longer than the ${size} bytes of release ${printable(release.tag)}`);
       const disk = new DiskWatch(this.#plane);
-      await disk.look();
+      await disk.check();
       disk.require(`${offset} bytes of the upload are kept`);
       allowBody();
       const on_bytes = (bytes: number): void => {
@@ -162,7 +196,7 @@ class ResumableUploads {
   /** Deletes the upload. */
   async end(db: Db, org_id: string, release_id: string): Promise<Answer<never>> {
     await requireUploadable(db, org_id, release_id);
-    return await this.#alone(org_id, release_id, async (holder) => {
+    return await this.#exclusively(org_id, release_id, async (holder) => {
       if ((await findUpload(db, org_id, release_id)) === undefined) throw notFound("upload of release", release_id);
       // From here on the request's transaction has locked the row: a lease renewal would wait for it.
       holder.moved_at = -Infinity;
@@ -175,21 +209,17 @@ class ResumableUploads {
   async expire(): Promise<void> {
     const { db, blobs, retention_clock, log } = this.#plane;
     const now = retention_clock.now();
-    let after = { org_id: "", release_id: "" };
-    for (let found = SWEEP_ROWS_MAX; found === SWEEP_ROWS_MAX;) {
-      const expired = await listExpiredUploads(db, now, after, SWEEP_ROWS_MAX);
+    const read = (last = { org_id: "", release_id: "" }) => listExpiredUploads(db, now, last, SWEEP_ROWS_MAX);
+    for await (const expired of pages(SWEEP_ROWS_MAX, read))
       for (const upload of expired) {
         const { org_id, release_id } = upload;
-        const drop = this.#unlessHeld(org_id, release_id, async () => {
+        const drop = this.#unlessBusy(org_id, release_id, async () => {
           if ((await deleteExpiredUpload(db, upload, now)) === 0) return;
           await blobs.abandon(uploadKey(org_id, release_id));
           log.info({ org_id, release_id }, "unfinished upload removed");
         });
         await drop.catch((error: unknown) => log.error({ err: error, org_id, release_id }, "could not remove an unfinished upload"));
       }
-      after = expired.at(-1) ?? after;
-      found = expired.length;
-    }
   }
 
   /** Deletes bytes of uploads that no longer exist. */
@@ -197,7 +227,7 @@ class ResumableUploads {
     const { db, blobs, log } = this.#plane;
     for await (const { key } of blobs.listUploads()) {
       const [org_id = "", release_id = ""] = key.split("/");
-      const drop = this.#unlessHeld(org_id, release_id, async () => {
+      const drop = this.#unlessBusy(org_id, release_id, async () => {
         if ((await findUpload(db, org_id, release_id)) === undefined) await blobs.abandon(key);
       });
       await drop.catch((error: unknown) => log.error({ err: error, org_id, release_id }, "could not remove leftover bytes of an upload"));
@@ -235,7 +265,7 @@ class ResumableUploads {
   }
 
   /** Runs `work` exclusively for the upload. Throws 423 while another request works on it, unless that one is silent: then it is stopped. */
-  async #alone<T>(
+  async #exclusively<T>(
     org_id: string,
     release_id: string,
     work: (holder: Holder, signal: AbortSignal) => Promise<T>,
@@ -253,9 +283,9 @@ class ResumableUploads {
     const ended = Promise.withResolvers<void>();
     const holder: Holder = { moved_at: undefined, is_sweep, stop: () => stopping.abort(), ended: ended.promise };
     this.#holders.set(key, holder);
-    const hold = { movedAt: () => holder.moved_at, lost: holder.stop };
+    const worker = { movedAt: () => holder.moved_at, lost: holder.stop };
     try {
-      const done = await this.#holds.while({ org_id, release_id }, hold, () => work(holder, stopping.signal));
+      const done = await this.#leases.while({ org_id, release_id }, worker, () => work(holder, stopping.signal));
       if (done === undefined) throw locked(release_id);
       return done.value;
     } finally {
@@ -264,9 +294,9 @@ class ResumableUploads {
     }
   }
 
-  async #unlessHeld(org_id: string, release_id: string, work: () => Promise<void>): Promise<void> {
+  async #unlessBusy(org_id: string, release_id: string, work: () => Promise<void>): Promise<void> {
     if (this.#holders.has(uploadKey(org_id, release_id))) return;
-    await this.#alone(org_id, release_id, work, true).catch((error: unknown) => {
+    await this.#exclusively(org_id, release_id, work, true).catch((error: unknown) => {
       // Another node is working on the upload.
       if (!(error instanceof Fault) || error.status !== 423) throw error;
     });

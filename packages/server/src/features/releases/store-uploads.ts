@@ -1,8 +1,9 @@
-import type { Db } from "../../kernel/db.ts";
-import { bigint, bool, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { bigint, bool, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import type { NodeRun } from "../../link/index.ts";
 
 const uploadRow = row({ org_id: text, release_id: text, size: bigint, expires_at: timestamptz });
-export type UploadRow = RowOf<typeof uploadRow>;
+type UploadRow = RowOf<typeof uploadRow>;
 
 export const findUpload = (db: Db, org_id: string, release_id: string): Promise<UploadRow | undefined> =>
   db.maybe(sql(uploadRow)`select ${uploadRow} from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
@@ -36,8 +37,8 @@ export const listExpiredUploads = (
     order by org_id, release_id limit ${limit}`);
 
 /** Held from the check for space until its result is committed: checks run one after the other in the whole service. */
-const ROOM_LOCK = 7_306_014_225n;
-export const lockRoom = (tx: Db): Promise<number> => tx.run(sql`select pg_advisory_xact_lock(${ROOM_LOCK}::bigint)`);
+const UPLOAD_ADMISSION_LOCK = 7_306_014_225n;
+export const lockUploadAdmission = (tx: Db): Promise<number> => tx.run(sql`select pg_advisory_xact_lock(${UPLOAD_ADMISSION_LOCK}::bigint)`);
 
 const takenRow = row({ stored: bigint, deleted: bigint, promised: bigint, uploads: bigint });
 /** Bytes of an org's artifacts, and of its resumable uploads when complete. One statement, because an upload becomes an artifact. */
@@ -60,3 +61,49 @@ const otherRow = row({ is_there: bool });
 export const hasOtherOrgs = async (db: Db, org_id: string): Promise<boolean> =>
   // reads: org
   (await db.one(sql(otherRow)`select exists (select from org where id <> ${org_id} and status = 'active') as is_there`)).is_there;
+
+/** An upload, across orgs: its lease is taken before the org's data is read. */
+export interface UploadName {
+  org_id: string;
+  release_id: string;
+}
+
+const leaseRow = row({ holder: nullable(text), holder_beat: bigint });
+export type Lease = RowOf<typeof leaseRow>;
+
+/**
+ * Takes the lease of an upload. Returns 1 if the upload was free, its holder is `silent` and unchanged, or the holder's process has ended.
+ * A lease of this process also counts as free: the process knows its own work, so the row is a leftover.
+ */
+export const takeLease = (
+  db: SystemDb,
+  { org_id, release_id }: UploadName,
+  self: NodeRun,
+  holder: string,
+  silent: Lease | undefined,
+): Promise<number> =>
+  // reads: node
+  db.run(sql`
+    update artifact_upload u set holder = ${holder}, holder_node = ${self.id}, holder_epoch = ${self.epoch}, holder_beat = u.holder_beat + 1
+    where u.org_id = ${org_id} and u.release_id = ${release_id} and (
+      u.holder is null or (u.holder_node = ${self.id} and u.holder_epoch = ${self.epoch})
+      or (u.holder = ${silent?.holder ?? null} and u.holder_beat = ${silent?.holder_beat ?? null})
+      or not exists (select from node n where n.id = u.holder_node and n.epoch = u.holder_epoch and not n.is_over))`);
+
+export const findLease = (db: SystemDb, { org_id, release_id }: UploadName): Promise<Lease | undefined> =>
+  db.maybe(sql(leaseRow)`select ${leaseRow} from artifact_upload where org_id = ${org_id} and release_id = ${release_id}`);
+
+/** Renews a lease. Returns 0 if another holder has taken it, or the upload no longer exists. */
+export const renewLease = (db: SystemDb, { org_id, release_id }: UploadName, holder: string, expires_at: Date): Promise<number> =>
+  db.run(sql`
+    update artifact_upload set holder_beat = holder_beat + 1, expires_at = greatest(expires_at, ${expires_at})
+    where org_id = ${org_id} and release_id = ${release_id} and holder = ${holder}`);
+
+/** Releases a lease. Skips a locked row: it is being taken, or deleted by the holder's own transaction. */
+export const releaseLease = (db: SystemDb, { org_id, release_id }: UploadName, holder: string): Promise<number> =>
+  db.run(sql`
+    with own as (
+      select org_id, release_id from artifact_upload
+      where org_id = ${org_id} and release_id = ${release_id} and holder = ${holder} for update skip locked)
+    update artifact_upload u set holder = null, holder_node = null, holder_epoch = null
+    from own where u.org_id = own.org_id and u.release_id = own.release_id`);

@@ -1,9 +1,10 @@
+import type { Image } from "@roamfleet/protocol/image-archive";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { SignedText } from "@roamfleet/protocol/signatures";
-import type { Db } from "../../kernel/db.ts";
 import { containing } from "../../kernel/contains.ts";
+import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import { bigint, bool, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import { bigint, bool, equals, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 const releaseRow = row({
   id: text,
@@ -23,7 +24,7 @@ const releaseRow = row({
 });
 export type ReleaseRow = RowOf<typeof releaseRow>;
 
-export type NewRelease = Omit<ReleaseRow, "created_at" | "updated_at" | "signature" | "manifest"> & {
+type NewRelease = Omit<ReleaseRow, "created_at" | "updated_at" | "signature" | "manifest"> & {
   signature: SignedText | undefined;
   manifest: Record<string, unknown> | undefined;
 };
@@ -38,7 +39,7 @@ export const insertRelease = (db: Db, org_id: string, r: NewRelease, now: Date):
     returning ${releaseRow}`);
 
 /** Whether a release may name this app: the org already has it, or has fewer than `apps_max` apps. */
-export const hasRoomForApp = async (db: Db, org_id: string, app: string, apps_max: number): Promise<boolean> =>
+export const mayAddApp = async (db: Db, org_id: string, app: string, apps_max: number): Promise<boolean> =>
   (
     await db.one(sql(row({ has_room: bool }))`
       select exists (select from release where org_id = ${org_id} and app = ${app})
@@ -55,22 +56,18 @@ export const findReleaseByTag = (db: Db, org_id: string, tag: string): Promise<R
 export const lockRelease = (db: Db, org_id: string, id: string): Promise<ReleaseRow | undefined> =>
   db.maybe(sql(releaseRow)`select ${releaseRow} from release where org_id = ${org_id} and id = ${id} for update`);
 
-export interface ReleaseFilter {
+interface ReleaseFilter {
   tag?: string | undefined;
   app?: string | undefined;
   kind?: string | undefined;
   q?: string | undefined;
 }
 
-const NOTHING = sql``;
-
 export const listReleases = (db: Db, org_id: string, f: ReleaseFilter, { after, limit }: Window): Promise<ReleaseRow[]> =>
   db.many(sql(releaseRow)`
     select ${releaseRow} from release where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS}
-      ${f.tag === undefined ? NOTHING : sql`and tag = ${f.tag}`}
-      ${f.app === undefined ? NOTHING : sql`and app = ${f.app}`}
-      ${f.kind === undefined ? NOTHING : sql`and kind = ${f.kind}`}
-      ${f.q === undefined ? NOTHING : sql`and tag ~ ${containing(f.q)}`}
+      ${equals({ tag: f.tag, app: f.app, kind: f.kind })}
+      ${f.q === undefined ? sql`` : sql`and tag ~ ${containing(f.q)}`}
     order by id desc limit ${limit}`);
 
 export const setStored = (db: Db, org_id: string, id: string, now: Date): Promise<ReleaseRow> =>
@@ -136,3 +133,32 @@ export const adoptArtifact = (db: Db, { org_id, sha256 }: ArtifactKey, size: num
     -- reads: org
     select id, ${sha256}, ${size}, ${now}, ${now} from org where id = ${org_id}
     on conflict (org_id, sha256) do nothing`);
+
+/** Inserts the images of an artifact. They depend only on its digest, so rows that exist are the same. */
+export function insertImages(db: Db, org_id: string, artifact_sha256: string, images: readonly Image[]): Promise<number> {
+  const parts = images.flatMap(({ platform, config, layers }) =>
+    [{ ...config, diff_id: null }, ...layers].map((part, position) => ({ ...part, platform, position })),
+  );
+  return db.run(sql`
+    insert into artifact_layer (org_id, artifact_sha256, platform, position, sha256, size, start, diff_id)
+    select ${org_id}, ${artifact_sha256}, p.platform, p.position, p.sha256, p.size, p.start, p.diff_id
+    from unnest(${list(parts.map((p) => p.platform))}::text[], ${list(parts.map((p) => p.position))}::int[], ${list(parts.map((p) => p.sha256))}::text[],
+      ${list(parts.map((p) => p.size))}::bigint[], ${list(parts.map((p) => p.start))}::bigint[], ${list(parts.map((p) => p.diff_id))}::text[])
+      as p (platform, position, sha256, size, start, diff_id)
+    on conflict (org_id, artifact_sha256, platform, position) do nothing`);
+}
+
+export const isImage = async (db: Db, org_id: string, artifact_sha256: string): Promise<boolean> =>
+  (await db.maybe(sql(row({ artifact_sha256: text }))`
+    select artifact_sha256 from artifact_layer where org_id = ${org_id} and artifact_sha256 = ${artifact_sha256} limit 1`)) !== undefined;
+
+const placeRow = row({ artifact_sha256: text, start: bigint, size: bigint });
+type LayerPlace = RowOf<typeof placeRow>;
+
+/** Finds an artifact that contains these bytes; prefers one that is not about to be removed. */
+export const findLayer = (db: Db, org_id: string, sha256: string): Promise<LayerPlace | undefined> =>
+  db.maybe(sql(placeRow)`
+    select l.artifact_sha256, l.start, l.size
+    from artifact_layer l join artifact a on a.org_id = l.org_id and a.sha256 = l.artifact_sha256
+    where l.org_id = ${org_id} and l.sha256 = ${sha256}
+    order by a.unreferenced_at is not null, l.artifact_sha256 limit 1`);

@@ -1,6 +1,7 @@
 import type { Plane } from "../../context.ts";
 import { background, type Background } from "../../kernel/background.ts";
 import { type Failures, isolateEach } from "../../kernel/in-halves.ts";
+import { pages } from "../../kernel/page.ts";
 import { adoptArtifact, type ArtifactKey, deleteArtifactRow, findArtifact, listUnreferenced, lockArtifact } from "./store.ts";
 import { resumableUploads } from "./resumable.ts";
 import { blobKey } from "./upload.ts";
@@ -32,9 +33,8 @@ export function startBlobSweep(plane: Plane): Background {
 async function sweepBlobs({ db, db_errors, blobs, retention_clock, log }: Plane): Promise<void> {
   const before = new Date(retention_clock.now().getTime() - UNREFERENCED_HOURS * 3_600_000);
   let failures: Failures<unknown> | undefined;
-  let after: ArtifactKey = { org_id: "", sha256: "" };
-  for (let found = BATCH_ROWS_MAX; found === BATCH_ROWS_MAX;) {
-    const due = await listUnreferenced(db, before, after, BATCH_ROWS_MAX);
+  const read = (last: ArtifactKey = { org_id: "", sha256: "" }) => listUnreferenced(db, before, last, BATCH_ROWS_MAX);
+  for await (const due of pages(BATCH_ROWS_MAX, read)) {
     const failed = await isolateEach(due, db_errors.isOutage, async (key) => {
       const removed = await db.forOrg(key.org_id).transaction(async (tx) => {
         const artifact = await lockArtifact(tx, key.org_id, key.sha256);
@@ -46,8 +46,6 @@ async function sweepBlobs({ db, db_errors, blobs, retention_clock, log }: Plane)
       if (removed) log.info(key, "artifact removed");
     });
     failures ??= failed;
-    after = due.at(-1) ?? after;
-    found = due.length;
   }
   if (failures !== undefined) throw failures.error;
 }

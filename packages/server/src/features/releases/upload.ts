@@ -4,19 +4,28 @@ import type { Plane } from "../../context.ts";
 import { BlobError, type BlobRange, type Completed } from "../../engines/blobs/index.ts";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest, conflict, diskFull, notFound, printable } from "../../kernel/fault.ts";
+import { badRequest, conflict, diskFull, found, notFound, printable } from "../../kernel/fault.ts";
 import { announce } from "../events/index.ts";
 import { artifactStored } from "../deployments/index.ts";
-import type { Room } from "./room.ts";
-import { insertImages, isImage } from "./store-layers.ts";
+import type { UploadAdmission } from "./upload-admission.ts";
+import {
+  deleteArtifactRow,
+  findRelease,
+  insertImages,
+  isImage,
+  lockArtifact,
+  lockRelease,
+  putArtifactRow,
+  type ReleaseRow,
+  setStored,
+} from "./store.ts";
 import { deleteUpload } from "./store-uploads.ts";
-import { deleteArtifactRow, findRelease, lockArtifact, lockRelease, putArtifactRow, type ReleaseRow, setStored } from "./store.ts";
 
 export const blobKey = (org_id: string, sha256: string): string => `${org_id}/${sha256}`;
 
 const IMAGE_KIND = "container_image";
 
-export interface UploadRequest {
+interface UploadRequest {
   caller: Caller;
   release_id: string;
   headers: Record<string, string | string[] | undefined>;
@@ -29,7 +38,7 @@ export interface UploadRequest {
  * Receives the artifact of a release in one request: with the announced size and digest, or nothing is kept. Returns immediately if the
  * artifact is already stored. Throws 413 before the first byte if there is no space, 400 if the bytes do not match.
  */
-export async function receiveArtifact(plane: Plane, room: Room, request: UploadRequest): Promise<ReleaseRow> {
+export async function receiveArtifact(plane: Plane, admission: UploadAdmission, request: UploadRequest): Promise<ReleaseRow> {
   const { release_id, headers, stream, allowBody } = request;
   const { org_id } = request.caller;
   const db = plane.db.forOrg(org_id);
@@ -42,7 +51,7 @@ export async function receiveArtifact(plane: Plane, room: Room, request: UploadR
     throw badRequest(`the body has ${String(length)} bytes; artifact_size of release ${printable(release.tag)} is ${size}`);
   }
   try {
-    return await room.with(org_id, size, async (taken, disk) => {
+    return await admission.with(org_id, size, async (taken, disk) => {
       allowBody();
       const { signal } = disk;
       const on_bytes = (bytes: number): void => disk.onBytes(bytes);
@@ -72,8 +81,7 @@ export async function receiveArtifact(plane: Plane, room: Room, request: UploadR
 
 /** Returns the release; throws 409 if it is an external image. */
 export async function requireUploadable(db: Db, org_id: string, release_id: string): Promise<ReleaseRow> {
-  const release = await findRelease(db, org_id, release_id);
-  if (release === undefined) throw notFound("release", release_id);
+  const release = found(await findRelease(db, org_id, release_id), "release", release_id);
   if (release.artifact_state === "external")
     throw conflict(`release ${printable(release.tag)} is the image ${release.image}: it has no artifact to upload`);
   return release;
@@ -112,8 +120,7 @@ const takeStored = (
   { release: { id, artifact_sha256, artifact_size }, images }: Checked,
 ): Promise<ReleaseRow | undefined> =>
   db.transaction(async (tx) => {
-    const release = await lockRelease(tx, org_id, id);
-    if (release === undefined) throw notFound("release", id);
+    const release = found(await lockRelease(tx, org_id, id), "release", id);
     const artifact = await lockArtifact(tx, org_id, artifact_sha256);
     if (artifact !== undefined && artifact.size !== artifact_size) return undefined;
     const isThere = async () => (await plane.blobs.stat(blobKey(org_id, artifact_sha256)))?.size === artifact_size;
@@ -131,7 +138,7 @@ const takeStored = (
   });
 
 /** A release and the images found in its artifact. */
-export interface Checked {
+interface Checked {
   release: ReleaseRow;
   images: readonly Image[];
 }

@@ -1,11 +1,10 @@
 import type { Plane } from "../../context.ts";
-import { type Caller, SYSTEM } from "../../kernel/caller.ts";
+import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { conflict, notFound } from "../../kernel/fault.ts";
 import type { Session } from "../../link/index.ts";
 import { announce } from "../events/index.ts";
 import { countTimeline, recordTimeline, recordTimelineMany } from "../timeline/index.ts";
-import { holdRobot, lockRobot, releaseRobot } from "./store.ts";
+import { quarantineRobot } from "./store.ts";
 
 const DUPLICATE = "robot.duplicate_identity";
 /** After this many duplicates within the window the robot is quarantined until an operator decides which machine it is. */
@@ -32,7 +31,7 @@ export async function recordDuplicate(
   tx: Db,
   plane: Pick<Plane, "id" | "clock" | "bus">,
   { session, older, older_run }: Duplicate,
-): Promise<{ held: boolean }> {
+): Promise<{ quarantined: boolean }> {
   const { org_id, robot_id } = session;
   const now = plane.clock.now();
   const common = { org_id, robot_id, actor: SYSTEM };
@@ -51,26 +50,15 @@ export async function recordDuplicate(
     },
   ]);
   const entries = await countTimeline(tx, org_id, robot_id, DUPLICATE, new Date(now.getTime() - WINDOW_MS));
-  if (entries < DUPLICATES_MAX * ENTRIES_EACH) return { held: false };
-  await holdRobot(tx, org_id, robot_id, now);
+  if (entries < DUPLICATES_MAX * ENTRIES_EACH) return { quarantined: false };
+  await quarantineRobot(tx, org_id, robot_id, now);
   announce(tx, plane, org_id, { kind: "robot", id: robot_id, change: "updated", status: "held" });
   await recordTimeline(tx, plane, {
     ...common,
     kind: "robot.held",
     summary: `The robot was quarantined: several machines used its identity ${DUPLICATES_MAX} times in ten minutes. An operator must decide`,
   });
-  return { held: true };
+  return { quarantined: true };
 }
 
 const dataOf = ({ session_id, ip, hello }: Session) => ({ session_id, ip, boot_id: hello.boot_id, run_id: hello.run_id });
-
-/** Ends a robot's quarantine. A robot without one is not changed. */
-export const releaseHold = (plane: Plane, db: Db, { org_id, actor }: Caller, robot_id: string): Promise<void> =>
-  db.transaction(async (tx) => {
-    const robot = await lockRobot(tx, org_id, robot_id);
-    if (robot === undefined) throw notFound("robot", robot_id);
-    if (robot.decommissioned) throw conflict(`robot ${robot_id} is decommissioned`);
-    if ((await releaseRobot(tx, org_id, robot_id, plane.clock.now())) === 0) return;
-    announce(tx, plane, org_id, { kind: "robot", id: robot_id, change: "updated", status: "released" });
-    await recordTimeline(tx, plane, { org_id, robot_id, kind: "robot.released", actor, summary: "The robot was admitted again" });
-  });

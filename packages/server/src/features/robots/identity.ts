@@ -11,8 +11,7 @@ import { deleteIsolated } from "../../kernel/retention.ts";
 import { Together } from "../../kernel/together.ts";
 import type { Admission, ExpectedChallenge, LinkHandlers } from "../../link/index.ts";
 import { reportPositions } from "../deployments/index.ts";
-import { deleteUsedNonces, useNonce } from "./store-nonces.ts";
-import { findIdentities, findIdentity, type IdentityRow } from "./store.ts";
+import { deleteUsedNonces, findIdentities, findIdentity, type IdentityRow, useNonce } from "./store.ts";
 
 /** The prefix of the 32 raw bytes in the SPKI encoding of an Ed25519 key (RFC 8410). */
 const SPKI_PREFIX = Buffer.from("302a300506032b6570032100", "hex");
@@ -30,7 +29,7 @@ export function isSignedBy(public_key: Buffer, text: string, signature: string):
 /** Returns the fingerprint of a public key in the format of `ssh-keygen -l`. */
 export const fingerprint = (public_key: Buffer): string => `SHA256:${hash("sha256", public_key, "base64").replace(/=+$/, "")}`;
 
-const HELD = "several machines use this robot's identity; an operator must decide which one it is";
+const QUARANTINED = "several machines use this robot's identity; an operator must decide which one it is";
 
 const signed_with = new WeakMap<Hello, Buffer>();
 /**
@@ -129,7 +128,7 @@ function refusalOf(
   if (wrong_host !== undefined) return { code: "wrong_host", message: wrong_host };
   // After the signature: only the robot itself may learn that it was removed.
   if (identity.decommissioned) return { code: "decommissioned", message: "this robot was decommissioned" };
-  if (identity.held) return { code: "held", message: HELD };
+  if (identity.quarantined) return { code: "held", message: QUARANTINED };
   return undefined;
 }
 
@@ -154,7 +153,7 @@ export async function authenticateRobot(
   const use = await useNonce(db, { org_id: identity.org_id, robot_id, nonce: request.nonce });
   if (use === "too_many") throw httpError(429, "the robot sends too many requests", { "retry-after": NONCES_RETRY_SECONDS });
   if (use === "used_before") throw unauthorizedKnown("the robot's signature was used before");
-  if (identity.held) throw forbidden(HELD);
+  if (identity.quarantined) throw forbidden(QUARANTINED);
   if (identity.suspended) throw forbidden(ORG_SUSPENDED);
   return { org_id: identity.org_id, robot_id, key_fingerprint: fingerprint(identity.public_key) };
 }
@@ -163,8 +162,8 @@ export async function authenticateRobot(
 export async function refusedRobots<T extends RobotCaller>({ db }: { db: SystemDb }, robots: readonly T[]): Promise<T[]> {
   const robot_ids = new Set(robots.map(({ robot_id }) => robot_id));
   const admitted = new Map<string, string>();
-  for (const { robot_id, public_key, decommissioned, held, suspended } of await findIdentities(db, [...robot_ids]))
-    if (!decommissioned && !held && !suspended) admitted.set(robot_id, fingerprint(public_key));
+  for (const { robot_id, public_key, decommissioned, quarantined, suspended } of await findIdentities(db, [...robot_ids]))
+    if (!decommissioned && !quarantined && !suspended) admitted.set(robot_id, fingerprint(public_key));
   return robots.filter(({ robot_id, key_fingerprint }) => admitted.get(robot_id) !== key_fingerprint);
 }
 

@@ -1,7 +1,6 @@
 export { authenticateRobot, createAdmission, refusedRobots, sweepNonces } from "./identity.ts";
 export { compareLinks, flushSeen, robotConnected, robotDisconnected, sweepDeadNodes } from "./presence.ts";
 export { findLinkState } from "./store-presence.ts";
-export { closeRemovedRobots, endLinkOfReplaced, ROBOT_REMOVED } from "./remove.ts";
+export { closeRemovedRobots, endLinkOfReplaced, HINT_SUSPENDED, ROBOT_REMOVED, startSuspensionWatch } from "./remove.ts";
 export { requireRobot, robotRoutes } from "./routes.ts";
-export { HINT_SUSPENDED, startSuspensionWatch } from "./suspended.ts";
 export { giveRobotKey, insertRobot, lockRobot, type NewRobot, revokeEveryApproval, type RobotPlace } from "./store.ts";

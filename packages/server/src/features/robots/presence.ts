@@ -2,10 +2,7 @@ import type { Plane } from "../../context.ts";
 import { type Failures, isolateFailures } from "../../kernel/in-halves.ts";
 import { deleteIsolated } from "../../kernel/retention.ts";
 import type { Link, Session } from "../../link/index.ts";
-import { recordTimelineMany } from "../timeline/index.ts";
-import { Comings } from "./comings.ts";
-import { announceOffline, disconnection } from "./disconnection.ts";
-import { Goings } from "./goings.ts";
+import { ConnectWriter, DisconnectWriter, recordOffline } from "./presence-writers.ts";
 import { CLOSE_REMOVED, CLOSE_REMOVED_REASON, CLOSE_REPLACED_REASON } from "./remove.ts";
 import { listOnlineOf, listRemovedAmong, setOffline, setOfflineOfDeadNodes, type Seen, updateSeen } from "./store-presence.ts";
 
@@ -24,8 +21,8 @@ interface Holder {
 
 interface Presences {
   holders: Map<string, Holder>;
-  goings: Goings;
-  comings: Comings;
+  connects: ConnectWriter;
+  disconnects: DisconnectWriter;
 }
 
 const presences = new WeakMap<Link, Presences>();
@@ -33,7 +30,10 @@ const presences = new WeakMap<Link, Presences>();
 function presencesOf(plane: Plane): Presences {
   let known = presences.get(plane.link);
   if (known === undefined)
-    presences.set(plane.link, (known = { holders: new Map(), goings: new Goings(plane), comings: new Comings(plane) }));
+    presences.set(
+      plane.link,
+      (known = { holders: new Map(), connects: new ConnectWriter(plane), disconnects: new DisconnectWriter(plane) }),
+    );
   return known;
 }
 
@@ -57,17 +57,17 @@ const settled = async (work: Promise<void> | undefined): Promise<void> => {
 };
 
 async function connect(plane: Plane, session: Session, older: Session | undefined): Promise<void> {
-  if (!(await presencesOf(plane).comings.record(session, older))) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
+  if (!(await presencesOf(plane).connects.record(session, older))) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
 }
 
 /** Records that the robot is offline, unless it has a newer link on this or another node. */
 export async function robotDisconnected(plane: Plane, session: Session, reason: string): Promise<void> {
-  const { holders: known, goings } = presencesOf(plane);
+  const { holders: known, disconnects } = presencesOf(plane);
   const holder = known.get(session.robot_id);
   if (holder?.session !== session) return;
   const isNewest = () => known.get(session.robot_id)?.session === session;
   // The socket may close while its connect is still being written.
-  const work = settled(holder.work).then(() => goings.record({ session, reason, isNewest }));
+  const work = settled(holder.work).then(() => disconnects.record({ session, reason, isNewest }));
   const ending = { session, is_open: false, is_written: false, work };
   known.set(session.robot_id, ending);
   try {
@@ -93,12 +93,7 @@ export async function sweepDeadNodes(plane: Plane): Promise<void> {
   await deleteIsolated(plane.db_errors.isOutage, (limit, offset) =>
     plane.db.transaction(async (tx) => {
       const gone = await setOfflineOfDeadNodes(tx, plane.node, limit, offset);
-      announceOffline(tx, plane, gone);
-      await recordTimelineMany(
-        tx,
-        plane,
-        gone.map((robot) => disconnection(robot, "the server that it was connected to stopped")),
-      );
+      await recordOffline(tx, plane, gone, () => ({ reason: "the server that it was connected to stopped" }));
       return gone.length;
     }),
   );
@@ -116,15 +111,9 @@ export async function compareLinks(plane: Plane): Promise<boolean> {
   const online = await listOnlineOf(plane.db, plane.node);
   const lost = online.filter(({ id }) => plane.link.session(id) === undefined && !holders.has(id));
   const failures = await isolateFailures(lost.slice(0, SWEEP_ROWS_MAX), plane.db_errors.isOutage, (some) =>
-    plane.db.transaction(async (tx) => {
-      const gone = await setOffline(tx, plane.node, some);
-      announceOffline(tx, plane, gone);
-      await recordTimelineMany(
-        tx,
-        plane,
-        gone.map((robot) => disconnection(robot, "connection lost")),
-      );
-    }),
+    plane.db.transaction(async (tx) =>
+      recordOffline(tx, plane, await setOffline(tx, plane.node, some), () => ({ reason: "connection lost" })),
+    ),
   );
   const shown = new Map(online.map(({ id, session_id }) => [id, session_id]));
   const mismatched = written.filter(
@@ -140,14 +129,8 @@ async function closeMismatched(
   mismatched: readonly Holder[],
   shown: ReadonlyMap<string, string | null | undefined>,
 ): Promise<void> {
-  const removed = new Set(
-    (
-      await listRemovedAmong(
-        plane.db,
-        mismatched.map(({ session: { org_id, robot_id: id } }) => ({ org_id, id })),
-      )
-    ).map(({ id }) => id),
-  );
+  const robots = mismatched.map(({ session: { org_id, robot_id: id } }) => ({ org_id, id }));
+  const removed = new Set((await listRemovedAmong(plane.db, robots)).map(({ id }) => id));
   const disconnecting: Session[] = [];
   for (const { session } of mismatched) {
     if (removed.has(session.robot_id)) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);

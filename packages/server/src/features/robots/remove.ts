@@ -1,13 +1,15 @@
 import { CLOSE, type JsonValue } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
-import type { Caller } from "../../kernel/caller.ts";
 import { isText, readHint } from "../../engines/bus/index.ts";
+import { background } from "../../kernel/background.ts";
+import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { notFound } from "../../kernel/fault.ts";
+import { found } from "../../kernel/fault.ts";
 import { endTargetsOfRobot } from "../deployments/index.ts";
 import { announce } from "../events/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
-import { findLinkState } from "./store-presence.ts";
+import { ORG_SUSPENDED } from "./identity.ts";
+import { findLinkState, listOnlineOfSuspended } from "./store-presence.ts";
 import { decommissionRobot, lockRobot } from "./store.ts";
 
 export const CLOSE_REMOVED = CLOSE.robot_removed;
@@ -22,8 +24,7 @@ export async function removeRobot(plane: Plane, db: Db, caller: Caller, robot_id
   await db.transaction(async (tx) => {
     // Deployments before robots, in the same order as dispatch locks them.
     await endTargetsOfRobot(tx, plane, org_id, robot_id, actor);
-    const robot = await lockRobot(tx, org_id, robot_id);
-    if (robot === undefined) throw notFound("robot", robot_id);
+    const robot = found(await lockRobot(tx, org_id, robot_id), "robot", robot_id);
     if (robot.decommissioned) return;
     await decommissionRobot(tx, org_id, robot_id, plane.clock.now());
     // Targets that were dispatched between the two; from here on there are no new ones.
@@ -57,4 +58,23 @@ export function closeRemovedRobots(plane: Pick<Plane, "bus" | "link" | "db">): (
   };
   const unsubscribe = [plane.bus.subscribe(ROBOT_REMOVED, check), plane.bus.subscribe(ROBOT_REPLACED, check)];
   return () => unsubscribe.forEach((end) => end());
+}
+
+/** Published to all nodes when an org was suspended. */
+export const HINT_SUSPENDED = "rf.orgs.suspended";
+/** Interval in case the hint is lost, and for robots that were being admitted at that moment. */
+const CHECK_EVERY_MS = 30_000;
+
+/** Closes the links of robots whose org is suspended. Each node handles its own links. */
+export function startSuspensionWatch(plane: Plane): { stop(): Promise<void> } {
+  const watch = background(plane, "suspended orgs", CHECK_EVERY_MS, async () => {
+    for (const { id } of await listOnlineOfSuspended(plane.db, plane.node)) plane.link.session(id)?.close(CLOSE.role_lost, ORG_SUSPENDED);
+  });
+  const subscriptions = [plane.bus.subscribe(HINT_SUSPENDED, () => watch.wake()), plane.bus.onGap(() => watch.wake())];
+  return {
+    stop: async () => {
+      subscriptions.forEach((unsubscribe) => unsubscribe());
+      await watch.stop();
+    },
+  };
 }

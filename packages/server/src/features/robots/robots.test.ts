@@ -11,7 +11,6 @@ import { enrollRobot, fakeSession, helloOf, makePlace } from "../testing/places.
 import { timelineRoutes } from "../timeline/index.ts";
 import type { Session } from "../../link/index.ts";
 import { closeRemovedRobots, robotConnected, robotRoutes } from "./index.ts";
-import { configState, releaseState } from "./wire.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const start = (sessions = new Map<string, Session>()) =>
@@ -228,25 +227,16 @@ test("current and desired releases are shown per app, and for the app main also 
   assert.equal(await config(sql`reported_version = 3, target_id = 'tgt_1'`), "pending");
   assert.equal(await config(sql`reported_sha256 = 'bb'`), "in_sync");
   assert.equal(await config(sql`reported_sha256 = null, reported_version = null, target_id = null`), "pending");
-});
-
-test("derives the release state of an app from its current, desired and failed release", () => {
-  const [one, two] = [
-    { id: "rel_1", tag: "1" },
-    { id: "rel_2", tag: "2" },
-  ];
-  const idle = { under_way: false, failed: false };
-  assert.equal(releaseState({ ...idle, current: null, desired: null }), "unknown");
-  assert.equal(releaseState({ ...idle, current: one, desired: null }), "current");
-  assert.equal(releaseState({ ...idle, current: one, desired: one }), "current");
-  assert.equal(releaseState({ ...idle, current: one, desired: two }), "behind");
-  assert.equal(releaseState({ ...idle, current: one, desired: one, failed: true }), "failed");
-  assert.equal(releaseState({ current: one, desired: two, failed: true, under_way: true }), "behind");
-});
-
-test("the state of a robot's configs is that of its worst namespace", () => {
-  assert.equal(configState({ drifted: 0, pending: 0, in_sync: 0 }), "unknown");
-  assert.equal(configState({ drifted: 0, pending: 0, in_sync: 2 }), "in_sync");
-  assert.equal(configState({ drifted: 0, pending: 1, in_sync: 2 }), "pending");
-  assert.equal(configState({ drifted: 1, pending: 1, in_sync: 2 }), "drifted");
+  const release = async (change: ReturnType<typeof sql>) => {
+    await it.plane.db.run(sql`update robot_app set ${change} where org_id = ${org_id} and app = 'main'`);
+    return (await getRobot(it, token, robot_id)).apps.find(({ app }) => app === "main")?.release_state;
+  };
+  assert.equal(await release(sql`failed_release_id = 'rel_2'`), "failed");
+  assert.equal((await getRobot(it, token, robot_id)).release_state, "failed");
+  assert.equal(await release(sql`target_id = 'tgt_1'`), "behind");
+  assert.equal(await release(sql`target_id = null, failed_release_id = null, current_release_id = 'rel_2'`), "current");
+  assert.equal(await release(sql`desired_release_id = null`), "current");
+  assert.equal(await release(sql`current_release_id = null`), "unknown");
+  await it.plane.db.run(sql`delete from robot_config where org_id = ${org_id}`);
+  assert.equal((await getRobot(it, token, robot_id)).config_state, "unknown");
 });

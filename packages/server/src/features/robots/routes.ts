@@ -1,28 +1,26 @@
 import { type Robot, routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
-import { badRequest, notFound } from "../../kernel/fault.ts";
+import { badRequest, found } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { serve } from "../../kernel/serve.ts";
+import { wireTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireSite } from "../sites/index.ts";
-import { approveRobot } from "./approve.ts";
-import { changeRobots } from "./bulk.ts";
-import { releaseHold } from "./duplicates.ts";
+import { approveRobot, changeRobot, changeRobots, releaseQuarantine } from "./change.ts";
+import { fingerprint } from "./identity.ts";
 import { removeRobot } from "./remove.ts";
-import { findPlace, findRobot, type RobotPlace } from "./store.ts";
 import { findRelease, listRobots, type RobotKey } from "./store-list.ts";
-import { changeRobot } from "./update.ts";
-import { toWire } from "./wire.ts";
+import { findPlace, findRobot, type RobotPlace, type RobotRow, type RobotStatus, type ShownRobotRow } from "./store.ts";
 
 export function robotRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listRobots, async (_, { query, caller, db }) => {
     const { org_id } = caller;
     if (query.fleet_id !== undefined) await requireFleet(db, org_id, query.fleet_id);
     if (query.site_id !== undefined) await requireSite(db, org_id, query.site_id);
-    const release = query.release_id === undefined ? undefined : await findRelease(db, org_id, query.release_id);
-    if (query.release_id !== undefined && release === undefined) throw notFound("release", query.release_id);
+    const { release_id } = query;
+    const release = release_id === undefined ? undefined : found(await findRelease(db, org_id, release_id), "release", release_id);
     const { label = [], sort = "newest" } = query;
     const filter = { ...query, release, labels: [label].flat().map(readLabel) };
     if (contradict(filter.labels)) return { items: [], next_cursor: null };
@@ -30,8 +28,8 @@ export function robotRoutes(http: Http, plane: Plane): void {
       query,
       [routes.listRobots.name, org_id],
       ({ after, limit }) => listRobots(db, caller, filter, { sort, after: after === null ? null : readKey(after), limit }),
-      ({ id, name }) => JSON.stringify(sort === "name" ? { id, name } : { id }),
       toWire,
+      ({ id, name }) => JSON.stringify(sort === "name" ? { id, name } : { id }),
     );
   });
 
@@ -45,7 +43,7 @@ export function robotRoutes(http: Http, plane: Plane): void {
   });
 
   serve(http, plane, routes.releaseHold, async (_, { params, caller, db }) => {
-    await releaseHold(plane, db, caller, params.id);
+    await releaseQuarantine(plane, db, caller, params.id);
     return { data: await readRobot(db, caller.org_id, params.id) };
   });
 
@@ -80,15 +78,48 @@ function readLabel(text: string): { key: string; value: string } {
   return { key: text.slice(0, colon), value: text.slice(colon + 1) };
 }
 
-async function readRobot(db: Db, org_id: string, id: string): Promise<Robot> {
-  const robot = await findRobot(db, org_id, id);
-  if (robot === undefined) throw notFound("robot", id);
-  return toWire(robot);
-}
+const readRobot = async (db: Db, org_id: string, id: string): Promise<Robot> => toWire(found(await findRobot(db, org_id, id), "robot", id));
 
 /** Returns the robot's place and whether it is online; 404 if the org does not have it. Includes decommissioned robots, for their history. */
-export async function requireRobot(db: Db, org_id: string, id: string): Promise<RobotPlace> {
-  const robot = await findPlace(db, org_id, id);
-  if (robot === undefined) throw notFound("robot", id);
-  return robot;
+export const requireRobot = async (db: Db, org_id: string, id: string): Promise<RobotPlace> =>
+  found(await findPlace(db, org_id, id), "robot", id);
+
+/** The app shown as `current_release` and `desired_release`. */
+const MAIN_APP = "main";
+
+function toWire(robot: ShownRobotRow): Robot {
+  const main = robot.apps.find(({ app }) => app === MAIN_APP);
+  return {
+    id: robot.id,
+    name: robot.name,
+    site_id: robot.site_id,
+    fleet_id: robot.fleet_id,
+    status: statusOf(robot),
+    last_seen_at: wireTime(robot.last_seen_at),
+    health: robot.health,
+    failing: robot.failing,
+    held_at: wireTime(robot.held_at),
+    approval: robot.approval_requested_at === null ? "approved" : "pending",
+    labels: robot.labels,
+    agent_version: robot.agent_version,
+    platform: robot.platform,
+    apps: robot.apps,
+    current_release: main?.current ?? null,
+    desired_release: main?.desired ?? null,
+    release_state: RELEASE_STATES.find((state) => robot.apps.some((app) => app.release_state === state)) ?? "unknown",
+    config_state: CONFIG_STATES.find((state) => robot.config_states.includes(state)) ?? "unknown",
+    public_key_fingerprint: fingerprint(robot.public_key),
+    created_at: wireTime(robot.created_at),
+    updated_at: wireTime(robot.updated_at),
+  };
 }
+
+function statusOf({ decommissioned_at, node_id, last_seen_at }: RobotRow): RobotStatus {
+  if (decommissioned_at !== null) return "decommissioned";
+  if (node_id !== null) return "online";
+  return last_seen_at === null ? "never_connected" : "offline";
+}
+
+/** From the worst to the best: the worst state of an app or namespace is that of the robot. */
+const RELEASE_STATES = ["failed", "behind", "current"] as const;
+const CONFIG_STATES = ["drifted", "pending", "in_sync"] as const;

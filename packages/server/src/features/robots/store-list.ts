@@ -3,10 +3,10 @@ import { type Caller, visible } from "../../kernel/caller.ts";
 import { containing } from "../../kernel/contains.ts";
 import type { Db } from "../../kernel/db.ts";
 import { BEHIND_ALL_IDS } from "../../kernel/page.ts";
-import { json, row, sql, type Statement, text } from "../../kernel/sql.ts";
+import { equals, json, row, sql, type Statement, text } from "../../kernel/sql.ts";
 import { type RobotStatus, robotRow, shown, type ShownRobotRow } from "./store.ts";
 
-export interface RobotFilter {
+interface RobotFilter {
   status?: RobotStatus | undefined;
   fleet_id?: string | undefined;
   site_id?: string | undefined;
@@ -21,7 +21,7 @@ export interface RobotFilter {
   approval?: Robot["approval"] | undefined;
 }
 
-export type Sort = "newest" | "name";
+type Sort = "newest" | "name";
 
 /** The last robot of the previous page. */
 export interface RobotKey {
@@ -60,8 +60,7 @@ export function listRobots(
       sql`
       select r.org_id, ${robotRow.of("r")} from robot r ${joins}
       where r.org_id = ${caller.org_id} ${STATUS_CONDITIONS[status]} ${approval === undefined ? NOTHING : APPROVAL[approval]} ${visible(caller, "r.site_id", "r.fleet_id")}
-        ${fleet_id === undefined ? NOTHING : sql`and r.fleet_id = ${fleet_id}`}
-        ${site_id === undefined ? NOTHING : sql`and r.site_id = ${site_id}`}
+        ${equals({ "r.fleet_id": fleet_id, "r.site_id": site_id })}
         ${labels.length === 0 ? NOTHING : sql`and r.labels @> ${json(Object.fromEntries(labels.map(({ key, value }) => [key, value])))}::jsonb`}
         ${q === undefined ? NOTHING : sql`and r.name ~ ${containing(q)}`} ${conditions}
         ${sort === "newest" ? sql`and r.id < ${from} order by r.id desc` : sql`${behindName(after)} order by r.name collate "C", r.id`}

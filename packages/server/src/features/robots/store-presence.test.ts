@@ -5,8 +5,7 @@ import { int, list, row, sql, text } from "../../kernel/sql.ts";
 import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.ts";
 import { helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
-import { setOnline } from "./store-comings.ts";
-import { setOffline, setOfflineOfDeadNodes, updateSeen } from "./store-presence.ts";
+import { setOffline, setOfflineOfDeadNodes, setOnline, updateSeen } from "./store-presence.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const ROBOTS = 3_000;

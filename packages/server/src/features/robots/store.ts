@@ -1,9 +1,10 @@
 import type { Platform } from "@roamfleet/protocol/link";
 import type { Robot } from "@roamfleet/protocol/routes";
-import type { Db } from "../../kernel/db.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
 import {
   bool,
   bytea,
+  int,
   json,
   jsonb,
   list,
@@ -36,29 +37,10 @@ export const robotRow = row({
 });
 export type RobotRow = RowOf<typeof robotRow>;
 
-interface ReleaseRef {
-  id: string;
-  tag: string;
-}
-export interface AppColumn {
-  app: string;
-  status: string;
-  current: ReleaseRef | null;
-  desired: ReleaseRef | null;
-  /** A deployment of this app is open. */
-  under_way: boolean;
-  failed: boolean;
-}
-/** Number of a robot's namespaces by state. */
-export interface ConfigColumn {
-  drifted: number;
-  pending: number;
-  in_sync: number;
-}
 const shownRow = row({
   ...robotRow.columns,
-  apps: jsonb<AppColumn[]>(),
-  configs: jsonb<ConfigColumn>(),
+  apps: jsonb<Robot["apps"]>(),
+  config_states: jsonb<Robot["config_state"][]>(),
   health: textOf<Robot["health"]>(),
   failing: jsonb<string[]>(),
 });
@@ -70,13 +52,13 @@ export const shown = (page: Statement<unknown>, order: Statement<unknown>): Stat
   // reads: robot_app, release, robot_config, health_snapshot
   sql(shownRow)`
     with page as (${page})
-    select ${robotRow.of("page")}, coalesce(apps.list, '[]') as apps, configs.counts as configs,
+    select ${robotRow.of("page")}, coalesce(apps.list, '[]') as apps, coalesce(configs.states, '[]') as config_states,
       coalesce(health.state, 'unknown') as health, coalesce(health.failing, '[]') as failing
     from page
     left join health_snapshot health on health.org_id = page.org_id and health.robot_id = page.id
     cross join lateral (
       select json_agg(json_build_object(
-        'app', a.app, 'status', a.status, 'under_way', a.target_id is not null, 'failed', a.failed_release_id is not null,
+        'app', a.app, 'status', a.status, 'release_state', a.state,
         'current', case when cur.id is not null then json_build_object('id', cur.id, 'tag', cur.tag) end,
         'desired', case when des.id is not null then json_build_object('id', des.id, 'tag', des.tag) end) order by a.app) as list
       from robot_app a
@@ -84,10 +66,7 @@ export const shown = (page: Statement<unknown>, order: Statement<unknown>): Stat
       left join release des on des.org_id = a.org_id and des.id = a.desired_release_id
       where a.org_id = page.org_id and a.robot_id = page.id) apps
     cross join lateral (
-      select json_build_object(
-        'in_sync', count(*) filter (where c.reported_sha256 = c.sha256),
-        'pending', count(*) filter (where c.reported_sha256 is distinct from c.sha256 and (c.target_id is not null or c.reported_version is distinct from c.version)),
-        'drifted', count(*) filter (where c.reported_sha256 <> c.sha256 and c.target_id is null and c.reported_version = c.version)) as counts
+      select json_agg(distinct c.state) as states
       from robot_config c where c.org_id = page.org_id and c.robot_id = page.id) configs
     order by ${order}`;
 
@@ -105,18 +84,22 @@ export const findPlace = (db: Db, org_id: string, id: string): Promise<RobotPlac
 export const lockRobot = (db: Db, org_id: string, id: string): Promise<RobotPlace | undefined> =>
   db.maybe(sql(placeRow)`select ${placeColumns} from robot where org_id = ${org_id} and id = ${id} for no key update`);
 
-export interface RobotChange {
-  name?: string | undefined;
-  labels?: Record<string, string> | undefined;
-  place?: { site_id: string; fleet_id: string } | undefined;
+/** Assignments that move robots to the fleet, if there is one. */
+function movedTo(fleet: { id: string; site_id: string } | undefined, now: Date): Statement<unknown> {
+  if (fleet === undefined) return sql`updated_at = ${now}`;
+  return sql`site_id = ${fleet.site_id}, fleet_id = ${fleet.id}, fleet_since = case when ${fleet.id} = fleet_id then fleet_since else ${now} end,
+    fleet_order_number = case when ${fleet.id} = fleet_id then fleet_order_number else nextval('order_number') end, updated_at = ${now}`;
 }
 
-export const updateRobot = (db: Db, org_id: string, id: string, { name, labels, place }: RobotChange, now: Date): Promise<number> =>
+interface RobotChange {
+  name?: string | undefined;
+  labels?: Record<string, string> | undefined;
+  fleet?: { id: string; site_id: string } | undefined;
+}
+
+export const updateRobot = (db: Db, org_id: string, id: string, { name, labels, fleet }: RobotChange, now: Date): Promise<number> =>
   db.run(sql`
-    update robot set name = coalesce(${name ?? null}, name), labels = coalesce(${json(labels)}::jsonb, labels),
-      site_id = coalesce(${place?.site_id ?? null}, site_id), fleet_id = coalesce(${place?.fleet_id ?? null}, fleet_id),
-      fleet_since = case when ${place?.fleet_id ?? null}::text is null or ${place?.fleet_id ?? null} = fleet_id then fleet_since else ${now} end,
-      fleet_order_number = case when ${place?.fleet_id ?? null}::text is null or ${place?.fleet_id ?? null} = fleet_id then fleet_order_number else nextval('order_number') end, updated_at = ${now}
+    update robot set name = coalesce(${name ?? null}, name), labels = coalesce(${json(labels)}::jsonb, labels), ${movedTo(fleet, now)}
     where org_id = ${org_id} and id = ${id}`);
 
 export const decommissionRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
@@ -125,11 +108,11 @@ export const decommissionRobot = (db: Db, org_id: string, id: string, now: Date)
     where org_id = ${org_id} and id = ${id} and decommissioned_at is null`);
 
 /** Quarantines a robot: no machine is admitted with its identity until an operator decides. */
-export const holdRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
+export const quarantineRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
   db.run(sql`update robot set held_at = ${now}, updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is null`);
 
 /** Ends a quarantine; returns 0 if there was none. Forgets the runs of the robot's machines, so that the next one counts as the first. */
-export const releaseRobot = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
+export const releaseQuarantined = (db: Db, org_id: string, id: string, now: Date): Promise<number> =>
   db.run(sql`
     update robot set held_at = null, runs = '[]', updated_at = ${now} where org_id = ${org_id} and id = ${id} and held_at is not null`);
 
@@ -138,7 +121,7 @@ export const setApproved = (db: Db, org_id: string, id: string, now: Date): Prom
   db.run(sql`
     update robot set approval_requested_at = null, updated_at = ${now} where org_id = ${org_id} and id = ${id} and approval_requested_at is not null`);
 
-export interface NewComputer {
+interface NewComputer {
   org_id: string;
   id: string;
   /** The 32 raw Ed25519 bytes. */
@@ -186,7 +169,7 @@ export const revokeEveryApproval = (db: Db, now: Date): Promise<number> =>
     update robot set approval_requested_at = ${now}, updated_at = ${now}
     where approval_requested_at is null and decommissioned_at is null`);
 
-const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decommissioned: bool, held: bool, suspended: bool });
+const identityRow = row({ org_id: text, robot_id: text, public_key: bytea, decommissioned: bool, quarantined: bool, suspended: bool });
 
 export type IdentityRow = RowOf<typeof identityRow>;
 
@@ -194,9 +177,74 @@ export type IdentityRow = RowOf<typeof identityRow>;
 export const findIdentities = (db: Db, robot_ids: readonly string[]): Promise<IdentityRow[]> =>
   // reads: robot_key, org
   db.many(sql(identityRow)`
-    select r.org_id, r.id as robot_id, k.public_key, r.decommissioned_at is not null as decommissioned, r.held_at is not null as held,
+    select r.org_id, r.id as robot_id, k.public_key, r.decommissioned_at is not null as decommissioned, r.held_at is not null as quarantined,
       o.status = 'suspended' as suspended
     from robot_key k join robot r on r.org_id = k.org_id and r.id = k.robot_id join org o on o.id = r.org_id
     where k.robot_id = any(${list(robot_ids)}::text[])`);
 
 export const findIdentity = async (db: Db, robot_id: string): Promise<IdentityRow | undefined> => (await findIdentities(db, [robot_id]))[0];
+
+/** Maximum labels per robot. */
+export const LABELS_MAX = 64;
+
+const bulkRow = row({ id: text, site_id: text, fleet_id: text, decommissioned: bool, labels_change: bool, labels_after: int });
+export type BulkRow = RowOf<typeof bulkRow>;
+
+interface LabelChange {
+  set: Record<string, string>;
+  remove: readonly string[];
+}
+
+/** Locks the existing robots and returns what the label change results in. In the order of ids, so that transactions cannot deadlock. */
+export const lockRobots = (db: Db, org_id: string, ids: readonly string[], { set, remove }: LabelChange): Promise<BulkRow[]> =>
+  db.many(sql(bulkRow)`
+    with locked as (
+      select id, site_id, fleet_id, decommissioned_at is not null as decommissioned, labels, (labels - ${list(remove)}::text[]) || ${json(set)}::jsonb as after
+      from robot where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for no key update)
+    select id, site_id, fleet_id, decommissioned, after <> labels as labels_change,
+      (select count(*)::int from jsonb_object_keys(after)) as labels_after
+    from locked`);
+
+export const updateRobots = (
+  db: Db,
+  org_id: string,
+  ids: readonly string[],
+  { set, remove, fleet }: LabelChange & { fleet: { id: string; site_id: string } | undefined },
+  now: Date,
+): Promise<number> =>
+  db.run(sql`
+    update robot set labels = (labels - ${list(remove)}::text[]) || ${json(set)}::jsonb, ${movedTo(fleet, now)}
+    where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
+
+/** Maximum signed requests of one robot while their nonces are kept. */
+export const NONCES_MAX = 5_000;
+
+interface UsedNonce {
+  org_id: string;
+  robot_id: string;
+  nonce: string;
+}
+
+/**
+ * Stores the nonce of a signed request, unless it was already used on any node or the robot has used NONCES_MAX. Kept for twice the time in
+ * which the request's timestamp is accepted, by the database's clock, because the clocks of nodes differ.
+ */
+export async function useNonce(db: Db, { org_id, robot_id, nonce }: UsedNonce): Promise<"stored" | "used_before" | "too_many"> {
+  const stored = await db.run(sql`
+    insert into robot_request (org_id, robot_id, nonce, expires_at)
+    select ${org_id}, ${robot_id}, ${nonce}, now() + interval '10 minutes'
+    where (select count(*) from (select 1 from robot_request where org_id = ${org_id} and robot_id = ${robot_id} limit ${NONCES_MAX}) as used)
+      < ${NONCES_MAX}
+    on conflict do nothing`);
+  if (stored === 1) return "stored";
+  const used = await db.one(sql(row({ nonces: int }))`
+    select count(*)::int as nonces from (select 1 from robot_request where org_id = ${org_id} and robot_id = ${robot_id} limit ${NONCES_MAX}) as used`);
+  return used.nonces < NONCES_MAX ? "used_before" : "too_many";
+}
+
+/** Deletes at most `limit` expired nonces of all orgs, after skipping `offset`. Returns how many. */
+export const deleteUsedNonces = (db: SystemDb, limit: number, offset: number): Promise<number> =>
+  db.run(sql`
+    -- across orgs: a sweep by time
+    delete from robot_request where ctid = any(array(
+      select ctid from robot_request where expires_at < now() order by expires_at, org_id, robot_id, nonce limit ${limit} offset ${offset}))`);

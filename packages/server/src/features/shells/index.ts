@@ -1,3 +1,3 @@
-export { ShellBook, type ShellRequest, type ShellSession } from "./book.ts";
+export { ShellRegistry, type ShellRequest, type ShellSession } from "./registry.ts";
 export { startShellRetention } from "./retention.ts";
 export { shellRoutes } from "./routes.ts";

@@ -1,6 +1,7 @@
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import type { Plane } from "../../context.ts";
+import { oneLine } from "../../kernel/serve.ts";
 import { appendChunk } from "./store.ts";
 
 /** Longest part of a recording that a crash of the server loses, plus the time of a database write. */
@@ -10,13 +11,13 @@ const CHUNK_CHARACTERS = 128 * 1024;
 /** Most characters buffered during a write; above, the shell is paused. */
 export const RECORDER_CHARACTERS_MAX = 512 * 1024;
 /** Largest stored recording. Then the session ends, because all of it must be recorded. */
-export const RECORDING_BYTES_MAX = 512 * 1024 ** 2;
+const RECORDING_BYTES_MAX = 512 * 1024 ** 2;
 const TRIES_MAX = 20;
 const TRY_AGAIN_MS = 500;
 
 const compress = promisify(gzip);
 
-export interface RecorderOptions {
+interface RecorderOptions {
   plane: Plane;
   org_id: string;
   session_id: string;
@@ -81,11 +82,7 @@ export class Recorder {
 
   #event(kind: "o" | "r" | "m", text: string): void {
     const seconds = Math.round((this.#options.plane.clock.monotonic() - this.#started_at) * 1_000) / 1e6;
-    // JSON does not escape these two, but some readers treat them as line ends.
-    const event = JSON.stringify([seconds, kind, text])
-      .replace(/\u2028/g, "\\u2028")
-      .replace(/\u2029/g, "\\u2029");
-    this.#append(`${event}\n`);
+    this.#append(`${oneLine(JSON.stringify([seconds, kind, text]))}\n`);
   }
 
   #append(line: string): void {

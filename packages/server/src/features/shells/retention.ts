@@ -1,16 +1,9 @@
 import type { Plane } from "../../context.ts";
 import { background, type Background } from "../../kernel/background.ts";
 import { type Failures, isolateEach } from "../../kernel/in-halves.ts";
-import { deleteInBatches, forEachOrg } from "../../kernel/retention.ts";
-import {
-  deleteSessions,
-  dropRecording,
-  type KeptRecording,
-  listKeptBefore,
-  listOldestKept,
-  listOrgsAbove,
-  listOrgsWithSessions,
-} from "./store.ts";
+import { pages } from "../../kernel/page.ts";
+import { deleteInBatches, forEachOrg, listOrgIds } from "../../kernel/retention.ts";
+import { deleteSessions, dropRecording, type KeptRecording, listKeptBefore, listOldestKept, listOrgsAbove } from "./store.ts";
 
 const EVERY_MS = 3_600_000;
 const DAY_MS = 86_400_000;
@@ -32,13 +25,9 @@ export async function dropRecordings(plane: Plane): Promise<void> {
   // A session is deleted only after its recording.
   const before = daysAgo(plane, Math.min(shell_recording_days, shell_session_retention_days || Infinity));
   let failures: Failures<unknown> | undefined;
-  let after = { org_id: "", id: "" };
-  for (let found = BATCH_ROWS_MAX; found === BATCH_ROWS_MAX;) {
-    const old = await listKeptBefore(db, before, after, BATCH_ROWS_MAX);
+  const read = (last: Pick<KeptRecording, "org_id" | "id"> = { org_id: "", id: "" }) => listKeptBefore(db, before, last, BATCH_ROWS_MAX);
+  for await (const old of pages(BATCH_ROWS_MAX, read))
     failures = (await isolateEach(old, db_errors.isOutage, (recording) => drop(plane, recording))) ?? failures;
-    after = old.at(-1) ?? after;
-    found = old.length;
-  }
   const full = await listOrgsAbove(db, shell_recording_bytes_max);
   failures =
     (await isolateEach(full, db_errors.isOutage, ({ org_id, bytes }) => dropOldest(plane, org_id, bytes - shell_recording_bytes_max))) ??
@@ -69,7 +58,7 @@ export async function dropSessions(plane: Plane): Promise<void> {
   const { shell_session_retention_days: days } = settings.limits;
   if (days === 0) return;
   const before = daysAgo(plane, days);
-  await forEachOrg({ log }, "shells", await listOrgsWithSessions(db), async (org_id) => {
+  await forEachOrg({ log }, "shells", await listOrgIds(db), async (org_id) => {
     const sessions = await deleteInBatches((limit) => deleteSessions(db, org_id, before, limit));
     if (sessions > 0) log.info({ org_id, sessions, before: before.toISOString() }, "deleted old shell sessions");
   });

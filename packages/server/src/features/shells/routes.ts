@@ -4,13 +4,13 @@ import { gunzip } from "node:zlib";
 import { routes, type ShellSession } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
-import { notFound } from "../../kernel/fault.ts";
+import { found, notFound } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
-import { readPage } from "../../kernel/page.ts";
+import { pages, readPage } from "../../kernel/page.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { requireRobot } from "../robots/index.ts";
-import { chunksAfter, findSession, listAllSessions, listSessions, type SessionRow } from "./store.ts";
+import { chunksAfter, findSession, listAllSessions, listSessions, type NamedSessionRow, type SessionRow } from "./store.ts";
 
 /** Chunks of a recording in one read. A chunk is at most as large as the recorder's buffer. */
 const CHUNKS_AT_A_TIME = 8;
@@ -18,22 +18,15 @@ const expand = promisify(gunzip);
 
 export function shellRoutes(http: Http, plane: Plane): void {
   const listed = routes.listShellSessions;
-  serve(http, plane, listed, async (_, { caller, params, query, db }) => {
-    await requireRobot(db, caller.org_id, params.id);
-    const read = listSessions.bind(undefined, db, caller.org_id, params.id);
-    return await readPage(query, [listed.name, caller.org_id, params.id], read, ({ id }) => id, toWire);
+  serve(http, plane, listed, async (_, { caller: { org_id }, params: { id }, query, db }) => {
+    await requireRobot(db, org_id, id);
+    return await readPage(query, [listed.name, org_id, id], (window) => listSessions(db, org_id, id, window), toWire);
   });
   const all = routes.listAllShellSessions;
   serve(http, plane, all, async (_, { caller, query, db }) => {
     if (query.robot_id !== undefined) await requireRobot(db, caller.org_id, query.robot_id);
-    const read = listAllSessions.bind(undefined, db, caller, query);
-    return await readPage(
-      query,
-      [all.name, caller.org_id],
-      read,
-      ({ id }) => id,
-      (row) => ({ ...toWire(row), robot_name: row.robot_name }),
-    );
+    const wire = (row: NamedSessionRow) => ({ ...toWire(row), robot_name: row.robot_name });
+    return await readPage(query, [all.name, caller.org_id], (window) => listAllSessions(db, caller, query, window), wire);
   });
   serve(http, plane, routes.getShellSession, async (_, { caller, params, db }) => ({
     data: toWire(await requireSession(db, caller.org_id, params.id)),
@@ -51,22 +44,13 @@ export function shellRoutes(http: Http, plane: Plane): void {
   });
 }
 
-async function requireSession(db: Db, org_id: string, id: string): Promise<SessionRow> {
-  const session = await findSession(db, org_id, id);
-  if (session === undefined) throw notFound("shell session", id);
-  return session;
-}
+const requireSession = async (db: Db, org_id: string, id: string): Promise<SessionRow> =>
+  found(await findSession(db, org_id, id), "shell session", id);
 
 /** Yields the decompressed chunks, only as fast as the client reads. */
 async function* pieces(db: Db, org_id: string, id: string): AsyncGenerator<Buffer> {
-  for (let after = 0; ;) {
-    const chunks = await chunksAfter(db, org_id, id, after, CHUNKS_AT_A_TIME);
-    for (const { seq, bytes } of chunks) {
-      yield await expand(bytes);
-      after = seq;
-    }
-    if (chunks.length < CHUNKS_AT_A_TIME) return;
-  }
+  const read = (last?: { seq: number }) => chunksAfter(db, org_id, id, last?.seq ?? 0, CHUNKS_AT_A_TIME);
+  for await (const chunks of pages(CHUNKS_AT_A_TIME, read)) for (const { bytes } of chunks) yield await expand(bytes);
 }
 
 const toWire = (row: SessionRow): ShellSession => ({

@@ -4,16 +4,17 @@ import { until } from "@roamfleet/clock/testing";
 import type { ShellSession as Wire } from "@roamfleet/protocol/routes";
 import type { Limits } from "../../config.ts";
 import { row, sql, text } from "../../kernel/sql.ts";
+import { explain } from "../testing/explain.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
-import { ShellBook, type ShellRequest, shellRoutes } from "./index.ts";
+import { ShellRegistry, type ShellRequest, shellRoutes } from "./index.ts";
 import { RECORDER_CHARACTERS_MAX } from "./recorder.ts";
 import { dropRecordings, dropSessions } from "./retention.ts";
-import { appendChunk, endSession } from "./store.ts";
+import { appendChunk, endSession, listAllSessions, type SessionFilter } from "./store.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
-async function startBook() {
+async function startRegistry() {
   const it = await startFeaturePlane([shellRoutes]);
   const { org_id, token } = await it.org({ role: "admin" });
   const { robot_id } = await seedRobot(it.plane, org_id);
@@ -37,16 +38,16 @@ async function startBook() {
 }
 
 test("a session is stored before it opens, and only its recording shows the arguments", TIMEOUT, async () => {
-  await using one = await startBook();
-  const book = new ShellBook(one.plane);
-  const session = await book.open(one.request, assert.fail);
+  await using one = await startRegistry();
+  const registry = new ShellRegistry(one.plane);
+  const session = await registry.open(one.request, assert.fail);
   const [open] = await one.sessions();
   assert.deepEqual([open?.id, open?.status, open?.program, open?.ended_at], [session.id, "open", "mysql", null]);
   assert.ok(!JSON.stringify(open).includes("secret"));
   await session.recorder.output(Buffer.from("gr\xc3", "latin1"));
   await session.recorder.output(Buffer.concat([Buffer.from("\xbc\xff", "latin1"), Buffer.from(" \u2028end")]));
   await session.end({ status: "ended", exit_code: 3, reason: "exit" });
-  await book.settled();
+  await registry.settled();
   const [ended] = await one.sessions();
   assert.deepEqual([ended?.status, ended?.exit_code, ended?.reason, ended?.output_bytes], ["ended", 3, "exit", 12]);
   const { body } = await one.recording(session.id);
@@ -57,11 +58,11 @@ test("a session is stored before it opens, and only its recording shows the argu
 });
 
 test("closes the sessions of a dead server as aborted, once", TIMEOUT, async () => {
-  await using one = await startBook();
-  const book = new ShellBook(one.plane);
-  const session = await book.open(one.request, () => {});
+  await using one = await startRegistry();
+  const registry = new ShellRegistry(one.plane);
+  const session = await registry.open(one.request, () => {});
   await one.plane.db.run(sql`update shell_session set node_epoch = node_epoch + 100 where id = ${session.id}`);
-  for (let i = 0; i < 2; i += 1) await book.sweep();
+  for (let i = 0; i < 2; i += 1) await registry.sweep();
   const [session_row] = await one.sessions();
   assert.deepEqual([session_row?.status, session_row?.reason, session_row?.ended_at], ["aborted", "server_lost", null]);
   // A server that was declared dead but is alive writes no second end.
@@ -72,25 +73,25 @@ test("closes the sessions of a dead server as aborted, once", TIMEOUT, async () 
 });
 
 test("a shell that was closed as aborted is not recorded further and ends immediately", TIMEOUT, async () => {
-  await using one = await startBook();
-  const book = new ShellBook(one.plane);
+  await using one = await startRegistry();
+  const registry = new ShellRegistry(one.plane);
   const reasons: string[] = [];
-  const session = await book.open(one.request, (reason) => void reasons.push(reason));
+  const session = await registry.open(one.request, (reason) => void reasons.push(reason));
   const flushed = async (): Promise<number> => {
     await one.it.clock.advance({ milliseconds: 500 });
     return await one.plane.db.run(sql`select from shell_recording where session_id = ${session.id}`);
   };
   await until("its header", async () => (await flushed()) === 1);
   await one.plane.db.run(sql`update shell_session set node_epoch = node_epoch + 100 where id = ${session.id}`);
-  await book.sweep();
+  await registry.sweep();
   await session.recorder.output(Buffer.from("after its end"));
   await until("the recorder to fail", async () => (await flushed()) > 1 || reasons.length > 0);
   assert.deepEqual([reasons, await flushed()], [["the session cannot be recorded"], 1]);
 });
 
 test("a chunk that is written twice counts once, also if the session has ended meanwhile", TIMEOUT, async () => {
-  await using one = await startBook();
-  const session = await new ShellBook(one.plane).open(one.request, assert.fail);
+  await using one = await startRegistry();
+  const session = await new ShellRegistry(one.plane).open(one.request, assert.fail);
   const { org_id } = one.request;
   const write = (seq: number) =>
     appendChunk(one.plane.db, { org_id, session_id: session.id, seq, bytes: Buffer.alloc(10), output_bytes: 7 });
@@ -102,9 +103,9 @@ test("a chunk that is written twice counts once, also if the session has ended m
 });
 
 test("a slow database pauses the shell, and a long outage ends it", TIMEOUT, async () => {
-  await using one = await startBook();
+  await using one = await startRegistry();
   const reasons: string[] = [];
-  const session = await new ShellBook(one.plane).open(one.request, (reason) => void reasons.push(reason));
+  const session = await new ShellRegistry(one.plane).open(one.request, (reason) => void reasons.push(reason));
   await one.plane.db.run(sql`alter table shell_recording add constraint refuse_all check (seq < 0) not valid`);
   let [written, full] = [0, false];
   const filling = (async () => {
@@ -125,10 +126,10 @@ test("a slow database pauses the shell, and a long outage ends it", TIMEOUT, asy
 });
 
 test("deletes old recordings, and the oldest of an org above its limit, but keeps their sessions", TIMEOUT, async () => {
-  await using one = await startBook();
-  const book = new ShellBook(one.plane);
+  await using one = await startRegistry();
+  const registry = new ShellRegistry(one.plane);
   const record = async (): Promise<string> => {
-    const session = await book.open(one.request, assert.fail);
+    const session = await registry.open(one.request, assert.fail);
     await session.recorder.output(Buffer.from(`${Math.random()}`.repeat(50)));
     await session.end({ status: "ended", exit_code: 0, reason: "exit" });
     return session.id;
@@ -149,10 +150,10 @@ test("deletes old recordings, and the oldest of an org above its limit, but keep
 });
 
 test("deletes old sessions after their recordings, but no open ones; 0 keeps all", TIMEOUT, async () => {
-  await using one = await startBook();
-  const book = new ShellBook(one.plane);
+  await using one = await startRegistry();
+  const registry = new ShellRegistry(one.plane);
   const record = async (): Promise<string> => {
-    const session = await book.open(one.request, assert.fail);
+    const session = await registry.open(one.request, assert.fail);
     await session.recorder.output(Buffer.from("hello"));
     await session.end({ status: "ended", exit_code: 0, reason: "exit" });
     return session.id;
@@ -161,7 +162,7 @@ test("deletes old sessions after their recordings, but no open ones; 0 keeps all
     one.plane.settings = { ...one.plane.settings, limits: { ...one.plane.settings.limits, ...limits } };
   };
   const ids = async (): Promise<string[]> => (await one.sessions()).map(({ id }) => id);
-  const open = await book.open(one.request, assert.fail);
+  const open = await registry.open(one.request, assert.fail);
   const old = await record();
   await one.it.clock.advance({ hours: 24 * 31 });
   const recent = await record();
@@ -180,4 +181,29 @@ test("deletes old sessions after their recordings, but no open ones; 0 keeps all
     [],
   );
   await open.end({ status: "ended", exit_code: 0, reason: "exit" });
+});
+
+const ROWS = 20_000;
+
+test("each filter of the list of shells reads only the sessions that it returns, however many others exist", TIMEOUT, async (t) => {
+  await using it = await startFeaturePlane([]);
+  const { plane } = it;
+  const { org_id, token } = await it.org();
+  const caller = await plane.authenticators.portal(token, org_id);
+  const [common, rare] = [await seedRobot(plane, org_id), await seedRobot(plane, org_id)];
+  const insert = (prefix: string, robot_id: string, actor: string, status: string, count: number) =>
+    plane.db.run(sql`
+      insert into shell_session (org_id, id, robot_id, request_id, actor, ip, terminal, status, node_id, node_epoch, started_at)
+      select ${org_id}, ${prefix}::text || lpad(n::text, 10, '0'), ${robot_id}, 'r', jsonb_build_object('type', 'user', 'id', ${actor}::text), '192.0.2.1',
+        true, ${status}, 'node_a', 1, ${plane.clock.now()}
+      from generate_series(1, ${count}::int) n`);
+  await insert("shl_0", rare.robot_id, "usr_rare", "aborted", 3);
+  await insert("shl_1", common.robot_id, "usr_common", "ended", ROWS);
+  await plane.db.run(sql`analyze shell_session`);
+  const filters: SessionFilter[] = [{ robot_id: rare.robot_id }, { actor_id: "usr_rare" }, { status: "aborted" }, { status: "open" }];
+  for (const filter of filters) {
+    const { rows, ms } = await explain(plane.db, (db) => listAllSessions(db, caller, filter, { after: null, limit: 200 }));
+    t.diagnostic(`${JSON.stringify(filter)}: ${rows} rows, ${ms} ms`);
+    assert.ok(rows <= 200, JSON.stringify(filter));
+  }
 });

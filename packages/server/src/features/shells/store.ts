@@ -3,7 +3,22 @@ import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import type { Orphan } from "../../kernel/endings.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import { bigint, bool, bytea, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
+import {
+  bigint,
+  bool,
+  bytea,
+  equals,
+  int,
+  json,
+  jsonb,
+  nullable,
+  row,
+  type RowOf,
+  sql,
+  text,
+  textOf,
+  timestamptz,
+} from "../../kernel/sql.ts";
 
 const sessionRow = row({
   org_id: text,
@@ -113,9 +128,7 @@ export const listAllSessions = (db: Db, caller: Caller, { robot_id, actor_id, st
   db.many(sql(namedRow)`
     select ${sessionRow.of("s")}, r.name as robot_name from shell_session s join robot r on r.org_id = s.org_id and r.id = s.robot_id
     where s.org_id = ${caller.org_id} and s.id < ${after ?? BEHIND_ALL_IDS} ${visible(caller, "r.site_id", "r.fleet_id")}
-      ${robot_id === undefined ? sql`` : sql`and s.robot_id = ${robot_id}`}
-      ${actor_id === undefined ? sql`` : sql`and s.actor->>'id' = ${actor_id}`}
-      ${status === undefined ? sql`` : sql`and s.status = ${status}`}
+      ${equals({ "s.robot_id": robot_id, "s.status": status })} ${actor_id === undefined ? sql`` : sql`and s.actor->>'id' = ${actor_id}`}
     order by s.id desc limit ${limit}`);
 
 const chunkRow = row({ seq: int, bytes: bytea });
@@ -165,19 +178,6 @@ export async function dropRecording(db: Db, org_id: string, id: string, at: Date
   await db.run(sql`delete from shell_recording where org_id = ${org_id} and session_id = ${id}`);
   await db.run(sql`update shell_session set recording_dropped_at = ${at} where org_id = ${org_id} and id = ${id}`);
 }
-
-const orgRow = row({ org_id: text });
-
-/** Returns every org that has sessions, with one index lookup for each. */
-export const listOrgsWithSessions = async (db: Db): Promise<string[]> =>
-  (
-    await db.many(sql(orgRow)`
-      with recursive found (org_id) as (
-        (select min(org_id) from shell_session)
-        union all
-        select (select min(s.org_id) from shell_session s where s.org_id > f.org_id) from found f where f.org_id is not null)
-      select org_id from found where org_id is not null`)
-  ).map(({ org_id }) => org_id);
 
 /** Deletes sessions that began before `before` and whose recordings were deleted, oldest first. Returns how many. */
 export const deleteSessions = (db: Db, org_id: string, before: Date, limit: number): Promise<number> =>

@@ -6,11 +6,9 @@ import { bool, int, row, type RowOf, sql, type Statement, text, timestamptz } fr
 
 const siteRow = row({ id: text, name: text, created_at: timestamptz, updated_at: timestamptz });
 const countedRow = row({ ...siteRow.columns, robot_count: int, online_count: int });
-export type SiteRow = RowOf<typeof countedRow>;
+type SiteRow = RowOf<typeof countedRow>;
 const idRow = row({ id: text });
 const anyRow = row({ present: bool });
-
-const newSite = { robot_count: 0, online_count: 0 };
 
 /** Selects the sites that the caller may see: those within its scopes, and those of fleets within its scopes. */
 const seen = (caller: Caller): Statement<unknown> =>
@@ -50,7 +48,8 @@ export const insertSite = async (db: Db, site: { org_id: string; id: string; nam
   ...(await db.one(sql(siteRow)`
     insert into site (org_id, id, name, created_at, updated_at) values (${site.org_id}, ${site.id}, ${site.name}, ${site.at}, ${site.at})
     returning ${siteRow}`)),
-  ...newSite,
+  robot_count: 0,
+  online_count: 0,
 });
 
 export const renameSite = (db: Db, org_id: string, id: string, name: string, now: Date): Promise<number> =>

@@ -9,8 +9,8 @@ import {
 } from "@roamfleet/protocol/link";
 import { badRequest } from "../../kernel/fault.ts";
 import type { StartStream, StreamContext } from "./stream-kind.ts";
-import { LatestSlot } from "./latest-slot.ts";
-import { closeWith, openAtRobot, openChannel } from "./open-at-robot.ts";
+import { LatestSlot } from "./hub.ts";
+import { closeWith, openAtRobot, openChannel } from "./robot-channel.ts";
 import type { Viewer } from "./viewer.ts";
 
 const NUMBERS = ["fps", "width", "height", "quality"] as const;

@@ -2,9 +2,7 @@ import { type Channel, controlMessage, dataMessage, readMessage } from "@roamfle
 import type { Plane } from "../../context.ts";
 import { printable } from "../../kernel/fault.ts";
 import type { StartStream } from "./stream-kind.ts";
-import { closeWith, openAtRobot } from "./open-at-robot.ts";
-import { readControl } from "./read-control.ts";
-import { tellTimeline } from "./tell-timeline.ts";
+import { closeWith, openAtRobot, readControl, recordViewerAction } from "./robot-channel.ts";
 import type { Viewer } from "./viewer.ts";
 
 const REQUESTS = new Set(["stat", "list", "read", "write", "end", "mkdir"]);
@@ -52,34 +50,34 @@ class FileSession {
     } catch (error) {
       channel.reset(1008, (error as Error).message);
     }
-    await this.#tellPartly();
+    await this.#recordPartialRead();
     await closeWith(this.#viewer, channel);
   }
 
   async #answered({ type, path: reported_path, size, bytes, sha256, moved, unchanged }: Record<string, unknown>): Promise<void> {
     const path = String(reported_path).slice(0, PATH_CHARACTERS_MAX);
     if (type === "reading") this.#reading = { path, size, bytes: 0 };
-    else if (type === "failed") await this.#tellPartly();
+    else if (type === "failed") await this.#recordPartialRead();
     else if (type === "done") {
       // The robot handles requests in order; the latest one may still be queued.
       const was_read = this.#reading !== undefined;
       this.#reading = undefined;
       const data = { path, bytes, moved, sha256, ...(unchanged === true ? { unchanged } : {}) };
-      if (was_read) await this.#tell("file.read", `${printable(path)} was read`, data);
-      else await this.#tell("file.written", `${printable(path)} was written`, data);
+      if (was_read) await this.#record("file.read", `${printable(path)} was read`, data);
+      else await this.#record("file.written", `${printable(path)} was written`, data);
     }
   }
 
   /** Records an aborted read too, because the user has received a part of the file. */
-  async #tellPartly(): Promise<void> {
+  async #recordPartialRead(): Promise<void> {
     const reading = this.#reading;
     this.#reading = undefined;
     if (reading === undefined || reading.bytes === 0) return;
     const { path, size, bytes } = reading;
-    await this.#tell("file.read", `${printable(path)} was read in part`, { path, bytes: size, moved: bytes, sha256: null });
+    await this.#record("file.read", `${printable(path)} was read in part`, { path, bytes: size, moved: bytes, sha256: null });
   }
 
-  #tell(kind: string, summary: string, data: Record<string, unknown>): Promise<void> {
-    return tellTimeline(this.#plane, this.#viewer, { kind, summary, data });
+  #record(kind: string, summary: string, data: Record<string, unknown>): Promise<void> {
+    return recordViewerAction(this.#plane, this.#viewer, { kind, summary, data });
   }
 }

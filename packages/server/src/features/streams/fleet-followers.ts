@@ -23,7 +23,7 @@ export class FleetFollowers {
   }
 
   /** Reads the present robots of the fleet: follows new ones and stops following those that left. */
-  async look(): Promise<void> {
+  async refresh(): Promise<void> {
     const { org_id, fleet_id } = this.#fleet;
     const members = new Set(await robotsOfFleet(this.#plane.db.forOrg(org_id), org_id, fleet_id));
     if (this.#over) return;
@@ -43,10 +43,10 @@ export class FleetFollowers {
     return [...this.#follows.keys()];
   }
 
-  /** Repeats `look` at this interval. */
+  /** Repeats `refresh` at this interval. */
   every(ms: number): void {
     this.#again = this.#plane.clock.every(ms, () =>
-      this.look().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not read the robots of a fleet")),
+      this.refresh().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not read the robots of a fleet")),
     );
   }
 

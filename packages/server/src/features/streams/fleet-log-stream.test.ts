@@ -12,7 +12,8 @@ import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { createCredential } from "../tokens/index.ts";
 import { createStreams } from "./index.ts";
-import { decodeHeader, FleetShares } from "./relay/index.ts";
+import { FleetShares } from "./relay/fleet-share.ts";
+import { decodeHeader } from "./relay/node-request.ts";
 import { flush, range, startRig, TestViewer } from "./testing/rig.ts";
 
 const LIMIT = { timeout: 120_000 };

@@ -4,14 +4,12 @@ import type { Plane } from "../../context.ts";
 import { mayInWholeOrg } from "../../kernel/caller.ts";
 import { wireTime } from "../../kernel/time.ts";
 import type { Nodes } from "../../link/index.ts";
-import { fleetPositions, fleetScan, isBefore, type LogPosition, scanLogs } from "../logs/index.ts";
-import { FleetFollowers } from "./fleet-followers.ts";
-import { FleetPositions } from "./fleet-positions.ts";
+import { fleetPositions, fleetScan, isBefore, isSame, type LogPosition, readBehind, readTail, scanLogs } from "../logs/index.ts";
+import { FleetFollowers, type FollowedFleet } from "./fleet-followers.ts";
+import { endOfFlush, type LogRequest, readLogRequest, STORED_RECORDS, matchFlush, type MatchedFlush } from "./log-stream.ts";
+import { gapRecord, RecordSender } from "./record-sender.ts";
+import { OtherShares } from "./relay/fleet-share.ts";
 import type { StartStream } from "./stream-kind.ts";
-import { type LogWish, readLogWish } from "./log-query.ts";
-import { STORED_RECORDS, wantedFlush, type WantedFlush } from "./log-stream.ts";
-import { RecordSender } from "./record-sender.ts";
-import { OtherShares } from "./relay/other-shares.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** Most stored records sent to a reconnecting viewer. */
@@ -27,9 +25,9 @@ const LIVE_QUERY: readonly string[] = ["level", "source", "q"];
 
 /** Prepares one stream with the logs of all connected robots of a fleet. It stays open while robots are offline. */
 export function prepareFleetLogs(query: URLSearchParams): StartStream {
-  const wish = readLogWish(query);
+  const request = readLogRequest(query);
   const live = new URLSearchParams([...query].filter(([name]) => LIVE_QUERY.includes(name)));
-  return ({ plane, nodes }, viewer) => new FleetLogStream(plane, nodes, viewer, wish, live).start();
+  return ({ plane, nodes }, viewer) => new FleetLogStream(plane, nodes, viewer, request, live).start();
 }
 
 /**
@@ -39,7 +37,7 @@ export function prepareFleetLogs(query: URLSearchParams): StartStream {
 class FleetLogStream {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
-  readonly #wish: LogWish;
+  readonly #request: LogRequest;
   readonly #sender: RecordSender;
   readonly #positions: FleetPositions;
   readonly #every_ms: number;
@@ -50,23 +48,23 @@ class FleetLogStream {
   /** Monotonic time of the last comparison with the database. */
   #compared_at: number;
 
-  constructor(plane: Plane, nodes: Nodes | undefined, viewer: Viewer, wish: LogWish, live: URLSearchParams) {
+  constructor(plane: Plane, nodes: Nodes | undefined, viewer: Viewer, request: LogRequest, live: URLSearchParams) {
     this.#plane = plane;
     this.#viewer = viewer;
-    this.#wish = wish;
+    this.#request = request;
     this.#sender = new RecordSender(plane, viewer);
     const { caller, kind, robot_id: fleet_id } = viewer.admitted;
     const { org_id } = caller;
     this.#every_ms = mayInWholeOrg(caller, kind.role) ? MEMBERS_EVERY_MS : MEMBERS_EVERY_MS_LIMITED;
     this.#compared_at = plane.clock.monotonic();
-    this.#positions = new FleetPositions(plane, viewer, { org_id, fleet_id }, wish);
-    this.#followers = new FleetFollowers(plane, { org_id, fleet_id }, (batch) => this.#take(wantedFlush(wish, batch)));
-    const asked = { wish: { org_id, fleet_id, look_every_ms: this.#every_ms, positions: true }, query: live.toString() };
-    this.#others = nodes && new OtherShares(plane, nodes, asked, (flush) => this.#take(flush));
+    this.#positions = new FleetPositions(plane, viewer, { org_id, fleet_id }, request);
+    this.#followers = new FleetFollowers(plane, { org_id, fleet_id }, (batch) => this.#take(matchFlush(request, batch)));
+    const shared = { request: { org_id, fleet_id, look_every_ms: this.#every_ms, positions: true }, query: live.toString() };
+    this.#others = nodes && new OtherShares(plane, nodes, shared, (flush) => this.#take(flush));
   }
 
   async start(): Promise<void> {
-    const { after } = this.#wish;
+    const { after } = this.#request;
     this.#viewer.onEnd = () => {
       this.#again?.cancel();
       this.#followers.end();
@@ -74,8 +72,8 @@ class FleetLogStream {
     };
     if (!this.#viewer.open) return this.#viewer.onEnd();
     this.#followers.every(this.#every_ms);
-    await this.#followers.look();
-    await this.#others?.look();
+    await this.#followers.refresh();
+    await this.#others?.refresh();
     // Records stored from now on arrive live, or are found by comparing positions.
     const start = await this.#readPositions();
     await this.#sendStored(start, after, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
@@ -83,7 +81,7 @@ class FleetLogStream {
     if (!this.#viewer.open) return;
     // Separate from the check of local robots, which a slow server must not delay: a robot that left must not be followed longer.
     this.#again = this.#plane.clock.every(this.#every_ms, () =>
-      this.#lookAgain().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not compare a stream with the stored logs")),
+      this.#refresh().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not compare a stream with the stored logs")),
     );
   }
 
@@ -92,9 +90,9 @@ class FleetLogStream {
     return fleetPositions(this.#plane.db.forOrg(caller.org_id), caller.org_id, fleet_id);
   }
 
-  async #lookAgain(): Promise<void> {
+  async #refresh(): Promise<void> {
     const now = this.#plane.clock.monotonic();
-    if ((await this.#others?.look()) === true) this.#positions.suspect();
+    if ((await this.#others?.refresh()) === true) this.#positions.suspect();
     // Includes robots that could not be read before.
     this.#positions.read(this.#followers.robots.filter((robot_id) => !this.#positions.has(robot_id)));
     if (!this.#positions.suspected && now - this.#compared_at < POSITIONS_EVERY_MS) return;
@@ -107,7 +105,7 @@ class FleetLogStream {
     const { caller, robot_id: fleet_id } = this.#viewer.admitted;
     const db = this.#plane.db.forOrg(caller.org_id);
     const scan = fleetScan(db, this.#plane.clock, caller.org_id, fleet_id, { since: undefined, until: undefined }, after);
-    const { records, next } = await scanLogs(scan, this.#wish.match, undefined, records_max);
+    const { records, next } = await scanLogs(scan, this.#request.match, undefined, records_max);
     const [oldest] = records.slice(-1);
     if (after !== undefined && next !== undefined && oldest !== undefined)
       await this.#viewer.send(JSON.stringify(leftOut(oldest, after, wireTime(this.#plane.clock.now()))));
@@ -115,19 +113,140 @@ class FleetLogStream {
       if (!isBefore(start.get(record.robot_id), record)) await this.#viewer.send(JSON.stringify(record));
   }
 
-  #take(flush: WantedFlush): void {
+  #take(flush: MatchedFlush): void {
     if (this.#positions.advance(flush)) this.#sender.send(flush.robot_id, flush.seqs, flush.lines);
   }
 }
 
 /** Returns the record that replaces stored records beyond the limit. */
-const leftOut = (oldest: LogRecord, after: Date, now: string): LogRecord => ({
-  robot_id: oldest.robot_id,
-  seq: oldest.seq,
-  at: now,
-  received_at: now,
-  level: "warn",
-  source: "roamfleet",
-  message: `records received between ${wireTime(after)} and ${oldest.received_at} are left out: there are too many`,
-  fields: { gap: { since: wireTime(after), until: oldest.received_at } },
-});
+function leftOut({ robot_id, seq, received_at: until }: LogRecord, after: Date, now: string): LogRecord {
+  const since = wireTime(after);
+  const message = `records received between ${since} and ${until} are left out: there are too many`;
+  return gapRecord(robot_id, seq, now, message, { since, until });
+}
+
+/**
+ * The sent position of each robot's log in the stream of a viewer. A live flush that starts at the position advances it. Otherwise the
+ * robot's log is read from the database after its position, one robot at a time, as fast as the viewer reads.
+ */
+class FleetPositions {
+  readonly #plane: Plane;
+  readonly #viewer: Viewer;
+  readonly #fleet: FollowedFleet;
+  readonly #request: LogRequest;
+  readonly #sent = new Map<string, LogPosition | undefined>();
+  /** Robots whose log must be read, including the present one if it has more. */
+  readonly #unread = new Set<string>();
+  #started = false;
+  #reading: string | undefined;
+  /** Stored positions at the last comparison: a robot that has not reached its position by the next one is read. */
+  #stored = new Map<string, LogPosition | undefined>();
+  #suspected = false;
+
+  constructor(plane: Plane, viewer: Viewer, fleet: FollowedFleet, request: LogRequest) {
+    this.#plane = plane;
+    this.#viewer = viewer;
+    this.#fleet = fleet;
+    this.#request = request;
+  }
+
+  /** Whether live flushes may have been missed since the last comparison. */
+  get suspected(): boolean {
+    return this.#suspected;
+  }
+
+  suspect(): void {
+    this.#suspected = true;
+  }
+
+  has(robot_id: string): boolean {
+    return this.#sent.has(robot_id);
+  }
+
+  /** Starts with these positions, up to which all records have been sent. */
+  start(positions: ReadonlyMap<string, LogPosition | undefined>): void {
+    for (const [robot_id, position] of positions) this.#sent.set(robot_id, position);
+    this.#started = true;
+    this.#readNext();
+  }
+
+  /** Advances the position by a live flush and returns true if it must be sent now. Otherwise it was sent before or is read later. */
+  advance(flush: MatchedFlush): boolean {
+    const { robot_id, before } = flush;
+    const end = endOfFlush(flush);
+    const sent = this.#sent.get(robot_id);
+    const follows = isSame(sent, before);
+    if (!follows && this.has(robot_id) && end !== undefined && !isBefore(sent, end)) return false;
+    if (!this.#started || !follows || this.#reading === robot_id || this.#unread.has(robot_id)) {
+      this.read([robot_id]);
+      return false;
+    }
+    this.#sent.set(robot_id, end);
+    return true;
+  }
+
+  /** Schedules reading the logs of these robots after their positions. */
+  read(robots: readonly string[]): void {
+    for (const robot_id of robots) this.#unread.add(robot_id);
+    this.#readNext();
+  }
+
+  /** Schedules reading robots that are behind the stored positions: the present ones if flushes may be missing, otherwise those of the last comparison. */
+  compare(stored: Map<string, LogPosition | undefined>): void {
+    const goal = this.#suspected ? stored : this.#stored;
+    const behind = Array.from(
+      goal.keys().filter((robot_id) => !this.has(robot_id) || isBefore(this.#sent.get(robot_id), goal.get(robot_id))),
+    );
+    this.#suspected = false;
+    this.#stored = stored;
+    this.read(behind);
+  }
+
+  #readNext(): void {
+    if (this.#started && this.#reading === undefined && this.#unread.size > 0) void this.#readAll();
+  }
+
+  /** Reads all scheduled robots. A robot that fails is retried with the next call of `read`. */
+  async #readAll(): Promise<void> {
+    for (const robot_id of this.#unread) {
+      if (!this.#viewer.open) return;
+      this.#reading = robot_id;
+      try {
+        await this.#readRobot(robot_id);
+      } catch (error) {
+        this.#unread.add(robot_id);
+        this.#plane.log.warn({ err: error, robot_id }, "could not read the log of a fleet's robot; tries again");
+        break;
+      }
+    }
+    this.#reading = undefined;
+  }
+
+  /** Sends the records stored after a robot's position, until no flush of the robot arrives during a read. */
+  async #readRobot(robot_id: string): Promise<void> {
+    const { org_id, fleet_id } = this.#fleet;
+    const db = this.#plane.db.forOrg(org_id);
+    for (let more = true; more && this.#viewer.open;) {
+      this.#unread.delete(robot_id);
+      const stored = await fleetPositions(db, org_id, fleet_id, robot_id);
+      // The robot has left the fleet.
+      if (!stored.has(robot_id)) return;
+      if (!this.has(robot_id)) await this.#sendTail(robot_id, stored.get(robot_id));
+      const sent = this.#sent.get(robot_id);
+      const read = await readBehind(db, org_id, robot_id, sent, this.#request.match);
+      for (const { end, lines } of read.batches) {
+        for (const line of lines) await this.#viewer.send(line);
+        this.#sent.set(robot_id, end);
+      }
+      more = read.more || this.#unread.has(robot_id);
+    }
+  }
+
+  /** Sends the last records of a robot that has joined the fleet. */
+  async #sendTail(robot_id: string, end: LogPosition | undefined): Promise<void> {
+    const { org_id } = this.#fleet;
+    const { records } = await readTail(this.#plane.db.forOrg(org_id), org_id, robot_id, this.#request.match, STORED_RECORDS);
+    this.#sent.set(robot_id, end);
+    for (const record of records) if (!isBefore(end, record)) await this.#viewer.send(JSON.stringify(record));
+  }
+}

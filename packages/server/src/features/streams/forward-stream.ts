@@ -2,15 +2,13 @@ import { type Channel, controlMessage, dataMessage, type ForwardParams, readMess
 import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
 import type { StartStream, StreamContext } from "./stream-kind.ts";
-import { closeWith, openAtRobot } from "./open-at-robot.ts";
-import { readControl } from "./read-control.ts";
-import { tellTimeline } from "./tell-timeline.ts";
+import { closeWith, openAtRobot, readControl, recordViewerAction } from "./robot-channel.ts";
 import type { Viewer } from "./viewer.ts";
 
 const PORT_MAX = 65_535;
 const HOST_CHARACTERS_MAX = 253;
 /** Control messages of a viewer: `eof` for a half-close, `reset` for a reset of its connection. */
-const SAID_BY_VIEWER = new Set(["eof", "reset"]);
+const VIEWER_CONTROLS = new Set(["eof", "reset"]);
 
 /** Reads `?port=` and `?host=` (default 127.0.0.1), both from the robot's view. Throws 400 for invalid values. */
 export function prepareForward(query: URLSearchParams): StartStream {
@@ -52,7 +50,7 @@ class Tunnel {
     if (binary) {
       this.#bytes.to_robot += data.length;
       await channel.write(dataMessage(data));
-    } else await channel.write(controlMessage({ type: readControl(data, SAID_BY_VIEWER).type }));
+    } else await channel.write(controlMessage({ type: readControl(data, VIEWER_CONTROLS).type }));
   }
 
   async toViewer(channel: Channel): Promise<void> {
@@ -63,7 +61,7 @@ class Tunnel {
           this.#bytes.from_robot += data.length;
           await this.#viewer.send(data);
         } else {
-          if (control.type === "open") this.#tellOpened();
+          if (control.type === "open") this.#recordOpened();
           await this.#viewer.send(JSON.stringify(control));
         }
       }
@@ -71,30 +69,30 @@ class Tunnel {
       channel.reset(1008, (error as Error).message);
     }
     await closeWith(this.#viewer, channel);
-    await this.#tellClosed();
+    await this.#recordClosed();
   }
 
-  #tellOpened(): void {
+  #recordOpened(): void {
     const { host, port } = this.#params;
-    const written = this.#tell("tunnel.opened", `A tunnel to ${host}:${port} was opened`, {});
+    const written = this.#record("tunnel.opened", `A tunnel to ${host}:${port} was opened`, {});
     this.#opened ??= { at: this.#plane.clock.monotonic(), written };
   }
 
-  async #tellClosed(): Promise<void> {
+  async #recordClosed(): Promise<void> {
     if (this.#opened === undefined) return;
     const { at, written } = this.#opened;
     await written;
     const { to_robot, from_robot } = this.#bytes;
     const duration_seconds = Math.round(this.#plane.clock.monotonic() - at) / 1_000;
     const { host, port } = this.#params;
-    await this.#tell("tunnel.closed", `The tunnel to ${host}:${port} was closed: ${to_robot} bytes to the robot, ${from_robot} from it`, {
+    await this.#record("tunnel.closed", `The tunnel to ${host}:${port} was closed: ${to_robot} bytes to the robot, ${from_robot} from it`, {
       bytes_to_robot: to_robot,
       bytes_from_robot: from_robot,
       duration_seconds,
     });
   }
 
-  #tell(kind: string, summary: string, data: Record<string, unknown>): Promise<void> {
-    return tellTimeline(this.#plane, this.#viewer, { kind, summary, data: { ...this.#params, ...data } });
+  #record(kind: string, summary: string, data: Record<string, unknown>): Promise<void> {
+    return recordViewerAction(this.#plane, this.#viewer, { kind, summary, data: { ...this.#params, ...data } });
   }
 }

@@ -11,8 +11,7 @@ import { channelPair } from "@roamfleet/protocol/link/testing";
 import { WebSocket, WebSocketServer } from "ws";
 import { FramePace, LINK_UNITS } from "../../link/index.ts";
 import type { Admitted } from "./admit.ts";
-import { Hub } from "./hub.ts";
-import { LatestSlot } from "./latest-slot.ts";
+import { Hub, LatestSlot } from "./hub.ts";
 import { Viewer, VIEWER_RECEIVE_BYTES } from "./viewer.ts";
 
 const LIMIT = { timeout: 120_000 };

@@ -2,8 +2,7 @@ import { fleetStreamAccess, fleetStreamPaths, streamAccess, type StreamName, str
 import { startFiles } from "./files-stream.ts";
 import { CAMERA_QUERY, prepareCamera } from "./camera-stream.ts";
 import { prepareForward } from "./forward-stream.ts";
-import { prepareLogs } from "./log-stream.ts";
-import { LOG_STREAM_QUERY } from "./log-query.ts";
+import { LOG_STREAM_QUERY, prepareLogs } from "./log-stream.ts";
 import { prepareFleetLogs } from "./fleet-log-stream.ts";
 import { prepareRosEcho, ROS_ECHO_QUERY } from "./ros-echo-stream.ts";
 import { prepareShell, SHELL_SUBPROTOCOL } from "./shell-stream.ts";

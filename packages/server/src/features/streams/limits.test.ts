@@ -5,7 +5,7 @@ import { LIMIT_DEFAULTS } from "../../config.ts";
 import { ingestLogs } from "../logs/index.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { fakeSession, helloOf } from "../testing/places.ts";
-import { requireChannel } from "./limits.ts";
+import { requireChannel } from "./robot-channel.ts";
 import { flush, startRig, type TestViewer } from "./testing/rig.ts";
 
 const TIMEOUT = { timeout: 120_000 };

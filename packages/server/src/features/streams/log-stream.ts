@@ -1,9 +1,10 @@
+import { LOG_LEVELS } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
-import { followLogs, isBefore, isSame, type LiveBatch, type LogPosition, readBehind, readTail } from "../logs/index.ts";
-import type { StartStream } from "./stream-kind.ts";
-import { type LogWish, readLogWish } from "./log-query.ts";
+import { badRequest } from "../../kernel/fault.ts";
+import { parseTime } from "../../kernel/time.ts";
+import { followLogs, isBefore, isSame, type LiveBatch, LogMatch, type LogPosition, readBehind, readTail } from "../logs/index.ts";
 import { RecordSender } from "./record-sender.ts";
-import { bytesOfBatch, Collected } from "./collected.ts";
+import type { StartStream } from "./stream-kind.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** Stored records that a new viewer gets. */
@@ -11,25 +12,25 @@ export const STORED_RECORDS = 100;
 
 /** Prepares a stream of a robot's log, starting with the last stored records. If the robot is not connected, the stream ends after them. */
 export function prepareLogs(query: URLSearchParams): StartStream {
-  const wish = readLogWish(query);
-  return ({ plane }, viewer) => new LogStream(plane, viewer, wish).start();
+  const request = readLogRequest(query);
+  return ({ plane }, viewer) => new LogStream(plane, viewer, request).start();
 }
 
 /** Sends stored records and then each new one, without gaps or duplicates. */
 class LogStream {
   readonly #plane: Plane;
   readonly #viewer: Viewer;
-  readonly #wish: LogWish;
+  readonly #request: LogRequest;
   readonly #sender: RecordSender;
   /** Position up to which the log was sent. */
   #end: LogPosition | undefined;
   /** Whether live flushes are sent immediately, buffered until all earlier stored records are sent, or dropped and read from the database later. */
-  #live: "send" | Collected | undefined;
+  #live: "send" | FlushBuffer | undefined;
 
-  constructor(plane: Plane, viewer: Viewer, wish: LogWish) {
+  constructor(plane: Plane, viewer: Viewer, request: LogRequest) {
     this.#plane = plane;
     this.#viewer = viewer;
-    this.#wish = wish;
+    this.#request = request;
     this.#sender = new RecordSender(plane, viewer);
   }
 
@@ -41,14 +42,14 @@ class LogStream {
     const end = followLogs(this.#plane, org_id, robot_id, (batch) => this.#take(batch));
     this.#viewer.onEnd = end;
     if (!this.#viewer.open) return end();
-    const { after } = this.#wish;
+    const { after } = this.#request;
     if (after === undefined) await this.#sendTail();
     await this.#catchUp(after === undefined ? this.#end : { received_at: after.toISOString(), seq: 0 });
   }
 
   async #sendTail(): Promise<void> {
     const { caller, robot_id } = this.#viewer.admitted;
-    const tail = await readTail(this.#plane.db.forOrg(caller.org_id), caller.org_id, robot_id, this.#wish.match, STORED_RECORDS);
+    const tail = await readTail(this.#plane.db.forOrg(caller.org_id), caller.org_id, robot_id, this.#request.match, STORED_RECORDS);
     for (const record of tail.records) await this.#viewer.send(JSON.stringify(record));
     this.#end = tail.end;
   }
@@ -61,8 +62,8 @@ class LogStream {
     const { caller, robot_id } = this.#viewer.admitted;
     const db = this.#plane.db.forOrg(caller.org_id);
     while (this.#viewer.open) {
-      const collected = (this.#live = new Collected());
-      const read = await readBehind(db, caller.org_id, robot_id, this.#end ?? from, this.#wish.match);
+      const collected = (this.#live = new FlushBuffer());
+      const read = await readBehind(db, caller.org_id, robot_id, this.#end ?? from, this.#request.match);
       if (read.more) this.#live = undefined;
       for (const { end, lines } of read.batches) {
         for (const line of lines) await this.#viewer.send(line);
@@ -97,22 +98,22 @@ class LogStream {
     if (!follows && !isBefore(this.#end, { received_at, seq })) return;
     if (!follows && this.#end !== undefined) return this.#readMissed();
     this.#end = { received_at, seq };
-    const { robot_id, seqs, lines } = wantedFlush(this.#wish, batch);
+    const { robot_id, seqs, lines } = matchFlush(this.#request, batch);
     this.#sender.send(robot_id, seqs, lines);
   }
 }
 
 /** Returns the indexes of the matching records of a flush. */
-const wantedOf = ({ match }: LogWish, { records }: LiveBatch): number[] =>
+const matchingIndexes = ({ match }: LogRequest, { records }: LiveBatch): number[] =>
   match.all
     ? [...records.keys()]
     : records
         .keys()
-        .filter((i) => match.holds(records[i]!))
+        .filter((i) => match.matches(records[i]!))
         .toArray();
 
 /** The matching records of one flush of a robot. */
-export interface WantedFlush {
+export interface MatchedFlush {
   robot_id: string;
   received_at: string;
   first_seq: number;
@@ -126,12 +127,65 @@ export interface WantedFlush {
 }
 
 /** Returns the position of the robot's log after a flush. */
-export const endOfFlush = ({ received_at, last_seq }: WantedFlush): LogPosition | undefined =>
+export const endOfFlush = ({ received_at, last_seq }: MatchedFlush): LogPosition | undefined =>
   last_seq === undefined ? undefined : { received_at, seq: last_seq };
 
-export function wantedFlush(wish: LogWish, batch: LiveBatch): WantedFlush {
+export function matchFlush(request: LogRequest, batch: LiveBatch): MatchedFlush {
   const { robot_id, received_at, first_seq, last_seq, before, records, lines } = batch;
-  const indices = wantedOf(wish, batch);
+  const indices = matchingIndexes(request, batch);
   const seqs = indices.map((i) => records[i]!.seq);
-  return { robot_id, received_at, first_seq, last_seq, before, seqs, lines: wish.match.all ? lines : indices.map((i) => lines[i]!) };
+  return { robot_id, received_at, first_seq, last_seq, before, seqs, lines: request.match.all ? lines : indices.map((i) => lines[i]!) };
+}
+
+export const LOG_STREAM_QUERY = ["level", "source", "q", "after"] as const;
+const TEXT_CHARACTERS_MAX = 200;
+const TIME = /^\d{4}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/;
+
+/** The parameters of a log stream. */
+export interface LogRequest {
+  match: LogMatch;
+  /** For a reconnecting viewer: start with the records stored since this time, instead of the last ones. */
+  after: Date | undefined;
+}
+
+/** Reads `?level=&source=&q=`, as for the list of records, and `?after=`. Throws 400. */
+export function readLogRequest(query: URLSearchParams): LogRequest {
+  const level = LOG_LEVELS.find((one) => one === query.get("level"));
+  if (query.has("level") && level === undefined) throw badRequest(`query parameter level must be one of ${LOG_LEVELS.join(", ")}`);
+  const after = query.get("after");
+  if (after !== null && !TIME.test(after)) throw badRequest("query parameter after must be an RFC 3339 time");
+  return {
+    match: new LogMatch({ since: undefined, until: undefined, level, source: readText(query, "source"), q: readText(query, "q") }),
+    after: after === null ? undefined : parseTime(after),
+  };
+}
+
+function readText(query: URLSearchParams, name: string): string | undefined {
+  const text = query.get(name);
+  if (text === null) return undefined;
+  if (text === "" || text.length > TEXT_CHARACTERS_MAX)
+    throw badRequest(`query parameter ${name} must have 1 to ${TEXT_CHARACTERS_MAX} characters`);
+  return text;
+}
+
+/** Most bytes of live flushes buffered while stored records are read. If there are more, they are read from the database. */
+const BUFFERED_BYTES_MAX = 1024 * 1024;
+/** Memory of a record in addition to its message. */
+const RECORD_BYTES = 256;
+
+/** Estimates the memory of a flush. */
+const bytesOfBatch = ({ records }: LiveBatch): number => records.reduce((sum, { message }) => sum + message.length + RECORD_BYTES, 0);
+
+/** A bounded buffer of live flushes, until the stored records before them have been sent. */
+class FlushBuffer<T = LiveBatch> {
+  batches: T[] = [];
+  #bytes = 0;
+
+  /** Returns false, without adding the flush, if the buffer is full. */
+  add(batch: T, bytes: number): boolean {
+    if (this.#bytes + bytes > BUFFERED_BYTES_MAX) return false;
+    this.#bytes += bytes;
+    this.batches.push(batch);
+    return true;
+  }
 }

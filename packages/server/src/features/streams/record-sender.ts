@@ -4,7 +4,7 @@ import { wireTime } from "../../kernel/time.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** Most bytes buffered for a viewer that does not read; further records are dropped and reported as a gap. */
-export const VIEWER_BYTES_MAX = 1024 * 1024;
+const VIEWER_BYTES_MAX = 1024 * 1024;
 /** After a drop, records are dropped until the buffer has shrunk to this size: one large gap instead of many small ones. */
 const RESUME_BYTES = VIEWER_BYTES_MAX / 2;
 
@@ -13,6 +13,18 @@ interface Gap {
   from_seq: number;
   to_seq: number;
 }
+
+/** Returns the record that a viewer gets in place of records that are left out. */
+export const gapRecord = (robot_id: string, seq: number, now: string, message: string, gap: object): LogRecord => ({
+  robot_id,
+  seq,
+  at: now,
+  received_at: now,
+  level: "warn",
+  source: "roamfleet",
+  message,
+  fields: { gap },
+});
 
 /** Counts of dropped records by robot, until they are reported. */
 export class Gaps {
@@ -33,16 +45,7 @@ export class Gaps {
 
   /** Returns all gaps, as records that replace the dropped ones, and clears them. */
   take(now: string): LogRecord[] {
-    const records = Array.from(this.#gaps, ([robot_id, gap]): LogRecord => ({
-      robot_id,
-      seq: gap.to_seq,
-      at: now,
-      received_at: now,
-      level: "warn",
-      source: "roamfleet",
-      message: `${gap.count} records dropped`,
-      fields: { gap },
-    }));
+    const records = Array.from(this.#gaps, ([robot_id, gap]) => gapRecord(robot_id, gap.to_seq, now, `${gap.count} records dropped`, gap));
     this.#gaps.clear();
     return records;
   }
@@ -57,7 +60,7 @@ export class RecordSender {
   constructor(plane: Plane, viewer: Viewer) {
     this.#plane = plane;
     this.#viewer = viewer;
-    viewer.socket.on("drain", () => this.#tellGaps());
+    viewer.socket.on("drain", () => this.#sendGaps());
   }
 
   /** Sends records; `lines` are the records with these numbers, as JSON. */
@@ -70,7 +73,7 @@ export class RecordSender {
       const seq = seqs[i] ?? 0;
       if (ws.bufferedAmount + line.length > (this.#gaps.none ? VIEWER_BYTES_MAX : RESUME_BYTES)) this.drop(robot_id, seq);
       else {
-        this.#tellGaps();
+        this.#sendGaps();
         ws.send(line);
       }
     }
@@ -82,7 +85,7 @@ export class RecordSender {
     this.#gaps.add(robot_id, seq);
   }
 
-  #tellGaps(): void {
+  #sendGaps(): void {
     if (this.#gaps.none || !this.#viewer.open) return;
     for (const record of this.#gaps.take(wireTime(this.#plane.clock.now()))) this.#viewer.ws.send(JSON.stringify(record));
   }

@@ -9,8 +9,8 @@ import {
 import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
 import type { StartStream, StreamContext } from "./stream-kind.ts";
-import { LatestSlot } from "./latest-slot.ts";
-import { openChannel } from "./open-at-robot.ts";
+import { LatestSlot } from "./hub.ts";
+import { openChannel } from "./robot-channel.ts";
 import type { Viewer } from "./viewer.ts";
 
 const TOPIC_CHARACTERS_MAX = 256;

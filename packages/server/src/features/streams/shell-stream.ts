@@ -3,16 +3,15 @@ import { type Channel, controlMessage, dataMessage, readMessage, type ShellParam
 import { badRequest } from "../../kernel/fault.ts";
 import type { ShellSession } from "../shells/index.ts";
 import type { StartStream, StreamContext } from "./stream-kind.ts";
-import { closeOf, openAtRobot } from "./open-at-robot.ts";
-import { readControl } from "./read-control.ts";
+import { closeOf, openAtRobot, readControl } from "./robot-channel.ts";
 import type { Viewer } from "./viewer.ts";
 
 export const SHELL_SUBPROTOCOL = "roamfleet.shell.v1";
 const CLOSE_FAILED = 1011;
 const SIZE_MAX = 1_000;
-const SAID_BY_VIEWER = new Set(["resize", "eof"]);
+const VIEWER_CONTROLS = new Set(["resize", "eof"]);
 
-type Asked = Required<Pick<ShellParams, "cols" | "rows" | "terminal" | "term">> & Pick<ShellParams, "app" | "command">;
+type ShellQuery = Required<Pick<ShellParams, "cols" | "rows" | "terminal" | "term">> & Pick<ShellParams, "app" | "command">;
 
 /**
  * Reads `cols` and `rows` (default 80 and 24), `app`, `command` (a JSON list of words, or a line for `sh -c`), `terminal=no` for raw
@@ -23,13 +22,13 @@ export function prepareShell(query: URLSearchParams): StartStream {
   if (!/^[\w.+-]{1,64}$/.test(term)) throw badRequest("query parameter term must be the name of a kind of terminal");
   const terminal = query.get("terminal") ?? "yes";
   if (terminal !== "yes" && terminal !== "no") throw badRequest("query parameter terminal must be yes or no");
-  const asked: Asked = { cols: sizeIn(query, "cols", 80), rows: sizeIn(query, "rows", 24), terminal: terminal === "yes", term };
+  const request: ShellQuery = { cols: sizeIn(query, "cols", 80), rows: sizeIn(query, "rows", 24), terminal: terminal === "yes", term };
   const app = query.get("app");
   if (app !== null && !/^[a-z0-9][a-z0-9._-]{0,62}$/.test(app)) throw badRequest("query parameter app must be the name of an app");
-  if (app !== null) asked.app = app;
+  if (app !== null) request.app = app;
   const command = query.get("command");
-  if (command !== null) asked.command = commandIn(command);
-  return (context, viewer) => startShell(context, viewer, asked);
+  if (command !== null) request.command = commandIn(command);
+  return (context, viewer) => startShell(context, viewer, request);
 }
 
 function sizeIn(query: URLSearchParams, name: "cols" | "rows", otherwise: number): number {
@@ -57,7 +56,7 @@ function commandIn(text: string): string[] {
 }
 
 /** Serves a shell for this viewer only. Its session is stored before it opens, and all its output is recorded. */
-async function startShell(context: StreamContext, viewer: Viewer, params: Asked): Promise<void> {
+async function startShell(context: StreamContext, viewer: Viewer, params: ShellQuery): Promise<void> {
   const opening = openShell(context, viewer, params);
   // Receive from the start: input waits here until the robot has answered.
   viewer.receive(async (data, binary) => {
@@ -71,7 +70,7 @@ async function startShell(context: StreamContext, viewer: Viewer, params: Asked)
 async function openShell(
   { plane, shells }: StreamContext,
   viewer: Viewer,
-  params: Asked,
+  params: ShellQuery,
 ): Promise<{ shell: ShellStream; channel: Channel | undefined }> {
   const { caller, robot_id, ip } = viewer.admitted;
   const { app = null, command = null } = params;
@@ -107,7 +106,7 @@ class ShellStream {
 
   async toRobot(channel: Channel, data: Buffer, binary: boolean): Promise<void> {
     if (binary || !this.#controlled) return void (await channel.write(dataMessage(data)));
-    const control = readControl(data, SAID_BY_VIEWER);
+    const control = readControl(data, VIEWER_CONTROLS);
     if (control.type === "resize") {
       const { cols, rows } = control;
       if (!isSize(cols) || !isSize(rows)) throw new Error("not a terminal size");

@@ -1,7 +1,8 @@
 import type { AuditEntry } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import type { Orphan } from "../../kernel/endings.ts";
-import { bigint, json, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import type { HeldProof } from "../../kernel/proof.ts";
+import { bigint, bytea, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 /** The common fields of both audit entries of a stream. */
 export type StreamEntry = Omit<AuditEntry, "action" | "status">;
@@ -44,3 +45,28 @@ export async function nodeOfRobot(db: Db, org_id: string, robot_id: string): Pro
   const { node_id = null, node_epoch = null } = at ?? {};
   return node_id === null || node_epoch === null ? undefined : { node_id, node_epoch };
 }
+
+const ticketRow = row({
+  org_id: text,
+  proof_by: textOf<HeldProof["by"]>(),
+  proof_hash: bytea,
+  stream: text,
+  object_id: text,
+  uses: int,
+  expires_at: timestamptz,
+});
+type TicketRow = RowOf<typeof ticketRow>;
+
+export const insertTicket = (db: Db, t: Omit<TicketRow, "uses"> & { hash: Buffer; created_at: Date }): Promise<number> =>
+  db.run(sql`
+    insert into stream_ticket (org_id, hash, proof_by, proof_hash, stream, object_id, uses, expires_at, created_at)
+    values (${t.org_id}, ${t.hash}, ${t.proof_by}, ${t.proof_hash}, ${t.stream}, ${t.object_id}, 0, ${t.expires_at}, ${t.created_at})`);
+
+/** Finds a ticket before the org is known, and counts the use. Of concurrent requests, exactly one gets `uses` 1. */
+export const useTicket = (db: Db, hash: Buffer): Promise<TicketRow | undefined> =>
+  db.maybe(sql(ticketRow)`update stream_ticket set uses = uses + 1 where hash = ${hash} returning ${ticketRow}`);
+
+export const deleteExpiredTickets = (db: Db, before: Date, limit: number, offset: number): Promise<number> =>
+  db.run(sql`
+    delete from stream_ticket where ctid = any(array(
+      select ctid from stream_ticket where expires_at < ${before} order by expires_at, ctid limit ${limit} offset ${offset}))`);

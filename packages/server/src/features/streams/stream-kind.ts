@@ -1,7 +1,7 @@
 import type { AccessRow, FleetStreamName, Role, StreamName } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import type { Nodes } from "../../link/index.ts";
-import type { ShellBook } from "../shells/index.ts";
+import type { ShellRegistry } from "../shells/index.ts";
 import type { Hub } from "./hub.ts";
 import type { Viewer } from "./viewer.ts";
 
@@ -13,7 +13,7 @@ export interface StreamContext {
   hub: Hub;
   /** All viewers of this server. */
   viewers: ReadonlySet<Viewer>;
-  shells: ShellBook;
+  shells: ShellRegistry;
 }
 
 /** Starts to serve a viewer. Resolves when the initial data has been sent. */

@@ -7,13 +7,15 @@ import { httpError } from "../../kernel/fault.ts";
 import { type Http, toFault } from "../../kernel/http.ts";
 import { FramePace, type Nodes, refuseUpgrade } from "../../link/index.ts";
 import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
-import { ShellBook } from "../shells/index.ts";
+import { ShellRegistry } from "../shells/index.ts";
 import { Hub } from "./hub.ts";
 import type { StreamContext } from "./stream-kind.ts";
-import { tooMany } from "./limits.ts";
-import { OpenViewers } from "./open-viewers.ts";
-import { type Arrival, decodeAdmission, decodeHeader, FLEET_SHARE_PATH, FleetShares, readmit, Relays } from "./relay/index.ts";
-import { CLOSED_ABNORMALLY, endOf, StreamBook } from "./tell.ts";
+import { tooMany } from "./robot-channel.ts";
+import { CLOSED_ABNORMALLY, endOf, OpenViewers, StreamRegistry } from "./stream-registry.ts";
+import { decodeAdmission, readmit } from "./relay/admission.ts";
+import { FLEET_SHARE_PATH, FleetShares } from "./relay/fleet-share.ts";
+import { decodeHeader } from "./relay/node-request.ts";
+import { type UpgradeRequest, Relays } from "./relay/relays.ts";
 import { sweepTickets } from "./tickets.ts";
 import { Viewer } from "./viewer.ts";
 import { watchViewers } from "./watch.ts";
@@ -49,7 +51,7 @@ export const createStreams = (plane: Plane, nodes?: Nodes): Streams => new Viewe
 
 class ViewerStreams implements Streams {
   readonly #plane: Plane;
-  readonly #book: StreamBook;
+  readonly #registry: StreamRegistry;
   readonly #viewers: OpenViewers;
   readonly #answers = new WeakMap<IncomingMessage, UpgradeAnswer>();
   readonly #context: StreamContext;
@@ -64,9 +66,9 @@ class ViewerStreams implements Streams {
 
   constructor(plane: Plane, nodes: Nodes | undefined) {
     this.#plane = plane;
-    this.#book = new StreamBook(plane);
-    this.#viewers = new OpenViewers(this.#book);
-    this.#context = { plane, nodes, hub: new Hub(), viewers: this.#viewers.all, shells: new ShellBook(plane) };
+    this.#registry = new StreamRegistry(plane);
+    this.#viewers = new OpenViewers(this.#registry);
+    this.#context = { plane, nodes, hub: new Hub(), viewers: this.#viewers.all, shells: new ShellRegistry(plane) };
     this.#watch = watchViewers(plane, this.#viewers.all);
     this.#relays = nodes && new Relays(plane, nodes);
     this.#shares = new FleetShares(plane);
@@ -86,7 +88,7 @@ class ViewerStreams implements Streams {
   }
 
   async sweep(): Promise<void> {
-    await this.#book.sweep();
+    await this.#registry.sweep();
     await this.#context.shells.sweep();
     await sweepTickets(this.#plane);
   }
@@ -102,18 +104,18 @@ class ViewerStreams implements Streams {
   /** Handles an upgrade request: serves the stream or sends an error. */
   async #open(request: IncomingMessage, socket: Duplex, head: Buffer, from: "viewer" | "node"): Promise<void> {
     const seen: Seen = {};
-    const arrival: Arrival = { request, socket, head, request_id: this.#plane.id("req") };
+    const upgrade: UpgradeRequest = { request, socket, head, request_id: this.#plane.id("req") };
     const headers = (): Record<string, string> => ({
-      "X-Request-Id": arrival.request_id,
+      "X-Request-Id": upgrade.request_id,
       "Cache-Control": "no-store",
       ...(seen.org_id === undefined ? {} : { "X-Service-Org-Id": seen.org_id }),
     });
     try {
       this.#refuseWhenDraining();
-      if (from === "node") return await this.#openForNode(arrival, seen, headers);
+      if (from === "node") return await this.#openForNode(upgrade, seen, headers);
       const admitted = await admitViewer(this.#plane, request, seen);
       checkHandshake(request);
-      if ((await this.#relays?.take(arrival, admitted)) !== true) await this.#serveHere(arrival, admitted, headers());
+      if ((await this.#relays?.take(upgrade, admitted)) !== true) await this.#serveHere(upgrade, admitted, headers());
     } catch (error) {
       const { status, code, message, headers: extra } = toFault(this.#plane, error);
       if (status >= 500) this.#plane.log.error({ err: error, status }, "could not open a stream");
@@ -122,19 +124,23 @@ class ViewerStreams implements Streams {
   }
 
   /** Serves a viewer that another node has admitted. It is never relayed to a third node. */
-  async #openForNode(arrival: Arrival, seen: Seen, headers: () => Record<string, string>): Promise<void> {
-    const { request, socket, head } = arrival;
+  async #openForNode(upgrade: UpgradeRequest, seen: Seen, headers: () => Record<string, string>): Promise<void> {
+    const { request, socket, head } = upgrade;
     const { path, query } = targetOf(request);
     if (path === FLEET_SHARE_PATH) return this.#shares.upgrade(request, socket, head, decodeHeader(request), query);
     const admission = decodeAdmission(request);
-    arrival.request_id = admission.request_id;
+    upgrade.request_id = admission.request_id;
     const admitted = await readmit(this.#plane, request, admission, seen);
     checkHandshake(request);
-    await this.#serveHere(arrival, admitted, headers());
+    await this.#serveHere(upgrade, admitted, headers());
   }
 
-  async #serveHere({ request, socket, head, request_id }: Arrival, admitted: Admitted, headers: Record<string, string>): Promise<void> {
-    const open_stream = await this.#book.opened(request, admitted, request_id);
+  async #serveHere(
+    { request, socket, head, request_id }: UpgradeRequest,
+    admitted: Admitted,
+    headers: Record<string, string>,
+  ): Promise<void> {
+    const open_stream = await this.#registry.opened(request, admitted, request_id);
     let is_open = false;
     this.#answers.set(request, { admitted, headers });
     if (!this.#draining && !socket.destroyed)
@@ -146,7 +152,7 @@ class ViewerStreams implements Streams {
       });
     if (is_open) return;
     // The client has disconnected meanwhile, or the server is stopping.
-    await this.#book.closed(open_stream, endOf(this.#draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
+    await this.#registry.closed(open_stream, endOf(this.#draining ? CLOSE.draining : undefined, CLOSED_ABNORMALLY));
     this.#refuseWhenDraining();
   }
 

@@ -13,7 +13,7 @@ import { Answer, serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
-import { deleteExpiredTickets, insertTicket, useTicket } from "./store-tickets.ts";
+import { deleteExpiredTickets, insertTicket, useTicket } from "./store.ts";
 
 const TICKET_MS = 30_000;
 /** How long an expired ticket is kept, so that a client that sends it later does not count as guessing. */
@@ -72,7 +72,7 @@ function heldBy(credentials: Pick<Credentials, "headers" | "site">): HeldProof {
 }
 
 /** The request in which a ticket is used. */
-export interface TicketUse {
+interface TicketUse {
   stream: string;
   object_id: string;
   /** The org that the request names in addition. */

@@ -8,14 +8,14 @@ import { type FramePace, Hold, type Paced, ReadValve } from "../../link/index.ts
 
 const REASON_BYTES_MAX = 123;
 /** Bytes buffered for a viewer above which `send` waits. */
-export const VIEWER_SEND_BYTES = 64 * 1024;
+const VIEWER_SEND_BYTES = 64 * 1024;
 /** Bytes of a viewer's messages that were not taken yet, above which its socket is paused. */
 export const VIEWER_RECEIVE_BYTES = 256 * 1024;
 /** Bytes of JSON that cost one unit of the rate limit. */
 const JSON_UNIT_BYTES = 1024;
 
 /** Takes the messages of a viewer one at a time: the next one waits for the promise. */
-export type TakeMessage = (data: Buffer, binary: boolean) => Promise<unknown> | void;
+type TakeMessage = (data: Buffer, binary: boolean) => Promise<unknown> | void;
 
 /** The caller and its stream, as checked before the upgrade and repeatedly while the stream is open. */
 export interface Watching {
@@ -51,12 +51,12 @@ export class Viewer implements Paced {
   readonly valve: ReadValve;
   units: Paced["units"];
   readonly #pace: FramePace;
-  #heard = true;
+  #is_alive = true;
   #closing = false;
   #take: TakeMessage | undefined;
   #taking = false;
-  #said: { data: Buffer; binary: boolean }[] = [];
-  #said_bytes = 0;
+  #queued: { data: Buffer; binary: boolean }[] = [];
+  #queued_bytes = 0;
   /** Resolvers of the calls of `send` that wait for room. */
   #room: (() => void)[] = [];
 
@@ -69,20 +69,20 @@ export class Viewer implements Paced {
     this.request_id = request_id;
     // A close event follows.
     ws.on("error", ({ code }: NodeJS.ErrnoException) => (this.broke_protocol ||= code?.startsWith("WS_ERR_") === true));
-    const heard = (): void => this.#hearFrame(1);
-    ws.on("pong", heard);
+    const answered = (): void => this.#countFrame(1);
+    ws.on("pong", answered);
     // A slow reader does not see the server's pings yet, but may send pings itself.
-    ws.on("ping", heard);
+    ws.on("ping", answered);
     ws.on("message", (data, binary) => {
       // Bytes are passed on unread, text is parsed.
-      this.#hearFrame(binary ? 1 : 1 + Math.floor((data as Buffer).length / JSON_UNIT_BYTES));
+      this.#countFrame(binary ? 1 : 1 + Math.floor((data as Buffer).length / JSON_UNIT_BYTES));
       // Messages of viewers of logs and cameras are ignored, but they prove that the viewer is alive.
-      if (this.#take !== undefined) this.#hear(data as Buffer, binary);
+      if (this.#take !== undefined) this.#enqueue(data as Buffer, binary);
     });
     socket.on("drain", () => this.#wake());
     ws.once("close", () => {
       this.#ended();
-      this.#said = [];
+      this.#queued = [];
     });
   }
 
@@ -121,8 +121,8 @@ export class Viewer implements Paced {
   ping(): void {
     // While the socket is paused for the robot, its pong cannot be read. Still send a ping: the machine of a client that no longer
     // exists answers with a reset.
-    if (!this.#heard && !this.valve.closed) return this.ws.terminate();
-    this.#heard = false;
+    if (!this.#is_alive && !this.valve.closed) return this.ws.terminate();
+    this.#is_alive = false;
     if (this.ws.readyState === this.ws.OPEN) this.ws.ping();
   }
 
@@ -138,27 +138,27 @@ export class Viewer implements Paced {
     for (const resolve of this.#room.splice(0)) resolve();
   }
 
-  #hearFrame(units: number): void {
-    this.#heard = true;
+  #countFrame(units: number): void {
+    this.#is_alive = true;
     this.#pace.take(this, units);
   }
 
-  #hear(data: Buffer, binary: boolean): void {
+  #enqueue(data: Buffer, binary: boolean): void {
     if (this.#closing) return;
-    this.#said.push({ data, binary });
-    this.#said_bytes += data.length + ITEM_OVERHEAD_BYTES;
-    if (this.#said_bytes > VIEWER_RECEIVE_BYTES) this.valve.hold(Hold.queue);
+    this.#queued.push({ data, binary });
+    this.#queued_bytes += data.length + ITEM_OVERHEAD_BYTES;
+    if (this.#queued_bytes > VIEWER_RECEIVE_BYTES) this.valve.hold(Hold.queue);
     if (!this.#taking) void this.#takeAll();
   }
 
   async #takeAll(): Promise<void> {
     this.#taking = true;
     try {
-      for (let next = this.#said.shift(); next !== undefined && this.open; next = this.#said.shift()) {
+      for (let next = this.#queued.shift(); next !== undefined && this.open; next = this.#queued.shift()) {
         const taken = this.#take?.(next.data, next.binary);
         if (taken !== undefined) await taken;
-        this.#said_bytes -= next.data.length + ITEM_OVERHEAD_BYTES;
-        if (this.#said_bytes <= VIEWER_RECEIVE_BYTES / 2) this.valve.release(Hold.queue);
+        this.#queued_bytes -= next.data.length + ITEM_OVERHEAD_BYTES;
+        if (this.#queued_bytes <= VIEWER_RECEIVE_BYTES / 2) this.valve.release(Hold.queue);
       }
     } catch {
       this.close(CLOSE.bad_message, "the message is not valid for this stream");

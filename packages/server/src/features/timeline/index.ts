@@ -1,4 +1,82 @@
-export { recordTimeline, recordTimelineMany, type TimelineRecord } from "./record.ts";
-export { dropTimelineEntries } from "./retention.ts";
+import type { Clock, IdSource } from "@roamfleet/clock";
+import { ID_PREFIXES } from "@roamfleet/protocol";
+import { type Actor, routes } from "@roamfleet/protocol/routes";
+import type { Plane } from "../../context.ts";
+import { isOutage } from "../../engines/db/index.ts";
+import type { Db } from "../../kernel/db.ts";
+import { found } from "../../kernel/fault.ts";
+import type { Http } from "../../kernel/http.ts";
+import { historyLimit, readPage } from "../../kernel/page.ts";
+import { deleteIsolated, forEachOrg, listOrgIds } from "../../kernel/retention.ts";
+import { serve } from "../../kernel/serve.ts";
+import { parseTime, wireTimes } from "../../kernel/time.ts";
+import { announce } from "../events/index.ts";
+import { deleteEntries, insertEntries, selectEntries, selectOrgEntries } from "./store.ts";
+
 export { countEntries as countTimeline } from "./store.ts";
-export { timelineRoutes } from "./routes.ts";
+
+export function timelineRoutes(http: Http, plane: Plane): void {
+  const route = routes.listRobotTimeline;
+  serve(http, plane, route, async (_plane, { caller: { org_id }, params, query, db }) => {
+    await requireObject(plane, db, org_id, "robot", params.id);
+    const page = { ...query, limit: historyLimit(query) };
+    return await readPage(
+      page,
+      [route.name, org_id, params.id],
+      (window) => selectEntries(db, org_id, params.id, readFilter(query), window),
+      wireTimes,
+    );
+  });
+
+  const all = routes.listTimeline;
+  serve(http, plane, all, async (_plane, { caller, query, db }) => {
+    const { org_id } = caller;
+    if (query.robot_id !== undefined) await requireObject(plane, db, org_id, "robot", query.robot_id);
+    if (query.fleet_id !== undefined) await requireObject(plane, db, org_id, "fleet", query.fleet_id);
+    const page = { ...query, limit: historyLimit(query) };
+    return await readPage(page, [all.name, org_id], (window) => selectOrgEntries(db, caller, readFilter(query), window), wireTimes);
+  });
+}
+
+async function requireObject({ findPlaces }: Plane, db: Db, org_id: string, kind: "robot" | "fleet", id: string): Promise<void> {
+  found((await findPlaces(db, org_id, kind, [id], [])).get(id), kind, id);
+}
+
+const readFilter = <Q extends { since?: string; until?: string }>(query: Q) => ({
+  ...query,
+  since: parseTime(query.since),
+  until: parseTime(query.until),
+});
+
+export interface TimelineRecord {
+  org_id: string;
+  robot_id: string;
+  /** `<resource>.<past participle>`, for example `robot.connected` or `deployment.applied`. */
+  kind: string;
+  actor: Actor;
+  /** One sentence for users. */
+  summary: string;
+  data?: Record<string, unknown>;
+}
+
+type Stamps = { id: IdSource; clock: Pick<Clock, "now"> } & Parameters<typeof announce>[1];
+
+/** Writes one entry on a robot's timeline, in the transaction of the change that it describes. */
+export const recordTimeline = (db: Db, plane: Stamps, record: TimelineRecord): Promise<void> => recordTimelineMany(db, plane, [record]);
+
+/** The same for many robots, in one statement. */
+export async function recordTimelineMany(db: Db, plane: Stamps, records: readonly TimelineRecord[]): Promise<void> {
+  if (records.length === 0) return;
+  const at = plane.clock.now();
+  const entries = records.map((record) => ({ ...record, data: record.data ?? {}, id: plane.id(ID_PREFIXES.event), at }));
+  await insertEntries(db, entries);
+  for (const { org_id, id, robot_id } of entries) announce(db, plane, org_id, { kind: "timeline", id, change: "created", robot_id });
+}
+
+/** Deletes the entries of all robots older than that time. */
+export async function dropTimelineEntries({ db, log }: Pick<Plane, "db" | "log">, before: Date): Promise<void> {
+  await forEachOrg({ log }, "timeline", await listOrgIds(db), async (org_id) => {
+    const entries = await deleteIsolated(isOutage, (limit, offset) => deleteEntries(db, org_id, before, limit, offset));
+    if (entries > 0) log.info({ org_id, entries, before: before.toISOString() }, "deleted old timeline entries");
+  });
+}

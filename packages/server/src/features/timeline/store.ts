@@ -4,9 +4,7 @@ import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { madeBefore, madeSince } from "../../kernel/id-time.ts";
 import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
-import { int, json, jsonb, list, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
-
-const NOTHING = sql``;
+import { equals, int, json, jsonb, list, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const entryRow = row({
   id: text,
@@ -16,9 +14,9 @@ const entryRow = row({
   summary: text,
   data: jsonb<Record<string, unknown>>(),
 });
-export type EntryRow = RowOf<typeof entryRow>;
+type EntryRow = RowOf<typeof entryRow>;
 
-export interface NewEntry extends EntryRow {
+interface NewEntry extends EntryRow {
   org_id: string;
   robot_id: string;
 }
@@ -32,24 +30,21 @@ export const insertEntries = (db: Db, entries: readonly NewEntry[]) =>
       as e (org_id text, robot_id text, id text, at timestamptz, kind text, actor jsonb, summary text, data jsonb)`);
 
 const robotEntryRow = row({ ...entryRow.columns, robot_id: text, robot_name: text });
-export type RobotEntryRow = RowOf<typeof robotEntryRow>;
-
-export interface OrgFilter extends EntryFilter {
-  robot_id?: string | undefined;
-  fleet_id?: string | undefined;
-}
 
 /** Up to this many robots, the latest entries of each robot are read. Above, the org's latest entries are read and filtered by robot. */
 const FEW_ROBOTS = 1_000;
 
 /** Returns the entries of all robots that the caller sees, newest first. */
-export async function selectOrgEntries(db: Db, caller: Caller, filter: OrgFilter, { after, limit }: Window): Promise<RobotEntryRow[]> {
+export async function selectOrgEntries(
+  db: Db,
+  caller: Caller,
+  filter: EntryFilter & { robot_id?: string | undefined; fleet_id?: string | undefined },
+  { after, limit }: Window,
+): Promise<RowOf<typeof robotEntryRow>[]> {
   const { org_id } = caller;
   const { kind, since, until, robot_id, fleet_id } = filter;
-  const seen = sql`${visible(caller, "r.site_id", "r.fleet_id")}
-    ${robot_id === undefined ? NOTHING : sql`and r.id = ${robot_id}`} ${fleet_id === undefined ? NOTHING : sql`and r.fleet_id = ${fleet_id}`}`;
-  const wanted = sql`e.id < ${after ?? BEHIND_ALL_IDS}
-    ${kind === undefined ? NOTHING : sql`and e.kind = ${kind}`}
+  const seen = sql`${visible(caller, "r.site_id", "r.fleet_id")} ${equals({ "r.id": robot_id, "r.fleet_id": fleet_id })}`;
+  const wanted = sql`e.id < ${after ?? BEHIND_ALL_IDS} ${equals({ "e.kind": kind })}
     ${madeSince(ID_PREFIXES.event, since)} ${madeBefore(ID_PREFIXES.event, until)}`;
   const all = robot_id === undefined && fleet_id === undefined && seesWholeOrg(caller);
   const few = all
@@ -74,7 +69,7 @@ export async function selectOrgEntries(db: Db, caller: Caller, filter: OrgFilter
     where e.org_id = ${org_id} and ${wanted} order by e.id desc limit ${limit}`);
 }
 
-export interface EntryFilter {
+interface EntryFilter {
   kind?: string | undefined;
   since?: Date | undefined;
   until?: Date | undefined;
@@ -84,9 +79,7 @@ export interface EntryFilter {
 export const selectEntries = (db: Db, org_id: string, robot_id: string, { kind, since, until }: EntryFilter, { after, limit }: Window) =>
   db.many(sql(entryRow)`
     select ${entryRow} from timeline_entry where org_id = ${org_id} and robot_id = ${robot_id}
-    ${kind === undefined ? sql`` : sql`and kind = ${kind}`}
-    ${madeSince(ID_PREFIXES.event, since)} ${madeBefore(ID_PREFIXES.event, until)}
-    ${after === null ? sql`` : sql`and id < ${after}`}
+    ${equals({ kind })} ${madeSince(ID_PREFIXES.event, since)} ${madeBefore(ID_PREFIXES.event, until)} and id < ${after ?? BEHIND_ALL_IDS}
     order by id desc limit ${limit}`);
 
 const countRow = row({ n: int });
@@ -96,12 +89,8 @@ export const countEntries = async (db: Db, org_id: string, robot_id: string, kin
       select count(*)::int as n from timeline_entry where org_id = ${org_id} and robot_id = ${robot_id} and kind = ${kind} and at >= ${since}`)
   ).n;
 
-export const robotExists = async (db: Db, org_id: string, robot_id: string): Promise<boolean> =>
-  (await db.maybe(sql(row({ id: text }))`
-    -- reads: robot
-    select id from robot where org_id = ${org_id} and id = ${robot_id}`)) !== undefined;
-
-export const fleetExists = async (db: Db, org_id: string, fleet_id: string): Promise<boolean> =>
-  (await db.maybe(sql(row({ id: text }))`
-    -- reads: fleet
-    select id from fleet where org_id = ${org_id} and id = ${fleet_id}`)) !== undefined;
+export const deleteEntries = (db: Db, org_id: string, before: Date, limit: number, offset: number): Promise<number> =>
+  db.run(sql`
+    delete from timeline_entry where org_id = ${org_id} and ctid = any(array(
+      select ctid from timeline_entry where org_id = ${org_id} ${madeBefore(ID_PREFIXES.event, before)} order by id limit ${limit} offset ${offset}
+      for update skip locked))`);

@@ -1,6 +1,7 @@
 import type { Clock } from "@roamfleet/clock";
 import { ROLES } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
+import { LRUCache } from "lru-cache";
 import type { Limits } from "../../config.ts";
 import { isOutage } from "../../engines/db/index.ts";
 import { type Caller, type Grant, highestRole, lowerRole } from "../../kernel/caller.ts";
@@ -9,9 +10,18 @@ import { forbidden, printable, unauthorized, unauthorizedKnown } from "../../ker
 import { isolateFailures } from "../../kernel/in-halves.ts";
 import { type HeldProof, secretHash } from "../../kernel/proof.ts";
 import { WebSession } from "../../kernel/web-session.ts";
-import { Remembered, REMEMBERED_SECRETS_MAX } from "./remembered.ts";
-import { findSession, idleSince, type SessionRow, updateSessionsUsed } from "./store-sessions.ts";
-import { type FoundCredential, findCredential, listOrgOfToken, listOrgsOfUser, type MembershipRow, updateLastUsed } from "./store.ts";
+import {
+  findCredential,
+  findSession,
+  type FoundCredential,
+  idleSince,
+  listOrgOfToken,
+  listOrgsOfUser,
+  type MembershipRow,
+  type SessionRow,
+  updateLastUsed,
+  updateSessionsUsed,
+} from "./store.ts";
 
 export interface PortalAuthenticator {
   /** Resolves a token in the org that the request names, or else in the token's default org. Throws 401 or 403. */
@@ -27,6 +37,8 @@ export interface PortalAuthenticator {
 interface Token {
   credential: FoundCredential;
   orgs: MembershipRow[];
+  /** By the org that the request names. */
+  callers: Map<string | undefined, Caller>;
 }
 
 interface Session extends Token {
@@ -41,13 +53,13 @@ interface Options {
 
 /** Authenticates portal tokens and sessions by the SHA-256 of their secret. Results are cached for 1 s. */
 export function createPortalAuthenticator({ db, clock, limits }: Options): PortalAuthenticator {
-  const tokens = new Remembered<Token>(clock, (hash) => lookUpToken(db, hash));
-  const sessions = new Remembered<Session>(clock, (hash) => lookUpSession(db, hash));
+  const tokens = new LookupCache<Token>(clock, (hash) => lookUpToken(db, hash));
+  const sessions = new LookupCache<Session>(clock, (hash) => lookUpSession(db, hash));
   const used = new Map<string, Date>();
   const used_sessions = new Map<string, Date>();
 
   function note(uses: Map<string, Date>, id: string): void {
-    if (uses.size < REMEMBERED_SECRETS_MAX || uses.has(id)) uses.set(id, clock.now());
+    if (uses.size < CACHED_SECRETS_MAX || uses.has(id)) uses.set(id, clock.now());
   }
 
   function checkSession({ session, credential }: Session): void {
@@ -59,9 +71,10 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
   }
 
   async function ofToken(hash: Buffer, org_id: string | undefined): Promise<Caller> {
-    const { credential, orgs } = await tokens.get(hash);
+    const token = await tokens.get(hash);
+    const { credential } = token;
     checkToken(credential, clock.now(), "the token");
-    const caller = callerOf(credential, orgs, org_id);
+    const caller = callerOf(token, org_id);
     note(used, credential.id);
     return caller;
   }
@@ -75,10 +88,10 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
       found = await sessions.get(hash);
     }
     checkSession(found);
-    const { session, credential, orgs } = found;
+    const { session, credential } = found;
     if (org_id !== undefined && org_id !== session.current_org_id)
       throw forbidden(`the session is for org ${session.current_org_id}; change it with PATCH /api/auth/session`);
-    const caller = callerOf(credential, orgs, session.current_org_id);
+    const caller = callerOf(found, session.current_org_id);
     if (secret !== undefined) {
       note(used, credential.id);
       note(used_sessions, session.id);
@@ -119,7 +132,7 @@ function checkToken({ revoked_at, expires_at }: FoundCredential, now: Date, what
 async function lookUpToken(db: Db, hash: Buffer): Promise<Token> {
   const credential = await findCredential(db, hash);
   if (credential === undefined) throw unauthorized("the token is not known");
-  return { credential, orgs: await listOrgs(db, credential) };
+  return { credential, orgs: await listOrgs(db, credential), callers: new Map() };
 }
 
 async function lookUpSession(db: Db, hash: Buffer): Promise<Session> {
@@ -128,20 +141,16 @@ async function lookUpSession(db: Db, hash: Buffer): Promise<Session> {
   // Looked up by the secret that created the session, so a rotation that ends the secret ends the session.
   const credential = await findCredential(db, session.token_hash);
   if (credential?.id !== session.token_id) throw unauthorizedKnown("the session's token was rotated");
-  return { session, credential, orgs: await listOrgs(db, credential) };
+  return { session, credential, orgs: await listOrgs(db, credential), callers: new Map() };
 }
 
 const listOrgs = (db: Db, { user_id, org_id, every_org }: FoundCredential): Promise<MembershipRow[]> =>
   user_id === null ? listOrgOfToken(db, org_id) : listOrgsOfUser(db, user_id, every_org ? null : org_id);
 
-const callers = new WeakMap<readonly MembershipRow[], Map<string | undefined, Caller>>();
-
-/** Returns the caller, created once for each lookup and cached for further requests with the token. */
-function callerOf(credential: FoundCredential, memberships: readonly MembershipRow[], named: string | undefined): Caller {
-  let known = callers.get(memberships);
-  if (known === undefined) callers.set(memberships, (known = new Map<string | undefined, Caller>()));
-  let caller = known.get(named);
-  if (caller === undefined) known.set(named, (caller = makeCaller(credential, memberships, named)));
+/** Returns the caller in the named org, created once for each lookup. */
+function callerOf({ credential, orgs, callers }: Token, named: string | undefined): Caller {
+  const caller = callers.get(named) ?? makeCaller(credential, orgs, named);
+  callers.set(named, caller);
   return caller;
 }
 
@@ -187,3 +196,43 @@ const actorOf = (credential: FoundCredential, { user_name }: MembershipRow): Act
   credential.user_id === null
     ? { type: "org_token", id: credential.id, name: credential.label }
     : { type: "user", id: credential.user_id, name: user_name };
+
+/** How long a result is cached. A revoked token is refused within 2 s on every node. */
+const CACHED_MS = 1_000;
+const CACHED_SECRETS_MAX = 20_000;
+
+/** A cache of lookups by the SHA-256 of secrets, for 1 s. */
+class LookupCache<T extends object> {
+  readonly #clock: Clock;
+  readonly #lookUp: (hash: Buffer) => Promise<T>;
+  readonly #known = new LRUCache<string, Promise<T>>({ max: CACHED_SECRETS_MAX });
+  readonly #looked_up_at = new WeakMap<Promise<T>, number>();
+
+  constructor(clock: Clock, lookUp: (hash: Buffer) => Promise<T>) {
+    this.#clock = clock;
+    this.#lookUp = lookUp;
+  }
+
+  get(hash: Buffer): Promise<T> {
+    const key = hash.toString("latin1");
+    const known = this.#known.get(key);
+    // A running lookup is shared: a thousand concurrent requests cause one query.
+    const at = known === undefined ? undefined : this.#looked_up_at.get(known);
+    if (known !== undefined && (at === undefined || this.#clock.monotonic() - at < CACHED_MS)) return known;
+    const began_at = this.#clock.monotonic();
+    const looking = this.#lookUp(hash);
+    this.#known.set(key, looking);
+    looking.then(
+      () => this.#looked_up_at.set(looking, began_at),
+      () => {
+        if (this.#known.peek(key) === looking) this.#known.delete(key);
+      },
+    );
+    return looking;
+  }
+
+  /** Makes the next `get` start a new lookup, even if one is running. */
+  forget(hash: Buffer): void {
+    this.#known.delete(hash.toString("latin1"));
+  }
+}

@@ -1,19 +1,29 @@
-import { routes, type Me } from "@roamfleet/protocol/routes";
+import { roleAtLeast } from "@roamfleet/protocol";
+import { type BodyOf, type Me, type NewToken, routes, type Routes, type Token } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
-import type { Caller } from "../../kernel/caller.ts";
+import { type Caller, highestRole } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { notFound } from "../../kernel/fault.ts";
+import { badRequest, conflict, forbidden, found, notFound } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
-import { wireTime } from "../../kernel/time.ts";
+import { wireTime, wireTimes } from "../../kernel/time.ts";
 import { noteAuthorityChange } from "../deployments/index.ts";
 import { revokeKeysOf } from "../enrollment/index.ts";
 import { announce } from "../events/index.ts";
-import { issueToken, requireMember, rotate } from "./issue.ts";
-import { findToken, listTokens, revokeToken, type TokenRow } from "./store-manage.ts";
-import { getCredential, listOrgOfToken, listOrgsOfUser } from "./store.ts";
-import { toWire } from "./wire.ts";
+import { checkScopes, createCredential, newSecret } from "./create.ts";
+import {
+  findToken,
+  getCredential,
+  listOrgOfToken,
+  listOrgsOfUser,
+  listTokens,
+  lockToken,
+  revokeToken,
+  rotateToken,
+  type TokenRow,
+  type TokenStatus,
+} from "./store.ts";
 
 export function tokenRoutes(http: Http, plane: Plane): void {
   // A token may belong to another org than the present one, or to several orgs.
@@ -23,13 +33,8 @@ export function tokenRoutes(http: Http, plane: Plane): void {
     const { org_id } = caller;
     if (query.user_id !== undefined) await requireMember(db, org_id, query.user_id);
     const now = plane.clock.now();
-    return readPage(
-      query,
-      [routes.listTokens.name, org_id],
-      (window) => listTokens(db, org_id, query, now, window),
-      ({ id }) => id,
-      (token) => toWire(token, now),
-    );
+    const wire = (token: TokenRow): Token => toWire(token, now);
+    return readPage(query, [routes.listTokens.name, org_id], (window) => listTokens(db, org_id, query, now, window), wire);
   });
 
   serve(http, plane, routes.createToken, async (_, { body, caller, db }) =>
@@ -37,7 +42,7 @@ export function tokenRoutes(http: Http, plane: Plane): void {
   );
 
   serve(http, plane, routes.getToken, async (_, { params, caller, db }) => ({
-    data: toWire(found(await findToken(db, caller.org_id, params.id), params.id), plane.clock.now()),
+    data: toWire(found(await findToken(db, caller.org_id, params.id), "token", params.id), plane.clock.now()),
   }));
 
   serve(http, plane, routes.revokeToken, async (_, { params, caller, db }) => {
@@ -55,7 +60,7 @@ function revoke(plane: Plane, db: Db, org_id: string, id: string, now: Date): Pr
   return db.transaction(async (tx) => {
     // Lock keys before the token, in the same order as an enrollment.
     const keys = await revokeKeysOf(tx, org_id, { token_id: id }, now);
-    const token = found(await revokeToken(tx, org_id, id, now), id);
+    const token = found(await revokeToken(tx, org_id, id, now), "token", id);
     if (token.revoked_at?.getTime() !== now.getTime()) return token;
     await noteAuthorityChange(tx, plane, org_id, "token", [id]);
     announce(tx, plane, org_id, [
@@ -64,11 +69,6 @@ function revoke(plane: Plane, db: Db, org_id: string, id: string, now: Date): Pr
     ]);
     return token;
   });
-}
-
-function found(token: TokenRow | undefined, id: string): TokenRow {
-  if (token === undefined) throw notFound("token", id);
-  return token;
 }
 
 /** Returns the scopes to which sites, fleets and robots are limited; empty means the whole org. */
@@ -92,3 +92,66 @@ async function describe(db: Db, caller: Caller): Promise<Me> {
     scopes: scopesShown(caller),
   };
 }
+
+const HOUR_MS = 3_600_000;
+
+/** Returns the highest role of a user in the org. 404 if the user is not a member. */
+async function requireMember(db: Db, org_id: string, user_id: string): Promise<NonNullable<ReturnType<typeof highestRole>>> {
+  const role = highestRole((await listOrgsOfUser(db, user_id, org_id)).flatMap((grant) => grant.role ?? []));
+  if (role === undefined) throw notFound("user", user_id);
+  return role;
+}
+
+/**
+ * Creates a token of the org or of one of its users. It is valid for this org only, so that an org's admin cannot use it to enter
+ * other orgs of the user. Only this response contains the secret.
+ */
+async function issueToken(plane: Plane, db: Db, caller: Caller, body: BodyOf<Routes["createToken"]>): Promise<NewToken> {
+  const { org_id } = caller;
+  const { label, role, scopes = [], expires_in_hours = 0, user_id } = body;
+  if (!roleAtLeast(caller.role, role)) throw forbidden(`field role: a token cannot have a higher role than its creator, ${caller.role}`);
+  return await db.transaction(async (tx) => {
+    const of_user = user_id === undefined ? undefined : await requireMember(tx, org_id, user_id);
+    if (of_user !== undefined && !roleAtLeast(of_user, role))
+      throw badRequest(`field role: user ${user_id} has the role ${of_user}, less than ${role}`);
+    const { id, secret } = await createCredential(tx, plane, {
+      kind: user_id === undefined ? "org" : "user",
+      org_id,
+      ...(user_id === undefined ? {} : { user_id }),
+      role,
+      scopes: await checkScopes(tx, org_id, scopes),
+      label,
+      ...(expires_in_hours === 0 ? {} : { expires_at: new Date(plane.clock.now().getTime() + expires_in_hours * HOUR_MS) }),
+      created_by: caller.actor,
+    });
+    const token = found(await findToken(tx, org_id, id), "token", id);
+    announce(tx, plane, org_id, { kind: "token", id, change: "created" });
+    return { ...toWire(token, plane.clock.now()), token: secret };
+  });
+}
+
+/** Gives a token a new secret, which only this response contains. The old one stays valid for `overlap_seconds`. */
+async function rotate(plane: Plane, db: Db, org_id: string, id: string, overlap_seconds: number): Promise<NewToken> {
+  return await db.transaction(async (tx) => {
+    const now = plane.clock.now();
+    const token = found(await lockToken(tx, org_id, id), "token", id);
+    const status = statusOf(token, now);
+    if (status !== "active") throw conflict(`token ${id} is ${status}; create another one`);
+    const { secret, hash, prefix } = newSecret(token.kind);
+    const previous_until = new Date(now.getTime() + overlap_seconds * 1_000);
+    announce(tx, plane, org_id, { kind: "token", id, change: "updated" });
+    return { ...toWire(await rotateToken(tx, org_id, id, { hash, prefix, previous_until, at: now }), now), token: secret };
+  });
+}
+
+/** Derives the status; `revoked` takes precedence over `expired`. */
+function statusOf({ revoked_at, expires_at }: Pick<TokenRow, "revoked_at" | "expires_at">, now: Date): TokenStatus {
+  if (revoked_at !== null) return "revoked";
+  return expires_at !== null && expires_at <= now ? "expired" : "active";
+}
+
+const toWire = ({ kind: _, ...token }: TokenRow, now: Date): Token => ({
+  ...wireTimes(token),
+  scopes: [...token.scopes],
+  status: statusOf(token, now),
+});

@@ -7,7 +7,7 @@ import { int, row, sql, text } from "../../kernel/sql.ts";
 import { auditRoutes } from "../audit/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import { type FeaturePlane, type Reply, startFeaturePlane } from "../testing/feature-plane.ts";
-import { SESSIONS_OF_TOKEN_MAX } from "./store-sessions.ts";
+import { SESSIONS_OF_TOKEN_MAX } from "./store.ts";
 import { createCredential, sessionRoutes, sweepSessions, tokenRoutes } from "./index.ts";
 
 const TIMEOUT = { timeout: 120_000 };

@@ -16,13 +16,13 @@ import {
   deleteEndedSessions,
   deleteSession,
   deleteSurplusSessions,
+  findCredential,
   getSession,
   idleSince,
   insertSession,
   moveSession,
   type SessionRow,
-} from "./store-sessions.ts";
-import { findCredential } from "./store.ts";
+} from "./store.ts";
 
 const SECRET_BYTES = 32;
 const HOUR_MS = 3_600_000;

@@ -1,9 +1,10 @@
 import type { Role } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
+import type { Limits } from "../../config.ts";
+import type { Scopes } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { bool, bytea, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
-
-export type Scopes = readonly { site_id?: string; fleet_id?: string }[];
+import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { bool, bytea, equals, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 const credentialRow = row({
   id: text,
@@ -18,7 +19,7 @@ const credentialRow = row({
   expires_at: nullable(timestamptz),
   revoked_at: nullable(timestamptz),
 });
-export type CredentialRow = RowOf<typeof credentialRow>;
+type CredentialRow = RowOf<typeof credentialRow>;
 
 const membershipRow = row({
   org_id: text,
@@ -61,7 +62,7 @@ export const listOrgsOfUser = (db: Db, user_id: string, org_id: string | null): 
     from membership m join org o on o.id = m.org_id join user_account u on u.id = m.user_id
     where m.user_id = ${user_id} and (${org_id}::text is null or m.org_id = ${org_id}) order by o.id, m.role`);
 
-export interface NewCredential extends Omit<FoundCredential, "revoked_at"> {
+interface NewCredential extends Omit<FoundCredential, "revoked_at"> {
   created_by: Actor | null;
   at: Date;
 }
@@ -81,3 +82,150 @@ export const updateLastUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise
       cross join lateral (select last_used_at from credential where id = v.id for no key update) c
       where c.last_used_at is null or c.last_used_at < v.at)
     update credential c set last_used_at = v.at from v where c.id = v.id`);
+
+const tokenRow = row({
+  id: text,
+  kind: textOf<"org" | "user">(),
+  label: nullable(text),
+  role: textOf<Role>(),
+  scopes: jsonb<Scopes>(),
+  prefix: text,
+  user_id: nullable(text),
+  expires_at: nullable(timestamptz),
+  last_used_at: nullable(timestamptz),
+  revoked_at: nullable(timestamptz),
+  created_by: nullable(jsonb<Actor>()),
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+export type TokenRow = RowOf<typeof tokenRow>;
+
+export type TokenStatus = "active" | "expired" | "revoked";
+interface TokenFilter {
+  status?: TokenStatus | undefined;
+  user_id?: string | undefined;
+}
+
+/** Lists tokens. The status is derived as in `statusOf`: `revoked` takes precedence over `expired`. */
+export const listTokens = (db: Db, org_id: string, filter: TokenFilter, now: Date, { after, limit }: Window): Promise<TokenRow[]> => {
+  const { status, user_id } = filter;
+  const of_status = sql`and ${status ?? null} = case when revoked_at is not null then 'revoked' when expires_at <= ${now} then 'expired' else 'active' end`;
+  return db.many(sql(tokenRow)`
+    select ${tokenRow} from credential
+    where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} ${equals({ user_id })} ${status === undefined ? sql`` : of_status}
+    order by id desc limit ${limit}`);
+};
+
+export const findToken = (db: Db, org_id: string, id: string): Promise<TokenRow | undefined> =>
+  db.maybe(sql(tokenRow)`select ${tokenRow} from credential where org_id = ${org_id} and id = ${id}`);
+
+/** Locks a token against revocation and rotation. */
+export const lockToken = (db: Db, org_id: string, id: string): Promise<TokenRow | undefined> =>
+  db.maybe(sql(tokenRow)`select ${tokenRow} from credential where org_id = ${org_id} and id = ${id} for update`);
+
+/** Revokes a token; idempotent. Waits for transactions that act on the token's authority, which lock its row. */
+export const revokeToken = (db: Db, org_id: string, id: string, now: Date): Promise<TokenRow | undefined> =>
+  db.maybe(sql(tokenRow)`
+    with locked as (select id from credential where org_id = ${org_id} and id = ${id} for update)
+    update credential set revoked_at = coalesce(revoked_at, ${now}), updated_at = case when revoked_at is null then ${now} else updated_at end
+    where org_id = ${org_id} and id in (select id from locked) returning ${tokenRow}`);
+
+/** Replaces the secret. The previous one stays valid until `previous_until`; an older one ends. */
+export const rotateToken = (
+  db: Db,
+  org_id: string,
+  id: string,
+  { hash, prefix, previous_until, at }: { hash: Buffer; prefix: string; previous_until: Date; at: Date },
+): Promise<TokenRow> =>
+  db.one(sql(tokenRow)`
+    update credential set previous_hash = hash, previous_until = ${previous_until}, hash = ${hash}, prefix = ${prefix}, updated_at = ${at}
+    where org_id = ${org_id} and id = ${id} returning ${tokenRow}`);
+
+/** Revokes the user's tokens for this org only. A token for every org of the user is kept, as it no longer includes this one. */
+export const revokeTokensOfUser = (db: Db, org_id: string, user_id: string, now: Date): Promise<{ id: string }[]> =>
+  db.many(sql(row({ id: text }))`
+    update credential set revoked_at = ${now}, updated_at = ${now}
+    where org_id = ${org_id} and user_id = ${user_id} and not every_org and revoked_at is null returning id`);
+
+/** Revokes all tokens of the service, and with them their cookie sessions. Returns how many there were. */
+export const revokeEveryToken = async (db: Db, now: Date): Promise<number> =>
+  (
+    await db.many(sql(row({ id: text }))`
+      -- across orgs: a restored backup brings back the tokens of all of them
+      update credential set revoked_at = ${now}, updated_at = ${now} where revoked_at is null returning id`)
+  ).length;
+
+const anyRow = row({ present: bool });
+
+/** Whether the org has a valid token (not of a user) with the role admin for the whole org. */
+export const hasAdminToken = async (db: Db, org_id: string, now: Date): Promise<boolean> =>
+  (
+    await db.one(sql(anyRow)`
+      select exists (
+        select from credential
+        where org_id = ${org_id} and kind = 'org' and role = 'admin' and scopes = '[]' and revoked_at is null
+          and (expires_at is null or expires_at > ${now})) as present`)
+  ).present;
+
+const HOUR_MS = 3_600_000;
+/** Most sessions of a token, which repeated sign-ins cannot exceed. */
+export const SESSIONS_OF_TOKEN_MAX = 500;
+
+const sessionRow = row({
+  id: text,
+  token_id: text,
+  token_hash: bytea,
+  current_org_id: text,
+  expires_at: timestamptz,
+  used_at: timestamptz,
+  created_at: timestamptz,
+  updated_at: timestamptz,
+});
+export type SessionRow = RowOf<typeof sessionRow>;
+
+/** Returns the time before which the last use of a session makes it idle. */
+export const idleSince = (now: Date, { session_idle_hours }: Pick<Limits, "session_idle_hours">): Date =>
+  new Date(now.getTime() - session_idle_hours * HOUR_MS);
+
+/** Finds a session by its secret, before the org is known. */
+export const findSession = (db: Db, hash: Buffer): Promise<SessionRow | undefined> =>
+  db.maybe(sql(sessionRow)`select ${sessionRow} from web_session where hash = ${hash}`);
+
+export const getSession = (db: Db, id: string): Promise<SessionRow> =>
+  db.one(sql(sessionRow)`select ${sessionRow} from web_session where id = ${id}`);
+
+export const insertSession = (db: Db, s: Omit<SessionRow, "used_at" | "updated_at"> & { hash: Buffer }): Promise<SessionRow> =>
+  db.one(sql(sessionRow)`
+    insert into web_session (id, hash, token_id, token_hash, current_org_id, expires_at, used_at, created_at, updated_at)
+    values (${s.id}, ${s.hash}, ${s.token_id}, ${s.token_hash}, ${s.current_org_id}, ${s.expires_at}, ${s.created_at}, ${s.created_at}, ${s.created_at})
+    returning ${sessionRow}`);
+
+/** Deletes the least recently used sessions of a token above the limit. */
+export const deleteSurplusSessions = (db: Db, token_id: string): Promise<number> =>
+  db.run(sql`
+    delete from web_session where token_id = ${token_id} and id in (
+      select id from web_session where token_id = ${token_id} order by used_at desc, id desc offset ${SESSIONS_OF_TOKEN_MAX})`);
+
+export const moveSession = (db: Db, id: string, org_id: string, now: Date): Promise<SessionRow> =>
+  db.one(sql(sessionRow)`
+    update web_session set current_org_id = ${org_id}, updated_at = ${now} where id = ${id} returning ${sessionRow}`);
+
+export const deleteSession = (db: Db, id: string): Promise<number> => db.run(sql`delete from web_session where id = ${id}`);
+
+/** Updates the last use of many sessions in one statement. Times never decrease. */
+export const updateSessionsUsed = (db: Db, used: ReadonlyMap<string, Date>): Promise<number> =>
+  db.run(sql`
+    with v as (
+      select v.id, v.at
+      from (select * from unnest(${list(used.keys())}::text[], ${list(used.values())}::timestamptz[]) as v (id, at) order by id) v
+      cross join lateral (select used_at from web_session where id = v.id for no key update) s
+      where s.used_at < v.at)
+    update web_session s set used_at = v.at from v where s.id = v.id`);
+
+/** Deletes up to `limit` sessions that ended, or whose token ended, before those times. Skips the first `offset`. */
+export const deleteEndedSessions = (db: Db, before: { expired: Date; idle: Date }, limit: number, offset: number): Promise<number> =>
+  db.run(sql`
+    delete from web_session where id = any(array(
+      select s.id from web_session s join credential c on c.id = s.token_id
+      where s.expires_at < ${before.expired} or s.used_at < ${before.idle} or c.revoked_at < ${before.expired} or c.expires_at < ${before.expired}
+      order by s.id limit ${limit} offset ${offset}))`);

@@ -5,7 +5,7 @@ import { requireRole } from "../../../kernel/caller.ts";
 import { badRequest } from "../../../kernel/fault.ts";
 import { type Admitted, type Seen, targetOf } from "../admit.ts";
 import { STREAM_KINDS } from "../kinds.ts";
-import { decodeHeader, encodeHeader } from "./header.ts";
+import { decodeHeader, encodeHeader } from "./node-request.ts";
 
 /** Query parameters that are not forwarded: the caller is authenticated, and the other node must not see its secrets. */
 const CREDENTIALS = ["token", "ticket", "org_id"];

@@ -1,19 +1,20 @@
 import type { IncomingMessage } from "node:http";
 import type { Duplex } from "node:stream";
-import { type WebSocket, WebSocketServer } from "ws";
 import type { Timer } from "@roamfleet/clock";
+import { WebSocket, WebSocketServer } from "ws";
 import type { Plane } from "../../../context.ts";
 import { badRequest } from "../../../kernel/fault.ts";
 import { wireTime } from "../../../kernel/time.ts";
+import type { KnownNode, Nodes } from "../../../link/index.ts";
 import { isSame, type LiveBatch } from "../../logs/index.ts";
 import { FleetFollowers, type FollowedFleet } from "../fleet-followers.ts";
-import { type LogWish, readLogWish } from "../log-query.ts";
-import { endOfFlush, wantedFlush, type WantedFlush } from "../log-stream.ts";
+import { endOfFlush, type LogRequest, readLogRequest, matchFlush, type MatchedFlush } from "../log-stream.ts";
 import { Gaps } from "../record-sender.ts";
+import { encodeHeader, NODE_HEADER } from "./node-request.ts";
 
 export const FLEET_SHARE_PATH = "/nodes/fleet-logs";
 /** The request of another node for a fleet's log, in the header of admissions. */
-export interface ShareWish extends FollowedFleet {
+interface ShareRequest extends FollowedFleet {
   /** Interval of the check for robots that left the fleet. */
   look_every_ms: number;
   /** Whether it accepts flushes without matching records, which report the end of a robot's log. */
@@ -27,11 +28,11 @@ const POSITIONS_EVERY_MS = 20_000;
 export const SHARE_READY = "";
 
 /** Encodes a flush for another node: its key in the first line, then one unchanged record in each line. */
-export const encodeFlush = ({ lines, ...key }: WantedFlush): string => `${JSON.stringify(key)}\n${lines.join("\n")}`;
+export const encodeFlush = ({ lines, ...key }: MatchedFlush): string => `${JSON.stringify(key)}\n${lines.join("\n")}`;
 
-export function decodeFlush(text: string): WantedFlush {
+export function decodeFlush(text: string): MatchedFlush {
   const [key = "", ...lines] = text.split("\n");
-  const flush = JSON.parse(key) as Omit<WantedFlush, "lines">;
+  const flush = JSON.parse(key) as Omit<MatchedFlush, "lines">;
   return { ...flush, lines: flush.seqs.length === 0 ? [] : lines };
 }
 
@@ -46,12 +47,12 @@ export class FleetShares {
 
   /** Starts a share. Throws 400 if this version cannot read the request. */
   upgrade(request: IncomingMessage, socket: Duplex, head: Buffer, asked: unknown, query: URLSearchParams): void {
-    const { org_id, fleet_id, look_every_ms, positions = false } = (asked ?? {}) as Partial<ShareWish>;
+    const { org_id, fleet_id, look_every_ms, positions = false } = (asked ?? {}) as Partial<ShareRequest>;
     if (typeof org_id !== "string" || typeof fleet_id !== "string" || typeof look_every_ms !== "number")
       throw badRequest("a server of another version requests a fleet's log in a format that this one does not support");
-    const wish = readLogWish(query);
+    const logs = readLogRequest(query);
     this.#server.handleUpgrade(request, socket, head, (ws) => {
-      void new FleetShare(this.#plane, ws, socket, wish, { org_id, fleet_id, look_every_ms, positions }).start();
+      void new FleetShare(this.#plane, ws, socket, logs, { org_id, fleet_id, look_every_ms, positions }).start();
     });
   }
 
@@ -63,33 +64,33 @@ export class FleetShares {
 class FleetShare {
   readonly #plane: Plane;
   readonly #ws: WebSocket;
-  readonly #wish: LogWish;
+  readonly #request: LogRequest;
   readonly #followers: FleetFollowers;
   readonly #every_ms: number;
   readonly #gaps = new Gaps();
   /** For each robot, a flush that merges those not sent because no record matched. It starts at the end of the last sent flush. */
-  readonly #unwanted = new Map<string, WantedFlush>();
-  readonly #tells_positions: boolean;
+  readonly #unmatched = new Map<string, MatchedFlush>();
+  readonly #sends_positions: boolean;
   #positions: Timer | undefined;
 
-  constructor(plane: Plane, ws: WebSocket, socket: Duplex, wish: LogWish, { look_every_ms, positions, ...fleet }: ShareWish) {
+  constructor(plane: Plane, ws: WebSocket, socket: Duplex, request: LogRequest, { look_every_ms, positions, ...fleet }: ShareRequest) {
     this.#plane = plane;
     this.#ws = ws;
-    this.#wish = wish;
+    this.#request = request;
     this.#every_ms = look_every_ms;
-    this.#tells_positions = positions === true;
+    this.#sends_positions = positions === true;
     this.#followers = new FleetFollowers(plane, fleet, (batch) => this.#take(batch));
     ws.on("error", () => {}); // A close event follows.
     ws.once("close", () => {
       this.#positions?.cancel();
       this.#followers.end();
     });
-    socket.on("drain", () => this.#tellGaps());
+    socket.on("drain", () => this.#sendGaps());
   }
 
   async start(): Promise<void> {
     try {
-      await this.#followers.look();
+      await this.#followers.refresh();
     } catch (error) {
       this.#plane.log.warn({ err: error }, "could not read the robots of a fleet");
       return this.#ws.close(1011);
@@ -97,13 +98,13 @@ class FleetShare {
     if (this.#ws.readyState !== this.#ws.OPEN) return this.#followers.end();
     this.#followers.every(this.#every_ms);
     this.#ws.send(SHARE_READY);
-    if (this.#tells_positions) this.#positions = this.#plane.clock.every(POSITIONS_EVERY_MS, () => this.#tellPositions());
+    if (this.#sends_positions) this.#positions = this.#plane.clock.every(POSITIONS_EVERY_MS, () => this.#sendPositions());
   }
 
   #take(batch: LiveBatch): void {
-    const flush = this.#behindUnwanted(wantedFlush(this.#wish, batch));
-    if (flush.lines.length === 0) return void this.#unwanted.set(flush.robot_id, flush);
-    this.#unwanted.delete(flush.robot_id);
+    const flush = this.#afterUnmatched(matchFlush(this.#request, batch));
+    if (flush.lines.length === 0) return void this.#unmatched.set(flush.robot_id, flush);
+    this.#unmatched.delete(flush.robot_id);
     if (this.#hasRoom()) this.#ws.send(encodeFlush(flush));
     else for (const seq of flush.seqs) this.#gaps.add(flush.robot_id, seq);
   }
@@ -113,23 +114,108 @@ class FleetShare {
   }
 
   /** Returns the flush, extended to the start of the unsent ones before it. */
-  #behindUnwanted(flush: WantedFlush): WantedFlush {
-    const unwanted = this.#unwanted.get(flush.robot_id);
+  #afterUnmatched(flush: MatchedFlush): MatchedFlush {
+    const unwanted = this.#unmatched.get(flush.robot_id);
     const follows = isSame(unwanted && endOfFlush(unwanted), flush.before);
     return follows && unwanted?.before !== undefined ? { ...flush, before: unwanted.before } : flush;
   }
 
-  #tellPositions(): void {
+  #sendPositions(): void {
     if (!this.#hasRoom()) return;
-    for (const flush of this.#unwanted.values()) this.#ws.send(encodeFlush(flush));
-    this.#unwanted.clear();
+    for (const flush of this.#unmatched.values()) this.#ws.send(encodeFlush(flush));
+    this.#unmatched.clear();
   }
 
-  #tellGaps(): void {
+  #sendGaps(): void {
     if (this.#gaps.none || this.#ws.readyState !== this.#ws.OPEN) return;
     for (const record of this.#gaps.take(wireTime(this.#plane.clock.now()))) {
       const { robot_id, received_at, seq } = record;
       this.#ws.send(encodeFlush({ robot_id, received_at, first_seq: seq, seqs: [seq], lines: [JSON.stringify(record)] }));
     }
+  }
+}
+
+const OPEN_TIMEOUT_MS = 5_000;
+/** Longest message of another node. A robot's message has at most 64 KiB, which may be compressed. */
+const MESSAGE_BYTES_MAX = 16 * 1024 * 1024;
+
+/** Follows the logs of a fleet's robots that are connected to other nodes. */
+export class OtherShares {
+  readonly #plane: Plane;
+  readonly #nodes: Nodes;
+  readonly #request: ShareRequest;
+  readonly #query: string;
+  readonly #take: (flush: MatchedFlush) => void;
+  readonly #open = new Map<string, WebSocket>();
+  #over = false;
+  /** Whether a connection to a node ended since the last `refresh`. */
+  #lost = false;
+
+  constructor(plane: Plane, nodes: Nodes, asked: { request: ShareRequest; query: string }, take: (flush: MatchedFlush) => void) {
+    this.#plane = plane;
+    this.#nodes = nodes;
+    this.#request = asked.request;
+    this.#query = asked.query;
+    this.#take = take;
+  }
+
+  /**
+   * Connects to new nodes and disconnects from dead ones. Returns whether records may be missing, because a node is new, lost or
+   * unreachable. Must not run concurrently, as each call would connect to the same nodes.
+   */
+  async refresh(): Promise<boolean> {
+    const lost = this.#lost;
+    this.#lost = false;
+    const nodes = new Map((await this.#nodes.others()).map((node) => [`${node.id} ${node.epoch}`, node]));
+    for (const [key, ws] of this.#open) if (!nodes.has(key)) ws.terminate();
+    const missing = [...nodes].filter(([key]) => !this.#open.has(key));
+    const came = await Promise.all(missing.map(([key, node]) => this.#connect(key, node)));
+    return lost || came.length > 0;
+  }
+
+  end(): void {
+    this.#over = true;
+    for (const ws of this.#open.values()) ws.terminate();
+  }
+
+  async #connect(key: string, node: KnownNode): Promise<void> {
+    try {
+      const socket = await this.#nodes.connect(node);
+      const ws = new WebSocket(`ws://node${FLEET_SHARE_PATH}?${this.#query}`, {
+        createConnection: () => socket,
+        headers: { [NODE_HEADER]: encodeHeader(this.#request) },
+        perMessageDeflate: false,
+        maxPayload: MESSAGE_BYTES_MAX,
+      });
+      await this.#ready(ws);
+      if (this.#over || ws.readyState !== ws.OPEN) return ws.terminate();
+      this.#open.set(key, ws);
+      ws.once("close", () => {
+        this.#open.delete(key);
+        this.#lost = true;
+      });
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      this.#plane.log.warn({ node_id: node.id, address: node.address, reason }, "could not get a fleet's log from another server");
+    }
+  }
+
+  /** Resolves when all further flushes are received. */
+  async #ready(ws: WebSocket): Promise<void> {
+    const { promise, resolve, reject } = Promise.withResolvers<void>();
+    const late = this.#plane.clock.setTimer(OPEN_TIMEOUT_MS, () => ws.terminate());
+    ws.on("message", (data: Buffer) => {
+      const text = data.toString("utf8");
+      if (text === SHARE_READY) return resolve();
+      try {
+        this.#take(decodeFlush(text));
+      } catch {
+        // A message of another version.
+        ws.terminate();
+      }
+    });
+    ws.on("error", reject);
+    ws.once("close", () => reject(new Error("closed the connection")));
+    await promise.finally(() => late.cancel());
   }
 }

@@ -9,15 +9,14 @@ import type { KnownNode, Nodes } from "../../../link/index.ts";
 import type { Admitted } from "../admit.ts";
 import { nodeOfRobot } from "../store.ts";
 import { encodeAdmission, targetWithoutCredentials } from "./admission.ts";
-import { askNode, type NodeAnswer } from "./ask-node.ts";
-import { NODE_HEADER } from "./header.ts";
+import { askNode, NODE_HEADER, type NodeAnswer } from "./node-request.ts";
 import { JoinedSockets } from "./joined-sockets.ts";
 
 /** Interval of the check for dead nodes, whose viewers are then closed. */
-const LOOK_EVERY_MS = 3_000;
+const CHECK_EVERY_MS = 3_000;
 
 /** The upgrade request of a viewer. */
-export interface Arrival {
+export interface UpgradeRequest {
   request: IncomingMessage;
   socket: Duplex;
   head: Buffer;
@@ -30,25 +29,25 @@ export class Relays {
   readonly #plane: Plane;
   readonly #nodes: Nodes;
   readonly #open = new Map<JoinedSockets, KnownNode>();
-  readonly #look: Timer;
+  readonly #checks: Timer;
   #draining = false;
 
   constructor(plane: Plane, nodes: Nodes) {
     this.#plane = plane;
     this.#nodes = nodes;
-    this.#look = plane.clock.every(LOOK_EVERY_MS, () => this.#endLost());
+    this.#checks = plane.clock.every(CHECK_EVERY_MS, () => this.#endLost());
   }
 
   /**
    * Relays a viewer to the node of its robot. Returns false if there is no such node or it is unreachable; the caller then serves the
    * viewer. Otherwise the viewer has got its response. Throws the Fault that the client gets.
    */
-  async take(arrival: Arrival, admitted: Admitted): Promise<boolean> {
+  async take(upgrade: UpgradeRequest, admitted: Admitted): Promise<boolean> {
     const node = await this.#nodeOf(admitted);
     if (node === undefined) return false;
-    const answer = await this.#ask(node, arrival, admitted);
+    const answer = await this.#ask(node, upgrade, admitted);
     if (answer === undefined) return false;
-    const { socket } = arrival;
+    const { socket } = upgrade;
     if (!answer.upgraded) {
       socket.once("finish", () => socket.destroy());
       socket.end(answer.response);
@@ -59,20 +58,20 @@ export class Relays {
       if (this.#draining) throw httpError(503, "the server is stopping", { "retry-after": "5" });
       return true;
     }
-    this.#join(node, arrival, answer);
+    this.#join(node, upgrade, answer);
     return true;
   }
 
   /** Closes all relayed viewers. Resolves when they have left. */
   async drain(): Promise<void> {
     this.#draining = true;
-    this.#look.cancel();
+    this.#checks.cancel();
     const open = [...this.#open.keys()];
     for (const joined of open) joined.end(CLOSE.draining, "the server is stopping");
     await Promise.all(open.map(({ ended }) => ended));
   }
 
-  #join(node: KnownNode, { socket, head }: Arrival, answer: NodeAnswer & { upgraded: true }): void {
+  #join(node: KnownNode, { socket, head }: UpgradeRequest, answer: NodeAnswer & { upgraded: true }): void {
     const { metrics, clock } = this.#plane;
     // The same options as the WebSocket library sets: small messages without delay, and no idle timeout.
     (socket as Socket).setTimeout(0);
@@ -97,9 +96,9 @@ export class Relays {
     return others.find(({ id, epoch }) => id === at.node_id && epoch === at.node_epoch);
   }
 
-  async #ask(node: KnownNode, arrival: Arrival, admitted: Admitted): Promise<NodeAnswer | undefined> {
+  async #ask(node: KnownNode, upgrade: UpgradeRequest, admitted: Admitted): Promise<NodeAnswer | undefined> {
     const { clock, log, id } = this.#plane;
-    const { request, request_id } = arrival;
+    const { request, request_id } = upgrade;
     const headers = { ...passedOn(request), host: node.address, [NODE_HEADER]: encodeAdmission(admitted, request_id) };
     try {
       const socket = await this.#nodes.connect(node);
@@ -108,7 +107,7 @@ export class Relays {
       const reason = error instanceof Error ? error.message : String(error);
       log.warn({ node_id: node.id, address: node.address, reason, request_id }, "could not open a stream on the server of its robot");
       // The other node may have stored the stream under the first id.
-      arrival.request_id = id("req");
+      upgrade.request_id = id("req");
       return undefined;
     }
   }

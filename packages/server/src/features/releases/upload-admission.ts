@@ -1,0 +1,165 @@
+import type { Plane } from "../../context.ts";
+import type { Db } from "../../kernel/db.ts";
+import { diskFull, type Fault, httpError } from "../../kernel/fault.ts";
+import { countTaken, hasOtherOrgs, listOpenUploads, lockUploadAdmission } from "./store-uploads.ts";
+
+/** Formats bytes as in settings, followed by a readable unit. */
+function sizeText(bytes: number): string {
+  const unit = UNITS.find(([, size]) => bytes >= size);
+  return unit === undefined ? `${bytes} bytes` : `${bytes} bytes (${(bytes / unit[1]).toFixed(1)} ${unit[0]})`;
+}
+
+const UNITS = [
+  ["TiB", 1024 ** 4],
+  ["GiB", 1024 ** 3],
+  ["MiB", 1024 ** 2],
+] as const;
+
+/** Maximum bytes that one org's open uploads reserve at the expense of other orgs, however much they announced. */
+const RESERVED_BYTES_MAX = 64 * 1024 ** 2;
+/** The maximum part of the free space that all other orgs reserve together. */
+const RESERVED_PART_MAX = 0.5;
+/** The free space is checked again after this many bytes of an upload. */
+const CHECK_EVERY_BYTES = 16 * 1024 ** 2;
+const RETRY_SECONDS = "60";
+
+/** An incomplete upload. */
+interface Open {
+  org_id: string;
+  /** bytes announced */
+  size: number;
+  /** bytes on the disk */
+  received: number;
+}
+
+const sumOf = (uploads: readonly Open[], read: (upload: Open) => number): number =>
+  uploads.reduce((sum, upload) => sum + Math.max(0, read(upload)), 0);
+const missing = ({ size, received }: Open): number => size - received;
+
+/** Watches the disk during an upload. `signal` aborts if the free space falls below the minimum. */
+export class DiskWatch {
+  readonly #plane: Pick<Plane, "blobs" | "settings">;
+  readonly #full = new AbortController();
+  #unchecked = 0;
+
+  constructor(plane: Pick<Plane, "blobs" | "settings">) {
+    this.#plane = plane;
+  }
+
+  get signal(): AbortSignal {
+    return this.#full.signal;
+  }
+
+  /** Aborts the signal if the disk is full. */
+  async check(): Promise<void> {
+    const { blobs, settings } = this.#plane;
+    if ((await blobs.freeBytes()) < settings.limits.free_disk_bytes_min) this.#full.abort();
+  }
+
+  onBytes(bytes: number): void {
+    this.#unchecked += bytes;
+    if (this.#unchecked < CHECK_EVERY_BYTES) return;
+    this.#unchecked = 0;
+    // If the free space cannot be read, the write fails when the disk is full.
+    void this.check().catch(() => {});
+  }
+
+  /** Throws 503 if the disk is full. `outcome` states what happened to the received bytes. */
+  require(outcome: string): void {
+    if (this.signal.aborted) throw diskFull(outcome);
+  }
+}
+
+/**
+ * Admission of uploads by an org's quota and by the disk's free space. An upload announces its size before its first byte. The whole size
+ * counts against its own org. Against other orgs only its received bytes and a small reserve count, so an announcement blocks no other org.
+ */
+export class UploadAdmission {
+  readonly #plane: Plane;
+  /** Single-request uploads in progress on this node; resumable ones are rows. */
+  readonly #requests = new Map<symbol, Open>();
+
+  constructor(plane: Plane) {
+    this.#plane = plane;
+  }
+
+  /** Throws 413 if there is no space, 429 if the org has too many open uploads. Holds a lock until `tx` ends: other checks wait for it. */
+  async require(tx: Db, org_id: string, bytes: number): Promise<void> {
+    const { blobs, settings } = this.#plane;
+    const { artifact_bytes_max, uploads_per_org_max } = settings.limits;
+    await lockUploadAdmission(tx);
+    const { stored, deleted, promised, uploads } = await countTaken(tx, org_id);
+    const own = [...this.#requests.values()].filter((other) => other.org_id === org_id);
+    if (uploads + own.length >= uploads_per_org_max)
+      throw httpError(429, `the org has ${uploads + own.length} open uploads of at most ${uploads_per_org_max} (uploads_per_org_max)`, {
+        "retry-after": RETRY_SECONDS,
+      });
+    const of_org = promised + sumOf(own, ({ size }) => size);
+    if (stored + of_org + bytes > artifact_bytes_max) {
+      throw httpError(
+        413,
+        `${sizeText(bytes)} more would exceed the ${sizeText(artifact_bytes_max)} (artifact_bytes_max) that the artifacts of an org may use: ${sizeText(stored)} are stored${deleted === 0 ? "" : `, ${sizeText(deleted)} of them of releases that were deleted less than a day ago`}, ${sizeText(of_org)} are reserved for open uploads`,
+      );
+    }
+    // An unlimited store needs no list of its contents, which would be read under the lock.
+    if ((await blobs.freeBytes()) < Infinity) await this.#requireDisk(org_id, bytes);
+  }
+
+  /**
+   * Runs `work` with space reserved for it, and counts the bytes that it reports. Throws 413 before it begins if there is no space. `work`
+   * must call `taken` last in the transaction that records the artifact, so that its bytes are never counted twice or not at all.
+   */
+  async with<T>(org_id: string, bytes: number, work: (taken: (tx: Db) => Promise<void>, disk: DiskWatch) => Promise<T>): Promise<T> {
+    const request = Symbol();
+    const upload: Open = { org_id, size: bytes, received: 0 };
+    const disk = new DiskWatch(this.#plane);
+    const onBytes = disk.onBytes.bind(disk);
+    disk.onBytes = (more) => {
+      upload.received += more;
+      onBytes(more);
+    };
+    try {
+      await this.#plane.db.forOrg(org_id).transaction(async (tx) => {
+        this.#requests.delete(request);
+        await this.require(tx, org_id, bytes);
+        this.#requests.set(request, upload);
+      });
+      return await work(async (tx) => {
+        await lockUploadAdmission(tx);
+        this.#requests.delete(request);
+      }, disk);
+    } finally {
+      this.#requests.delete(request);
+    }
+  }
+
+  /** Checks the disk, which all orgs share. The transaction of an announced upload holds the lock until it is committed. */
+  async #requireDisk(org_id: string, bytes: number): Promise<void> {
+    const { db, blobs, settings } = this.#plane;
+    const { free_disk_bytes_min, upload_disk_share_percent } = settings.limits;
+    const open = [...this.#requests.values(), ...(await this.#resumable())];
+    const [own, others] = [open.filter((one) => one.org_id === org_id), open.filter((one) => one.org_id !== org_id)];
+    // After the list: bytes that arrive in between are counted twice rather than not at all.
+    const free = (await blobs.freeBytes()) - free_disk_bytes_min;
+    const by_org = Map.groupBy(others, (one) => one.org_id);
+    const reserved = [...by_org.values()].reduce((sum, uploads) => sum + Math.min(RESERVED_BYTES_MAX, sumOf(uploads, missing)), 0);
+    if (free - sumOf(own, missing) - Math.min(reserved, Math.max(0, free) * RESERVED_PART_MAX) < bytes) throw diskTooSmall(bytes);
+    const share = ((free + sumOf(open, ({ received }) => received)) * upload_disk_share_percent) / 100;
+    if (sumOf(own, ({ size }) => size) + bytes > share && (await hasOtherOrgs(db, org_id)))
+      throw httpError(
+        413,
+        `the open uploads of one org may use ${upload_disk_share_percent}% (upload_disk_share_percent) of the server's disk, ${sizeText(Math.max(0, Math.floor(share)))} now: ${sizeText(bytes)} more would exceed that`,
+      );
+  }
+
+  async #resumable(): Promise<Open[]> {
+    const { db, blobs } = this.#plane;
+    const rows = await listOpenUploads(db);
+    const received = new Map<string, number>();
+    for await (const { key, size } of blobs.listUploads()) received.set(key, size);
+    return rows.map(({ org_id, release_id, size }) => ({ org_id, size, received: received.get(`${org_id}/${release_id}`) ?? 0 }));
+  }
+}
+
+const diskTooSmall = (bytes: number): Fault =>
+  httpError(413, `the server's disk has no space for ${sizeText(bytes)} more: free_disk_bytes_min must stay free`);

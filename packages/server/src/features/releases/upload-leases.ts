@@ -1,0 +1,90 @@
+import type { Plane } from "../../context.ts";
+import { findLease, releaseLease, type Lease, renewLease, takeLease, type UploadName } from "./store-uploads.ts";
+
+const RENEW_EVERY_MS = 1_500;
+/** Leases of other nodes that are remembered; beyond that the oldest is forgotten and observed again. */
+const SEEN_MAX = 1_000;
+
+type LeasesPlane = Pick<Plane, "db" | "clock" | "id" | "node" | "log">;
+
+/** What a worker on an upload provides for its lease. */
+interface LeaseWorker {
+  /** Monotonic time of the last byte: other nodes may take the upload from a silent holder. Undefined: it works without receiving bytes. */
+  movedAt: () => number | undefined;
+  /** Called when another node has taken the lease. */
+  lost: () => void;
+}
+
+/**
+ * Leases on uploads: of several nodes that share a store, one works on an upload, recorded in the upload's row. A holder renews its lease
+ * while bytes arrive. Another node takes over if, by its own clock, it saw no renewal for `quiet_ms`, or if the holder's node is dead.
+ */
+export class UploadLeases {
+  readonly #plane: LeasesPlane;
+  readonly #quiet_ms: number;
+  readonly #expiry: () => Date;
+  /** Leases of other nodes, with the monotonic time of their last observed change. */
+  readonly #seen = new Map<string, Lease & { since: number }>();
+
+  /** `expiry` returns when an upload expires that receives bytes now. */
+  constructor(plane: LeasesPlane, quiet_ms: number, expiry: () => Date) {
+    this.#plane = plane;
+    this.#quiet_ms = quiet_ms;
+    this.#expiry = expiry;
+  }
+
+  /** Runs `work` under the lease of the upload, or without one if there is no such upload. Returns undefined if another node has it. */
+  async while<T>(upload: UploadName, worker: LeaseWorker, work: () => Promise<T>): Promise<{ value: T } | undefined> {
+    const { db, clock, id, log } = this.#plane;
+    const holder = id("lease");
+    const taken = await this.#take(upload, holder);
+    if (taken === "busy") return undefined;
+    if (taken === "no upload") return { value: await work() };
+    let renewing: Promise<void> = Promise.resolve();
+    let renewed_at = clock.monotonic();
+    const renew = async (): Promise<void> => {
+      if ((worker.movedAt() ?? Infinity) < renewed_at) return;
+      renewed_at = clock.monotonic();
+      if ((await renewLease(db, upload, holder, this.#expiry())) === 0) worker.lost();
+    };
+    // After a failed renewal the next one follows, or another node takes over.
+    const timer = clock.every(
+      RENEW_EVERY_MS,
+      () => (renewing = renew().catch((error: unknown) => log.warn({ err: error }, "could not renew the lease of an upload"))),
+    );
+    try {
+      return { value: await work() };
+    } finally {
+      timer.cancel();
+      await renewing;
+      await releaseLease(db, upload, holder).catch((error: unknown) =>
+        log.warn({ err: error }, "could not release the lease of an upload"),
+      );
+    }
+  }
+
+  async #take(upload: UploadName, holder: string): Promise<"taken" | "busy" | "no upload"> {
+    const { db, clock, node } = this.#plane;
+    const key = `${upload.org_id}/${upload.release_id}`;
+    const seen = this.#seen.get(key);
+    const silent = seen !== undefined && clock.monotonic() - seen.since >= this.#quiet_ms ? seen : undefined;
+    if ((await takeLease(db, upload, node, holder, silent)) > 0) {
+      this.#seen.delete(key);
+      return "taken";
+    }
+    const lease = await findLease(db, upload);
+    if (lease === undefined) {
+      this.#seen.delete(key);
+      return "no upload";
+    }
+    if (seen?.holder !== lease.holder || seen.holder_beat !== lease.holder_beat) this.#remember(key, lease);
+    return "busy";
+  }
+
+  #remember(key: string, lease: Lease): void {
+    this.#seen.delete(key);
+    this.#seen.set(key, { ...lease, since: this.#plane.clock.monotonic() });
+    const [oldest] = this.#seen.keys();
+    if (this.#seen.size > SEEN_MAX && oldest !== undefined) this.#seen.delete(oldest);
+  }
+}

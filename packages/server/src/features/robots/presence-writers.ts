@@ -1,0 +1,166 @@
+import type { Plane } from "../../context.ts";
+import { robotActor } from "../../kernel/caller.ts";
+import type { Db } from "../../kernel/db.ts";
+import { Together } from "../../kernel/together.ts";
+import { LEASE_MS, type Session } from "../../link/index.ts";
+import { announce, type AnnouncedChange } from "../events/index.ts";
+import { recordTimelineMany, type TimelineRecord } from "../timeline/index.ts";
+import { isDuplicate, recordDuplicate } from "./duplicates.ts";
+import { takeKeyOfHello } from "./identity.ts";
+import { type RobotRef, setOffline, setOnline } from "./store-presence.ts";
+
+/** Connects and disconnects per transaction: few enough that others wait only briefly for the robots' rows. */
+const BATCH_CONNECTS_MAX = 500;
+const BATCH_DISCONNECTS_MAX = 1_000;
+/** Concurrent transactions, each of another org: connections must remain for other work. */
+const BATCHES_AT_ONCE = 3;
+const RETRY_MS = 500;
+
+type WriterPlane = Pick<Plane, "db" | "db_errors" | "clock" | "id" | "node" | "log" | "bus">;
+
+interface Connect {
+  session: Session;
+  /** The link that this one replaced, if it was still open. */
+  older: Session | undefined;
+  /** The key with which its hello was signed, if known. */
+  public_key: Buffer | undefined;
+}
+
+/**
+ * Writes connects. A single connect is written immediately; connects that arrive during a write are written in one batch, so thousands of
+ * concurrent ones take a few transactions. The gateway bounds the queue.
+ */
+export class ConnectWriter {
+  readonly #batcher: Together<Connect, boolean>;
+
+  constructor(plane: WriterPlane) {
+    this.#batcher = new Together({
+      items_max: BATCH_CONNECTS_MAX,
+      at_once: BATCHES_AT_ONCE,
+      nameOf: ({ session }) => session.robot_id,
+      concernsAll: plane.db_errors.isOutage,
+      work: (org_id, connects) => writeConnects(plane, org_id, connects),
+    });
+  }
+
+  /**
+   * Resolves with true when the robot is online in its row and timeline, with false if it was decommissioned, replaced or quarantined
+   * since.
+   */
+  record(session: Session, older: Session | undefined): Promise<boolean> {
+    return this.#batcher.ask(session.org_id, { session, older, public_key: takeKeyOfHello(session.hello) });
+  }
+}
+
+function writeConnects(plane: WriterPlane, org_id: string, connects: readonly Connect[]): Promise<boolean[]> {
+  return plane.db.forOrg(org_id).transaction(async (tx) => {
+    const presences = connects.map(({ session: { session_id, hello }, public_key }) => ({ session_id, hello, public_key }));
+    const runs = await setOnline(tx, org_id, plane.node, presences, plane.clock.now());
+    const written = connects.filter(({ session }) => runs.has(session.robot_id));
+    const changes = written.map(({ session }) => presenceChange(session.robot_id, "online"));
+    announce(tx, plane, org_id, changes);
+    const entries = written.map(({ session }) => connection(session));
+    await recordTimelineMany(tx, plane, entries);
+    const admitted = new Set<Connect>(written);
+    for (const connect of written) {
+      const { session, older } = connect;
+      const before = runs.get(session.robot_id) ?? [];
+      if (!isDuplicate(before, session.hello.run_id)) continue;
+      if ((await recordDuplicate(tx, plane, { session, older, older_run: before[0] })).quarantined) admitted.delete(connect);
+    }
+    return connects.map((connect) => admitted.has(connect));
+  });
+}
+
+const connection = ({ org_id, robot_id, session_id, ip, hello: { agent_version, boot_id } }: Session): TimelineRecord => ({
+  org_id,
+  robot_id,
+  kind: "robot.connected",
+  actor: robotActor(robot_id),
+  summary: "The robot connected",
+  data: { session_id, ip, agent_version, boot_id },
+});
+
+const presenceChange = (id: string, status: "online" | "offline"): AnnouncedChange => ({ kind: "robot", id, change: "presence", status });
+
+interface Disconnect {
+  session: Session;
+  reason: string;
+  /** False once a newer link exists: then there is nothing to write. */
+  isNewest: () => boolean;
+}
+
+type WaitingDisconnect = Disconnect & { since: number };
+
+/**
+ * Writes disconnects in batches, like connects. If the database does not respond they are retried until this node's lease would expire;
+ * after that they are left to the sweep. The number of links bounds the queue.
+ */
+export class DisconnectWriter {
+  readonly #plane: WriterPlane;
+  readonly #batcher: Together<WaitingDisconnect, boolean>;
+
+  constructor(plane: WriterPlane) {
+    this.#plane = plane;
+    this.#batcher = new Together({
+      rests: false,
+      items_max: BATCH_DISCONNECTS_MAX,
+      at_once: BATCHES_AT_ONCE,
+      nameOf: ({ session }) => session.robot_id,
+      concernsAll: plane.db_errors.isOutage,
+      work: (org_id, disconnects) => this.#attempt(org_id, disconnects),
+    });
+  }
+
+  /** Resolves when the robot is offline in its row and timeline, has a newer link, or is left to the sweep. */
+  async record(disconnect: Disconnect): Promise<void> {
+    const { clock } = this.#plane;
+    const waiting = { ...disconnect, since: clock.monotonic() };
+    while (!(await this.#batcher.ask(disconnect.session.org_id, waiting))) await clock.sleep(RETRY_MS);
+  }
+
+  /** Returns for each whether it is done. Otherwise it must be retried. */
+  async #attempt(org_id: string, disconnects: readonly WaitingDisconnect[]): Promise<boolean[]> {
+    const { db_errors, clock, log } = this.#plane;
+    const current = new Set(disconnects.filter(({ isNewest }) => isNewest()));
+    try {
+      if (current.size > 0) await this.#write(org_id, [...current]);
+    } catch (error) {
+      if (!db_errors.isOutage(error)) throw error;
+      const expired_at = clock.monotonic() - LEASE_MS;
+      const expired = disconnects.filter((disconnect) => current.has(disconnect) && disconnect.since < expired_at);
+      if (expired.length > 0)
+        log.warn({ err: error, org_id, robots: expired.length }, "the database did not respond; disconnects are left to the sweep");
+      return disconnects.map((disconnect) => disconnect.since < expired_at || !current.has(disconnect));
+    }
+    return disconnects.map(() => true);
+  }
+
+  #write(org_id: string, disconnects: readonly Disconnect[]): Promise<void> {
+    const by_robot = new Map(disconnects.map((disconnect) => [disconnect.session.robot_id, disconnect]));
+    return this.#plane.db.forOrg(org_id).transaction(async (tx) => {
+      const robots = Array.from(by_robot.keys(), (id) => ({ org_id, id }));
+      await recordOffline(tx, this.#plane, await setOffline(tx, this.#plane.node, robots), ({ id }) => {
+        const { session, reason } = by_robot.get(id) as Disconnect;
+        return { reason, session_id: session.session_id };
+      });
+    });
+  }
+}
+
+/** Publishes that robots are offline and writes it to their timelines. `dataOf` returns the reason, and further data of the entry. */
+export async function recordOffline(
+  tx: Db,
+  plane: Pick<Plane, "bus" | "clock" | "id">,
+  robots: readonly RobotRef[],
+  dataOf: (robot: RobotRef) => { reason: string; session_id?: string },
+): Promise<void> {
+  for (const { org_id, id } of robots) announce(tx, plane, org_id, presenceChange(id, "offline"));
+  const entries = robots.map((robot): TimelineRecord => {
+    const { org_id, id: robot_id } = robot;
+    const { reason, ...data } = dataOf(robot);
+    const summary = `The robot disconnected: ${reason}`;
+    return { org_id, robot_id, kind: "robot.disconnected", actor: robotActor(robot_id), summary, data: { ...data, reason } };
+  });
+  await recordTimelineMany(tx, plane, entries);
+}

@@ -1,0 +1,68 @@
+import { type IncomingMessage, request as httpRequest } from "node:http";
+import type { Socket } from "node:net";
+import type { TLSSocket } from "node:tls";
+import type { Clock } from "@roamfleet/clock";
+
+/** Time after which a node that has not answered counts as failed. It writes to the database before it answers. */
+const ANSWER_TIMEOUT_MS = 10_000;
+const REFUSAL_BYTES_MAX = 64 * 1024;
+
+export type NodeAnswer =
+  | { upgraded: true; lines: string; socket: Socket; head: Buffer }
+  /** A complete HTTP response, which ends with the connection. */
+  | { upgraded: false; response: Buffer };
+
+/** Requests a WebSocket from a node. Rejects if the node does not answer or closes the connection first. */
+export function askNode(
+  socket: TLSSocket,
+  { path, headers }: { path: string; headers: Record<string, string> },
+  clock: Pick<Clock, "setTimer">,
+): Promise<NodeAnswer> {
+  const { promise, resolve, reject } = Promise.withResolvers<NodeAnswer>();
+  const late = clock.setTimer(ANSWER_TIMEOUT_MS, () => reject(new Error("does not answer")));
+  const outgoing = httpRequest({
+    path,
+    headers: { ...headers, connection: "Upgrade", upgrade: "websocket" },
+    createConnection: () => socket,
+  });
+  outgoing.on("error", (error: NodeJS.ErrnoException) => reject(new Error(error.code ?? error.message)));
+  outgoing.once("upgrade", (response, upgraded, head) => resolve({ upgraded: true, lines: linesOf(response), socket: upgraded, head }));
+  outgoing.once("response", (response) => void readRefusal(response).then(resolve, reject));
+  outgoing.end();
+  promise.catch(() => socket.destroy());
+  return promise.finally(() => late.cancel());
+}
+
+/** Returns the unchanged status line and headers, with the empty line after them. */
+function linesOf({ statusCode, statusMessage, rawHeaders }: IncomingMessage): string {
+  const headers = rawHeaders.flatMap((name, i) => (i % 2 === 0 ? [`${name}: ${rawHeaders[i + 1]}\r\n`] : []));
+  return `HTTP/1.1 ${statusCode} ${statusMessage}\r\n${headers.join("")}\r\n`;
+}
+
+async function readRefusal(response: IncomingMessage): Promise<NodeAnswer> {
+  const parts: Buffer[] = [Buffer.from(linesOf(response), "latin1")];
+  let bytes = 0;
+  for await (const part of response as AsyncIterable<Buffer>) {
+    bytes += part.length;
+    if (bytes > REFUSAL_BYTES_MAX) throw new Error("its error response is too long");
+    parts.push(part);
+  }
+  return { upgraded: false, response: Buffer.concat(parts) };
+}
+
+/** Header of requests between nodes: an admission or a request for a share, as JSON in base64url. */
+export const NODE_HEADER = "roamfleet-node";
+const CHARACTERS_MAX = 16 * 1024;
+
+export const encodeHeader = (said: object): string => Buffer.from(JSON.stringify(said)).toString("base64url");
+
+/** Returns the parsed value, which the caller must validate; undefined if it cannot be parsed. */
+export function decodeHeader({ headers }: IncomingMessage): unknown {
+  const text = headers[NODE_HEADER];
+  if (typeof text !== "string" || text.length > CHARACTERS_MAX) return undefined;
+  try {
+    return JSON.parse(Buffer.from(text, "base64url").toString("utf8"));
+  } catch {
+    return undefined;
+  }
+}
