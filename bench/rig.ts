@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "@roamfleet/clock/testing/free-port";
 import { createClient, type Client } from "@roamfleet/sdk";
 import { SERVER_NODE_FLAGS } from "../bin/launch.mjs";
-import { openAuthority } from "../packages/server/src/kernel/tls/own-authority.ts";
+import { openAuthority } from "../packages/server/src/kernel/tls/certificate-authority.ts";
 
 /** A generous timeout, because creating a database is slow on a busy machine. */
 const READY_TIMEOUT_MS = 180_000;

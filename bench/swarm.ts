@@ -15,7 +15,7 @@ export async function startSwarm(rig: Rig, robots: number, seed = 1): Promise<{ 
   const { data: site } = await rig.api.createSite({ body: { name: `swarm ${seed}` } });
   const { data: fleet } = await rig.api.createFleet({ body: { name: "swarm", site_id: site.id } });
   const { data: key } = await rig.api.createEnrollmentKey({ body: { site_id: site.id, fleet_id: fleet.id, max_uses: 0 } });
-  const args = ["packages/server/src/main.ts", "swarm", "--server", rig.server.url, "--robots", String(robots), "--seed", String(seed)];
+  const args = ["packages/swarm/src/main.ts", "--server", rig.server.url, "--robots", String(robots), "--seed", String(seed)];
   if (rig.certificate !== undefined) args.push("--ca-file", rig.certificate.ca_file);
   const child = spawn(process.execPath, args, {
     cwd: path.resolve(import.meta.dirname, ".."),

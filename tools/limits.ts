@@ -13,12 +13,17 @@ import { LIMIT_DEFAULTS } from "../packages/server/src/config.ts";
 import { FIELDS_DEPTH_MAX } from "../packages/server/src/features/logs/codec.ts";
 import { BODY_BYTES_MAX, BODY_DEPTH_MAX, BODY_FIELDS_MAX, BOUNDED_BODY_BYTES_MAX } from "../packages/server/src/kernel/body.ts";
 import { LIST_ROWS_MAX, PAGE_ROWS_MAX } from "../packages/server/src/kernel/page.ts";
-import { LINK_OPEN_UNITS, LINK_UNITS, ORG_UNITS } from "../packages/server/src/link/frame-pace.ts";
+import {
+  LINK_OPEN_COST,
+  LINK_FRAMES,
+  ORG_FRAMES,
+  WAITING_BYTES_MAX,
+  WAITING_MAX,
+  WORK_BYTES_MAX,
+} from "../packages/server/src/link/read-limits.ts";
 import { MESSAGE_VALUES_MAX } from "../packages/server/src/link/inbound.ts";
 import { ROBOT_LOG_BYTES_MAX, ROBOT_MESSAGE_BYTES_MAX } from "../packages/server/src/link/live-session.ts";
 import { RECEIVE_BYTES_MAX } from "../packages/server/src/link/receive-budget.ts";
-import { WORK_BYTES_MAX } from "../packages/server/src/link/work-budget.ts";
-import { WAITING_BYTES_MAX, WAITING_MAX } from "../packages/server/src/link/work-queue.ts";
 
 /** One input that a client can make larger: its bound, the behavior beyond it, and the test that proves it. */
 export interface Input {
@@ -92,13 +97,13 @@ export const ROBOT_INPUTS: readonly Input[] = [
   },
   {
     input: "frames and messages a second",
-    bound: `${count(LINK_UNITS.per_second)} units of a robot, ${count(ORG_UNITS.per_second)} of an org: one for a frame, one for a KiB that is not stream data. A new link does not reset them`,
+    bound: `${count(LINK_FRAMES.per_minute / 60)} units of a robot, ${count(ORG_FRAMES.per_minute / 60)} of an org: one for a frame, one for a KiB that is not stream data. A new link does not reset them`,
     beyond: "the link is not read until it has paid",
-    test: "packages/server/src/link/frame-pace.test.ts",
+    test: "packages/server/src/link/read-limits.test.ts",
   },
   {
     input: "links that a robot opens a second",
-    bound: `${count(LINK_UNITS.per_second / LINK_OPEN_UNITS)}: each costs ${count(LINK_OPEN_UNITS)} of the robot's units`,
+    bound: `${count(LINK_FRAMES.per_minute / 60 / LINK_OPEN_COST)}: each costs ${count(LINK_OPEN_COST)} of the robot's units`,
     beyond: "`refused` with code `busy` and the time to wait",
     test: FRAMES,
   },
@@ -106,13 +111,13 @@ export const ROBOT_INPUTS: readonly Input[] = [
     input: "messages of a link that wait for the database",
     bound: `${count(WAITING_MAX)}, or ${bytes(WAITING_BYTES_MAX)}`,
     beyond: "the link is not read until a quarter is left",
-    test: "packages/server/src/link/work-queue.test.ts",
+    test: "packages/server/src/link/read-limits.test.ts",
   },
   {
     input: "messages of an org that wait for the database",
     bound: `what is free of ${bytes(WORK_BYTES_MAX)} of a node`,
     beyond: "links of the org are not read until half of that is free",
-    test: "packages/server/src/link/work-queue.test.ts",
+    test: "packages/server/src/link/read-limits.test.ts",
   },
   {
     input: "before the welcome",
@@ -217,7 +222,7 @@ export const CLIENT_INPUTS: readonly Input[] = [
   },
   {
     input: "frames and messages of viewers a second",
-    bound: `${count(LINK_UNITS.per_second)} units of a socket, ${count(ORG_UNITS.per_second)} of an org: one for a frame, one for a KiB of text`,
+    bound: `${count(LINK_FRAMES.per_minute / 60)} units of a socket, ${count(ORG_FRAMES.per_minute / 60)} of an org: one for a frame, one for a KiB of text`,
     beyond: "the socket is not read until it has paid",
     test: "packages/server/src/features/streams/hub.test.ts",
   },

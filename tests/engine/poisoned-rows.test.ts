@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { dropAuditEntries } from "../../packages/server/src/kernel/audit-retention.ts";
+import { dropAuditEntries } from "../../packages/server/src/kernel/audit.ts";
 import type { Background } from "../../packages/server/src/kernel/background.ts";
 import { deleteExpiredKeys } from "../../packages/server/src/kernel/idempotency.ts";
 import { deleteIsolated } from "../../packages/server/src/kernel/retention.ts";

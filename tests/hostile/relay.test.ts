@@ -10,7 +10,7 @@ import { httpRequestText, robotAuthorization } from "@roamfleet/protocol/link";
 import type { Client } from "@roamfleet/sdk";
 import { httpClient, readText } from "../../packages/agent/src/http/request.ts";
 import { listRefusedHosts } from "../../packages/server/src/link/index.ts";
-import { openAuthority } from "../../packages/server/src/kernel/tls/own-authority.ts";
+import { openAuthority } from "../../packages/server/src/kernel/tls/certificate-authority.ts";
 import { signedFetcher } from "../../packages/agent/src/http/fetcher.ts";
 import { openKey, type RobotKey } from "../../packages/agent/src/identity/identity.ts";
 import { RobotTime } from "../../packages/agent/src/robot-time.ts";

@@ -1,4 +1,4 @@
-import { type Connection, withClient } from "../../packages/server/src/engines/db/embedded/connect.ts";
+import { type Connection, withClient } from "../../packages/server/src/engines/db/embedded/cluster.ts";
 import { listTables } from "../../packages/server/src/engines/db/tables.ts";
 
 /**

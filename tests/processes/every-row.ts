@@ -1,4 +1,4 @@
-import { type Connection, withClient } from "../../packages/server/src/engines/db/embedded/connect.ts";
+import { type Connection, withClient } from "../../packages/server/src/engines/db/embedded/cluster.ts";
 import { MIGRATION_TABLE } from "../../packages/server/src/engines/db/migrate.ts";
 
 type Value = string | number | boolean | Date | Buffer | null;

@@ -15,8 +15,8 @@ export class SwarmProcess implements AsyncDisposable {
 
   constructor({ url, key, robots, args = [] }: SwarmOptions) {
     this.program = new Program(
-      "packages/server/src/main.ts",
-      ["swarm", "--server", url, "--robots", String(robots), ...args],
+      "packages/swarm/src/main.ts",
+      ["--server", url, "--robots", String(robots), ...args],
       key === undefined ? {} : { ROAMFLEET_ENROLL_KEY: key },
     );
   }

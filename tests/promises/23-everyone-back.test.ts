@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import type { Client } from "@roamfleet/sdk";
 import { promiseSize, provePromise } from "../harness/promise.ts";
-import { withClient } from "../../packages/server/src/engines/db/embedded/connect.ts";
+import { withClient } from "../../packages/server/src/engines/db/embedded/cluster.ts";
 import type { KeptRobot } from "../../packages/swarm/src/fleet/kept.ts";
 import { robotKey } from "../../packages/swarm/src/fleet/robot-key.ts";
 import { Program } from "../processes/process.ts";

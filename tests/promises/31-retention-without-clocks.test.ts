@@ -16,7 +16,7 @@ import { startBlobSweep, startUploadExpiry } from "../../packages/server/src/fea
 import { sweepTickets } from "../../packages/server/src/features/streams/tickets.ts";
 import { startFeaturePlane } from "../../packages/server/src/features/testing/feature-plane.ts";
 import { RetentionClock } from "../../packages/server/src/kernel/retention-clock.ts";
-import { startRetentionLoops } from "../../packages/server/src/retention.ts";
+import { startRetentionLoops } from "../../packages/server/src/start-loops.ts";
 
 const [LIBFAKETIME] = globSync("/usr/lib/*/faketime/libfaketime.so.1");
 const DAY_MS = 86_400_000;

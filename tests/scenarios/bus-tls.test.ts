@@ -7,7 +7,7 @@ import { systemClock } from "@roamfleet/clock";
 import { createLog } from "@roamfleet/server";
 import { parseNatsUrl } from "../../packages/server/src/engines/bus/nats-address.ts";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
-import { openTls } from "../../packages/server/src/kernel/tls/index.ts";
+import { openTls } from "../../packages/server/src/kernel/tls/own-certificate.ts";
 import { startPlane } from "../harness/index.ts";
 import { Program } from "../processes/process.ts";
 

@@ -1,8 +1,9 @@
 import { Coverage, LEGAL_PAIRS } from "./coverage.ts";
 import { ManualClock } from "./manual-clock.ts";
 import { PureServer } from "./pure/pure-server.ts";
-import { type Result, runSchedule, type ScheduleOptions, STARTS_AT } from "./schedule.ts";
+import { type Result, runSchedule, STARTS_AT } from "./schedule.ts";
 import type { Plant } from "./server.ts";
+import type { Stage } from "./whole/stage.ts";
 
 export interface SimulateOptions {
   mode: "pure" | "whole";
@@ -82,14 +83,6 @@ export async function simulate({ mode, seed, schedules, plant, onBroken }: Simul
     illegal: [...coverage.visited.keys()].filter((pair) => !legal.has(pair)),
     pairs: [...coverage.visited].toSorted(([a], [b]) => (a < b ? -1 : 1)),
   };
-}
-
-export interface Stage {
-  /** Returns the server of a lane, which runs its schedules one after the other. */
-  server: (lane: number) => ScheduleOptions["server"];
-  /** Called after each schedule of a lane. */
-  tidy(lane: number): Promise<void>;
-  end(): Promise<void>;
 }
 
 const pureStage = (plant: Plant | undefined): Stage => ({

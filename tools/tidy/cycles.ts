@@ -10,7 +10,7 @@ interface Edge {
   line: number;
 }
 
-/** Finds files that import each other in a cycle, including imports of types. */
+/** Finds files that import each other in a cycle, including imports of types and dynamic imports: neither can be understood first. */
 export function findCycles(files: readonly SourceFile[], exports_of: (name: string) => Record<string, string> = readExports): Finding[] {
   const edges = new Map(files.map((file) => [file.path, edgesOf(file, exports_of)]));
   const findings: Finding[] = [];
@@ -33,7 +33,6 @@ export function findCycles(files: readonly SourceFile[], exports_of: (name: stri
   return findings;
 }
 
-/** Without dynamic imports, which load later and form no cycle. */
 function edgesOf(file: SourceFile, exports_of: (name: string) => Record<string, string>): Edge[] {
   const edges: Edge[] = [];
   const add = (source: { value: unknown; start: number } | null): void => {
@@ -46,6 +45,7 @@ function edgesOf(file: SourceFile, exports_of: (name: string) => Record<string, 
     ExportNamedDeclaration: ({ source }) => add(source),
     ExportAllDeclaration: ({ source }) => add(source),
     TSImportType: ({ source }) => add(source),
+    ImportExpression: ({ source }) => add(source.type === "Literal" ? source : null),
   }).visit(file.program);
   return edges;
 }

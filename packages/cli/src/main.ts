@@ -6,8 +6,9 @@ import type { Context } from "./context.ts";
 import { EXIT } from "./exit-codes.ts";
 import { scanFormat } from "./formats.ts";
 import { Output } from "./output.ts";
-import { buildProgram, commandPath, failedCommands, type GlobalOptions } from "./program.ts";
+import { buildProgram, commandPath, failedCommands } from "./program.ts";
 import { registry } from "./registry.ts";
+import type { GlobalOptions } from "./settings.ts";
 import { plain } from "./text.ts";
 import { topics } from "./topics.ts";
 

@@ -2,21 +2,9 @@ import { describeVersion } from "@roamfleet/protocol/version";
 import { Command, type CommanderError, Option } from "commander";
 import metadata from "../package.json" with { type: "json" };
 import type { Act } from "./command.ts";
-import { OUTPUT_FORMATS, type OutputFormat } from "./formats.ts";
+import { OUTPUT_FORMATS } from "./formats.ts";
 import { type Noun, registry, type Verb } from "./registry.ts";
 import { type Topic, topics } from "./topics.ts";
-
-/** Flags of every command, accepted before or after it. */
-export interface GlobalOptions {
-  json?: boolean;
-  output?: OutputFormat;
-  columns?: string[];
-  headers: boolean;
-  pager: boolean;
-  baseUrl?: string;
-  profile?: string;
-  org?: string;
-}
 
 /** The command that caused a commander error: its help is the next step. */
 export const failedCommands = new WeakMap<CommanderError, Command>();

@@ -6,7 +6,7 @@ import { type NatsAddress, parseNatsUrl } from "./engines/bus/nats-address.ts";
 import { readS3Url } from "./engines/blobs/s3-url.ts";
 import type { S3Settings } from "./engines/blobs/s3-store.ts";
 import { parseNetworks } from "./kernel/networks.ts";
-import { type HostPort, parseAddress } from "./link/nodes/address.ts";
+import { type HostPort, parseAddress } from "./link/nodes/connect-node.ts";
 
 /** Settings of the server. This file is the only reader of the environment. */
 export interface Settings {
@@ -173,9 +173,6 @@ export function readSettings(flags: ServeFlags, env: NodeJS.ProcessEnv = process
 
 /** Returns all variables, for `roamfleet doctor`, which reads settings one by one. */
 export const environment = (): NodeJS.ProcessEnv => process.env;
-
-/** The enrollment key of `roamfleet swarm`. */
-export const readEnrollKey = (env: NodeJS.ProcessEnv = process.env): string | undefined => env.ROAMFLEET_ENROLL_KEY || undefined;
 
 export const readDataDirectory = (data: string | undefined, env: NodeJS.ProcessEnv = process.env): string =>
   data ?? env.ROAMFLEET_DATA ?? ".roamfleet";

@@ -5,7 +5,7 @@ import type { KernelPlane } from "./kernel/kernel-plane.ts";
 import type { HostNames } from "./kernel/host-names.ts";
 import type { RetentionClock } from "./kernel/retention-clock.ts";
 import type { Metrics } from "./kernel/metrics.ts";
-import type { Tls } from "./kernel/tls/index.ts";
+import type { Tls } from "./kernel/tls/tls.ts";
 import type { Link } from "./link/index.ts";
 import type { Settings } from "./config.ts";
 
@@ -17,7 +17,7 @@ export interface Plane extends KernelPlane {
   /** The robots that are connected to this node. */
   link: Link;
   /** The clock for deletions by age. Everything else uses `clock`. */
-  retention_clock: RetentionClock;
+  retention_clock: Pick<RetentionClock, "now" | "behind_ms" | "start">;
   metrics: Metrics;
   settings: Settings;
   /** Aborted when the server starts to shut down. It continues to serve for a while. */

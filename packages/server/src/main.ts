@@ -8,28 +8,19 @@ import { armFailpoints } from "@roamfleet/clock/failpoint";
 import { Command, InvalidArgumentError } from "commander";
 import type { Logger } from "pino";
 import packageJson from "../package.json" with { type: "json" };
-import { readDataDirectory, readSettings, readStore, type ServeFlags, SettingsError } from "./config.ts";
-import { ConnectionLost, type DbAddress, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
-import { refuseUnfinished, restoreBackup } from "./engines/db/backup/index.ts";
+import { readDataDirectory, readSettings, type ServeFlags, SettingsError } from "./config.ts";
+import { ConnectionLost, migrate, MIGRATIONS_DIRECTORY } from "./engines/db/index.ts";
+import { refuseUnfinished } from "./engines/db/backup/index.ts";
 import { Refusal, upgradeDatabase } from "./engines/db/embedded/index.ts";
-import { addBackup } from "./backup-command.ts";
+import { addBackup, addRestore } from "./backup-command.ts";
 import { addDoctor } from "./doctor/command.ts";
 import { SERVE_FLAGS, serveHelp } from "./flags.ts";
 import { createLog } from "./kernel/log.ts";
 import { MasterKeyError } from "./kernel/master-keys.ts";
-import { authorityFile, TlsError } from "./kernel/tls/index.ts";
+import { authorityFile } from "./kernel/tls/certificate-authority.ts";
+import { TlsError } from "./kernel/tls/tls.ts";
 import { addNodes } from "./nodes.ts";
 import { type RunningPlane, startPlane } from "./plane.ts";
-import { type Revoked, revokeRestored } from "./revoke-restored.ts";
-import { addSwarm } from "./swarm.ts";
-
-interface RestoreFlags {
-  from: string;
-  data?: string;
-  revokeTokens?: boolean;
-  revokeKeys?: boolean;
-  revokeApprovals?: boolean;
-}
 
 const program = new Command("roamfleet").description("The control plane for robot fleets").version(describeVersion(packageJson.version));
 
@@ -41,37 +32,7 @@ for (const { flags, meaning, repeatable } of SERVE_FLAGS) {
 serving.action((flags: ServeFlags) => serve(flags));
 
 addBackup(program);
-
-program
-  .command("restore")
-  .description("create a data directory and its database from a backup")
-  .requiredOption("--from <dir>", "the backup")
-  .option("--data <dir>", "the data directory, which must be new or empty (default: ./.roamfleet)")
-  .option(
-    "--revoke-tokens",
-    "revoke every token, because the backup may contain tokens that were revoked later; prints a new admin token for each org",
-  )
-  .option("--revoke-keys", "revoke every enrollment key")
-  .option(
-    "--revoke-approvals",
-    "withhold secrets from every robot until an admin approves it again, because the backup may contain robots that were removed or replaced later",
-  )
-  .action(async (flags: RestoreFlags) => {
-    const { data_directory, database_url } = readStore(flags.data);
-    const log = createLog({ level: "warn" });
-    const what = { tokens: flags.revokeTokens === true, keys: flags.revokeKeys === true, approvals: flags.revokeApprovals === true };
-    let revoked: Revoked | undefined;
-    const prepare = async (connection: DbAddress): Promise<void> => {
-      revoked = await revokeRestored(connection, what, { clock: systemClock, log });
-    };
-    const wanted = what.tokens || what.keys || what.approvals ? { prepare } : {};
-    const { made_at, files } = await restoreBackup({ from: flags.from, data_directory, database_url, clock: systemClock, log, ...wanted });
-    print(`restored the backup of ${made_at} into ${path.resolve(data_directory)}: the database and ${files} files`);
-    if (what.tokens) print(`revoked ${revoked?.tokens} tokens`);
-    if (what.keys) print(`revoked ${revoked?.keys} enrollment keys`);
-    if (what.approvals) print(`${revoked?.approvals} robots need an admin's approval to get secrets`);
-    for (const { org, token } of revoked?.admins ?? []) print(`new admin token of ${JSON.stringify(org)}, not shown again: ${token}`);
-  });
+addRestore(program);
 
 program
   .command("upgrade-database")
@@ -105,7 +66,8 @@ program
 
 addDoctor(program);
 addNodes(program);
-addSwarm(program);
+// A program of its own, which bin/roamfleet.mjs starts: the server does not contain simulated robots.
+program.addHelpText("after", "\nSimulated robots, to try a rollout or to load a server: roamfleet swarm --help");
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 const warn = (line: string): void => void process.stderr.write(`roamfleet: ${line}\n`);
@@ -149,7 +111,7 @@ async function endNow(signal: NodeJS.Signals, running: RunningPlane | undefined,
 }
 
 /** Only after a failed start: the error rarely names every problem. */
-function sayDoctor(): void {
+function suggestDoctor(): void {
   if (is_starting) warn("roamfleet doctor, with the same flags and environment, shows details");
 }
 
@@ -165,23 +127,23 @@ try {
     error instanceof InvalidArgumentError
   ) {
     process.stderr.write(`roamfleet: ${error.message}\n`);
-    sayDoctor();
+    suggestDoctor();
     process.exit(2);
   }
   if (error instanceof ConnectionLost) {
     const { message } = error.cause instanceof Error && error.cause.message !== "" ? error.cause : error;
     warn(`the database cannot be reached: ${message}`);
-    sayDoctor();
+    suggestDoctor();
     process.exit(1);
   }
   const { code, address, port } = error as { code?: string; address?: string; port?: number };
   if (code === "EADDRINUSE" || code === "EACCES") {
     const why = code === "EADDRINUSE" ? "is in use by another process" : "may not be listened on by this user";
     process.stderr.write(`roamfleet: ${address}:${port} ${why}; choose another with --listen HOST:PORT\n`);
-    sayDoctor();
+    suggestDoctor();
     process.exit(1);
   }
   process.stderr.write(`roamfleet: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
-  sayDoctor();
+  suggestDoctor();
   process.exit(1);
 }

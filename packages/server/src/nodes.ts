@@ -5,10 +5,10 @@ import { readStore } from "./config.ts";
 import { connect } from "./engines/db/index.ts";
 import { Refusal, runningDatabase } from "./engines/db/embedded/index.ts";
 import { createLog } from "./kernel/log.ts";
-import { LEASE_MS, listBeats, listNodeStates, type NodeState, watchBeats } from "./link/index.ts";
+import { LEASE_MS, listHeartbeats, listNodeStates, type NodeState, watchHeartbeats } from "./link/index.ts";
 
 /** A server of the database. `is_alive`: it renewed its lease while we watched. */
-export type ListedNode = NodeState & { is_alive: boolean };
+type ListedNode = NodeState & { is_alive: boolean };
 
 /** Two renewals, so that a busy server has renewed at least once. */
 const WATCH_MS = LEASE_MS * 0.7;
@@ -32,7 +32,7 @@ async function listNodes({ data_directory, database_url }: ReturnType<typeof rea
   if (connection === undefined) throw new Refusal(`no server runs on ${data_directory}; set DATABASE_URL for an external database`);
   const db = await connect({ connection, pool_size: 2, clock, log: createLog({ level: "warn" }) });
   try {
-    const watched = await watchBeats(() => listBeats(db), { clock, within_ms: WATCH_MS });
+    const watched = await watchHeartbeats(() => listHeartbeats(db), { clock, within_ms: WATCH_MS });
     const alive = new Set(watched.flatMap(({ id, is_alive }) => (is_alive ? [id] : [])));
     return (await listNodeStates(db)).map((node) => ({ ...node, is_alive: alive.has(node.id) }));
   } finally {
@@ -42,7 +42,7 @@ async function listNodes({ data_directory, database_url }: ReturnType<typeof rea
 
 const TITLES = ["ID", "VERSION", "ADDRESS", "ROBOTS", "STARTED", "STATE"] as const;
 
-export function nodeTable(nodes: readonly ListedNode[]): string {
+function nodeTable(nodes: readonly ListedNode[]): string {
   if (nodes.length === 0) return "no server runs on this database\n";
   const rows = nodes.map(({ id, version, address, robots, started_at, is_alive }) => [
     id,

@@ -7,14 +7,15 @@ import { LINK_PATH } from "@roamfleet/protocol";
 import type { Logger } from "pino";
 import { type Limits, type Settings, SettingsError } from "./config.ts";
 import type { Plane } from "./context.ts";
+import { openDatabase } from "./data-directory.ts";
 import { type Blobs, directoryBlobs, s3Blobs, S3Error } from "./engines/blobs/index.ts";
 import { type Bus, exposureOf, localBus, natsBus } from "./engines/bus/index.ts";
-import { type DbAddress, isConnectionLost, isDiskFull, isOutage, isTimeout, isUniqueViolation } from "./engines/db/index.ts";
 import type { Embedded } from "./engines/db/embedded/index.ts";
+import { type DbAddress, isConnectionLost, isDiskFull, isOutage, isTimeout, isUniqueViolation } from "./engines/db/index.ts";
 import { findPlaces } from "./features/access/index.ts";
 import { countDataKeys, rewrapDataKeys } from "./features/configs/index.ts";
-import { answerRobotAhead, greetRobot, ReportIntake, robotOnline, takeProgress } from "./features/deployments/index.ts";
 import { dashboardPages, openDashboard } from "./features/dashboard/index.ts";
+import { answerRobotAhead, greetRobot, ReportIntake, robotOnline, takeProgress } from "./features/deployments/index.ts";
 import { createEventStreams } from "./features/events/index.ts";
 import { ingestHealth } from "./features/health/index.ts";
 import { ingestLogs, logPositions, resumeFollowing } from "./features/logs/index.ts";
@@ -30,16 +31,17 @@ import { createStreams } from "./features/streams/index.ts";
 import { createPortalAuthenticator, type PortalAuthenticator } from "./features/tokens/index.ts";
 import { background } from "./kernel/background.ts";
 import type { SystemDb } from "./kernel/db.ts";
-import { createHttp, HOST_TWICE, mayConnect, namesHostTwice, NO_PROXY } from "./kernel/http.ts";
+import { HostNames } from "./kernel/host-names.ts";
+import { beginShutdown, createHttp, HOST_TWICE, mayConnect, namesHostTwice, NO_PROXY, stopHttp } from "./kernel/http.ts";
+import { PlaneState } from "./kernel/kernel-plane.ts";
 import { type MasterKeys, openMasterKeys } from "./kernel/master-keys.ts";
 import { createMetrics, measureConnections, measureLinks, measureRetentionClock, type Metrics } from "./kernel/metrics.ts";
-import { servePages } from "./kernel/serve-pages.ts";
-import { linkSource } from "./kernel/channel.ts";
-import { HostNames } from "./kernel/host-names.ts";
-import { Networks } from "./kernel/networks.ts";
-import { RetentionClock } from "./kernel/retention-clock.ts";
+import { linkSource, Networks } from "./kernel/networks.ts";
 import { AddressRateLimit, RateLimit } from "./kernel/rate-limit.ts";
-import { openTls, type Tls } from "./kernel/tls/index.ts";
+import { RetentionClock } from "./kernel/retention-clock.ts";
+import { servePages } from "./kernel/serve.ts";
+import { openTls } from "./kernel/tls/own-certificate.ts";
+import type { Tls } from "./kernel/tls/tls.ts";
 import {
   Gateway,
   Lease,
@@ -52,9 +54,6 @@ import {
 } from "./link/index.ts";
 import { mountRoutes } from "./mount-routes.ts";
 import { startLoops } from "./start-loops.ts";
-import { openDatabase } from "./open-database.ts";
-import { announceStop, stopHttp } from "./stop-http.ts";
-import { undoAll } from "./undo.ts";
 
 export interface PlaneOptions {
   settings: Settings;
@@ -96,7 +95,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     measureConnections(plane.metrics, plane.db);
     measureLinks(plane.metrics, () => gateway.load);
     measureRetentionClock(plane.metrics, plane.retention_clock);
-    const nodes = await meetNodes(plane, started);
+    const nodes = await openNodeListener(plane, started);
     const streams = createStreams(plane, nodes);
     const http = await createHttp(plane, { tls: plane.tls, metrics: plane.metrics });
     mountRoutes(http, plane);
@@ -120,7 +119,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     // Before the robots are sent away: viewers learn that the server stops, not that the robot disconnected.
     started.push(() => streams.drain());
     started.push(() => events.drain());
-    started.push(() => announceStop(http, { clock: options.clock, stopping, ...options.settings.limits }));
+    started.push(() => beginShutdown(http, { clock: options.clock, stopping, ...options.settings.limits }));
     // From the first response on, no change on another node is missed.
     await plane.bus.subscribed();
     const { host, port } = options.settings.listen;
@@ -141,7 +140,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
 }
 
 /** Opens the listener for other nodes, if there are any. */
-async function meetNodes(plane: Plane, started: (() => Promise<unknown>)[]): Promise<Nodes | undefined> {
+async function openNodeListener(plane: Plane, started: (() => Promise<unknown>)[]): Promise<Nodes | undefined> {
   const { db, settings, node, metrics } = plane;
   if (settings.nodes === undefined) {
     // An earlier run may have stored an address.
@@ -199,6 +198,7 @@ async function buildPlane(
     tls,
     hosts: hostNames(options, { db, tls, node: lease.node }),
     rate_limits: rateLimits(clock, limits),
+    state: new PlaneState(),
     bus,
     blobs,
     link: gateway,
@@ -284,7 +284,7 @@ async function openSecrets(settings: Settings, db: SystemDb, log: Logger): Promi
 const authenticators = (portal: PortalAuthenticator, plane: () => Plane): Plane["authenticators"] => ({
   portal: (secret, org_id) => portal.authenticate(secret, org_id),
   session: (secret, org_id) => portal.authenticateSession(secret, org_id),
-  held: (held, org_id) => portal.authenticateHeld(held, org_id),
+  recheck: (proof, org_id) => portal.recheck(proof, org_id),
   robot: (robot_id, request, signature) => authenticateRobot(plane(), robot_id, request, signature),
   refusedRobots: (robots) => refusedRobots(plane(), robots),
 });
@@ -338,4 +338,22 @@ function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
       logs: (session, message) => ingestLogs(plane, session, message),
     },
   };
+}
+
+/**
+ * Undoes each step, the last one first. A failure does not prevent the rest: a database would outlive its server.
+ *
+ * @throws what failed, after all steps; several failures as one AggregateError.
+ */
+export async function undoAll(started: readonly (() => Promise<unknown>)[]): Promise<void> {
+  const failures: unknown[] = [];
+  for (const undo of started.toReversed()) {
+    try {
+      await undo();
+    } catch (error) {
+      failures.push(error);
+    }
+  }
+  if (failures.length > 1) throw new AggregateError(failures, "several parts of the server did not stop in order");
+  if (failures.length === 1) throw failures[0];
 }

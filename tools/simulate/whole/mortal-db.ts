@@ -1,12 +1,13 @@
 import { ConnectionLost } from "../../../packages/server/src/engines/db/errors.ts";
 import type { Db, SystemDb } from "../../../packages/server/src/kernel/db.ts";
 import type { Fate } from "../server.ts";
+import type { DbEngine } from "../../../packages/server/src/engines/db/index.ts";
 
 /**
  * The database of a server that may be killed in a given transaction: before the commit is durable, or right after. From then on every call
  * of the server's code fails.
  */
-export class MortalDb implements SystemDb {
+export class MortalDb implements DbEngine {
   readonly #db: SystemDb;
   #fate: Fate = "lives";
   #transactions_left = 0;
@@ -17,6 +18,10 @@ export class MortalDb implements SystemDb {
   constructor(db: SystemDb) {
     this.#db = db;
   }
+
+  readonly load = { in_use: 0, waiting: 0 };
+  ready = (): Promise<boolean> => Promise.resolve(!this.dead);
+  close = (): Promise<void> => Promise.resolve();
 
   /** Sets the outcome of the transaction after `transactions` others. */
   doom(fate: Fate, transactions: number): void {

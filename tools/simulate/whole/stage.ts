@@ -2,11 +2,20 @@ import { systemClock } from "@roamfleet/clock";
 import { connect } from "../../../packages/server/src/engines/db/index.ts";
 import { command, silentLog, startTestServer, TEMPLATE } from "../../../packages/server/src/engines/db/testing/test-server.ts";
 import type { Plant } from "../server.ts";
-import type { Stage } from "../simulate.ts";
+import type { ScheduleOptions } from "../schedule.ts";
 import { WholeServer } from "./whole-server.ts";
 
 /** The test server has no autovacuum, so rows of ended schedules are removed after this many schedules. */
 const SCHEDULES_PER_VACUUM = 100;
+
+/** Where schedules run. */
+export interface Stage {
+  /** Returns the server of a lane, which runs its schedules one after the other. */
+  server: (lane: number) => ScheduleOptions["server"];
+  /** Called after each schedule of a lane. */
+  tidy(lane: number): Promise<void>;
+  end(): Promise<void>;
+}
 
 /** A temporary PostgreSQL with a database for each concurrent schedule; each schedule has a separate org. */
 export async function wholeStage(plant: Plant | undefined, lanes: number): Promise<Stage> {

@@ -1,8 +1,6 @@
 import { type IdSource, idSource } from "@roamfleet/clock";
 import type { Desired, Hello, Report, ServerMessage } from "@roamfleet/protocol/link";
-import { LIMIT_DEFAULTS } from "../../../packages/server/src/config.ts";
 import type { Plane } from "../../../packages/server/src/context.ts";
-import { isConnectionLost, isDiskFull, isOutage, isUniqueViolation } from "../../../packages/server/src/engines/db/index.ts";
 import { localBus } from "../../../packages/server/src/engines/bus/index.ts";
 import { cancelDeployment, continueCancellations } from "../../../packages/server/src/features/deployments/cancel.ts";
 import { createDeployment } from "../../../packages/server/src/features/deployments/create.ts";
@@ -21,7 +19,6 @@ import { retryDeployment } from "../../../packages/server/src/features/deploymen
 import { pauseDeployment, promoteDeployment, resumeDeployment } from "../../../packages/server/src/features/deployments/pause.ts";
 import { continueRollbacks, rollBackDeployment } from "../../../packages/server/src/features/deployments/rollback.ts";
 import { advanceRollouts } from "../../../packages/server/src/features/deployments/waves.ts";
-import { MasterKeys } from "../../../packages/server/src/kernel/master-keys.ts";
 import { repairWaits } from "../../../packages/server/src/features/deployments/repair.ts";
 import { releaseDue } from "../../../packages/server/src/features/deployments/schedule.ts";
 import { endLateSteps, expireDeployments } from "../../../packages/server/src/features/deployments/time-out.ts";
@@ -33,7 +30,6 @@ import type { Caller } from "../../../packages/server/src/kernel/caller.ts";
 import type { SystemDb } from "../../../packages/server/src/kernel/db.ts";
 import { Fault } from "../../../packages/server/src/kernel/fault.ts";
 import { createLog } from "../../../packages/server/src/kernel/log.ts";
-import { createMetrics } from "../../../packages/server/src/kernel/metrics.ts";
 import { sql } from "../../../packages/server/src/kernel/sql.ts";
 import type { Session } from "../../../packages/server/src/link/index.ts";
 import type { Chance } from "../chance.ts";
@@ -53,6 +49,7 @@ import {
 } from "../server.ts";
 import { look } from "./look.ts";
 import { MortalDb } from "./mortal-db.ts";
+import { linkOf, testPlane } from "../../../packages/server/src/features/testing/test-plane.ts";
 
 const NODE = { id: "node_simulated", epoch: 1 };
 const NO_FLEET = "";
@@ -102,19 +99,16 @@ export class WholeServer implements SimulatedServer {
   #newPlane(): Plane {
     const bus = localBus({ log: createLog({ level: "silent" }) });
     bus.subscribe(HINT_PUSH, (message) => (message as { robot_ids: string[] }).robot_ids.forEach((id) => this.#to_push.add(id)));
-    return {
+    const plane = testPlane({
       clock: this.#clock,
       id: this.#id,
-      log: createLog({ level: "silent" }),
       db: this.#db,
-      db_errors: { isConnectionLost, isDiskFull, isOutage, isUniqueViolation },
       bus,
-      secrets: new MasterKeys([Buffer.alloc(32, 7)]),
-      link: { session: (id: string) => this.#sessions.get(id), send: () => true, count: 0 },
-      metrics: createMetrics(),
-      settings: { limits: { ...LIMIT_DEFAULTS, deployment_expiry_hours: EXPIRY_HOURS } },
+      link: { ...linkOf(this.#sessions), send: () => true },
       node: { id: NODE.id, epoch: this.#epoch },
-    } as unknown as Plane;
+    });
+    const { settings } = plane;
+    return { ...plane, settings: { ...settings, limits: { ...settings.limits, deployment_expiry_hours: EXPIRY_HOURS } } };
   }
 
   async setUp({ fleets, releases, incompatible_release }: Setting): Promise<Names> {

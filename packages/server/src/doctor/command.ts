@@ -4,7 +4,7 @@ import packageJson from "../../package.json" with { type: "json" };
 import { environment, type ServeFlags } from "../config.ts";
 import { type Flag, SERVE_FLAGS } from "../flags.ts";
 import type { Finding } from "./finding.ts";
-import type { Screen } from "./print.ts";
+import type { Screen } from "./examine.ts";
 
 /** Flags of `roamfleet doctor` in addition to those of `serve`. docs/reference/settings.md has the same descriptions. */
 export const DOCTOR_FLAGS: readonly Flag[] = [
@@ -53,7 +53,7 @@ function readTimeout(text: string): number {
 }
 
 async function runDoctor(flags: ServeFlags, { json, timeout_ms }: { json: boolean; timeout_ms: number }): Promise<number> {
-  const [{ examine }, { countStatuses, printFindings, summarize }] = await Promise.all([import("./examine.ts"), import("./print.ts")]);
+  const { examine, countStatuses, printFindings, summarize } = await import("./examine.ts");
   const env = environment();
   const { isTTY: is_terminal, columns } = process.stdout;
   const screen: Screen = { colors: is_terminal && !env["NO_COLOR"] && env["TERM"] !== "dumb", columns: is_terminal ? columns : undefined };

@@ -15,13 +15,11 @@ import { scratch, startOn } from "../engines/db/embedded/testing/scratch.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "../engines/db/testing/index.ts";
 import { command } from "../engines/db/testing/test-server.ts";
 import { createLog } from "../kernel/log.ts";
-import { openAuthority } from "../kernel/tls/own-authority.ts";
+import { openAuthority } from "../kernel/tls/certificate-authority.ts";
 import { Lease } from "../link/index.ts";
-import { CHECKS } from "./checks.ts";
+import { CHECKS, examine, runCheck } from "./examine.ts";
 import { nodesCheck } from "./checks/nodes.ts";
-import type { Check } from "./context.ts";
-import { examine, runCheck } from "./examine.ts";
-import type { Finding } from "./finding.ts";
+import type { Check, Finding } from "./finding.ts";
 import { readAllSettings } from "./read-settings.ts";
 
 const LIMIT = { timeout: 120_000 };

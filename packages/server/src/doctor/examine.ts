@@ -1,15 +1,57 @@
 import path from "node:path";
 import type { Clock } from "@roamfleet/clock";
+import { createColors } from "picocolors";
 import type { ServeFlags, Settings } from "../config.ts";
-import { probeDatabase } from "../engines/db/index.ts";
 import { Refusal, runningDatabase } from "../engines/db/embedded/index.ts";
-import { CHECKS } from "./checks.ts";
-import type { Check, DoctorContext, Reached } from "./context.ts";
-import { type Finding, problem, type Seen } from "./finding.ts";
+import { probeDatabase } from "../engines/db/index.ts";
+import { adminTokenCheck, hostNamesCheck, proxiesCheck, settingsCheck } from "./checks/settings.ts";
+import { artifactsCheck } from "./checks/artifacts.ts";
+import { busCheck } from "./checks/bus.ts";
+import { dataDirectoryCheck, embeddedCheck } from "./checks/data-directory.ts";
+import { databaseCheck, migrationsCheck } from "./checks/database.ts";
+import { listenCheck } from "./checks/listen.ts";
+import { clockCheck, memoryCheck, nodeCheck, openFilesCheck } from "./checks/machine.ts";
+import { nodesCheck } from "./checks/nodes.ts";
+import { secretsKeyCheck } from "./checks/secrets-key.ts";
+import { tlsCheck } from "./checks/tls.ts";
+import {
+  type Check,
+  type DoctorContext,
+  type Finding,
+  problem,
+  type Reached,
+  said,
+  secretsOf,
+  type Seen,
+  shownTime,
+  type Status,
+} from "./finding.ts";
 import { readAllSettings } from "./read-settings.ts";
-import { said, secretsOf, shownTime } from "./shown.ts";
+import { within } from "../kernel/background.ts";
 
-export interface ExamineOptions {
+/** In the order of the report. */
+export const CHECKS: readonly Check[] = [
+  settingsCheck,
+  nodeCheck,
+  clockCheck,
+  openFilesCheck,
+  memoryCheck,
+  dataDirectoryCheck,
+  listenCheck,
+  tlsCheck,
+  proxiesCheck,
+  hostNamesCheck,
+  adminTokenCheck,
+  embeddedCheck,
+  databaseCheck,
+  migrationsCheck,
+  secretsKeyCheck,
+  artifactsCheck,
+  busCheck,
+  nodesCheck,
+];
+
+interface ExamineOptions {
   flags: ServeFlags;
   env: NodeJS.ProcessEnv;
   clock: Clock;
@@ -46,19 +88,16 @@ export async function runCheck({ name, check, timeout_ms_min = 0 }: Check, conte
   const { clock, settings } = context;
   const timeout_ms = Math.max(context.timeout_ms, timeout_ms_min);
   const abort = new AbortController();
-  const ended = new AbortController();
   const work = (async () => await check({ ...context, timeout_ms, signal: abort.signal }))().catch((error: unknown) => [
     unexpected(error, settings),
   ]);
-  const late = clock.sleep(timeout_ms, ended.signal).then(() => undefined);
-  let found: Seen[] | undefined = await Promise.race([work, late]);
+  let found: Seen[] | undefined = await within(clock, timeout_ms, work);
   if (found === undefined) {
     abort.abort();
     // A check may have several waits. A finding that arrives during cleanup is better than none.
-    found = await Promise.race([work, clock.sleep(Math.min(GRACE_MS, timeout_ms), ended.signal).then(() => undefined)]);
+    found = await within(clock, Math.min(GRACE_MS, timeout_ms), work);
     found ??= [problem(`no answer within ${shownTime(timeout_ms)}`, "a firewall may block it, or it is slow: --timeout 30s waits longer")];
   }
-  ended.abort();
   return found.map((one) => ({ check: name, ...one }));
 }
 
@@ -91,4 +130,67 @@ async function reachDatabase(
 function once<T>(make: () => Promise<T>): () => Promise<T> {
   let made: Promise<T> | undefined;
   return () => (made ??= make());
+}
+
+export interface Screen {
+  colors: boolean;
+  /** Width of the terminal; undefined does not break lines. */
+  columns: number | undefined;
+}
+
+const SYMBOLS: Readonly<Record<Status, string>> = { ok: "✓", warning: "!", problem: "✗", skipped: "–" };
+const NAME_WIDTH = Math.max(...CHECKS.map(({ name }) => name.length));
+const TEXT_AT = NAME_WIDTH + 4;
+const TEXT_COLUMNS_MIN = 30;
+
+/** Formats the findings of one check. Its name is on the first line only. */
+export function printFindings(findings: readonly Finding[], { colors, columns }: Screen): string {
+  const paint = createColors(colors);
+  const tones: Readonly<Record<Status, (text: string) => string>> = {
+    ok: paint.green,
+    warning: paint.yellow,
+    problem: paint.red,
+    skipped: paint.dim,
+  };
+  const room = columns === undefined ? Infinity : Math.max(TEXT_COLUMNS_MIN, columns - TEXT_AT);
+  const lines = findings.flatMap(({ check, status, seen, hint }, at) => {
+    const tone = tones[status];
+    const name = at === 0 ? check : "";
+    const [first = "", ...rest] = wrap(seen, room);
+    const shown = [`${tone(SYMBOLS[status])} ${paint.bold(name.padEnd(NAME_WIDTH))}  ${status === "skipped" ? paint.dim(first) : first}`];
+    shown.push(...rest.map((line) => `${" ".repeat(TEXT_AT)}${line}`));
+    // The hint follows the arrow after one space, and further lines are aligned with it.
+    const hints = hint === undefined ? [] : hint.split("\n").flatMap((line) => wrap(line, room - 2));
+    shown.push(...hints.map((line, index) => `${" ".repeat(TEXT_AT)}${paint.cyan(`${index === 0 ? "→" : " "} ${line}`)}`));
+    return shown;
+  });
+  return lines.map((line) => `${line.trimEnd()}\n`).join("");
+}
+
+export function countStatuses(findings: readonly Finding[]): { problems: number; warnings: number } {
+  const count = (wanted: Status): number => findings.filter(({ status }) => status === wanted).length;
+  return { problems: count("problem"), warnings: count("warning") };
+}
+
+/** Formats `2 problems, 1 warning`. */
+export function summarize(findings: readonly Finding[]): string {
+  const { problems, warnings } = countStatuses(findings);
+  const parts = [
+    ...(problems > 0 ? [`${problems} problem${problems === 1 ? "" : "s"}`] : []),
+    ...(warnings > 0 ? [`${warnings} warning${warnings === 1 ? "" : "s"}`] : []),
+  ];
+  return parts.length === 0 ? "no problems found" : parts.join(", ");
+}
+
+/** Breaks text at spaces into lines of at most `columns` characters. A longer word gets a separate line. */
+function wrap(text: string, columns: number): string[] {
+  const lines: string[] = [];
+  let line = "";
+  for (const word of text.split(" ")) {
+    if (line !== "" && line.length + 1 + word.length > columns) {
+      lines.push(line);
+      line = word;
+    } else line = line === "" ? word : `${line} ${word}`;
+  }
+  return [...lines, line];
 }

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Finding } from "./finding.ts";
-import { printFindings, summarize } from "./print.ts";
-import { secretsOf, shownBytes, shownTime, shownUrl } from "./shown.ts";
+import { type Finding, secretsOf, shownBytes, shownTime, shownUrl } from "./finding.ts";
+import { printFindings, summarize } from "./examine.ts";
 
 const PLAIN = { colors: false, columns: undefined };
 const findings: Finding[] = [

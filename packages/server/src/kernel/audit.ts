@@ -3,9 +3,11 @@ import type { Clock, IdSource } from "@roamfleet/clock";
 import { ID_PREFIXES, isId } from "@roamfleet/protocol";
 import type { Actor, Route } from "@roamfleet/protocol/routes";
 import { type Caller, robotActor, type RobotCaller } from "./caller.ts";
-import type { Db } from "./db.ts";
+import type { Db, DbErrors } from "./db.ts";
 import { Fault } from "./fault.ts";
-import { json, sql } from "./sql.ts";
+import { madeBefore } from "./page.ts";
+import { deleteIsolated, forEachOrg, type RetentionContext } from "./retention.ts";
+import { json, row, sql, text } from "./sql.ts";
 
 const PATH_CHARACTERS_MAX = 500;
 const ID_LIKE = /^[\w.~-]{1,200}$/;
@@ -33,7 +35,7 @@ export interface AuditEntry {
 }
 
 /** The fields of an HTTP request that its audit entry records. */
-export interface AuditedRequest {
+interface AuditedRequest {
   id: string;
   method: string;
   ip: string;
@@ -59,7 +61,7 @@ export const userAgentOf = (headers: IncomingHttpHeaders): string | null =>
   headers["user-agent"]?.slice(0, USER_AGENT_CHARACTERS_MAX) ?? null;
 
 /** Returns where a request came from, as recorded in its audit entry. */
-export const originOf = (request: AuditedRequest): Pick<AuditEntry, "method" | "path" | "ip" | "user_agent" | "request_id"> => ({
+const originOf = (request: AuditedRequest): Pick<AuditEntry, "method" | "path" | "ip" | "user_agent" | "request_id"> => ({
   method: request.method,
   path: pathWithoutQuery(request.raw.url ?? ""),
   ip: request.ip,
@@ -154,4 +156,36 @@ export class RequestAudit {
     if (this.#caller === undefined) return ADMIN;
     return "actor" in this.#caller ? this.#caller.actor : robotActor(this.#caller.robot_id);
   }
+}
+
+const orgRow = row({ org_id: text });
+
+/** Returns every org that has entries, including removed orgs and the service itself (''). One index lookup per org. */
+const listOrgsWithEntries = async (db: Db): Promise<string[]> =>
+  (
+    await db.many(sql(orgRow)`
+      with recursive found (org_id) as (
+        (select min(org_id) from audit_entry)
+        union all
+        select (select min(a.org_id) from audit_entry a where a.org_id > f.org_id) from found f where f.org_id is not null)
+      select org_id from found where org_id is not null`)
+  ).map(({ org_id }) => org_id);
+
+const deleteEntries = (db: Db, org_id: string, before: Date, limit: number, offset: number): Promise<number> =>
+  db.run(sql`
+    delete from audit_entry where org_id = ${org_id} and ctid = any(array(
+      select ctid from audit_entry where org_id = ${org_id} ${madeBefore(ID_PREFIXES.audit, before)} order by id limit ${limit} offset ${offset}
+      for update skip locked))`);
+
+/** Deletes the entries of each org that are older than its cutoff. */
+export async function dropAuditEntries(
+  context: Pick<RetentionContext, "db" | "log"> & { db_errors: DbErrors },
+  before: Date,
+): Promise<void> {
+  await forEachOrg(context, "audit", await listOrgsWithEntries(context.db), async (org_id) => {
+    const entries = await deleteIsolated(context.db_errors.isOutage, (limit, offset) =>
+      deleteEntries(context.db, org_id, before, limit, offset),
+    );
+    if (entries > 0) context.log.info({ org_id, entries, before: before.toISOString() }, "deleted old audit entries");
+  });
 }

@@ -1,11 +1,9 @@
 import { timingSafeEqual } from "node:crypto";
 import { ROBOT_SIGNATURE_SCHEME, ROBOT_SIGNATURE_WINDOW_MS } from "@roamfleet/protocol/link";
-import type { Caller, RobotCaller } from "./caller.ts";
-import { type BoundChannel, channelRefusal } from "./channel.ts";
+import type { Caller, HashedProof, Proof, RobotCaller } from "./caller.ts";
+import { type BoundChannel, channelRefusal, hostOf, type Site } from "./networks.ts";
 import { Fault, forbidden, unauthorized } from "./fault.ts";
 import type { AdminPolicy, KernelPlane } from "./kernel-plane.ts";
-import { hostOf, type Site } from "./networks.ts";
-import type { HeldProof, Proof } from "./proof.ts";
 import { clearCookie, isSessionSecret, requireCsrfToken, requireOwnOrigin, sessionCookie } from "./web-session.ts";
 
 /** Input of authentication, the same for HTTP requests and upgrades. */
@@ -42,7 +40,7 @@ export function proofOf(credentials: Pick<Credentials, "headers" | "site">, toke
 
 /**
  * Resolves a portal token or a session cookie. On WebSocket routes, `proof` and `org_id` come from the query. A cookie does not prove that
- * the user intended the request: see `requireMeant` for protection against CSRF.
+ * the user intended the request: see `requireCsrfProof` for protection against CSRF.
  */
 export async function authenticatePortal(
   plane: KernelPlane,
@@ -71,8 +69,8 @@ export async function countRequest<T extends { caller: Caller }>(
 }
 
 /** Checks later, without a request, whether the proof is still valid, and returns its caller. */
-export const authenticateAgain = ({ authenticators }: KernelPlane, held: HeldProof, org_id: string): Promise<Caller> =>
-  authenticators.held(held, org_id);
+export const authenticateAgain = ({ authenticators }: KernelPlane, proof: HashedProof, org_id: string): Promise<Caller> =>
+  authenticators.recheck(proof, org_id);
 
 async function authenticateProof({ authenticators }: KernelPlane, { by, secret }: Proof, org_id: string | undefined): Promise<Caller> {
   // A cookie is not accepted as a token, nor a token as a cookie: browsers send cookies unasked, and scripts can read tokens.
@@ -101,7 +99,11 @@ function refusalOf(plane: KernelPlane, credentials: Credentials, by: Proof["by"]
  * Protects against CSRF: browsers send the cookie with requests of any page. Throws 403 unless a page of this server made the request. Only
  * such a page can read the session's CSRF token. A WebSocket upgrade cannot carry that header, so its Origin is checked.
  */
-export function requireMeant(credentials: Credentials, { session }: Caller, what: "reads" | "changes" | "opens" | "opens_by_ticket"): void {
+export function requireCsrfProof(
+  credentials: Credentials,
+  { session }: Caller,
+  what: "reads" | "changes" | "opens" | "opens_by_ticket",
+): void {
   if (session === undefined || what === "reads") return;
   // Clients other than browsers send no Origin. A ticket is only given to pages of this server.
   if (what === "opens_by_ticket" && credentials.headers.origin === undefined) return;

@@ -1,8 +1,27 @@
+import { hash } from "node:crypto";
 import { type Role, roleAtLeast, ROLES } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import { type Fault, forbidden } from "./fault.ts";
-import type { WebSession } from "./web-session.ts";
 import { identifier, list, sql, type Statement } from "./sql.ts";
+import type { WebSession } from "./web-session.ts";
+
+/** A secret that proves an identity. */
+export interface Proof {
+  by: "token" | "session";
+  secret: string;
+}
+
+/** What is stored of a proof to check its validity again: not the secret. */
+export interface HashedProof {
+  by: Proof["by"];
+  /** SHA-256 of the secret. */
+  hash: Buffer;
+}
+
+/** Returns the hash by which a secret is stored and found. Secrets are 32 random bytes, so a fast hash resists brute force. */
+export const secretHash = (secret: string): Buffer => hash("sha256", secret, "buffer");
+
+export const hashProof = ({ by, secret }: Proof): HashedProof => ({ by, hash: secretHash(secret) });
 
 /** A site with everything in it, or one fleet. A scope with both or neither contains nothing. */
 export interface Scope {
@@ -67,7 +86,7 @@ export const highestRole = (roles: readonly Role[]): Role | undefined => ROLES.f
 export const lowerRole = (a: Role, b: Role): Role => (roleAtLeast(a, b) ? b : a);
 
 /** Returns whether one of the scopes contains the place. An empty list contains everything. */
-export const contains = (scopes: Scopes, { site_id, fleet_id }: Place): boolean =>
+const contains = (scopes: Scopes, { site_id, fleet_id }: Place): boolean =>
   scopes.length === 0 ||
   scopes.some((scope) =>
     scope.site_id === undefined

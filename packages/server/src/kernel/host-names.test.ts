@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import { readSettings, type ServeFlags } from "../config.ts";
 import { HostNames } from "./host-names.ts";
-import { openAuthority } from "./tls/own-authority.ts";
+import { openAuthority } from "./tls/certificate-authority.ts";
 
 function names(flags: ServeFlags, pem?: string) {
   const foreign: string[] = [];

@@ -1,8 +1,7 @@
-import type { IncomingMessage, RequestListener, Server, ServerResponse } from "node:http";
-import { createServer as createTlsServer } from "node:https";
-import { createServer } from "node:http";
+import { createServer, type IncomingMessage, type RequestListener, type Server, type ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
+import type { Clock } from "@roamfleet/clock";
 import Fastify, { type FastifyError, type FastifyInstance, type FastifyReply, type FastifyRequest } from "fastify";
 import { authenticateAdmin, authenticatePortal } from "./authenticate.ts";
 import { BODY_BYTES_MAX, parseBody } from "./body.ts";
@@ -11,11 +10,12 @@ import { Idempotency } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
 import { measureHandshakes, type Metrics } from "./metrics.ts";
 import { ReceivingBodies } from "./receiving.ts";
-import type { PageAnswer, Pages } from "./serve-pages.ts";
-import { credentialsOf } from "./serve.ts";
-import { HandshakeLine, paceHandshakes, type Tls, TLS_OPTIONS } from "./tls/index.ts";
+import { credentialsOf, type PageAnswer, type Pages } from "./serve.ts";
+import { TlsHandshakeQueue } from "./tls/handshake-queue.ts";
+import { QueuedTlsServer } from "./tls/queued-tls-server.ts";
+import { type Tls, TLS_OPTIONS } from "./tls/tls.ts";
 
-export interface HttpOptions {
+interface HttpOptions {
   tls: Tls | undefined;
   metrics: Metrics;
 }
@@ -62,7 +62,7 @@ const APP_OPTIONS = {
 };
 
 /** The methods of each path, to distinguish 405 from 404. */
-export class Methods {
+class Methods {
   readonly #paths: { pattern: RegExp; method: string }[] = [];
 
   add(method: string, path: string): void {
@@ -75,19 +75,19 @@ export class Methods {
   }
 }
 
-function listener(tls: Tls | undefined, handshakes: HandshakeLine, handler: RequestListener): Server {
+function listener(tls: Tls | undefined, handshakes: TlsHandshakeQueue, handler: RequestListener): Server {
   if (tls === undefined) return createServer(SERVER_OPTIONS, handler);
-  const server = createTlsServer({ ...SERVER_OPTIONS, ...TLS_OPTIONS, ...tls.pair, handshakeTimeout: TLS_HANDSHAKE_TIMEOUT_MS }, handler);
+  const timeouts = { first_byte_ms: TLS_HANDSHAKE_TIMEOUT_MS, handshakeTimeout: TLS_HANDSHAKE_TIMEOUT_MS };
+  const server = new QueuedTlsServer({ ...SERVER_OPTIONS, ...TLS_OPTIONS, ...tls.pair, ...timeouts, queue: handshakes }, handler);
   tls.follow(server);
-  paceHandshakes(server, handshakes, TLS_HANDSHAKE_TIMEOUT_MS);
   return server;
 }
 
 /** One queue for all listen addresses, because a name may resolve to several of them. */
-function measuredHandshakes({ clock }: Pick<KernelPlane, "clock">, metrics: Metrics): HandshakeLine {
-  const line = new HandshakeLine({ clock, nextTurn: setImmediate });
-  measureHandshakes(metrics, line);
-  return line;
+function measuredHandshakes({ clock }: Pick<KernelPlane, "clock">, metrics: Metrics): TlsHandshakeQueue {
+  const queue = new TlsHandshakeQueue({ clock, nextTurn: setImmediate });
+  measureHandshakes(metrics, queue);
+  return queue;
 }
 
 /**
@@ -311,4 +311,30 @@ function refuseRaw(error: NodeJS.ErrnoException, socket: Socket): void {
   socket.end(
     `HTTP/1.1 ${status} ${text}\r\ncontent-type: application/json; charset=utf-8\r\ncontent-length: ${Buffer.byteLength(body)}\r\nconnection: close\r\n\r\n${body}`,
   );
+}
+
+/** Limit for running requests when the server stops. */
+const STOP_TIMEOUT_MS = 10_000;
+
+/**
+ * Announces the shutdown, and continues to serve until load balancers have noticed: `/readyz` returns 503, and each response closes its
+ * connection.
+ */
+export async function beginShutdown(
+  http: Http,
+  { clock, stopping, drain_seconds }: { clock: Clock; stopping: AbortController; drain_seconds: number },
+): Promise<void> {
+  http.server.prependListener("request", (_request, response) => {
+    response.shouldKeepAlive = false;
+  });
+  stopping.abort();
+  if (drain_seconds > 0) await clock.sleep(drain_seconds * 1_000);
+}
+
+/** Stops listening, waits for running requests, and closes the remaining connections after STOP_TIMEOUT_MS. */
+export async function stopHttp(http: Http, clock: Clock): Promise<void> {
+  http.server.closeIdleConnections();
+  const cut = clock.setTimer(STOP_TIMEOUT_MS, () => http.server.closeAllConnections());
+  await http.app.close();
+  cut.cancel();
 }

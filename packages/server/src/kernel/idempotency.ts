@@ -3,6 +3,7 @@ import type { Clock } from "@roamfleet/clock";
 import { int, nullable, row, bytea, sql, text, timestamptz } from "./sql.ts";
 import type { Db, SystemDb } from "./db.ts";
 import { badRequest, conflict, httpError } from "./fault.ts";
+import { within } from "./background.ts";
 
 export const IDEMPOTENCY_KEY_CHARACTERS_MAX = 255;
 const HOUR_MS = 3_600_000;
@@ -92,17 +93,12 @@ export class Idempotency {
   }
 
   async #bounded(before: Promise<unknown>): Promise<void> {
-    const abort = new AbortController();
-    const late = this.#clock.sleep(WAIT_MS, abort.signal).then(() => "late" as const);
-    const first = await Promise.race([
-      before.then(
-        () => "done",
-        () => "done",
-      ),
-      late,
-    ]);
-    abort.abort();
-    if (first === "late") throw httpError(503, "the first request with this Idempotency-Key is still running", { "retry-after": "5" });
+    const ended = before.then(
+      () => true,
+      () => true,
+    );
+    if ((await within(this.#clock, WAIT_MS, ended)) === true) return;
+    throw httpError(503, "the first request with this Idempotency-Key is still running", { "retry-after": "5" });
   }
 
   async #inTransaction(

@@ -2,11 +2,10 @@ import type { Clock, IdSource } from "@roamfleet/clock";
 import type { SignedRequest } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import type { FindPlaces } from "./authorize.ts";
-import type { Caller, RobotCaller } from "./caller.ts";
+import type { Caller, HashedProof, RobotCaller } from "./caller.ts";
 import type { DbErrors, SystemDb } from "./db.ts";
 import type { MasterKeys } from "./master-keys.ts";
 import type { Networks } from "./networks.ts";
-import type { HeldProof } from "./proof.ts";
 import type { RateLimits } from "./rate-limit.ts";
 
 /** How requests are authenticated. The features that own tokens and robots implement it. */
@@ -16,7 +15,7 @@ export interface Authenticators {
   /** Resolves a session cookie. Throws 401, or 403 for an org that the session does not cover. */
   session(secret: string, org_id: string | undefined): Promise<Caller>;
   /** Checks again a proof that was presented before. Throws like the two above. Does not count as activity of a session. */
-  held(held: HeldProof, org_id: string): Promise<Caller>;
+  recheck(proof: HashedProof, org_id: string): Promise<Caller>;
   /** Checks a robot's signature over a request, and accepts each signature once. Throws 401. */
   robot(robot_id: string, request: SignedRequest, signature: string): Promise<RobotCaller>;
   /**
@@ -47,4 +46,21 @@ export interface KernelPlane {
   /** Proxies whose forwarding headers are trusted. If there are any, only they may connect. */
   proxies: Networks;
   rate_limits: RateLimits;
+  state: PlaneState;
 }
+
+/** State of one plane that its features declare with `planeState`. */
+export class PlaneState {
+  readonly #values = new Map<unknown, unknown>();
+
+  of<P, T>(create: (plane: P) => T, plane: P): T {
+    if (!this.#values.has(create)) this.#values.set(create, create(plane));
+    return this.#values.get(create) as T;
+  }
+}
+
+/** Declares state of a plane, such as a batcher. The returned function creates it on first use. A process may run several planes. */
+export const planeState =
+  <P extends { state: PlaneState }, T>(create: (plane: P) => T) =>
+  (plane: P): T =>
+    plane.state.of(create, plane);

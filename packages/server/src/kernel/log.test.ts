@@ -2,8 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import { pino } from "pino";
-import { foldRepeats } from "./fold-repeats.ts";
-import { createLog } from "./log.ts";
+import { createLog, foldRepeats } from "./log.ts";
 
 type Line = Record<string, unknown>;
 const collect = (): { lines: Line[]; stream: { write: (line: string) => void } } => {

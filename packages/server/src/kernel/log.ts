@@ -1,6 +1,5 @@
-import { systemClock } from "@roamfleet/clock";
-import { pino, type DestinationStream, type Logger } from "pino";
-import { foldRepeats } from "./fold-repeats.ts";
+import { type Clock, systemClock, type Timer } from "@roamfleet/clock";
+import { type DestinationStream, type Logger, type LoggerOptions, pino } from "pino";
 
 /** Headers and fields with secrets. They are removed from every logged object. */
 const SECRET_PATHS = [
@@ -31,7 +30,7 @@ function errorFields(error: unknown): unknown {
   return { type: name, message, code, stack, ...(cause === undefined ? {} : { cause: errorFields(cause) }) };
 }
 
-export interface LogOptions {
+interface LogOptions {
   level: string;
   /** Used instead of stdout. */
   stream?: DestinationStream;
@@ -55,4 +54,64 @@ export function createLog({ level, stream, fold = true }: LogOptions): Logger {
     },
     stream ?? pino.destination(1),
   );
+}
+
+/** Repeats of a line are counted for this long before their number is written. */
+const WINDOW_MS = 1_000;
+
+interface Window {
+  repeated: number;
+  timer: Timer;
+  write: (repeated: number) => void;
+}
+
+/**
+ * Rate-limits repeated log lines. Writes the first line of a message immediately and counts its repeats at the same level: one line a
+ * second with `repeated`, without other fields. Errors count as repeats only if their type and code are equal. Lines below `info` are
+ * always written.
+ */
+export function foldRepeats(clock: Clock): { hooks: NonNullable<LoggerOptions["hooks"]>; flush: () => void } {
+  const windows = new Map<string, Window>();
+  const open = (key: string, write: Window["write"]): void => {
+    const close = (): void => {
+      const { repeated } = windows.get(key) ?? { repeated: 0 };
+      windows.delete(key);
+      if (repeated === 0) return;
+      open(key, write);
+      write(repeated);
+    };
+    windows.set(key, { repeated: 0, timer: clock.setTimer(WINDOW_MS, close), write });
+  };
+  return {
+    hooks: {
+      logMethod(args, method, level) {
+        const log = this as Logger;
+        const [fields, message] = args as unknown as [unknown, unknown];
+        if (level < pino.levels.values["info"]! || typeof message !== "string") return method.apply(log, args);
+        const key = `${level} ${kindOf(fields)} ${message}`;
+        const known = windows.get(key);
+        if (known !== undefined) {
+          known.repeated += 1;
+          return;
+        }
+        open(key, (repeated) => method.apply(log, [{ repeated }, message]));
+        method.apply(log, args);
+      },
+    },
+    flush: () => {
+      for (const { repeated, timer, write } of windows.values()) {
+        timer.cancel();
+        if (repeated > 0) write(repeated);
+      }
+      windows.clear();
+    },
+  };
+}
+
+/** Returns the type and code of a line's error; empty for a line without one. */
+function kindOf(fields: unknown): string {
+  const error = typeof fields === "object" && fields !== null ? (fields as { err?: unknown }).err : undefined;
+  if (!(error instanceof Error)) return "";
+  const { name, code } = error as Error & { code?: unknown };
+  return `${name} ${typeof code === "string" ? code : ""}`;
 }

@@ -1,15 +1,43 @@
-import { createHmac, hash, hkdfSync, randomBytes } from "node:crypto";
+import { createCipheriv, createDecipheriv, createHmac, hash, hkdfSync, randomBytes } from "node:crypto";
 import { mkdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import { LRUCache } from "lru-cache";
-import { type Bound, KEY_BYTES, seal, unseal } from "./sealing.ts";
-import { writeDurably } from "./write-durably.ts";
+import { readIfPresent, writeDurably } from "./files.ts";
+
+/** Bytes of a key: AES-256. */
+export const KEY_BYTES = 32;
+const IV_BYTES = 12;
+const TAG_BYTES = 16;
+const CIPHER = "aes-256-gcm";
+
+/** Associated data of a sealed text: it opens only with the same parts in the same order. */
+export type Bound = readonly (string | number)[];
+
+// As JSON, so that two different lists never give the same bytes.
+const associated = (bound: Bound): Buffer => Buffer.from(JSON.stringify(["roamfleet", 1, ...bound]));
+
+/** Encrypts and authenticates. Returns base64url of nonce, ciphertext and tag. The nonce is random: 2^32 texts per key are safe. */
+export function seal(key: Buffer, plain: Uint8Array, bound: Bound): string {
+  const iv = randomBytes(IV_BYTES);
+  const cipher = createCipheriv(CIPHER, key, iv, { authTagLength: TAG_BYTES }).setAAD(associated(bound));
+  return Buffer.concat([iv, cipher.update(plain), cipher.final(), cipher.getAuthTag()]).toString("base64url");
+}
+
+/** @throws if the key is wrong, or the text or its bound parts were changed. */
+export function unseal(key: Buffer, sealed: string, bound: Bound): Buffer {
+  const bytes = Buffer.from(sealed, "base64url");
+  if (bytes.length < IV_BYTES + TAG_BYTES) throw new Error("the sealed text is too short");
+  const decipher = createDecipheriv(CIPHER, key, bytes.subarray(0, IV_BYTES), { authTagLength: TAG_BYTES })
+    .setAAD(associated(bound))
+    .setAuthTag(bytes.subarray(-TAG_BYTES));
+  return Buffer.concat([decipher.update(bytes.subarray(IV_BYTES, -TAG_BYTES)), decipher.final()]);
+}
 
 /** Decrypted data keys in the cache: the current one and the earlier ones of each org. */
 const OPENED_KEYS_MAX = 10_000;
 const KEYS_MAX = 16;
 
-export interface MasterKeySettings {
+interface MasterKeySettings {
   data_directory: string;
   /** The keys themselves, in the format of ROAMFLEET_SECRETS_KEY. */
   secrets_key?: string | undefined;
@@ -83,8 +111,7 @@ export async function openMasterKeys({ data_directory, secrets_key, secrets_key_
     return parseMasterKeys(text, secrets_key_file);
   }
   const file = masterKeyFile(data_directory);
-  const text = await readFile(file, "utf8").catch((error: unknown) => {
-    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+  const text = await readIfPresent(file).catch((error: unknown) => {
     throw new MasterKeyError(`${file} cannot be read`, { cause: error });
   });
   return parseMasterKeys(text ?? (await makeKeyFile(file)), file);

@@ -126,24 +126,28 @@ export type Metrics = ReturnType<typeof createMetrics>;
 
 /** Load of a node's links. */
 interface LinkLoad {
-  slots: { in_line: number; booked: number; rate: number };
+  admissions: { queued: number; booked: number; rate: number };
   work: { bytes: number; held: number };
 }
 
 /** Gauges of the links, read at each scrape. */
 export function measureLinks(metrics: Metrics, read: () => LinkLoad): void {
   const gauge = (name: string, help: string, value: (load: LinkLoad) => number): void => measure(metrics, name, help, () => value(read()));
-  gauge("roamfleet_links_in_line", "Connecting robots that wait in line", ({ slots }) => slots.in_line);
-  gauge("roamfleet_links_booked", "Robots with a booked time to reconnect", ({ slots }) => slots.booked);
-  gauge("roamfleet_link_admissions_per_second", "Maximum robots that this node accepts per second, as measured", ({ slots }) => slots.rate);
+  gauge("roamfleet_links_in_line", "Connecting robots that wait in line", ({ admissions }) => admissions.queued);
+  gauge("roamfleet_links_booked", "Robots with a booked time to reconnect", ({ admissions }) => admissions.booked);
+  gauge(
+    "roamfleet_link_admissions_per_second",
+    "Maximum robots that this node accepts per second, as measured",
+    ({ admissions }) => admissions.rate,
+  );
   gauge("roamfleet_link_work_bytes", "Bytes of robots' messages waiting for the database", ({ work }) => work.bytes);
   gauge("roamfleet_links_held", "Robots whose messages are not read because too many are waiting", ({ work }) => work.held);
 }
 
 /** Gauges of TLS handshakes; 0 without TLS. */
-export function measureHandshakes(metrics: Metrics, load: { under_way: number; in_line: number }): void {
-  measure(metrics, "roamfleet_tls_handshakes_under_way", "TLS handshakes in progress", () => load.under_way);
-  measure(metrics, "roamfleet_tls_handshakes_in_line", "Connections waiting for their TLS handshake", () => load.in_line);
+export function measureHandshakes(metrics: Metrics, load: { running: number; queued: number }): void {
+  measure(metrics, "roamfleet_tls_handshakes_under_way", "TLS handshakes in progress", () => load.running);
+  measure(metrics, "roamfleet_tls_handshakes_in_line", "Connections waiting for their TLS handshake", () => load.queued);
 }
 
 /** Gauges of the database connections, read at each scrape. */

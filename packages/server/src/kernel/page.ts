@@ -1,11 +1,13 @@
 import { hash } from "node:crypto";
+import { idFloor } from "@roamfleet/clock";
 import { badRequest } from "./fault.ts";
+import { sql, type Statement } from "./sql.ts";
 
 /** Maximum rows of a list without `limit` and `cursor`. */
 export const LIST_ROWS_MAX = 10_000;
 export const PAGE_ROWS_MAX = 1_000;
 
-export interface PageQuery {
+interface PageQuery {
   limit?: number;
   cursor?: string;
 }
@@ -22,13 +24,13 @@ export interface Window {
 }
 
 /**
- * Sorts after every id in every locale. `id < ${after ?? BEHIND_ALL_IDS}` lets PostgreSQL start reading the index at the page. `after is
+ * Sorts after every id in every locale. `id < ${after ?? MAX_ID}` lets PostgreSQL start reading the index at the page. `after is
  * null or id < after` does not, once a generic plan is used.
  */
-export const BEHIND_ALL_IDS = "zzzz";
+export const MAX_ID = "zzzz";
 
 /** The start of a request's page, and the cursors for the following ones. */
-export interface OpenedCursor {
+interface OpenedCursor {
   /** The key in the cursor; null on the first page. */
   after: string | null;
   encode: (key: string) => string;
@@ -107,3 +109,30 @@ function decodeCursor(cursor: string, bound: string): string {
   if (parsed[0] !== bound) throw badRequest("cursor belongs to another list or filter");
   return parsed[1];
 }
+
+/**
+ * Returns a PostgreSQL regular expression that matches `text` in any case: `name ~ ${containing(q)}`. The database uses the C locale, whose
+ * lower() and ~* only convert ASCII letters, so each letter is given in both cases.
+ */
+export const containing = (text: string): string => Array.from(text, either).join("");
+
+function either(character: string): string {
+  const cases = [...new Set([character, character.toLowerCase(), character.toUpperCase()])].filter((one) => Array.from(one).length === 1);
+  if (cases.length > 1) return `[${cases.join("")}]`;
+  return /[\p{L}\p{N}\s]/u.test(character) ? character : `\\${character}`;
+}
+
+const NOTHING = sql``;
+/** After a clock was set back, new ids continue from the last ones, so they are ahead of their rows' times by up to this much. */
+const AHEAD_MS_MAX = 3_600_000;
+
+/**
+ * Returns ` and …` for rows at or after `since` whose ids were created at the time of their column `at`. Because ids are ordered by time, a
+ * list ordered by id does not scan older rows.
+ */
+export const madeSince = (prefix: string, since: Date | undefined): Statement<unknown> =>
+  since === undefined ? NOTHING : sql`and at >= ${since} and id >= ${idFloor(prefix, new Date(since.getTime() - AHEAD_MS_MAX))}`;
+
+/** Returns ` and …` for rows before `until`. A list ordered by id then starts there instead of at the newest row. */
+export const madeBefore = (prefix: string, until: Date | undefined): Statement<unknown> =>
+  until === undefined ? NOTHING : sql`and at < ${until} and id < ${idFloor(prefix, new Date(until.getTime() + AHEAD_MS_MAX))}`;

@@ -3,9 +3,35 @@ import { LRUCache } from "lru-cache";
 import { httpError } from "./fault.ts";
 import { networkOf } from "./networks.ts";
 
-export interface Rate {
+interface Rate {
   per_minute: number;
   burst: number;
+}
+
+export interface Bucket {
+  tokens: number;
+  /** Monotonic milliseconds of the last refill. */
+  at: number;
+}
+
+/** Takes `cost` tokens from a bucket in any case. Returns the milliseconds until it is no longer negative. */
+export function owe(bucket: Bucket, rate: Rate, cost: number, now: number): number {
+  refill(bucket, rate, now);
+  bucket.tokens -= cost;
+  return bucket.tokens >= 0 ? 0 : (-bucket.tokens * 60_000) / rate.per_minute;
+}
+
+/** Takes `cost` tokens if the bucket has that many. Otherwise takes none and returns false. */
+export function tryTake(bucket: Bucket, rate: Rate, cost: number, now: number): boolean {
+  refill(bucket, rate, now);
+  if (bucket.tokens < cost) return false;
+  bucket.tokens -= cost;
+  return true;
+}
+
+function refill(bucket: Bucket, { per_minute, burst }: Rate, now: number): void {
+  bucket.tokens = Math.min(burst, bucket.tokens + ((now - bucket.at) / 60_000) * per_minute);
+  bucket.at = now;
 }
 
 /** Number of buckets kept. Beyond it the least recently used ones are evicted, and start full again. */
@@ -13,12 +39,12 @@ const BUCKETS_MAX = 50_000;
 
 /** Token buckets by key. `take` throws 429 with the headers that state when to retry. */
 export class RateLimit {
-  readonly #clock: Clock;
+  readonly #clock: Pick<Clock, "monotonic">;
   readonly #rate: Rate;
   readonly #name: string;
-  readonly #buckets = new LRUCache<string, { tokens: number; at: number }>({ max: BUCKETS_MAX });
+  readonly #buckets = new LRUCache<string, Bucket>({ max: BUCKETS_MAX });
 
-  constructor(clock: Clock, name: string, rate: Rate) {
+  constructor(clock: Pick<Clock, "monotonic">, name: string, rate: Rate) {
     this.#clock = clock;
     this.#name = name;
     this.#rate = rate;
@@ -26,36 +52,24 @@ export class RateLimit {
 
   /** Takes one token, or throws 429. */
   take(key: string): void {
-    const bucket = this.#filled(key);
-    if (bucket.tokens < 1) throw this.#refusal(bucket.tokens);
-    bucket.tokens -= 1;
+    const bucket = this.bucketOf(key);
+    if (!tryTake(bucket, this.#rate, 1, this.#clock.monotonic())) throw this.#refusal(bucket.tokens);
   }
 
   /** Takes `cost` tokens if the bucket has that many. Otherwise takes none and returns false. */
   tryTake(key: string, cost: number): boolean {
-    const bucket = this.#filled(key);
-    if (bucket.tokens < cost) return false;
-    bucket.tokens -= cost;
-    return true;
+    return tryTake(this.bucketOf(key), this.#rate, cost, this.#clock.monotonic());
   }
 
   /** Takes `cost` tokens in any case. Returns the milliseconds until the bucket is no longer negative. */
   owe(key: string, cost: number): number {
-    const bucket = this.#filled(key);
-    bucket.tokens -= cost;
-    return bucket.tokens >= 0 ? 0 : (-bucket.tokens * 60_000) / this.#rate.per_minute;
+    return owe(this.bucketOf(key), this.#rate, cost, this.#clock.monotonic());
   }
 
-  #filled(key: string): { tokens: number; at: number } {
-    const now = this.#clock.monotonic();
+  /** Returns the bucket of a key, a full one if it has none. */
+  bucketOf(key: string): Bucket {
     let bucket = this.#buckets.get(key);
-    if (bucket === undefined) {
-      bucket = { tokens: this.#rate.burst, at: now };
-      this.#buckets.set(key, bucket);
-    } else {
-      bucket.tokens = Math.min(this.#rate.burst, bucket.tokens + ((now - bucket.at) / 60_000) * this.#rate.per_minute);
-      bucket.at = now;
-    }
+    if (bucket === undefined) this.#buckets.set(key, (bucket = { tokens: this.#rate.burst, at: this.#clock.monotonic() }));
     return bucket;
   }
 

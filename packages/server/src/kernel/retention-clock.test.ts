@@ -1,14 +1,102 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
+import fc from "fast-check";
 import { createTestDatabase } from "../engines/db/testing/index.ts";
 import { createLog } from "./log.ts";
-import { RetentionClock } from "./retention-clock.ts";
+import { type ClockHistory, HOLD_MS, observe, RetentionClock, trustedTime, untrustedMs } from "./retention-clock.ts";
+
+const HOUR_MS = 3_600_000;
+const YEAR_MS = 365 * 24 * HOUR_MS;
+const AT = Date.parse("2030-01-01T00:00:00Z");
+const known = (at = AT): ClockHistory => ({ seen_at: new Date(at), jumps: [] });
+const after = (history: ClockHistory, now_ms: number, elapsed_ms = 0): ClockHistory => observe(history, new Date(now_ms), elapsed_ms);
+
+/** Advances the time with a reading every hour, as a running server does. */
+function run(history: ClockHistory, hours: number): ClockHistory {
+  let now = history;
+  for (let hour = 0; hour < hours; hour += 1) now = after(now, now.seen_at.getTime() + HOUR_MS, HOUR_MS);
+  return now;
+}
+
+test("trusts a steady clock to the millisecond", () => {
+  const history = run(known(), 1_000);
+  assert.equal(trustedTime(history).getTime(), AT + 1_000 * HOUR_MS);
+});
+
+test("trusts a start ten years ahead after a day of running, and not before", () => {
+  const started = after(known(), AT + 10 * YEAR_MS);
+  assert.equal(trustedTime(started).getTime(), AT);
+  assert.equal(trustedTime(run(started, 23)).getTime(), AT + 23 * HOUR_MS, "retention uses the earlier time");
+  assert.equal(trustedTime(run(started, 24)).getTime(), AT + 10 * YEAR_MS + 24 * HOUR_MS);
+});
+
+test("a start ten years behind lowers the trusted time, and its correction is trusted after a day", () => {
+  const behind = run(after(known(), AT - 10 * YEAR_MS), 100);
+  assert.equal(trustedTime(behind).getTime(), AT - 10 * YEAR_MS + 100 * HOUR_MS);
+  const back = after(behind, AT + HOUR_MS);
+  assert.ok(trustedTime(back).getTime() < AT - 9 * YEAR_MS);
+  assert.equal(trustedTime(run(back, 24)).getTime(), AT + 25 * HOUR_MS);
+});
+
+test("a jump ahead that is reverted has no effect", () => {
+  const ahead = run(after(run(known(), 5), AT + 5 * HOUR_MS + 15 * 24 * HOUR_MS), 7);
+  const back = after(ahead, AT + 12 * HOUR_MS);
+  assert.equal(untrustedMs(back), 0);
+  assert.equal(trustedTime(back).getTime(), AT + 12 * HOUR_MS);
+});
+
+test("a server that was off for a month trusts the time a day later", () => {
+  const month_ms = 30 * 24 * HOUR_MS;
+  assert.equal(untrustedMs(run(after(known(), AT + month_ms), 24)), 0);
+});
+
+test("on a machine that is switched off or suspended each night the trusted time is at most two days behind", () => {
+  let history = known();
+  for (let day = 0; day < 100; day += 1) {
+    history = run(history, 8);
+    history = after(history, history.seen_at.getTime() + 16 * HOUR_MS);
+    assert.ok(untrustedMs(history) <= 3 * 16 * HOUR_MS, String(untrustedMs(history) / HOUR_MS));
+  }
+});
+
+test("a restart loop keeps a bounded history and trusts the time eventually", () => {
+  let history = known();
+  for (let start = 0; start < 1_000; start += 1) history = after(history, history.seen_at.getTime() + 60_000);
+  assert.ok(history.jumps.length <= 32);
+  assert.equal(untrustedMs(history), 60_000_000);
+  assert.equal(untrustedMs(run(history, 24)), 0);
+});
+
+test("for any jumps, the trusted time is never later than any reading of the last day of running time", () => {
+  const step = fc.record({
+    jump_ms: fc.integer({ min: -20 * YEAR_MS, max: 20 * YEAR_MS }),
+    elapsed_ms: fc.integer({ min: 0, max: 2 * HOLD_MS }),
+  });
+  fc.assert(
+    fc.property(fc.array(step, { maxLength: 60 }), (steps) => {
+      let history = known();
+      let monotonic = 0;
+      // Offsets of the wall clock from the monotonic clock, and when each ended. A reading within HOLD_MS bounds the trusted time.
+      const offsets = [{ until: 0, offset: AT }];
+      for (const { jump_ms, elapsed_ms } of steps) {
+        monotonic += elapsed_ms;
+        const before = offsets.at(-1)!;
+        before.until = monotonic;
+        history = after(history, before.offset + jump_ms + monotonic, elapsed_ms);
+        offsets.push({ until: monotonic, offset: before.offset + jump_ms });
+        const lowest = Math.min(...offsets.filter(({ until }) => monotonic - until < HOLD_MS).map(({ offset }) => offset));
+        const trusted = trustedTime(history).getTime();
+        assert.ok(trusted <= history.seen_at.getTime());
+        assert.ok(trusted <= lowest + monotonic + 60 * 1_000, `${trusted - lowest - monotonic} ms too late`);
+      }
+    }),
+  );
+});
 
 const TIMEOUT = { timeout: 120_000 };
 const DAY_MS = 86_400_000;
-const YEAR_MS = 365 * DAY_MS;
-const AT = "2030-01-01T00:00:00Z";
+const START_AT = "2030-01-01T00:00:00Z";
 
 async function start() {
   const database = await createTestDatabase();
@@ -30,9 +118,9 @@ async function start() {
 
 test("a start with a clock that is years off keeps the time of the run before, and logs an error", TIMEOUT, async () => {
   await using it = await start();
-  await (await it.open(AT)).stop();
-  const ahead = await it.open(Date.parse(AT) + 10 * YEAR_MS);
-  assert.equal(ahead.retention.now().toISOString(), new Date(AT).toISOString());
+  await (await it.open(START_AT)).stop();
+  const ahead = await it.open(Date.parse(START_AT) + 10 * YEAR_MS);
+  assert.equal(ahead.retention.now().toISOString(), new Date(START_AT).toISOString());
   assert.equal(ahead.retention.behind_ms, 10 * YEAR_MS);
   assert.deepEqual(it.logged, [
     "the clock is ahead of the last known time: nothing is deleted because of the new time until it has held for a day",
@@ -40,15 +128,15 @@ test("a start with a clock that is years off keeps the time of the run before, a
   await ahead.clock.advance({ days: 1 });
   assert.equal(ahead.retention.behind_ms, 0);
   await ahead.stop();
-  const behind = await it.open(Date.parse(AT) - 10 * YEAR_MS);
-  assert.equal(behind.retention.now().getTime(), Date.parse(AT) - 10 * YEAR_MS);
+  const behind = await it.open(Date.parse(START_AT) - 10 * YEAR_MS);
+  assert.equal(behind.retention.now().getTime(), Date.parse(START_AT) - 10 * YEAR_MS);
   assert.equal(it.logged.length, 2);
 });
 
 test("a day of running time is counted across restarts, so a server that never runs for a day deletes by age too", TIMEOUT, async () => {
   await using it = await start();
-  await (await it.open(AT)).stop();
-  let now = Date.parse(AT) + 30 * DAY_MS;
+  await (await it.open(START_AT)).stop();
+  let now = Date.parse(START_AT) + 30 * DAY_MS;
   for (let run = 0; run < 3; run += 1) {
     const running = await it.open(now);
     assert.ok(running.retention.behind_ms >= 29 * DAY_MS, "not yet");
@@ -61,9 +149,9 @@ test("a day of running time is counted across restarts, so a server that never r
 
 test("holds back a jump while the server runs, and forgets one that is reverted", TIMEOUT, async () => {
   await using it = await start();
-  const { clock, retention } = await it.open(AT);
+  const { clock, retention } = await it.open(START_AT);
   clock.jump(15 * DAY_MS);
-  assert.equal(retention.now().toISOString(), new Date(AT).toISOString());
+  assert.equal(retention.now().toISOString(), new Date(START_AT).toISOString());
   await clock.advance({ hours: 1 });
   clock.jump(-15 * DAY_MS);
   assert.equal(retention.now().getTime(), clock.now().getTime());
@@ -72,7 +160,7 @@ test("holds back a jump while the server runs, and forgets one that is reverted"
 
 test("a new database trusts the clock immediately", TIMEOUT, async () => {
   await using it = await start();
-  assert.equal((await it.open(AT)).retention.behind_ms, 0);
+  assert.equal((await it.open(START_AT)).retention.behind_ms, 0);
 });
 
 test("with a database on another machine, the earlier of the two clocks decides", TIMEOUT, async () => {

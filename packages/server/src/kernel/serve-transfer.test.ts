@@ -24,7 +24,7 @@ async function start(answer: () => Promise<never>) {
     checks += 1;
     return answer();
   };
-  const plane = { clock, authenticators: { held } } as unknown as KernelPlane;
+  const plane = { clock, authenticators: { recheck: held } } as unknown as KernelPlane;
   const credentials = { headers: { authorization: "Bearer secret" }, ip: "127.0.0.1", peer: "127.0.0.1", site: () => ({}) as never };
   return {
     clock,

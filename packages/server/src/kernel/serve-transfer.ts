@@ -2,10 +2,9 @@ import type { Socket } from "node:net";
 import type { Timer } from "@roamfleet/clock";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { authenticateAgain, type Credentials, proofOf } from "./authenticate.ts";
-import type { Caller, RobotCaller } from "./caller.ts";
+import { type Caller, hashProof, type RobotCaller } from "./caller.ts";
 import { Fault } from "./fault.ts";
-import type { KernelPlane } from "./kernel-plane.ts";
-import { holdProof } from "./proof.ts";
+import { type KernelPlane, planeState } from "./kernel-plane.ts";
 
 /** Tokens are cached for a second, so a revocation takes effect within 1.5 s. */
 const CHECK_EVERY_MS = 500;
@@ -25,7 +24,7 @@ export function watchTransfer(
   const proof = proofOf(credentials);
   // If the client has already left, the response emits no further close event.
   if (proof === undefined || reply.raw.destroyed) return;
-  const held = holdProof(proof);
+  const held = hashProof(proof);
   const timer = plane.clock.every(CHECK_EVERY_MS, async () => {
     try {
       await check(await authenticateAgain(plane, held, org_id));
@@ -72,12 +71,10 @@ class RobotTransfers {
   }
 }
 
-const transfers_by_plane = new WeakMap<KernelPlane, RobotTransfers>();
+const transfersOf = planeState((plane: KernelPlane) => new RobotTransfers(plane));
 
 /** Aborts a robot's download soon after the robot is removed, replaced or quarantined, or its org suspended. */
 export function watchRobotTransfer(plane: KernelPlane, robot: RobotCaller, request: FastifyRequest, reply: FastifyReply): void {
   if (reply.raw.destroyed) return;
-  let transfers = transfers_by_plane.get(plane);
-  if (transfers === undefined) transfers_by_plane.set(plane, (transfers = new RobotTransfers(plane)));
-  transfers.add(robot, request.raw.socket, reply);
+  transfersOf(plane).add(robot, request.raw.socket, reply);
 }

@@ -1,25 +1,23 @@
 import { Readable } from "node:stream";
-import type { ParamsOf, QueryOf, BodyOf, AnswerOf, DryRunOf, Route, RouteSpec } from "@roamfleet/protocol/routes";
 import { accessOf, type Role, SECRET_PREFIXES } from "@roamfleet/protocol";
+import type { AnswerOf, BodyOf, DryRunOf, ParamsOf, QueryOf, Route, RouteSpec } from "@roamfleet/protocol/routes";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
-import { authenticateAdmin, authenticatePortal, authenticateRobot, type Credentials, requireMeant } from "./authenticate.ts";
 import { type AuditNote, isAudited, RequestAudit } from "./audit.ts";
+import { authenticateAdmin, authenticatePortal, authenticateRobot, type Credentials, requireCsrfProof } from "./authenticate.ts";
 import { authorize } from "./authorize.ts";
 import { bodyBytesMax } from "./body.ts";
 import { type Caller, requireRole, type RobotCaller } from "./caller.ts";
-import { channelOf } from "./channel.ts";
+import { channelOf, type Networks, type Site, siteOf } from "./networks.ts";
 import type { Db } from "./db.ts";
-import { asksDryRun } from "./dry-run.ts";
 import { badRequest, forbidden, notFound } from "./fault.ts";
 import { contentHash, type Idempotency, readIdempotencyKey, type StoredAnswer } from "./idempotency.ts";
 import type { KernelPlane } from "./kernel-plane.ts";
-import { type Networks, type Site, siteOf } from "./networks.ts";
 import { allowBody } from "./receiving.ts";
 import { watchRobotTransfer, watchTransfer } from "./serve-transfer.ts";
 import { validator } from "./validate.ts";
 
 /** The part of the HTTP server that routes need; http.ts creates it. */
-export interface RouteHost {
+interface RouteHost {
   /** Routes with JSON bodies. */
   json: FastifyInstance;
   /** Routes that read their body as a stream. */
@@ -30,7 +28,7 @@ export interface RouteHost {
 }
 
 /** The caller's type by the route's access: undefined if public or the service's administrator, a portal token, or a robot. */
-export type CallerFor<A> = A extends Role ? Caller : A extends "robot" ? RobotCaller : undefined;
+type CallerFor<A> = A extends Role ? Caller : A extends "robot" ? RobotCaller : undefined;
 
 export interface Call<R extends RouteSpec> {
   params: ParamsOf<R>;
@@ -67,7 +65,7 @@ export class Answer<B> {
 export const created = <B extends { data: { id: string } }>(path: string, body: B): Answer<B> =>
   new Answer(201, body, { location: `${path}/${body.data.id}` });
 
-export type Handler<P, R extends RouteSpec> = (plane: P, call: Call<R>) => Promise<AnswerOf<R> | Answer<AnswerOf<R> | DryRunOf<R>>>;
+type Handler<P, R extends RouteSpec> = (plane: P, call: Call<R>) => Promise<AnswerOf<R> | Answer<AnswerOf<R> | DryRunOf<R>>>;
 
 /** Registers a route of the protocol: authenticates, validates, runs the handler (once per Idempotency-Key) and sends the response. */
 export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, plane: P, route: R, handler: Handler<P, R>): void {
@@ -83,7 +81,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
       state.set(request, caller);
       if ("token_id" in caller) {
         reply.header("x-service-org-id", caller.org_id);
-        await refusedIsTold(plane, audits ? new RequestAudit(plane, route, request, caller) : undefined, async () => {
+        await auditRefusal(plane, audits ? new RequestAudit(plane, route, request, caller) : undefined, async () => {
           requireRight(route, caller, credentialsOf(request, plane.proxies));
         });
       }
@@ -94,7 +92,7 @@ export function serve<P extends KernelPlane, R extends Route>(http: RouteHost, p
   const handle = async (request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {
     const audit = audits ? new RequestAudit(plane, route, request, state.get(request)) : undefined;
     if (audit === undefined) return await answer(request, reply, audit);
-    return await refusedIsTold(plane, audit, () => answer(request, reply, audit));
+    return await auditRefusal(plane, audit, () => answer(request, reply, audit));
   };
 
   const answer = async (request: FastifyRequest, reply: FastifyReply, audit: RequestAudit | undefined): Promise<FastifyReply> => {
@@ -234,7 +232,7 @@ async function answerOnce(
 }
 
 /** Runs the work. If it fails, writes the audit entry before the error is sent. */
-async function refusedIsTold<T>({ log }: KernelPlane, audit: RequestAudit | undefined, work: () => Promise<T>): Promise<T> {
+async function auditRefusal<T>({ log }: KernelPlane, audit: RequestAudit | undefined, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
@@ -280,7 +278,7 @@ export const credentialsOf = (request: FastifyRequest, proxies: Networks): Crede
 
 /** Checks, before anything else is read, the protection against CSRF, the way of authentication and the role. */
 function requireRight({ access, by, method }: Route, caller: Caller, credentials: Credentials): void {
-  requireMeant(credentials, caller, method === "GET" ? "reads" : "changes");
+  requireCsrfProof(credentials, caller, method === "GET" ? "reads" : "changes");
   // Some routes only concern the session itself, and one creates it.
   if (by === "token" && caller.session !== undefined) throw forbidden("this requires a token: a session cannot create sessions");
   if (by === "session" && caller.session === undefined) throw badRequest("this requires a session cookie instead of a token");
@@ -304,4 +302,54 @@ async function authenticate(plane: KernelPlane, route: Route, request: FastifyRe
     default:
       return authenticatePortal(plane, credentials);
   }
+}
+
+/** Returns whether a body, or the policy in it, asks for a dry run. */
+export function asksDryRun(body: unknown): boolean {
+  const { dry_run, rollout } = (body ?? {}) as { dry_run?: boolean; rollout?: { dry_run?: boolean } };
+  return dry_run === true || rollout?.dry_run === true;
+}
+
+/** A request for a path that is not an API route. */
+export interface AskedPage {
+  /** The raw path, not decoded, without the query. */
+  path: string;
+  accept: string | undefined;
+  accept_encoding: string | undefined;
+  if_none_match: string | undefined;
+}
+
+export interface PageAnswer {
+  status: number;
+  headers: Record<string, string>;
+  body: Buffer | string;
+}
+
+/** Answers a browser's page request. Undefined results in the usual 404. */
+export type Pages = (asked: AskedPage) => PageAnswer | undefined;
+
+/** The part of the HTTP server that serves pages; http.ts creates it. */
+interface PageHost {
+  pages: { answer: Pages | undefined };
+}
+
+/**
+ * Answers `GET` and `HEAD` of paths without a route by `pages`. It is not a catch-all route, which would replace the 404 and 405 of all
+ * paths.
+ */
+export function servePages(http: PageHost, pages: Pages): void {
+  http.pages.answer = pages;
+}
+
+interface StaticFile {
+  path: string;
+  body: string;
+  content_type: string;
+  headers?: Record<string, string>;
+}
+
+/** Serves one static file without authentication. It is not an API route and not in the OpenAPI document. */
+export function serveStatic(http: RouteHost, { path, body, content_type, headers = {} }: StaticFile): void {
+  http.json.get(path, { config: { route: "static" } }, (_request, reply) => reply.headers(headers).type(content_type).send(body));
+  http.methods.add("GET", path);
 }

@@ -8,7 +8,7 @@ import type {
   ServerMessage,
   Welcome,
 } from "@roamfleet/protocol/link";
-import type { BoundChannel } from "../kernel/channel.ts";
+import type { BoundChannel } from "../kernel/networks.ts";
 
 /** A robot's live link on this node. */
 export interface Session {

@@ -19,17 +19,14 @@ import {
 import type { RobotMessage } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { type WebSocket, WebSocketServer } from "ws";
-import type { BoundChannel } from "../kernel/channel.ts";
-import { AddressShares } from "../kernel/address-shares.ts";
-import { networkOf } from "../kernel/networks.ts";
-import { AcceptSlots } from "./accept-slots.ts";
+import { type BoundChannel, networkOf } from "../kernel/networks.ts";
+import { AddressShares, AdmissionQueue } from "./admission-queue.ts";
 import type { ExpectedChallenge, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
 import { parseMessage, storableText } from "./inbound.ts";
 import { LiveSession, sendMessage, sendOptions, sendQueueTo, type SessionEvents } from "./live-session.ts";
 import { refuseForNow, refuseUpgrade } from "./refuse-upgrade.ts";
-import { FramePace } from "./frame-pace.ts";
+import { FrameRateLimiter, WorkBudget } from "./read-limits.ts";
 import { ReceiveBudget } from "./receive-budget.ts";
-import { WorkBudget } from "./work-budget.ts";
 
 const HELLO_TIMEOUT_MS = 10_000;
 const NONCE_BYTES = 32;
@@ -87,7 +84,7 @@ export class Gateway implements Link {
   });
   readonly #sessions = new Map<string, LiveSession>();
   readonly #timer: Timer;
-  readonly #slots: AcceptSlots;
+  readonly #admissions: AdmissionQueue;
   readonly #send_options: SendQueueOptions;
   readonly #events: SessionEvents;
   /** Upgraded links that have not sent a hello yet. */
@@ -103,7 +100,7 @@ export class Gateway implements Link {
     this.#send_options = sendOptions(context.clock);
     this.#events = this.#sessionEvents();
     this.#silent = new AddressShares(context.settings.unauthenticated_links_max);
-    this.#slots = new AcceptSlots(context.clock, context.settings.link_accepts_per_second);
+    this.#admissions = new AdmissionQueue(context.clock, context.settings.link_accepts_per_second);
     this.#timer = context.clock.every(context.settings.heartbeat_seconds * 1_000, () => this.#cutSilent());
   }
 
@@ -112,8 +109,8 @@ export class Gateway implements Link {
   }
 
   /** Load of the admission queue and of pending messages. */
-  get load(): { slots: Pick<AcceptSlots, "in_line" | "booked" | "rate">; work: Pick<WorkBudget, "bytes" | "held"> } {
-    return { slots: this.#slots, work: this.#events.budget };
+  get load(): { admissions: Pick<AdmissionQueue, "queued" | "booked" | "rate">; work: Pick<WorkBudget, "bytes" | "held"> } {
+    return { admissions: this.#admissions, work: this.#events.budget };
   }
 
   session(robot_id: string): Session | undefined {
@@ -143,7 +140,7 @@ export class Gateway implements Link {
   async drain(reason: string): Promise<void> {
     this.#draining = true;
     this.#timer.cancel();
-    this.#slots.close();
+    this.#admissions.close();
     for (const ws of this.#greeted) ws.terminate();
     this.sendAway([...this.#sessions.values()], reason);
     // The peer answers a close within a round trip. If it does not, the link is terminated.
@@ -173,8 +170,8 @@ export class Gateway implements Link {
       return refuseUpgrade(socket, 503, "http_error", "this server is isolated from the others", { "retry-after": "5" });
     const slot = slotOf(request);
     // A robot with a booked slot waits in line even if its network has too many silent links.
-    const is_expected = slot !== undefined && this.#slots.isBooked(slot);
-    if (this.#sessions.size + this.#slots.in_line >= settings.robots_max || !(is_expected || this.#silent.hasRoom(from.ip)))
+    const is_expected = slot !== undefined && this.#admissions.isBooked(slot);
+    if (this.#sessions.size + this.#admissions.queued >= settings.robots_max || !(is_expected || this.#silent.hasRoom(from.ip)))
       return this.#refuseForLong(socket);
     if (!(request.headers["sec-websocket-protocol"] ?? "").split(/ *, */).includes(LINK_SUBPROTOCOL)) {
       return refuseUpgrade(socket, 426, "http_error", `this server only supports ${LINK_SUBPROTOCOL}`, {
@@ -182,7 +179,7 @@ export class Gateway implements Link {
       });
     }
     let leave = ignore;
-    const answer = this.#slots.ask({
+    const answer = this.#admissions.request({
       slot,
       network: networkOf(from.ip),
       hasRoom: () => this.#silent.hasRoom(from.ip),
@@ -212,7 +209,7 @@ export class Gateway implements Link {
     const release = this.#silent.take(ip);
     const uncount = (): void => {
       release();
-      this.#slots.roomCame();
+      this.#admissions.roomFreed();
     };
     socket.once("close", uncount);
     // Sends the response to the upgrade and the challenge in one write.
@@ -240,14 +237,14 @@ export class Gateway implements Link {
     if (hello === undefined) return;
     if (hello.type !== "hello") return ws.close(1008, "hello must come first");
     const end = this.#context.activity.begin();
-    this.#slots.begun();
+    this.#admissions.started();
     try {
       await this.#admit(ws, queue, ip, hello, expected);
     } catch (error) {
       this.#context.log.error({ err: error }, "could not admit a robot");
       ws.close(1011, "the server could not admit the robot");
     } finally {
-      this.#slots.ended();
+      this.#admissions.ended();
       end();
     }
   }
@@ -315,7 +312,7 @@ export class Gateway implements Link {
     return {
       budget: new WorkBudget(),
       memory: new ReceiveBudget(),
-      pace: new FramePace(this.#context.clock),
+      pace: new FrameRateLimiter(this.#context.clock),
       message: async (session: LiveSession, message: Exclude<RobotMessage, { type: "hello" }>): Promise<void> => {
         const end = this.#context.activity.begin();
         try {

@@ -1,5 +1,5 @@
 export type { Admission, ExpectedChallenge, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
-export { FramePace, LINK_UNITS, type Paced } from "./frame-pace.ts";
+export { FrameRateLimiter, LINK_FRAMES, type RateLimited } from "./read-limits.ts";
 export { Gateway } from "./gateway.ts";
 export { jsonOfRecords } from "./inbound.ts";
 export {
@@ -7,14 +7,14 @@ export {
   Lease,
   LEASE_MS,
   type LeaseDuties,
-  listBeats,
+  listHeartbeats,
   listLivingNodes,
   listNodeStates,
-  type NodeBeat,
+  type NodeHeartbeat,
   type NodeRun,
   type NodeState,
 } from "./lease.ts";
-export { type KnownNode, listRefusedHosts, type Nodes, openNodes, writeNodeAddress, writeRefusedHost } from "./nodes/index.ts";
-export { Hold, ReadValve } from "./read-valve.ts";
+export { type KnownNode, listRefusedHosts, type Nodes, openNodes, writeNodeAddress, writeRefusedHost } from "./nodes/nodes.ts";
+export { PauseReason, ReadValve } from "./read-limits.ts";
 export { refuseUpgrade } from "./refuse-upgrade.ts";
-export { watchBeats } from "./watch-beats.ts";
+export { watchHeartbeats } from "./lease.ts";

@@ -3,7 +3,7 @@ import type { JsonValue } from "@roamfleet/protocol";
 import type { Logger } from "pino";
 import packageJson from "../../package.json" with { type: "json" };
 import { type Bus, isInteger, isText, readHint } from "../engines/bus/index.ts";
-import { background, type Background } from "../kernel/background.ts";
+import { background, type Background, within } from "../kernel/background.ts";
 import type { Db } from "../kernel/db.ts";
 import { bigint, bool, int, list, nullable, row, type RowOf, sql, text, timestamptz } from "../kernel/sql.ts";
 
@@ -30,7 +30,7 @@ type NodeRow = RowOf<typeof nodeRow>;
 
 const epochRow = row({ epoch: bigint });
 
-export interface LeaseContext {
+interface LeaseContext {
   db: Db;
   clock: Clock;
   log: Logger;
@@ -53,16 +53,17 @@ export const listLivingNodes = (db: Db): Promise<NodeRun[]> =>
 
 const beatRow = row({ ...runRow.columns, beat: bigint, address: nullable(text) });
 /** A run with its heartbeat counter and the address for other nodes (null: it has none). */
-export type NodeBeat = RowOf<typeof beatRow>;
+export type NodeHeartbeat = RowOf<typeof beatRow>;
 
 /** Returns the runs not yet found dead. A run whose beat does not change may be dead and the only one to observe itself. */
-export const listBeats = (db: Db): Promise<NodeBeat[]> => db.many(sql(beatRow)`select ${beatRow} from node where not is_over order by id`);
+export const listHeartbeats = (db: Db): Promise<NodeHeartbeat[]> =>
+  db.many(sql(beatRow)`select ${beatRow} from node where not is_over order by id`);
 
 const nodeStateRow = row({ ...runRow.columns, version: nullable(text), address: nullable(text), started_at: timestamptz, robots: int });
 /** A run with details for people. `robots` is the number of links that it has. */
 export type NodeState = RowOf<typeof nodeStateRow>;
 
-/** Returns the same runs as `listBeats`. */
+/** Returns the same runs as `listHeartbeats`. */
 export const listNodeStates = (db: Db): Promise<NodeState[]> =>
   // reads: robot
   db.many(sql(nodeStateRow)`
@@ -157,13 +158,8 @@ export class Lease {
         .finally(() => this.#under_way.delete(renewal));
       this.#under_way.add(renewal);
     }
-    const answered = new AbortController();
-    const late = clock.sleep(RENEW_EVERY_MS, answered.signal).then(() => !answered.signal.aborted);
-    try {
-      return await Promise.race([late, ...Array.from(this.#under_way, (renewal) => renewal.then(() => false))]);
-    } finally {
-      answered.abort();
-    }
+    const answered = Promise.race(Array.from(this.#under_way, (renewal) => renewal.then(() => true)));
+    return (await within(clock, RENEW_EVERY_MS, answered)) === undefined;
   }
 
   async #renew(duties: LeaseDuties): Promise<void> {
@@ -222,4 +218,25 @@ export class Lease {
       where n.id = v.id and n.beat = v.beat and n.epoch = v.epoch and not n.is_over
       returning n.id, n.epoch`);
   }
+}
+
+const LOOK_EVERY_MS = 250;
+
+/** Polls the runs that `look` returns until all of them have renewed, for `within_ms` at most. Returns whether each did. */
+export async function watchHeartbeats(
+  look: () => Promise<NodeHeartbeat[]>,
+  { clock, within_ms, signal }: { clock: Pick<Clock, "monotonic" | "sleep">; within_ms: number; signal?: AbortSignal },
+): Promise<(NodeHeartbeat & { is_alive: boolean })[]> {
+  const first = await look();
+  const alive = new Set<string>();
+  const end = clock.monotonic() + within_ms;
+  while (alive.size < first.length && clock.monotonic() < end && signal?.aborted !== true) {
+    await clock.sleep(LOOK_EVERY_MS, signal);
+    const now = new Map((await look()).map((node) => [node.id, node]));
+    for (const { id, epoch, beat } of first) {
+      const then = now.get(id);
+      if (then !== undefined && (then.epoch !== epoch || then.beat !== beat)) alive.add(id);
+    }
+  }
+  return first.map((node) => ({ ...node, is_alive: alive.has(node.id) }));
 }

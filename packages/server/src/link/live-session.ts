@@ -32,12 +32,9 @@ import type { Hello, RobotMessage, ServerMessage } from "@roamfleet/protocol/lin
 import type { WebSocket } from "ws";
 import type { Session } from "./contract.ts";
 import { ServerFrameSocket } from "./frame-socket.ts";
-import type { FramePace, Paced } from "./frame-pace.ts";
+import { type FrameRateLimiter, PauseReason, type RateLimited, ReadValve, type WorkBudget, WorkQueue } from "./read-limits.ts";
 import { MessageError, parseMessage } from "./inbound.ts";
-import { Hold, ReadValve } from "./read-valve.ts";
 import type { Holder, ReceiveBudget } from "./receive-budget.ts";
-import type { WorkBudget } from "./work-budget.ts";
-import { WorkQueue } from "./work-queue.ts";
 
 /** A link is closed when this much data waits to be sent. */
 export const SEND_BYTES_MAX = 8 * 1024 * 1024;
@@ -68,14 +65,14 @@ export interface SessionEvents {
   readonly budget: WorkBudget;
   /** Memory of incomplete or unread messages of all links. */
   readonly memory: ReceiveBudget;
-  readonly pace: FramePace;
+  readonly pace: FrameRateLimiter;
   /** Called when a message arrives. Resolves when it has been processed. */
   message(session: LiveSession, message: Exclude<RobotMessage, { type: "hello" }>): Promise<void>;
   failed(session: LiveSession, error: unknown): void;
 }
 
 /** A robot's link after the welcome. One object per robot, without its own timers or closures, because thousands are idle. */
-export class LiveSession implements Session, Paced, Holder {
+export class LiveSession implements Session, RateLimited, Holder {
   readonly session_id: string;
   readonly org_id: string;
   readonly robot_id: string;
@@ -87,7 +84,7 @@ export class LiveSession implements Session, Paced, Holder {
   seen = true;
   end_reason: string | undefined;
   readonly valve: ReadValve;
-  units: Paced["units"];
+  frames: RateLimited["frames"];
   readonly #socket: WebSocket;
   readonly #events: SessionEvents;
   readonly #queue: SendQueue;
@@ -174,9 +171,9 @@ export class LiveSession implements Session, Paced, Holder {
   }
 
   pauseReading(ms: number): void {
-    if (this.valve.holds(Hold.log_rate)) return;
-    this.valve.hold(Hold.log_rate);
-    this.#clock.setTimer(Math.min(PAUSE_MS_MAX, ms), () => this.valve.release(Hold.log_rate));
+    if (this.valve.isPausedFor(PauseReason.log_rate)) return;
+    this.valve.pause(PauseReason.log_rate);
+    this.#clock.setTimer(Math.min(PAUSE_MS_MAX, ms), () => this.valve.resume(PauseReason.log_rate));
   }
 
   /** Ends the link without waiting for the peer. */

@@ -2,7 +2,7 @@ import type { Duplex } from "node:stream";
 import { STATUS_CODES } from "node:http";
 import type { ErrorCode } from "@roamfleet/protocol";
 import { LINK_SLOT_HEADER, RETRY_AFTER_MS_HEADER } from "@roamfleet/protocol/link";
-import type { Booking } from "./accept-slots.ts";
+import type { AdmissionSlot } from "./admission-queue.ts";
 
 /** Answers an upgrade request with an HTTP error in the API's envelope and closes the socket. */
 export function refuseUpgrade(
@@ -28,7 +28,7 @@ export function refuseUpgrade(
 }
 
 /** Sends a robot away until its retry time, in milliseconds, with its slot if it has one. */
-export function refuseForNow(socket: Duplex, { retry_after_ms, slot }: Booking): void {
+export function refuseForNow(socket: Duplex, { retry_after_ms, slot }: AdmissionSlot): void {
   refuseUpgrade(socket, 503, "http_error", "too many robots are connecting; retry at the given time", {
     "retry-after": String(Math.ceil(retry_after_ms / 1_000)),
     [RETRY_AFTER_MS_HEADER]: String(Math.ceil(retry_after_ms)),

@@ -3,7 +3,35 @@ import path from "node:path";
 import { parseServer, UsageError } from "@roamfleet/agent/parts";
 import { parseFingerprint } from "@roamfleet/protocol/authority";
 
-/** The flags of the command line. */
+/** Descriptions of each flag for `roamfleet swarm --help` and docs/reference/settings.md. */
+export const SWARM_FLAGS: readonly { flags: string; meaning: string; repeatable?: true }[] = [
+  { flags: "--server <url>", meaning: "address of the server (default: http://127.0.0.1:7600)" },
+  {
+    flags: "--key <key>",
+    meaning: "enrollment key, created by `rf keys new` (or ROAMFLEET_ENROLL_KEY, which other users of the machine cannot see)",
+  },
+  { flags: "--robots <number>", meaning: "number of robots (default: 100)" },
+  {
+    flags: "--fail <number>",
+    meaning: "number of robots that fail the verification of every release but their first, spread evenly over the order of enrollment",
+  },
+  { flags: "--failure-rate <rate>", meaning: "probability that an install fails, including the first: 0.05 or 5%" },
+  { flags: "--flap [seconds]", meaning: "each robot loses its link about once in this many seconds (default: 60) and reconnects" },
+  { flags: "--latency <ms>", meaning: "additional milliseconds of each step of a robot" },
+  { flags: "--seed <number>", meaning: "the same number creates the same robots, names and failures (default: a random one)" },
+  { flags: "--state <dir>", meaning: "directory for the state of the robots; without it they are in memory" },
+  { flags: "--real-time", meaning: "verification takes as long as in the deployment, as on a robot" },
+  { flags: "--share-downloads", meaning: "one robot downloads and checks each artifact for all of them" },
+  { flags: "--name <prefix>", meaning: "prefix of the robots' names, followed by a number (default: sim-SEED)" },
+  { flags: "--label <key=value>", meaning: "label of each robot; may be repeated", repeatable: true },
+  { flags: "--ca-fingerprint <sha256:…>", meaning: "trust the server's own certificate authority with this fingerprint" },
+  { flags: "--ca-file <file>", meaning: "trust the certificate authority in this PEM file, and no other" },
+  { flags: "--trust-on-first-use", meaning: "trust whatever certificate authority the server presents at the first connection" },
+  { flags: "--allow-insecure-http", meaning: "accept a plain http server on another machine" },
+  { flags: "--verbose", meaning: "log why each link was lost" },
+];
+
+/** The values of these flags. */
 export interface SwarmFlags {
   server?: string;
   key?: string;

@@ -1,6 +1,5 @@
 import protobuf from "protobufjs";
 import descriptor from "protobufjs/ext/descriptor/index.js";
-import type { Decode, FoxgloveChannel } from "./channel.ts";
 
 interface FromDescriptor {
   fromDescriptor(set: protobuf.Message): protobuf.Root;
@@ -10,7 +9,7 @@ interface FromDescriptor {
  * Returns a decoder for protobuf messages of a channel, whose schema is a FileDescriptorSet in base64. As in protobuf's JSON, 64-bit integers are
  * strings, enums are names, and unset fields have their defaults. Throws if the schema is invalid or lacks the type.
  */
-export function protobufDecoder({ schema, schema_name }: Pick<FoxgloveChannel, "schema" | "schema_name">): Decode {
+export function protobufDecoder({ schema, schema_name }: { schema: string; schema_name: string }): (bytes: Uint8Array) => unknown {
   const set = descriptor.FileDescriptorSet.decode(Buffer.from(schema, "base64"));
   const root = (protobuf.Root as unknown as FromDescriptor).fromDescriptor(set);
   const type = root.lookupType(schema_name);

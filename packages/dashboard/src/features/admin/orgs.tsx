@@ -19,13 +19,12 @@ import {
 import { useAdminAction } from "./admin-client.ts";
 import { adminLines } from "./admin-lines.ts";
 import { BootstrapToken } from "./bootstrap-token.tsx";
-import type { AdminSearch } from "./routes.ts";
 
 const route = getRouteApi("/admin");
 const PAGE_ROWS = 200;
 const STATUSES = ["pending", "active", "suspended"].map((value) => ({ value, label: value === "pending" ? "requests" : value }));
 
-export function Orgs({ client, status }: { client: BrowserClient; status: AdminSearch["status"] }) {
+export function Orgs({ client, status }: { client: BrowserClient; status: Org["status"] | undefined }) {
   // Kept outside the table: the filter may hide the row of an approved organization.
   const [approved, setApproved] = useState<ApprovedOrg>();
   const navigate = route.useNavigate();
@@ -42,7 +41,7 @@ export function Orgs({ client, status }: { client: BrowserClient; status: AdminS
           label="Status"
           value={status}
           options={STATUSES}
-          onChange={(value) => void navigate({ search: { status: value as AdminSearch["status"] }, replace: true })}
+          onChange={(value) => void navigate({ search: { status: value as Org["status"] | undefined }, replace: true })}
         />
       </div>
       <ListTable

@@ -5,7 +5,7 @@ import { lazyPage } from "../../shell/lazy-page.ts";
 const STATUSES = ["pending", "active", "suspended"] as const;
 const TABS = ["orgs", "audit"] as const;
 
-export interface AdminSearch {
+interface AdminSearch {
   status?: (typeof STATUSES)[number] | undefined;
   tab?: (typeof TABS)[number] | undefined;
 }

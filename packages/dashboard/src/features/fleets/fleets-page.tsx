@@ -21,7 +21,11 @@ import { DesiredTags } from "./desired-tags.tsx";
 import { FleetMenu } from "./fleet-menu.tsx";
 import { fleetLines } from "./fleet-lines.ts";
 import { NewFleet } from "./new-fleet.tsx";
-import type { FleetsSearch } from "./routes.ts";
+
+export interface FleetsSearch {
+  q?: string | undefined;
+  site_id?: string | undefined;
+}
 
 const route = getRouteApi("/app/fleets");
 const PAGE_ROWS = 200;

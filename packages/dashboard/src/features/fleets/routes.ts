@@ -1,11 +1,8 @@
 import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
 import { lazyPage } from "../../shell/lazy-page.ts";
+import type { FleetsSearch } from "./fleets-page.tsx";
 
-export interface FleetsSearch {
-  q?: string | undefined;
-  site_id?: string | undefined;
-}
 const FIELDS = ["q", "site_id"] as const;
 
 const fleetsRoute = createRoute({

@@ -9,7 +9,12 @@ import { PageDrop } from "./file-drop.tsx";
 import { PushDialog } from "./push-dialog.tsx";
 import { PushPanel } from "./push-panel.tsx";
 import { ReleasesTable } from "./releases-table.tsx";
-import type { ReleasesSearch } from "./routes.ts";
+
+export interface ReleasesSearch {
+  q?: string;
+  app?: string;
+  kind?: string;
+}
 
 const keyOf = ({ id }: Release): string => id;
 const KINDS = ["container_image", "app_bundle", "file"];

@@ -1,12 +1,8 @@
 import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
 import { lazyPage } from "../../shell/lazy-page.ts";
+import type { ReleasesSearch } from "./releases-page.tsx";
 
-export interface ReleasesSearch {
-  q?: string;
-  app?: string;
-  kind?: string;
-}
 const FIELDS = ["q", "app", "kind"] as const;
 
 /** The router parses a tag of digits as a number. */

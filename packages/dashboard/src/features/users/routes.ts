@@ -1,18 +1,7 @@
 import { createRoute } from "@tanstack/react-router";
 import { appRoute } from "../../shell/app-route.tsx";
 import { lazyPage } from "../../shell/lazy-page.ts";
-
-export const ROLES = ["viewer", "operator", "admin"] as const;
-export const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
-
-export interface UsersSearch {
-  q?: string | undefined;
-  role?: (typeof ROLES)[number] | undefined;
-}
-export interface TokensSearch {
-  status?: (typeof TOKEN_STATUSES)[number] | undefined;
-  user_id?: string | undefined;
-}
+import { ROLES, TOKEN_STATUSES, type TokensSearch, type UsersSearch } from "./search.ts";
 
 const among = <T extends string>(values: readonly T[], value: unknown): T | undefined => values.find((one) => one === value);
 const text = (value: unknown): string | undefined => (typeof value === "string" && value !== "" ? value : undefined);

@@ -10,7 +10,7 @@ import { Badge, type Column, FilterSelect, ListActions, ListTable, NoMatch, Stat
 import { scopeWords } from "./grants.ts";
 import { NewTokenDialog } from "./new-token.tsx";
 import { PeoplePage } from "./people-head.tsx";
-import { TOKEN_STATUSES, type TokensSearch } from "./routes.ts";
+import { TOKEN_STATUSES, type TokensSearch } from "./search.ts";
 import { TokenMenu } from "./token-menu.tsx";
 import { tokenLines } from "./user-lines.ts";
 

@@ -10,7 +10,7 @@ import { Badge, type Column, EmptyState, FilterSelect, ListActions, ListTable, N
 import { ROLE_OPTIONS, scopeWords } from "./grants.ts";
 import { Invite } from "./invite.tsx";
 import { PeoplePage } from "./people-head.tsx";
-import type { UsersSearch } from "./routes.ts";
+import type { UsersSearch } from "./search.ts";
 import { userLines } from "./user-lines.ts";
 import { UserMenu } from "./user-menu.tsx";
 

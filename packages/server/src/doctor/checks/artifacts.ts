@@ -1,11 +1,9 @@
-import { stat } from "node:fs/promises";
 import path from "node:path";
 import { probeS3, type S3Seen, type S3Step } from "../../engines/blobs/index.ts";
 import type { Settings } from "../../config.ts";
-import type { Check } from "../context.ts";
-import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
-import { shownTime } from "../shown.ts";
+import { type Check, ok, problem, type Seen, shownTime, skipped, warning } from "../finding.ts";
 import { writeDenied } from "../../data-directory.ts";
+import { exists } from "../../kernel/files.ts";
 
 const CLOCK_WARNING_MS = 60_000;
 const LOOPBACK = /^http:\/\/(localhost|127\.|\[::1\])/;
@@ -15,16 +13,13 @@ export const artifactsCheck: Check = {
   async check({ settings, wrong_parts, clock, signal }) {
     if (wrong_parts.has("artifacts")) return [skipped("see settings")];
     if (settings.blobs === undefined) return await lookAtDirectory(settings);
-    return judgeS3(await probeS3(settings.blobs, { clock, signal }), settings.blobs);
+    return evaluateS3(await probeS3(settings.blobs, { clock, signal }), settings.blobs);
   },
 };
 
 async function lookAtDirectory({ data_directory }: Settings): Promise<Seen[]> {
   const directory = path.resolve(data_directory, "blobs");
-  const there = await stat(directory).then(
-    () => true,
-    () => false,
-  );
+  const there = await exists(directory);
   if (!there) return [ok(`${directory} is created at the first start`)];
   const denied = await writeDenied(directory);
   if (denied === undefined) return [ok(directory)];
@@ -48,7 +43,7 @@ type Place = NonNullable<Settings["blobs"]>;
 
 const DENIED = new Set(["AccessDenied", "Forbidden"]);
 
-export function judgeS3(seen: S3Seen, place: Place): Seen[] {
+export function evaluateS3(seen: S3Seen, place: Place): Seen[] {
   const where = `s3://${place.bucket}${place.prefix === "" ? "" : `/${place.prefix}`} at ${place.endpoint ?? `Amazon, ${place.region}`}`;
   const found: Seen[] = seen.failed.map(({ step, error }) => {
     if (DENIED.has(error.reason)) return problem(`${where}: may not ${step}`, `give the credentials ${PERMISSIONS[step]} below the prefix`);

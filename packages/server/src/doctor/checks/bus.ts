@@ -1,8 +1,6 @@
 import { type NatsSeen, probeNats } from "../../engines/bus/index.ts";
 import type { Settings } from "../../config.ts";
-import type { Check } from "../context.ts";
-import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
-import { shownBytes, shownTime } from "../shown.ts";
+import { type Check, ok, problem, type Seen, shownBytes, shownTime, skipped, warning } from "../finding.ts";
 
 const VERSION_MIN = [2, 9] as const;
 /** Largest message of one transaction, with its envelope. */
@@ -17,12 +15,12 @@ export const busCheck: Check = {
     if (settings.bus === undefined) return [skipped("ROAMFLEET_BUS_URL is not set: correct for a single server")];
     // Shorter than the check's own time, so that a silent server does not hide the findings of the others.
     const seen = await probeNats(settings.bus, { clock, timeout_ms: timeout_ms * 0.8, signal });
-    const use = wrong_parts.has("database") ? [] : judgeUse(settings);
-    return [...use, ...judgeBus(seen, settings.bus.credentials !== undefined)];
+    const use = wrong_parts.has("database") ? [] : evaluateUse(settings);
+    return [...use, ...evaluateBus(seen, settings.bus.credentials !== undefined)];
   },
 };
 
-function judgeUse({ database_url }: Settings): Seen[] {
+function evaluateUse({ database_url }: Settings): Seen[] {
   if (database_url !== undefined) return [];
   return [
     warning(
@@ -32,17 +30,17 @@ function judgeUse({ database_url }: Settings): Seen[] {
   ];
 }
 
-export function judgeBus(servers: readonly NatsSeen[], has_credentials: boolean): Seen[] {
+export function evaluateBus(servers: readonly NatsSeen[], has_credentials: boolean): Seen[] {
   const reached = servers.filter(({ failure }) => failure === undefined);
   const found = servers.flatMap((server) =>
-    server.failure === undefined ? judgeServer(server, has_credentials) : [judgeFailure(server, reached.length > 0)],
+    server.failure === undefined ? evaluateServer(server, has_credentials) : [evaluateFailure(server, reached.length > 0)],
   );
   if (found.some(({ status }) => status === "problem") || reached.length === 0) return found;
   const said = reached.map((server) => `${server.server}, NATS ${server.version}, ${shownTime(server.round_trip_ms ?? 0)} round trip`);
   return [ok(said.join("; ")), ...found];
 }
 
-function judgeFailure({ server, failure }: NatsSeen, others_are_there: boolean): Seen {
+function evaluateFailure({ server, failure }: NatsSeen, others_are_there: boolean): Seen {
   if (failure?.refused === true)
     return problem(
       `${server} refuses the credentials in ROAMFLEET_BUS_URL`,
@@ -64,7 +62,7 @@ const REASONS: Readonly<Record<string, string>> = {
 };
 const reasonOf = (reason: string): string => REASONS[reason] ?? (/^(does not answer|closed)/.test(reason) ? reason : `fails: ${reason}`);
 
-function judgeServer(seen: NatsSeen, has_credentials: boolean): Seen[] {
+function evaluateServer(seen: NatsSeen, has_credentials: boolean): Seen[] {
   const { server, version, max_payload, forbidden, round_trip_ms } = seen;
   const found: Seen[] = [];
   if (!isAtLeast(version))

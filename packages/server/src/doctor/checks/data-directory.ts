@@ -1,12 +1,11 @@
 import { statfs } from "node:fs/promises";
 import path from "node:path";
 import { findObstacle, nearest } from "../../data-directory.ts";
-import { readSchemaRecord } from "../../engines/db/index.ts";
 import { refuseUnfinished } from "../../engines/db/backup/index.ts";
-import { lockHolder, Refusal } from "../../engines/db/embedded/index.ts";
-import type { Check, DoctorContext } from "../context.ts";
-import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
-import { shownBytes } from "../shown.ts";
+import { chooseRunAs, findBinaries, lockHolder, Refusal } from "../../engines/db/embedded/index.ts";
+import { readSchemaRecord } from "../../engines/db/index.ts";
+import { type Check, type DoctorContext, ok, problem, type Seen, shownBytes, skipped, warning } from "../finding.ts";
+import { exists } from "../../kernel/files.ts";
 
 export const dataDirectoryCheck: Check = {
   name: "data directory",
@@ -25,7 +24,7 @@ export const dataDirectoryCheck: Check = {
       if (!(error instanceof Refusal)) throw error;
       found.push(problem("a restore into it has not finished", error.message));
     }
-    return [...found, ...(await readHolder(directory, !is_embedded)), ...judgeDisk(await statfs(place), settings)];
+    return [...found, ...(await readHolder(directory, !is_embedded)), ...evaluateDisk(await statfs(place), settings)];
   },
 };
 
@@ -73,7 +72,7 @@ const DOUBTFUL: ReadonlyMap<number, readonly [name: string, why: string]> = new 
 const FILES_FREE_MIN = 10_000;
 
 /** Checks the free space, and whether writes are durable. */
-export function judgeDisk(disk: FileSystem, { limits, database_url, blobs }: DoctorContext["settings"]): Seen[] {
+export function evaluateDisk(disk: FileSystem, { limits, database_url, blobs }: DoctorContext["settings"]): Seen[] {
   const findings: Seen[] = [];
   const doubt = DOUBTFUL.get(disk.type >>> 0);
   if (doubt !== undefined)
@@ -104,3 +103,24 @@ export function judgeDisk(disk: FileSystem, { limits, database_url, blobs }: Doc
     );
   return findings;
 }
+
+export const embeddedCheck: Check = {
+  name: "PostgreSQL here",
+  async check({ settings, wrong_parts }) {
+    if (wrong_parts.has("database")) return [skipped("see settings")];
+    if (settings.database_url !== undefined) return [skipped("not needed with DATABASE_URL")];
+    const directory = path.join(path.resolve(settings.data_directory), "postgres");
+    try {
+      const { major, bin } = await findBinaries(directory);
+      const parent_is_there = await exists(path.dirname(directory));
+      const run_as = parent_is_there ? await chooseRunAs(directory, bin, true) : undefined;
+      const account = run_as?.account === undefined ? "" : `, as user ${run_as.account.uid}`;
+      return [ok(`PostgreSQL ${major} in ${bin}${account}`)];
+    } catch (error) {
+      if (!(error instanceof Refusal)) throw error;
+      // Messages of a Refusal end with what to do.
+      const [seen = "", hint = "see the documentation"] = error.message.split(/: (?=[^:]*$)/);
+      return [problem(seen, hint)];
+    }
+  },
+};

@@ -1,8 +1,18 @@
 import type { Limits } from "../../config.ts";
 import type { DatabaseSeen, MigrationsSeen } from "../../engines/db/index.ts";
-import type { Check, DoctorContext } from "../context.ts";
-import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
-import { said, secretsOf, shownTime, shownUrl } from "../shown.ts";
+import {
+  type Check,
+  type DoctorContext,
+  ok,
+  problem,
+  said,
+  secretsOf,
+  type Seen,
+  shownTime,
+  shownUrl,
+  skipped,
+  warning,
+} from "../finding.ts";
 
 const VERSION_MIN = 150_000;
 const CLOCK_WARNING_MS = 1_000;
@@ -17,8 +27,8 @@ export const databaseCheck: Check = {
   async check({ settings, database }) {
     const reached = await database();
     if ("absent" in reached) return [skipped(reached.absent)];
-    if ("failure" in reached) return [judgeFailure(reached.failure, settings.database_url)];
-    return judgeDatabase(reached.seen, settings);
+    if ("failure" in reached) return [evaluateFailure(reached.failure, settings.database_url)];
+    return evaluateDatabase(reached.seen, settings);
   },
 };
 
@@ -28,7 +38,7 @@ export const migrationsCheck: Check = {
     const reached = await database();
     if (!("seen" in reached)) return [skipped("the database was not reached")];
     const { migrations, user } = reached.seen;
-    return [migrations === undefined ? skipped(`the user ${user} cannot read them`) : judgeMigrations(migrations)];
+    return [migrations === undefined ? skipped(`the user ${user} cannot read them`) : evaluateMigrations(migrations)];
   },
 };
 
@@ -54,7 +64,7 @@ const HINTS: Readonly<Record<string, string>> = {
 };
 
 /** Returns why connecting failed, without the password. */
-export function judgeFailure(error: unknown, database_url: string | undefined): Seen {
+export function evaluateFailure(error: unknown, database_url: string | undefined): Seen {
   const codes = [error, ...(error instanceof AggregateError ? (error.errors as unknown[]) : [])].map(
     (one) => (one as { code?: unknown }).code,
   );
@@ -64,11 +74,11 @@ export function judgeFailure(error: unknown, database_url: string | undefined): 
   return problem(`${where}: ${reason}`, HINTS[code ?? ""] ?? "is DATABASE_URL correct?");
 }
 
-export function judgeDatabase(
+export function evaluateDatabase(
   seen: DatabaseSeen,
   { limits, database_url }: Pick<DoctorContext["settings"], "limits" | "database_url">,
 ): Seen[] {
-  const found = [...judgeServer(seen), ...judgeRights(seen), ...judgeConnections(seen, limits), ...judgeClock(seen)];
+  const found = [...evaluateServer(seen), ...evaluateRights(seen), ...evaluateConnections(seen, limits), ...evaluateClock(seen)];
   const is_far = database_url !== undefined && !/^postgres(ql)?:\/\/([^@/]*@)?(localhost|127\.|\[::1\]|\/|\?)/.test(database_url);
   if (is_far && seen.round_trip_ms > ROUND_TRIP_SLOW_MS)
     found.push(
@@ -84,7 +94,7 @@ export function judgeDatabase(
   return [ok(summary), ...found];
 }
 
-function judgeServer(seen: DatabaseSeen): Seen[] {
+function evaluateServer(seen: DatabaseSeen): Seen[] {
   const found: Seen[] = [];
   if (seen.version < VERSION_MIN)
     found.push(
@@ -115,7 +125,7 @@ function judgeServer(seen: DatabaseSeen): Seen[] {
   return found;
 }
 
-function judgeRights(seen: DatabaseSeen): Seen[] {
+function evaluateRights(seen: DatabaseSeen): Seen[] {
   const found: Seen[] = [];
   const own = `alter database ${seen.database} owner to ${seen.user}`;
   if (!seen.may_create) found.push(problem(`the user ${seen.user} may not create tables in the schema public`, own));
@@ -124,7 +134,7 @@ function judgeRights(seen: DatabaseSeen): Seen[] {
   return found;
 }
 
-function judgeConnections({ connections_max, connections_of_others }: DatabaseSeen, { database_connections }: Limits): Seen[] {
+function evaluateConnections({ connections_max, connections_of_others }: DatabaseSeen, { database_connections }: Limits): Seen[] {
   const wanted = database_connections + CONNECTIONS_BESIDE_POOL;
   const left = connections_max - connections_of_others;
   const seen = `${wanted} connections are needed by one server; PostgreSQL has ${connections_max}, other programs use ${connections_of_others} of them`;
@@ -133,7 +143,7 @@ function judgeConnections({ connections_max, connections_of_others }: DatabaseSe
   return wanted > left ? [warning(seen, "raise max_connections, or lower --limit database_connections")] : [];
 }
 
-function judgeClock({ clock_ahead_ms, round_trip_ms }: DatabaseSeen): Seen[] {
+function evaluateClock({ clock_ahead_ms, round_trip_ms }: DatabaseSeen): Seen[] {
   const found: Seen[] = [];
   // The measurement is accurate to half a round trip.
   const off = Math.max(0, Math.abs(clock_ahead_ms) - round_trip_ms / 2);
@@ -144,7 +154,7 @@ function judgeClock({ clock_ahead_ms, round_trip_ms }: DatabaseSeen): Seen[] {
   return found;
 }
 
-export function judgeMigrations({ pending, unknown, is_new }: MigrationsSeen): Seen {
+export function evaluateMigrations({ pending, unknown, is_new }: MigrationsSeen): Seen {
   if (unknown.length > 0)
     return problem(
       `the database belongs to a newer version: it has ${unknown.join(", ")}, which are unknown to this program`,

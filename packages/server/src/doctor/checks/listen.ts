@@ -1,9 +1,8 @@
 import { createServer, isIP } from "node:net";
 import { request as requestPlain } from "node:http";
 import { request as requestTls } from "node:https";
-import { addressText, type HostPort, reachableHost } from "../../link/nodes/address.ts";
-import type { Check, DoctorContext } from "../context.ts";
-import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
+import { addressText, type HostPort, reachableHost } from "../../link/nodes/connect-node.ts";
+import { type Check, type DoctorContext, ok, problem, type Seen, skipped, warning } from "../finding.ts";
 
 /** The program that occupies an address. */
 export type Occupant = "roamfleet" | "unknown";
@@ -18,7 +17,9 @@ export const listenCheck: Check = {
     else {
       const failure = await tryListen(settings.listen);
       if (failure === "EADDRINUSE") occupant = await whoAnswers(context);
-      found.push(failure === undefined ? ok(`${addressText(settings.listen)} is free`) : judgeListen(settings.listen, failure, occupant));
+      found.push(
+        failure === undefined ? ok(`${addressText(settings.listen)} is free`) : evaluateListen(settings.listen, failure, occupant),
+      );
     }
     // Sequential, because both may be the same address.
     return wrong_parts.has("nodes") ? found : [...found, ...(await lookAtNodes(settings, occupant))];
@@ -30,12 +31,12 @@ async function lookAtNodes({ nodes, listen }: DoctorContext["settings"], occupan
   if (nodes === undefined) return [];
   const told = { host: nodes.address?.host ?? reachableHost(nodes.listen.host), port: nodes.address?.port || nodes.listen.port };
   const failure = await tryListen(nodes.listen);
-  if (failure !== undefined) return [judgeListen(nodes.listen, failure, occupant, "--node-listen")];
-  return [...judgeNodeAddress(nodes.listen, told, listen)];
+  if (failure !== undefined) return [evaluateListen(nodes.listen, failure, occupant, "--node-listen")];
+  return [...evaluateNodeAddress(nodes.listen, told, listen)];
 }
 
 /** `told` is the address that other servers use. */
-export function judgeNodeAddress(node_listen: HostPort, told: HostPort, listen: HostPort): Seen[] {
+export function evaluateNodeAddress(node_listen: HostPort, told: HostPort, listen: HostPort): Seen[] {
   const at = addressText(node_listen);
   const overlap = node_listen.host === listen.host || [node_listen.host, listen.host].some((host) => WILDCARDS.has(host));
   if (node_listen.port !== 0 && node_listen.port === listen.port && overlap)
@@ -66,7 +67,7 @@ async function tryListen({ host, port }: HostPort): Promise<string | undefined> 
   }
 }
 
-export function judgeListen(address: HostPort, code: string, occupant: Occupant | undefined, flag = "--listen"): Seen {
+export function evaluateListen(address: HostPort, code: string, occupant: Occupant | undefined, flag = "--listen"): Seen {
   const at = addressText(address);
   if (code === "EADDRINUSE" && occupant === "roamfleet")
     return warning(

@@ -1,10 +1,8 @@
 import { readFile } from "node:fs/promises";
 import { totalmem } from "node:os";
 import type { Limits } from "../../config.ts";
-import type { Check } from "../context.ts";
-import { RELEASED } from "../../kernel/released.ts";
-import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
-import { shownBytes } from "../shown.ts";
+import { type Check, ok, problem, type Seen, shownBytes, skipped, warning } from "../finding.ts";
+import { RELEASED } from "../../kernel/tls/certificate-authority.ts";
 
 const NODE_MAJOR_MIN = 24;
 /** Files besides robots' sockets: connections to database, bus and store, dashboard files, other requests. */
@@ -14,9 +12,9 @@ const MEMORY_AT_REST_BYTES = 256 * 1024 ** 2;
 /** Memory of one idle robot over TLS, as measured by the benchmark. */
 const MEMORY_OF_ROBOT_BYTES = 60_000;
 
-export const nodeCheck: Check = { name: "node", check: () => [judgeNode(process.versions.node)] };
+export const nodeCheck: Check = { name: "node", check: () => [evaluateNode(process.versions.node)] };
 
-export function judgeNode(version: string): Seen {
+export function evaluateNode(version: string): Seen {
   if (Number.parseInt(version, 10) >= NODE_MAJOR_MIN) return ok(`Node ${version}`);
   return problem(
     `Node ${version}; ${NODE_MAJOR_MIN} or newer is needed`,
@@ -38,12 +36,12 @@ export const openFilesCheck: Check = {
     const limits = await readFile("/proc/self/limits", "utf8").catch(() => "");
     const [, soft, hard] = /^Max open files\s+(\S+)\s+(\S+)/m.exec(limits) ?? [];
     if (soft === undefined || hard === undefined) return [skipped("this system does not report its limits in /proc")];
-    return [judgeOpenFiles(soft === "unlimited" ? Infinity : Number(soft), settings.limits)];
+    return [evaluateOpenFiles(soft === "unlimited" ? Infinity : Number(soft), settings.limits)];
   },
 };
 
 /** `limit` is that of this process. A service manager may set another one. */
-export function judgeOpenFiles(limit: number, { robots_max, unauthenticated_links_max }: Limits): Seen {
+export function evaluateOpenFiles(limit: number, { robots_max, unauthenticated_links_max }: Limits): Seen {
   const needed = robots_max + unauthenticated_links_max + FILES_BESIDE_ROBOTS;
   const seen = `${limit === Infinity ? "no limit" : `at most ${limit}`} here; ${needed} are needed for robots_max=${robots_max}`;
   if (limit >= needed) return ok(seen);
@@ -58,12 +56,12 @@ export const memoryCheck: Check = {
   check: ({ settings }) => {
     const allowed = process.constrainedMemory();
     const there = totalmem();
-    return [judgeMemory(allowed > 0 && allowed < there ? allowed : there, settings.limits)];
+    return [evaluateMemory(allowed > 0 && allowed < there ? allowed : there, settings.limits)];
   },
 };
 
 /** `there` is the memory of the machine or the container, in bytes. */
-export function judgeMemory(there: number, { robots_max }: Limits): Seen {
+export function evaluateMemory(there: number, { robots_max }: Limits): Seen {
   const needed = MEMORY_AT_REST_BYTES + robots_max * MEMORY_OF_ROBOT_BYTES;
   const seen = `${shownBytes(there)}; about ${shownBytes(needed)} are needed for robots_max=${robots_max} idle robots over TLS`;
   if (there >= needed) return ok(seen);

@@ -2,12 +2,8 @@ import { readFile } from "node:fs/promises";
 import { connect as connectSocket } from "node:net";
 import path from "node:path";
 import type { Settings } from "../../config.ts";
-import { connect } from "../../engines/db/index.ts";
-import { LEASE_MS, listBeats, watchBeats } from "../../link/index.ts";
-import type { Check, DoctorContext } from "../context.ts";
-import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
-
-const silent = { info() {}, warn() {}, error() {} };
+import { LEASE_MS, listHeartbeats, watchHeartbeats } from "../../link/index.ts";
+import { type Check, type DoctorContext, ok, onDatabase, problem, type Seen, skipped, warning } from "../finding.ts";
 
 /** A row of a server that was not found dead. */
 export interface NodeSeen {
@@ -29,18 +25,14 @@ export const nodesCheck: Check = {
     const reached = await database();
     if (settings.database_url === undefined) return [skipped("an embedded database has one server only")];
     if (!("seen" in reached) || !reached.seen.may_serve_orgs) return [skipped("the database was not reached")];
-    const { migrations } = reached.seen;
-    if (migrations === undefined || migrations.is_new || migrations.pending.length + migrations.unknown.length > 0)
-      return [skipped("the database has another version")];
+    const { connections_max } = reached.seen;
     const own_id = (await readFile(path.join(settings.data_directory, "node-id"), "utf8").catch(() => "")).trim();
-    const db = await connect({ connection: reached.address, pool_size: 2, clock, log: silent });
-    try {
-      const nodes = await watchBeats(() => listBeats(db), { clock, signal, within_ms: timeout_ms * 0.7 });
+    const found = await onDatabase(context, async (db) => {
+      const nodes = await watchHeartbeats(() => listHeartbeats(db), { clock, signal, within_ms: timeout_ms * 0.7 });
       const seen = await Promise.all(nodes.map(async (node) => ({ ...node, is_reachable: await tryReach(node, context) })));
-      return judgeNodes(seen, { own_id, settings, connections_max: reached.seen.connections_max });
-    } finally {
-      await db.close();
-    }
+      return evaluateNodes(seen, { own_id, settings, connections_max });
+    });
+    return found ?? [skipped("the database has another version")];
   },
 };
 
@@ -69,7 +61,7 @@ interface Own {
   connections_max: number;
 }
 
-export function judgeNodes(nodes: readonly NodeSeen[], { own_id, settings, connections_max }: Own): Seen[] {
+export function evaluateNodes(nodes: readonly NodeSeen[], { own_id, settings, connections_max }: Own): Seen[] {
   const others = nodes.filter(({ id, is_alive }) => id !== own_id && is_alive);
   const found: Seen[] = [];
   if (nodes.some(({ id, is_alive }) => id === own_id && is_alive))
@@ -79,21 +71,21 @@ export function judgeNodes(nodes: readonly NodeSeen[], { own_id, settings, conne
         "nothing to do if it is this server; otherwise remove node-id here: of two servers with the same id one stops",
       ),
     );
-  if (others.length === 0) return [ok("none lives"), ...found, ...judgeSilent(nodes, own_id)];
+  if (others.length === 0) return [ok("none lives"), ...found, ...evaluateSilent(nodes, own_id)];
   found.unshift(
     ok(`${others.length} live: ${others.map(({ id, address }) => (address === null ? id : `${id} at ${address}`)).join(", ")}`),
   );
   return [
     ...found,
-    ...judgeShared(settings),
-    ...judgeAddresses(others, settings),
-    ...judgePools(others.length, connections_max, settings),
-    ...judgeSilent(nodes, own_id),
+    ...evaluateShared(settings),
+    ...evaluateAddresses(others, settings),
+    ...evaluatePools(others.length, connections_max, settings),
+    ...evaluateSilent(nodes, own_id),
   ];
 }
 
 /** Checks what several servers must share. */
-function judgeShared({ bus, blobs }: Settings): Seen[] {
+function evaluateShared({ bus, blobs }: Settings): Seen[] {
   const found: Seen[] = [];
   if (bus === undefined)
     found.push(
@@ -109,7 +101,7 @@ function judgeShared({ bus, blobs }: Settings): Seen[] {
   return found;
 }
 
-function judgeAddresses(others: readonly NodeSeen[], { bus }: Settings): Seen[] {
+function evaluateAddresses(others: readonly NodeSeen[], { bus }: Settings): Seen[] {
   const found: Seen[] = [];
   for (const { id, address, is_reachable } of others) {
     if (address === null && bus !== undefined)
@@ -132,7 +124,7 @@ function judgeAddresses(others: readonly NodeSeen[], { bus }: Settings): Seen[] 
   return found;
 }
 
-function judgePools(others: number, connections_max: number, { limits }: Settings): Seen[] {
+function evaluatePools(others: number, connections_max: number, { limits }: Settings): Seen[] {
   const wanted = (others + 1) * limits.database_connections;
   if (wanted <= connections_max) return [];
   return [
@@ -143,7 +135,7 @@ function judgePools(others: number, connections_max: number, { limits }: Setting
   ];
 }
 
-function judgeSilent(nodes: readonly NodeSeen[], own_id: string): Seen[] {
+function evaluateSilent(nodes: readonly NodeSeen[], own_id: string): Seen[] {
   const dead = nodes.filter(({ id, is_alive }) => id !== own_id && !is_alive).map(({ id }) => id);
   return dead.length === 0 ? [] : [ok(`silent during the check; the next server that starts marks them as dead: ${dead.join(", ")}`)];
 }

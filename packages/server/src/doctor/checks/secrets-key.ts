@@ -1,24 +1,20 @@
 import { readFile, stat } from "node:fs/promises";
-import { connect } from "../../engines/db/index.ts";
-import { errorCode } from "../../engines/db/embedded/index.ts";
 import { countDataKeys } from "../../features/configs/index.ts";
 import { masterKeyFile, MasterKeyError, type MasterKeys, parseMasterKeys } from "../../kernel/master-keys.ts";
-import type { Check, DoctorContext, Reached } from "../context.ts";
-import { ok, problem, type Seen, warning } from "../finding.ts";
+import { type Check, type DoctorContext, ok, onDatabase, problem, type Seen, warning } from "../finding.ts";
+import { errorCode } from "../../kernel/files.ts";
 
 const OPENSSL = "`openssl rand -hex 32` creates one";
-const silent = { info() {}, warn() {}, error() {} };
 
 export const secretsKeyCheck: Check = {
   name: "secrets key",
   async check(context) {
-    const { settings, database } = context;
+    const { settings } = context;
     const found = await readKeys(settings);
     if ("problem" in found) return [found.problem];
-    const warnings = await judgePlace(settings, found);
-    const reached = await database();
-    const counts = await countIn(reached, found.keys, context);
-    return [judgeKeys(found, counts), ...warnings];
+    const warnings = await evaluatePlace(settings, found);
+    const counts = await countIn(context, found.keys);
+    return [evaluateKeys(found, counts), ...warnings];
   },
 };
 
@@ -53,7 +49,7 @@ async function readKeys({
   }
 }
 
-async function judgePlace(settings: DoctorContext["settings"], { file }: FoundKeys): Promise<Seen[]> {
+async function evaluatePlace(settings: DoctorContext["settings"], { file }: FoundKeys): Promise<Seen[]> {
   const found: Seen[] = [];
   if (file !== undefined && ((await stat(file)).mode & 0o004) !== 0)
     found.push(warning(`${file} can be read by every user of this machine`, `chmod o-rwx ${file}`));
@@ -70,21 +66,11 @@ async function judgePlace(settings: DoctorContext["settings"], { file }: FoundKe
 
 type Counts = Awaited<ReturnType<typeof countDataKeys>>;
 
-/** Returns undefined if the database is unreachable or has no tables yet. */
-async function countIn(reached: Reached, keys: MasterKeys | undefined, { clock }: DoctorContext): Promise<Counts | undefined> {
-  if (!("seen" in reached) || !reached.seen.may_serve_orgs) return undefined;
-  const { migrations } = reached.seen;
-  if (migrations === undefined || migrations.is_new || migrations.unknown.length > 0) return undefined;
-  const db = await connect({ connection: reached.address, pool_size: 2, clock, log: silent });
-  try {
-    // Without a key, none can be decrypted.
-    return await countDataKeys(db, { secrets: keys ?? parseMasterKeys("0".repeat(64), "no key") });
-  } finally {
-    await db.close();
-  }
-}
+/** Returns undefined if the database is unreachable or has no tables yet. Without a key, none can be decrypted. */
+const countIn = (context: DoctorContext, keys: MasterKeys | undefined): Promise<Counts | undefined> =>
+  onDatabase(context, (db) => countDataKeys(db, { secrets: keys ?? parseMasterKeys("0".repeat(64), "no key") }), { with_pending: true });
 
-export function judgeKeys({ keys, where }: Pick<FoundKeys, "keys" | "where">, counts: Counts | undefined): Seen {
+export function evaluateKeys({ keys, where }: Pick<FoundKeys, "keys" | "where">, counts: Counts | undefined): Seen {
   const lost = (counts?.unknown ?? 0) + (counts?.damaged ?? 0);
   const orgs = lost === 1 ? "the secrets of one data key" : `the secrets of ${lost} data keys`;
   if (keys === undefined && lost > 0)

@@ -1,7 +1,10 @@
 import { distance } from "fastest-levenshtein";
+import type { Settings } from "../../config.ts";
 import { SERVE_ENVIRONMENT } from "../../flags.ts";
-import type { Check, DoctorContext } from "../context.ts";
-import { ok, problem, type Seen, warning } from "../finding.ts";
+import { areHostsKnown } from "../../kernel/host-names.ts";
+import { Networks } from "../../kernel/networks.ts";
+import { listRefusedHosts } from "../../link/index.ts";
+import { type Check, type DoctorContext, ok, onDatabase, problem, type Seen, skipped, warning } from "../finding.ts";
 
 const KNOWN = new Set(SERVE_ENVIRONMENT.map(([name]) => name));
 /** Variables of `rf` and `rf-agent`, which may be set on the same machine and are not typos. */
@@ -14,10 +17,10 @@ const OF_OTHER_PROGRAMS = new Set(OTHER_NAMES.split(" ").map((name) => `ROAMFLEE
 /** Maximum edit distance of a typo. With three, ROAMFLEET_ORG of `rf` would resemble ROAMFLEET_TLS. */
 const TYPO_LETTERS_MAX = 2;
 
-export const settingsCheck: Check = { name: "settings", check: judgeSettings };
+export const settingsCheck: Check = { name: "settings", check: evaluateSettings };
 
 /** Reports everything that `serve` would refuse, and variables that resemble a setting but are not read. */
-export function judgeSettings({ wrong_settings, env, settings }: Pick<DoctorContext, "wrong_settings" | "env" | "settings">): Seen[] {
+export function evaluateSettings({ wrong_settings, env, settings }: Pick<DoctorContext, "wrong_settings" | "env" | "settings">): Seen[] {
   const findings = wrong_settings.map((message) => {
     // The list of known limits is long, and the help shows it better.
     const [first = "", ...more] = message.replace(/; known are [^\n]{80,}/, "").split("\n");
@@ -40,4 +43,95 @@ export function judgeSettings({ wrong_settings, env, settings }: Pick<DoctorCont
 function meantBy(name: string): string | undefined {
   if (KNOWN.has(name) || OF_OTHER_PROGRAMS.has(name) || !/^(ROAMFLEET|DATABASE|SERVICE)_/.test(name)) return undefined;
   return [...KNOWN].find((known) => distance(known, name) <= TYPO_LETTERS_MAX);
+}
+
+/** A shorter prefix than these is more than an organization's network. */
+const WIDE_BITS = { ipv4: 8, ipv6: 32 } as const;
+const TOKEN_CHARACTERS_MIN = 24;
+const TOKEN_DIFFERENT_MIN = 8;
+const LOOPBACK = /^(localhost|127(\.\d+){3}|::1)$/;
+
+export const proxiesCheck: Check = {
+  name: "proxies",
+  check: ({ settings, wrong_parts }) => (wrong_parts.has("proxies") ? [skipped("see settings")] : evaluateProxies(settings)),
+};
+
+export function evaluateProxies({ behind_proxy, listen }: Pick<Settings, "behind_proxy" | "listen">): Seen[] {
+  if (behind_proxy.length === 0) return [ok("none: clients connect directly")];
+  const proxies = new Networks(behind_proxy);
+  if (LOOPBACK.test(listen.host) && !proxies.has("127.0.0.1") && !proxies.has("::1"))
+    return [
+      problem(
+        `the server only listens on this machine (${listen.host}), and --behind-proxy only accepts other machines`,
+        "add 127.0.0.1 to --behind-proxy if the proxy is on this machine; otherwise listen on an address that the proxy can reach",
+      ),
+    ];
+  const wide = behind_proxy.filter((network) => {
+    const bits = network.split("/")[1];
+    return bits !== undefined && Number(bits) < (network.includes(":") ? WIDE_BITS.ipv6 : WIDE_BITS.ipv4);
+  });
+  if (wide.length > 0)
+    return [
+      warning(
+        `${wide.join(", ")} is more than a network of your own`,
+        "give only the addresses of the proxy: clients at these addresses can forge any client address",
+      ),
+    ];
+  return [ok(behind_proxy.join(", "))];
+}
+
+export const adminTokenCheck: Check = {
+  name: "admin token",
+  check: ({ settings, wrong_parts }) => [wrong_parts.has("admin token") ? skipped("see settings") : evaluateAdminToken(settings)],
+};
+
+export function evaluateAdminToken({ admin_token, behind_proxy, listen }: Pick<Settings, "admin_token" | "behind_proxy" | "listen">): Seen {
+  const make = "SERVICE_ADMIN_TOKEN=$(openssl rand -hex 32)";
+  if (admin_token === undefined) {
+    if (behind_proxy.length > 0) return warning("not set: behind a proxy the admin routes and /metrics refuse all requests", make);
+    if (LOOPBACK.test(listen.host)) return ok("not set: admin routes are open to every user of this machine");
+    return warning("not set: admin routes are open to every user of this machine", make);
+  }
+  if (admin_token.length < TOKEN_CHARACTERS_MIN || new Set(admin_token).size < TOKEN_DIFFERENT_MIN)
+    return warning("set, but short enough to be guessed", make);
+  return ok("set");
+}
+
+/** Refusals older than this are not reported. */
+const REFUSED_MS = 86_400_000;
+
+export const hostNamesCheck: Check = {
+  name: "host names",
+  async check(context) {
+    const { settings, wrong_parts } = context;
+    if (wrong_parts.has("host names") || wrong_parts.has("proxies")) return [skipped("see settings")];
+    return evaluateHostNames(settings, await refusedHosts(context));
+  },
+};
+
+/** Returns no hosts if the database is not running or of another version. */
+const refusedHosts = async (context: DoctorContext): Promise<string[]> =>
+  context.wrong_parts.has("database")
+    ? []
+    : ((await onDatabase(context, (db) => listRefusedHosts(db, new Date(context.clock.now().getTime() - REFUSED_MS)))) ?? []);
+
+export function evaluateHostNames(settings: Pick<Settings, "host_names" | "behind_proxy">, refused: readonly string[]): Seen[] {
+  const { host_names = [] } = settings;
+  const found: Seen[] = [];
+  if (!areHostsKnown(settings))
+    found.push(
+      warning(
+        "not set: behind a proxy, a robot's signature for another server is accepted if that server relays it",
+        "set the hosts that robots use as --server: --host-name NAME or ROAMFLEET_HOST_NAMES",
+      ),
+    );
+  if (refused.length > 0)
+    found.push(
+      warning(
+        `within a day, robots were refused that signed for ${refused.join(", ")}`,
+        "if that is a name of this server, add it with --host-name or ROAMFLEET_HOST_NAMES; otherwise a server with that name relays robots' requests",
+      ),
+    );
+  if (found.length > 0) return found;
+  return [ok(host_names.length > 0 ? host_names.join(", ") : "the names of the certificate and of --listen")];
 }

@@ -1,11 +1,11 @@
 import { X509Certificate } from "node:crypto";
-import { readFile, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import path from "node:path";
 import { rootCertificates } from "node:tls";
-import { authorityFile, readPair } from "../../kernel/tls/index.ts";
-import type { Check, DoctorContext } from "../context.ts";
-import { ok, problem, type Seen, skipped, warning } from "../finding.ts";
-import { errorCode } from "../../engines/db/embedded/index.ts";
+import { authorityFile } from "../../kernel/tls/certificate-authority.ts";
+import { readPair } from "../../kernel/tls/certificate-files.ts";
+import { type Check, type DoctorContext, ok, problem, type Seen, skipped, warning } from "../finding.ts";
+import { errorCode, readIfPresent } from "../../kernel/files.ts";
 
 const DAY_MS = 86_400_000;
 const ENDS_SOON_DAYS = 14;
@@ -26,7 +26,7 @@ export const tlsCheck: Check = {
 async function lookAtFiles(files: { cert_file: string; key_file: string }, now: Date): Promise<Seen[]> {
   try {
     const { cert } = await readPair(files);
-    return [...judgeChain(parseChain(cert), now), ...(await judgeKeyFile(files.key_file))];
+    return [...evaluateChain(parseChain(cert), now), ...(await evaluateKeyFile(files.key_file))];
   } catch (error) {
     const code = errorCode(error);
     const file = (error as NodeJS.ErrnoException).path ?? files.cert_file;
@@ -41,7 +41,7 @@ async function lookAtFiles(files: { cert_file: string; key_file: string }, now: 
   }
 }
 
-async function judgeKeyFile(file: string): Promise<Seen[]> {
+async function evaluateKeyFile(file: string): Promise<Seen[]> {
   const { mode } = await stat(file);
   if ((mode & 0o004) === 0) return [];
   return [warning(`${file} can be read by every user of this machine`, `chmod o-rwx ${file}`)];
@@ -51,10 +51,7 @@ async function judgeKeyFile(file: string): Promise<Seen[]> {
 async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now: Date): Promise<Seen[]> {
   const file = authorityFile(data_directory);
   const further = tls?.mode === "auto" && tls.names.length > 0 ? `; additional names: ${tls.names.join(", ")}` : "";
-  const pem = await readFile(file, "utf8").catch((error: unknown) => {
-    if (errorCode(error) === "ENOENT") return undefined;
-    throw error;
-  });
+  const pem = await readIfPresent(file);
   if (pem === undefined) return [ok(`a certificate authority is created at the first start${further}`)];
   const key_file = path.join(path.dirname(file), "ca-key.pem");
   try {
@@ -74,7 +71,7 @@ async function lookAtOwn({ data_directory, tls }: DoctorContext["settings"], now
     "set the clock if it is wrong; otherwise remove the file and start again, then distribute its new fingerprint to robots and people";
   if (days <= 0) return [problem(`${file} expired on ${validToDate.toISOString().slice(0, 10)}, and ${clock}`, renew)];
   if (validFromDate > now) return [problem(`${file} is valid from ${validFromDate.toISOString().slice(0, 10)}, and ${clock}`, renew)];
-  return [ok(`the server's own authority, for ${days} days${further}`), ...(await judgeKeyFile(key_file))];
+  return [ok(`the server's own authority, for ${days} days${further}`), ...(await evaluateKeyFile(key_file))];
 }
 
 /** Returns every certificate of a PEM file, in order. */
@@ -86,11 +83,11 @@ const nameOf = (certificate: X509Certificate): string =>
   /CN=([^\n]+)/.exec(certificate.subject)?.[1] ?? certificate.subject.split("\n").join(", ");
 
 /** Checks dates, names, purpose, and whether each certificate is signed by the next one. */
-export function judgeChain(chain: readonly X509Certificate[], now: Date): Seen[] {
+export function evaluateChain(chain: readonly X509Certificate[], now: Date): Seen[] {
   const [leaf, ...rest] = chain;
   if (leaf === undefined) return [problem("the file contains no certificate", "use the chain in PEM format")];
   const findings = chain.flatMap((certificate, at) =>
-    judgeDates(certificate, at === 0 ? "the certificate" : `${nameOf(certificate)} in the chain`, now),
+    evaluateDates(certificate, at === 0 ? "the certificate" : `${nameOf(certificate)} in the chain`, now),
   );
   if (leaf.subjectAltName === undefined)
     findings.push(
@@ -123,7 +120,7 @@ export function judgeChain(chain: readonly X509Certificate[], now: Date): Seen[]
   return [ok(`${leaf.subjectAltName?.replaceAll(/DNS:|IP Address:/g, "") ?? ""}, for ${daysUntil(leaf.validToDate, now)} days`)];
 }
 
-function judgeDates(certificate: X509Certificate, what: string, now: Date): Seen[] {
+function evaluateDates(certificate: X509Certificate, what: string, now: Date): Seen[] {
   const days = daysUntil(certificate.validToDate, now);
   const ends = certificate.validToDate.toISOString().slice(0, 10);
   if (certificate.validFromDate > now)

@@ -114,3 +114,57 @@ export class BlobError extends Error {
     this.code = code;
   }
 }
+
+/** Does not start with a dot, so that it cannot be `.`, `..` or a hidden file. */
+const PART = /^[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}$/;
+
+/** Splits a key `<owner>/<name>`. Throws `bad_key` for anything else, including paths that leave a directory. */
+export function splitKey(key: string): { owner: string; name: string } {
+  const [owner = "", name = "", ...rest] = key.split("/");
+  if (rest.length > 0 || !PART.test(owner) || !PART.test(name))
+    throw new BlobError("bad_key", `not a blob key: ${JSON.stringify(key.slice(0, 300))}`);
+  return { owner, name };
+}
+
+/** Returns the owner of a prefix `<owner>/`; undefined for "", which means all owners. Throws `bad_key`. */
+export function splitPrefix(prefix: string): string | undefined {
+  if (prefix === "") return undefined;
+  const owner = prefix.slice(0, -1);
+  if (!prefix.endsWith("/") || !PART.test(owner))
+    throw new BlobError("bad_key", `not a blob prefix: ${JSON.stringify(prefix.slice(0, 300))}`);
+  return owner;
+}
+
+/** Manages the resumable uploads of a blob store. */
+interface Uploads extends Pick<Blobs, "append" | "uploaded" | "complete" | "abandon"> {
+  list(): AsyncIterable<BlobStat>;
+}
+
+/** Base of blob stores that delegates resumable uploads. */
+export abstract class BlobsWithUploads {
+  readonly #uploads: Uploads;
+
+  constructor(uploads: Uploads) {
+    this.#uploads = uploads;
+  }
+
+  append(key: string, stream: Readable, options: AppendOptions): Promise<Appended> {
+    return this.#uploads.append(key, stream, options);
+  }
+
+  uploaded(key: string): Promise<number> {
+    return this.#uploads.uploaded(key);
+  }
+
+  complete(key: string, expect: { size: number; sha256: string }): Promise<Completed> {
+    return this.#uploads.complete(key, expect);
+  }
+
+  abandon(key: string): Promise<void> {
+    return this.#uploads.abandon(key);
+  }
+
+  listUploads(): AsyncIterable<BlobStat> {
+    return this.#uploads.list();
+  }
+}

@@ -2,14 +2,21 @@ import { createReadStream } from "node:fs";
 import { type FileHandle, mkdir, open, rename, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
-import { syncDirectory } from "../../kernel/sync-directory.ts";
+import { entriesOf, errorCode, syncDirectory } from "../../kernel/files.ts";
 import type { EngineLog } from "../log.ts";
-import { BlobError, type BlobRange, type Blobs, type BlobStat, type ReceiveOptions, type Staged } from "./blobs.ts";
+import {
+  BlobError,
+  type BlobRange,
+  type Blobs,
+  type BlobStat,
+  BlobsWithUploads,
+  type ReceiveOptions,
+  splitKey,
+  splitPrefix,
+  type Staged,
+} from "./blobs.ts";
 import { DirectoryUploads } from "./directory-uploads.ts";
-import { entriesOf, heard, ignore, isCode, refuse, statOf, writeFully } from "./files.ts";
-import { splitKey, splitPrefix } from "./keys.ts";
-import { measure } from "./measure.ts";
-import { BlobsWithUploads } from "./uploads.ts";
+import { heard, ignore, measure, refuse, statOf, writeFully } from "./streams.ts";
 
 /**
  * Stores blobs as files: `<directory>/blobs/<owner>/<first two characters of the name>/<name>`. Uploads in one request are in
@@ -62,7 +69,7 @@ class DirectoryBlobs extends BlobsWithUploads implements Blobs {
 
   async read(key: string, range?: BlobRange): Promise<{ stream: Readable; size: number }> {
     const handle = await open(this.#path(key), "r").catch((error: unknown) => {
-      throw isCode(error, "ENOENT") ? new BlobError("not_found", `no blob ${key}`, { cause: error }) : error;
+      throw errorCode(error) === "ENOENT" ? new BlobError("not_found", `no blob ${key}`, { cause: error }) : error;
     });
     try {
       const { size } = await handle.stat();

@@ -3,10 +3,10 @@ import { constants, createReadStream } from "node:fs";
 import { type FileHandle, mkdir, open, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
-import { type AppendOptions, type Appended, BlobError, type BlobRange, type BlobStat, type Completed } from "./blobs.ts";
-import { syncDirectory } from "../../kernel/sync-directory.ts";
-import { chunksOf, entriesOf, heard, isCode, refuse, statOf, writeFully } from "./files.ts";
-import { splitKey } from "./keys.ts";
+import { type Appended, type AppendOptions, BlobError, type BlobRange, type BlobStat, type Completed, splitKey } from "./blobs.ts";
+import { entriesOf, errorCode, syncDirectory } from "../../kernel/files.ts";
+import { chunksOf, heard, refuse, statOf, writeFully } from "./streams.ts";
+import { LRUCache } from "lru-cache";
 
 /** Data is synced to disk after this many bytes, so a power failure loses at most this much of a request. */
 const SYNC_BYTES = 16 * 1024 * 1024;
@@ -27,7 +27,7 @@ interface Digest {
 export class DirectoryUploads {
   readonly #directory: string;
   readonly #place: (file: string, key: string) => Promise<void>;
-  readonly #digests = new Map<string, Digest>();
+  readonly #digests = new LRUCache<string, Digest>({ max: DIGESTS_MAX });
 
   /** `place` renames a file to its final place as a blob. */
   constructor(directory: string, place: (file: string, key: string) => Promise<void>) {
@@ -54,7 +54,7 @@ export class DirectoryUploads {
       await handle.sync();
       return (await handle.stat()).size;
     } catch (error) {
-      if (isCode(error, "ENOENT")) return 0;
+      if (errorCode(error) === "ENOENT") return 0;
       throw error;
     }
   }
@@ -148,8 +148,6 @@ export class DirectoryUploads {
     if (known?.bytes === offset) return known;
     this.#digests.delete(key);
     if (offset > 0) return undefined;
-    const [oldest] = this.#digests.keys();
-    if (this.#digests.size >= DIGESTS_MAX && oldest !== undefined) this.#digests.delete(oldest);
     const begun = { bytes: 0, hash: createHash("sha256") };
     this.#digests.set(key, begun);
     return begun;

@@ -3,6 +3,7 @@ import { buffer } from "node:stream/consumers";
 import type { Clock } from "@roamfleet/clock";
 import { type S3Error, toS3Error } from "./s3-error.ts";
 import { openS3, type S3Part, type S3Settings, type S3Store } from "./s3-store.ts";
+import { SILENT } from "../log.ts";
 
 /** The operations that storing artifacts requires. */
 export type S3Step =
@@ -29,7 +30,6 @@ export interface S3Seen {
 }
 
 const CONTENT = Buffer.from("roamfleet doctor");
-const silent = { info() {}, warn() {}, error() {} };
 
 /**
  * Tests every operation that artifacts require, with objects below `doctor/` that it removes again. Never rejects. Operations that depend
@@ -39,7 +39,7 @@ export async function probeS3(
   settings: S3Settings,
   options: { clock: Pick<Clock, "now" | "monotonic">; signal: AbortSignal },
 ): Promise<S3Seen> {
-  const store = await openS3(settings, silent, { tries: 1, pause_ms: 0 });
+  const store = await openS3(settings, SILENT, { tries: 1, pause_ms: 0 });
   try {
     return await new Probe(store, options).run();
   } finally {

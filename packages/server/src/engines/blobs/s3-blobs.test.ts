@@ -11,11 +11,9 @@ import { type Clock, systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import type { Blobs } from "./blobs.ts";
 import { blobsSuite } from "./blobs-suite.ts";
-import { s3Blobs } from "./s3-blobs.ts";
-import { S3Context } from "./s3-context.ts";
+import { s3Blobs, sweepLeftovers } from "./s3-blobs.ts";
+import { forEachOf, S3Context } from "./s3-segments.ts";
 import { S3Error } from "./s3-error.ts";
-import { sweepLeftovers } from "./s3-leftovers.ts";
-import { forEachOf } from "./s3-segments.ts";
 import { openS3, type S3Settings } from "./s3-store.ts";
 import { patternAt, s3Fault, S3ForTests } from "./testing/s3-server.ts";
 

@@ -2,19 +2,22 @@ import { randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { EngineLog } from "../log.ts";
-import { BlobError, type BlobRange, type Blobs, type BlobStat, type ReceiveOptions, type Staged } from "./blobs.ts";
-import { heard } from "./files.ts";
-import { splitKey, splitPrefix } from "./keys.ts";
-import { measure } from "./measure.ts";
-import { blobObject, BLOBS, S3Context } from "./s3-context.ts";
+import {
+  BlobError,
+  type BlobRange,
+  type Blobs,
+  type BlobStat,
+  BlobsWithUploads,
+  type ReceiveOptions,
+  splitKey,
+  splitPrefix,
+  type Staged,
+} from "./blobs.ts";
 import { S3Error } from "./s3-error.ts";
-import { STAGING, sweepLeftovers } from "./s3-leftovers.ts";
-import { Placement } from "./s3-placement.ts";
-import { readPieces } from "./s3-read.ts";
-import { type Segment, SegmentWriter } from "./s3-segments.ts";
+import { blobObject, BLOBS, chainOf, Placement, removeAll, S3Context, type Segment, SegmentWriter } from "./s3-segments.ts";
 import { openS3, type S3Patience, type S3Settings } from "./s3-store.ts";
-import { readSegments, S3Uploads } from "./s3-uploads.ts";
-import { BlobsWithUploads } from "./uploads.ts";
+import { groupsOf, newestOf, readPieces, readSegments, S3Uploads, UPLOADS } from "./s3-uploads.ts";
+import { heard, measure } from "./streams.ts";
 
 const SWEEP_EVERY_MS = 6 * 3_600_000;
 
@@ -178,4 +181,32 @@ function isKey(key: string): boolean {
   } catch {
     return false;
   }
+}
+
+const STAGING = "staging";
+/** Younger objects may belong to a running upload of another server. */
+const LEFTOVER_MS = 24 * 3_600_000;
+
+/**
+ * Removes leftovers of crashes that are older than a day: bytes never committed, uploads without a beginning, multipart uploads never
+ * completed.
+ */
+export async function sweepLeftovers({ store, retention_clock, log }: S3Context): Promise<void> {
+  const before = new Date(retention_clock.now().getTime() - LEFTOVER_MS);
+  let objects_removed = 0;
+  for (const directory of [STAGING, UPLOADS]) {
+    for await (const { objects } of groupsOf(store.list(`${directory}/`))) {
+      if (newestOf(objects) >= before || (directory === UPLOADS && chainOf(objects).chain.length > 0)) continue;
+      const keys = objects.map(({ key }) => key);
+      await removeAll(store, keys);
+      objects_removed += keys.length;
+    }
+  }
+  let copies_aborted = 0;
+  for await (const { key, id, begun_at } of store.listParts(`${BLOBS}/`)) {
+    if (begun_at >= before) continue;
+    await store.abortParts(key, id);
+    copies_aborted += 1;
+  }
+  if (objects_removed + copies_aborted > 0) log.info({ objects_removed, copies_aborted }, "leftovers in the S3 store removed");
 }

@@ -1,5 +1,9 @@
 import { randomBytes } from "node:crypto";
-import type { S3Object, S3Store } from "./s3-store.ts";
+import type { Clock } from "@roamfleet/clock";
+import type { EngineLog } from "../log.ts";
+import { splitKey } from "./blobs.ts";
+import { toS3Error } from "./s3-error.ts";
+import type { S3Object, S3Part, S3Store } from "./s3-store.ts";
 
 const MIB = 1024 * 1024;
 /** Minimum length of every segment but the last: S3 requires parts of 5 MiB or more, and each costs one to three requests. */
@@ -160,5 +164,122 @@ export class SegmentWriter {
     this.#buffer = undefined;
     this.#filled = 0;
     this.#has_news = false;
+  }
+}
+
+const COPIES_IN_FLIGHT = 8;
+/** Metadata key of a multipart object: identifies the attempt that created it. */
+const ATTEMPT = "roamfleet-attempt";
+
+interface Prepared {
+  key: string;
+  id: string;
+  attempt: string;
+  parts: readonly S3Part[];
+}
+
+/**
+ * Combines segments into one object under a key. The store copies them, without transfer through this process. `prepare` does the slow
+ * part, and one request of `commit` makes the object visible.
+ */
+export class Placement {
+  readonly #store: S3Store;
+  readonly #segments: readonly Segment[];
+  #prepared: Prepared | undefined;
+
+  constructor(store: S3Store, segments: readonly Segment[]) {
+    this.#store = store;
+    this.#segments = segments;
+  }
+
+  /** Copies all segments into a multipart upload, which `commit` completes. */
+  async prepare(key: string): Promise<void> {
+    if (this.#segments.length < 2 || this.#prepared?.key === key) return;
+    await this.cancel();
+    this.#prepared = await this.#copyAll(key);
+  }
+
+  /** Prepares if necessary, and makes the object visible, replacing an earlier one under the key. */
+  async commit(key: string): Promise<void> {
+    const [first] = this.#segments;
+    if (first === undefined) return await this.#store.put(key, Buffer.alloc(0));
+    if (this.#segments.length === 1) return await this.#store.copy(first.key, key);
+    await this.prepare(key);
+    const { id, attempt, parts } = this.#prepared as Prepared;
+    try {
+      await this.#store.completeParts(key, id, parts);
+    } catch (error) {
+      // If the response to the first attempt was lost, the second one finds no multipart upload.
+      if (toS3Error("CompleteMultipartUpload", error).reason !== "NoSuchUpload") throw error;
+      if ((await this.#store.head(key))?.metadata[ATTEMPT] !== attempt) throw error;
+    }
+    this.#prepared = undefined;
+  }
+
+  /** Aborts the prepared multipart upload. */
+  async cancel(): Promise<void> {
+    if (this.#prepared === undefined) return;
+    const { key, id } = this.#prepared;
+    this.#prepared = undefined;
+    await this.#store.abortParts(key, id);
+  }
+
+  async #copyAll(key: string): Promise<Prepared> {
+    const attempt = randomBytes(8).toString("hex");
+    const id = await this.#store.beginParts(key, { [ATTEMPT]: attempt });
+    try {
+      const parts: S3Part[] = [];
+      await forEachOf([...this.#segments.entries()], COPIES_IN_FLIGHT, async ([index, segment]) => {
+        parts[index] = await this.#store.copyPart(key, id, index + 1, segment.key);
+      });
+      return { key, id, attempt, parts };
+    } catch (error) {
+      await this.#store.abortParts(key, id).catch(() => {});
+      throw error;
+    }
+  }
+}
+
+export const BLOBS = "blobs";
+
+/** Returns the object's key for a blob. Rejects with `bad_key`. */
+export function blobObject(key: string): string {
+  const { owner, name } = splitKey(key);
+  return `${BLOBS}/${owner}/${name}`;
+}
+
+/** State that the parts of the S3 store share. */
+export class S3Context {
+  readonly store: S3Store;
+  readonly clock: Clock;
+  /** The clock that decides which leftovers are old. */
+  readonly retention_clock: Pick<Clock, "now">;
+  readonly log: EngineLog;
+  readonly #removals = new Set<Promise<void>>();
+
+  constructor(store: S3Store, options: { clock: Clock; retention_clock?: Pick<Clock, "now">; log: EngineLog }) {
+    this.store = store;
+    this.clock = options.clock;
+    this.retention_clock = options.retention_clock ?? options.clock;
+    this.log = options.log;
+  }
+
+  /**
+   * Removes objects in the background. Resolves when the first one is removed, because callers may be inside a transaction. Failed removals
+   * are no error: the sweep removes the objects later.
+   */
+  async forget(keys: readonly string[]): Promise<void> {
+    const [first = "", ...rest] = keys;
+    const warn = (error: unknown): void => this.log.warn({ err: error }, "objects of an upload could not be removed; they are swept later");
+    await removeAll(this.store, first === "" ? [] : [first]).catch(warn);
+    if (rest.length === 0) return;
+    const removal = removeAll(this.store, rest).catch(warn);
+    this.#removals.add(removal);
+    void removal.finally(() => this.#removals.delete(removal));
+  }
+
+  /** Resolves when no removal is running. */
+  async settled(): Promise<void> {
+    while (this.#removals.size > 0) await Promise.all(this.#removals);
   }
 }

@@ -3,8 +3,7 @@ import type * as Sdk from "@aws-sdk/client-s3";
 import { systemClock } from "@roamfleet/clock";
 import type { EngineLog } from "../log.ts";
 import { BlobError, type BlobRange } from "./blobs.ts";
-import { toS3Error } from "./s3-error.ts";
-import { S3Silence } from "./s3-silence.ts";
+import { S3Silence, toS3Error } from "./s3-error.ts";
 import type { S3Place } from "./s3-url.ts";
 
 const CONNECT_MS = 5_000;

@@ -1,14 +1,100 @@
 import { createHash, type Hash } from "node:crypto";
-import type { Readable } from "node:stream";
+import { once } from "node:events";
+import { PassThrough, type Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
-import { type AppendOptions, type Appended, BlobError, type BlobRange, type BlobStat, type Completed } from "./blobs.ts";
-import { chunksOf, heard } from "./files.ts";
-import { splitKey } from "./keys.ts";
-import { blobObject, type S3Context } from "./s3-context.ts";
-import { Placement } from "./s3-placement.ts";
-import { readPieces } from "./s3-read.ts";
-import { bytesOf, chainOf, removeAll, type Segment, segmentBytes, SegmentWriter } from "./s3-segments.ts";
-import type { S3Object } from "./s3-store.ts";
+import type { Clock } from "@roamfleet/clock";
+import { type Appended, type AppendOptions, BlobError, type BlobRange, type BlobStat, type Completed, splitKey } from "./blobs.ts";
+import { toS3Error } from "./s3-error.ts";
+import {
+  blobObject,
+  bytesOf,
+  chainOf,
+  Placement,
+  removeAll,
+  type S3Context,
+  type Segment,
+  segmentBytes,
+  SegmentWriter,
+} from "./s3-segments.ts";
+import type { S3Object, S3Store } from "./s3-store.ts";
+import { chunksOf, heard } from "./streams.ts";
+import { LRUCache } from "lru-cache";
+
+/** A range of an object, both ends included. */
+interface Piece {
+  key: string;
+  start: number;
+  end: number;
+  /** ETag of the expected object. Another object under the same key is not read. */
+  etag?: string | undefined;
+}
+
+/** Consecutive disconnects without a byte between them that a read tolerates. Failed calls have been retried already. */
+const CUTS_MAX = 3;
+const PAUSE_MS = 200;
+
+/**
+ * Streams the pieces in order. Reconnects after a disconnect and continues at the same byte, so that a robot's download of an hour survives
+ * it. `opened` is the body of the first piece, if it is open already.
+ */
+export function readPieces(store: S3Store, clock: Clock, pieces: readonly Piece[], opened?: Readable): Readable {
+  const out = new PassThrough();
+  const stopping = new AbortController();
+  out.once("close", () => stopping.abort());
+  pump({ store, clock, out, signal: stopping.signal }, pieces, opened).then(
+    () => void (out.destroyed || out.end()),
+    (error: unknown) => out.destroy(error instanceof Error ? error : new Error(String(error))),
+  );
+  return out;
+}
+
+interface Pump {
+  store: S3Store;
+  clock: Clock;
+  out: PassThrough;
+  signal: AbortSignal;
+}
+
+async function pump(context: Pump, pieces: readonly Piece[], opened: Readable | undefined): Promise<void> {
+  let body = opened;
+  context.signal.addEventListener("abort", () => void body?.destroy(), { once: true });
+  for (const piece of pieces) {
+    let at = piece.start;
+    let cuts = 0;
+    while (at <= piece.end && !context.signal.aborted) {
+      body ??= (await context.store.get(piece.key, { start: at, end: piece.end }, piece.etag)).body;
+      try {
+        for await (const chunk of awaited(context, body)) {
+          at += chunk.byteLength;
+          cuts = 0;
+          if (context.signal.aborted) return;
+          if (!context.out.write(chunk)) await once(context.out, "drain", { signal: context.signal });
+        }
+        if (at <= piece.end) throw new Error("the response of the S3 store ended early");
+      } catch (error) {
+        if (context.signal.aborted) return;
+        cuts += 1;
+        if (cuts > CUTS_MAX) throw toS3Error("GetObject", error);
+        await context.clock.sleep(PAUSE_MS * cuts, context.signal);
+      } finally {
+        body?.destroy();
+        body = undefined;
+      }
+    }
+  }
+}
+
+/** Yields the body's chunks. Throws if the next one does not arrive in time. */
+async function* awaited({ store: { quiet_ms }, clock }: Pump, body: Readable): AsyncGenerator<Buffer> {
+  const chunks = body[Symbol.asyncIterator]();
+  for (;;) {
+    // The timer runs only while waiting for the store: a slow reader is not the store's fault.
+    const late = clock.setTimer(quiet_ms, () => body.destroy(new Error(`no data for ${quiet_ms} ms`)));
+    const { done, value } = await chunks.next().finally(() => late.cancel());
+    if (done === true) return;
+    yield value as Buffer;
+  }
+}
 
 export const UPLOADS = "uploads";
 /** Digests kept in memory. If an upload's digest was evicted, its segments are read once more at the end. */
@@ -42,7 +128,7 @@ export function readSegments({ store, clock }: S3Context, chain: readonly Segmen
  */
 export class S3Uploads {
   readonly #context: S3Context;
-  readonly #digests = new Map<string, Digest>();
+  readonly #digests = new LRUCache<string, Digest>({ max: DIGESTS_MAX });
 
   constructor(context: S3Context) {
     this.#context = context;
@@ -116,7 +202,7 @@ export class S3Uploads {
     const keep = async (): Promise<void> => {
       const written = await writer.finish();
       if (is_short && written.length > 0) await this.#context.forget([last.key]);
-      if (hash !== undefined) this.#keepDigest(key, { hash, chain: nameOf(chainAfter(chain, written)) });
+      if (hash !== undefined) this.#digests.set(key, { hash, chain: nameOf(chainAfter(chain, written)) });
     };
     try {
       for await (const chunk of chunksOf(stream, options.signal)) {
@@ -145,12 +231,6 @@ export class S3Uploads {
     this.#digests.delete(key);
     if (chain.length === 0) return createHash("sha256");
     return known?.chain === nameOf(chain) ? known.hash : undefined;
-  }
-
-  #keepDigest(key: string, digest: Digest): void {
-    const [oldest] = this.#digests.keys();
-    if (this.#digests.size >= DIGESTS_MAX && oldest !== undefined) this.#digests.delete(oldest);
-    this.#digests.set(key, digest);
   }
 
   async #digestOf(chain: readonly Segment[]): Promise<string> {

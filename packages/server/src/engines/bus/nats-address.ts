@@ -1,3 +1,6 @@
+import { createConnection } from "node:net";
+import type { Clock } from "@roamfleet/clock";
+
 /** Address of a NATS: its servers, our credentials and the prefix of our subjects. */
 export interface NatsAddress {
   /** Each is tried in turn. */
@@ -64,4 +67,24 @@ function parseCredentials(text: string | undefined): NatsAddress["credentials"] 
 export function natsSubject(prefix: string, subject: string): string {
   const legal = subject.replace(/[^A-Za-z0-9_.-]|^\.|\.$|\.(?=\.)/gu, (one) => Buffer.from(one).toString("hex").replace(/../g, "=$&"));
   return `${prefix}.hint.${legal === "" ? "=" : legal}`;
+}
+
+/**
+ * Resolves when a server sends its greeting, which NATS does before authentication. Rejects with a message for people after the timeout.
+ * Used before the client connects, because the client never closes its connection to a frozen server.
+ */
+export function greets(
+  { host, port }: { host: string; port: number },
+  { clock, timeout_ms, signal }: { clock: Pick<Clock, "setTimer">; timeout_ms: number; signal: AbortSignal },
+): Promise<void> {
+  const { promise, resolve, reject } = Promise.withResolvers<void>();
+  const socket = createConnection({ host, port, signal });
+  const late = clock.setTimer(timeout_ms, () => reject(new Error("does not answer")));
+  socket.once("data", () => resolve());
+  socket.on("error", (error: NodeJS.ErrnoException) => reject(new Error(error.code ?? error.message)));
+  socket.once("close", () => reject(new Error("closed the connection")));
+  return promise.finally(() => {
+    late.cancel();
+    socket.destroy();
+  });
 }

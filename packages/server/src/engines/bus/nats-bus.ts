@@ -5,9 +5,9 @@ import type { JsonValue } from "@roamfleet/protocol";
 import type { EngineLog } from "../log.ts";
 import type { Bus, BusListener } from "./bus.ts";
 import { localBus, type LocalBus } from "./local-bus.ts";
-import { type NatsAddress, natsSubject } from "./nats-address.ts";
-import { greets } from "./nats-greeting.ts";
+import { greets, type NatsAddress, natsSubject } from "./nats-address.ts";
 import { Outbox } from "./nats-outbox.ts";
+import { within } from "../../kernel/background.ts";
 
 export interface NatsBusOptions {
   address: NatsAddress;
@@ -139,11 +139,8 @@ export class NatsBus implements Bus {
       },
       () => {},
     );
-    const waited = new AbortController();
-    const { signal } = this.#ending;
-    await Promise.race([confirmed, this.#options.clock.sleep(SUBSCRIBE_TIMEOUT_MS, AbortSignal.any([waited.signal, signal]))]);
+    await within(this.#options.clock, SUBSCRIBE_TIMEOUT_MS, confirmed, this.#ending.signal);
     late = true;
-    waited.abort();
   }
 
   onGap(listener: () => void): () => void {
@@ -160,9 +157,11 @@ export class NatsBus implements Bus {
     const connection = this.#connection;
     await this.#local.close();
     if (connection === undefined) return;
-    const sent = new AbortController();
-    await Promise.race([connection.flush().catch(() => {}), this.#options.clock.sleep(CLOSE_FLUSH_MS, sent.signal)]);
-    sent.abort();
+    await within(
+      this.#options.clock,
+      CLOSE_FLUSH_MS,
+      connection.flush().catch(() => {}),
+    );
     await connection.close();
   }
 

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Clock } from "@roamfleet/clock";
-import type { NatsAddress } from "./nats-address.ts";
-import { greets } from "./nats-greeting.ts";
+import { greets, type NatsAddress } from "./nats-address.ts";
+import { within } from "../../kernel/background.ts";
 
 /** Result of checking one server of a NATS address. */
 export interface NatsSeen {
@@ -82,11 +82,9 @@ async function converse(
       },
     });
     connection.publish(subject, "");
-    const waited = new AbortController();
-    await Promise.race([heard.promise, clock.sleep(timeout_ms, AbortSignal.any([signal, waited.signal]))]);
+    await within(clock, timeout_ms, heard.promise, signal);
     // The server reports denied permissions before it answers this, even if our message arrived.
     await connection.flush().catch(() => {});
-    waited.abort();
     const { info } = connection;
     return {
       version: info?.version ?? "",

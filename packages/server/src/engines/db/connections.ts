@@ -1,8 +1,7 @@
 import { type ClientConfig, DatabaseError, type QueryResult } from "pg";
 import { sql, type Statement } from "../../kernel/sql.ts";
 import type { EngineLog } from "../log.ts";
-import type { Connection, Sent } from "./connection.ts";
-import { ConnectionPool } from "./connection-pool.ts";
+import { type Connection, ConnectionPool, type Sent } from "./connection-pool.ts";
 import { classify, isConnectionLost } from "./errors.ts";
 import { valueParsers } from "./values.ts";
 
@@ -79,10 +78,10 @@ export class Connections {
   }
 
   /** After an error, the org that the session is set to is unknown, so it is set again at the next use. */
-  giveBack(connection: Connection, org_id: string | undefined, after: { failed: boolean; broken: boolean }): void {
+  release(connection: Connection, org_id: string | undefined, after: { failed: boolean; broken: boolean }): void {
     if (after.failed) connection.serves = undefined;
     if (after.broken) connection.destroy();
-    (org_id === undefined ? this.#system : this.#tenants).giveBack(connection, org_id);
+    (org_id === undefined ? this.#system : this.#tenants).release(connection, org_id);
   }
 
   /** Runs one statement outside a transaction. */
@@ -91,10 +90,10 @@ export class Connections {
     const connection = borrowed instanceof Promise ? await borrowed : borrowed;
     try {
       const result = await connection.ask([statement], readyFor(connection, org_id));
-      this.giveBack(connection, org_id, { failed: false, broken: false });
+      this.release(connection, org_id, { failed: false, broken: false });
       return result;
     } catch (error) {
-      this.giveBack(connection, org_id, { failed: true, broken: !(error instanceof DatabaseError) || isConnectionLost(error) });
+      this.release(connection, org_id, { failed: true, broken: !(error instanceof DatabaseError) || isConnectionLost(error) });
       throw error;
     }
   }

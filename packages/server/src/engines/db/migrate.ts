@@ -3,9 +3,10 @@ import { readdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import pg from "pg";
+import { writeDurably } from "../../kernel/files.ts";
 import type { EngineLog } from "../log.ts";
-import { Refusal } from "./embedded/index.ts";
 import type { DbAddress } from "./connections.ts";
+import { Refusal } from "./embedded/index.ts";
 import { classify } from "./errors.ts";
 
 /** Directory of this program's migrations. */
@@ -155,4 +156,27 @@ async function runPending(client: pg.Client, directory: string, log: EngineLog):
     logger: quiet,
   });
   return done.map((migration) => migration.name);
+}
+
+const FILE = "postgres.schema";
+
+/** What the last server recorded about its embedded database, for use while that is not running. */
+interface SchemaRecord {
+  /** Version of the program. */
+  version: string;
+  /** Names, in the order in which they ran. */
+  migrations: string[];
+}
+
+export const writeSchemaRecord = (data_directory: string, record: SchemaRecord): Promise<void> =>
+  writeDurably(path.join(data_directory, FILE), `${JSON.stringify(record)}\n`, 0o644);
+
+/** Returns undefined if it is missing or unreadable. Then the database itself is checked. */
+export async function readSchemaRecord(data_directory: string): Promise<SchemaRecord | undefined> {
+  try {
+    const { version, migrations } = JSON.parse(await readFile(path.join(data_directory, FILE), "utf8")) as Partial<SchemaRecord>;
+    return typeof version === "string" && Array.isArray(migrations) ? { version, migrations } : undefined;
+  } catch {
+    return undefined;
+  }
 }

@@ -1,13 +1,64 @@
 import type { Activity, Clock } from "@roamfleet/clock";
-import type { QueryResult, QueryResultRow } from "pg";
-import { sql, type Statement } from "../../kernel/sql.ts";
+import type { FieldDef, QueryResult, QueryResultRow } from "pg";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { type ColumnKind, type RowShape, sql, type Statement } from "../../kernel/sql.ts";
 import type { EngineLog } from "../log.ts";
-import { checkRows } from "./check-rows.ts";
-import type { Connection, Sent } from "./connection.ts";
+import type { Connection, Sent } from "./connection-pool.ts";
 import { Connections, type DbAddress, readyFor } from "./connections.ts";
-import type { Db, DbEngine } from "./db.ts";
 import { classify, ConnectionLost, isRetryable } from "./errors.ts";
 import { TransactionPoints } from "./transaction-points.ts";
+import { OID } from "./values.ts";
+import { within } from "../../kernel/background.ts";
+
+export type { Db, SystemDb };
+
+/** The connections to one database. */
+export interface DbEngine extends SystemDb {
+  /** Waits for running queries, then closes every connection. New queries fail as a lost connection. */
+  close(): Promise<void>;
+  /** Connections in use, and the number of waiting callers. */
+  readonly load: { in_use: number; waiting: number };
+  /** Returns whether the database responds within `timeout_ms`. Never rejects. */
+  ready(timeout_ms: number): Promise<boolean>;
+}
+
+const OIDS: Record<ColumnKind, readonly number[]> = {
+  text: [OID.text, OID.varchar, OID.name, OID.uuid],
+  int: [OID.int4, OID.int2],
+  bigint: [OID.int8],
+  float: [OID.float8, OID.float4],
+  bool: [OID.bool],
+  timestamptz: [OID.timestamptz],
+  bytea: [OID.bytea],
+  jsonb: [OID.jsonb, OID.json],
+};
+
+/**
+ * Compares a result with the store's declaration: names, types and nulls. Throws on the first difference. Runs in tests only, for every
+ * statement.
+ */
+function checkRows(shape: RowShape, fields: readonly FieldDef[], rows: readonly unknown[], text: string): void {
+  const problem = findProblem(shape, fields, rows);
+  if (problem !== undefined) throw new Error(`${problem}, in: ${text.replace(/\s+/g, " ").trim().slice(0, 200)}`);
+}
+
+function findProblem(shape: RowShape, fields: readonly FieldDef[], rows: readonly unknown[]): string | undefined {
+  const seen = new Set<string>();
+  for (const field of fields) {
+    const column = shape.columns[field.name];
+    if (column === undefined) return `column ${field.name} is not declared in the row`;
+    if (seen.has(field.name)) return `column ${field.name} comes twice`;
+    seen.add(field.name);
+    if (!OIDS[column.kind].includes(field.dataTypeID))
+      return `column ${field.name} is declared ${column.kind} but has type ${field.dataTypeID}`;
+  }
+  for (const [name, column] of Object.entries(shape.columns)) {
+    if (!seen.has(name)) return `column ${name} is declared but not answered`;
+    if (!column.nullable && rows.some((row) => (row as Record<string, unknown>)[name] === null))
+      return `column ${name} is null but not declared nullable`;
+  }
+  return undefined;
+}
 
 export interface ConnectOptions {
   connection: DbAddress;
@@ -238,17 +289,11 @@ class PgEngine implements DbEngine {
   }
 
   async ready(timeout_ms: number): Promise<boolean> {
-    const { promise, resolve } = Promise.withResolvers<boolean>();
-    const timer = this.#options.clock.setTimer(timeout_ms, () => resolve(false));
-    this.#track(() => this.#connections.query(undefined, ALIVE)).then(
-      () => resolve(true),
-      () => resolve(false),
+    const answered = this.#track(() => this.#connections.query(undefined, ALIVE)).then(
+      () => true,
+      () => false,
     );
-    try {
-      return await promise;
-    } finally {
-      timer.cancel();
-    }
+    return (await within(this.#options.clock, timeout_ms, answered)) ?? false;
   }
 
   close(): Promise<void> {
@@ -272,7 +317,7 @@ class PgEngine implements DbEngine {
       for (const effect of effects) this.#perform(effect);
       return value;
     } finally {
-      this.#connections.giveBack(connection, org_id, { failed, broken: transaction.broken });
+      this.#connections.release(connection, org_id, { failed, broken: transaction.broken });
     }
   }
 

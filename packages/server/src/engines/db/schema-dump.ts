@@ -1,5 +1,5 @@
 import { bool, nullable, row, sql, text } from "../../kernel/sql.ts";
-import type { Db } from "./db.ts";
+import type { Db } from "./pool.ts";
 
 const tableRow = row({ name: text, partition_key: nullable(text) });
 const columnRow = row({ table_name: text, name: text, type: text, required: bool, default_value: nullable(text) });

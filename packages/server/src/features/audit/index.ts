@@ -2,7 +2,7 @@ import { routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import type { Http } from "../../kernel/http.ts";
-import { BEHIND_ALL_IDS, historyLimit, PAGE_ROWS_MAX, pages, readPage } from "../../kernel/page.ts";
+import { MAX_ID, historyLimit, PAGE_ROWS_MAX, pages, readPage } from "../../kernel/page.ts";
 import { type Call, ndjson, oneLine, serve } from "../../kernel/serve.ts";
 import { parseTime, wireTimes } from "../../kernel/time.ts";
 import { entriesAfter, type EntryFilter, type EntryRow, newestEntries } from "./store.ts";
@@ -24,7 +24,7 @@ const list = (db: Db, route: string, org_id: string, query: AuditQuery) =>
   readPage(
     { ...query, limit: historyLimit(query) },
     [route, org_id],
-    ({ after, limit }) => newestEntries(db, org_id, readFilter(query), after ?? BEHIND_ALL_IDS, limit),
+    ({ after, limit }) => newestEntries(db, org_id, readFilter(query), after ?? MAX_ID, limit),
     wireTimes,
   );
 

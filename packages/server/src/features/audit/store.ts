@@ -1,7 +1,7 @@
 import { ID_PREFIXES } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
-import { madeBefore, madeSince } from "../../kernel/id-time.ts";
+import { madeBefore, madeSince } from "../../kernel/page.ts";
 import { equals, int, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const entryRow = row({

@@ -2,9 +2,8 @@ import { createHmac, randomBytes } from "node:crypto";
 import type { Plane } from "../../context.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { httpError } from "../../kernel/fault.ts";
-import type { WrappedKey } from "../../kernel/master-keys.ts";
+import { type Bound, KEY_BYTES, seal, unseal, type WrappedKey } from "../../kernel/master-keys.ts";
 import { pages } from "../../kernel/page.ts";
-import { type Bound, KEY_BYTES, seal, unseal } from "../../kernel/sealing.ts";
 import { countKeysOfOthers, insertKey, listKeys, listKeysOfOthers, type OwnedKeyRow, setKey } from "./store.ts";
 
 /** The parts of the plane that encryption needs. */

@@ -2,7 +2,7 @@ import type { JsonValue } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { MAX_ID, type Window } from "../../kernel/page.ts";
 import {
   bigint,
   bool,
@@ -144,7 +144,7 @@ const reached = (caller: Caller): Statement<unknown> =>
 
 export const listEntries = (db: Db, caller: Caller, f: EntryFilter, { after, limit }: Window): Promise<EntryRow[]> =>
   db.many(sql(entryRow)`
-    select ${entryRow} from config_entry where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} and (removed_at is not null) = ${f.removed === true} ${reached(caller)}
+    select ${entryRow} from config_entry where org_id = ${caller.org_id} and id < ${after ?? MAX_ID} and (removed_at is not null) = ${f.removed === true} ${reached(caller)}
       ${equals({ namespace: f.namespace, key: f.key, scope: f.scope, scope_id: f.scope_id })}
     order by id desc limit ${limit}`);
 

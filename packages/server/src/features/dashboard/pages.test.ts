@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { brotliCompressSync, brotliDecompressSync, gzipSync } from "node:zlib";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
-import { servePages } from "../../kernel/serve-pages.ts";
+import { servePages } from "../../kernel/serve.ts";
 import { referenceRoutes } from "../reference/index.ts";
 import { siteRoutes } from "../sites/index.ts";
 import type { BuiltSite } from "./site.ts";

@@ -1,6 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { routes } from "@roamfleet/protocol/routes";
-import type { AskedPage, PageAnswer, Pages } from "../../kernel/serve-pages.ts";
+import type { AskedPage, PageAnswer, Pages } from "../../kernel/serve.ts";
 import { type BuiltFile, type BuiltSite, type Dashboard, type Encoding, ENCODINGS } from "./site.ts";
 
 const NONCE_BYTES = 16;

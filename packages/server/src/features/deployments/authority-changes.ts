@@ -2,7 +2,7 @@ import { isTerminal } from "@roamfleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
-import { isolateEach } from "../../kernel/in-halves.ts";
+import { isolateEach } from "../../kernel/isolate-failures.ts";
 import { sql } from "../../kernel/sql.ts";
 import { readAuthorities } from "../access/index.ts";
 import { eachApart, Postponed } from "./each-apart.ts";

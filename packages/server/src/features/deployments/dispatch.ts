@@ -3,7 +3,7 @@ import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
-import { isolateFailures } from "../../kernel/in-halves.ts";
+import { isolateFailures } from "../../kernel/isolate-failures.ts";
 import { readAuthorities } from "../access/index.ts";
 import { type Decision, decide } from "./decide.ts";
 import { dispatchTogether } from "./dispatch-together.ts";

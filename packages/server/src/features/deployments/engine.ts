@@ -1,8 +1,7 @@
 import type { JsonValue } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import { isListOf, isText, readHint } from "../../engines/bus/index.ts";
-import { alarm } from "../../kernel/alarm.ts";
-import { type Background, background } from "../../kernel/background.ts";
+import { alarm, type Background, background } from "../../kernel/background.ts";
 import { recheckAuthorities } from "./authority-changes.ts";
 import { continueCancellations } from "./cancel.ts";
 import { dispatchQueued } from "./dispatch.ts";

@@ -1,7 +1,7 @@
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
-import { isolateFailures } from "../../kernel/in-halves.ts";
+import { isolateFailures } from "../../kernel/isolate-failures.ts";
 import { listFleetsToFollow, moveFollowCursor } from "../fleets/index.ts";
 import { eachApart, Postponed } from "./each-apart.ts";
 import { expiresAt } from "./expiry.ts";

@@ -1,7 +1,7 @@
 import type { Desired } from "@roamfleet/protocol/link";
 import type { Session } from "../../link/index.ts";
 import type { Plane } from "../../context.ts";
-import { Together } from "../../kernel/together.ts";
+import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { desiredOf } from "./desired.ts";
 import { addRegistryAuth } from "./registry-auth.ts";
 import { raiseGeneration } from "./store/robot-state.ts";
@@ -44,15 +44,15 @@ function sendTo({ link, log }: Pick<Plane, "link" | "log">, robot_id: string, me
 const ahead = new WeakMap<Session, number>();
 
 type GreetingPlane = Pick<Plane, "db" | "link" | "secrets" | "log">;
-const greetings = new WeakMap<Plane["link"], Together<string, Desired | undefined>>();
+const greetings = new WeakMap<Plane["link"], KeyedBatcher<string, Desired | undefined>>();
 
 /** The desired states of robots that connect at the same time are read in one batch. */
-function greetingsOf(plane: GreetingPlane): Together<string, Desired | undefined> {
+function greetingsOf(plane: GreetingPlane): KeyedBatcher<string, Desired | undefined> {
   const known = greetings.get(plane.link);
   if (known !== undefined) return known;
-  const made = new Together<string, Desired | undefined>({
+  const made = new KeyedBatcher<string, Desired | undefined>({
     items_max: PUSH_ROBOTS,
-    at_once: GREETINGS_AT_ONCE,
+    concurrency_max: GREETINGS_AT_ONCE,
     work: async (org_id, robot_ids) => {
       const wanted = await desiredOf(plane.db.forOrg(org_id), org_id, [...new Set(robot_ids)]);
       await addRegistryAuth(plane, org_id, wanted);
@@ -66,7 +66,7 @@ function greetingsOf(plane: GreetingPlane): Together<string, Desired | undefined
 /** Sends a robot its first message after the welcome. */
 export async function greetRobot(plane: GreetingPlane, session: Session): Promise<void> {
   const { org_id, robot_id, hello } = session;
-  const desired = await greetingsOf(plane).ask(org_id, robot_id);
+  const desired = await greetingsOf(plane).add(org_id, robot_id);
   if (desired === undefined) return;
   if (hello.generation <= desired.generation) return void session.send(desired);
   const generation = hello.generation + 1;

@@ -1,6 +1,6 @@
 import { isConnectionLost } from "../../engines/db/index.ts";
 import type { SystemDb } from "../../kernel/db.ts";
-import { isolateFailures } from "../../kernel/in-halves.ts";
+import { isolateFailures } from "../../kernel/isolate-failures.ts";
 import type { Postponed } from "./each-apart.ts";
 import { listMissed, MISSABLE, MISSED_PER_TURN, wakeMissed } from "./store/missed.ts";
 import type { Engine } from "./transition.ts";

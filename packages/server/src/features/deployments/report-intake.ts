@@ -1,6 +1,6 @@
 import type { Report } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
-import { inHalves } from "../../kernel/in-halves.ts";
+import { retryBisected } from "../../kernel/isolate-failures.ts";
 import type { Session } from "../../link/index.ts";
 import { type RobotReport, robotReport, takeReports } from "./report.ts";
 import type { Engine } from "./transition.ts";
@@ -84,8 +84,8 @@ export class ReportIntake {
 
   /** Takes a batch. A failing batch is bisected until the failing report is found. Never rejects. */
   async #perform(org_id: string, batch: readonly Waiting[]): Promise<void> {
-    await inHalves(batch, (some) => this.#take(org_id, some), {
-      concernsAll: (error) => this.#plane.db_errors.isConnectionLost(error),
+    await retryBisected(batch, (some) => this.#take(org_id, some), {
+      affectsAll: (error) => this.#plane.db_errors.isConnectionLost(error),
       failed: (some, error) => some.forEach(({ reject }) => reject(error)),
     });
   }

@@ -1,7 +1,7 @@
 import { isTerminal } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db, SystemDb } from "../../kernel/db.ts";
-import { Together } from "../../kernel/together.ts";
+import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { arrivalsOf } from "./arrivals.ts";
 import { RETURN_SECONDS } from "./policy.ts";
 import { lockDeployments } from "./store/deployments.ts";
@@ -49,15 +49,15 @@ export async function robotApproved(tx: Db, engine: Engine, org_id: string, robo
 const WOKEN_MAX = 500;
 const WOKEN_AT_ONCE = 2;
 type WakingEngine = Engine & { db: SystemDb };
-const wakings = new WeakMap<Engine["bus"], Together<string, void>>();
+const wakings = new WeakMap<Engine["bus"], KeyedBatcher<string, void>>();
 
 /** Robots that connect at the same time are handled in one batch. */
-function wakingsOf(engine: WakingEngine): Together<string, void> {
+function wakingsOf(engine: WakingEngine): KeyedBatcher<string, void> {
   const known = wakings.get(engine.bus);
   if (known !== undefined) return known;
-  const made = new Together<string, void>({
+  const made = new KeyedBatcher<string, void>({
     items_max: WOKEN_MAX,
-    at_once: WOKEN_AT_ONCE,
+    concurrency_max: WOKEN_AT_ONCE,
     work: async (org_id, robot_ids) => {
       // A transaction, because it is retried after a deadlock with a transaction that ends these targets.
       const woken = await engine.db
@@ -74,5 +74,5 @@ function wakingsOf(engine: WakingEngine): Together<string, void> {
 /** Called after a robot's connection is committed: wakes its queued targets and checks whether it has what its fleet has. */
 export async function robotOnline(engine: WakingEngine, org_id: string, robot_id: string): Promise<void> {
   arrivalsOf(engine).add(org_id, robot_id);
-  await wakingsOf(engine).ask(org_id, robot_id);
+  await wakingsOf(engine).add(org_id, robot_id);
 }

@@ -1,8 +1,7 @@
 import { routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
-import { asksDryRun } from "../../kernel/dry-run.ts";
+import { Answer, asksDryRun, created, serve } from "../../kernel/serve.ts";
 import type { Http } from "../../kernel/http.ts";
-import { Answer, created, serve } from "../../kernel/serve.ts";
 import { forbidden, notFound } from "../../kernel/fault.ts";
 import { authorityOf } from "../access/index.ts";
 import { isSealed, openFile } from "../configs/index.ts";

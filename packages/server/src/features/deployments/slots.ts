@@ -20,7 +20,7 @@ const COUNTED_EACH_TIME_MAX = 5_000;
 export const COUNTED_EVERY_MS = 1_000;
 
 /** Whether the groups are too large to count each time a robot finishes. */
-export const isCountedSeldom = ({ rollout, count_total }: Pick<DeploymentRow, "rollout" | "count_total">): boolean =>
+export const usesPeriodicCount = ({ rollout, count_total }: Pick<DeploymentRow, "rollout" | "count_total">): boolean =>
   rollout.max_unavailable !== undefined && count_total > COUNTED_EACH_TIME_MAX;
 
 /** Targets woken at a time if only groups limit. */

@@ -2,7 +2,7 @@ import { isTerminal } from "@roamfleet/protocol";
 import { SYSTEM } from "../../kernel/caller.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
-import { isolateFailures } from "../../kernel/in-halves.ts";
+import { isolateFailures } from "../../kernel/isolate-failures.ts";
 import { continueDeployments } from "./continue-deployments.ts";
 import { eachApart, Postponed } from "./each-apart.ts";
 import { giveBack } from "./give-back.ts";

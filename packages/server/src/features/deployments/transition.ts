@@ -8,7 +8,7 @@ import { deploymentSentence, targetSentence } from "./messages.ts";
 import { followAgain, keepFleetDesired, stopFollowing } from "./fleet-desired.ts";
 import { type Settled, settle } from "./settle.ts";
 import { announceEvents } from "./tell.ts";
-import { COUNTED_EVERY_MS, isCountedSeldom, wakeSlots } from "./slots.ts";
+import { COUNTED_EVERY_MS, usesPeriodicCount, wakeSlots } from "./slots.ts";
 import { counterOf, type Counts, isActive, isOver, mayDispatch } from "./state.ts";
 import { beginDeployments } from "./store/begin-deployments.ts";
 import { insertEvents, insertEventsOfMany } from "./store/events.ts";
@@ -273,7 +273,7 @@ export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRo
 
 /** Wakes targets that waited for a slot: immediately or, if counting the groups takes long, within `COUNTED_EVERY_MS`. */
 export async function freeSlots(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<void> {
-  if (!isCountedSeldom(deployment)) {
+  if (!usesPeriodicCount(deployment)) {
     if ((await wakeSlots(tx, deployment)) > 0) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
     return;
   }

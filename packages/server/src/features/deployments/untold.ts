@@ -1,6 +1,6 @@
 import type { Plane } from "../../context.ts";
 import { isConnectionLost } from "../../engines/db/index.ts";
-import { isolateEach } from "../../kernel/in-halves.ts";
+import { isolateEach } from "../../kernel/isolate-failures.ts";
 import { pushDesired } from "./push.ts";
 import { listUnobserved } from "./store/robot-state.ts";
 

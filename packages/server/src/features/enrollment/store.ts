@@ -2,7 +2,7 @@ import type { Actor } from "@roamfleet/protocol/routes";
 import type { Authority } from "../access/index.ts";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { MAX_ID, type Window } from "../../kernel/page.ts";
 import { bool, equals, int, json, jsonb, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const keyRow = row({
@@ -48,7 +48,7 @@ export const listKeys = (db: Db, caller: Caller, filter: KeyFilter, now: Date, {
     when max_uses > 0 and uses >= max_uses then 'exhausted' else 'active' end`;
   return db.many(sql(keyRow)`
     select ${keyRow} from enrollment_key
-    where org_id = ${caller.org_id} and id < ${after ?? BEHIND_ALL_IDS} ${visible(caller, "site_id", "fleet_id")}
+    where org_id = ${caller.org_id} and id < ${after ?? MAX_ID} ${visible(caller, "site_id", "fleet_id")}
       ${equals({ site_id, fleet_id })} ${status === undefined ? sql`` : of_status}
     order by id desc limit ${limit}`);
 };

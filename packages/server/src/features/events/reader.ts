@@ -1,7 +1,6 @@
 import { Readable } from "node:stream";
 import type { Timer } from "@roamfleet/clock";
-import type { Caller } from "../../kernel/caller.ts";
-import type { HeldProof } from "../../kernel/proof.ts";
+import type { Caller, HashedProof } from "../../kernel/caller.ts";
 import type { Coalescer } from "./coalesce.ts";
 import { seenBy } from "./reach.ts";
 import { frame, type Ring } from "./ring.ts";
@@ -23,7 +22,7 @@ interface Beginning {
 
 interface ReaderOptions {
   caller: Caller;
-  held: HeldProof;
+  held: HashedProof;
   /** Only for a reader that requested coalesced changes. */
   coalescer?: Coalescer | undefined;
 }
@@ -33,7 +32,7 @@ interface ReaderOptions {
  * receives `lost` once and continues with new changes.
  */
 export class Reader extends Readable {
-  readonly held: HeldProof;
+  readonly held: HashedProof;
   readonly #ring: Ring;
   #caller: Caller;
   readonly #coalescer: Coalescer | undefined;

@@ -2,10 +2,9 @@ import { routes } from "@roamfleet/protocol/routes";
 import type { Timer } from "@roamfleet/clock";
 import type { Plane } from "../../context.ts";
 import { authenticateAgain, proofOf } from "../../kernel/authenticate.ts";
-import { requireRole } from "../../kernel/caller.ts";
+import { hashProof, requireRole } from "../../kernel/caller.ts";
 import { Fault, httpError, unauthorized } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
-import { holdProof } from "../../kernel/proof.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
 import { Coalescer } from "./coalesce.ts";
 import { Feed } from "./feed.ts";
@@ -56,7 +55,7 @@ export function createEventStreams(plane: Plane): EventStreams {
         const feed = feedOf(caller.org_id);
         requireRoom(plane, feed, caller.token_id);
         const coalescer = query.coalesce === true ? new Coalescer(plane.clock) : undefined;
-        const reader = new Reader(feed.ring, { caller, held: holdProof(proof), coalescer });
+        const reader = new Reader(feed.ring, { caller, held: hashProof(proof), coalescer });
         const last = headers["last-event-id"];
         try {
           await feed.join(reader, typeof last === "string" && last !== "" ? last : undefined);

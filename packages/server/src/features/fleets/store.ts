@@ -1,7 +1,6 @@
 import { type Caller, visible } from "../../kernel/caller.ts";
-import { containing } from "../../kernel/contains.ts";
+import { MAX_ID, containing, type Window } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { bool, equals, int, json, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const fleetRow = row({
@@ -32,7 +31,7 @@ export const listFleets = (
   return db.many(sql(countedRow)`
     with page as (
       select ${fleetRow} from fleet
-      where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} ${equals({ site_id })}
+      where org_id = ${org_id} and id < ${after ?? MAX_ID} ${equals({ site_id })}
         ${q === undefined ? sql`` : sql`and name ~ ${containing(q)}`} ${visible(caller, "site_id", "id")}
       order by id desc limit ${limit})
     select ${fleetRow.of("page")}, counts.robot_count, counts.online_count

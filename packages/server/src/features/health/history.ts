@@ -1,7 +1,7 @@
 import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
 import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
-import { type Failures, isolateFailures } from "../../kernel/in-halves.ts";
+import { type Failures, isolateFailures } from "../../kernel/isolate-failures.ts";
 import { type Drawn, pack, pointOf, type TimedPoint } from "./point.ts";
 import { insertBatches, type NewBatch } from "./store.ts";
 

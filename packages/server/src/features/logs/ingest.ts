@@ -1,7 +1,7 @@
 import type { LogRecordBody, Logs } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
-import { Together } from "../../kernel/together.ts";
+import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { jsonOfRecords, type Session } from "../../link/index.ts";
 import { boundFields, pack } from "./codec.ts";
 import { publishBatch } from "./follow.ts";
@@ -27,19 +27,19 @@ const CLOCK_BACK_MS_MAX = 24 * 3_600_000;
 const BATCH_FLUSHES_MAX = 64;
 const BATCHES_AT_ONCE = 3;
 
-const intakes = new WeakMap<Plane["link"], Together<NewBatch, boolean>>();
+const intakes = new WeakMap<Plane["link"], KeyedBatcher<NewBatch, boolean>>();
 
 /** Flushes that arrive during a write are written in one batch: the rate of commits would limit the server otherwise. */
-function intakeOf({ link, db, db_errors }: Plane): Together<NewBatch, boolean> {
+function intakeOf({ link, db, db_errors }: Plane): KeyedBatcher<NewBatch, boolean> {
   const known = intakes.get(link);
   if (known !== undefined) return known;
-  const made = new Together<NewBatch, boolean>({
+  const made = new KeyedBatcher<NewBatch, boolean>({
     // No delay: a robot that catches up sends its next flush only after the previous one is stored.
-    rests: false,
+    min_interval_ms: 0,
     items_max: BATCH_FLUSHES_MAX,
-    at_once: BATCHES_AT_ONCE,
-    nameOf: ({ robot_id }) => robot_id,
-    concernsAll: (error) => db_errors.isOutage(error),
+    concurrency_max: BATCHES_AT_ONCE,
+    uniqueBy: ({ robot_id }) => robot_id,
+    affectsAll: (error) => db_errors.isOutage(error),
     work: async (org_id, batches) => {
       const [first] = batches;
       const own = db.forOrg(org_id);
@@ -71,7 +71,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     // A replaced link may belong to another machine with another spool: it must not reset the position.
     if (taken.seq === 0 && (plane.link.session(robot_id) ?? session) !== session) return;
     const packed = pack(records, as_given ? jsonOfRecords(records) : undefined);
-    const is_stored = await intakeOf(plane).ask(org_id, {
+    const is_stored = await intakeOf(plane).add(org_id, {
       org_id,
       robot_id,
       outbox_id: hello.outbox_id,

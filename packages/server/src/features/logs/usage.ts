@@ -1,7 +1,7 @@
 import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
 import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
-import { isolateFailures } from "../../kernel/in-halves.ts";
+import { isolateFailures } from "../../kernel/isolate-failures.ts";
 import { enforceQuota } from "./quota.ts";
 import { addOrgUsage, addRobotUsage, deleteUsage, periodOf, type RobotUsage, ROW_BYTES } from "./store-usage.ts";
 

@@ -1,5 +1,5 @@
 import type { Db } from "../../kernel/db.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { MAX_ID, type Window } from "../../kernel/page.ts";
 import { bigint, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 type OrgStatus = "pending" | "active" | "suspended";
@@ -23,7 +23,7 @@ export type OrgRow = RowOf<typeof orgRow>;
 export const listOrgs = (db: Db, status: OrgStatus | undefined, { after, limit }: Window): Promise<OrgRow[]> =>
   db.many(sql(orgRow)`
     select ${orgRow} from org
-    where (${status ?? null}::text is null or status = ${status ?? null}) and id < ${after ?? BEHIND_ALL_IDS}
+    where (${status ?? null}::text is null or status = ${status ?? null}) and id < ${after ?? MAX_ID}
     order by id desc limit ${limit}`);
 
 export const listActiveOrgs = (db: Db): Promise<{ id: string; name: string }[]> =>

@@ -4,7 +4,7 @@ import { type Caller, seesWholeOrg } from "../../kernel/caller.ts";
 import type { Http } from "../../kernel/http.ts";
 import { serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
-import { Together } from "../../kernel/together.ts";
+import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { countDeployments, countRobots, countRobotsWith, listUnhealthy } from "./store.ts";
 
 /** Most unhealthy robots in the overview; the list of robots has all. */
@@ -17,16 +17,16 @@ const READS_AT_ONCE = 8;
 
 export function overviewRoutes(http: Http, plane: Plane): void {
   // Callers during a read share one that starts after it, so the load on the database does not depend on their number.
-  const shared = new Together<Caller, Overview>({
+  const shared = new KeyedBatcher<Caller, Overview>({
     items_max: CALLERS_MAX,
-    at_once: READS_AT_ONCE,
+    concurrency_max: READS_AT_ONCE,
     work: async (_, callers) => {
       const overview = await readOverview(plane, callers[0] as Caller);
       return callers.map(() => overview);
     },
   });
   serve(http, plane, routes.getOverview, async (_, { caller }) => ({
-    data: seesWholeOrg(caller) ? await shared.ask(caller.org_id, caller) : await readOverview(plane, caller),
+    data: seesWholeOrg(caller) ? await shared.add(caller.org_id, caller) : await readOverview(plane, caller),
   }));
 }
 

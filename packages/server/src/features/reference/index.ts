@@ -4,8 +4,7 @@ import { type Document, routes } from "@roamfleet/protocol/routes";
 import packageJson from "../../../package.json" with { type: "json" };
 import type { Plane } from "../../context.ts";
 import type { Http } from "../../kernel/http.ts";
-import { serveStatic } from "../../kernel/serve-static.ts";
-import { Answer, serve } from "../../kernel/serve.ts";
+import { Answer, serve, serveStatic } from "../../kernel/serve.ts";
 
 const STATIC_DIRECTORY = new URL("../../../static/docs/", import.meta.url);
 

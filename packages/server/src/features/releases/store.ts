@@ -1,9 +1,8 @@
 import type { Image } from "@roamfleet/protocol/image-archive";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { SignedText } from "@roamfleet/protocol/signatures";
-import { containing } from "../../kernel/contains.ts";
+import { MAX_ID, containing, type Window } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { bigint, bool, equals, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 const releaseRow = row({
@@ -65,7 +64,7 @@ interface ReleaseFilter {
 
 export const listReleases = (db: Db, org_id: string, f: ReleaseFilter, { after, limit }: Window): Promise<ReleaseRow[]> =>
   db.many(sql(releaseRow)`
-    select ${releaseRow} from release where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS}
+    select ${releaseRow} from release where org_id = ${org_id} and id < ${after ?? MAX_ID}
       ${equals({ tag: f.tag, app: f.app, kind: f.kind })}
       ${f.q === undefined ? sql`` : sql`and tag ~ ${containing(f.q)}`}
     order by id desc limit ${limit}`);

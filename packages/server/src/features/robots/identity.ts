@@ -3,12 +3,12 @@ import { type Hello, httpRequestText, linkChallengeText, type SignedRequest } fr
 import { isOutage } from "../../engines/db/index.ts";
 import type { RobotCaller } from "../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../kernel/db.ts";
-import { channelRefusal } from "../../kernel/channel.ts";
+import { channelRefusal } from "../../kernel/networks.ts";
 import { forbidden, httpError, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
 import type { HostNames } from "../../kernel/host-names.ts";
 import type { RateLimit } from "../../kernel/rate-limit.ts";
 import { deleteIsolated } from "../../kernel/retention.ts";
-import { Together } from "../../kernel/together.ts";
+import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import type { Admission, ExpectedChallenge, LinkHandlers } from "../../link/index.ts";
 import { reportPositions } from "../deployments/index.ts";
 import { deleteUsedNonces, findIdentities, findIdentity, type IdentityRow, useNonce } from "./store.ts";
@@ -66,15 +66,15 @@ export function createAdmission(
   { db, rate_limits, hosts }: { db: SystemDb; rate_limits: { unknown: Pick<RateLimit, "tryTake"> }; hosts: Pick<HostNames, "refusal"> },
   logPositions: Positions,
 ): LinkHandlers["admit"] {
-  const options = { items_max: LOOK_UPS_MAX, at_once: AT_ONCE };
-  const identities = new Together<string, IdentityRow | undefined>({
+  const options = { items_max: LOOK_UPS_MAX, concurrency_max: AT_ONCE };
+  const identities = new KeyedBatcher<string, IdentityRow | undefined>({
     ...options,
     work: async (_, robot_ids) => {
       const rows = new Map((await findIdentities(db, [...new Set(robot_ids)])).map((identity) => [identity.robot_id, identity]));
       return robot_ids.map((id) => rows.get(id));
     },
   });
-  const positions = new Together<Outbox, Acked>({
+  const positions = new KeyedBatcher<Outbox, Acked>({
     ...options,
     work: async (org_id, outboxes) => {
       const own = db.forOrg(org_id);
@@ -83,7 +83,7 @@ export function createAdmission(
     },
   });
   return async (hello, expected, ip) => {
-    const identity = await identities.ask("", hello.robot_id);
+    const identity = await identities.add("", hello.robot_id);
     const refusal = refusalOf(identity, hello, expected, hosts);
     if (identity === undefined || refusal !== undefined) {
       const is_guess = identity === undefined || refusal?.code === "bad_signature";
@@ -94,7 +94,7 @@ export function createAdmission(
     // Not final: the robot retries about every half minute, and is admitted once the org is resumed.
     if (identity.suspended) return { admitted: false, code: "busy", message: ORG_SUSPENDED };
     const { org_id, robot_id } = identity;
-    return { admitted: true, org_id, ...(await positions.ask(org_id, { robot_id, outbox_id: hello.outbox_id })) };
+    return { admitted: true, org_id, ...(await positions.add(org_id, { robot_id, outbox_id: hello.outbox_id })) };
   };
 }
 

@@ -1,7 +1,7 @@
 import type { Plane } from "../../context.ts";
 import { robotActor } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { Together } from "../../kernel/together.ts";
+import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { LEASE_MS, type Session } from "../../link/index.ts";
 import { announce, type AnnouncedChange } from "../events/index.ts";
 import { recordTimelineMany, type TimelineRecord } from "../timeline/index.ts";
@@ -31,14 +31,14 @@ interface Connect {
  * concurrent ones take a few transactions. The gateway bounds the queue.
  */
 export class ConnectWriter {
-  readonly #batcher: Together<Connect, boolean>;
+  readonly #batcher: KeyedBatcher<Connect, boolean>;
 
   constructor(plane: WriterPlane) {
-    this.#batcher = new Together({
+    this.#batcher = new KeyedBatcher({
       items_max: BATCH_CONNECTS_MAX,
-      at_once: BATCHES_AT_ONCE,
-      nameOf: ({ session }) => session.robot_id,
-      concernsAll: plane.db_errors.isOutage,
+      concurrency_max: BATCHES_AT_ONCE,
+      uniqueBy: ({ session }) => session.robot_id,
+      affectsAll: plane.db_errors.isOutage,
       work: (org_id, connects) => writeConnects(plane, org_id, connects),
     });
   }
@@ -48,7 +48,7 @@ export class ConnectWriter {
    * since.
    */
   record(session: Session, older: Session | undefined): Promise<boolean> {
-    return this.#batcher.ask(session.org_id, { session, older, public_key: takeKeyOfHello(session.hello) });
+    return this.#batcher.add(session.org_id, { session, older, public_key: takeKeyOfHello(session.hello) });
   }
 }
 
@@ -98,16 +98,16 @@ type WaitingDisconnect = Disconnect & { since: number };
  */
 export class DisconnectWriter {
   readonly #plane: WriterPlane;
-  readonly #batcher: Together<WaitingDisconnect, boolean>;
+  readonly #batcher: KeyedBatcher<WaitingDisconnect, boolean>;
 
   constructor(plane: WriterPlane) {
     this.#plane = plane;
-    this.#batcher = new Together({
-      rests: false,
+    this.#batcher = new KeyedBatcher({
+      min_interval_ms: 0,
       items_max: BATCH_DISCONNECTS_MAX,
-      at_once: BATCHES_AT_ONCE,
-      nameOf: ({ session }) => session.robot_id,
-      concernsAll: plane.db_errors.isOutage,
+      concurrency_max: BATCHES_AT_ONCE,
+      uniqueBy: ({ session }) => session.robot_id,
+      affectsAll: plane.db_errors.isOutage,
       work: (org_id, disconnects) => this.#attempt(org_id, disconnects),
     });
   }
@@ -116,7 +116,7 @@ export class DisconnectWriter {
   async record(disconnect: Disconnect): Promise<void> {
     const { clock } = this.#plane;
     const waiting = { ...disconnect, since: clock.monotonic() };
-    while (!(await this.#batcher.ask(disconnect.session.org_id, waiting))) await clock.sleep(RETRY_MS);
+    while (!(await this.#batcher.add(disconnect.session.org_id, waiting))) await clock.sleep(RETRY_MS);
   }
 
   /** Returns for each whether it is done. Otherwise it must be retried. */

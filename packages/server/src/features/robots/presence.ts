@@ -1,5 +1,5 @@
 import type { Plane } from "../../context.ts";
-import { type Failures, isolateFailures } from "../../kernel/in-halves.ts";
+import { type Failures, isolateFailures } from "../../kernel/isolate-failures.ts";
 import { deleteIsolated } from "../../kernel/retention.ts";
 import type { Link, Session } from "../../link/index.ts";
 import { ConnectWriter, DisconnectWriter, recordOffline } from "./presence-writers.ts";

@@ -1,8 +1,7 @@
 import type { Robot } from "@roamfleet/protocol/routes";
 import { type Caller, visible } from "../../kernel/caller.ts";
-import { containing } from "../../kernel/contains.ts";
+import { MAX_ID, containing } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
-import { BEHIND_ALL_IDS } from "../../kernel/page.ts";
 import { equals, json, row, sql, type Statement, text } from "../../kernel/sql.ts";
 import { type RobotStatus, robotRow, shown, type ShownRobotRow } from "./store.ts";
 
@@ -53,7 +52,7 @@ export function listRobots(
   { sort, after, limit }: { sort: Sort; after: RobotKey | null; limit: number },
 ): Promise<ShownRobotRow[]> {
   const { status = "any", fleet_id, site_id, labels, q, approval } = filter;
-  const from = sort === "newest" ? (after?.id ?? BEHIND_ALL_IDS) : BEHIND_ALL_IDS;
+  const from = sort === "newest" ? (after?.id ?? MAX_ID) : MAX_ID;
   const [joins, conditions] = [joinsOf(filter, sort, from), conditionsOf(filter, sort)];
   return db.many(
     shown(

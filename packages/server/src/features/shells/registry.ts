@@ -1,7 +1,7 @@
 import { ID_PREFIXES } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
-import { Endings } from "../../kernel/endings.ts";
+import { CloseEventWriter } from "../../kernel/close-event-writer.ts";
 import { announce } from "../events/index.ts";
 import { recordTimeline } from "../timeline/index.ts";
 import { Recorder } from "./recorder.ts";
@@ -49,11 +49,11 @@ export class ShellRegistry {
   readonly #plane: Plane;
   /** Sessions whose end is not written yet. */
   readonly #open = new Set<Promise<void>>();
-  readonly #endings: Endings;
+  readonly #close_events: CloseEventWriter;
 
   constructor(plane: Plane) {
     this.#plane = plane;
-    this.#endings = new Endings(plane, "shell");
+    this.#close_events = new CloseEventWriter(plane, "shell");
   }
 
   /** Stores a session before its shell opens; if this throws, the shell must not open. `onFailure` is called when recording fails. */
@@ -87,7 +87,7 @@ export class ShellRegistry {
     this.#open.add(promise);
     return new ShellSession(id, recorder, async (end) => {
       const ended = { ...end, ended_at: plane.clock.now() };
-      await this.#endings.tell(id, () => writeSessionEnd(plane, session, ended));
+      await this.#close_events.write(id, () => writeSessionEnd(plane, session, ended));
       this.#open.delete(promise);
       resolve();
     });
@@ -96,7 +96,7 @@ export class ShellRegistry {
   /** Retries ends that could not be written, and closes the sessions of dead servers, whose time of end is unknown. */
   async sweep(): Promise<void> {
     const { db, node } = this.#plane;
-    await this.#endings.sweep(
+    await this.#close_events.sweep(
       (page) => listOrphans(db, node, page),
       (session) => writeSessionEnd(this.#plane, session, { status: "aborted", exit_code: null, reason: "server_lost", ended_at: null }),
     );

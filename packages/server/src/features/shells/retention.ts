@@ -1,6 +1,6 @@
 import type { Plane } from "../../context.ts";
 import { background, type Background } from "../../kernel/background.ts";
-import { type Failures, isolateEach } from "../../kernel/in-halves.ts";
+import { type Failures, isolateEach } from "../../kernel/isolate-failures.ts";
 import { pages } from "../../kernel/page.ts";
 import { deleteInBatches, forEachOrg, listOrgIds } from "../../kernel/retention.ts";
 import { deleteSessions, dropRecording, type KeptRecording, listKeptBefore, listOldestKept, listOrgsAbove } from "./store.ts";

@@ -1,8 +1,8 @@
 import type { Actor } from "@roamfleet/protocol/routes";
 import { type Caller, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import type { Orphan } from "../../kernel/endings.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import type { Orphan } from "../../kernel/close-event-writer.ts";
+import { MAX_ID, type Window } from "../../kernel/page.ts";
 import {
   bigint,
   bool,
@@ -111,7 +111,7 @@ export const findSession = (db: Db, org_id: string, id: string): Promise<Session
 export const listSessions = (db: Db, org_id: string, robot_id: string, { after, limit }: Window): Promise<SessionRow[]> =>
   db.many(sql(sessionRow)`
     select ${sessionRow} from shell_session
-    where org_id = ${org_id} and robot_id = ${robot_id} and id < ${after ?? BEHIND_ALL_IDS} order by id desc limit ${limit}`);
+    where org_id = ${org_id} and robot_id = ${robot_id} and id < ${after ?? MAX_ID} order by id desc limit ${limit}`);
 
 const namedRow = row({ ...sessionRow.columns, robot_name: text });
 export type NamedSessionRow = RowOf<typeof namedRow>;
@@ -127,7 +127,7 @@ export const listAllSessions = (db: Db, caller: Caller, { robot_id, actor_id, st
   // reads: robot
   db.many(sql(namedRow)`
     select ${sessionRow.of("s")}, r.name as robot_name from shell_session s join robot r on r.org_id = s.org_id and r.id = s.robot_id
-    where s.org_id = ${caller.org_id} and s.id < ${after ?? BEHIND_ALL_IDS} ${visible(caller, "r.site_id", "r.fleet_id")}
+    where s.org_id = ${caller.org_id} and s.id < ${after ?? MAX_ID} ${visible(caller, "r.site_id", "r.fleet_id")}
       ${equals({ "s.robot_id": robot_id, "s.status": status })} ${actor_id === undefined ? sql`` : sql`and s.actor->>'id' = ${actor_id}`}
     order by s.id desc limit ${limit}`);
 

@@ -1,7 +1,6 @@
 import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
-import { containing } from "../../kernel/contains.ts";
+import { MAX_ID, containing, type Window } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { bool, int, row, type RowOf, sql, type Statement, text, timestamptz } from "../../kernel/sql.ts";
 
 const siteRow = row({ id: text, name: text, created_at: timestamptz, updated_at: timestamptz });
@@ -25,7 +24,7 @@ export const listSites = (db: Db, caller: Caller, q: string | undefined, { after
   return db.many(sql(countedRow)`
     with page as (
       select ${siteRow} from site
-      where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} ${q === undefined ? sql`` : sql`and name ~ ${containing(q)}`} ${seen(caller)}
+      where org_id = ${org_id} and id < ${after ?? MAX_ID} ${q === undefined ? sql`` : sql`and name ~ ${containing(q)}`} ${seen(caller)}
       order by id desc limit ${limit})
     select ${siteRow.of("page")}, counts.robot_count, counts.online_count
     -- A lateral join uses the index for each site; a plain join may read all robots of the org for one page.

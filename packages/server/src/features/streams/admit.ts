@@ -1,12 +1,18 @@
 import type { IncomingMessage } from "node:http";
 import type { Plane } from "../../context.ts";
 import { authorize } from "../../kernel/authorize.ts";
-import { authenticateAgain, authenticatePortal, countRequest, type Credentials, proofOf, requireMeant } from "../../kernel/authenticate.ts";
+import {
+  authenticateAgain,
+  authenticatePortal,
+  countRequest,
+  type Credentials,
+  proofOf,
+  requireCsrfProof,
+} from "../../kernel/authenticate.ts";
 import { checkText } from "../../kernel/body.ts";
-import { type Caller, requireRole } from "../../kernel/caller.ts";
+import { type Caller, type HashedProof, hashProof, requireRole } from "../../kernel/caller.ts";
 import { badRequest, Fault, httpError, notFound, printable, unauthorized } from "../../kernel/fault.ts";
 import { clientAddress, siteOf } from "../../kernel/networks.ts";
-import { type HeldProof, holdProof } from "../../kernel/proof.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
 import { STREAM_KINDS } from "./kinds.ts";
@@ -63,7 +69,7 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
   };
   const { caller, held } = await identify(plane, credentials, query, { stream: kind.name, object_id: robot_id });
   seen.org_id = caller.org_id;
-  requireMeant(credentials, caller, query.has("ticket") ? "opens_by_ticket" : "opens");
+  requireCsrfProof(credentials, caller, query.has("ticket") ? "opens_by_ticket" : "opens");
   requireRole(caller, kind.role);
   checkQuery(query, kind);
   const start = kind.prepare(query);
@@ -81,7 +87,7 @@ async function identify(
   credentials: Credentials,
   query: URLSearchParams,
   use: { stream: string; object_id: string },
-): Promise<{ caller: Caller; held: HeldProof }> {
+): Promise<{ caller: Caller; held: HashedProof }> {
   const org_id = query.get("org_id") ?? undefined;
   const ticket = query.get("ticket");
   if (ticket !== null) {
@@ -93,7 +99,7 @@ async function identify(
   }
   const proof = proofOf(credentials, query.get("token") ?? undefined);
   if (proof === undefined) throw unauthorized("a token is needed: Authorization: Bearer <token>");
-  return { caller: await authenticatePortal(plane, credentials, proof, org_id), held: holdProof(proof) };
+  return { caller: await authenticatePortal(plane, credentials, proof, org_id), held: hashProof(proof) };
 }
 
 function checkQuery(query: URLSearchParams, { query: known }: StreamKind): void {

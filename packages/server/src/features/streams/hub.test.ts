@@ -9,7 +9,7 @@ import { until } from "@roamfleet/clock/testing";
 import { type Channel, ChannelRefused, readMessage } from "@roamfleet/protocol/link";
 import { channelPair } from "@roamfleet/protocol/link/testing";
 import { WebSocket, WebSocketServer } from "ws";
-import { FramePace, LINK_UNITS } from "../../link/index.ts";
+import { FrameRateLimiter, LINK_FRAMES } from "../../link/index.ts";
 import type { Admitted } from "./admit.ts";
 import { Hub, LatestSlot } from "./hub.ts";
 import { Viewer, VIEWER_RECEIVE_BYTES } from "./viewer.ts";
@@ -21,7 +21,7 @@ const MIB = 1024 * 1024;
 async function sockets(t: TestContext, clock: Clock = systemClock): Promise<() => Promise<{ viewer: Viewer; ws: WebSocket }>> {
   const accepted = new WebSocketServer({ noServer: true });
   const server: Server = createServer();
-  const pace = new FramePace(clock);
+  const pace = new FrameRateLimiter(clock);
   const admitted = { caller: { org_id: "org_1" } } as Admitted;
   // By request path, because concurrent connections may arrive in any order.
   const viewers = new Map<string, Viewer>();
@@ -190,7 +190,7 @@ test("limits the rate of a viewer that floods with empty frames, and processes a
   viewer.receive(() => void (taken += 1));
   flood(ws, 100_000);
   await until("the pause", () => viewer.ws.isPaused);
-  assert.ok(taken >= LINK_UNITS.burst && taken <= LINK_UNITS.burst + CHUNK_FRAMES, `${taken} frames at once`);
+  assert.ok(taken >= LINK_FRAMES.burst && taken <= LINK_FRAMES.burst + CHUNK_FRAMES, `${taken} frames at once`);
   // They do not delay a frame of another viewer.
   const other = await join();
   let heard = 0;
@@ -198,7 +198,7 @@ test("limits the rate of a viewer that floods with empty frames, and processes a
   other.ws.send("hello");
   await until("the other viewer's frame", () => heard === 1);
   assert.equal(viewer.ws.isPaused, true);
-  const seconds = (100_000 - LINK_UNITS.burst) / LINK_UNITS.per_second;
+  const seconds = (100_000 - LINK_FRAMES.burst) / (LINK_FRAMES.per_minute / 60);
   let passed = 0;
   await until("all frames", () => taken === 100_000, {
     meanwhile: async () => {

@@ -1,7 +1,7 @@
 import type { AuditEntry } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
-import type { Orphan } from "../../kernel/endings.ts";
-import type { HeldProof } from "../../kernel/proof.ts";
+import type { Orphan } from "../../kernel/close-event-writer.ts";
+import type { HashedProof } from "../../kernel/caller.ts";
 import { bigint, bytea, int, json, jsonb, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 /** The common fields of both audit entries of a stream. */
@@ -48,7 +48,7 @@ export async function nodeOfRobot(db: Db, org_id: string, robot_id: string): Pro
 
 const ticketRow = row({
   org_id: text,
-  proof_by: textOf<HeldProof["by"]>(),
+  proof_by: textOf<HashedProof["by"]>(),
   proof_hash: bytea,
   stream: text,
   object_id: text,

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { CLOSE } from "@roamfleet/protocol";
 import type { Plane } from "../../context.ts";
 import { appendAudit, pathWithoutQuery, sessionOf, userAgentOf } from "../../kernel/audit.ts";
-import { Endings } from "../../kernel/endings.ts";
+import { CloseEventWriter } from "../../kernel/close-event-writer.ts";
 import type { Admitted } from "./admit.ts";
 import { deleteOpenStream, insertOpenStream, listOrphans, type OpenStream, type StreamEntry } from "./store.ts";
 import type { Viewer } from "./viewer.ts";
@@ -32,11 +32,11 @@ export function endOf(ended_with: number | undefined, code: number, broke_protoc
 /** The registry of open streams. Writes an audit entry when a stream opens, and exactly one when it closes. */
 export class StreamRegistry {
   readonly #plane: Plane;
-  readonly #endings: Endings;
+  readonly #close_events: CloseEventWriter;
 
   constructor(plane: Plane) {
     this.#plane = plane;
-    this.#endings = new Endings(plane, "stream");
+    this.#close_events = new CloseEventWriter(plane, "stream");
   }
 
   /** Writes the entry before the stream opens, so that the audit is complete even if the server dies. */
@@ -67,13 +67,13 @@ export class StreamRegistry {
   /** Writes the end of a stream with its reason and duration. If that fails, the sweep retries it. */
   async closed(open: OpenStream, end: StreamEnd): Promise<void> {
     const duration_seconds = (this.#plane.clock.now().getTime() - open.opened_at.getTime()) / 1_000;
-    await this.#endings.tell(open.id, () => writeClosed(this.#plane, open, end, duration_seconds));
+    await this.#close_events.write(open.id, () => writeClosed(this.#plane, open, end, duration_seconds));
   }
 
   /** Retries ends that could not be written, and writes those of streams of dead servers, whose time of end is unknown. */
   async sweep(): Promise<void> {
     const { db, node } = this.#plane;
-    await this.#endings.sweep(
+    await this.#close_events.sweep(
       (page) => listOrphans(db, node, page),
       (open) => writeClosed(this.#plane, open, SERVER_LOST, null),
     );

@@ -5,7 +5,7 @@ import { WebSocketServer } from "ws";
 import type { Plane } from "../../context.ts";
 import { httpError } from "../../kernel/fault.ts";
 import { type Http, toFault } from "../../kernel/http.ts";
-import { FramePace, type Nodes, refuseUpgrade } from "../../link/index.ts";
+import { FrameRateLimiter, type Nodes, refuseUpgrade } from "../../link/index.ts";
 import { type Admitted, admitViewer, checkHandshake, type Seen, streamOf, targetOf } from "./admit.ts";
 import { ShellRegistry } from "../shells/index.ts";
 import { Hub } from "./hub.ts";
@@ -61,7 +61,7 @@ class ViewerStreams implements Streams {
   readonly #relays: Relays | undefined;
   readonly #shares: FleetShares;
   /** Rate limit of frames from viewers, for each viewer and each org. */
-  readonly #pace: FramePace;
+  readonly #pace: FrameRateLimiter;
   #draining = false;
 
   constructor(plane: Plane, nodes: Nodes | undefined) {
@@ -72,7 +72,7 @@ class ViewerStreams implements Streams {
     this.#watch = watchViewers(plane, this.#viewers.all);
     this.#relays = nodes && new Relays(plane, nodes);
     this.#shares = new FleetShares(plane);
-    this.#pace = new FramePace(plane.clock);
+    this.#pace = new FrameRateLimiter(plane.clock);
     nodes?.onUpgrade((request, socket, head) => void this.#open(request, socket, head, "node"));
   }
 

@@ -7,7 +7,7 @@ import { type Credentials, proofOf } from "../../kernel/authenticate.ts";
 import { authorize } from "../../kernel/authorize.ts";
 import { badRequest, forbidden, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
-import { type HeldProof, holdProof, secretHash } from "../../kernel/proof.ts";
+import { type HashedProof, hashProof, secretHash } from "../../kernel/caller.ts";
 import { deleteIsolated } from "../../kernel/retention.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
 import { wireTime } from "../../kernel/time.ts";
@@ -65,10 +65,10 @@ function objectOf({ robot_id, fleet_id, stream }: BodyOf<typeof routes.createStr
 }
 
 /** Returns the hashed credential of an authenticated request. */
-function heldBy(credentials: Pick<Credentials, "headers" | "site">): HeldProof {
+function heldBy(credentials: Pick<Credentials, "headers" | "site">): HashedProof {
   const proof = proofOf(credentials);
   if (proof === undefined) throw new Error("the request has no credential");
-  return holdProof(proof);
+  return hashProof(proof);
 }
 
 /** The request in which a ticket is used. */
@@ -80,7 +80,7 @@ interface TicketUse {
 }
 
 /** Uses a ticket. Any attempt uses it up, even a refused one. Throws 401, or 403 for another org than the ticket's. */
-export async function takeTicket(plane: Plane, ticket: string, use: TicketUse): Promise<{ held: HeldProof; org_id: string }> {
+export async function takeTicket(plane: Plane, ticket: string, use: TicketUse): Promise<{ held: HashedProof; org_id: string }> {
   const found = await useTicket(plane.db, secretHash(ticket));
   if (found === undefined) throw unauthorized("the ticket is not known");
   if (found.uses > 1) throw unauthorizedKnown("the ticket was used before");

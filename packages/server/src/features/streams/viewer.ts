@@ -2,9 +2,8 @@ import { CLOSE, type FleetStreamName, type Role, type StreamName } from "@roamfl
 import type { Duplex } from "node:stream";
 import { ITEM_OVERHEAD_BYTES } from "@roamfleet/protocol/link";
 import type { WebSocket } from "ws";
-import type { Caller } from "../../kernel/caller.ts";
-import type { HeldProof } from "../../kernel/proof.ts";
-import { type FramePace, Hold, type Paced, ReadValve } from "../../link/index.ts";
+import type { Caller, HashedProof } from "../../kernel/caller.ts";
+import { type FrameRateLimiter, PauseReason, type RateLimited, ReadValve } from "../../link/index.ts";
 
 const REASON_BYTES_MAX = 123;
 /** Bytes buffered for a viewer above which `send` waits. */
@@ -22,7 +21,7 @@ export interface Watching {
   kind: { name: StreamName | FleetStreamName; of: "robot" | "fleet"; role: Role };
   caller: Caller;
   /** Hash of the credential, to check repeatedly whether it is still valid. */
-  held: HeldProof;
+  held: HashedProof;
   /** For a fleet's stream, the id of the fleet. */
   robot_id: string;
   decommissioned: boolean;
@@ -34,7 +33,7 @@ export interface Watching {
  * One open stream of one viewer. The socket of a viewer that exceeds the rate limit of frames, or whose messages are not taken, is
  * paused, so that TCP backpressure slows it.
  */
-export class Viewer implements Paced {
+export class Viewer implements RateLimited {
   readonly admitted: Watching;
   readonly ws: WebSocket;
   readonly socket: Duplex;
@@ -49,8 +48,8 @@ export class Viewer implements Paced {
   /** Whether it violated the WebSocket protocol or a size limit. */
   broke_protocol = false;
   readonly valve: ReadValve;
-  units: Paced["units"];
-  readonly #pace: FramePace;
+  frames: RateLimited["frames"];
+  readonly #pace: FrameRateLimiter;
   #is_alive = true;
   #closing = false;
   #take: TakeMessage | undefined;
@@ -60,7 +59,7 @@ export class Viewer implements Paced {
   /** Resolvers of the calls of `send` that wait for room. */
   #room: (() => void)[] = [];
 
-  constructor(admitted: Watching, ws: WebSocket, socket: Duplex, { request_id, pace }: { request_id: string; pace: FramePace }) {
+  constructor(admitted: Watching, ws: WebSocket, socket: Duplex, { request_id, pace }: { request_id: string; pace: FrameRateLimiter }) {
     this.admitted = admitted;
     this.valve = new ReadValve(ws);
     this.#pace = pace;
@@ -114,7 +113,7 @@ export class Viewer implements Paced {
     this.#ended();
     this.ws.close(code, closeReason(reason));
     // Read again, so that the viewer's close frame is received.
-    this.valve.release(Hold.queue);
+    this.valve.resume(PauseReason.queue);
   }
 
   /** Sends a ping, or disconnects the viewer if it did not answer the previous one. */
@@ -147,7 +146,7 @@ export class Viewer implements Paced {
     if (this.#closing) return;
     this.#queued.push({ data, binary });
     this.#queued_bytes += data.length + ITEM_OVERHEAD_BYTES;
-    if (this.#queued_bytes > VIEWER_RECEIVE_BYTES) this.valve.hold(Hold.queue);
+    if (this.#queued_bytes > VIEWER_RECEIVE_BYTES) this.valve.pause(PauseReason.queue);
     if (!this.#taking) void this.#takeAll();
   }
 
@@ -158,7 +157,7 @@ export class Viewer implements Paced {
         const taken = this.#take?.(next.data, next.binary);
         if (taken !== undefined) await taken;
         this.#queued_bytes -= next.data.length + ITEM_OVERHEAD_BYTES;
-        if (this.#queued_bytes <= VIEWER_RECEIVE_BYTES / 2) this.valve.release(Hold.queue);
+        if (this.#queued_bytes <= VIEWER_RECEIVE_BYTES / 2) this.valve.resume(PauseReason.queue);
       }
     } catch {
       this.close(CLOSE.bad_message, "the message is not valid for this stream");

@@ -1,26 +1,17 @@
-import type { SignedRequest } from "@roamfleet/protocol/link";
 import { Agent, request, type RequestOptions } from "node:http";
 import type { AddressInfo } from "node:net";
-import { idSource, SimulatedClock } from "@roamfleet/clock";
+import { SimulatedClock } from "@roamfleet/clock";
 import type { Role } from "@roamfleet/protocol";
 import { LIMIT_DEFAULTS } from "../../config.ts";
 import type { Plane } from "../../context.ts";
-import { localBus } from "../../engines/bus/index.ts";
-import { isConnectionLost, isDiskFull, isOutage, isTimeout, isUniqueViolation } from "../../engines/db/index.ts";
-import { createTestDatabase, silentLog, type TestDatabase } from "../../engines/db/testing/index.ts";
+import { createTestDatabase, type TestDatabase } from "../../engines/db/testing/index.ts";
 import { createHttp, type Http } from "../../kernel/http.ts";
-import { HostNames } from "../../kernel/host-names.ts";
 import { createLog } from "../../kernel/log.ts";
-import { MasterKeys } from "../../kernel/master-keys.ts";
-import { createMetrics } from "../../kernel/metrics.ts";
-import { Networks } from "../../kernel/networks.ts";
-import type { HeldProof } from "../../kernel/proof.ts";
 import { RetentionClock } from "../../kernel/retention-clock.ts";
-import { AddressRateLimit, RateLimit } from "../../kernel/rate-limit.ts";
 import { sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
-import { findPlaces } from "../access/index.ts";
 import { createCredential, createPortalAuthenticator, type PortalAuthenticator } from "../tokens/index.ts";
+import { linkOf, testPlane } from "./test-plane.ts";
 
 export interface Reply<T> {
   status: number;
@@ -66,58 +57,25 @@ export async function startFeaturePlane(
   // Makes `advance` wait for database queries of timers.
   const db = await database.connect({ activity: clock.activity });
   const portal = createPortalAuthenticator({ db, clock, limits: LIMIT_DEFAULTS });
-  const sessions = options.sessions ?? new Map<string, Session>();
-  const metrics = createMetrics();
   const retention_clock = await RetentionClock.open({ db, clock, log: createLog({ level: "silent" }), has_remote_database: false });
-  const plane = {
+  const plane: Plane = testPlane({
     clock,
-    id: idSource(clock),
-    log: createLog({ level: "silent" }),
     db,
-    db_errors: { isConnectionLost, isDiskFull, isTimeout, isOutage, isUniqueViolation },
+    retention_clock,
     authenticators: {
-      portal: (secret: string, org_id: string | undefined) => portal.authenticate(secret, org_id),
-      session: (secret: string, org_id: string | undefined) => portal.authenticateSession(secret, org_id),
-      held: (held: HeldProof, org_id: string) => portal.authenticateHeld(held, org_id),
-      robot: (robot_id: string, request: SignedRequest, signature: string) => {
+      portal: (secret, org_id) => portal.authenticate(secret, org_id),
+      session: (secret, org_id) => portal.authenticateSession(secret, org_id),
+      recheck: (proof, org_id) => portal.recheck(proof, org_id),
+      robot: (robot_id, request, signature) => {
         if (options.robot === undefined) throw new Error("this test has no robots");
         return options.robot(plane)(robot_id, request, signature);
       },
       refusedRobots: () => Promise.resolve([]),
     },
-    findPlaces,
     admin: { token: options.admin_token, behind_proxy: false },
-    proxies: new Networks([]),
-    hosts: new HostNames({
-      settings: { host_names: ["fleet.test"], listen: { host: "127.0.0.1", port: 0 }, behind_proxy: [], nodes: undefined },
-      certificate: () => undefined,
-      clock,
-      onForeign: () => {},
-    }),
-    rate_limits: {
-      token: new RateLimit(clock, "token", { per_minute: 60_000, burst: 60_000 }),
-      org: new RateLimit(clock, "org", { per_minute: 600_000, burst: 600_000 }),
-      unknown: new AddressRateLimit(clock, "unknown", { per_minute: 20, burst: 20 }),
-      admin: new AddressRateLimit(clock, "admin", { per_minute: 20, burst: 20 }),
-    },
-    bus: localBus({ log: silentLog }),
-    blobs: { freeBytes: () => Promise.resolve(1e12) },
-    link: {
-      session: (id: string) => sessions.get(id),
-      sessions: () => sessions.values(),
-      sendAway: (some: Iterable<Session>, reason: string) => {
-        for (const session of some) session.close(1012, reason);
-      },
-      count: sessions.size,
-    },
-    metrics,
-    retention_clock,
-    secrets: new MasterKeys([Buffer.alloc(32, 7)]),
-    settings: { limits: LIMIT_DEFAULTS },
-    node: { id: "node_a", epoch: 1 },
-    stopping: new AbortController().signal,
-  } as unknown as Plane;
-  const http = await createHttp(plane, { tls: undefined, metrics });
+    link: linkOf(options.sessions ?? new Map<string, Session>()),
+  });
+  const http = await createHttp(plane, { tls: undefined, metrics: plane.metrics });
   for (const routes of features) routes(http, plane);
   await http.app.listen({ host: "127.0.0.1", port: 0 });
   const url_of_server = `http://127.0.0.1:${(http.server.address() as AddressInfo).port}`;

@@ -2,8 +2,7 @@ import { ID_PREFIXES } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import { type Caller, seesWholeOrg, visible } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { madeBefore, madeSince } from "../../kernel/id-time.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { MAX_ID, madeBefore, madeSince, type Window } from "../../kernel/page.ts";
 import { equals, int, json, jsonb, list, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
 
 const entryRow = row({
@@ -44,7 +43,7 @@ export async function selectOrgEntries(
   const { org_id } = caller;
   const { kind, since, until, robot_id, fleet_id } = filter;
   const seen = sql`${visible(caller, "r.site_id", "r.fleet_id")} ${equals({ "r.id": robot_id, "r.fleet_id": fleet_id })}`;
-  const wanted = sql`e.id < ${after ?? BEHIND_ALL_IDS} ${equals({ "e.kind": kind })}
+  const wanted = sql`e.id < ${after ?? MAX_ID} ${equals({ "e.kind": kind })}
     ${madeSince(ID_PREFIXES.event, since)} ${madeBefore(ID_PREFIXES.event, until)}`;
   const all = robot_id === undefined && fleet_id === undefined && seesWholeOrg(caller);
   const few = all
@@ -79,7 +78,7 @@ interface EntryFilter {
 export const selectEntries = (db: Db, org_id: string, robot_id: string, { kind, since, until }: EntryFilter, { after, limit }: Window) =>
   db.many(sql(entryRow)`
     select ${entryRow} from timeline_entry where org_id = ${org_id} and robot_id = ${robot_id}
-    ${equals({ kind })} ${madeSince(ID_PREFIXES.event, since)} ${madeBefore(ID_PREFIXES.event, until)} and id < ${after ?? BEHIND_ALL_IDS}
+    ${equals({ kind })} ${madeSince(ID_PREFIXES.event, since)} ${madeBefore(ID_PREFIXES.event, until)} and id < ${after ?? MAX_ID}
     order by id desc limit ${limit}`);
 
 const countRow = row({ n: int });

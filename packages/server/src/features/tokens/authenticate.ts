@@ -4,11 +4,10 @@ import type { Actor } from "@roamfleet/protocol/routes";
 import { LRUCache } from "lru-cache";
 import type { Limits } from "../../config.ts";
 import { isOutage } from "../../engines/db/index.ts";
-import { type Caller, type Grant, highestRole, lowerRole } from "../../kernel/caller.ts";
+import { type Caller, type Grant, type HashedProof, highestRole, lowerRole, secretHash } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { forbidden, printable, unauthorized, unauthorizedKnown } from "../../kernel/fault.ts";
-import { isolateFailures } from "../../kernel/in-halves.ts";
-import { type HeldProof, secretHash } from "../../kernel/proof.ts";
+import { isolateFailures } from "../../kernel/isolate-failures.ts";
 import { WebSession } from "../../kernel/web-session.ts";
 import {
   findCredential,
@@ -29,7 +28,7 @@ export interface PortalAuthenticator {
   /** Resolves the secret of a session in its org. Throws 401 or 403; also 403 if the request names another org. */
   authenticateSession(secret: string, org_id: string | undefined): Promise<Caller>;
   /** Resolves a token or session again by its hash. Throws like both. Does not count as use of the session. */
-  authenticateHeld(held: HeldProof, org_id: string): Promise<Caller>;
+  recheck(held: HashedProof, org_id: string): Promise<Caller>;
   /** Writes the last use of each token and session. Call it every few seconds: a write for each request would cost more than the request. */
   flushUsed(): Promise<void>;
 }
@@ -103,7 +102,7 @@ export function createPortalAuthenticator({ db, clock, limits }: Options): Porta
   return {
     authenticate: (secret, org_id) => ofToken(secretHash(secret), org_id),
     authenticateSession: (secret, org_id) => ofSession(secretHash(secret), org_id, secret),
-    authenticateHeld: ({ by, hash }, org_id) => (by === "session" ? ofSession(hash, org_id) : ofToken(hash, org_id)),
+    recheck: ({ by, hash }, org_id) => (by === "session" ? ofSession(hash, org_id) : ofToken(hash, org_id)),
     async flushUsed() {
       const written = await Promise.allSettled([
         flush(used, (uses) => updateLastUsed(db, uses)),

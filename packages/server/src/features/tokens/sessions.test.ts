@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AuditEntry, Me, Session } from "@roamfleet/protocol/routes";
 import { Networks } from "../../kernel/networks.ts";
-import { holdProof } from "../../kernel/proof.ts";
+import { hashProof } from "../../kernel/caller.ts";
 import { int, row, sql, text } from "../../kernel/sql.ts";
 import { auditRoutes } from "../audit/index.ts";
 import { siteRoutes } from "../sites/index.ts";
@@ -218,7 +218,7 @@ test("an idle session ends after some hours, a used one after a week; a check of
   const secret = watched.cookie.split("=")[1] ?? "";
   for (let hour = 0; hour < 13; hour += 1) {
     await it.clock.advance({ hours: 1 });
-    await it.portal.authenticateHeld(holdProof({ by: "session", secret }), org_id).catch(() => {});
+    await it.portal.recheck(hashProof({ by: "session", secret }), org_id).catch(() => {});
     assert.equal(await used.status(), 200);
     await it.portal.flushUsed();
   }

@@ -4,12 +4,11 @@ import { routes, type Session } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import { isOutage } from "../../engines/db/index.ts";
 import { bearerOf } from "../../kernel/authenticate.ts";
-import type { Caller } from "../../kernel/caller.ts";
+import { type Caller, secretHash } from "../../kernel/caller.ts";
 import { notFound, unauthorized } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { deleteIsolated } from "../../kernel/retention.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
-import { secretHash } from "../../kernel/proof.ts";
 import { wireTime } from "../../kernel/time.ts";
 import { clearCookie, csrfTokenOf, setCookie, type WebSession } from "../../kernel/web-session.ts";
 import {

@@ -3,7 +3,7 @@ import type { Actor } from "@roamfleet/protocol/routes";
 import type { Limits } from "../../config.ts";
 import type { Scopes } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
+import { MAX_ID, type Window } from "../../kernel/page.ts";
 import { bool, bytea, equals, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 const credentialRow = row({
@@ -112,7 +112,7 @@ export const listTokens = (db: Db, org_id: string, filter: TokenFilter, now: Dat
   const of_status = sql`and ${status ?? null} = case when revoked_at is not null then 'revoked' when expires_at <= ${now} then 'expired' else 'active' end`;
   return db.many(sql(tokenRow)`
     select ${tokenRow} from credential
-    where org_id = ${org_id} and id < ${after ?? BEHIND_ALL_IDS} ${equals({ user_id })} ${status === undefined ? sql`` : of_status}
+    where org_id = ${org_id} and id < ${after ?? MAX_ID} ${equals({ user_id })} ${status === undefined ? sql`` : of_status}
     order by id desc limit ${limit}`);
 };
 

@@ -1,9 +1,8 @@
 import type { Role } from "@roamfleet/protocol";
 import type { UserHolding } from "@roamfleet/protocol/routes";
 import type { Grant } from "../../kernel/caller.ts";
-import { containing } from "../../kernel/contains.ts";
+import { MAX_ID, containing, type Window } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
-import { BEHIND_ALL_IDS, type Window } from "../../kernel/page.ts";
 import { bool, json, jsonb, list, nullable, row, type RowOf, sql, type Statement, text, textOf, timestamptz } from "../../kernel/sql.ts";
 
 const userRow = row({
@@ -44,7 +43,7 @@ export const listUsers = (
   // Select the users of the page first: the org may have many more.
   const page = sql`
     select distinct user_id from membership
-    where org_id = ${org_id} and user_id < ${after ?? BEHIND_ALL_IDS} ${role === undefined ? sql`` : sql`and role = ${role}`} ${named}
+    where org_id = ${org_id} and user_id < ${after ?? MAX_ID} ${role === undefined ? sql`` : sql`and role = ${role}`} ${named}
     order by user_id desc limit ${limit}`;
   return db.many(sql(userRow)`select ${userRow} from (${membersOf(org_id, sql`and user_id in (${page})`)}) as member order by id desc`);
 };

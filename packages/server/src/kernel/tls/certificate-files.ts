@@ -5,7 +5,7 @@ import path from "node:path";
 import { createSecureContext } from "node:tls";
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
-import { type KeyPair, samePair, type Tls, TLS_OPTIONS } from "./contract.ts";
+import { type KeyPair, samePair, type Tls, TLS_OPTIONS } from "./tls.ts";
 
 /** On file systems without change events (NFS, some container mounts), a change is noticed within this time. */
 const POLL_MS = 10_000;

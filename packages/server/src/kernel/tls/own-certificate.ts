@@ -3,9 +3,10 @@ import { isIP } from "node:net";
 import { hostname, networkInterfaces } from "node:os";
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
-import { type KeyPair, type Tls, TLS_OPTIONS } from "./contract.ts";
-import { openAuthority, type OwnAuthority } from "./own-authority.ts";
-import { BACKDATED_MS } from "./x509.ts";
+import type { Settings } from "../../config.ts";
+import { certificateFiles } from "./certificate-files.ts";
+import { type KeyPair, type Tls, TLS_OPTIONS } from "./tls.ts";
+import { BACKDATED_MS, openAuthority, type OwnAuthority } from "./certificate-authority.ts";
 
 /** A new address of this machine is in the certificate within this time. */
 const LOOK_MS = 10_000;
@@ -26,6 +27,16 @@ export interface OwnCertificateOptions {
   machine_names?: () => string[];
   /** How often names and time are checked. Tests that simulate months set it higher. */
   look_every_ms?: number;
+}
+
+/** Opens the certificate that the settings select; undefined without TLS. Throws if there is no usable certificate. */
+export async function openTls(
+  { tls, listen, data_directory }: Pick<Settings, "tls" | "listen" | "data_directory">,
+  context: { clock: Clock; log: Logger },
+): Promise<Tls | undefined> {
+  if (tls === undefined) return undefined;
+  if (tls.mode === "files") return certificateFiles(tls, context);
+  return ownCertificate({ ...context, data_directory, listen_host: listen.host, names: tls.names });
 }
 
 /** A certificate of the server's own CA, renewed before it expires and when the machine's names change. */

@@ -13,10 +13,9 @@ import { until } from "@roamfleet/clock/testing";
 import { readPresented } from "@roamfleet/protocol/authority";
 import packageJson from "../../../package.json" with { type: "json" };
 import { createLog } from "../log.ts";
-import { RELEASED } from "../released.ts";
+import { openAuthority, RELEASED } from "./certificate-authority.ts";
 import { certificateFiles, readPair } from "./certificate-files.ts";
-import { type Tls, TLS_OPTIONS, TlsError } from "./contract.ts";
-import { openAuthority } from "./own-authority.ts";
+import { type Tls, TLS_OPTIONS, TlsError } from "./tls.ts";
 import { ownCertificate } from "./own-certificate.ts";
 
 const LIMIT = { timeout: 120_000 };

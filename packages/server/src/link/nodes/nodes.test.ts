@@ -9,12 +9,12 @@ import { until } from "@roamfleet/clock/testing";
 import { createTestDatabase } from "../../engines/db/testing/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { createLog } from "../../kernel/log.ts";
-import { type KeyPair, runCertificate } from "../../kernel/tls/index.ts";
+import { runCertificate } from "../../kernel/tls/certificate-authority.ts";
+import type { KeyPair } from "../../kernel/tls/tls.ts";
 import { sql } from "../../kernel/sql.ts";
-import { UNKNOWN_HANDSHAKES_PER_NETWORK_MAX } from "./handshake-admission.ts";
-import { openNodes } from "./nodes.ts";
-import { parseAddress } from "./address.ts";
-import { writeNodeAddress } from "./store-nodes.ts";
+import { UNKNOWN_HANDSHAKES_PER_NETWORK_MAX } from "./node-listener.ts";
+import { openNodes, writeNodeAddress } from "./nodes.ts";
+import { parseAddress } from "./connect-node.ts";
 
 const LIMIT = { timeout: 60_000 };
 const ANY = { listen: { host: "127.0.0.1", port: 0 }, address: undefined };

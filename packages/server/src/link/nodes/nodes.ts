@@ -2,15 +2,95 @@ import type { TLSSocket } from "node:tls";
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { Db } from "../../kernel/db.ts";
-import { runCertificate } from "../../kernel/tls/index.ts";
+import { bigint, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import { runCertificate } from "../../kernel/tls/certificate-authority.ts";
 import type { NodeRun } from "../lease.ts";
-import { addressText, type HostPort, reachableHost } from "./address.ts";
-import { connectNode } from "./connect-node.ts";
-import { KnownNodes } from "./known-nodes.ts";
+import { addressText, connectNode, type HostPort, reachableHost } from "./connect-node.ts";
 import { NodeListener, type NodeUpgrade } from "./node-listener.ts";
-import { type KnownNode, writeNodeAddress } from "./store-nodes.ts";
 
-export interface NodesContext {
+const nodeRow = row({ id: text, epoch: bigint, address: text, tls_fingerprint: text });
+/** One run of a node that others can connect to. */
+export type KnownNode = RowOf<typeof nodeRow>;
+
+/** Returns the living nodes that listen for others. */
+const listNodes = (db: Db): Promise<KnownNode[]> =>
+  db.many(sql(nodeRow)`
+    select ${nodeRow} from node where not is_over and address is not null and tls_fingerprint is not null order by id`);
+
+/** Stores the address and certificate fingerprint of this run of the node; undefined: it does not listen. */
+export const writeNodeAddress = (
+  db: Db,
+  { id, epoch }: NodeRun,
+  at: { address: string; tls_fingerprint: string } | undefined,
+): Promise<number> =>
+  db.run(sql`
+    update node set address = ${at?.address ?? null}, tls_fingerprint = ${at?.tls_fingerprint ?? null}
+    where id = ${id} and epoch = ${epoch}`);
+
+const refusedRow = row({ refused_host: text, refused_host_at: timestamptz });
+
+/** Stores the latest host that a robot signed for and this node refused. */
+export const writeRefusedHost = (db: Db, { id, epoch }: NodeRun, { host, at }: { host: string; at: Date }): Promise<number> =>
+  db.run(sql`update node set refused_host = ${host}, refused_host_at = ${at} where id = ${id} and epoch = ${epoch}`);
+
+/** Returns the hosts that nodes refused since then, without duplicates, the latest first. */
+export const listRefusedHosts = async (db: Db, since: Date): Promise<string[]> =>
+  (
+    await db.many(sql(refusedRow)`
+      select refused_host, max(refused_host_at) as refused_host_at from node where refused_host_at >= ${since}
+      group by refused_host order by refused_host_at desc`)
+  ).map(({ refused_host }) => refused_host);
+
+/** Minimum interval of database queries caused by unknown certificates, regardless of their number. */
+const ASK_EVERY_MS = 1_000;
+
+/** The nodes of this installation, from the database. Nodes trust only each other's certificates listed there. */
+class KnownNodes {
+  readonly #db: Db;
+  readonly #clock: Clock;
+  #read: { at: number; nodes: Promise<KnownNode[]> } | undefined;
+  #next: Promise<KnownNode[]> | undefined;
+
+  constructor({ db, clock }: { db: Db; clock: Clock }) {
+    this.#db = db;
+    this.#clock = clock;
+  }
+
+  /** Returns the living nodes, including this one. */
+  list(): Promise<KnownNode[]> {
+    return listNodes(this.#db);
+  }
+
+  /** Returns the living node with this certificate. Rejects if the database does not respond. */
+  async byFingerprint(fingerprint: string): Promise<KnownNode | undefined> {
+    const of = (nodes: readonly KnownNode[]): KnownNode | undefined => nodes.find(({ tls_fingerprint }) => tls_fingerprint === fingerprint);
+    const read = this.#read;
+    // The list is recent, but the node may have started since: wait for the next query.
+    if (read !== undefined && this.#age(read.at) < ASK_EVERY_MS) return of(await read.nodes) ?? of(await this.#readNext());
+    return of(await this.#readNow());
+  }
+
+  #age(at: number): number {
+    return this.#clock.monotonic() - at;
+  }
+
+  #readNow(): Promise<KnownNode[]> {
+    const nodes = this.list();
+    this.#read = { at: this.#clock.monotonic(), nodes };
+    return nodes;
+  }
+
+  /** All waiting calls share one query. */
+  #readNext(): Promise<KnownNode[]> {
+    this.#next ??= this.#clock.sleep(ASK_EVERY_MS - this.#age(this.#read?.at ?? 0)).then(() => {
+      this.#next = undefined;
+      return this.#readNow();
+    });
+    return this.#next;
+  }
+}
+
+interface NodesContext {
   db: Db;
   clock: Clock;
   log: Logger;
@@ -19,7 +99,7 @@ export interface NodesContext {
   onRefused: () => void;
 }
 
-export interface NodesSettings {
+interface NodesSettings {
   listen: HostPort;
   /** Address that other nodes use; undefined: detected. Port 0 means the port that is listened on. */
   address: HostPort | undefined;

@@ -6,8 +6,7 @@ import path from "node:path";
 import { systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { freePort } from "@roamfleet/clock/testing/free-port";
-import { type NatsAddress, parseNatsUrl } from "../nats-address.ts";
-import { greets } from "../nats-greeting.ts";
+import { greets, type NatsAddress, parseNatsUrl } from "../nats-address.ts";
 
 const program = [...(process.env.PATH ?? "").split(":"), "/usr/sbin"]
   .map((directory) => path.join(directory, "nats-server"))

@@ -1,6 +1,7 @@
-import { mkdir, readdir } from "node:fs/promises";
+import { mkdir, open, readFile, rm } from "node:fs/promises";
 import path from "node:path";
-import { type BackupFile, copyHashed, errorCode } from "../embedded/index.ts";
+import { entriesOf, errorCode, exists, syncDirectory, writeDurably } from "../../../kernel/files.ts";
+import { type BackupFile, copyHashed, Refusal } from "../embedded/index.ts";
 
 /** Artifacts in a data directory, each named by its checksum. */
 const ARTIFACTS = path.join("blobs", "blobs");
@@ -39,7 +40,7 @@ export async function isForeign(data_directory: string): Promise<boolean> {
   return names.length > 0 && !names.some((name) => KNOWN.test(name));
 }
 
-export interface CopiedData {
+interface CopiedData {
   files: BackupFile[];
   /** Artifacts whose bytes do not match the checksum in their name. */
   damaged: string[];
@@ -68,9 +69,42 @@ export async function copyDataFiles(data_directory: string, to: string): Promise
   return { files, damaged };
 }
 
-async function entriesOf(directory: string) {
-  return readdir(directory, { withFileTypes: true }).catch((error: unknown) => {
-    if (errorCode(error) === "ENOENT") return [];
+/** File in a data directory with the time of its last complete backup. */
+const FILE = "last-backup";
+
+export const writeLastBackup = (data_directory: string, made_at: string): Promise<void> =>
+  writeDurably(path.join(data_directory, FILE), `${made_at}\n`, 0o600);
+
+/** Returns when the last complete backup was made; undefined without one. */
+export async function readLastBackup(data_directory: string): Promise<Date | undefined> {
+  const text = await readFile(path.join(data_directory, FILE), "utf8").catch(() => "");
+  const at = new Date(text.trim());
+  return Number.isNaN(at.getTime()) ? undefined : at;
+}
+
+/** Marker file in a data directory while a restore fills it. */
+const MARK = "restore-unfinished";
+
+/** Throws Refusal if a restore into this data directory started and did not finish. */
+export async function refuseUnfinished(data_directory: string): Promise<void> {
+  const found = await exists(path.join(data_directory, MARK));
+  if (!found) return;
+  throw new Refusal(
+    `a restore into ${data_directory} is running or was interrupted: if none is running, remove the contents of this directory and run roamfleet restore again`,
+  );
+}
+
+/** Marks the directory as being restored. */
+export async function markUnfinished(data_directory: string): Promise<void> {
+  const handle = await open(path.join(data_directory, MARK), "wx", 0o600).catch(async (error: unknown) => {
+    if (errorCode(error) === "EEXIST") await refuseUnfinished(data_directory);
     throw error;
   });
+  await handle.close();
+  await syncDirectory(data_directory);
+}
+
+export async function markFinished(data_directory: string): Promise<void> {
+  await rm(path.join(data_directory, MARK), { force: true });
+  await syncDirectory(data_directory);
 }

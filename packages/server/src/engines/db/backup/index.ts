@@ -1,7 +1,7 @@
 export { isForeign } from "./data-files.ts";
-export { readLastBackup } from "./last-backup.ts";
+export { readLastBackup } from "./data-files.ts";
 export { type BackupMade, type BackupOptions, makeBackup } from "./make-backup.ts";
 export { restoreBackup, type RestoreOptions } from "./restore-backup.ts";
-export { makeRotatedBackup } from "./rotate-backups.ts";
-export { refuseUnfinished } from "./unfinished.ts";
-export { verifyBackup } from "./verify-backup.ts";
+export { makeRotatedBackup } from "./make-backup.ts";
+export { refuseUnfinished } from "./data-files.ts";
+export { verifyBackup } from "./restore-backup.ts";

@@ -1,12 +1,23 @@
-import { access, mkdir, readdir, rm } from "node:fs/promises";
+import { mkdir, readdir, rm } from "node:fs/promises";
 import path from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import type { EngineLog } from "../../log.ts";
 import type { DbAddress } from "../connections.ts";
-import { copyHashed, errorCode, lockDirectory, Refusal, restore, startEmbedded, syncTree } from "../embedded/index.ts";
-import { DATA, damaged, type Manifest, readWholeManifest } from "./manifest.ts";
-import { loadRows } from "./table-rows.ts";
-import { markFinished, markUnfinished, refuseUnfinished } from "./unfinished.ts";
+import {
+  type BackupFile,
+  copyHashed,
+  hashFile,
+  listDatabaseBackup,
+  lockDirectory,
+  Refusal,
+  restore,
+  startEmbedded,
+  syncTree,
+} from "../embedded/index.ts";
+import { markFinished, markUnfinished, refuseUnfinished } from "./data-files.ts";
+import { damaged, DATA, type Manifest, readManifest, readWholeManifest } from "./manifest.ts";
+import { listRowFiles, loadRows } from "./table-rows.ts";
+import { errorCode, exists } from "../../../kernel/files.ts";
 
 export interface RestoreOptions {
   /** A directory created by `makeBackup`. */
@@ -53,10 +64,7 @@ async function requireEmpty(data_directory: string): Promise<void> {
   await refuseUnfinished(data_directory);
   if ((await readdir(data_directory)).length === 0) return;
   const database = path.join(data_directory, "postgres");
-  const locked = await access(`${database}.lock`).then(
-    () => true,
-    () => false,
-  );
+  const locked = await exists(`${database}.lock`);
   // Throws with the process that uses it, if there is one.
   if (locked) await (await lockDirectory(database)).release();
   throw new Refusal(`${data_directory} is not empty: restore into a new --data directory`);
@@ -98,4 +106,47 @@ async function clear(data_directory: string): Promise<void> {
     if (name !== "restore-unfinished") await rm(path.join(data_directory, name), { recursive: true, force: true });
   }
   await markFinished(data_directory);
+}
+
+interface Verified {
+  made_at: string;
+  files: number;
+  bytes: number;
+  /** Files that are missing or whose contents differ from the manifest, relative to the backup. */
+  damaged: string[];
+}
+
+/**
+ * Compares every file of a backup with the size and checksum in its manifests. Changes nothing.
+ *
+ * @throws Refusal when `from` is not a complete backup.
+ */
+export async function verifyBackup(from: string): Promise<Verified> {
+  const manifest = await readManifest(from);
+  const verified: Verified = { made_at: manifest.made_at, files: 0, bytes: 0, damaged: [] };
+  await compare(from, [manifest.database_manifest], verified);
+  // If the database's manifest is damaged, its file names cannot be trusted.
+  if (verified.damaged.length === 0) await compare(from, await listDatabaseFiles(from, manifest), verified);
+  await compare(from, within(DATA, manifest.files), verified);
+  return verified;
+}
+
+async function listDatabaseFiles(from: string, { database }: Manifest): Promise<BackupFile[]> {
+  const directory = path.join(from, database);
+  return within(database, await (database === "postgres" ? listDatabaseBackup(directory) : listRowFiles(directory)));
+}
+
+const within = (directory: string, files: readonly BackupFile[]): BackupFile[] =>
+  files.map((file) => ({ ...file, path: path.join(directory, file.path) }));
+
+async function compare(from: string, files: readonly BackupFile[], verified: Verified): Promise<void> {
+  for (const { path: name, bytes, sha256 } of files) {
+    const found = await hashFile(path.join(from, name)).catch((error: unknown) => {
+      if (errorCode(error) === "ENOENT" || errorCode(error) === "ENOTDIR" || errorCode(error) === "EISDIR") return undefined;
+      throw error;
+    });
+    if (found?.bytes !== bytes || found.sha256 !== sha256) verified.damaged.push(name);
+    verified.files += 1;
+    verified.bytes += bytes;
+  }
 }

@@ -4,9 +4,9 @@ import { appendFile, copyFile, mkdir, open, readdir, readFile, rm, stat, writeFi
 import path from "node:path";
 import { after, before, describe, test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
-import type { BackupManifest } from "./backup-files.ts";
+import type { BackupManifest } from "./backup.ts";
 import { backup, type Connection, type Embedded, restore } from "./index.ts";
-import { withClient } from "./connect.ts";
+import { withClient } from "./cluster.ts";
 import { run } from "./run.ts";
 import { copyDatabase, scratch, startOn } from "./testing/scratch.ts";
 

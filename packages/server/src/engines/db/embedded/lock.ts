@@ -1,7 +1,8 @@
 import { constants } from "node:fs";
-import { access, type FileHandle, open } from "node:fs/promises";
-import { errorCode, Refusal } from "./refusal.ts";
+import { type FileHandle, open } from "node:fs/promises";
+import { Refusal } from "./refusal.ts";
 import { run } from "./run.ts";
+import { errorCode, exists } from "../../../kernel/files.ts";
 
 export interface Lock {
   release(): Promise<void>;
@@ -49,10 +50,7 @@ export async function lockDirectory(directory: string): Promise<Lock> {
 /** Describes the process that locks a database's directory; undefined if it is not locked. */
 export async function lockHolder(directory: string): Promise<string | undefined> {
   const file = `${directory}.lock`;
-  const there = await access(file).then(
-    () => true,
-    () => false,
-  );
+  const there = await exists(file);
   // Takes the lock for a moment: the only way to test it that also works across containers.
   const handle = there ? await tryLock(file) : undefined;
   await handle?.close();

@@ -4,9 +4,3 @@
 export class Refusal extends Error {
   override name = "Refusal";
 }
-
-/** Returns the `code` of a Node error such as ENOENT; undefined for other values. */
-export function errorCode(error: unknown): string | undefined {
-  if (!(error instanceof Error) || !("code" in error)) return undefined;
-  return typeof error.code === "string" ? error.code : undefined;
-}

@@ -1,12 +1,12 @@
 import { mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { BACKUP_FORMAT, type BackupFile, type BackupManifest, copyHashed, DATABASE_NAME, MANIFEST_NAME } from "./backup-files.ts";
+import { BACKUP_FORMAT, type BackupFile, type BackupManifest, copyHashed, DATABASE_NAME, MANIFEST_NAME } from "./backup.ts";
 import { readMajor } from "./binaries.ts";
 import { placeDirectory } from "./cluster.ts";
 import { lockDirectory } from "./lock.ts";
 import { Refusal } from "./refusal.ts";
-import { syncDirectory } from "../../../kernel/sync-directory.ts";
-import { syncTree } from "./sync.ts";
+import { syncDirectory } from "../../../kernel/files.ts";
+import { syncTree } from "./run.ts";
 
 export interface RestoreOptions {
   /** A directory created by `backup`. */

@@ -1,6 +1,6 @@
 import { spawn, type SpawnOptions } from "node:child_process";
 
-export interface Outcome {
+interface Outcome {
   /** Exit code; null if a signal ended it; undefined if it could not be started. */
   code: number | null | undefined;
   /** The last OUTPUT_BYTES_MAX of stdout and stderr, interleaved. */
@@ -39,4 +39,10 @@ export function run(file: string, args: readonly string[], options: SpawnOptions
     child.once("error", (error) => resolve({ code: undefined, output: error.message }));
     child.once("close", (code) => resolve({ code, output }));
   });
+}
+
+/** Makes a newly written tree of files durable with one call for the file system instead of a thousand fsyncs. */
+export async function syncTree(directory: string): Promise<void> {
+  const { code, output } = await run("sync", ["--file-system", directory]);
+  if (code !== 0) throw new Error(`sync failed on ${directory}: ${output}`);
 }

@@ -1,15 +1,62 @@
+import { readFile, realpath, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
-import { type Cluster, type ClusterOptions, openCluster, placeDirectory, SUPERUSER } from "./cluster.ts";
-import { type Connection, withClient } from "./connect.ts";
-import { bringUp, type Ending, type Running } from "./launch.ts";
-import { type Lock, lockDirectory } from "./lock.ts";
-import { boundLogFile } from "./log-file.ts";
+import { exists, syncDirectory } from "../../../kernel/files.ts";
 import { chooseBinaries } from "./binaries.ts";
-import { childrenEnd, shutDown } from "./shutdown.ts";
-import { removeSocketDirectory } from "./socket-directory.ts";
-import { finishSwitch } from "./switch.ts";
+import {
+  type Cluster,
+  type ClusterOptions,
+  type Connection,
+  openCluster,
+  placeDirectory,
+  removeSocketDirectory,
+  SUPERUSER,
+  withClient,
+} from "./cluster.ts";
+import { boundLogFile, bringUp, childrenEnd, type Ending, type Running, shutDown } from "./launch.ts";
+import { type Lock, lockDirectory } from "./lock.ts";
+import type { EngineLog } from "../../log.ts";
+import { identifyPostgres, readPostmasterFile } from "./postmaster.ts";
 
-export const DATABASE = "roamfleet";
+/** Names of directories beside the database's, for replacing it by another one. */
+interface Switch {
+  /** The new database. */
+  upgraded: string;
+  /** New name of the current database. */
+  kept: string;
+}
+
+const switchFileOf = (directory: string): string => `${directory}.switch`;
+
+/**
+ * Replaces the database at `directory` by the one at `upgraded` and renames the current one to `kept`. Two renames are not atomic, so the
+ * intention is written to disk first. After a kill between them, the next start finishes the switch instead of creating an empty database.
+ */
+export async function switchDirectories(directory: string, next: Switch, log: EngineLog): Promise<void> {
+  const file = switchFileOf(directory);
+  await writeFile(`${file}.new`, JSON.stringify(next), { flush: true, mode: 0o600 });
+  await rename(`${file}.new`, file);
+  await syncDirectory(path.dirname(directory));
+  await finishSwitch(directory, log);
+}
+
+/** Finishes a switch that is recorded on disk. No effect if there is none. */
+export async function finishSwitch(directory: string, log: EngineLog): Promise<void> {
+  const file = switchFileOf(directory);
+  const text = await readFile(file, "utf8").catch(() => undefined);
+  if (text === undefined) return;
+  const parent = path.dirname(directory);
+  const { upgraded, kept } = JSON.parse(text) as Switch;
+  const from = path.join(parent, upgraded);
+  if (await exists(from)) {
+    if (!(await exists(path.join(parent, kept)))) await rename(directory, path.join(parent, kept));
+    await rename(from, directory);
+  }
+  await syncDirectory(parent);
+  await rm(file);
+  log.info({ directory, kept }, "upgraded database is in place, the old one is kept");
+}
+
+const DATABASE = "roamfleet";
 
 export interface EmbeddedOptions extends ClusterOptions {
   /** The database's directory, created if absent: `<data>/postgres`. Names of files beside it start with its name. */
@@ -190,3 +237,11 @@ class Supervisor implements Embedded {
 }
 
 const nextDelay = (delay: number): number => Math.min(Math.max(delay * 2, RESTART_DELAY_MS_MIN), RESTART_DELAY_MS_MAX);
+
+/** Returns the connection of the database that is running on this directory; undefined if there is none. */
+export async function runningDatabase(given: string): Promise<Connection | undefined> {
+  const directory = await realpath(given).catch(() => given);
+  const file = await readPostmasterFile(directory);
+  if (file?.status !== "ready" || (await identifyPostgres(file.pid, directory)) === undefined) return undefined;
+  return { host: file.socketDirectory, port: file.port, user: SUPERUSER, database: DATABASE };
+}

@@ -6,7 +6,7 @@ import path from "node:path";
 import { after, before, describe, test } from "node:test";
 import { systemClock } from "@roamfleet/clock";
 import { EMBEDDED_MAJOR, findSources, readMajor, SYSTEM_MAJOR_MIN } from "./binaries.ts";
-import { type Connection, withClient } from "./connect.ts";
+import { type Connection, withClient } from "./cluster.ts";
 import { upgradeDatabase, type UpgradeResult } from "./index.ts";
 import { findPostgresOn } from "./postmaster.ts";
 import { run } from "./run.ts";

@@ -1,18 +1,75 @@
-import { access, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import path from "node:path";
+import { pipeline } from "node:stream/promises";
 import type { Clock } from "@roamfleet/clock";
+import type pg from "pg";
+import { from as copyFrom, to as copyTo } from "pg-copy-streams";
+import { alignTables, columnList, listSequences, listTables, SAME_TEXT, setSequences, type Table } from "../tables.ts";
 import { chooseBinaries, readMajor } from "./binaries.ts";
-import { type Cluster, type ClusterOptions, openCluster, placeDirectory } from "./cluster.ts";
-import { type Connection, withClient } from "./connect.ts";
-import { copyTables } from "./copy-tables.ts";
-import { bringUp, type Running } from "./launch.ts";
+import {
+  type Cluster,
+  type ClusterOptions,
+  type Connection,
+  openCluster,
+  placeDirectory,
+  removeSocketDirectory,
+  withClient,
+} from "./cluster.ts";
+import { bringUp, killPostgresOn, type Running, shutDown } from "./launch.ts";
 import { lockDirectory } from "./lock.ts";
+import type { EngineLog } from "../../log.ts";
 import { Refusal } from "./refusal.ts";
-import { killPostgresOn, shutDown } from "./shutdown.ts";
-import { removeSocketDirectory } from "./socket-directory.ts";
-import { connectionTo, ensureDatabase } from "./supervisor.ts";
-import { finishSwitch, switchDirectories } from "./switch.ts";
-import { syncTree } from "./sync.ts";
+import { syncTree } from "./run.ts";
+import { connectionTo, ensureDatabase, finishSwitch, switchDirectories } from "./supervisor.ts";
+import { exists } from "../../../kernel/files.ts";
+
+/**
+ * Replaces the contents of every table of `target` by those of `source`, then compares count and checksum of each. Both must have the same
+ * schema; partitions are created as in the source. There must be no other connections.
+ *
+ * @returns how many tables and rows were copied
+ * @throws Error that names the first table that differs
+ */
+async function copyTables(source: pg.Client, target: pg.Client, log: EngineLog): Promise<{ tables: number; rows: number }> {
+  for (const client of [source, target]) await client.query(SAME_TEXT);
+  await source.query("begin isolation level repeatable read read only");
+  // Foreign keys may form cycles. They are valid in the source, and the comparison proves that the copy is equal.
+  await target.query("set session_replication_role = replica");
+  const tables = await listTables(source);
+  await alignTables(tables, target);
+  const leaves = tables.filter(({ kind }) => kind === "r");
+  if (tables.length > 0) await target.query(`truncate ${tables.map(({ name }) => name).join(", ")}`);
+  for (const table of leaves) await copyRows(source, target, table);
+  await setSequences(target, await listSequences(source));
+  let rows = 0;
+  for (const { name } of leaves) {
+    const [was, is] = [await digest(source, name), await digest(target, name)];
+    if (was.count !== is.count || was.sum !== is.sum)
+      throw new Error(`the copy of ${name} differs: ${was.count} rows became ${is.count}, or their contents changed`);
+    rows += Number(is.count);
+    log.info({ table: name, rows: Number(is.count) }, "table copied and compared");
+  }
+  await source.query("commit");
+  await target.query("analyze");
+  return { tables: leaves.length, rows };
+}
+
+async function copyRows(source: pg.Client, target: pg.Client, table: Table): Promise<void> {
+  const { name } = table;
+  const list = columnList(table);
+  if (list === "") return;
+  const reading = source.query(copyTo(`copy ${name} (${list}) to stdout`));
+  const writing = target.query(copyFrom(`copy ${name} (${list}) from stdin`));
+  await pipeline(reading, writing);
+}
+
+/** Returns the row count and an order-independent checksum of a table's rows, as text. */
+async function digest(client: pg.Client, name: string): Promise<{ count: string; sum: string }> {
+  const { rows } = await client.query<{ count: string; sum: string }>(
+    `select count(*)::text as count, coalesce(sum(hashtextextended(t::text, 0)::numeric), 0)::text as sum from only ${name} t`,
+  );
+  return rows[0] ?? { count: "", sum: "" };
+}
 
 export interface UpgradeOptions extends ClusterOptions {
   /** The database's directory. No server may be running on it. */
@@ -110,9 +167,3 @@ async function clear(next: string, clock: Clock): Promise<void> {
   await removeSocketDirectory(next);
   for (const suffix of ["", ".live", ".log", ".log.1", ".lib"]) await rm(`${next}${suffix}`, { recursive: true, force: true });
 }
-
-const exists = (file: string): Promise<boolean> =>
-  access(file).then(
-    () => true,
-    () => false,
-  );

@@ -3,12 +3,13 @@ import { mkdtemp, realpath, rm } from "node:fs/promises";
 import os from "node:os";
 import path from "node:path";
 import { systemClock } from "@roamfleet/clock";
-import { type Connection, type Embedded, type EmbeddedOptions, type Log, startEmbedded } from "../index.ts";
+import type { EngineLog } from "../../../log.ts";
+import { type Connection, type Embedded, type EmbeddedOptions, startEmbedded } from "../index.ts";
 import { run } from "../run.ts";
-import { killPostgresOn } from "../shutdown.ts";
+import { killPostgresOn } from "../launch.ts";
 
 const ignore = (): void => {};
-export const quietLog: Log = { info: ignore, warn: ignore, error: ignore };
+export const quietLog: EngineLog = { info: ignore, warn: ignore, error: ignore };
 
 /** Creates a temporary directory. Disposing kills any PostgreSQL on `databases` inside it and removes it. */
 export async function scratch(): Promise<{ root: string; database: string; [Symbol.asyncDispose](): Promise<void> }> {

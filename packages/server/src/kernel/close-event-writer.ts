@@ -1,0 +1,106 @@
+import type { KernelPlane } from "./kernel-plane.ts";
+
+const SWEEP_ROWS_MAX = 500;
+/** Ends that wait for the database. Ends beyond this limit are written as lost when the server starts again. */
+const PENDING_MAX = 10_000;
+/**
+ * Failures of either kind per sweep. The rest waits for the next sweep, so that thousands of failures do not delay the caller's other
+ * sweeps.
+ */
+const FAILURES_PER_SWEEP_MAX = 50;
+/** Ids in the log, each once until its end is written. At this limit no further ids are logged. */
+const LOGGED_MAX = 100;
+
+/** A thing left open by a server that is gone. */
+export interface Orphan {
+  org_id: string;
+  id: string;
+}
+
+const BEFORE_ALL: Orphan = { org_id: "", id: "" };
+
+/**
+ * Writes the end of each opened thing exactly once, even if the database was unreachable when it ended, or its server is gone. `write` must
+ * do nothing if the end is already written.
+ */
+export class CloseEventWriter {
+  readonly #plane: Pick<KernelPlane, "log" | "db_errors">;
+  /** The kind of thing, a word for the log. */
+  readonly #of: string;
+  /** Ends that could not be written. The ones tried last come last. */
+  readonly #pending = new Map<string, () => Promise<void>>();
+  readonly #logged = new Set<string>();
+  /** The orphan after which the next sweep continues. */
+  #swept = BEFORE_ALL;
+
+  constructor(plane: Pick<KernelPlane, "log" | "db_errors">, of: string) {
+    this.#plane = plane;
+    this.#of = of;
+  }
+
+  /** Writes an end. Never throws: a failed write is retried by the sweep. */
+  async write(id: string, write: () => Promise<void>): Promise<void> {
+    try {
+      await write();
+    } catch (error) {
+      this.#log(id, error);
+      if (this.#pending.size < PENDING_MAX) this.#pending.set(id, write);
+    }
+  }
+
+  /**
+   * Retries the ends that could not be written, then writes the ends of orphans, each in its own write: a later sweep retries failed ones.
+   * Throws only if the database is unavailable. `listOrphans` returns orphans after `after`, ordered by org and id.
+   */
+  async sweep<T extends Orphan>(
+    listOrphans: (page: { after: Orphan; limit: number }) => Promise<readonly T[]>,
+    writeLost: (orphan: T) => Promise<void>,
+  ): Promise<void> {
+    await this.#sweepPending();
+    let failures = 0;
+    for (let found = SWEEP_ROWS_MAX; found === SWEEP_ROWS_MAX;) {
+      const orphans = await listOrphans({ after: this.#swept, limit: SWEEP_ROWS_MAX });
+      for (const orphan of orphans) {
+        if (!(await this.#write(orphan.id, () => writeLost(orphan)))) failures += 1;
+        this.#swept = { org_id: orphan.org_id, id: orphan.id };
+        if (failures === FAILURES_PER_SWEEP_MAX) return;
+      }
+      found = orphans.length;
+    }
+    this.#swept = BEFORE_ALL;
+    // Another server may have written the ends of the logged ids.
+    if (failures === 0 && this.#pending.size === 0) this.#logged.clear();
+  }
+
+  async #sweepPending(): Promise<void> {
+    let failures = 0;
+    for (const [id, write] of Array.from(this.#pending)) {
+      const is_written = await this.#write(id, write);
+      this.#pending.delete(id);
+      if (is_written) continue;
+      this.#pending.set(id, write);
+      failures += 1;
+      if (failures === FAILURES_PER_SWEEP_MAX) return;
+    }
+  }
+
+  /** Returns false if this end cannot be written. Throws if none can (an outage). */
+  async #write(id: string, write: () => Promise<void>): Promise<boolean> {
+    const { db_errors } = this.#plane;
+    try {
+      await write();
+    } catch (error) {
+      if (db_errors.isOutage(error)) throw error;
+      this.#log(id, error);
+      return false;
+    }
+    this.#logged.delete(id);
+    return true;
+  }
+
+  #log(id: string, error: unknown): void {
+    if (this.#logged.has(id) || this.#logged.size >= LOGGED_MAX) return;
+    this.#logged.add(id);
+    this.#plane.log.error({ err: error, of: this.#of, id }, "end could not be written, will retry");
+  }
+}

@@ -1,0 +1,78 @@
+/**
+ * Processes all items in one call. If that fails, retries both halves recursively until the items that cause the error are isolated. An
+ * error that no item causes (`affectsAll`) fails the whole piece. Never rejects.
+ */
+export async function retryBisected<T>(
+  items: readonly T[],
+  work: (items: readonly T[]) => Promise<void>,
+  { failed, affectsAll }: { failed: (items: readonly T[], error: unknown) => void; affectsAll: (error: unknown) => boolean },
+): Promise<void> {
+  try {
+    await work(items);
+  } catch (error) {
+    if (items.length === 1 || affectsAll(error)) return failed(items, error);
+    const half = items.length >> 1;
+    await retryBisected(items.slice(0, half), work, { failed, affectsAll });
+    await retryBisected(items.slice(half), work, { failed, affectsAll });
+  }
+}
+
+/** After this many failures the remaining pieces are no longer divided: each fails as a whole. */
+const FAILURES_MAX = 20;
+
+/** The items that `isolateFailures` could not process, and the first error. */
+export interface Failures<T> {
+  failed: T[];
+  error: unknown;
+}
+
+/**
+ * Processes all items in one call and, if that fails, in halves, so that an item that cannot be processed does not block the others.
+ * Returns undefined if all succeeded. Rejects with an error that `isOutage` accepts, because then no item is the cause.
+ */
+export async function isolateFailures<T>(
+  items: readonly T[],
+  isOutage: (error: unknown) => boolean,
+  work: (items: readonly T[]) => Promise<unknown>,
+): Promise<Failures<T> | undefined> {
+  if (items.length === 0) return undefined;
+  const errors: unknown[] = [];
+  const failed: T[] = [];
+  let outage: { error: unknown } | undefined;
+  const perform = async (some: readonly T[]): Promise<void> => {
+    if (outage === undefined) await work(some);
+    else throw outage.error;
+  };
+  await retryBisected(items, perform, {
+    affectsAll: (error) => {
+      if (isOutage(error)) outage ??= { error };
+      return outage !== undefined || errors.length >= FAILURES_MAX;
+    },
+    failed: (some, error) => {
+      if (isOutage(error)) outage ??= { error };
+      errors.push(error);
+      failed.push(...some);
+    },
+  });
+  if (outage !== undefined) throw outage.error;
+  return failed.length === 0 ? undefined : { failed, error: errors[0] };
+}
+
+/** Like `isolateFailures`, for work that processes one item per call. */
+export async function isolateEach<T>(
+  items: Iterable<T>,
+  isOutage: (error: unknown) => boolean,
+  work: (item: T) => Promise<unknown>,
+): Promise<Failures<T> | undefined> {
+  let failures: Failures<T> | undefined;
+  for (const item of items) {
+    try {
+      await work(item);
+    } catch (error) {
+      if (isOutage(error)) throw error;
+      failures ??= { failed: [], error };
+      failures.failed.push(item);
+    }
+  }
+  return failures;
+}

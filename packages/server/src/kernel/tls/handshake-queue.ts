@@ -1,0 +1,162 @@
+import type { Clock, Timer } from "@roamfleet/clock";
+import { FairQueue } from "../fair-queue.ts";
+import { networkOf } from "../networks.ts";
+
+/**
+ * Handshakes running at the same time: about as many as end within a second. Each takes some 1 ms of CPU here, more at the client, and a
+ * few round trips.
+ */
+export const RUNNING_MAX = 256;
+/** Handshakes started per turn of the event loop. They take some 8 ms, which bounds the delay of other work. */
+export const STARTS_PER_TURN_MAX = 8;
+/**
+ * A handshake starts at least this often, regardless of load and of the running ones. So clients that stop in mid-handshake cannot block
+ * others.
+ */
+export const START_INTERVAL_MS = 10;
+/**
+ * Minimum interval between handshakes while clients connect. It matches the rate at which a node admits robots, and leaves half of the
+ * loop's time for accepting connections.
+ */
+export const CONNECTING_START_INTERVAL_MS = 2;
+/**
+ * Length of the queue. A single network fills at most half of it: it never uses more slots than it leaves free. Half is about the number of
+ * robots of a node, which may all connect from one address.
+ */
+export const QUEUE_MAX = 32_000;
+/** An agent gives up after a minute, as most load balancers do. A client that waited this long is served sooner if it retries. */
+export const WAIT_MS_MAX = 45_000;
+
+/** A client that wants a handshake. One of the two callbacks is called, once, unless it leaves before. */
+export interface Client {
+  /** The client's address. */
+  address: string;
+  /** Starts the handshake. Returns false if the client is gone, which takes no slot. */
+  start: () => boolean;
+  /** Turns it away: its network has no free slot in the queue, it waited too long, or the queue is closed. */
+  sendAway: () => void;
+}
+
+/** Timers of the queue, replaced in tests. */
+export interface QueueTimers {
+  clock: Pick<Clock, "monotonic" | "setTimer">;
+  /** Runs the work in the next turn of the event loop, as `setImmediate` does. */
+  nextTurn: (work: () => void) => unknown;
+}
+
+/**
+ * Queues TLS handshakes: networks alternate, and each network's clients are served in order of arrival. If thousands ran concurrently, all
+ * would end late, many after their client's timeout. So only some run, and the others wait at the cost of a socket each.
+ *
+ * The event loop accepts one connection per turn. Handshakes make turns long, and the kernel's backlog overflows: clients that find it full
+ * retry seconds later, up to half a minute. So while clients connect, few handshakes start, and at most one per turn.
+ */
+export class TlsHandshakeQueue {
+  readonly #timers: QueueTimers;
+  /** By network. `since`: monotonic milliseconds. */
+  readonly #queue = new FairQueue<Client & { since: number }>();
+  #running = 0;
+  #started_at = -Infinity;
+  #timer: Timer | undefined;
+  /** A client connected in this turn of the loop. */
+  #connected = false;
+  #turn_awaited = false;
+  #closed = false;
+
+  constructor(timers: QueueTimers) {
+    this.#timers = timers;
+  }
+
+  get running(): number {
+    return this.#running;
+  }
+
+  get queued(): number {
+    return this.#queue.size;
+  }
+
+  /** Reports that a client connected: more may be in the backlog. */
+  connected(): void {
+    this.#connected = true;
+    this.#awaitTurn();
+  }
+
+  /** Queues a client for its handshake. The returned function removes it from the queue. */
+  join(client: Client): () => void {
+    const network = networkOf(client.address);
+    if (this.#closed || this.#queue.sizeOf(network) >= QUEUE_MAX - this.#queue.size) {
+      client.sendAway();
+      return () => {};
+    }
+    const queued = { ...client, since: this.#timers.clock.monotonic() };
+    this.#queue.push(network, queued);
+    this.#awaitTurn();
+    this.#wake();
+    return () => this.#queue.delete(queued);
+  }
+
+  /** Reports that a started handshake ended, with or without success. */
+  ended(): void {
+    this.#running -= 1;
+    this.#awaitTurn();
+  }
+
+  /** Stops starting handshakes and turns away all queued clients. */
+  close(): void {
+    this.#closed = true;
+    this.#timer?.cancel();
+    for (const client of this.#queue.takeWhile(() => true)) client.sendAway();
+  }
+
+  #awaitTurn(): void {
+    if (this.#turn_awaited) return;
+    this.#turn_awaited = true;
+    this.#timers.nextTurn(() => {
+      this.#turn_awaited = false;
+      if (!this.#connected) return this.#startSome();
+      this.#connected = false;
+      if (this.#running < RUNNING_MAX && this.#hasNoneStartedFor(CONNECTING_START_INTERVAL_MS)) this.#startFirst();
+      this.#awaitTurn();
+    });
+  }
+
+  #hasNoneStartedFor(ms: number): boolean {
+    return this.#timers.clock.monotonic() - this.#started_at >= ms;
+  }
+
+  #startSome(): void {
+    for (let started = 0; this.#queue.size > 0 && this.#running < RUNNING_MAX; started += 1) {
+      if (started === STARTS_PER_TURN_MAX) return this.#awaitTurn();
+      this.#startFirst();
+    }
+  }
+
+  /** Starts the handshake of the first client that is still connected. */
+  #startFirst(): void {
+    for (let next = this.#queue.take(() => true); next !== undefined; next = this.#queue.take(() => true)) {
+      this.#running += 1;
+      if (next.item.start()) {
+        this.#started_at = this.#timers.clock.monotonic();
+        return;
+      }
+      this.#running -= 1;
+    }
+  }
+
+  /** While clients wait: starts a handshake if none has started for START_INTERVAL_MS, and turns away those that waited too long. */
+  #wake(): void {
+    if (this.#queue.size === 0 || this.#timer !== undefined) return;
+    const now = this.#timers.clock.monotonic();
+    this.#timer = this.#timers.clock.setTimer(Math.max(1, this.#started_at + START_INTERVAL_MS - now), () => {
+      this.#timer = undefined;
+      this.#check();
+      this.#wake();
+    });
+  }
+
+  #check(): void {
+    if (this.#hasNoneStartedFor(START_INTERVAL_MS)) this.#startFirst();
+    const late = this.#timers.clock.monotonic() - WAIT_MS_MAX;
+    for (const client of this.#queue.takeWhile(({ since }) => since <= late)) client.sendAway();
+  }
+}

@@ -1,0 +1,151 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, connect as connectPlain, type Socket } from "node:net";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { test, type TestContext } from "node:test";
+import { connect, type TLSSocket } from "node:tls";
+import { type Clock, SimulatedClock, systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { TLS_OPTIONS } from "./tls.ts";
+import { TlsHandshakeQueue, RUNNING_MAX } from "./handshake-queue.ts";
+import { openAuthority } from "./certificate-authority.ts";
+import { QueuedTlsServer } from "./queued-tls-server.ts";
+import { clientHello } from "./testing/client-hello.ts";
+
+const LIMIT = { timeout: 120_000 };
+/** Longer than any test: nothing times out. */
+const NEVER_MS = 600_000;
+
+interface Listening {
+  port: number;
+  queue: TlsHandshakeQueue;
+  /** Open connections of the server, regardless of their handshakes. */
+  held: () => Promise<number>;
+}
+
+/** Starts an HTTPS server with queued handshakes. If its clock is stopped, a handshake starts only when another ends. */
+async function listen(
+  t: TestContext,
+  { clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" }), first_byte_ms = NEVER_MS }: { clock?: Clock; first_byte_ms?: number } = {},
+): Promise<Listening> {
+  const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-handshakes-"));
+  t.after(() => rm(directory, { recursive: true, force: true }));
+  const now = new Date();
+  const pair = await (await openAuthority(directory, now)).issue(["localhost"], now);
+  const queue = new TlsHandshakeQueue({ clock, nextTurn: setImmediate });
+  const options = { ...TLS_OPTIONS, ...pair, handshakeTimeout: NEVER_MS, queue, first_byte_ms };
+  const server = new QueuedTlsServer(options, (request, response) => {
+    response.end(request.url);
+  });
+  server.on("clientError", (_error, socket) => socket.destroy());
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => {
+    queue.close();
+    server.close();
+    server.closeAllConnections();
+  });
+  const held = (): Promise<number> =>
+    new Promise((resolve, reject) => server.getConnections((error, count) => (error === null ? resolve(count) : reject(error))));
+  return { port: (server.address() as AddressInfo).port, queue, held };
+}
+
+/** Opens a connection that sends these bytes and nothing else. */
+function open(t: TestContext, port: number, bytes: Buffer | string = ""): Socket {
+  const socket = connectPlain(port, "127.0.0.1");
+  t.after(() => socket.destroy());
+  socket.on("error", () => {});
+  socket.resume();
+  if (bytes.length > 0) socket.write(bytes);
+  return socket;
+}
+
+/** Resolves when the socket is closed, also by a reset. */
+const closed = (socket: Socket): Promise<void> => new Promise((resolve) => socket.once("close", () => resolve()));
+
+/** Fills all handshake slots with clients that send a ClientHello and nothing more. */
+async function takeAllPlaces(t: TestContext, { port, queue }: Listening): Promise<Socket[]> {
+  const hello = await clientHello();
+  const stuck = Array.from({ length: RUNNING_MAX }, () => open(t, port, hello));
+  await until("all places to be taken", () => queue.running === RUNNING_MAX);
+  return stuck;
+}
+
+function shakeHands(t: TestContext, port: number): TLSSocket {
+  const socket = connect({ port, host: "127.0.0.1", rejectUnauthorized: false });
+  t.after(() => socket.destroy());
+  return socket.on("error", () => {});
+}
+
+/** Returns the response body, which is the path. The request is sent after the handshake. */
+async function ask(socket: TLSSocket, url: string): Promise<string | undefined> {
+  socket.write(`GET ${url} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n`);
+  const answer = Buffer.concat(await socket.toArray()).toString("latin1");
+  return answer.split("\r\n\r\n")[1];
+}
+
+test("serves a client and frees its slot", LIMIT, async (t) => {
+  const { port, queue, held } = await listen(t);
+  const answers = await Promise.all(["/a", "/b", "/c"].map((url) => ask(shakeHands(t, port), url)));
+  assert.deepEqual(answers, ["/a", "/b", "/c"]);
+  assert.deepEqual([queue.running, queue.queued], [0, 0]);
+  await until("the server to hold none", async () => (await held()) === 0);
+});
+
+test("clients beyond the limit wait, start in order, and leave the queue when they disconnect", LIMIT, async (t) => {
+  const server = await listen(t);
+  const { port, queue, held } = server;
+  const stuck = await takeAllPlaces(t, server);
+  const shaken: string[] = [];
+  const come = async (name: string): Promise<TLSSocket> => {
+    const before = queue.queued;
+    const socket = shakeHands(t, port).once("secureConnect", () => shaken.push(name));
+    await until(`${name} to be in queue`, () => queue.queued === before + 1);
+    return socket;
+  };
+  const first = await come("first");
+  const second = await come("second");
+  const third = await come("third");
+  second.destroy();
+  await until("the second to have left", () => queue.queued === 2);
+  await until("the server to have let go of it", async () => (await held()) === RUNNING_MAX + 2);
+  assert.deepEqual(shaken, []);
+  stuck[0]!.destroy();
+  // The third client gets the slot of the first when its handshake ends.
+  assert.deepEqual(await Promise.all([ask(first, "/first"), ask(third, "/third")]), ["/first", "/third"]);
+  assert.deepEqual(shaken, ["first", "third"]);
+});
+
+test("clients that stop in mid-handshake do not block others", LIMIT, async (t) => {
+  const server = await listen(t, { clock: systemClock });
+  await takeAllPlaces(t, server);
+  assert.equal(await ask(shakeHands(t, server.port), "/in"), "/in");
+  assert.equal(server.queue.running, RUNNING_MAX);
+});
+
+test("closes a client that sends nothing, or too much before its turn, without using a slot", LIMIT, async (t) => {
+  const quiet = await listen(t, { first_byte_ms: 200 });
+  const silent = open(t, quiet.port);
+  await closed(silent);
+  assert.deepEqual([quiet.queue.running, quiet.queue.queued], [0, 0]);
+  await until("the server to have let go of it", async () => (await quiet.held()) === 0);
+
+  const server = await listen(t);
+  const { port, queue, held } = server;
+  await takeAllPlaces(t, server);
+  const loud = open(t, port, "x");
+  await until("it to be in queue", () => queue.queued === 1);
+  loud.write(Buffer.alloc(1024 * 1024));
+  await closed(loud);
+  assert.equal(queue.queued, 0);
+  await until("the server to have let go of it", async () => (await held()) === RUNNING_MAX);
+});
+
+test("plain HTTP closes that connection and frees its slot", LIMIT, async (t) => {
+  const { port, queue, held } = await listen(t);
+  await closed(open(t, port, "GET / HTTP/1.1\r\nhost: x\r\n\r\n"));
+  await until("its place to be free", () => queue.running === 0);
+  await until("the server to hold none", async () => (await held()) === 0);
+});

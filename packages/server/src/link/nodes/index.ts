@@ -1,2 +1,0 @@
-export { type Nodes, openNodes } from "./nodes.ts";
-export { type KnownNode, listRefusedHosts, writeNodeAddress, writeRefusedHost } from "./store-nodes.ts";
