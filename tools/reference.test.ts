@@ -52,6 +52,27 @@ test("the glossary is sorted, and each meaning is a sentence", () => {
   );
 });
 
+test("the diffs in CONTRIBUTING.md are lines of the code, in at most five files each", () => {
+  const read = (file: string): string => readFileSync(path.join(root, file), "utf8");
+  const diffs = Array.from(read("CONTRIBUTING.md").matchAll(/^```diff\n([\s\S]*?)^```/gm), ([, diff = ""]) =>
+    diff.split(/^\+\+\+ /m).slice(1),
+  );
+  assert.equal(diffs.length, 4);
+  for (const parts of diffs) {
+    assert.ok(parts.length <= 5, parts.join(""));
+    for (const part of parts) {
+      const [file = "", ...added] = part.trimEnd().split("\n");
+      const lines = new Set(
+        read(file)
+          .split("\n")
+          .map((line) => line.trim()),
+      );
+      const missing = added.map((line) => line.replace(/^\+/, "").trim()).filter((line) => line !== "…" && !lines.has(line));
+      assert.deepEqual(missing, [], file);
+    }
+  }
+});
+
 test("the README's first deployment matches the demo's output", () => {
   const data = path.join(root, ".roamfleet");
   const bundles = Object.fromEntries(
