@@ -24,7 +24,7 @@ export function runChild(command, args, { lifeline = false, ...options } = {}) {
   });
   /** @param {NodeJS.Signals} signal */
   const forward = (signal) => {
-    // Ctrl-C reaches the child by itself; passing it on would be a second one, which many programs take as "at once".
+    // The terminal sends Ctrl-C to the child too. A second one would make many programs stop immediately.
     if (signal === "SIGINT" && process.stdin.isTTY && isInForeground()) return;
     child.kill(signal);
   };
@@ -47,7 +47,7 @@ export function runChild(command, args, { lifeline = false, ...options } = {}) {
 }
 
 /**
- * Makes this process end as its child did, so that whoever started us cannot tell the difference.
+ * Ends this process with the exit code or signal of its child.
  *
  * @param {Ending} ending
  */

@@ -1,11 +1,11 @@
 import { h, inline } from "./dom.js";
 
-/** Nobody reads deeper, and a schema may contain itself. */
+/** Maximum depth that is shown: a schema may contain itself. */
 const DEPTH_MAX = 6;
 
 const nameOf = (schema) => schema.$ref?.split("/").at(-1);
 
-/** The schema behind a reference, in the document it stands in. */
+/** Returns the schema of a reference within the document `root`. */
 export function resolve(root, schema) {
   const name = nameOf(schema);
   return name === undefined ? schema : (root.components.schemas[name] ?? {});
