@@ -96,6 +96,7 @@ export class LiveSession implements Session, RateLimited, Holder {
   #control: MessageAssembler | undefined;
   #logs: MessageAssembler | undefined;
   #work: WorkQueue | undefined;
+  #terminated = false;
 
   constructor(
     socket: WebSocket,
@@ -179,6 +180,7 @@ export class LiveSession implements Session, RateLimited, Holder {
   /** Ends the link without waiting for the peer. */
   terminate(reason: string): void {
     this.end_reason ??= reason;
+    this.#terminated = true;
     this.#socket.terminate();
   }
 
@@ -188,8 +190,9 @@ export class LiveSession implements Session, RateLimited, Holder {
     this.close(1012, reason);
   }
 
-  /** Processes one WebSocket message. An invalid frame ends the link. */
+  /** Processes one WebSocket message. An invalid frame ends the link. The rest of its last chunk still arrives here, and is ignored. */
   receive(bytes: Buffer, binary: boolean, now: number): void {
+    if (this.#terminated) return;
     // A closing link does not process further frames. The robot sends them again on its next link.
     if (this.end_reason !== undefined) return this.#pace(bytes.length, JSON_UNIT_BYTES);
     this.heard_at = now;
@@ -203,7 +206,7 @@ export class LiveSession implements Session, RateLimited, Holder {
       if (!(error instanceof FrameError) && !(error instanceof MessageError)) throw error;
       this.close(error instanceof FrameError ? 1002 : 1008, error.message.slice(0, 120));
       // The close frame is written. Megabytes that the robot may have sent already are not received any more.
-      this.#socket.terminate();
+      this.terminate("protocol violated");
     }
   }
 
