@@ -10,7 +10,7 @@ import { promiseSize, provePromise } from "../harness/promise.ts";
 const TIMEOUT = { timeout: 3_600_000 };
 const AT = "2030-01-01T00:00:00Z";
 /** Rounds of each combination of action and loss. */
-const ROUNDS = promiseSize({ test: 1, full: 20 });
+const ROUNDS = promiseSize({ test: 1, full: 5 });
 /** Number of losses with which each action is combined, in turn. */
 const LOSSES_EACH = promiseSize({ test: 1, full: 5 });
 
