@@ -20,10 +20,10 @@ import { Link } from "./link/link.ts";
 import { takeDesired } from "./link/take-desired.ts";
 import { RosBridge } from "./ros/bridge.ts";
 import { rosSettings } from "./ros/settings.ts";
-import { RobotSide } from "./local/robot-side.ts";
+import { LocalInterface } from "./local/robot-side.ts";
 import { agentLog } from "./logs/agent-log.ts";
 import { LogShipper } from "./logs/shipper.ts";
-import { SourceGates } from "./logs/source-gates.ts";
+import { LogRateLimiter } from "./logs/source-limiter.ts";
 import { startLogSources } from "./logs/sources/index.ts";
 import { RobotTime } from "./robot-time.ts";
 import { ReleaseGuard } from "./signing/release-guard.ts";
@@ -110,7 +110,7 @@ interface Disk {
   /** The spool. */
   sink: LogSink;
   /** The same spool with a rate limit per source: a source that writes too much loses only its own records. */
-  gates: SourceGates;
+  limiter: LogRateLimiter;
   spool: LogSpool;
   shipper: LogShipper;
   outbox: Outbox;
@@ -128,8 +128,8 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
       parts.shipper?.recordAdded();
     },
   };
-  const gates = new SourceGates(sink, clock);
-  const { log, local } = agentLog({ level: config.log_level, now, print, sink: gates });
+  const limiter = new LogRateLimiter(sink, clock);
+  const { log, local } = agentLog({ level: config.log_level, now, print, sink: limiter });
   const diskLog = (what: "log" | "outbox") => (reason: string | undefined) =>
     reason === undefined
       ? local.info({ what }, "the disk takes writes again")
@@ -149,12 +149,12 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   const outbox = new Outbox({ directory: join(config.state_directory, "outbox"), clock, now, on_disk: diskLog("outbox") });
   if (outbox.damaged > 0) log.warn({ damaged: outbox.damaged }, "the disk damaged reports that the server did not have yet");
   const close = (): void => {
-    gates.close();
+    limiter.close();
     shipper.stop();
     spool.close();
     outbox.close();
   };
-  return { time, log, local, sink, gates, spool, shipper, outbox, close };
+  return { time, log, local, sink, limiter, spool, shipper, outbox, close };
 }
 
 async function run(
@@ -172,21 +172,21 @@ async function run(
   // The link is created last, since it needs all other parts; they reach it through `parts`.
   const parts: { link?: Link } = {};
   const reporter = reporterTo(outbox, parts);
-  const robot_side = new RobotSide({ config, clock, log });
+  const local_interface = new LocalInterface({ config, clock, log });
   const http = { server: config.server, robot_id, key, time: disk.time, http: httpClient(clock, activity, tls) };
   const fetcher = signedFetcher(http);
   const guard = makeGuard(options, disk, enrolment, fetcher);
-  const deployments = makeDeployments(options, disk, { fetcher, guard, store, reporter, robot_side });
+  const deployments = makeDeployments(options, disk, { fetcher, guard, store, reporter, local_interface });
   const shells = makeShells(options, deployments, guard);
   const ros = new RosBridge({ settings: rosSettings(config.robot.ros, config.workload_environment, config.system_root), clock, log });
-  const served = { store, deployments, shells, ros, guard, reporter, on_connection: robot_side.connectionChanged };
+  const served = { store, deployments, shells, ros, guard, reporter, on_connection: local_interface.connectionChanged };
   const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, ...served });
   parts.link = link;
   const { name } = enrolment;
   log.info({ robot_id, name, server: config.server, version: AGENT_VERSION, generation: store.generation }, "agent started");
   const apps = (): AppStatus[] => deployments.apps?.() ?? [];
   await deployments.start();
-  await robot_side.start({ robot_id, name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
+  await local_interface.start({ robot_id, name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
   link.start();
   ros.start();
   const sources = await startSources({ config, clock, disk, ros }).catch((error: unknown) => {
@@ -195,7 +195,7 @@ async function run(
   const stop = async (): Promise<void> => {
     await sources?.stop();
     await ros.stop();
-    await robot_side.stop();
+    await local_interface.stop();
     store.stop();
     await deployments.stop();
     await link.stop();
@@ -246,28 +246,28 @@ interface DeploymentsParts {
   guard: ReleaseGuard;
   store: DesiredStore;
   reporter: Reporter;
-  robot_side: RobotSide;
+  local_interface: LocalInterface;
 }
 
 /** Creates the part that installs and runs releases, with the checks that may forbid an installation. */
 function makeDeployments(options: AgentOptions, disk: Disk, parts: DeploymentsParts): Deployments {
   const { config, clock } = options;
   const { time, log } = disk;
-  const { fetcher, guard, store, reporter, robot_side } = parts;
+  const { fetcher, guard, store, reporter, local_interface } = parts;
   return (options.create_deployments ?? createDeployments)({
     state_directory: config.state_directory,
     clock,
     log,
     reporter,
-    logs: disk.gates,
+    logs: disk.limiter,
     fetcher,
     desired: store.current,
     config,
     guard,
-    permission: robot_side.permission,
+    permission: local_interface.permission,
     server_time: () => time.serverTime(),
-    on_app: robot_side.appChanged,
-    on_config: robot_side.configChanged,
+    on_app: local_interface.appChanged,
+    on_config: local_interface.configChanged,
   });
 }
 

@@ -8,7 +8,7 @@ import {
   finishedTarget,
   namesTarget,
   type Phase,
-  type Wish,
+  type DesiredAppState,
   type Work,
 } from "@roamfleet/agent/deployments/state";
 import type { Clock, Timer } from "@roamfleet/clock";
@@ -37,7 +37,7 @@ export class AppRunner {
   readonly app: string;
   readonly #robot: RobotSide;
   #state: AppState;
-  #wish: Wish = "unknown";
+  #wish: DesiredAppState = "unknown";
   #timer: Timer | undefined;
   /** The current work never reports again. */
   #stuck = false;
@@ -55,7 +55,7 @@ export class AppRunner {
     return this.#state;
   }
 
-  wishFor(wish: Wish): void {
+  wishFor(wish: DesiredAppState): void {
     if (typeof wish === "object" && wish.release !== null && this.#robot.behaviourOf(wish.release).ignores === true) return;
     if (JSON.stringify(wish) !== JSON.stringify(this.#wish)) this.#gave_up = false;
     this.#wish = wish;
@@ -103,7 +103,7 @@ export class AppRunner {
       if (steps > STEPS_AT_ONCE_MAX) throw new Error(`app ${this.app} does not converge`);
       const step = plan({
         state: this.#state,
-        wish: this.#wish,
+        desired: this.#wish,
         kinds: this.#robot.kinds,
         running: this.#running(),
         may_start: true,

@@ -3,7 +3,7 @@ import type { Clock, Fetcher } from "../contract.ts";
 import { fetchWhole } from "../runtime/fetch-whole.ts";
 import { errorMessage, StepFailure, throwIfAborted } from "../runtime/failure.ts";
 import { CONFIG_BYTES_MAX, type Timing } from "../runtime/limits.ts";
-import { NotNow } from "../runtime/not-now.ts";
+import { RetryLater } from "../runtime/not-now.ts";
 
 export interface FetchConfigOptions {
   fetcher: Fetcher;
@@ -35,7 +35,7 @@ export async function fetchConfig(namespace: string, sha256: string, options: Fe
       if (createHash("sha256").update(bytes).digest("hex") === sha256) return bytes;
       failure = new StepFailure("digest_mismatch", `the server's bytes do not have the SHA-256 ${sha256}`);
     } catch (error) {
-      if (error instanceof NotNow) asked_wait_ms = error.wait_ms;
+      if (error instanceof RetryLater) asked_wait_ms = error.wait_ms;
       failure = new StepFailure("download_failed", `the config could not be fetched: ${errorMessage(error)}`);
     }
     throwIfAborted(signal);

@@ -32,7 +32,7 @@ export class Configs {
 
   desired(configs: Record<string, DesiredConfig>): void {
     for (const namespace of Object.keys(configs)) this.#worker(namespace);
-    for (const [namespace, worker] of this.#workers) worker.wishFor(Object.hasOwn(configs, namespace) ? configs[namespace] : undefined);
+    for (const [namespace, worker] of this.#workers) worker.setDesired(Object.hasOwn(configs, namespace) ? configs[namespace] : undefined);
   }
 
   announce(): void {

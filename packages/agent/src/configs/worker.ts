@@ -32,11 +32,11 @@ type Ending = Pick<FinishedConfig, "status" | "changed"> & { reason?: string; me
 export class ConfigWorker {
   readonly #options: ConfigWorkerOptions;
   #state: ConfigState;
-  #wish: DesiredConfig | undefined;
+  #desired: DesiredConfig | undefined;
   #busy: Promise<void> | undefined;
   #abort: AbortController | undefined;
   #stopped = false;
-  #told_sha256: string | undefined;
+  #reported_sha256: string | undefined;
 
   constructor(options: ConfigWorkerOptions) {
     this.#options = options;
@@ -54,17 +54,17 @@ export class ConfigWorker {
   }
 
   /** Sets the desired config, and aborts a download for an older one. */
-  wishFor(wish: DesiredConfig | undefined): void {
-    const before = this.#wish;
-    this.#wish = wish;
-    const finished = this.#finishedFor(wish);
+  setDesired(desired: DesiredConfig | undefined): void {
+    const before = this.#desired;
+    this.#desired = desired;
+    const finished = this.#finishedFor(desired);
     if (finished !== undefined) this.#reportFinished(finished);
-    if (before?.target_id !== wish?.target_id || before?.sha256 !== wish?.sha256) this.#abort?.abort();
+    if (before?.target_id !== desired?.target_id || before?.sha256 !== desired?.sha256) this.#abort?.abort();
     this.#work();
   }
 
   announce(): void {
-    this.#told_sha256 = undefined;
+    this.#reported_sha256 = undefined;
     this.checkDrift();
     const last = this.#state.finished.at(-1);
     if (last !== undefined) this.#reportFinished(last);
@@ -77,13 +77,13 @@ export class ConfigWorker {
     const { applied } = this.#state;
     if (applied === null) return;
     const sha256 = this.#actual() ?? "";
-    if (sha256 === this.#told_sha256) return;
-    this.#told_sha256 = sha256;
+    if (sha256 === this.#reported_sha256) return;
+    this.#reported_sha256 = sha256;
     if (sha256 !== applied.sha256) this.#options.log.warn({ namespace: this.#state.namespace }, "config file was changed by hand");
     try {
       this.#options.reporter.report({ kind: "config", namespace: this.#state.namespace, version: applied.version, sha256 });
     } catch (error) {
-      this.#told_sha256 = undefined;
+      this.#reported_sha256 = undefined;
       this.#options.log.error({ namespace: this.#state.namespace, err: error }, "report could not be kept");
     }
   }
@@ -98,9 +98,9 @@ export class ConfigWorker {
     }
   }
 
-  #finishedFor(wish: DesiredConfig | undefined): FinishedConfig | undefined {
-    if (wish === undefined || wish.target_id === null) return undefined;
-    return this.#state.finished.findLast((one) => one.target_id === wish.target_id && one.attempt >= wish.attempt);
+  #finishedFor(desired: DesiredConfig | undefined): FinishedConfig | undefined {
+    if (desired === undefined || desired.target_id === null) return undefined;
+    return this.#state.finished.findLast((one) => one.target_id === desired.target_id && one.attempt >= desired.attempt);
   }
 
   #work(): void {
@@ -115,22 +115,22 @@ export class ConfigWorker {
   async #run(): Promise<void> {
     const { clock, timing, log } = this.#options;
     let failures = 0;
-    for (let wish = this.#open(); wish !== undefined && !this.#stopped; wish = this.#open()) {
+    for (let desired = this.#open(); desired !== undefined && !this.#stopped; desired = this.#open()) {
       this.#abort = new AbortController();
       try {
-        await this.#bringTo(wish, this.#abort.signal);
+        await this.#install(desired, this.#abort.signal);
         failures = 0;
       } catch (error) {
         if (error instanceof StepAborted) {
-          this.#calledOff(wish);
+          this.#finishCancelled(desired);
           continue;
         }
         failures += 1;
         const { reason, message } = failureOf(error, "rejected_by_robot");
         log.error({ namespace: this.#state.namespace, reason, err: error }, "config could not be put in place");
-        const now = this.#wish ?? wish;
-        if (wish.target_id !== null)
-          this.#finish(now.target_id === wish.target_id ? now : wish, { status: "failed", changed: false, reason, message });
+        const now = this.#desired ?? desired;
+        if (desired.target_id !== null)
+          this.#finish(now.target_id === desired.target_id ? now : desired, { status: "failed", changed: false, reason, message });
         else await clock.sleep(Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** failures), this.#abort.signal);
       } finally {
         this.#abort = undefined;
@@ -140,42 +140,42 @@ export class ConfigWorker {
 
   /** Returns the desired config if it is not applied yet. */
   #open(): DesiredConfig | undefined {
-    return this.#wish === undefined || this.#isDone(this.#wish) ? undefined : this.#wish;
+    return this.#desired === undefined || this.#isDone(this.#desired) ? undefined : this.#desired;
   }
 
-  #isDone(wish: DesiredConfig): boolean {
-    if (wish.target_id !== null) return this.#finishedFor(wish) !== undefined;
+  #isDone(desired: DesiredConfig): boolean {
+    if (desired.target_id !== null) return this.#finishedFor(desired) !== undefined;
     // Without a deployment, a file changed by hand stays as it is and is reported as drift.
-    return this.#state.applied?.sha256 === wish.sha256 && this.#state.applied.version === wish.version;
+    return this.#state.applied?.sha256 === desired.sha256 && this.#state.applied.version === desired.version;
   }
 
-  async #bringTo(wish: DesiredConfig, signal: AbortSignal): Promise<void> {
+  async #install(desired: DesiredConfig, signal: AbortSignal): Promise<void> {
     const { paths, on_change, on_step } = this.#options;
     const { namespace } = this.#state;
     const file = paths.config(namespace);
-    let changed = this.#state.writing_sha256 === wish.sha256;
-    if (this.#actual() !== wish.sha256) {
+    let changed = this.#state.writing_sha256 === desired.sha256;
+    if (this.#actual() !== desired.sha256) {
       failpoint("config:before-fetch", "step");
-      const bytes = await fetchConfig(namespace, wish.sha256, { ...this.#options, signal });
+      const bytes = await fetchConfig(namespace, desired.sha256, { ...this.#options, signal });
       changed = true;
-      this.#save({ ...this.#state, writing_sha256: wish.sha256 });
+      this.#save({ ...this.#state, writing_sha256: desired.sha256 });
       // Workloads run as the agent's user. Other users must not read values that may be secret.
       makeDirectory(paths.configs);
       writeAtomically(file, bytes);
       on_step("config.written");
     }
-    const newest = this.#wish?.target_id === wish.target_id ? (this.#wish ?? wish) : wish;
-    this.#save({ ...this.#state, applied: { version: wish.version, sha256: wish.sha256 }, writing_sha256: null });
+    const newest = this.#desired?.target_id === desired.target_id ? (this.#desired ?? desired) : desired;
+    this.#save({ ...this.#state, applied: { version: desired.version, sha256: desired.sha256 }, writing_sha256: null });
     if (changed) on_change(namespace);
     failpoint("config:told-readers", "step");
-    if (wish.target_id !== null) this.#finish(newest, { status: "applied", changed });
-    this.#told_sha256 = undefined;
+    if (desired.target_id !== null) this.#finish(newest, { status: "applied", changed });
+    this.#reported_sha256 = undefined;
     this.checkDrift();
   }
 
-  #calledOff(wish: DesiredConfig): void {
-    if (this.#stopped || wish.target_id === null || this.#wish?.target_id === wish.target_id) return;
-    this.#finish(wish, { status: "cancelled", changed: false, message: "cancelled before the file was changed" });
+  #finishCancelled(desired: DesiredConfig): void {
+    if (this.#stopped || desired.target_id === null || this.#desired?.target_id === desired.target_id) return;
+    this.#finish(desired, { status: "cancelled", changed: false, message: "cancelled before the file was changed" });
   }
 
   #finish({ target_id, deployment_id, attempt }: DesiredConfig, { status, changed, reason, message }: Ending): void {

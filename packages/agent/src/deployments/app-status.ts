@@ -1,16 +1,16 @@
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { AppStatus, ReleaseName, WorkloadStatus } from "../contract.ts";
-import type { AppState, Wish } from "./state.ts";
+import type { AppState, DesiredAppState } from "./state.ts";
 
 const nameOf = (release: DesiredRelease | null): ReleaseName | null =>
   release === null ? null : { id: release.id, tag: release.tag, kind: release.kind };
 
 /** Returns the status of an app for the robot's own software. Pure. */
-export function appStatus(state: AppState, wish: Wish, held: AppStatus["held"], workload: WorkloadStatus | undefined): AppStatus {
+export function appStatus(state: AppState, desired: DesiredAppState, held: AppStatus["held"], workload: WorkloadStatus | undefined): AppStatus {
   return {
     app: state.app,
     current: nameOf(state.current),
-    desired: typeof wish === "string" ? null : nameOf(wish.release),
+    desired: typeof desired === "string" ? null : nameOf(desired.release),
     phase: state.work?.phase ?? null,
     held,
     workload: workload === undefined ? null : { status: workload.status, restarts: workload.restarts },

@@ -4,7 +4,7 @@ import path from "node:path";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { releaseOf, shellRelease, tarGz, WELL } from "../testing/bundles.ts";
-import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
+import { DeploymentsRig, desiredApp } from "../testing/deployments-rig.ts";
 
 const options = { timeout: 120_000 };
 /** A crash loop is reported at the third exit, well before the end of this time. */
@@ -184,11 +184,11 @@ test(
     await using rig = await DeploymentsRig.start();
     const one = await shellRelease("v1", WELL);
     rig.server.add(one.bytes);
-    rig.want({ main: wish(one.release, null) });
+    rig.want({ main: desiredApp(one.release, null) });
     await until("the app report", () =>
       rig.reports.some((body) => body.kind === "app" && body.release_id === "rel_v1" && body.status === "running"),
     );
-    rig.want({ main: wish(null, null) });
+    rig.want({ main: desiredApp(null, null) });
     await until("the removal", () => rig.reports.some((body) => body.kind === "app" && body.release_id === null));
     assert.deepEqual(rig.processes("main"), []);
     assert.ok(!fs.existsSync(path.join(rig.state, "apps/main")));
@@ -231,7 +231,7 @@ test("a worker retries after an unexpected error in planning", options, async ()
   await using rig = await DeploymentsRig.start();
   const one = await shellRelease("v1", WELL);
   rig.server.add(one.bytes);
-  const closed = { ...wish(one.release, "tgt_1"), policy: { verify_seconds: 0.2, install_from: 1, install_until: 2 } };
+  const closed = { ...desiredApp(one.release, "tgt_1"), policy: { verify_seconds: 0.2, install_from: 1, install_until: 2 } };
   rig.want({ main: closed });
   await until("the wait for its window", () => rig.statuses("tgt_1").includes("staged"));
   let looks = 0;
@@ -244,6 +244,6 @@ test("a worker retries after an unexpected error in planning", options, async ()
   };
   rig.want({ main: { ...closed, policy: unreadable } });
   await until("the worker to read it", () => looks > 0);
-  rig.want({ main: wish(one.release, "tgt_1") });
+  rig.want({ main: desiredApp(one.release, "tgt_1") });
   assert.equal((await rig.ended("tgt_1")).status, "applied");
 });

@@ -3,7 +3,7 @@ import type { Clock, Logger, Reporter } from "../contract.ts";
 import type { Held } from "../safety/permission.ts";
 
 /** Interval at which a held-back update is reported again, so that the server does not let it time out. */
-export const HELD_TELL_MS = 60_000;
+export const HELD_REPORT_MS = 60_000;
 
 export interface HeldStep {
   release: DesiredRelease | null;
@@ -23,7 +23,7 @@ export interface HeldUpdateOptions {
 /** Reports that the robot holds an app's update back. */
 export class HeldUpdate {
   readonly #options: HeldUpdateOptions;
-  #now: (Held & { step: HeldStep; told_at: number }) | undefined;
+  #now: (Held & { step: HeldStep; reported_at: number }) | undefined;
 
   constructor(options: HeldUpdateOptions) {
     this.#options = options;
@@ -40,8 +40,8 @@ export class HeldUpdate {
     const before = this.#now;
     const is_new =
       before === undefined || before.by !== held.by || before.step.target_id !== step.target_id || before.step.attempt !== step.attempt;
-    const due = is_new || clock.monotonic() - before.told_at >= HELD_TELL_MS;
-    this.#now = { ...held, step, told_at: due ? clock.monotonic() : before.told_at };
+    const due = is_new || clock.monotonic() - before.reported_at >= HELD_REPORT_MS;
+    this.#now = { ...held, step, reported_at: due ? clock.monotonic() : before.reported_at };
     if (!due) return;
     log.info({ app, held_by: held.by, why: held.why }, "the robot holds the update back");
     this.tell();

@@ -7,7 +7,7 @@ import { type Timing, TIMING } from "../runtime/limits.ts";
 import { type StatePaths, statePaths } from "../runtime/paths.ts";
 import { pruneVersions } from "../runtime/staged-versions.ts";
 import { Journal } from "./journal.ts";
-import { type AppState, type Wish } from "./state.ts";
+import { type AppState, type DesiredAppState } from "./state.ts";
 import { openRuntime, type RuntimeParts } from "./runtime.ts";
 import { AppWorker } from "./worker.ts";
 
@@ -49,10 +49,10 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
     }
     return worker;
   };
-  const tellWishes = (): void => {
+  const applyDesired = (): void => {
     if (desired === undefined) return;
     for (const app of Object.keys(desired.apps)) workerOf(app);
-    for (const [app, worker] of workers) worker.wishFor(wishOf(desired, app));
+    for (const [app, worker] of workers) worker.setDesired(desiredStateOf(desired, app));
     configs.desired(desired.configs);
   };
 
@@ -63,7 +63,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
     learn: (newer) => logins.learn(newer),
     desired(newer) {
       desired = newer;
-      if (running) tellWishes();
+      if (running) applyDesired();
     },
     workloads: () => [...workers.values()].flatMap((worker) => worker.workload() ?? []),
     apps: () => [...workers.values()].map((worker) => worker.status()),
@@ -77,7 +77,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
       running = true;
       for (const app of journal.records.keys()) workerOf(app);
       pruneDownloads();
-      tellWishes();
+      applyDesired();
       for (const worker of workers.values()) worker.start();
       configs.start();
     },
@@ -131,4 +131,4 @@ function wantedArtifacts(workers: Iterable<AppWorker>): Set<string> {
   return new Set(releases.flatMap((release) => (release ? [release.artifact_sha256] : [])));
 }
 
-const wishOf = (desired: Desired, app: string): Wish => (Object.hasOwn(desired.apps, app) ? desired.apps[app]! : "absent");
+const desiredStateOf = (desired: Desired, app: string): DesiredAppState => (Object.hasOwn(desired.apps, app) ? desired.apps[app]! : "absent");

@@ -7,7 +7,7 @@ import { until } from "@roamfleet/clock/testing";
 import { processesWithEnvironment } from "../runtime/process-table.ts";
 import { ArtifactServer } from "../testing/artifact-server.ts";
 import { shellRelease, type TestRelease, WELL } from "../testing/bundles.ts";
-import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
+import { DeploymentsRig, desiredApp } from "../testing/deployments-rig.ts";
 import { end, killEverywhere, type KilledRun, runKilledAt } from "../testing/killed-agents.ts";
 
 const VERIFY = 0.1;
@@ -67,7 +67,7 @@ async function placesOf(second: TestRelease, status: string): Promise<number> {
   await rig.ended(rig.deploy(await shellRelease("v1", WELL), { verify_seconds: VERIFY }));
   await rig.deployments.stop();
   const target_id = "tgt_v2";
-  const apps = { main: wish(second.release, target_id, 1, VERIFY) };
+  const apps = { main: desiredApp(second.release, target_id, 1, VERIFY) };
   const task: Case["task"] = { origin: server.origin, desired: { type: "desired", generation: 1, apps, configs: {} } };
   const run: Case = { base: rig.state, task, target_id, last_place: "finish.after_report", status };
   const places = await killEverywhere(PLACES, (place) => killAt(place, run));

@@ -1,5 +1,5 @@
 import type { DesiredApp, DesiredRelease } from "@roamfleet/protocol/link";
-import { type AppState, type Failure, finishedTarget, type Phase, type Wish, type Work } from "./state.ts";
+import { type AppState, type Failure, finishedTarget, type Phase, type DesiredAppState, type Work } from "./state.ts";
 
 /** The next step for an app. */
 export type Step =
@@ -27,7 +27,7 @@ export type StepType = Step["type"];
 
 export interface Situation {
   state: AppState;
-  wish: Wish;
+  desired: DesiredAppState;
   /** Release kinds that this agent has an executor for. */
   kinds: readonly string[];
   /** Id of the release that runs now. */
@@ -59,26 +59,26 @@ export function plan(situation: Situation): Step {
   return work === null ? planNew(situation) : planWork(situation, work);
 }
 
-function planNew({ state, wish, kinds, running, may_converge, may_install }: Situation): Step {
-  if (typeof wish === "string" || finishedTarget(state, wish) !== undefined) return IDLE;
-  const { release, target_id, attempt } = wish;
+function planNew({ state, desired, kinds, running, may_converge, may_install }: Situation): Step {
+  if (typeof desired === "string" || finishedTarget(state, desired) !== undefined) return IDLE;
+  const { release, target_id, attempt } = desired;
   if (release === null) {
     if (target_id === null && (state.current === null || !may_converge)) return IDLE;
-    return may_install ? { type: "begin", desired: wish, phase: "removing" } : { type: "hold", release, target_id, attempt };
+    return may_install ? { type: "begin", desired, phase: "removing" } : { type: "hold", release, target_id, attempt };
   }
   if (!kinds.includes(release.kind)) {
     const failure = {
       reason: "incompatible",
       message: `this agent cannot install releases of kind ${release.kind}, only ${kinds.join(", ")}`,
     };
-    return target_id === null ? IDLE : { type: "refuse", desired: wish, failure };
+    return target_id === null ? IDLE : { type: "refuse", desired, failure };
   }
   if (state.current?.id === release.id) {
     if (target_id === null) return IDLE;
-    return running === release.id ? { type: "confirm", desired: wish, release } : { type: "begin", desired: wish, phase: "downloading" };
+    return running === release.id ? { type: "confirm", desired, release } : { type: "begin", desired, phase: "downloading" };
   }
   if (target_id === null && (!may_converge || provenBad(state, release.id))) return IDLE;
-  return { type: "begin", desired: wish, phase: "downloading" };
+  return { type: "begin", desired, phase: "downloading" };
 }
 
 /** Failures that are independent of the release: worth another attempt. */
@@ -90,24 +90,24 @@ function provenBad(state: AppState, release_id: string): boolean {
   return last !== undefined && (last.status === "rolled_back" || (last.status === "failed" && !PASSING_REASONS.includes(last.reason)));
 }
 
-/** Whether the work in progress is still what the wish asks for. */
-export function isWanted(work: Work, wish: Wish): boolean {
+/** Whether the work in progress is still what is desired. */
+export function isWanted(work: Work, desired: DesiredAppState): boolean {
   // No desired state yet: continue the journaled work.
-  if (wish === "unknown") return true;
-  if (wish === "absent") return false;
+  if (desired === "unknown") return true;
+  if (desired === "absent") return false;
   // A server that rolls back a target sends the previous release as a later attempt: that is other work.
-  return wish.target_id === work.target_id && (wish.release?.id ?? null) === (work.release?.id ?? null);
+  return desired.target_id === work.target_id && (desired.release?.id ?? null) === (work.release?.id ?? null);
 }
 
 /** Returns the step that waits for the server's update window; undefined if it is open or there is none. */
-function awaitWindow(wish: Wish, server_now: number): Step | undefined {
-  if (typeof wish === "string") return undefined;
-  const { install_from, install_until } = wish.policy;
+function awaitWindow(desired: DesiredAppState, server_now: number): Step | undefined {
+  if (typeof desired === "string") return undefined;
+  const { install_from, install_until } = desired.policy;
   if (install_from !== undefined && server_now < install_from) return { type: "await_window", opens_at: install_from };
   return install_until === undefined || server_now < install_until ? undefined : { type: "await_window", opens_at: null };
 }
 
-function planWork({ state, wish, may_install, server_now }: Situation, work: Work): Step {
+function planWork({ state, desired, may_install, server_now }: Situation, work: Work): Step {
   const { release, phase, tries } = work;
   const worn_out = tries >= (phase === "downloading" ? STAGE_TRIES_MAX : PHASE_TRIES_MAX);
   if (phase === "removing" || release === null) {
@@ -121,12 +121,12 @@ function planWork({ state, wish, may_install, server_now }: Situation, work: Wor
   };
   switch (phase) {
     case "downloading":
-      if (!isWanted(work, wish)) return { type: "cancel", work };
+      if (!isWanted(work, desired)) return { type: "cancel", work };
       return worn_out ? { type: "give_up", work, failure } : { type: "stage", work, release };
     case "staged":
-      if (!isWanted(work, wish)) return { type: "cancel", work };
+      if (!isWanted(work, desired)) return { type: "cancel", work };
       return (
-        awaitWindow(wish, server_now) ??
+        awaitWindow(desired, server_now) ??
         (may_install ? { type: "install", work, release } : { type: "hold", release, target_id: work.target_id, attempt: work.attempt })
       );
     case "installing":

@@ -59,12 +59,12 @@ export const FINISHED_MAX = 8;
 export const emptyState = (app: string): AppState => ({ app, current: null, previous: null, work: null, finished: [] });
 
 /** The desired state of an app. `unknown`: no desired state was ever received; `absent`: the desired state does not contain the app. */
-export type Wish = DesiredApp | "absent" | "unknown";
+export type DesiredAppState = DesiredApp | "absent" | "unknown";
 
-export const namesTarget = (wish: Wish): wish is DesiredApp & { target_id: string } => typeof wish === "object" && wish.target_id !== null;
+export const namesTarget = (desired: DesiredAppState): desired is DesiredApp & { target_id: string } => typeof desired === "object" && desired.target_id !== null;
 
-/** Returns how the target of this wish ended here, at this or a later attempt; undefined if it did not. */
-export function finishedTarget(state: AppState, wish: Wish): Finished | undefined {
-  if (!namesTarget(wish)) return undefined;
-  return state.finished.findLast((one) => one.target_id === wish.target_id && one.attempt >= wish.attempt);
+/** Returns how the desired target ended here, at this or a later attempt; undefined if it did not. */
+export function finishedTarget(state: AppState, desired: DesiredAppState): Finished | undefined {
+  if (!namesTarget(desired)) return undefined;
+  return state.finished.findLast((one) => one.target_id === desired.target_id && one.attempt >= desired.attempt);
 }

@@ -12,7 +12,7 @@ import { explain } from "./explain.ts";
 import { type HeldStep, HeldUpdate } from "./held-update.ts";
 import type { Journal } from "./journal.ts";
 import { isWanted, plan, type Step } from "./plan.ts";
-import { type AppState, emptyState, type Finished, FINISHED_MAX, finishedTarget, namesTarget, type Wish, type Work } from "./state.ts";
+import { type AppState, emptyState, type Finished, FINISHED_MAX, finishedTarget, namesTarget, type DesiredAppState, type Work } from "./state.ts";
 
 export interface WorkerOptions {
   app: string;
@@ -44,7 +44,7 @@ const WINDOW_LOOK_MS = 60_000;
 export class AppWorker {
   readonly app: string;
   readonly #options: WorkerOptions;
-  #wish: Wish = "unknown";
+  #desired: DesiredAppState = "unknown";
   #state: AppState;
   #stopped = false;
   #step: { type: Step["type"]; abort: AbortController } | undefined;
@@ -83,18 +83,18 @@ export class AppWorker {
     await this.#loop;
   }
 
-  wishFor(wish: Wish): void {
-    this.#wish = wish;
+  setDesired(desired: DesiredAppState): void {
+    this.#desired = desired;
     const { work } = this.#state;
-    if (work !== null && namesTarget(wish) && isWanted(work, wish) && wish.attempt > work.attempt) {
-      const adopted = { ...work, attempt: wish.attempt };
+    if (work !== null && namesTarget(desired) && isWanted(work, desired) && desired.attempt > work.attempt) {
+      const adopted = { ...work, attempt: desired.attempt };
       this.#keep({ ...this.#state, work: adopted }, "a newer attempt could not be journaled");
       this.#reportPhase(adopted);
     }
-    const finished = work === null ? finishedTarget(this.#state, wish) : undefined;
+    const finished = work === null ? finishedTarget(this.#state, desired) : undefined;
     if (finished !== undefined) this.#reportFinished(finished);
     // Only staging can be aborted: from installing on the robot finishes.
-    if (this.#step?.type === "stage" && work !== null && !isWanted(work, wish)) this.#step.abort.abort();
+    if (this.#step?.type === "stage" && work !== null && !isWanted(work, desired)) this.#step.abort.abort();
     this.#wakeUp();
   }
 
@@ -127,7 +127,7 @@ export class AppWorker {
     };
   }
 
-  status = (): AppStatus => appStatus(this.#state, this.#wish, this.#held.why, this.workload());
+  status = (): AppStatus => appStatus(this.#state, this.#desired, this.#held.why, this.workload());
 
   #executor(kind: string): Executor | undefined {
     return this.#options.executors.find((executor) => executor.kind === kind);
@@ -171,7 +171,7 @@ export class AppWorker {
     const now = clock.monotonic();
     return plan({
       state: this.#state,
-      wish: this.#wish,
+      desired: this.#desired,
       // The current release's kind stays available: its workload is started as soon as its engine answers, even while new releases of that kind are
       // refused.
       kinds: executors.filter(({ kind, available }) => available !== false || kind === this.#state.current?.kind).map(({ kind }) => kind),

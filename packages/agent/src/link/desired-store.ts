@@ -67,9 +67,9 @@ export class DesiredStore {
 
 /** Removes logins for registries, which come with each connect and must never be on the robot's disk. */
 function withoutLogins(desired: Desired): Desired {
-  const apps = Object.entries(desired.apps).map(([app, wish]) => {
-    const { registry_auth: _, ...release } = wish.release ?? {};
-    return [app, wish.release?.registry_auth ? { ...wish, release } : wish] as const;
+  const apps = Object.entries(desired.apps).map(([app, state]) => {
+    const { registry_auth: _, ...release } = state.release ?? {};
+    return [app, state.release?.registry_auth ? { ...state, release } : state] as const;
   });
   return { ...desired, apps: Object.fromEntries(apps) as Desired["apps"] };
 }

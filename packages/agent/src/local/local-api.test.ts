@@ -17,7 +17,7 @@ import { DeploymentsRig, testConfig } from "../testing/deployments-rig.ts";
 import { EVENTS_KEPT_MAX } from "./event-ring.ts";
 import { EVENT_BACKLOG_BYTES_MAX, EVENT_READERS_MAX } from "./event-stream.ts";
 import { AgentRefused, AgentUnreachable, askAgent, readEvents } from "./client.ts";
-import { RobotSide } from "./robot-side.ts";
+import { LocalInterface } from "./robot-side.ts";
 import { LOCAL_BODY_BYTES_MAX, LOCAL_CLIENTS_MAX } from "./server.ts";
 import { socketIn } from "./socket-path.ts";
 
@@ -29,7 +29,7 @@ async function startSide(t: TestContext, more: { group?: string; socket?: string
   const { socket = socketIn(state), ...rest } = more;
   const lines: string[] = [];
   const log = pino({ level: "info" }, { write: (line: string) => void lines.push(line) });
-  const side = new RobotSide({ config: testConfig(state, { local_api: { socket, ...rest } }), clock: systemClock, log });
+  const side = new LocalInterface({ config: testConfig(state, { local_api: { socket, ...rest } }), clock: systemClock, log });
   mkdirSync(statePaths(state).configs);
   await side.start({ robot_id: "rob_1", name: "arm", agent_version: "1.2.3", connected: () => true, apps: () => [] });
   t.after(() => side.stop());
@@ -159,7 +159,7 @@ test("a reader resumes after its last event, and is notified of missed events af
   }
 });
 
-const listening = (side: RobotSide): number => side.readers;
+const listening = (side: LocalInterface): number => side.readers;
 
 test("a reader that does not read is disconnected at its limit without effect on others", LIMIT, async (t) => {
   const { socket, side, lines } = await startSide(t);

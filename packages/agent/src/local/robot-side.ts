@@ -14,22 +14,22 @@ import { LocalApi } from "./server.ts";
 
 const RUN_BYTES = 6;
 
-export interface RobotSideOptions {
+export interface LocalInterfaceOptions {
   config: AgentConfig;
   clock: Clock;
   log: Logger;
 }
 
 /** The agent's interface to the robot's own software: checks whether the robot may be changed, and serves the local API. */
-export class RobotSide {
+export class LocalInterface {
   readonly permission: RobotPermission;
-  readonly #options: RobotSideOptions;
+  readonly #options: LocalInterfaceOptions;
   readonly #ring: EventRing;
-  readonly #told = new Map<string, string>();
+  readonly #published = new Map<string, string>();
   #view: AgentView | undefined;
   #api: LocalApi | undefined;
 
-  constructor(options: RobotSideOptions) {
+  constructor(options: LocalInterfaceOptions) {
     const { config, clock, log } = options;
     const { state_directory, safe_to_update, workload_environment, system_root } = config;
     this.#options = options;
@@ -73,13 +73,13 @@ export class RobotSide {
 
   /** Publishes an event for each app whose status has changed. */
   readonly appChanged = (): void => {
-    for (const status of this.#view?.apps() ?? []) this.#tellApp(status);
+    for (const status of this.#view?.apps() ?? []) this.#publishApp(status);
   };
 
-  #tellApp(status: AppStatus): void {
+  #publishApp(status: AppStatus): void {
     const text = JSON.stringify(status);
-    if (this.#told.get(status.app) === text) return;
-    this.#told.set(status.app, text);
+    if (this.#published.get(status.app) === text) return;
+    this.#published.set(status.app, text);
     this.#ring.add("app.changed", status);
   }
 

@@ -4,14 +4,14 @@ import { failpoint } from "@roamfleet/clock/failpoint";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { type DownloadOptions, downloadArtifact } from "./download.ts";
 import type { StageIo } from "./executor.ts";
-import { Turns } from "./turns.ts";
+import { KeyedMutex } from "./turns.ts";
 
 export type ArtifactStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
 
 /** Downloads by digest. Two apps with the same artifact download one after the other, so that a file has one writer. */
 export class ArtifactStore {
   readonly #options: ArtifactStoreOptions;
-  readonly #turns = new Turns();
+  readonly #turns = new KeyedMutex();
 
   constructor(options: ArtifactStoreOptions) {
     this.#options = options;

@@ -8,7 +8,7 @@ import { makeDirectory, renameDurably } from "../disk/write-atomically.ts";
 import { freeBytes } from "./durable-file.ts";
 import { errorCode, errorMessage, failureOf, StepFailure, throwIfAborted } from "./failure.ts";
 import { DISK_FREE_FLOOR_BYTES, type Timing } from "./limits.ts";
-import { isNotNow, NotNow } from "./not-now.ts";
+import { asksToRetryLater, RetryLater } from "./not-now.ts";
 
 export interface Artifact {
   sha256: string;
@@ -132,7 +132,7 @@ async function fillPart(part: Part, artifact: Artifact, options: FetchOptions): 
       throwIfAborted(signal);
       if (error instanceof StepFailure || errorCode(error) === "ENOSPC") throw error;
       last_error = errorMessage(error);
-      if (error instanceof NotNow) asked_wait_ms = error.wait_ms;
+      if (error instanceof RetryLater) asked_wait_ms = error.wait_ms;
     }
     if (part.bytes >= artifact.size) return;
     // Compared with the maximum so far: a server that restarts each time makes no progress.
@@ -159,15 +159,15 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
   const { clock, timing } = options;
   const stalled = (): void => cut.abort(new Error(`nothing arrived for ${timing.download_stall_ms} ms`));
   let stall = clock.setTimer(timing.download_stall_ms, stalled);
-  let told_at = -Infinity;
+  let reported_at = -Infinity;
   try {
     const response = await options.fetcher.get(`/agent/artifacts/${artifact.sha256}`, {
       signal,
       ...(part.bytes > 0 ? { range_start: part.bytes, if_range: `"${artifact.sha256}"` } : {}),
     });
-    if (isNotNow(response)) {
+    if (asksToRetryLater(response)) {
       await discardBody(response.body);
-      throw new NotNow(response, clock);
+      throw new RetryLater(response, clock);
     }
     options.on_answer();
     if (response.status === 200 || response.status === 416) await restart(part);
@@ -183,8 +183,8 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
       if (part.bytes + chunk.length > artifact.size)
         throw new StepFailure("digest_mismatch", `the artifact is longer than the ${artifact.size} bytes that the release names`);
       await append(part, chunk);
-      if (clock.monotonic() - told_at >= PROGRESS_INTERVAL_MS || part.bytes === artifact.size) {
-        told_at = clock.monotonic();
+      if (clock.monotonic() - reported_at >= PROGRESS_INTERVAL_MS || part.bytes === artifact.size) {
+        reported_at = clock.monotonic();
         options.progress(part.bytes, artifact.size);
       }
       stall = clock.setTimer(timing.download_stall_ms, stalled);

@@ -1,6 +1,6 @@
 import type { Clock, Fetcher } from "../contract.ts";
 import { discardBody } from "./download.ts";
-import { isNotNow, NotNow } from "./not-now.ts";
+import { asksToRetryLater, RetryLater } from "./not-now.ts";
 
 export interface FetchWholeOptions {
   fetcher: Fetcher;
@@ -14,7 +14,7 @@ export interface FetchWholeOptions {
 }
 
 /**
- * Sends one signed GET and returns its small response completely. Throws NotNow if the server sends Retry-After, otherwise an Error with the cause.
+ * Sends one signed GET and returns its small response completely. Throws RetryLater if the server sends Retry-After, otherwise an Error with the cause.
  */
 export async function fetchWhole(path: string, options: FetchWholeOptions): Promise<Buffer> {
   const { fetcher, clock, within_ms, bytes_max } = options;
@@ -23,9 +23,9 @@ export async function fetchWhole(path: string, options: FetchWholeOptions): Prom
   const signal = AbortSignal.any([options.signal, late.signal]);
   try {
     const answer = await fetcher.get(path, { signal });
-    if (isNotNow(answer)) {
+    if (asksToRetryLater(answer)) {
       await discardBody(answer.body);
-      throw new NotNow(answer, clock);
+      throw new RetryLater(answer, clock);
     }
     options.on_answer?.();
     if (answer.status !== 200) {

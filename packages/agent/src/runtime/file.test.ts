@@ -5,7 +5,7 @@ import path from "node:path";
 import { afterEach, beforeEach, test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { releaseOf, shellRelease, type TestRelease } from "../testing/bundles.ts";
-import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
+import { DeploymentsRig, desiredApp } from "../testing/deployments-rig.ts";
 
 const options = { timeout: 120_000 };
 let allowed: string;
@@ -72,7 +72,7 @@ test("a file whose path changes is removed from the old path, and the robot's or
   await rig.ended(rig.deploy(file("v2", "b", { path: two }), { app: "map" }));
   assert.ok(!fs.existsSync(one));
   assert.equal(fs.readFileSync(two, "utf8"), "b");
-  rig.want({ map: wish(null, null) });
+  rig.want({ map: desiredApp(null, null) });
   await until("the removal", () => fs.readFileSync(two, "utf8") === "the robot's own");
 });
 

@@ -77,15 +77,15 @@ export class FileExecutor implements Executor {
       const kept = this.#keepOriginal(app, destination, before);
       writePlaced(this.#options.paths, app, { ...kept, files: [...new Set([...kept.files, destination])] });
       on_step("file.written_down");
-      await this.#put(this.#artifact(app, release), destination, manifest.mode);
+      await this.#copy(this.#artifact(app, release), destination, manifest.mode);
       on_step("file.put");
-      this.#takeBack({ ...kept, files: kept.files.filter((file) => file !== destination) });
+      this.#removeInstalled({ ...kept, files: kept.files.filter((file) => file !== destination) });
       writePlaced(this.#options.paths, app, { ...kept, files: [destination] });
     } catch (error) {
       throw failureOf(error, "rejected_by_robot");
     }
     this.#placed.set(app, release);
-    await this.#tell(app, manifest);
+    await this.#notifyReader(app, manifest);
   }
 
   #readPlaced(app: string): PlacedFiles {
@@ -112,7 +112,7 @@ export class FileExecutor implements Executor {
     return { ...placed, originals: { ...placed.originals, [destination]: copy } };
   }
 
-  async #put(source: string, destination: string, mode: number): Promise<void> {
+  async #copy(source: string, destination: string, mode: number): Promise<void> {
     makeDirectory(path.dirname(destination), 0o755);
     const temporary = path.join(path.dirname(destination), `.${path.basename(destination)}.roamfleet-tmp`);
     fs.rmSync(temporary, { force: true });
@@ -122,7 +122,7 @@ export class FileExecutor implements Executor {
     renameDurably(temporary, destination);
   }
 
-  #takeBack({ files, originals }: PlacedFiles): void {
+  #removeInstalled({ files, originals }: PlacedFiles): void {
     for (const file of files) {
       failpoint("file.take-back:before", "file");
       const original = originals[file];
@@ -132,7 +132,7 @@ export class FileExecutor implements Executor {
     }
   }
 
-  async #tell(app: string, { reload }: FileManifest): Promise<void> {
+  async #notifyReader(app: string, { reload }: FileManifest): Promise<void> {
     const { clock, log, paths, config } = this.#options;
     if (reload === null) return;
     if ("signal" in reload) {
@@ -179,7 +179,7 @@ export class FileExecutor implements Executor {
   async remove(app: string): Promise<void> {
     const { paths } = this.#options;
     this.#placed.delete(app);
-    this.#takeBack(this.#readPlaced(app));
+    this.#removeInstalled(this.#readPlaced(app));
     fs.rmSync(paths.app(app), { recursive: true, force: true });
   }
 

@@ -3,12 +3,12 @@ import type { FetchAnswer } from "../contract.ts";
 import { retryAfterMs } from "../link/backoff.ts";
 
 /** Responses of a server that is busy, starts or stops, or of a proxy before it: the request should be retried. */
-const NOT_NOW = new Set([429, 502, 503, 504]);
+const RETRY_LATER_STATUSES = new Set([429, 502, 503, 504]);
 
-export const isNotNow = ({ status }: FetchAnswer): boolean => NOT_NOW.has(status);
+export const asksToRetryLater = ({ status }: FetchAnswer): boolean => RETRY_LATER_STATUSES.has(status);
 
 /** The server asked to retry later, after `wait_ms` if it sent a time. */
-export class NotNow extends Error {
+export class RetryLater extends Error {
   readonly wait_ms: number;
 
   constructor({ status, headers }: FetchAnswer, clock: Clock) {

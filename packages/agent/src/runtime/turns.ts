@@ -1,7 +1,7 @@
 import { throwIfAborted, unlessAborted } from "./failure.ts";
 
 /** A mutex for each key. */
-export class Turns {
+export class KeyedMutex {
   readonly #last = new Map<string, Promise<void>>();
 
   /** Whether the key is locked or waited for. */

@@ -11,7 +11,7 @@ import { until } from "@roamfleet/clock/testing";
 import type { AgentConfig } from "../config.ts";
 import type { AppStatus } from "../contract.ts";
 import { shellRelease, WELL } from "../testing/bundles.ts";
-import { DeploymentsRig, wish } from "../testing/deployments-rig.ts";
+import { DeploymentsRig, desiredApp } from "../testing/deployments-rig.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 
 const LIMIT = { timeout: 120_000 };
@@ -21,7 +21,7 @@ async function robotWithOne(t: TestContext, config: Partial<AgentConfig> = {}) {
   const rig = await DeploymentsRig.start({ config: { local_api: { socket: join(temporaryDirectory(t), "agent.sock") }, ...config } });
   const [one, two] = [await shellRelease("one", WELL), await shellRelease("two", WELL)];
   const status = (): AppStatus => rig.deployments.apps?.()[0] ?? assert.fail("no app");
-  const permission = rig.robot_side?.permission ?? assert.fail("no permission");
+  const permission = rig.local_interface?.permission ?? assert.fail("no permission");
   return { rig, one, two, status, permission };
 }
 
@@ -59,9 +59,9 @@ test("an app is not removed while the lock is held, and an update can be cancell
   permission.takeLock({ owner: "docking", ttl_seconds: 600 });
   const target = rig.deploy(two);
   await until("being held", () => status().held !== null);
-  rig.want({ main: wish(one.release, null) });
+  rig.want({ main: desiredApp(one.release, null) });
   assert.equal((await rig.ended(target)).status, "cancelled");
-  rig.want({ main: wish(null, "tgt_none") });
+  rig.want({ main: desiredApp(null, "tgt_none") });
   await until("being held again", () => status().held !== null);
   assert.equal(rig.processes("main", "one").length, 1);
   permission.releaseLock("docking");
@@ -76,13 +76,13 @@ test("a restarted agent still respects the lock, but finishes a change that it h
   permission.takeLock({ owner: "docking", ttl_seconds: 600 });
   const target = rig.deploy(two);
   await until("being held", () => status().held !== null);
-  await rig.robot_side?.stop();
+  await rig.local_interface?.stop();
   await rig.deployments.stop();
   await rig.boot();
   await until("being held after the restart", () => status().held !== null);
   assert.equal(status().current?.tag, "one");
   await until("release one to run again", () => rig.processes("main", "one").length === 1);
-  rig.robot_side?.permission.releaseLock(undefined);
+  rig.local_interface?.permission.releaseLock(undefined);
   assert.equal((await rig.ended(target)).status, "applied");
 });
 

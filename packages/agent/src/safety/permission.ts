@@ -2,7 +2,7 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import { askGate, type GateContext, type SafeToUpdate } from "./gate.ts";
-import { type FallReason, type HeldLock, LockBusy, type LockRequest, type UpdateLock } from "./update-lock.ts";
+import { type ExpiryReason, type HeldLock, LockBusy, type LockRequest, type UpdateLock } from "./update-lock.ts";
 
 /** Interval at which a held lock is checked for expiry. */
 export const LOCK_LOOK_MS = 1_000;
@@ -36,7 +36,7 @@ export type LockEvent =
   | { type: "lock.taken"; lock: HeldLock }
   | { type: "lock.renewed"; lock: HeldLock }
   | { type: "lock.released"; owner: string }
-  | { type: "lock.fallen"; owner: string; reason: FallReason };
+  | { type: "lock.expired"; owner: string; reason: ExpiryReason };
 
 export interface RobotPermissionOptions {
   lock: UpdateLock;
@@ -172,7 +172,7 @@ export class RobotPermission implements Permission {
       const fell = lock.sweep();
       if (fell === undefined) return;
       log.warn({ owner: fell.owner, why: fell.reason }, "update lock expired");
-      this.on_event({ type: "lock.fallen", ...fell });
+      this.on_event({ type: "lock.expired", ...fell });
     } catch (error) {
       if (error instanceof LockBusy) return;
       // The lock has expired even if its file cannot be removed.

@@ -20,7 +20,7 @@ function lockOf(t: TestContext, at = "2030-01-01T00:00:00Z") {
   return { directory, file: join(directory, LOCK_FILE), clock, machine, open, lock: open() };
 }
 
-const fell = (state: LockState): string | undefined => ("fallen" in state ? state.fallen.reason : undefined);
+const fell = (state: LockState): string | undefined => ("expired" in state ? state.expired.reason : undefined);
 
 test("another owner is refused with the holder and its remaining time, and gets the lock after its release", LIMIT, (t) => {
   const { lock, open, directory } = lockOf(t);

@@ -38,9 +38,9 @@ export interface HeldLock {
 }
 
 /** Why a lock expired without a release. */
-export type FallReason = "expired" | "owner_gone" | "rebooted";
+export type ExpiryReason = "expired" | "owner_gone" | "rebooted";
 
-export type LockState = { held: HeldLock } | { fallen: { owner: string; reason: FallReason } } | { free: true };
+export type LockState = { held: HeldLock } | { expired: { owner: string; reason: ExpiryReason } } | { free: true };
 
 export interface LockRequest {
   owner: string;
@@ -110,10 +110,10 @@ export class UpdateLock {
 
   #evaluate(file: LockFile): LockState {
     const { machine } = this.#options;
-    if (file.boot_id !== machine.boot_id) return fallen(file.owner, "rebooted");
+    if (file.boot_id !== machine.boot_id) return expired(file.owner, "rebooted");
     const left_ms = file.taken_uptime_ms + file.ttl_seconds * 1_000 - machine.uptime_ms();
-    if (left_ms <= 0) return fallen(file.owner, "expired");
-    if (file.pid !== null && readProcess(file.pid)?.start_time !== file.pid_start_time) return fallen(file.owner, "owner_gone");
+    if (left_ms <= 0) return expired(file.owner, "expired");
+    if (file.pid !== null && readProcess(file.pid)?.start_time !== file.pid_start_time) return expired(file.owner, "owner_gone");
     return { held: heldBy(file, file.taken_at, left_ms) };
   }
 
@@ -123,8 +123,8 @@ export class UpdateLock {
     if (this.#foreign?.mark !== mark) this.#foreign = { mark, seen_uptime_ms: machine.uptime_ms() };
     const age_ms = Math.max(machine.uptime_ms() - this.#foreign.seen_uptime_ms, clock.now().getTime() - modified_ms);
     const left_ms = file.ttl_seconds * 1_000 - age_ms;
-    if (left_ms <= 0) return fallen(file.owner, "expired");
-    if (file.pid !== null && readProcess(file.pid) === undefined) return fallen(file.owner, "owner_gone");
+    if (left_ms <= 0) return expired(file.owner, "expired");
+    if (file.pid !== null && readProcess(file.pid) === undefined) return expired(file.owner, "owner_gone");
     return { held: heldBy(file, new Date(modified_ms).toISOString(), left_ms) };
   }
 
@@ -168,14 +168,14 @@ export class UpdateLock {
   }
 
   /** Removes an expired lock. Returns its owner and the reason of the expiry. Throws LockBusy while another process changes the lock. */
-  sweep(): { owner: string; reason: FallReason } | undefined {
-    if (!("fallen" in this.look())) return undefined;
+  sweep(): { owner: string; reason: ExpiryReason } | undefined {
+    if (!("expired" in this.look())) return undefined;
     return this.#guarded(() => {
       // Read again under the guard: another process may have taken the lock meanwhile.
       const state = this.look();
-      if (!("fallen" in state)) return undefined;
+      if (!("expired" in state)) return undefined;
       removeDurably(this.#path);
-      return state.fallen;
+      return state.expired;
     });
   }
 
@@ -199,7 +199,7 @@ export class UpdateLock {
   }
 }
 
-const fallen = (owner: string, reason: FallReason): LockState => ({ fallen: { owner, reason } });
+const expired = (owner: string, reason: ExpiryReason): LockState => ({ expired: { owner, reason } });
 
 const heldBy = ({ owner, pid, ttl_seconds }: Foreign, taken_at: string, left_ms: number): HeldLock => ({
   owner,

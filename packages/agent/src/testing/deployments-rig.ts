@@ -8,7 +8,7 @@ import type { Desired, DesiredApp, DesiredConfig, DesiredRelease, Progress, Repo
 import { type Logger, pino } from "pino";
 import type { AgentConfig, AppStatus, Deployments, DeploymentsOptions, LogRecord } from "../contract.ts";
 import { createDeployments, type DeploymentsTuning } from "../deployments/index.ts";
-import { RobotSide } from "../local/robot-side.ts";
+import { LocalInterface } from "../local/robot-side.ts";
 import type { Timing } from "../runtime/limits.ts";
 import { processesWithEnvironment } from "../runtime/process-table.ts";
 import { ReleaseGuard, type ReleaseGuardOptions } from "../signing/release-guard.ts";
@@ -76,7 +76,7 @@ export class DeploymentsRig {
   readonly logs: LogRecord[] = [];
   deployments!: Deployments;
   /** Set if the config names a socket or a gate. */
-  robot_side: RobotSide | undefined;
+  local_interface: LocalInterface | undefined;
   #desired: Desired = { type: "desired", generation: 0, apps: {}, configs: {} };
   readonly #config: Partial<AgentConfig>;
   readonly #tuning: DeploymentsTuning;
@@ -116,7 +116,7 @@ export class DeploymentsRig {
         logs: { write: (record) => void this.logs.push(record) },
         fetcher,
         config: testConfig(this.state, config),
-        ...this.#robotSide(testConfig(this.state, config), log),
+        ...this.#localInterface(testConfig(this.state, config), log),
         ...(guarded && {
           guard: new ReleaseGuard({ state_directory: this.state, ...guarded, clock: systemClock, server_time, fetcher, log }),
         }),
@@ -125,18 +125,18 @@ export class DeploymentsRig {
     );
     await this.deployments.start();
     const apps = (): AppStatus[] => this.deployments.apps?.() ?? [];
-    await this.robot_side?.start({ robot_id: "rob_1", name: "arm", agent_version: "test", connected: () => true, apps });
+    await this.local_interface?.start({ robot_id: "rob_1", name: "arm", agent_version: "test", connected: () => true, apps });
   }
 
-  #robotSide(config: AgentConfig, log: Logger): Pick<DeploymentsOptions, "permission" | "on_app" | "on_config"> {
+  #localInterface(config: AgentConfig, log: Logger): Pick<DeploymentsOptions, "permission" | "on_app" | "on_config"> {
     if (config.local_api === undefined && config.safe_to_update === undefined) return {};
-    const side = new RobotSide({ config, clock: systemClock, log });
-    this.robot_side = side;
+    const side = new LocalInterface({ config, clock: systemClock, log });
+    this.local_interface = side;
     return { permission: side.permission, on_app: side.appChanged, on_config: side.configChanged };
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.robot_side?.stop();
+    await this.local_interface?.stop();
     await this.deployments.stop();
     await this.server[Symbol.asyncDispose]();
     fs.rmSync(this.state, { recursive: true, force: true });
@@ -151,7 +151,7 @@ export class DeploymentsRig {
   deploy(one: TestRelease, options: { app?: string; target?: string; attempt?: number; verify_seconds?: number } = {}): string {
     const { app = "main", target = `tgt_${one.release.tag}`, attempt = 1, verify_seconds = VERIFY_SECONDS } = options;
     this.server.add(one.bytes);
-    this.want({ ...this.#desired.apps, [app]: wish(one.release, target, attempt, verify_seconds) }, this.#desired.configs);
+    this.want({ ...this.#desired.apps, [app]: desiredApp(one.release, target, attempt, verify_seconds) }, this.#desired.configs);
     return target;
   }
 
@@ -186,6 +186,6 @@ export class DeploymentsRig {
   }
 }
 
-export function wish(release: DesiredRelease | null, target_id: string | null, attempt = 1, verify_seconds = VERIFY_SECONDS): DesiredApp {
+export function desiredApp(release: DesiredRelease | null, target_id: string | null, attempt = 1, verify_seconds = VERIFY_SECONDS): DesiredApp {
   return { release, target_id, deployment_id: target_id === null ? null : `dep_of_${target_id}`, attempt, policy: { verify_seconds } };
 }

@@ -165,7 +165,7 @@ export class FleetRobot implements ConfigSide {
     if (desired.generation > (this.#desired?.generation ?? 0)) {
       this.#desired = desired;
       for (const app of Object.keys(desired.apps)) this.#workerOf(app);
-      for (const [app, worker] of this.#workers) worker.wishFor(desired.apps[app] ?? "absent");
+      for (const [app, worker] of this.#workers) worker.setDesired(desired.apps[app] ?? "absent");
       for (const [namespace, wish] of Object.entries(desired.configs)) this.#configOf(namespace).wishFor(wish);
     }
     this.report({ kind: "observed", generation: this.#desired?.generation ?? 0 });

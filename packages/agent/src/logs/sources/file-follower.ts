@@ -1,9 +1,9 @@
 import { closeSync, type Stats } from "node:fs";
 import type { Clock } from "@roamfleet/clock";
-import type { SourceGates } from "../source-gates.ts";
+import type { LogRateLimiter } from "../source-limiter.ts";
 import { levelOfLine } from "./level-of-line.ts";
 import { findRotated, reopen, rotatedFiles } from "./rotated.ts";
-import { isTailState, LINE_BYTES_MAX, lookAt, openRegular, readHead, statOf, Tail, type TailLine, type TailState } from "./tail.ts";
+import { isTailState, LINE_BYTES_MAX, statEntry, openRegular, readHead, statOf, Tail, type TailLine, type TailState } from "./tail.ts";
 
 /** Maximum bytes read from one file before other files are read. */
 const TURN_BYTES_MAX = 1024 * 1024;
@@ -19,7 +19,7 @@ const BINARY_BYTES = 512;
 export interface FollowerOptions {
   path: string;
   clock: Clock;
-  gates: SourceGates;
+  limiter: LogRateLimiter;
   /** Whether the spool has room; without it, lines wait in the file. */
   spoolHasRoom: () => boolean;
   /** Whether a file is already read under another name. */
@@ -81,7 +81,7 @@ export class FileFollower {
 
   /** Resumes from saved positions, in files that may have been rotated since, and in those that were written in between. */
   resume(states: readonly TailState[]): void {
-    if (lookAt(this.path) === "unseen") {
+    if (statEntry(this.path) === "unseen") {
       this.#unseen = [...states];
       return;
     }
@@ -141,7 +141,7 @@ export class FileFollower {
 
   /** Detects whether the path leads to another file than before, and whether the file was truncated. */
   #look(): void {
-    const seen = lookAt(this.path);
+    const seen = statEntry(this.path);
     // The open file can still be read. The path is checked again when it is accessible.
     if (seen === "unseen") return;
     const stat = seen === "gone" ? undefined : seen;
@@ -231,24 +231,24 @@ export class FileFollower {
   }
 
   #mayRead(): boolean {
-    return this.#options.spoolHasRoom() && this.#options.gates.hasRoom(this.path);
+    return this.#options.spoolHasRoom() && this.#options.limiter.hasRoom(this.path);
   }
 
   #take({ text, cut }: TailLine): boolean {
     if (text === "") return true;
     if (!this.#mayRead()) return false;
-    const { gates } = this.#options;
-    gates.write({ level: levelOfLine(text), source: this.path, message: text, ...(cut ? { fields: { truncated: true } } : {}) });
+    const { limiter } = this.#options;
+    limiter.write({ level: levelOfLine(text), source: this.path, message: text, ...(cut ? { fields: { truncated: true } } : {}) });
     return true;
   }
 
   #leaveOut({ text }: TailLine): boolean {
-    if (text !== "") this.#options.gates.drop(this.path, 1);
+    if (text !== "") this.#options.limiter.drop(this.path, 1);
     return true;
   }
 
   #reportLost(): void {
-    this.#options.gates.write({
+    this.#options.limiter.write({
       level: "warn",
       source: "roamfleet",
       message: `${this.path} was rotated away or emptied: its last lines before that may be missing`,

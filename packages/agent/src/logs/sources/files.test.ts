@@ -17,7 +17,7 @@ import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
-import { SourceGates } from "../source-gates.ts";
+import { LogRateLimiter } from "../source-limiter.ts";
 import { FILE_BACKLOG_BYTES_MAX, ROTATED_QUIET_MS } from "./file-follower.ts";
 import { FileLogs, FILES_MAX } from "./files.ts";
 import { Positions } from "./positions.ts";
@@ -45,14 +45,14 @@ class Rig implements Disposable {
   start(globs = [join(this.directory, "*.log")]): this {
     const { clock } = this;
     const log = pino({ level: "warn" }, { write: (line) => void this.said.push((JSON.parse(line) as { msg: string }).msg) });
-    const gates = new SourceGates({ write: (record) => void this.records.push(record) }, clock);
+    const limiter = new LogRateLimiter({ write: (record) => void this.records.push(record) }, clock);
     this.positions = new Positions({ state_directory: this.state, clock, log, sync: () => {} });
     this.logs = new FileLogs({
       globs,
       state_directory: this.state,
       clock,
       log,
-      gates,
+      limiter,
       positions: this.positions,
       spoolHasRoom: () => this.room,
     });

@@ -3,10 +3,10 @@ import { sep } from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../../disk/write-atomically.ts";
-import type { SourceGates } from "../source-gates.ts";
+import type { LogRateLimiter } from "../source-limiter.ts";
 import { FileFollower, type FinishedFile } from "./file-follower.ts";
 import type { Positions } from "./positions.ts";
-import { lookAt, statOf } from "./tail.ts";
+import { statEntry, statOf } from "./tail.ts";
 
 const POLL_MS = 500;
 /** Interval at which globs are evaluated again. */
@@ -23,7 +23,7 @@ export interface FilesOptions {
   state_directory: string;
   clock: Clock;
   log: Logger;
-  gates: SourceGates;
+  limiter: LogRateLimiter;
   positions: Positions;
   spoolHasRoom: () => boolean;
 }
@@ -98,7 +98,7 @@ export class FileLogs {
     let found = false;
     for (const path of this.#match()) if (!this.#followers.has(path) && this.#begin(path, false)) found = true;
     for (const [path, follower] of this.#followers) {
-      if (follower.tails.length > 0 || lookAt(path) !== "gone") continue;
+      if (follower.tails.length > 0 || statEntry(path) !== "gone") continue;
       this.#followers.delete(path);
     }
     return found;
@@ -114,7 +114,7 @@ export class FileLogs {
   }
 
   #follower(path: string): FileFollower | undefined {
-    const { clock, gates, spoolHasRoom, log } = this.#options;
+    const { clock, limiter, spoolHasRoom, log } = this.#options;
     if (this.#followers.size >= FILES_MAX) {
       if (!this.#too_many) log.warn({ path, files_max: FILES_MAX }, "more log files than can be followed: this one and others are not");
       this.#too_many = true;
@@ -123,7 +123,7 @@ export class FileLogs {
     return new FileFollower({
       path,
       clock,
-      gates,
+      limiter,
       spoolHasRoom,
       isRead: (file) => this.#isRead(file, path),
       isFollowed: (other) => this.#followers.has(other),

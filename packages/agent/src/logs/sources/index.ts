@@ -3,7 +3,7 @@ import type { Logger } from "pino";
 import type { RobotConfig } from "../../config-file/robot-config.ts";
 import type { LogSink } from "../../contract.ts";
 import { errorText } from "../../disk/write-atomically.ts";
-import { SourceGates } from "../source-gates.ts";
+import { LogRateLimiter } from "../log-rate-limiter.ts";
 import { Positions } from "./positions.ts";
 import { followRosout, type RosoutTopic } from "./rosout.ts";
 
@@ -34,8 +34,8 @@ export interface LogSources {
 export async function startLogSources(options: LogSourcesOptions): Promise<LogSources> {
   const { settings, state_directory, clock, log, sink, environment, spoolHasRoom, sync, ros, journalctl = ["journalctl"] } = options;
   const stops: (() => void | Promise<void>)[] = [];
-  const gates = (): SourceGates => {
-    const made = new SourceGates(sink, clock);
+  const newLimiter = (): LogRateLimiter => {
+    const made = new LogRateLimiter(sink, clock);
     stops.unshift(() => made.close());
     return made;
   };
@@ -54,7 +54,7 @@ export async function startLogSources(options: LogSourcesOptions): Promise<LogSo
     if (settings.files.length > 0) {
       await begin("files", async () => {
         const { FileLogs } = await import("./files.ts");
-        const files = new FileLogs({ ...shared, globs: settings.files, state_directory, gates: gates() });
+        const files = new FileLogs({ ...shared, globs: settings.files, state_directory, limiter: newLimiter() });
         files.start();
         stops.unshift(() => files.stop());
       });
@@ -63,14 +63,14 @@ export async function startLogSources(options: LogSourcesOptions): Promise<LogSo
       const units = settings.journald === true ? [] : settings.journald;
       await begin("journald", async () => {
         const { Journal } = await import("./journald.ts");
-        const journal = new Journal({ ...shared, units, command: journalctl, environment, gates: gates() });
+        const journal = new Journal({ ...shared, units, command: journalctl, environment, limiter: newLimiter() });
         journal.start();
         stops.unshift(() => journal.stop());
       });
     }
   }
   if (settings.rosout && ros !== undefined) {
-    await begin("rosout", async () => stops.unshift(await followRosout(ros, rosoutSink({ clock, spoolHasRoom, nodes: gates() }, stops))));
+    await begin("rosout", async () => stops.unshift(await followRosout(ros, rosoutSink({ clock, spoolHasRoom, nodes: newLimiter() }, stops))));
   }
   return {
     stop: async () => {
@@ -83,10 +83,10 @@ const ROSOUT = "/rosout";
 
 /** A node chooses its name, so all nodes share one rate limit in addition to their own. Records without room are dropped: they cannot wait. */
 function rosoutSink(
-  { clock, spoolHasRoom, nodes }: Pick<LogSourcesOptions, "clock" | "spoolHasRoom"> & { nodes: SourceGates },
+  { clock, spoolHasRoom, nodes }: Pick<LogSourcesOptions, "clock" | "spoolHasRoom"> & { nodes: LogRateLimiter },
   stops: (() => void | Promise<void>)[],
 ): LogSink {
-  const all = new SourceGates(nodes, clock);
+  const all = new LogRateLimiter(nodes, clock);
   stops.unshift(() => all.close());
   return {
     write: (record) => {

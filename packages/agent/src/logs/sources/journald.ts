@@ -5,7 +5,7 @@ import type { Logger } from "pino";
 import { errorCode, errorText } from "../../disk/write-atomically.ts";
 import { backoffMs } from "../../link/backoff.ts";
 import { spawnChild } from "../../runtime/spawn-child.ts";
-import type { SourceGates } from "../source-gates.ts";
+import type { LogRateLimiter } from "../source-limiter.ts";
 import { boundedLines } from "./bounded-lines.ts";
 import { JOURNAL_FIELDS, readJournalEntry } from "./journal-entry.ts";
 import type { Positions } from "./positions.ts";
@@ -27,7 +27,7 @@ export interface JournalOptions {
   environment: Readonly<Record<string, string>>;
   clock: Clock;
   log: Logger;
-  gates: SourceGates;
+  limiter: LogRateLimiter;
   positions: Positions;
   spoolHasRoom: () => boolean;
 }
@@ -127,9 +127,9 @@ export class Journal {
   }
 
   #take(line: string | { bytes: number }): void {
-    const { gates, positions } = this.#options;
+    const { limiter, positions } = this.#options;
     if (typeof line !== "string") {
-      gates.write({
+      limiter.write({
         level: "warn",
         source: "roamfleet",
         message: "1 records dropped: an entry of the journal is too long",
@@ -142,7 +142,7 @@ export class Journal {
     this.#state = { cursor: entry.cursor };
     positions.moved();
     // This agent's own output to stderr is already among its records.
-    if (entry.unit === undefined || entry.unit !== this.#own_unit) gates.write(entry.record, entry.record.at.getTime());
+    if (entry.unit === undefined || entry.unit !== this.#own_unit) limiter.write(entry.record, entry.record.at.getTime());
     this.#waitForRoom();
   }
 

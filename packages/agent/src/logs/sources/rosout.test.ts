@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
-import { SOURCE_RECORDS_BURST } from "../source-gates.ts";
+import { SOURCE_RECORDS_BURST } from "../source-limiter.ts";
 import { type LogSourcesOptions, startLogSources } from "./index.ts";
 import { followRosout, type RosoutTopic, rosoutRecord } from "./rosout.ts";
 

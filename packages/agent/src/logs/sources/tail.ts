@@ -154,7 +154,7 @@ function statOfOpen(handle: number): Stats | undefined {
 /**
  * Returns the stat of a path. `gone`: it does not exist. `unseen`: unknown, since it is forbidden, a symlink loop, or the disk fails. Never throws.
  */
-export function lookAt(path: string): Stats | "gone" | "unseen" {
+export function statEntry(path: string): Stats | "gone" | "unseen" {
   try {
     return statSync(path, { throwIfNoEntry: false }) ?? "gone";
   } catch {
@@ -162,9 +162,9 @@ export function lookAt(path: string): Stats | "gone" | "unseen" {
   }
 }
 
-/** Like `lookAt`, but returns undefined for everything that is not accessible. */
+/** Like `statEntry`, but returns undefined for everything that is not accessible. */
 export function statOf(path: string): Stats | undefined {
-  const seen = lookAt(path);
+  const seen = statEntry(path);
   return typeof seen === "string" ? undefined : seen;
 }
 

@@ -54,7 +54,7 @@ test("datagrams that are not RTPS, or are truncated, are dropped", () => {
   assert.equal(screenDatagram(new Uint8Array(100).fill(255)), undefined);
   const data = submessage(0x15, Buffer.concat([dataHead(3), Buffer.from("payload!")]), { flags: 5 });
   const whole = datagram(data);
-  assert.deepEqual(screenDatagram(whole), { guid_prefix: PREFIX, goodbyes: [] });
+  assert.deepEqual(screenDatagram(whole), { guid_prefix: PREFIX, disposed: [] });
   for (let length = HEADER.length + 1; length < whole.length; length += 1)
     assert.equal(screenDatagram(whole.slice(0, length)), undefined, `${length}`);
   assert.equal(isTaken(submessage(0x15, Buffer.alloc(8))), false);
@@ -111,16 +111,16 @@ test("inline QoS becomes padding, and the payload begins where the library expec
 test("a disposal is recognized in both of its encodings", () => {
   const guid = Buffer.from(`${PREFIX}00000103`, "hex");
   const hashed = Buffer.concat([dataHead(PUBLICATIONS_WRITER), OVER, parameter(0x70, guid), END]);
-  assert.deepEqual(screenDatagram(datagram(submessage(0x15, hashed, { flags: 3 })))?.goodbyes, [
+  assert.deepEqual(screenDatagram(datagram(submessage(0x15, hashed, { flags: 3 })))?.disposed, [
     { writer: PUBLICATIONS_WRITER, guid: guid.toString("hex") },
   ]);
   const key = Buffer.concat([Buffer.from([0, 3, 0, 0]), parameter(0x50, guid), END]);
   const spelled = Buffer.concat([dataHead(PARTICIPANT_WRITER), OVER, END, key]);
-  assert.deepEqual(screenDatagram(datagram(submessage(0x15, spelled, { flags: 0x0b })))?.goodbyes, [
+  assert.deepEqual(screenDatagram(datagram(submessage(0x15, spelled, { flags: 0x0b })))?.disposed, [
     { writer: PARTICIPANT_WRITER, guid: guid.toString("hex") },
   ]);
   const alive = Buffer.concat([dataHead(PUBLICATIONS_WRITER), parameter(0x71, Buffer.alloc(4)), parameter(0x70, guid), END]);
-  assert.deepEqual(screenDatagram(datagram(submessage(0x15, alive, { flags: 3 })))?.goodbyes, []);
+  assert.deepEqual(screenDatagram(datagram(submessage(0x15, alive, { flags: 3 })))?.disposed, []);
   const endless = Buffer.concat([dataHead(PUBLICATIONS_WRITER), parameter(0x70, guid)]);
   assert.equal(isTaken(submessage(0x15, endless, { flags: 3 })), false);
 });

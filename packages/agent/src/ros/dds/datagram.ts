@@ -63,7 +63,7 @@ export const PARTICIPANT_WRITER = 0x0100c2;
 export const PUBLICATIONS_WRITER = 0x0003c2;
 
 /** A participant or an endpoint that has announced its end. */
-export interface Goodbye {
+export interface DisposedEntity {
   /** PARTICIPANT_WRITER or PUBLICATIONS_WRITER: the kind of entity. */
   writer: number;
   /** 32 hex digits: 24 of the participant, 8 of the endpoint. */
@@ -73,14 +73,14 @@ export interface Goodbye {
 export interface Datagram {
   /** The sender: 24 hex digits. */
   guid_prefix: string;
-  goodbyes: Goodbye[];
+  disposed: DisposedEntity[];
 }
 
 /** Validates a datagram, and replaces inline QoS by padding (in place). Returns undefined for a datagram that the library must not receive. */
 export function screenDatagram(bytes: Uint8Array): Datagram | undefined {
   if (bytes.length < HEADER_BYTES || bytes[0] !== 0x52 || bytes[1] !== 0x54 || bytes[2] !== 0x50 || bytes[3] !== 0x53) return undefined;
   const view = new DataView(bytes.buffer, bytes.byteOffset, bytes.length);
-  const goodbyes: Goodbye[] = [];
+  const disposed: DisposedEntity[] = [];
   let count = 0;
   for (let offset = HEADER_BYTES; offset < bytes.length; count += 1) {
     if (offset + SUBMESSAGE_HEADER_BYTES > bytes.length || count >= SUBMESSAGES_MAX) return undefined;
@@ -88,13 +88,13 @@ export function screenDatagram(bytes: Uint8Array): Datagram | undefined {
     const length = submessage.end - offset - SUBMESSAGE_HEADER_BYTES;
     if (submessage.end > bytes.length || length < (BODY_BYTES_MIN[submessage.id] ?? 0) || !isSound(submessage)) return undefined;
     if (submessage.id === DATA || submessage.id === DATA_FRAG) {
-      const goodbye = takeInlineQos(submessage);
-      if (goodbye === "broken") return undefined;
-      if (goodbye !== undefined) goodbyes.push(goodbye);
+      const entity = takeInlineQos(submessage);
+      if (entity === "broken") return undefined;
+      if (entity !== undefined) disposed.push(entity);
     }
     offset = submessage.end;
   }
-  return { guid_prefix: hex(view, 8, 12), goodbyes };
+  return { guid_prefix: hex(view, 8, 12), disposed };
 }
 
 interface Submessage {
@@ -161,7 +161,7 @@ function areFragmentsSound({ view, offset, little, flags, end }: Submessage): bo
  * Replaces the inline QoS before a payload by padding, and returns the disposed entity that it names. In: header, QoS, payload. Out: a PAD submessage
  * as long as the QoS, header, payload.
  */
-function takeInlineQos(submessage: Submessage): Goodbye | "broken" | undefined {
+function takeInlineQos(submessage: Submessage): DisposedEntity | "broken" | undefined {
   const { view, id, offset, flags, little, end } = submessage;
   if ((flags & FLAG_INLINE_QOS) === 0) return undefined;
   const header_bytes = id === DATA ? 24 : 36;
@@ -171,9 +171,9 @@ function takeInlineQos(submessage: Submessage): Goodbye | "broken" | undefined {
   const over = status !== undefined && status.length >= 4 && (view.getUint8(status.at + 3) & (STATUS_DISPOSED | STATUS_UNREGISTERED)) !== 0;
   const writer = view.getUint32(offset + 12, false);
   const has_data = (flags & FLAG_DATA) !== 0 || id === DATA_FRAG;
-  const goodbye = over && id === DATA ? goodbyeOf(view, writer, parameters, end) : undefined;
+  const entity = over && id === DATA ? disposedEntityOf(view, writer, parameters, end) : undefined;
   // Without a payload the library parses the QoS as one, finds no known field, and correctly counts the message as received.
-  if (!has_data) return goodbye;
+  if (!has_data) return entity;
   const qos_bytes = parameters.end - (offset + header_bytes);
   const header = Uint8Array.prototype.slice.call(new Uint8Array(view.buffer, view.byteOffset + offset, header_bytes));
   view.setUint8(offset, PAD);
@@ -182,7 +182,7 @@ function takeInlineQos(submessage: Submessage): Goodbye | "broken" | undefined {
   new Uint8Array(view.buffer, view.byteOffset + moved, header_bytes).set(header);
   view.setUint8(moved + 1, flags & ~FLAG_INLINE_QOS);
   view.setUint16(moved + 2, end - moved - SUBMESSAGE_HEADER_BYTES, little);
-  return goodbye;
+  return entity;
 }
 
 interface Parameters {
@@ -202,7 +202,7 @@ function readParameters(view: DataView, start: number, end: number, little: bool
   return undefined;
 }
 
-function goodbyeOf(view: DataView, writer: number, inline: Parameters, end: number): Goodbye | undefined {
+function disposedEntityOf(view: DataView, writer: number, inline: Parameters, end: number): DisposedEntity | undefined {
   if (writer !== PARTICIPANT_WRITER && writer !== PUBLICATIONS_WRITER) return undefined;
   const wanted = writer === PARTICIPANT_WRITER ? PID_PARTICIPANT_GUID : PID_ENDPOINT_GUID;
   let key = inline.found.get(PID_KEY_HASH);

@@ -25,7 +25,7 @@ const KEEP_LAST: HistoryKind = 0;
 export const findDds: FindRosAdapter = async (options) => {
   const adapter = new DdsAdapter(options);
   await adapter.start();
-  if (await adapter.somebodyIsThere()) return adapter;
+  if (await adapter.hasPublisher()) return adapter;
   await adapter.close();
   return undefined;
 };
@@ -49,7 +49,7 @@ class DdsAdapter implements RosAdapter {
   #participant: DdsParticipant | undefined;
   #nodes: NodeNames | undefined;
   #alone: Timer | undefined;
-  #came: () => void = () => {};
+  #publisherFound: () => void = () => {};
   #closed = false;
 
   constructor(options: RosAdapterOptions) {
@@ -82,10 +82,10 @@ class DdsAdapter implements RosAdapter {
     });
   }
 
-  async somebodyIsThere(): Promise<boolean> {
+  async hasPublisher(): Promise<boolean> {
     const { clock, signal } = this.#options;
     const over = new AbortController();
-    this.#came = () => over.abort();
+    this.#publisherFound = () => over.abort();
     if (this.#writers().length === 0) await clock.sleep(ANSWER_MS, AbortSignal.any([over.signal, signal]));
     return this.#writers().length > 0;
   }
@@ -132,7 +132,7 @@ class DdsAdapter implements RosAdapter {
   }
 
   #changed(): void {
-    if (this.#writers().length > 0) this.#came();
+    if (this.#writers().length > 0) this.#publisherFound();
     if (!this.#closed) for (const subscription of this.#subscriptions.values()) this.#match(subscription);
   }
 

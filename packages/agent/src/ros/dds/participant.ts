@@ -12,7 +12,7 @@ import type {
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../../disk/write-atomically.ts";
-import { DDS_MESSAGE_BYTES_MAX, type Goodbye, PARTICIPANT_WRITER, screenDatagram } from "./datagram.ts";
+import { DDS_MESSAGE_BYTES_MAX, type DisposedEntity, PARTICIPANT_WRITER, screenDatagram } from "./datagram.ts";
 import { boundFragments } from "./fragments.ts";
 import { type MakeSet, Received } from "./received.ts";
 import { ddsAddresses, DdsSocket } from "./sockets.ts";
@@ -141,16 +141,16 @@ export class DdsParticipant {
   #screen(bytes: Uint8Array): boolean {
     const datagram = screenDatagram(bytes);
     if (datagram === undefined) return false;
-    const { guid_prefix, goodbyes } = datagram;
+    const { guid_prefix, disposed } = datagram;
     if (this.#heard.has(guid_prefix)) this.#heard.set(guid_prefix, this.#options.clock.monotonic());
     else if (this.#heard.size >= PARTICIPANTS_MAX) return false;
     // The participant is removed once the library has processed its disposal, too.
-    if (goodbyes.length > 0) queueMicrotask(() => goodbyes.forEach((goodbye) => this.#leave(goodbye, guid_prefix)));
+    if (disposed.length > 0) queueMicrotask(() => disposed.forEach((entity) => this.#leave(entity, guid_prefix)));
     return true;
   }
 
   /** Removes a disposed participant or endpoint, if it belongs to the sender. */
-  #leave({ writer, guid }: Goodbye, guid_prefix: string): void {
+  #leave({ writer, guid }: DisposedEntity, guid_prefix: string): void {
     if (!guid.startsWith(guid_prefix)) return;
     if (writer === PARTICIPANT_WRITER) return this.#forget(guid_prefix);
     const participant = this.#participants.get(guid_prefix);

@@ -16,7 +16,7 @@ const ALONE = ["--no-daemon", "--spin-time", "2"];
 const OWN_TOPICS = new Set(["/rosout", "/parameter_events"]);
 
 const readBytes = (bytes: Uint8Array): unknown => readDocument(Buffer.from(bytes).toString("utf8"));
-const tellTooLong = (bytes: Uint8Array): UndecodedMessage => new UndecodedMessage(bytes, "too long for the ros2 command");
+const tooLong = (bytes: Uint8Array): UndecodedMessage => new UndecodedMessage(bytes, "too long for the ros2 command");
 
 interface Lists {
   topics: RosTopic[];
@@ -128,7 +128,7 @@ class Ros2Adapter implements RosAdapter {
     const documents = new Documents((text) => {
       came = true;
       if (signal.aborted) return;
-      const decode = text === undefined ? tellTooLong : readBytes;
+      const decode = text === undefined ? tooLong : readBytes;
       on(new LazyMessage(type ?? this.#typeOf(topic), this.#clock.now(), Buffer.from(text ?? ""), decode));
     });
     await new Promise<void>((resolve) => {

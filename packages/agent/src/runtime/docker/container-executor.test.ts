@@ -144,7 +144,7 @@ test("a container reaches the agent's socket, also after a restart of the agent,
     local_api: { socket: socketIn(rig.state) },
   };
   const reboot = async (): Promise<void> => {
-    await rig.robot_side?.stop();
+    await rig.local_interface?.stop();
     await rig.deployments.stop();
     await rig.boot(config);
   };
@@ -160,11 +160,11 @@ test("a container reaches the agent's socket, also after a restart of the agent,
   const target = rig.deploy(await imageRelease("v1", await shellImage(script), { mounts, health: { command: ["true"] } }, rig.server));
   assert.equal((await rig.ended(target)).status, "applied", JSON.stringify(rig.logs.slice(-5)));
   const granted = () => saidBy(rig, "main").filter((message) => message.includes('"owner":"main"')).length;
-  await until("the lock to be the container's", () => granted() > 0 && rig.robot_side?.permission.lock()?.owner === "main");
+  await until("the lock to be the container's", () => granted() > 0 && rig.local_interface?.permission.lock()?.owner === "main");
   assert.ok(saidBy(rig, "main").includes("sees agent.sock configs "), saidBy(rig, "main")[0]);
   assert.ok(!saidBy(rig, "main").includes("writable"));
   const [one] = await containersOf(engine(), rig.state);
-  await rig.robot_side?.stop();
+  await rig.local_interface?.stop();
   await until("the socket to be closed", () => /Could|Fail|refused|couldn/i.test(saidBy(rig, "main").at(-1) ?? ""));
   await reboot();
   const before = granted();

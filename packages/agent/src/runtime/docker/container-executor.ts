@@ -56,7 +56,7 @@ export class ContainerExecutor implements Executor {
   readonly #replacement: Replacement;
   readonly #running = new Map<string, Running>();
   /** Cleanup in the background, in sequence for each app. */
-  readonly #tidying = new Map<string, Promise<void>>();
+  readonly #cleanups = new Map<string, Promise<void>>();
   /** Digests of image parts that are being staged. */
   readonly #staging = new Map<string, readonly string[]>();
   readonly #closing = new AbortController();
@@ -76,7 +76,7 @@ export class ContainerExecutor implements Executor {
   async stage(app: string, release: DesiredRelease, io: StageIo): Promise<void> {
     const { paths, on_step } = this.#options;
     await this.#replacement.check(app, release, io.signal);
-    await this.#tidying.get(app);
+    await this.#cleanups.get(app);
     const directory = paths.version(app, release.id);
     const staged = readStagedImage(directory);
     if (staged !== undefined) {
@@ -86,7 +86,7 @@ export class ContainerExecutor implements Executor {
     }
     this.#staging.set(app, release.layers ? [release.layers.config, ...release.layers.layers].map(({ sha256 }) => sha256) : []);
     try {
-      const image_id = await this.#bring(app, release, io);
+      const image_id = await this.#load(app, release, io);
       on_step("container.image_ready");
       await stageVersion(paths, app, release.id, async (place) => writeStagedImage(place, image_id, release.layers));
     } finally {
@@ -94,7 +94,7 @@ export class ContainerExecutor implements Executor {
     }
   }
 
-  async #bring(app: string, release: DesiredRelease, io: StageIo): Promise<string> {
+  async #load(app: string, release: DesiredRelease, io: StageIo): Promise<string> {
     const { artifacts, login } = this.#options;
     if (release.image !== null) return this.#images.pull(app, release.id, release.image, () => login(release.id), io);
     if (release.layers) return this.#images.loadLayers(app, release.id, release.layers, io);
@@ -108,13 +108,13 @@ export class ContainerExecutor implements Executor {
   async start(app: string, release: DesiredRelease, { fresh }: { fresh: boolean }): Promise<void> {
     if (!fresh && this.#running.get(app)?.release.id === release.id) return;
     const { signal } = this.#closing;
-    await this.#tidying.get(app);
-    const before = this.#takeAway(app);
+    await this.#cleanups.get(app);
+    const before = this.#detach(app);
     let kept: Kept;
     try {
       kept = await this.#choose(app, release, { fresh, signal });
     } finally {
-      await this.#letGo(app, before);
+      await this.#stopWatching(app, before);
     }
     await this.#containers.start(kept.container_id, signal);
     this.#options.on_step("container.started");
@@ -128,7 +128,7 @@ export class ContainerExecutor implements Executor {
     } catch (error) {
       if (!lacksImage(error)) throw error;
       this.#options.log.warn({ app, release: release.tag }, "the engine has lost the image of a release: it is loaded again");
-      await this.#bring(app, release, { signal: options.signal, progress: () => {} });
+      await this.#load(app, release, { signal: options.signal, progress: () => {} });
       return this.#replacement.choose(app, release, options);
     }
   }
@@ -149,7 +149,7 @@ export class ContainerExecutor implements Executor {
     on_step("container.watched");
   }
 
-  #takeAway(app: string): Running | undefined {
+  #detach(app: string): Running | undefined {
     const running = this.#running.get(app);
     this.#running.delete(app);
     running?.health_timer?.cancel();
@@ -157,13 +157,13 @@ export class ContainerExecutor implements Executor {
   }
 
   /** Stops watching the container, without checking whether it still runs. */
-  async #letGo(app: string, running: Running | undefined): Promise<void> {
+  async #stopWatching(app: string, running: Running | undefined): Promise<void> {
     if (running === undefined) return;
     await running.container.close();
-    this.#noteReading(app, running.container);
+    this.#saveLogPosition(app, running.container);
   }
 
-  #noteReading(app: string, { container_id, read_until }: WatchedContainer): void {
+  #saveLogPosition(app: string, { container_id, read_until }: WatchedContainer): void {
     const { paths, log } = this.#options;
     try {
       if (readReading(paths, app, container_id) !== read_until) writeReading(paths, app, container_id, read_until);
@@ -236,9 +236,9 @@ export class ContainerExecutor implements Executor {
       // The next start finds the container by its labels.
       log.warn({ app, err: error }, "the running container could not be recorded");
     }
-    this.#tidy(app, () => this.#removeOthers(app, container.container_id));
+    this.#cleanUp(app, () => this.#removeOthers(app, container.container_id));
     running.health_timer?.cancel();
-    running.health_timer = clock.every(timing.probe_idle_interval_ms, () => this.#look(app, running));
+    running.health_timer = clock.every(timing.probe_idle_interval_ms, () => this.#poll(app, running));
   }
 
   async #removeOthers(app: string, container_id: string): Promise<void> {
@@ -246,7 +246,7 @@ export class ContainerExecutor implements Executor {
     for (const { id } of await this.#containers.list(app, { signal })) if (id !== container_id) await this.#containers.remove(id, signal);
   }
 
-  async #look(app: string, running: Running): Promise<void> {
+  async #poll(app: string, running: Running): Promise<void> {
     const { log, on_lost } = this.#options;
     const { container } = running;
     try {
@@ -254,15 +254,15 @@ export class ContainerExecutor implements Executor {
       if (this.#running.get(app) !== running) return;
       if (ok !== container.healthy) log.warn({ app, healthy: ok, probe: message }, "workload health changed");
       container.healthy = ok;
-      this.#noteReading(app, container);
+      this.#saveLogPosition(app, container);
     } catch {
       // The engine is unreachable, or the agent stops: the next check finds out.
       return;
     }
-    if (container.down && running.spec.restart.policy === "always") await this.#bringUp(app, container);
+    if (container.down && running.spec.restart.policy === "always") await this.#restart(app, container);
     if (!container.gone) return;
     log.warn({ app }, "the container is gone from the engine: it is created again");
-    await this.#letGo(app, this.#takeAway(app));
+    await this.#stopWatching(app, this.#detach(app));
     on_lost(app);
   }
 
@@ -270,7 +270,7 @@ export class ContainerExecutor implements Executor {
    * Starts a container that the engine left down. A killed dockerd 20.10 does not restart containers with policy `always`, and a local `docker stop`
    * does not change the desired state.
    */
-  async #bringUp(app: string, { container_id }: WatchedContainer): Promise<void> {
+  async #restart(app: string, { container_id }: WatchedContainer): Promise<void> {
     const { log } = this.#options;
     log.warn({ app }, "the engine left the container down: it is started again");
     await this.#containers
@@ -286,12 +286,12 @@ export class ContainerExecutor implements Executor {
     const { paths, on_step } = this.#options;
     if (!hasRecord(paths, app)) return;
     const { signal } = this.#closing;
-    const running = this.#takeAway(app);
+    const running = this.#detach(app);
     try {
       for (const { id, state } of await this.#containers.list(app, { signal, ...wait, ...(limit_ms === undefined ? {} : { limit_ms }) }))
         if (state !== "exited" && state !== "created") await this.#containers.stop(id, { signal, ...wait });
     } finally {
-      await this.#letGo(app, running);
+      await this.#stopWatching(app, running);
     }
     on_step("container.stopped");
     writeRecord(paths, app, { ...readRecord(paths, app), stopped: true });
@@ -302,8 +302,8 @@ export class ContainerExecutor implements Executor {
     const { signal } = this.#closing;
     // Without an engine there is nothing to remove.
     if (!hasRecord(paths, app) && !this.available) return;
-    await this.#tidying.get(app);
-    const running = this.#takeAway(app);
+    await this.#cleanups.get(app);
+    const running = this.#detach(app);
     try {
       for (const { id } of await this.#containers.list(app, { signal })) {
         await this.#containers.stop(id, { signal });
@@ -311,7 +311,7 @@ export class ContainerExecutor implements Executor {
         on_step("container.removed");
       }
     } finally {
-      await this.#letGo(app, running);
+      await this.#stopWatching(app, running);
     }
     await this.#images.prune(app, [], signal);
     await this.#containers.removeVolumes(app, signal);
@@ -322,7 +322,7 @@ export class ContainerExecutor implements Executor {
 
   prune(app: string, keep_release_ids: readonly string[]): void {
     if (!this.available) return;
-    this.#tidy(app, async () => {
+    this.#cleanUp(app, async () => {
       await this.#images.prune(app, keep_release_ids, this.#closing.signal);
       this.#pruneLayers();
     });
@@ -335,13 +335,13 @@ export class ContainerExecutor implements Executor {
   }
 
   /** Runs cleanup in the background, before the next step that it could disturb; a failure is left for the next cleanup. */
-  #tidy(app: string, work: () => Promise<void>): void {
-    const before = this.#tidying.get(app) ?? Promise.resolve();
+  #cleanUp(app: string, work: () => Promise<void>): void {
+    const before = this.#cleanups.get(app) ?? Promise.resolve();
     const turn = before.then(work).catch((error: unknown) => {
       if (!this.#closing.signal.aborted)
         this.#options.log.warn({ app, reason: engineMessage(error) }, "could not tidy up after a container");
     });
-    this.#tidying.set(app, turn);
+    this.#cleanups.set(app, turn);
   }
 
   place(app: string): AppPlace | undefined {
@@ -387,13 +387,13 @@ export class ContainerExecutor implements Executor {
     await Promise.all(
       apps.map(async (app) => {
         try {
-          await (keep_workloads ? this.#letGo(app, this.#takeAway(app)) : this.#stopAll(app, CLOSE_WAIT));
+          await (keep_workloads ? this.#stopWatching(app, this.#detach(app)) : this.#stopAll(app, CLOSE_WAIT));
         } catch (error) {
           this.#options.log.warn({ app, reason: engineMessage(error) }, "the container could not be stopped");
         }
       }),
     );
     this.#closing.abort();
-    await Promise.all(this.#tidying.values());
+    await Promise.all(this.#cleanups.values());
   }
 }

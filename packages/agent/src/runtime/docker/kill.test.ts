@@ -7,7 +7,7 @@ import { until } from "@roamfleet/clock/testing";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { ArtifactServer } from "../../testing/artifact-server.ts";
 import { containersOf, SKIP, useEngine } from "../../testing/container-rig.ts";
-import { wish } from "../../testing/deployments-rig.ts";
+import { desiredApp } from "../../testing/deployments-rig.ts";
 import { imageRelease, shellImage, STAYS_UP } from "../../testing/images.ts";
 import type { KillDriverTask } from "../../testing/kill-driver.ts";
 import { end, finalStatus, killEverywhere, runKilledAt, startAgent } from "../../testing/killed-agents.ts";
@@ -44,7 +44,7 @@ async function killAt(place: number, server: ArtifactServer, { status, manifest,
   const task = (release: DesiredRelease, generation: number): Omit<KillDriverTask, "kill_at"> => ({
     state,
     origin: server.origin,
-    desired: { type: "desired", generation, apps: { main: wish(release, `tgt_${release.tag}`, 1, VERIFY) }, configs: {} },
+    desired: { type: "desired", generation, apps: { main: desiredApp(release, `tgt_${release.tag}`, 1, VERIFY) }, configs: {} },
     places: "container.",
     config: { container_sockets: [engine().socket], keep_workloads: true },
   });

@@ -2,7 +2,7 @@ import fs from "node:fs";
 import path from "node:path";
 import { type Artifact, type DownloadOptions, downloadArtifact } from "../download.ts";
 import type { StageIo } from "../executor.ts";
-import { Turns } from "../turns.ts";
+import { KeyedMutex } from "../turns.ts";
 import { makeDirectory } from "../../disk/write-atomically.ts";
 
 export type LayerStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
@@ -13,7 +13,7 @@ export type LayerStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
  */
 export class LayerStore {
   readonly #options: LayerStoreOptions;
-  readonly #turns = new Turns();
+  readonly #turns = new KeyedMutex();
 
   constructor(options: LayerStoreOptions) {
     this.#options = options;

@@ -33,7 +33,7 @@ export class Replacement {
     this.#socket.prepare();
     const found = await this.#options.containers.list(app, { signal });
     const record = readRecord(this.#options.paths, app);
-    const there = fresh ? await this.#goBack(app, release, record, found, signal) : this.#adopt(release, record, found);
+    const there = fresh ? await this.#restorePrevious(app, release, record, found, signal) : this.#adopt(release, record, found);
     if (there !== undefined && (await this.#isOfRelease(app, release, there, signal))) return there;
     return this.#install(app, release, record, found, signal);
   }
@@ -91,7 +91,7 @@ export class Replacement {
   }
 
   /** Returns the same container that ran before, unchanged, if the release is the one to roll back to. */
-  async #goBack(
+  async #restorePrevious(
     app: string,
     release: DesiredRelease,
     record: ContainerRecord,
@@ -128,7 +128,7 @@ export class Replacement {
     const spec = readContainerManifest(release.manifest);
     for (const one of found) {
       if (one.id !== old?.container_id) await containers.remove(one.id, signal);
-      else if (!this.#maybeBeside(app, spec, one)) await containers.stop(one.id, { signal });
+      else if (!this.#mayRunBeside(app, spec, one)) await containers.stop(one.id, { signal });
     }
     on_step("container.others_stopped");
     const container_id = await containers.create(options, signal);
@@ -144,7 +144,7 @@ export class Replacement {
     return current;
   }
 
-  #maybeBeside(app: string, spec: ContainerSpec, before: Found): boolean {
+  #mayRunBeside(app: string, spec: ContainerSpec, before: Found): boolean {
     if (spec.replace === "after") return false;
     if (!portsClash(spec, before.ports)) return true;
     this.#options.log.warn({ app }, "both containers want the same port: the old one is stopped first");

@@ -14,7 +14,7 @@ interface Options {
 const POLL_FIRST_MS = 20;
 const POLL_LAST_MS = 200;
 /** Wait for the rest of a command's output after its end. */
-const LAST_WORDS_MS = 500;
+const OUTPUT_END_MS = 500;
 /** Frames of the engine's stream between parts of the output: stream, three zero bytes, length. */
 // oxlint-disable-next-line no-control-regex
 const FRAME = /[\u0000-\u0002]\0\0\0[\s\S]{4}/g;
@@ -64,7 +64,7 @@ export class ContainerCommands {
         const { Running, ExitCode } = await engine.use(options, () => exec.inspect());
         if (!Running && ExitCode !== null) {
           this.#busy = undefined;
-          if (ExitCode !== 0) await Promise.race([ended, clock.sleep(LAST_WORDS_MS, signal)]);
+          if (ExitCode !== 0) await Promise.race([ended, clock.sleep(OUTPUT_END_MS, signal)]);
           const words = tail.trim();
           return { ok: ExitCode === 0, message: `${name} exited with ${ExitCode}${words === "" || ExitCode === 0 ? "" : `: ${words}`}` };
         }

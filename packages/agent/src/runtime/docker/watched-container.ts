@@ -123,12 +123,12 @@ export class WatchedContainer {
     const ended_before = before?.Status === "exited" || before?.Status === "dead";
     const new_exits = Math.max(0, restarts - this.restarts) + (ended && !ended_before && restarts === this.restarts ? 1 : 0);
     this.restarts = restarts;
-    if (new_exits > 0) this.#tellExit(state, new_exits, ended);
+    if (new_exits > 0) this.#reportExit(state, new_exits, ended);
     this.#state = state;
     this.#network = info;
   }
 
-  #tellExit(state: State, new_exits: number, ended: boolean): void {
+  #reportExit(state: State, new_exits: number, ended: boolean): void {
     const { app, log, logs } = this.#options;
     this.exits += new_exits;
     const out_of_memory = state.OOMKilled ? ", out of memory" : "";

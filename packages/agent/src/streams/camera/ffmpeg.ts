@@ -7,9 +7,9 @@ import { spawnChild } from "../../runtime/spawn-child.ts";
 import { stopGroup } from "../../runtime/stop-group.ts";
 import { FRAME_SILENCE_MS, type SourceEnd, type SourceRun } from "./frame-source.ts";
 import { JpegSplitter } from "./jpeg-splitter.ts";
-import { LastWords } from "./last-words.ts";
+import { StderrTail } from "./last-words.ts";
 import { type Picture, QUALITY_DEFAULT } from "./request.ts";
-import { Silence } from "./silence.ts";
+import { IdleTimeout } from "./silence.ts";
 
 /** Maximum width unless a client requests more. */
 const WIDTH_DEFAULT = 1280;
@@ -136,14 +136,14 @@ export function feedFfmpeg(run: SourceRun, options: FfmpegOptions): Feeding {
 }
 
 async function watchChild(child: ChildProcess, { signal, frame, refused }: SourceRun, { clock }: FfmpegOptions): Promise<SourceEnd> {
-  const words = new LastWords();
+  const words = new StderrTail();
   const splitter = new JpegSplitter((jpeg) => {
     silence.heard();
     if (!signal.aborted) frame(jpeg);
   }, refused);
   const stop = (): void => void (child.pid !== undefined && stopGroup(child.pid, { clock, grace_ms: STOP_GRACE_MS }));
   let silent = false;
-  const silence = new Silence(clock, FRAME_SILENCE_MS, () => {
+  const silence = new IdleTimeout(clock, FRAME_SILENCE_MS, () => {
     silent = true;
     stop();
   });
@@ -162,7 +162,7 @@ async function watchChild(child: ChildProcess, { signal, frame, refused }: Sourc
   return end;
 }
 
-function endOf(code: number | null, killed: string | null, { line }: LastWords, silent: boolean): SourceEnd {
+function endOf(code: number | null, killed: string | null, { line }: StderrTail, silent: boolean): SourceEnd {
   if (silent)
     return { failed: true, reason: `no picture for ${FRAME_SILENCE_MS / 1_000} s${line === undefined ? "" : `; ffmpeg: ${line}`}` };
   if (code === 0) return { failed: false, reason: "the file has ended" };

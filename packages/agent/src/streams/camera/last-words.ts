@@ -3,7 +3,7 @@ const KEPT_CHARACTERS = 4_096;
 const SAID_CHARACTERS = 90;
 
 /** The end of a program's standard error. */
-export class LastWords {
+export class StderrTail {
   #text = "";
 
   push(chunk: Uint8Array | string): void {

@@ -5,7 +5,7 @@ import { FRAME_SILENCE_MS, type SourceEnd } from "./frame-source.ts";
 import type { RunJpegs } from "./jpeg-source.ts";
 import { JpegSplitter } from "./jpeg-splitter.ts";
 import { withoutSecrets } from "./last-words.ts";
-import { Silence } from "./silence.ts";
+import { IdleTimeout } from "./silence.ts";
 
 /**
  * Reads frames of an MJPEG stream over HTTP (multipart/x-mixed-replace). Cameras disagree on the boundary's dashes and many omit Content-Length, so
@@ -15,7 +15,7 @@ export function mjpegFrames(url: string, clock: Clock): RunJpegs {
   return ({ signal, frame, refused, bytes_max }) =>
     new Promise((resolve) => {
       const failed = (reason: string): void => end({ failed: true, reason: `${withoutSecrets(url)}: ${reason}` });
-      const silence = new Silence(clock, FRAME_SILENCE_MS, () => failed(`no picture for ${FRAME_SILENCE_MS / 1_000} s`));
+      const silence = new IdleTimeout(clock, FRAME_SILENCE_MS, () => failed(`no picture for ${FRAME_SILENCE_MS / 1_000} s`));
       const stop = (): void => end({ failed: false, reason: "no viewers" });
       const request = (url.startsWith("https:") ? httpsRequest : httpRequest)(url, { agent: false });
       let ended = false;

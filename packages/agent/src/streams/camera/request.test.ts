@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { inputArguments, qscaleOf } from "./ffmpeg.ts";
-import { LastWords, withoutSecrets } from "./last-words.ts";
+import { StderrTail, withoutSecrets } from "./last-words.ts";
 import { type CameraRequest, isUnchanged, LEVELS_COUNT, pictureAt, readCameraRequest } from "./request.ts";
 
 const ASKED: CameraRequest = { camera: undefined, fps: 15, width: undefined, height: undefined, quality: undefined };
@@ -58,8 +58,8 @@ test("quality covers the encoder's scale", () => {
 });
 
 test("a program's last error has no secrets and no memory addresses, and is short", () => {
-  assert.equal(new LastWords().line, undefined);
-  const words = new LastWords();
+  assert.equal(new StderrTail().line, undefined);
+  const words = new StderrTail();
   words.push("[rtsp @ 0x5581f0a0] method failed\n");
   words.push("[in#0 @ 0x55aa] rtsp://bob:hunter2@cam.lan:554/live?token=abc#f: Connection refused\n\n");
   assert.equal(words.line, "rtsp://cam.lan:554: Connection refused");

@@ -4,7 +4,7 @@ import type { RunJpegs } from "./jpeg-source.ts";
 import { jpegOf } from "./jpeg-splitter.ts";
 import { FRAME_SILENCE_MS, type SourceEnd } from "./frame-source.ts";
 import type { Clock } from "@roamfleet/clock";
-import { Silence } from "./silence.ts";
+import { IdleTimeout } from "./silence.ts";
 
 /** Reads frames of a topic of sensor_msgs/CompressedImage. One in another format than JPEG is dropped, and reported if there are no others. */
 export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | undefined, clock: Clock): RunJpegs {
@@ -12,7 +12,7 @@ export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | und
     if (ros === undefined) return { failed: true, reason: "this agent has no ROS", final: true };
     const { promise, resolve } = Promise.withResolvers<SourceEnd>();
     let trouble = "it has no publisher";
-    const silence = new Silence(clock, FRAME_SILENCE_MS, () =>
+    const silence = new IdleTimeout(clock, FRAME_SILENCE_MS, () =>
       resolve({ failed: true, reason: `no picture from ${topic} for ${FRAME_SILENCE_MS / 1_000} s: ${trouble}` }),
     );
     const stop = (): void => resolve({ failed: false, reason: "no viewers" });

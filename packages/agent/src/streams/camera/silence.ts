@@ -1,7 +1,7 @@
 import type { Clock, Timer } from "@roamfleet/clock";
 
 /** An idle timeout: calls `late` after `ms` without activity. */
-export class Silence {
+export class IdleTimeout {
   readonly #clock: Pick<Clock, "setTimer" | "monotonic">;
   readonly #ms: number;
   readonly #late: () => void;

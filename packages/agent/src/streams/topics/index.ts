@@ -27,7 +27,7 @@ export function topicsSource(options: TopicsOptions): StreamSource {
     if (typeof request === "string") return channel.reset(CLOSE_NOT_AVAILABLE, request);
     const rest_ms = request.op === "list" ? LIST_REST_MS : 0;
     return serve(options, channel, rest_ms, (ended) =>
-      request.op === "list" ? tellTopics(options, channel, request.follow, ended) : new Echo(options, channel, request).run(),
+      request.op === "list" ? sendTopics(options, channel, request.follow, ended) : new Echo(options, channel, request).run(),
     );
   };
 }
@@ -48,7 +48,7 @@ async function serve(
   }
 }
 
-async function tellTopics({ ros, clock }: TopicsOptions, channel: Channel, follow: boolean, ended: AbortSignal): Promise<void> {
+async function sendTopics({ ros, clock }: TopicsOptions, channel: Channel, follow: boolean, ended: AbortSignal): Promise<void> {
   for (let before = ""; !ended.aborted;) {
     const topics = (await ros.topics()).slice(0, LIST_MAX);
     const { adapters } = ros;

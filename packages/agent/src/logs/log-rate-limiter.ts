@@ -18,7 +18,7 @@ const OTHERS = "others";
 /** Bytes of a record besides its message. */
 const RECORD_BYTES = 128;
 
-interface Gate {
+interface Bucket {
   source: string;
   records: number;
   bytes: number;
@@ -30,10 +30,10 @@ interface Gate {
  * Rate limiter that keeps one noisy source from filling the shared spool. Each source has a separate rate and burst. Records over it are dropped, and
  * a record that names the source reports how many.
  */
-export class SourceGates implements LogSink {
+export class LogRateLimiter implements LogSink {
   readonly #sink: LogSink;
   readonly #clock: Clock;
-  readonly #gates = new Map<string, Gate>();
+  readonly #buckets = new Map<string, Bucket>();
   #report_timer: Timer | undefined;
 
   constructor(sink: LogSink, clock: Clock) {
@@ -43,7 +43,7 @@ export class SourceGates implements LogSink {
 
   /** Sources with dropped records that were not reported yet. */
   get dropping(): string[] {
-    return Array.from(this.#gates.values(), ({ dropped, source }) => (dropped > 0 ? source : "")).filter((source) => source !== "");
+    return Array.from(this.#buckets.values(), ({ dropped, source }) => (dropped > 0 ? source : "")).filter((source) => source !== "");
   }
 
   /**
@@ -52,47 +52,47 @@ export class SourceGates implements LogSink {
    * the record's source.
    */
   write(record: LogRecord, at_ms = this.#clock.monotonic(), source = record.source): void {
-    const gate = this.#gateOf(source, at_ms);
-    refill(gate, at_ms);
+    const bucket = this.#bucketOf(source, at_ms);
+    refill(bucket, at_ms);
     const bytes = record.message.length + RECORD_BYTES;
-    const resumed = gate.dropped === 0 || (gate.records >= RESUME_RECORDS && gate.bytes >= RESUME_BYTES);
-    if (!resumed || gate.records < 1 || gate.bytes < Math.min(bytes, SOURCE_BYTES_BURST)) return this.drop(source, 1, at_ms);
-    this.#report(gate);
-    gate.records -= 1;
-    gate.bytes -= bytes;
+    const resumed = bucket.dropped === 0 || (bucket.records >= RESUME_RECORDS && bucket.bytes >= RESUME_BYTES);
+    if (!resumed || bucket.records < 1 || bucket.bytes < Math.min(bytes, SOURCE_BYTES_BURST)) return this.drop(source, 1, at_ms);
+    this.#report(bucket);
+    bucket.records -= 1;
+    bucket.bytes -= bytes;
     this.#sink.write(record);
   }
 
   /** Returns whether the source may write now. For sources whose records can wait. */
   hasRoom(source: string, at_ms = this.#clock.monotonic()): boolean {
-    const gate = this.#gateOf(source, at_ms);
-    refill(gate, at_ms);
-    return gate.records >= RESUME_RECORDS && gate.bytes >= RESUME_BYTES;
+    const bucket = this.#bucketOf(source, at_ms);
+    refill(bucket, at_ms);
+    return bucket.records >= RESUME_RECORDS && bucket.bytes >= RESUME_BYTES;
   }
 
   /** Counts records of the source that were left out elsewhere. */
   drop(source: string, count: number, at_ms = this.#clock.monotonic()): void {
-    this.#gateOf(source, at_ms).dropped += count;
+    this.#bucketOf(source, at_ms).dropped += count;
     this.#report_timer ??= this.#clock.setTimer(REPORT_AFTER_MS, () => {
       this.#report_timer = undefined;
-      this.tellAll();
+      this.reportDrops();
     });
   }
 
   /** Reports all drops up to now. */
-  tellAll(): void {
-    for (const gate of this.#gates.values()) this.#report(gate);
+  reportDrops(): void {
+    for (const bucket of this.#buckets.values()) this.#report(bucket);
   }
 
   close(): void {
     this.#report_timer?.cancel();
-    this.tellAll();
+    this.reportDrops();
   }
 
-  #report(gate: Gate): void {
-    if (gate.dropped === 0) return;
-    const { dropped: count, source } = gate;
-    gate.dropped = 0;
+  #report(bucket: Bucket): void {
+    if (bucket.dropped === 0) return;
+    const { dropped: count, source } = bucket;
+    bucket.dropped = 0;
     this.#sink.write({
       level: "warn",
       source: "roamfleet",
@@ -101,29 +101,29 @@ export class SourceGates implements LogSink {
     });
   }
 
-  #gateOf(source: string, at_ms: number): Gate {
-    const known = this.#gates.get(source);
+  #bucketOf(source: string, at_ms: number): Bucket {
+    const known = this.#buckets.get(source);
     if (known !== undefined) return known;
-    if (this.#gates.size >= SOURCES_MAX) this.#evictIdle(at_ms);
-    if (this.#gates.size >= SOURCES_MAX && source !== OTHERS) return this.#gateOf(OTHERS, at_ms);
-    const gate = { source, records: SOURCE_RECORDS_BURST, bytes: SOURCE_BYTES_BURST, at_ms, dropped: 0 };
-    this.#gates.set(source, gate);
-    return gate;
+    if (this.#buckets.size >= SOURCES_MAX) this.#evictIdle(at_ms);
+    if (this.#buckets.size >= SOURCES_MAX && source !== OTHERS) return this.#bucketOf(OTHERS, at_ms);
+    const bucket = { source, records: SOURCE_RECORDS_BURST, bytes: SOURCE_BYTES_BURST, at_ms, dropped: 0 };
+    this.#buckets.set(source, bucket);
+    return bucket;
   }
 
   /** Evicts sources whose burst is fully available: they equal new ones. */
   #evictIdle(at_ms: number): void {
-    for (const gate of this.#gates.values()) {
-      refill(gate, at_ms);
-      if (gate.dropped === 0 && gate.records >= SOURCE_RECORDS_BURST && gate.bytes >= SOURCE_BYTES_BURST) this.#gates.delete(gate.source);
+    for (const bucket of this.#buckets.values()) {
+      refill(bucket, at_ms);
+      if (bucket.dropped === 0 && bucket.records >= SOURCE_RECORDS_BURST && bucket.bytes >= SOURCE_BYTES_BURST) this.#buckets.delete(bucket.source);
     }
   }
 }
 
-function refill(gate: Gate, at_ms: number): void {
-  const seconds = Math.max(0, at_ms - gate.at_ms) / 1_000;
+function refill(bucket: Bucket, at_ms: number): void {
+  const seconds = Math.max(0, at_ms - bucket.at_ms) / 1_000;
   // After a clock was set back, counting continues from there.
-  gate.at_ms = at_ms;
-  gate.records = Math.min(SOURCE_RECORDS_BURST, gate.records + seconds * SOURCE_RECORDS_PER_SECOND);
-  gate.bytes = Math.min(SOURCE_BYTES_BURST, gate.bytes + seconds * SOURCE_BYTES_PER_SECOND);
+  bucket.at_ms = at_ms;
+  bucket.records = Math.min(SOURCE_RECORDS_BURST, bucket.records + seconds * SOURCE_RECORDS_PER_SECOND);
+  bucket.bytes = Math.min(SOURCE_BYTES_BURST, bucket.bytes + seconds * SOURCE_BYTES_PER_SECOND);
 }

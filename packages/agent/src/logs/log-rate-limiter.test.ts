@@ -2,16 +2,16 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import type { LogRecord } from "../contract.ts";
-import { SOURCE_BYTES_BURST, SOURCE_RECORDS_BURST, SOURCE_RECORDS_PER_SECOND, SourceGates, SOURCES_MAX } from "./source-gates.ts";
+import { SOURCE_BYTES_BURST, SOURCE_RECORDS_BURST, SOURCE_RECORDS_PER_SECOND, LogRateLimiter, SOURCES_MAX } from "./source-limiter.ts";
 
 function startRig() {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const records: LogRecord[] = [];
-  const gates = new SourceGates({ write: (record) => void records.push(record) }, clock);
+  const limiter = new LogRateLimiter({ write: (record) => void records.push(record) }, clock);
   const write = (source: string, count: number, message = "m"): void => {
-    for (let i = 0; i < count; i += 1) gates.write({ level: "info", source, message });
+    for (let i = 0; i < count; i += 1) limiter.write({ level: "info", source, message });
   };
-  return { clock, records, gates, write };
+  return { clock, records, limiter, write };
 }
 
 test("a noisy source loses only its own records, and their number is logged under its name", async () => {
@@ -30,14 +30,14 @@ test("a noisy source loses only its own records, and their number is logged unde
 });
 
 test("each record is either written or counted as dropped, at any rate", async () => {
-  const { clock, records, gates, write } = startRig();
+  const { clock, records, limiter, write } = startRig();
   let written = 0;
   for (let i = 0; i < 50; i += 1) {
     write("noisy", 1_777);
     written += 1_777;
     await clock.advance({ milliseconds: 400 });
   }
-  gates.close();
+  limiter.close();
   const gaps = records.filter(({ source }) => source === "roamfleet");
   const dropped = gaps.reduce((sum, { fields }) => sum + (fields as { gap: { count: number } }).gap.count, 0);
   assert.equal(records.length - gaps.length + dropped, written);
@@ -56,28 +56,28 @@ test("bytes are limited like records, and a message longer than the burst passes
 });
 
 test("sources beyond the maximum share one rate limit, and idle ones are evicted", async () => {
-  const { clock, gates, records, write } = startRig();
+  const { clock, limiter, records, write } = startRig();
   for (let i = 0; i < SOURCES_MAX; i += 1) write(`s${i}`, 1);
   write("late", SOURCE_RECORDS_BURST + 1);
-  assert.deepEqual(gates.dropping, ["others"]);
+  assert.deepEqual(limiter.dropping, ["others"]);
   await clock.advance({ minutes: 2 });
   records.length = 0;
   write("later", 1);
   write("later", SOURCE_RECORDS_BURST);
-  assert.deepEqual(gates.dropping, ["later"]);
+  assert.deepEqual(limiter.dropping, ["later"]);
 });
 
 test("the rate of delayed records is measured by their own time", () => {
-  const { gates, records } = startRig();
+  const { limiter, records } = startRig();
   const count = 10 * SOURCE_RECORDS_BURST;
-  for (let i = 0; i < count; i += 1) gates.write({ level: "info", source: "journal", message: "m" }, 1_000_000 + i * 2);
+  for (let i = 0; i < count; i += 1) limiter.write({ level: "info", source: "journal", message: "m" }, 1_000_000 + i * 2);
   assert.equal(records.length, count);
 });
 
 test("after a clock was set back, nothing is dropped below the rate", () => {
-  const { gates, records } = startRig();
+  const { limiter, records } = startRig();
   const write = (count: number, at_ms: number): void => {
-    for (let i = 0; i < count; i += 1) gates.write({ level: "info", source: "journal", message: "m" }, at_ms);
+    for (let i = 0; i < count; i += 1) limiter.write({ level: "info", source: "journal", message: "m" }, at_ms);
   };
   const day_ms = 24 * 60 * 60 * 1_000;
   write(SOURCE_RECORDS_BURST, 2 * day_ms);
