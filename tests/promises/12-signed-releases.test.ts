@@ -10,8 +10,7 @@ import {
   type SignedText,
   type Trust,
 } from "@roamfleet/protocol/signatures";
-import { admitRelease } from "../../packages/agent/src/signing/admit-release.ts";
-import { afterRun, type SignedHistory } from "../../packages/agent/src/signing/history.ts";
+import { admitRelease, afterRun, type SignedHistory } from "../../packages/agent/src/signing/admit-release.ts";
 import { writeTrust } from "../../packages/agent/src/signing/pinned-trust.ts";
 import { shellRelease, type TestRelease, WELL } from "../../packages/agent/src/testing/bundles.ts";
 import { DeploymentsRig } from "../../packages/agent/src/testing/deployments-rig.ts";

@@ -8,7 +8,7 @@ import { type Agent, startAgent } from "../../packages/agent/src/agent.ts";
 import { OUTBOX_REPORTS_MAX } from "../../packages/agent/src/spool/outbox.ts";
 import { agentConfig } from "../../packages/agent/src/testing/agent-rig.ts";
 import { shellRelease, WELL } from "../../packages/agent/src/testing/bundles.ts";
-import { processesWithEnvironment } from "../../packages/agent/src/runtime/process-table.ts";
+import { processesWithEnvironment } from "../../packages/agent/src/runtime/processes.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { Proxy } from "../harness/proxy.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { hash } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
-import { processesWithEnvironment } from "../../packages/agent/src/runtime/process-table.ts";
+import { processesWithEnvironment } from "../../packages/agent/src/runtime/processes.ts";
 
 /** Returns what a robot runs: its processes, the current releases with every file, placed files, its key and the trusted keys. */
 export function readRunning(state: string, apps: readonly string[]): string {

@@ -8,23 +8,20 @@ import { createDeployments } from "./deployments/index.ts";
 import { lockState } from "./disk/lock.ts";
 import { errorText, makeDirectory } from "./disk/write-atomically.ts";
 import { HealthMeter } from "./health/health.ts";
-import { signedFetcher } from "./http/fetcher.ts";
-import { httpClient } from "./http/request.ts";
+import { httpClient, signedFetcher } from "./http/request.ts";
 import { serverAgent } from "./http/server-agent.ts";
 import { establishTrust } from "./http/trust.ts";
 import { enroll } from "./identity/enroll.ts";
-import { type Enrolment, openKey, type RobotKey } from "./identity/identity.ts";
-import { readBootId, readPlatform } from "./identity/platform.ts";
-import { DesiredStore } from "./link/desired-store.ts";
+import { type Enrolment, openKey, readBootId, readPlatform, type RobotKey } from "./identity/identity.ts";
+import { DesiredStore, takeDesired } from "./link/desired-store.ts";
 import { Link } from "./link/link.ts";
-import { takeDesired } from "./link/take-desired.ts";
 import { RosBridge } from "./ros/bridge.ts";
 import { rosSettings } from "./ros/settings.ts";
-import { LocalInterface } from "./local/robot-side.ts";
+import { LocalInterface } from "./local/local-interface.ts";
 import { agentLog } from "./logs/agent-log.ts";
 import { LogShipper } from "./logs/shipper.ts";
-import { LogRateLimiter } from "./logs/source-limiter.ts";
-import { startLogSources } from "./logs/sources/index.ts";
+import { LogRateLimiter } from "./logs/log-rate-limiter.ts";
+import { startLogSources, type LogSources } from "./logs/sources/index.ts";
 import { RobotTime } from "./robot-time.ts";
 import { ReleaseGuard } from "./signing/release-guard.ts";
 import { LogSpool } from "./spool/log-spool.ts";
@@ -53,7 +50,6 @@ export interface Agent {
   readonly name: string;
   /** True while the link is up: from the server's welcome to the end of the session. */
   readonly connected: boolean;
-  /** The agent's own log. */
   readonly log: Logger;
   /** Stops the workloads (unless the config keeps them), closes the link, and releases the state directory. */
   stop(): Promise<void>;
@@ -107,7 +103,6 @@ interface Disk {
   time: RobotTime;
   log: Logger;
   local: Logger;
-  /** The spool. */
   sink: LogSink;
   /** The same spool with a rate limit per source: a source that writes too much loses only its own records. */
   limiter: LogRateLimiter;
@@ -117,7 +112,6 @@ interface Disk {
   close(): void;
 }
 
-/** Opens the spools, and the agent's log, which writes into the log spool. */
 function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk {
   const time = new RobotTime(clock, config.state_directory);
   const now = (): Date => time.now();
@@ -157,6 +151,20 @@ function openDisk({ config, clock, log: print = () => {} }: AgentOptions): Disk 
   return { time, log, local, sink, limiter, spool, shipper, outbox, close };
 }
 
+interface Robot extends Omit<Disk, "close"> {
+  options: AgentOptions;
+  config: AgentConfig;
+  clock: Clock;
+  activity: Activity;
+  key: RobotKey;
+  enrolment: Enrolment;
+  tls: ServerTls;
+  store: DesiredStore;
+  reporter: Reporter;
+  local_interface: LocalInterface;
+  guard: ReleaseGuard;
+}
+
 async function run(
   options: AgentOptions,
   disk: Disk,
@@ -166,30 +174,36 @@ async function run(
   unlock: () => void,
 ): Promise<Agent> {
   const { config, clock, activity = idleActivity } = options;
-  const { log, outbox } = disk;
-  const { robot_id } = enrolment;
-  const store = new DesiredStore({ state_directory: config.state_directory, clock, log });
+  const { log, outbox, time } = disk;
+  const { robot_id, org_id, name } = enrolment;
+  const { state_directory, labels, workload_environment: environment } = config;
+  const store = new DesiredStore({ state_directory, clock, log });
   // The link is created last, since it needs all other parts; they reach it through `parts`.
   const parts: { link?: Link } = {};
-  const reporter = reporterTo(outbox, parts);
+  const reporter: Reporter = {
+    report: (body) => {
+      outbox.append(body);
+      parts.link?.reportAdded();
+    },
+    progress: (progress) => parts.link?.progress(progress),
+  };
   const local_interface = new LocalInterface({ config, clock, log });
-  const http = { server: config.server, robot_id, key, time: disk.time, http: httpClient(clock, activity, tls) };
-  const fetcher = signedFetcher(http);
-  const guard = makeGuard(options, disk, enrolment, fetcher);
-  const deployments = makeDeployments(options, disk, { fetcher, guard, store, reporter, local_interface });
-  const shells = makeShells(options, deployments, guard);
-  const ros = new RosBridge({ settings: rosSettings(config.robot.ros, config.workload_environment, config.system_root), clock, log });
-  const served = { store, deployments, shells, ros, guard, reporter, on_connection: local_interface.connectionChanged };
-  const link = makeLink({ config, tls, clock, activity, key, robot_id, disk, ...served });
+  const fetcher = signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity, tls) });
+  const server_time = (): number => time.serverTime();
+  const guard = new ReleaseGuard({ state_directory, org_id, robot_id, labels, clock, server_time, fetcher, log });
+  const robot: Robot = { ...disk, options, config, clock, activity, key, enrolment, tls, store, reporter, local_interface, guard };
+  const deployments = makeDeployments(robot, fetcher);
+  const shells = makeShells(robot, deployments);
+  const ros = new RosBridge({ settings: rosSettings(config.robot.ros, environment, config.system_root), clock, log });
+  const link = makeLink(robot, { deployments, shells, ros });
   parts.link = link;
-  const { name } = enrolment;
   log.info({ robot_id, name, server: config.server, version: AGENT_VERSION, generation: store.generation }, "agent started");
   const apps = (): AppStatus[] => deployments.apps?.() ?? [];
   await deployments.start();
   await local_interface.start({ robot_id, name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
   link.start();
   ros.start();
-  const sources = await startSources({ config, clock, disk, ros }).catch((error: unknown) => {
+  const sources = await startSources(robot, ros).catch((error: unknown) => {
     log.error({ reason: errorText(error) }, "logs of other sources cannot be read");
   });
   const stop = async (): Promise<void> => {
@@ -205,6 +219,7 @@ async function run(
     disk.close();
     unlock();
   };
+  let stopping: Promise<void> | undefined;
   return {
     robot_id,
     name,
@@ -212,12 +227,11 @@ async function run(
     get connected() {
       return link.connected;
     },
-    stop: onceOnly(stop),
+    stop: () => (stopping ??= stop()),
   };
 }
 
-/** Creates the handlers for shells on the machine and inside its apps. */
-const makeShells = ({ config, clock }: AgentOptions, deployments: Deployments, guard: ReleaseGuard): Shells =>
+const makeShells = ({ config, clock, guard }: Robot, deployments: Deployments): Shells =>
   createShells({
     clock,
     shell: config.robot.shell,
@@ -227,39 +241,16 @@ const makeShells = ({ config, clock }: AgentOptions, deployments: Deployments, g
     state_directory: config.state_directory,
   });
 
-/** Writes reports to the outbox, and wakes the link if there is one. */
-const reporterTo = (outbox: Outbox, parts: { link?: Link }): Reporter => ({
-  report: (body) => {
-    outbox.append(body);
-    parts.link?.reportAdded();
-  },
-  progress: (progress) => parts.link?.progress(progress),
-});
-
-function makeGuard({ config, clock }: AgentOptions, { time, log }: Disk, { robot_id, org_id }: Enrolment, fetcher: Fetcher): ReleaseGuard {
-  const { state_directory, labels } = config;
-  return new ReleaseGuard({ state_directory, org_id, robot_id, labels, clock, server_time: () => time.serverTime(), fetcher, log });
-}
-
-interface DeploymentsParts {
-  fetcher: Fetcher;
-  guard: ReleaseGuard;
-  store: DesiredStore;
-  reporter: Reporter;
-  local_interface: LocalInterface;
-}
-
-/** Creates the part that installs and runs releases, with the checks that may forbid an installation. */
-function makeDeployments(options: AgentOptions, disk: Disk, parts: DeploymentsParts): Deployments {
-  const { config, clock } = options;
-  const { time, log } = disk;
-  const { fetcher, guard, store, reporter, local_interface } = parts;
+function makeDeployments(
+  { options, config, clock, log, reporter, limiter, store, guard, local_interface, time }: Robot,
+  fetcher: Fetcher,
+): Deployments {
   return (options.create_deployments ?? createDeployments)({
     state_directory: config.state_directory,
     clock,
     log,
     reporter,
-    logs: disk.limiter,
+    logs: limiter,
     fetcher,
     desired: store.current,
     config,
@@ -271,15 +262,8 @@ function makeDeployments(options: AgentOptions, disk: Disk, parts: DeploymentsPa
   });
 }
 
-/** Starts the log sources that the robot's config file enables: journald, files, rosout. */
-function startSources({
-  config,
-  clock,
-  disk,
-  ros,
-}: Pick<LinkParts, "config" | "clock" | "disk" | "ros">): ReturnType<typeof startLogSources> {
-  const { spool, sink, log } = disk;
-  return startLogSources({
+const startSources = ({ config, clock, log, sink, spool }: Robot, ros: RosBridge): Promise<LogSources> =>
+  startLogSources({
     settings: config.robot.logs,
     state_directory: config.state_directory,
     clock,
@@ -290,35 +274,17 @@ function startSources({
     sync: () => spool.sync(),
     ros,
   });
-}
 
 const RUN_ID_BYTES = 8;
 
-interface LinkParts {
-  config: AgentConfig;
-  tls: ServerTls;
-  clock: Clock;
-  activity: Activity;
-  key: RobotKey;
-  robot_id: string;
-  disk: Disk;
-  store: DesiredStore;
-  deployments: Deployments;
-  shells: Shells;
-  ros: RosBridge;
-  guard: ReleaseGuard;
-  reporter: Reporter;
-  on_connection: (connected: boolean, reason?: string) => void;
-}
-
-/** Creates the link, with the callbacks that provide its identity, health and running apps. */
-function makeLink(parts: LinkParts): Link {
-  const { config, tls, clock, activity, key, robot_id, disk, store, deployments, shells, ros, guard, reporter, on_connection } = parts;
-  const { time, log, local, outbox, spool, shipper } = disk;
-  const boot_id = readBootId(config.system_root);
+function makeLink(robot: Robot, { deployments, shells, ros }: { deployments: Deployments; shells: Shells; ros: RosBridge }): Link {
+  const { config, tls, clock, key, log, time, outbox, spool, store, guard, local_interface } = robot;
+  const { robot_id } = robot.enrolment;
+  const { system_root, state_directory, workload_environment: environment } = config;
+  const boot_id = readBootId(system_root);
   const run_id = Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex");
   const meter = new HealthMeter({
-    system_root: config.system_root,
+    system_root,
     clock,
     time,
     boot_id,
@@ -327,41 +293,25 @@ function makeLink(parts: LinkParts): Link {
     metrics: () => agentMetrics(outbox, spool),
   });
   return new Link({
+    ...robot,
+    ...tls,
     server: config.server,
-    ca: tls.ca,
-    agent: tls.agent,
     robot_id,
     key,
-    clock,
-    activity,
-    log,
-    local,
-    time,
-    outbox,
-    shipper,
     introduce: () => ({
       boot_id,
       run_id,
       agent_version: AGENT_VERSION,
-      platform: readPlatform(config.system_root),
+      platform: readPlatform(system_root),
       kinds: deployments.kinds,
       generation: store.generation,
     }),
     health: () => meter.measure(),
-    sources: streamSources({
-      robot: config.robot,
-      clock,
-      log,
-      state_directory: config.state_directory,
-      signatures: guard,
-      environment: config.workload_environment,
-      shells,
-      ros,
-    }),
+    sources: streamSources({ robot: config.robot, clock, log, state_directory, signatures: guard, environment, shells, ros }),
     announce: () => deployments.announce(),
-    on_connection,
+    on_connection: local_interface.connectionChanged,
     desired: (desired) => {
-      if (desired.robot_id === undefined || desired.robot_id === robot_id) takeDesired({ store, reporter, deployments, log }, desired);
+      if (desired.robot_id === undefined || desired.robot_id === robot_id) takeDesired({ ...robot, deployments }, desired);
       else log.error({ robot_id: desired.robot_id, generation: desired.generation }, "refused a desired state for another robot");
     },
   });
@@ -374,9 +324,4 @@ function agentMetrics(outbox: Outbox, spool: LogSpool): Record<string, number> {
     log_spool_bytes: spool.bytes,
     log_records_dropped: spool.dropped,
   };
-}
-
-function onceOnly(work: () => Promise<void>): () => Promise<void> {
-  let running: Promise<void> | undefined;
-  return () => (running ??= work());
 }

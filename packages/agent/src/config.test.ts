@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { loadConfig, parseServer, readConfig, UsageError } from "./config.ts";
-import { ConfigFileError } from "./config-file/section.ts";
-import { unitText } from "./systemd-unit.ts";
+import { ConfigFileError } from "./config-file/read-robot-config.ts";
+import { unitText } from "./install.ts";
 
 test("plain http is accepted from this machine only, unless it is allowed", () => {
   for (const address of ["http://127.0.0.1:7600", "http://localhost", "http://[::1]:1", "http://127.9.9.9", "https://fleet.example.com"])

@@ -4,7 +4,7 @@ import type { FailpointOptions } from "@roamfleet/clock/failpoint";
 import { readRobotConfig } from "./config-file/read-robot-config.ts";
 import { ROBOT_CONFIG_DEFAULT, type RobotConfig } from "./config-file/robot-config.ts";
 import { SOCKET_PATH_BYTES_MAX, socketIn, stateDirectoryOf } from "./local/socket-path.ts";
-import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/gate.ts";
+import { GATE_TIMEOUT_SECONDS_DEFAULT, GATE_TIMEOUT_SECONDS_MAX, type SafeToUpdate } from "./safety/permission.ts";
 
 /** All settings of an agent from flags, environment and config file. Sizes in bytes. */
 export interface AgentConfig {
@@ -16,12 +16,10 @@ export interface AgentConfig {
   enroll_key?: string;
   name?: string;
   labels: Record<string, string>;
-  /** Workloads continue to run when the agent stops. */
   keep_workloads: boolean;
   allow_insecure_http: boolean;
   /** `sha256:…` of the server's certificate authority, if it is not a public one. */
   ca_fingerprint?: string;
-  /** PEM file of that authority. */
   ca_file?: string;
   /** Pins the authority that the server presents at the first connection. */
   trust_on_first_use: boolean;
@@ -41,7 +39,6 @@ export interface AgentConfig {
   local_api?: { socket: string; group?: string };
   /** The safe-to-update check, asked before an update; absent: updates are always allowed. */
   safe_to_update?: SafeToUpdate;
-  /** The robot's own config file. */
   robot: RobotConfig;
   /** Path of the config file, if named; absent: the default path. */
   config_file?: string;

@@ -6,7 +6,7 @@ import type { Logger } from "pino";
 import type { AgentConfig } from "./config.ts";
 import type { Phase } from "./deployments/state.ts";
 import type { Permission } from "./safety/permission.ts";
-import type { Guard } from "./signing/guard.ts";
+import type { Guard } from "./signing/admit-release.ts";
 
 export type { AgentConfig, Clock, Logger };
 
@@ -36,7 +36,7 @@ export interface LogSink {
   write(record: LogRecord): void;
 }
 
-export interface FetchHeaders {
+interface FetchHeaders {
   /** Case-insensitive; returns null for an absent header. */
   get(name: string): string | null;
 }
@@ -64,7 +64,6 @@ export interface WorkloadStatus {
   release_tag: string | null;
 }
 
-/** An app's status for the robot's own software. */
 export interface AppStatus {
   app: string;
   /** The release that runs, or that runs again after a restart. */
@@ -85,7 +84,6 @@ export interface ReleaseName {
   kind: string;
 }
 
-/** Access to the robot's container engine. */
 export interface EngineCalls {
   /** Runs calls of the engine. `what`: for messages; `wait_ms`: how long to wait for an engine that does not answer. */
   use<T>(
@@ -111,7 +109,6 @@ export interface Deployments {
   place?(app: string): AppPlace | undefined;
   /** Reports every app and config file; called after each connect. */
   announce(): void;
-  /** Release kinds that this agent can install. */
   readonly kinds: string[];
   /** Resumes from the journal and restarts workloads; works offline. */
   start(): Promise<void>;
@@ -135,9 +132,7 @@ export interface DeploymentsOptions {
   permission?: Permission;
   /** Milliseconds since 1970 by the server's clock, as precisely as the robot knows it; absent: by the robot's clock. */
   server_time?: () => number;
-  /** Called when the status of an app has changed. */
   on_app?: () => void;
-  /** Called when the file of this namespace has changed. */
   on_config?: (namespace: string) => void;
 }
 

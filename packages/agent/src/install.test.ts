@@ -4,9 +4,8 @@ import { chownSync, existsSync, mkdirSync, readFileSync, statSync, symlinkSync, 
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { type ConfigFlags, readConfig } from "./config.ts";
-import { install, requireParentsOfRoot, uninstall } from "./install.ts";
+import { install, requireParentsOfRoot, uninstall, unitText } from "./install.ts";
 import { STOP_TIMEOUT_SECONDS_MAX } from "./runtime/limits.ts";
-import { unitText } from "./systemd-unit.ts";
 import { temporaryDirectory } from "./testing/agent-rig.ts";
 
 const LIMIT = { timeout: 120_000 };

@@ -3,6 +3,7 @@ import { systemClock } from "@roamfleet/clock";
 import { armFailpoints } from "@roamfleet/clock/failpoint";
 import { Command, CommanderError } from "commander";
 import { describeVersion } from "@roamfleet/protocol/version";
+import { UntrustedAuthority } from "@roamfleet/protocol/authority";
 import { type Agent, AGENT_VERSION, startAgent } from "./agent.ts";
 import { addLocalCommands } from "./commands/local-commands.ts";
 import { type ConfigFlags, loadConfig, UsageError } from "./config.ts";
@@ -11,9 +12,8 @@ import { errorText } from "./disk/write-atomically.ts";
 import { EnrolmentRefused, NotEnrolled } from "./identity/enroll.ts";
 import { AgentRefused, AgentUnreachable } from "./local/client.ts";
 import { LockHeld } from "./safety/update-lock.ts";
-import { UntrustedAuthority } from "@roamfleet/protocol/authority";
 import { install, type InstallFlags, type PlaceFlags, uninstall } from "./install.ts";
-import { type TrustKeyFlags, trustKeys } from "./signing/trust-key.ts";
+import { type TrustKeyFlags, trustKeys } from "./signing/pinned-trust.ts";
 
 const EXIT = { ok: 0, error: 1, usage: 2, auth: 4, not_found: 5, conflict: 6, unreachable: 7 } as const;
 
@@ -120,7 +120,7 @@ function program(): Command {
     .option("--optional", "accept unsigned releases too")
     .action((files: string[], flags: TrustKeyFlags) => trustKeys(files, flags, (text) => process.stdout.write(text)));
   // Started by the agent, to read and write files as another user.
-  command.command("serve-files", { hidden: true }).action(async () => (await import("./streams/files/serve-stdio.ts")).serveStdio());
+  command.command("serve-files", { hidden: true }).action(async () => (await import("./streams/files/own-process.ts")).serveStdio());
   addLocalCommands(command, (code) => (exit_code = code));
   return command;
 }

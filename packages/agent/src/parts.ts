@@ -1,16 +1,16 @@
 /** The parts of a robot that simulated robots share; they run them with a different runtime. */
 export { parseServer, UsageError } from "./config.ts";
-export { fetchConfig } from "./configs/fetch.ts";
+export { fetchConfig } from "./configs/configs.ts";
 export type { Fetcher, Logger } from "./contract.ts";
 export { type AppState } from "./deployments/state.ts";
 export { AppWorker } from "./deployments/worker.ts";
 export { lockState } from "./disk/lock.ts";
-export { signedFetcher } from "./http/fetcher.ts";
+export { signedFetcher } from "./http/request.ts";
 export { type HttpClient, httpClient } from "./http/request.ts";
 export { establishTrust } from "./http/trust.ts";
 export { askOnce, EnrolmentRefused } from "./identity/enroll.ts";
 export type { RobotKey } from "./identity/identity.ts";
-export { readPlatform } from "./identity/platform.ts";
+export { readPlatform } from "./identity/identity.ts";
 export { backoffMs } from "./link/backoff.ts";
 export type { OpenSocket, SocketAddress } from "./link/connect.ts";
 export { Link, type LinkOptions } from "./link/link.ts";
@@ -19,6 +19,7 @@ export { agentLog } from "./logs/agent-log.ts";
 export { encodeRecord } from "./logs/record.ts";
 export { RobotTime } from "./robot-time.ts";
 export { type Artifact, fetchWhole, type FetchOptions, type PartFile } from "./runtime/download.ts";
-export type { Executor, StageIo, Verdict } from "./runtime/executor.ts";
+export type { Executor, StageIo } from "./runtime/executor.ts";
+export type { Verdict } from "./runtime/health-check.ts";
 export { failureOf, throwIfAborted } from "./runtime/failure.ts";
 export { TIMING } from "./runtime/limits.ts";

@@ -1,5 +1,4 @@
-export { type Activity, idleActivity, trackActivity, type TrackedActivity } from "./activity.ts";
-export { type Clock, systemClock, type Timer } from "./clock.ts";
+export { type Activity, type Clock, idleActivity, systemClock, type Timer, trackActivity, type TrackedActivity } from "./clock.ts";
 export { idFloor, type IdSource, idSource } from "./ids.ts";
-export { seededRandom } from "./random.ts";
-export { SimulatedClock } from "./simulated-clock.ts";
+export { exponentialMs, IdleTimeout, timeLimit, within } from "./time-limit.ts";
+export { seededRandom, SimulatedClock } from "./simulated-clock.ts";

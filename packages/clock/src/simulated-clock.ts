@@ -1,6 +1,4 @@
-import { type TrackedActivity, trackActivity } from "./activity.ts";
-import { type Clock, repeat, sleepOn, type Timer } from "./clock.ts";
-import { seededRandom } from "./random.ts";
+import { type Clock, repeat, sleepOn, type Timer, trackActivity, type TrackedActivity } from "./clock.ts";
 
 interface Due {
   at: number;
@@ -81,4 +79,16 @@ export class SimulatedClock implements Clock {
     }
     return first;
   }
+}
+
+/** A small seeded generator (mulberry32): the same seed produces the same numbers in [0, 1) on every machine. */
+export function seededRandom(seed: number): () => number {
+  let state = seed >>> 0;
+  return () => {
+    state = (state + 0x6d2b79f5) >>> 0;
+    let t = state;
+    t = Math.imul(t ^ (t >>> 15), t | 1);
+    t ^= t + Math.imul(t ^ (t >>> 7), t | 61);
+    return ((t ^ (t >>> 14)) >>> 0) / 4_294_967_296;
+  };
 }

@@ -8,11 +8,10 @@ import { makeDirectory } from "../disk/write-atomically.ts";
 import { AgentAbsent, AgentRefused, askAgent } from "../local/client.ts";
 import { statePaths } from "../runtime/paths.ts";
 import { spawnChild } from "../runtime/spawn-child.ts";
-import { thisMachine } from "../safety/machine.ts";
-import { type HeldLock, LockBusy, LockHeld, type LockRequest, UpdateLock } from "../safety/update-lock.ts";
+import { type HeldLock, LockBusy, LockHeld, type LockRequest, thisMachine, UpdateLock } from "../safety/update-lock.ts";
 
 /** Where the agent listens, and where its lock file is while it does not run; `state_directory` is undefined if that is unknown. */
-export interface LockPlace {
+interface LockPlace {
   socket: string;
   state_directory: string | undefined;
   clock: Clock;
@@ -62,7 +61,7 @@ async function whileBusy<T>({ clock }: LockPlace, work: () => T): Promise<T> {
   }
 }
 
-export const isRefusedLock = (error: unknown): boolean =>
+const isRefusedLock = (error: unknown): boolean =>
   error instanceof LockHeld || (error instanceof AgentRefused && (error.code === "locked" || error.code === "update_in_progress"));
 
 /** Like `take`, but retries each second for up to `wait_ms` while another owner holds the lock or a change is in progress. */

@@ -1,6 +1,6 @@
 /** Streams that the robot itself may switch off. */
 export const STREAM_SWITCHES = ["shell", "camera", "topics", "forward", "files"] as const;
-export type StreamSwitch = (typeof STREAM_SWITCHES)[number];
+type StreamSwitch = (typeof STREAM_SWITCHES)[number];
 
 export const ROS_ADAPTERS = ["dds", "foxglove", "ros2", "rosbridge", "ros1"] as const;
 export type RosAdapterName = (typeof ROS_ADAPTERS)[number];

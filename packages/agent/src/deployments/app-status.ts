@@ -1,12 +1,18 @@
 import type { DesiredRelease } from "@roamfleet/protocol/link";
-import type { AppStatus, ReleaseName, WorkloadStatus } from "../contract.ts";
+import type { AppStatus, Clock, Logger, ReleaseName, Reporter, WorkloadStatus } from "../contract.ts";
 import type { AppState, DesiredAppState } from "./state.ts";
+import type { Held } from "../safety/permission.ts";
 
 const nameOf = (release: DesiredRelease | null): ReleaseName | null =>
   release === null ? null : { id: release.id, tag: release.tag, kind: release.kind };
 
 /** Returns the status of an app for the robot's own software. Pure. */
-export function appStatus(state: AppState, desired: DesiredAppState, held: AppStatus["held"], workload: WorkloadStatus | undefined): AppStatus {
+export function appStatus(
+  state: AppState,
+  desired: DesiredAppState,
+  held: AppStatus["held"],
+  workload: WorkloadStatus | undefined,
+): AppStatus {
   return {
     app: state.app,
     current: nameOf(state.current),
@@ -20,3 +26,66 @@ export function appStatus(state: AppState, desired: DesiredAppState, held: AppSt
 /** Whether the running release is being changed: from here on the robot finishes or rolls back what it began. */
 export const isChanging = ({ phase }: Pick<AppStatus, "phase">): boolean =>
   phase === "installing" || phase === "verifying" || phase === "rolling_back" || phase === "removing";
+
+/** Interval at which a held-back update is reported again, so that the server does not let it time out. */
+const HELD_REPORT_MS = 60_000;
+
+export interface HeldStep {
+  release: DesiredRelease | null;
+  target_id: string | null;
+  attempt: number;
+}
+
+interface HeldUpdateOptions {
+  app: string;
+  clock: Clock;
+  log: Logger;
+  reporter: Reporter;
+  /** Called when an update is held back, is held back for another reason, or is no longer held back. */
+  on_change: () => void;
+}
+
+/** Reports that the robot holds an app's update back. */
+export class HeldUpdate {
+  readonly #options: HeldUpdateOptions;
+  #now: (Held & { step: HeldStep; reported_at: number }) | undefined;
+
+  constructor(options: HeldUpdateOptions) {
+    this.#options = options;
+  }
+
+  /** Why the update is held back; null: it is not. */
+  get why(): { by: Held["by"]; why: string } | null {
+    return this.#now === undefined ? null : { by: this.#now.by, why: this.#now.why };
+  }
+
+  /** Reports a new reason immediately, and an unchanged one each minute. */
+  hold(step: HeldStep, held: Held): void {
+    const { app, clock, log, on_change } = this.#options;
+    const before = this.#now;
+    const is_new =
+      before === undefined || before.by !== held.by || before.step.target_id !== step.target_id || before.step.attempt !== step.attempt;
+    const due = is_new || clock.monotonic() - before.reported_at >= HELD_REPORT_MS;
+    this.#now = { ...held, step, reported_at: due ? clock.monotonic() : before.reported_at };
+    if (!due) return;
+    log.info({ app, held_by: held.by, why: held.why }, "the robot holds the update back");
+    this.tell();
+    on_change();
+  }
+
+  /** Reports again that the update is held back: after each connect. */
+  tell(): void {
+    if (this.#now === undefined) return;
+    const { target_id, attempt, release } = this.#now.step;
+    if (target_id === null) return;
+    const bytes = release?.artifact_size ?? 0;
+    this.#options.reporter.progress({ target_id, attempt, bytes_done: bytes, bytes_total: bytes, waiting_for: "robot" });
+  }
+
+  /** Ends the hold: the worker has continued with another step. */
+  over(): void {
+    if (this.#now === undefined) return;
+    this.#now = undefined;
+    this.#options.on_change();
+  }
+}

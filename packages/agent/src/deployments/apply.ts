@@ -1,21 +1,20 @@
 import type { DesiredApp, DesiredRelease } from "@roamfleet/protocol/link";
 import type { Executor } from "../runtime/executor.ts";
-import { errorMessage, failureOf, StepAborted } from "../runtime/failure.ts";
+import { failureOf, StepAborted } from "../runtime/failure.ts";
 import type { Step, StepType } from "./plan.ts";
 import type { AppState, Failure, FinalStatus, Phase, Work } from "./state.ts";
+import { errorText } from "../disk/write-atomically.ts";
 
 /** What a step may use of the app's worker. */
 export interface StepContext {
   readonly state: AppState;
   readonly signal: AbortSignal;
-  /** The robot's update lock is held. */
   readonly locked: boolean;
   executor: (kind: string) => Executor;
   /** All executors. Those that only delete their own files come first. */
   readonly executors: readonly Executor[];
   /** Returns the release in the form that may be installed. Throws StepFailure (`signature_invalid`) or StepAborted. */
   admit: (release: DesiredRelease, asked: "now" | "lately") => Promise<DesiredRelease>;
-  /** Deletes the app's staged releases except these. */
   keep_versions: (release_ids: string[]) => void;
   progress: (work: Work, bytes_done: number, bytes_total: number) => void;
   /** Journals the work, then reports its phase if that is new. A step has no side effect before this returns. */
@@ -243,7 +242,7 @@ async function bringBack({ state, executor, signal }: StepContext, old: DesiredR
     return ok ? undefined : message;
   } catch (error) {
     if (error instanceof StepAborted) throw error;
-    return errorMessage(error);
+    return errorText(error);
   }
 }
 

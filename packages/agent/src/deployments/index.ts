@@ -1,17 +1,22 @@
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { Desired } from "@roamfleet/protocol/link";
-import { Configs } from "../configs/index.ts";
+import { Configs } from "../configs/configs.ts";
 import type { Deployments, DeploymentsOptions, Logger } from "../contract.ts";
-import { RegistryLogins } from "../runtime/docker/registry-logins.ts";
 import { type Timing, TIMING } from "../runtime/limits.ts";
 import { type StatePaths, statePaths } from "../runtime/paths.ts";
 import { pruneVersions } from "../runtime/staged-versions.ts";
 import { Journal } from "./journal.ts";
-import { type AppState, type DesiredAppState } from "./state.ts";
-import { openRuntime, type RuntimeParts } from "./runtime.ts";
+import type { AppState, DesiredAppState } from "./state.ts";
 import { AppWorker } from "./worker.ts";
+import { makeDirectory } from "../disk/write-atomically.ts";
+import { ArtifactStore, LayerStore } from "../runtime/artifact-store.ts";
+import { BundleExecutor, type RuntimeOptions } from "../runtime/bundle.ts";
+import { ContainerExecutor } from "../runtime/docker/container-executor.ts";
+import { Engine } from "../runtime/docker/engine.ts";
+import type { Executor } from "../runtime/executor.ts";
+import { FileExecutor } from "../runtime/file.ts";
+import type { RegistryLogin } from "../runtime/docker/images.ts";
 
-/** Options for tests. */
 export interface DeploymentsTuning {
   timing?: Partial<Timing>;
   /** Called between any two side effects with the name of the point. */
@@ -125,10 +130,64 @@ function openJournal(paths: StatePaths, log: Logger): Journal<AppState> {
   return journal;
 }
 
-/** Returns the digests that work in progress still needs. */
 function wantedArtifacts(workers: Iterable<AppWorker>): Set<string> {
   const releases = [...workers].map(({ state }) => state.work?.release);
   return new Set(releases.flatMap((release) => (release ? [release.artifact_sha256] : [])));
 }
 
-const desiredStateOf = (desired: Desired, app: string): DesiredAppState => (Object.hasOwn(desired.apps, app) ? desired.apps[app]! : "absent");
+const desiredStateOf = (desired: Desired, app: string): DesiredAppState =>
+  Object.hasOwn(desired.apps, app) ? desired.apps[app]! : "absent";
+
+interface RuntimeParts {
+  artifacts: ArtifactStore;
+  bundles: BundleExecutor;
+  containers: ContainerExecutor;
+  engine: Engine;
+  executors: Executor[];
+}
+
+interface RuntimeSeams {
+  paths: StatePaths;
+  timing: Timing;
+  on_step: (name: string) => void;
+  logins: RegistryLogins;
+  /** An app's workload has disappeared; without a name: something that any app may need has become available. */
+  on_lost: (app?: string) => void;
+}
+
+function openRuntime(
+  { clock, log, logs, config, fetcher, guard }: DeploymentsOptions,
+  { paths, timing, on_step, logins, on_lost }: RuntimeSeams,
+): RuntimeParts {
+  for (const directory of [paths.downloads, paths.files, paths.configs, paths.apps]) makeDirectory(directory);
+  const artifacts = new ArtifactStore({ directory: paths.downloads, fetcher, clock, timing });
+  const requires_signature = (): boolean => guard?.requires_signature === true;
+  const runtime: RuntimeOptions = { paths, artifacts, config, clock, timing, log, logs, on_step, on_lost, requires_signature };
+  const bundles = new BundleExecutor(runtime);
+  const engine = new Engine({ sockets: config.container_sockets, clock, timing, log, on_answer: () => on_lost() });
+  const layers = new LayerStore({ directory: paths.layers, fetcher, clock, timing });
+  const containers = new ContainerExecutor({ ...runtime, engine, layers, login: (release_id) => logins.of(release_id) });
+  const files = new FileExecutor({
+    ...runtime,
+    signal_app: (app, signal) => bundles.signal(app, signal) || containers.signal(app, signal),
+  });
+  // Bundles come last: when an app is removed, the other executors find their own data only while its directory exists.
+  return { artifacts, bundles, containers, engine, executors: [containers, files, bundles] };
+}
+
+/** Logins for registries: sent with each desired state, kept in memory only. */
+class RegistryLogins {
+  #of_release = new Map<string, RegistryLogin>();
+
+  /** Replaces the logins by those of the newer desired state. */
+  learn({ apps }: Desired): void {
+    const releases = Object.values(apps).flatMap(({ release }) =>
+      release?.registry_auth ? [[release.id, release.registry_auth] as const] : [],
+    );
+    this.#of_release = new Map(releases);
+  }
+
+  of(release_id: string): RegistryLogin | undefined {
+    return this.#of_release.get(release_id);
+  }
+}

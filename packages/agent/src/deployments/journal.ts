@@ -1,8 +1,7 @@
 import fs from "node:fs";
 import path from "node:path";
-import { crc32 } from "node:zlib";
 import { failpoint, tornFailpoint } from "@roamfleet/clock/failpoint";
-import { makeDirectory, syncDirectory, writeAtomically } from "../disk/write-atomically.ts";
+import { makeDirectory, syncDirectory, writeAtomically, checksum } from "../disk/write-atomically.ts";
 
 /** Past this size the file is compacted to the newest record of each key. */
 const COMPACT_BYTES = 512 * 1024;
@@ -125,7 +124,7 @@ function openPrivately(file: string): number {
 function encodeLine(record: unknown): string {
   // Logins for registries come with each desired state and are never written to disk.
   const json = JSON.stringify(record, (key, value: unknown) => (key === "registry_auth" ? undefined : value));
-  return `${crc32(json).toString(16).padStart(8, "0")} ${json}\n`;
+  return `${checksum(json)} ${json}\n`;
 }
 
 function readRecords<T>(lines: string, key: (record: T) => string): { records: Map<string, T>; damaged: number } {
@@ -134,7 +133,7 @@ function readRecords<T>(lines: string, key: (record: T) => string): { records: M
   for (const line of lines.split("\n")) {
     if (line === "") continue;
     const json = line.slice(9);
-    if (line[8] !== " " || crc32(json).toString(16).padStart(8, "0") !== line.slice(0, 8)) {
+    if (line[8] !== " " || checksum(json) !== line.slice(0, 8)) {
       damaged += 1;
       continue;
     }

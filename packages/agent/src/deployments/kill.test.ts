@@ -4,11 +4,11 @@ import os from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
-import { processesWithEnvironment } from "../runtime/process-table.ts";
+import { processesWithEnvironment } from "../runtime/processes.ts";
 import { ArtifactServer } from "../testing/artifact-server.ts";
 import { shellRelease, type TestRelease, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig, desiredApp } from "../testing/deployments-rig.ts";
-import { end, killEverywhere, type KilledRun, runKilledAt } from "../testing/killed-agents.ts";
+import { end, type KilledRun, killEverywhere, runKilledAt } from "../testing/killed-agents.ts";
 
 const VERIFY = 0.1;
 /** More points than any run has: a run that passes this many was never killed. */

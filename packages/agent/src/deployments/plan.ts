@@ -1,7 +1,6 @@
 import type { DesiredApp, DesiredRelease } from "@roamfleet/protocol/link";
 import { type AppState, type Failure, finishedTarget, type Phase, type DesiredAppState, type Work } from "./state.ts";
 
-/** The next step for an app. */
 export type Step =
   | { type: "idle" }
   /** The next step would change the running release, and the robot does not allow that now. */

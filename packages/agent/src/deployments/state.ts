@@ -1,5 +1,6 @@
 import type { DesiredApp, DesiredRelease } from "@roamfleet/protocol/link";
-import type { SignedHistory } from "../signing/history.ts";
+import type { SignedHistory } from "../signing/admit-release.ts";
+import { REPORT_MESSAGE_CHARACTERS_MAX } from "../runtime/limits.ts";
 
 /** Progress of a piece of work; each name except `removing` is a status that is reported. */
 export type Phase = "downloading" | "staged" | "installing" | "verifying" | "rolling_back" | "removing";
@@ -40,7 +41,6 @@ export interface Finished {
   reported: boolean;
 }
 
-/** The persistent state of one app. */
 export interface AppState {
   app: string;
   /** The release that runs, or that runs again after a restart. */
@@ -54,6 +54,10 @@ export interface AppState {
   finished: Finished[];
 }
 
+/** Returns the release that runs now, or is about to. */
+export const runningRelease = ({ work, current }: AppState): DesiredRelease | null =>
+  work !== null && (work.phase === "installing" || work.phase === "verifying") ? work.release : current;
+
 export const FINISHED_MAX = 8;
 
 export const emptyState = (app: string): AppState => ({ app, current: null, previous: null, work: null, finished: [] });
@@ -61,10 +65,16 @@ export const emptyState = (app: string): AppState => ({ app, current: null, prev
 /** The desired state of an app. `unknown`: no desired state was ever received; `absent`: the desired state does not contain the app. */
 export type DesiredAppState = DesiredApp | "absent" | "unknown";
 
-export const namesTarget = (desired: DesiredAppState): desired is DesiredApp & { target_id: string } => typeof desired === "object" && desired.target_id !== null;
+export const namesTarget = (desired: DesiredAppState): desired is DesiredApp & { target_id: string } =>
+  typeof desired === "object" && desired.target_id !== null;
 
 /** Returns how the desired target ended here, at this or a later attempt; undefined if it did not. */
 export function finishedTarget(state: AppState, desired: DesiredAppState): Finished | undefined {
   if (!namesTarget(desired)) return undefined;
   return state.finished.findLast((one) => one.target_id === desired.target_id && one.attempt >= desired.attempt);
+}
+
+/** Returns the fields `reason` and `message` of a report if they have values, truncated to its limits. */
+export function explain(reason: string | null | undefined, message: string | null | undefined): { reason?: string; message?: string } {
+  return { ...(reason ? { reason } : {}), ...(message ? { message: message.slice(0, REPORT_MESSAGE_CHARACTERS_MAX) } : {}) };
 }

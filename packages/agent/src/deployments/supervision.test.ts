@@ -11,7 +11,7 @@ import { until } from "@roamfleet/clock/testing";
 import { dataMessage, LOG_MESSAGE_CHARACTERS_MAX, readMessage } from "@roamfleet/protocol/link";
 import { channelPair } from "@roamfleet/protocol/link/testing";
 import { buildHelloRobot, HELLO_VERSIONS } from "../../../../examples/hello-robot/build.ts";
-import { groupMembers } from "../runtime/process-table.ts";
+import { groupMembers } from "../runtime/processes.ts";
 import { createShells } from "../streams/shell/index.ts";
 import { releaseOf, shellRelease, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig } from "../testing/deployments-rig.ts";

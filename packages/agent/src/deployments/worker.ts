@@ -1,20 +1,20 @@
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { AppReport, TargetReport } from "@roamfleet/protocol/link";
+import { timeLimit, exponentialMs } from "@roamfleet/clock";
 import type { AppStatus, Clock, Logger, Reporter, WorkloadStatus } from "../contract.ts";
 import type { Executor } from "../runtime/executor.ts";
 import { StepAborted, StepFailure } from "../runtime/failure.ts";
 import type { Timing } from "../runtime/limits.ts";
 import { ALWAYS, type Permission } from "../safety/permission.ts";
-import type { Guard } from "../signing/guard.ts";
-import { appStatus } from "./app-status.ts";
+import type { Guard } from "../signing/admit-release.ts";
+import { appStatus, type HeldStep, HeldUpdate } from "./app-status.ts";
 import { applyStep, type Outcome, type StepContext } from "./apply.ts";
-import { explain } from "./explain.ts";
-import { type HeldStep, HeldUpdate } from "./held-update.ts";
+import type { AppState, DesiredAppState, Finished, Work } from "./state.ts";
+import { emptyState, explain, FINISHED_MAX, finishedTarget, namesTarget, runningRelease } from "./state.ts";
 import type { Journal } from "./journal.ts";
 import { isWanted, plan, type Step } from "./plan.ts";
-import { type AppState, emptyState, type Finished, FINISHED_MAX, finishedTarget, namesTarget, type DesiredAppState, type Work } from "./state.ts";
 
-export interface WorkerOptions {
+interface WorkerOptions {
   app: string;
   journal: Pick<Journal<AppState>, "records" | "append">;
   /** Deletes the app's staged releases except these. */
@@ -112,7 +112,7 @@ export class AppWorker {
   lookAgain = (): void => this.#wakeUp();
 
   workload(): WorkloadStatus | undefined {
-    const release = this.#runningRelease();
+    const release = runningRelease(this.#state);
     const executor = release && this.#executor(release.kind);
     if (!release || !executor) return undefined;
     const { status: seen, restarts } = executor.status(this.app);
@@ -131,11 +131,6 @@ export class AppWorker {
 
   #executor(kind: string): Executor | undefined {
     return this.#options.executors.find((executor) => executor.kind === kind);
-  }
-
-  #runningRelease(): AppState["current"] {
-    const { work, current } = this.#state;
-    return work !== null && (work.phase === "installing" || work.phase === "verifying") ? work.release : current;
   }
 
   #running(): string | null {
@@ -203,7 +198,7 @@ export class AppWorker {
 
   #backoff(failures: number): number {
     const { retry_first_ms, retry_last_ms } = this.#options.timing;
-    return Math.min(retry_last_ms, retry_first_ms * 2 ** Math.min(failures - 1, 16));
+    return exponentialMs(retry_first_ms, retry_last_ms, failures - 1);
   }
 
   #startFailed(): void {
@@ -217,21 +212,19 @@ export class AppWorker {
     const abort = new AbortController();
     const limit_ms =
       step.type === "stage" ? timing.stage_timeout_ms : timing.step_timeout_ms + ("work" in step ? step.work.verify_seconds * 1_000 : 0);
-    const timer = clock.setTimer(limit_ms, () =>
-      abort.abort(new StepFailure("timeout", `${step.type.replace("_", " ")} did not end within ${limit_ms / 1_000} s`)),
-    );
+    const late = new StepFailure("timeout", `${step.type.replace("_", " ")} did not end within ${limit_ms / 1_000} s`);
+    using limit = timeLimit(clock, limit_ms, late, abort.signal);
     this.#step = { type: step.type, abort };
     log.info({ app: this.app, step: step.type }, "deployment step");
     try {
       failpoint(`step.${step.type}:before`, "step");
-      await applyStep(this.#context(abort.signal), step);
+      await applyStep(this.#context(limit.signal), step);
       failpoint(`step.${step.type}:after`, "step");
       if (step.type === "ensure_running") {
         this.#start_failures = 0;
         this.#reportApp();
       }
     } finally {
-      timer.cancel();
       this.#step = undefined;
     }
   }
@@ -349,7 +342,7 @@ export class AppWorker {
 
   #reportApp(): void {
     const { current, previous, work } = this.#state;
-    const release = this.#runningRelease();
+    const release = runningRelease(this.#state);
     if (release === null && this.#state.finished.length === 0) return;
     const under_way = release !== current || work?.phase === "rolling_back";
     const kept = under_way ? current : previous;
@@ -363,7 +356,7 @@ export class AppWorker {
   }
 
   #appStatus(under_way: boolean): AppReport["status"] {
-    const release = this.#runningRelease();
+    const release = runningRelease(this.#state);
     if (release === null) return "stopped";
     if (under_way) return "starting";
     const status = this.#executor(release.kind)?.status(this.app).status ?? "stopped";

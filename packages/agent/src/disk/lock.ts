@@ -2,9 +2,9 @@ import { linkSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync, 
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { failpoint } from "@roamfleet/clock/failpoint";
-import { errorCode, isMissing } from "./write-atomically.ts";
+import { errorCode, isMissing, readIfExists } from "./write-atomically.ts";
+import { readProcess } from "../runtime/processes.ts";
 
-/** Another agent uses this state directory. */
 export class StateLockedError extends Error {}
 
 interface Holder {
@@ -146,14 +146,7 @@ function removeStale(path: string, content: string | undefined): void {
   rmSync(aside, { force: true });
 }
 
-function readText(path: string): string | undefined {
-  try {
-    return readFileSync(path, "utf8");
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
-  }
-}
+const readText = (path: string): string | undefined => readIfExists(path)?.toString("utf8");
 
 /** Parses a lock file. One torn by power loss has no readable holder: no process of this boot wrote it. */
 function parseHolder(text: string | undefined): Holder | undefined {
@@ -173,18 +166,5 @@ function lives(holder: Holder): boolean {
 }
 
 function holderOf(pid: number): Holder {
-  return { pid, started: startTime(pid), boot_id: (readText("/proc/sys/kernel/random/boot_id") ?? "").trim() };
-}
-
-/** Returns field 22 of /proc/PID/stat; the name before it may contain spaces and parentheses. Empty if the process is gone. */
-function startTime(pid: number): string {
-  try {
-    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
-    const after_name = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
-    return after_name[0] === "Z" ? "" : (after_name[19] ?? "");
-  } catch (error) {
-    // ESRCH: the process ended between opening and reading.
-    if (isMissing(error) || errorCode(error) === "ESRCH") return "";
-    throw error;
-  }
+  return { pid, started: String(readProcess(pid)?.start_time ?? ""), boot_id: (readText("/proc/sys/kernel/random/boot_id") ?? "").trim() };
 }

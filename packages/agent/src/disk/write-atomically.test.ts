@@ -14,7 +14,6 @@ const ELSEWHERE: Record<string, string> = {
   "disk/write-atomically.ts": "the one place",
   "disk/lock.ts": "a lock is valid for one boot",
   "deployments/journal.ts": "appends and fsyncs; its reserve contains no data",
-  "runtime/durable-file.ts": "a symlink is one step, its directory is fsynced",
   "runtime/file.ts": "streams a file of any size: fsynced before it is renamed durably; staging is fsynced and renamed as a whole",
   "runtime/unpack.ts": "fsyncs the whole tree before the version gets its name",
   "runtime/workload.ts": "after a power cut there is no process any more",

@@ -9,8 +9,10 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  symlinkSync,
   writeSync,
 } from "node:fs";
+import { statfs } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { crc32 } from "node:zlib";
 import { failpoint, failpointsArmed, tornFailpoint } from "@roamfleet/clock/failpoint";
@@ -61,22 +63,43 @@ export function removeDurably(path: string): void {
  * files of the agent are written by this function, except journals and spools, which are appended to.
  */
 export function writeAtomically(path: string, content: string | Uint8Array, mode = 0o600): void {
+  replaceBy(path, (temporary, point) => {
+    const handle = openSync(temporary, "wx", mode);
+    const bytes = typeof content === "string" ? Buffer.from(content) : content;
+    try {
+      point?.("before-write", () => writeWhole(handle, bytes.subarray(0, bytes.length / 2)));
+      writeWhole(handle, bytes);
+      // The umask limits the mode of openSync.
+      fchmodSync(handle, mode);
+      fsyncSync(handle);
+    } finally {
+      closeSync(handle);
+    }
+  });
+}
+
+/** Like `writeAtomically`, with the bytes and the mode of another file of any size. */
+export function copyAtomically(from: string, to: string): void {
+  replaceBy(to, (temporary) => {
+    copyFileSync(from, temporary, constants.COPYFILE_EXCL);
+    syncFile(temporary);
+  });
+}
+
+/** Points a symlink to another target atomically: it always exists. */
+export function switchSymlink(link: string, target: string): void {
+  replaceBy(link, (temporary) => symlinkSync(target, temporary));
+}
+
+function replaceBy(path: string, create: (temporary: string, point: FilePoint | undefined) => void): void {
   const temporary = `${path}.tmp`;
   rmSync(temporary, { force: true });
-  const handle = openSync(temporary, "wx", mode);
-  const bytes = typeof content === "string" ? Buffer.from(content) : content;
-  const point = fileFailpoint(path);
+  const point = filePoint(path);
   try {
-    point?.("before-write", () => writeWhole(handle, bytes.subarray(0, bytes.length / 2)));
-    writeWhole(handle, bytes);
-    // The umask limits the mode of openSync.
-    fchmodSync(handle, mode);
-    fsyncSync(handle);
+    create(temporary, point);
   } catch (error) {
     rmSync(temporary, { force: true });
     throw error;
-  } finally {
-    closeSync(handle);
   }
   point?.("before-rename");
   renameSync(temporary, path);
@@ -84,28 +107,10 @@ export function writeAtomically(path: string, content: string | Uint8Array, mode
   syncDirectory(dirname(path));
 }
 
-/** Like `writeAtomically`, with the bytes and the mode of another file of any size. */
-export function copyAtomically(from: string, to: string): void {
-  const temporary = `${to}.tmp`;
-  rmSync(temporary, { force: true });
-  try {
-    copyFileSync(from, temporary, constants.COPYFILE_EXCL);
-    syncFile(temporary);
-  } catch (error) {
-    rmSync(temporary, { force: true });
-    throw error;
-  }
-  const point = fileFailpoint(to);
-  point?.("before-rename");
-  renameSync(temporary, to);
-  point?.("after-rename");
-  syncDirectory(dirname(to));
-}
+type FilePoint = (stage: "before-write" | "before-rename" | "after-rename", tear?: () => void) => void;
 
 /** Returns the failpoints of writing a file, named after it without the parts that differ between runs; undefined when none are armed. */
-export function fileFailpoint(
-  path: string,
-): ((stage: "before-write" | "before-rename" | "after-rename", tear?: () => void) => void) | undefined {
+function filePoint(path: string): FilePoint | undefined {
   if (!failpointsArmed()) return undefined;
   const name = `file.${basename(path).replace(/\d{4,}|[0-9a-f]{16,}|_[0-9A-Za-z]{12,}/g, "N")}`;
   return (stage, tear) => {
@@ -122,25 +127,21 @@ export function writeWhole(handle: number, bytes: Uint8Array): void {
 
 /** Replaces a JSON file by this object with an added checksum field, `crc32`. */
 export function writeJson(path: string, value: object): void {
-  writeAtomically(path, `${JSON.stringify({ ...value, crc32: checksum(value) }, null, 2)}\n`);
+  writeAtomically(path, `${JSON.stringify({ ...value, crc32: checksum(JSON.stringify(value)) }, null, 2)}\n`);
 }
 
-const checksum = (value: object): string => crc32(JSON.stringify(value)).toString(16).padStart(8, "0");
+/** CRC-32 as 8 hex digits. */
+export const checksum = (text: string): string => crc32(text).toString(16).padStart(8, "0");
 
 /**
  * Returns the parsed content of a JSON file; undefined if it is absent. Also undefined if it is torn or has a wrong checksum; then `damaged` is
  * called.
  */
 export function readJson(path: string, damaged: () => void = () => {}): unknown {
-  let text: string;
+  const text = readIfExists(path);
+  if (text === undefined) return undefined;
   try {
-    text = readFileSync(path, "utf8");
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
-  }
-  try {
-    return withoutChecksum(JSON.parse(text));
+    return withoutChecksum(JSON.parse(text.toString("utf8")));
   } catch {
     damaged();
     return undefined;
@@ -151,16 +152,25 @@ export function readJson(path: string, damaged: () => void = () => {}): unknown 
 function withoutChecksum(value: unknown): unknown {
   if (typeof value !== "object" || value === null || !("crc32" in value)) return value;
   const { crc32: expected, ...rest } = value;
-  if (checksum(rest) !== expected) throw new Error("wrong checksum");
+  if (checksum(JSON.stringify(rest)) !== expected) throw new Error("wrong checksum");
   return rest;
 }
 
-export function isMissing(error: unknown): boolean {
-  return errorCode(error) === "ENOENT";
+/** Returns the content of a file; undefined if it does not exist. */
+export function readIfExists(path: string): Buffer | undefined {
+  try {
+    return readFileSync(path);
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
 }
 
+export const isMissing = (error: unknown): boolean => errorCode(error) === "ENOENT";
+
 export function errorCode(error: unknown): string | undefined {
-  return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
+  if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
+  return typeof error.code === "string" ? error.code : undefined;
 }
 
 /** Returns an error in a few words for a log field: never a stack. */
@@ -169,4 +179,9 @@ export function errorText(error: unknown): string {
   // A refused connection to a name with several addresses has an empty message.
   const inner = error instanceof AggregateError ? error.errors[0] : undefined;
   return error.message || (inner instanceof Error ? inner.message : (errorCode(error) ?? error.name));
+}
+
+export async function freeBytes(directory: string): Promise<number> {
+  const { bavail, bsize } = await statfs(directory);
+  return bavail * bsize;
 }

@@ -8,8 +8,7 @@ import { Value } from "typebox/value";
 import type { WorkloadStatus } from "../contract.ts";
 import { RobotTime } from "../robot-time.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
-import { runChecks, worstStatus } from "./checks.ts";
-import { HealthMeter } from "./health.ts";
+import { HealthMeter, runChecks, worstStatus } from "./health.ts";
 
 const GIB = 1024 ** 3;
 

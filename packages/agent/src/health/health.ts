@@ -3,12 +3,11 @@ import type { Clock } from "@roamfleet/clock";
 import type { HealthBody } from "@roamfleet/protocol/link";
 import type { WorkloadStatus } from "../contract.ts";
 import type { RobotTime } from "../robot-time.ts";
-import { runChecks, worstStatus } from "./checks.ts";
-import { readDisks } from "./read-disks.ts";
 import {
   type CpuTimes,
   readBattery,
   readCpuTimes,
+  readDisks,
   readLoad1m,
   readMemory,
   readNetwork,
@@ -18,8 +17,7 @@ import {
 
 const ADDRESSES_MAX = 64;
 
-export interface HealthOptions {
-  /** Root of proc and sys. */
+interface HealthOptions {
   system_root: string;
   clock: Clock;
   time: RobotTime;
@@ -27,7 +25,6 @@ export interface HealthOptions {
   workloads: () => WorkloadStatus[];
   /** The state of the robot's ROS; absent, and null: none. */
   ros?: () => Promise<Pick<HealthBody, "ros" | "ros_adapters">>;
-  /** Metrics of the agent itself. */
   metrics: () => Record<string, number>;
   /** Addresses by interface; absent: the machine's own. */
   addresses?: () => Map<string, string[]>;
@@ -93,4 +90,66 @@ function machineAddresses(): Map<string, string[]> {
       (list ?? []).map(({ address }) => address),
     );
   return addresses;
+}
+
+type Check = HealthBody["checks"][number];
+type Status = Check["status"];
+
+const DISK_PERCENT = { warn: 85, error: 95 };
+const MEMORY_PERCENT = { warn: 90, error: 97 };
+const TEMPERATURE_CELSIUS = { warn: 80, error: 95 };
+const CLOCK_OFFSET_SECONDS = { warn: 5, error: 300 };
+
+function grade(value: number, bounds: { warn: number; error: number }): Status {
+  if (value >= bounds.error) return "error";
+  return value >= bounds.warn ? "warn" : "ok";
+}
+
+const percentOf = (used: number, total: number): number => (total > 0 ? (100 * used) / total : 0);
+
+/** Checks the robot's measurements against thresholds. `clock_offset_ms` is the robot's clock minus the server's, undefined if unknown. */
+export function runChecks(
+  measured: Pick<HealthBody, "disks" | "memory" | "cpu">,
+  workloads: WorkloadStatus[],
+  clock_offset_ms: number | undefined,
+): Check[] {
+  const checks: Check[] = [];
+  for (const disk of measured.disks) {
+    const percent = percentOf(disk.used_bytes, disk.total_bytes);
+    checks.push({
+      name: `disk:${disk.mount}`.slice(0, 255),
+      status: grade(percent, DISK_PERCENT),
+      message: `${percent.toFixed(0)} % used`,
+    });
+  }
+  const memory = percentOf(measured.memory.used_bytes, measured.memory.total_bytes);
+  checks.push({ name: "memory", status: grade(memory, MEMORY_PERCENT), message: `${memory.toFixed(0)} % used` });
+  const { temperature_celsius } = measured.cpu;
+  if (temperature_celsius !== null) {
+    checks.push({
+      name: "temperature",
+      status: grade(temperature_celsius, TEMPERATURE_CELSIUS),
+      message: `${temperature_celsius.toFixed(1)} °C`,
+    });
+  }
+  if (clock_offset_ms !== undefined) checks.push(clockCheck(clock_offset_ms));
+  checks.push(...workloads.map(workloadCheck));
+  return checks.slice(0, 256);
+}
+
+function clockCheck(offset_ms: number): Check {
+  const seconds = Math.abs(offset_ms) / 1000;
+  const direction = offset_ms > 0 ? "ahead of" : "behind";
+  return { name: "clock", status: grade(seconds, CLOCK_OFFSET_SECONDS), message: `${seconds.toFixed(1)} s ${direction} the server` };
+}
+
+function workloadCheck({ app, status, restarts }: WorkloadStatus): Check {
+  const graded: Status = status === "failed" ? "error" : status === "starting" && restarts > 0 ? "warn" : "ok";
+  const after = restarts === 0 ? "" : ` after ${restarts} restart${restarts === 1 ? "" : "s"}`;
+  return { name: `app:${app}`.slice(0, 255), status: graded, message: `${status}${after}` };
+}
+
+export function worstStatus(checks: Check[]): Status {
+  if (checks.some(({ status }) => status === "error")) return "error";
+  return checks.some(({ status }) => status === "warn") ? "warn" : "ok";
 }

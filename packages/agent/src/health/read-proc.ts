@@ -1,10 +1,12 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
+import { statfs } from "node:fs/promises";
+import { type Clock, within } from "@roamfleet/clock";
 
 /** Reads /proc and /sys below a root that tests replace. Missing values are null, empty or 0, never an error. */
 
 /** Returns the content of a small file; empty if it cannot be read. */
-export function readSmall(...path: string[]): string {
+function readSmall(...path: string[]): string {
   try {
     return readFileSync(join(...path), "utf8");
   } catch {
@@ -12,7 +14,7 @@ export function readSmall(...path: string[]): string {
   }
 }
 
-export function listNames(...path: string[]): string[] {
+function listNames(...path: string[]): string[] {
   try {
     return readdirSync(join(...path)).sort();
   } catch {
@@ -110,4 +112,51 @@ export function readNetwork(root: string): { name: string; rx_bytes: number; tx_
     interfaces.push({ name: match[1]!, rx_bytes: numberOr(counters[0], 0), tx_bytes: numberOr(counters[8], 0) });
   }
   return interfaces.slice(0, INTERFACES_MAX);
+}
+
+interface Disk {
+  mount: string;
+  used_bytes: number;
+  total_bytes: number;
+}
+
+const DISKS_MAX = 64;
+const STATFS_TIMEOUT_MS = 2_000;
+/** Not disks of this machine, or (network) able to block the caller forever. */
+const NO_DISK = /^(proc|sysfs|tmpfs|devtmpfs|ramfs|squashfs|iso9660|nfs\d?|cifs|smb3|9p|ceph|autofs|fuse\.(?!fuseblk).*)$/;
+
+interface Mount {
+  device: string;
+  mount: string;
+  type: string;
+}
+
+/** Returns the mounted disks, each device once, by its shortest mount point; always including the root. A disk that does not answer is left out. */
+export async function readDisks(root: string, clock: Clock): Promise<Disk[]> {
+  const mounts = new Map<string, Mount>();
+  for (const line of readSmall(root, "proc/mounts").split("\n")) {
+    const [device, mount, type] = line.split(" ").map(unescape);
+    if (!device || !mount || !type || NO_DISK.test(type)) continue;
+    // For containers and overlays: the mount of the root is the disk, under any device name.
+    if (!device.startsWith("/dev/") && mount !== "/") continue;
+    const known = mounts.get(device);
+    if (known === undefined || mount.length < known.mount.length) mounts.set(device, { device, mount, type });
+  }
+  const disks = await Promise.all([...mounts.values()].slice(0, DISKS_MAX).map(({ mount }) => readDisk(root, mount, clock)));
+  return disks.filter((disk) => disk !== undefined).sort((a, b) => (a.mount < b.mount ? -1 : 1));
+}
+
+/** /proc/mounts writes spaces and similar characters as octal. */
+const unescape = (text: string): string => text.replace(/\\(\d{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+
+async function readDisk(root: string, mount: string, clock: Clock): Promise<Disk | undefined> {
+  try {
+    const stats = await within(clock, STATFS_TIMEOUT_MS, statfs(join(root, mount)), () => undefined);
+    if (stats === undefined || stats.blocks === 0) return undefined;
+    const used = (stats.blocks - stats.bfree) * stats.bsize;
+    // As in df: blocks reserved for root count neither as used nor as available.
+    return { mount: mount.slice(0, 500), used_bytes: used, total_bytes: used + stats.bavail * stats.bsize };
+  } catch {
+    return undefined;
+  }
 }

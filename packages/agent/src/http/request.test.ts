@@ -10,8 +10,7 @@ import { httpRequestText } from "@roamfleet/protocol/link";
 import { openKey } from "../identity/identity.ts";
 import { RobotTime } from "../robot-time.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
-import { signedFetcher } from "./fetcher.ts";
-import { httpClient, readText } from "./request.ts";
+import { httpClient, readText, signedFetcher } from "./request.ts";
 
 const LIMIT = { timeout: 120_000 };
 

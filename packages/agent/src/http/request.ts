@@ -2,15 +2,19 @@ import { type Agent, type ClientRequest, type IncomingMessage, request as httpRe
 import { request as httpsRequest } from "node:https";
 import type { Socket } from "node:net";
 import { TLSSocket } from "node:tls";
-import { type Activity, type Clock, idleActivity, type Timer } from "@roamfleet/clock";
-import { channelBinding } from "@roamfleet/protocol/link";
-import type { FetchAnswer } from "../contract.ts";
+import { randomBytes } from "node:crypto";
+import { type Activity, type Clock, idleActivity, IdleTimeout } from "@roamfleet/clock";
+import { channelBinding, hostOf, httpRequestText, REQUEST_NONCE_BYTES, robotAuthorization } from "@roamfleet/protocol/link";
+import type { FetchAnswer, Fetcher } from "../contract.ts";
 import { isSecured } from "./server-agent.ts";
+import type { RobotKey } from "../identity/identity.ts";
+import type { RobotTime } from "../robot-time.ts";
+import { readAll } from "../runtime/byte-reader.ts";
 
 /** Idle timeout of a request, before the response and within it. */
-export const HTTP_SILENCE_MS = 30_000;
+const HTTP_SILENCE_MS = 30_000;
 
-export interface HttpRequest {
+interface HttpRequest {
   method: "GET" | "POST";
   url: string;
   headers?: Record<string, string>;
@@ -34,18 +38,19 @@ export function httpClient(clock: Clock, activity: Activity = idleActivity, tls:
     // The TLS channel binding in the robot's signature exists since TLS 1.3.
     const options = { agent: false, minVersion: "TLSv1.3", ...tls, method, headers: { ...headers, ...length }, signal } as const;
     const request = send(url, options);
-    const silence = watchSilence(clock, request);
+    const silent = new Error(`the server was silent for ${HTTP_SILENCE_MS / 1000} s`);
+    const idle = new IdleTimeout(clock, HTTP_SILENCE_MS, () => request.destroy(silent));
     const ended = activity.begin();
     try {
       const response = await answerOf(request, body, bound_headers);
-      silence.heard();
+      idle.touch();
       return {
         status: response.statusCode ?? 0,
         headers: { get: (name) => headerOf(response, name) },
-        body: readBody(response, silence, activity),
+        body: readBody(response, idle, activity),
       };
     } catch (error) {
-      silence.stop();
+      idle.stop();
       throw error;
     } finally {
       ended();
@@ -74,39 +79,18 @@ function answerOf(request: ClientRequest, body: string | undefined, bound: HttpR
   });
 }
 
-interface Silence {
-  heard(): void;
-  stop(): void;
-}
-
-/** Destroys the request after HTTP_SILENCE_MS without data. */
-function watchSilence(clock: Clock, request: ClientRequest): Silence {
-  let timer: Timer;
-  const arm = (): void => {
-    timer = clock.setTimer(HTTP_SILENCE_MS, () => request.destroy(new Error(`the server was silent for ${HTTP_SILENCE_MS / 1000} s`)));
-  };
-  arm();
-  return {
-    heard: () => {
-      timer.cancel();
-      arm();
-    },
-    stop: () => timer.cancel(),
-  };
-}
-
-async function* readBody(response: IncomingMessage, silence: Silence, activity: Activity): AsyncGenerator<Uint8Array> {
+async function* readBody(response: IncomingMessage, idle: IdleTimeout, activity: Activity): AsyncGenerator<Uint8Array> {
   const ended = activity.begin();
   try {
     for await (const chunk of response) {
       // The timer stops while the reader handles a chunk: a slow disk is not the server's silence.
-      silence.stop();
+      idle.stop();
       yield chunk as Buffer;
-      silence.heard();
+      idle.resume();
     }
     if (!response.complete) throw new Error("the connection broke before the end of the answer");
   } finally {
-    silence.stop();
+    idle.stop();
     response.destroy();
     ended();
   }
@@ -118,19 +102,11 @@ function headerOf(response: IncomingMessage, name: string): string | null {
 }
 
 /** Reads a response to its end. Throws if it is longer than `bytes_max`. */
-export async function readText(answer: FetchAnswer, bytes_max: number): Promise<string> {
-  const parts: Uint8Array[] = [];
-  let bytes = 0;
-  for await (const part of answer.body) {
-    bytes += part.length;
-    if (bytes > bytes_max) throw new Error(`the answer is over ${bytes_max} bytes`);
-    parts.push(part);
-  }
-  return Buffer.concat(parts).toString("utf8");
-}
+export const readText = async (answer: FetchAnswer, bytes_max: number): Promise<string> =>
+  (await readAll(answer.body, bytes_max, () => new Error(`the answer is over ${bytes_max} bytes`))).toString("utf8");
 
 /** Returns the message of an error envelope; undefined for another text, such as a proxy's page. */
-export function errorMessage(text: string): string | undefined {
+export function envelopeMessage(text: string): string | undefined {
   try {
     const value = JSON.parse(text) as { error?: { message?: unknown } } | null;
     const message = value?.error?.message;
@@ -138,4 +114,28 @@ export function errorMessage(text: string): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** Sends signed GETs to the server. Each signature covers server, connection, path and time, and is valid for one request. */
+export function signedFetcher(options: { server: string; robot_id: string; key: RobotKey; time: RobotTime; http: HttpClient }): Fetcher {
+  const { server, robot_id, key, time, http } = options;
+  const host = hostOf(server);
+  return {
+    get: (path, { range_start, if_range, signal }) => {
+      const range: Record<string, string> = range_start
+        ? { range: `bytes=${range_start}-`, ...(if_range ? { "if-range": if_range } : {}) }
+        : {};
+      return http({
+        method: "GET",
+        url: server + path,
+        headers: { "accept-encoding": "identity", ...range },
+        bound_headers: (channel) => {
+          const nonce = randomBytes(REQUEST_NONCE_BYTES).toString("base64url");
+          const request = { host, channel, method: "GET", path, at: time.serverTime(), nonce };
+          return { authorization: robotAuthorization(robot_id, request, key.sign(httpRequestText(robot_id, request))) };
+        },
+        signal,
+      });
+    },
+  };
 }

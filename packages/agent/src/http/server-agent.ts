@@ -5,7 +5,7 @@ import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import { checkServerIdentity, type DetailedPeerCertificate, rootCertificates, TLSSocket } from "node:tls";
 
-export interface ServerAgentOptions {
+interface ServerAgentOptions {
   /** PEM of the only trusted authority; absent: the machine's trusted authorities. */
   ca?: string | undefined;
   /** May contain HTTPS_PROXY, HTTP_PROXY, NO_PROXY and their lower-case forms. */

@@ -1,5 +1,5 @@
 import { X509Certificate } from "node:crypto";
-import { readFileSync } from "node:fs";
+import { readFileSync, existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import {
@@ -12,7 +12,7 @@ import {
 } from "@roamfleet/protocol/authority";
 import type { Logger } from "pino";
 import type { AgentConfig } from "../config.ts";
-import { errorText, isMissing, makeDirectory, writeAtomically } from "../disk/write-atomically.ts";
+import { errorText, isMissing, makeDirectory, writeAtomically, readIfExists } from "../disk/write-atomically.ts";
 import { backoffMs } from "../link/backoff.ts";
 
 export interface TrustOptions {
@@ -35,11 +35,11 @@ export async function establishTrust(options: TrustOptions): Promise<{ ca?: stri
   const { config, log } = options;
   const { state_directory, ca_fingerprint, ca_file } = config;
   if (!config.server.startsWith("https:")) return {};
-  const pinned = readIfThere(pinFile(state_directory));
+  const pinned = readIfExists(pinFile(state_directory))?.toString("utf8");
   if (ca_file !== undefined) return pin(options, pinned, readAuthority(ca_file, ca_fingerprint));
   if (pinned !== undefined && (ca_fingerprint === undefined || fingerprintOf(pinned) === ca_fingerprint)) return { ca: pinned };
   // A robot that enrolled without a pin trusts the machine's authorities, and starts without a check.
-  if (ca_fingerprint === undefined && readIfThere(enrolmentFile(state_directory)) !== undefined) return {};
+  if (ca_fingerprint === undefined && existsSync(enrolmentFile(state_directory))) return {};
   const presented = await look(options);
   if (ca_fingerprint !== undefined) return pin(options, pinned, requireFingerprint(presented, ca_fingerprint));
   if (presented.trusted) return {};
@@ -102,15 +102,6 @@ async function look({ config, clock, log, signal }: TrustOptions): Promise<Prese
       await clock.sleep(wait_ms, signal);
       signal.throwIfAborted();
     }
-  }
-}
-
-function readIfThere(file: string): string | undefined {
-  try {
-    return readFileSync(file, "utf8");
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
   }
 }
 

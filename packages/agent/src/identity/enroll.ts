@@ -1,14 +1,13 @@
 import type { Clock } from "@roamfleet/clock";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { Logger } from "pino";
+import { parseSignedText, type SignedText } from "@roamfleet/protocol/signatures";
 import type { AgentConfig } from "../config.ts";
 import { errorText } from "../disk/write-atomically.ts";
-import { errorMessage, type HttpClient, readText } from "../http/request.ts";
+import { envelopeMessage, type HttpClient, readText } from "../http/request.ts";
 import { pinAtEnrolment } from "../signing/pinned-trust.ts";
-import { parseSignedText, type SignedText } from "@roamfleet/protocol/signatures";
 import { backoffMs, retryAfterMs } from "../link/backoff.ts";
-import { type Enrolment, parseEnrolment, readEnrolment, type RobotKey, writeEnrolment } from "./identity.ts";
-import { readPlatform } from "./platform.ts";
+import { type Enrolment, parseEnrolment, readEnrolment, readPlatform, type RobotKey, writeEnrolment } from "./identity.ts";
 
 /** The server refuses to enroll this robot; retrying changes nothing. */
 export class EnrolmentRefused extends Error {}
@@ -58,7 +57,7 @@ export async function enroll(options: EnrollOptions): Promise<Enrolment> {
 
 type Asked = { enrolment: Enrolment; trust: SignedText | null } | { reason: string; retry_after_ms?: number | undefined };
 
-export type AskOptions = Pick<EnrollOptions, "clock" | "http" | "signal"> & {
+type AskOptions = Pick<EnrollOptions, "clock" | "http" | "signal"> & {
   config: Pick<AgentConfig, "server" | "name" | "labels" | "system_root">;
   key: Pick<RobotKey, "public_key">;
 };
@@ -95,7 +94,7 @@ export async function askOnce({ config, key, clock, http, signal }: AskOptions, 
     const enrolment = parseEnrolment(data);
     return enrolment === undefined ? { reason: "the response to the enrollment contains no robot" } : { enrolment, trust: trustOf(data) };
   }
-  const message = errorMessage(text) ?? `HTTP status ${status}`;
+  const message = envelopeMessage(text) ?? `HTTP status ${status}`;
   if (status === 401 || status === 403) throw new EnrolmentRefused(`the server refused the enrollment key: ${message}`);
   if (status >= 500 || status === 429 || status === 408) return { reason: message, retry_after_ms };
   throw new Error(`${config.server} did not enroll this robot: ${message}`);

@@ -1,7 +1,9 @@
 import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from "node:crypto";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { isMissing, makeDirectory, readJson, writeAtomically, writeJson } from "../disk/write-atomically.ts";
+import { arch, hostname, platform, release } from "node:os";
+import type { Platform } from "@roamfleet/protocol/link";
+import { makeDirectory, readJson, writeAtomically, writeJson, readIfExists } from "../disk/write-atomically.ts";
 
 /** The robot's identity after enrollment. */
 export interface Enrolment {
@@ -37,14 +39,9 @@ export function openKey(state_directory: string): RobotKey {
 }
 
 function readKey(path: string): KeyObject | undefined {
-  let pem: string;
-  try {
-    pem = readFileSync(path, "utf8");
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
-  }
-  const key = parseKey(pem);
+  const pem = readIfExists(path);
+  if (pem === undefined) return undefined;
+  const key = parseKey(pem.toString("utf8"));
   if (key?.asymmetricKeyType !== "ed25519")
     throw new Error(`${path} does not hold an Ed25519 key; restore it, or remove the state directory and enroll again`);
   return key;
@@ -80,4 +77,27 @@ export function parseEnrolment(value: unknown): Enrolment | undefined {
   const { robot_id, org_id, name } = value as Partial<Record<keyof Enrolment, unknown>>;
   if (typeof robot_id !== "string" || robot_id === "" || typeof org_id !== "string" || typeof name !== "string") return undefined;
   return { robot_id, org_id, name };
+}
+
+export function readPlatform(system_root: string): Platform {
+  return { os: osName(system_root).slice(0, 200), arch: arch(), hostname: hostname().slice(0, 255), kernel: release().slice(0, 200) };
+}
+
+function osName(system_root: string): string {
+  try {
+    const text = readFileSync(join(system_root, "etc/os-release"), "utf8");
+    const name = /^PRETTY_NAME="?([^"\n]+)"?$/m.exec(text)?.[1];
+    return name ?? platform();
+  } catch {
+    return platform();
+  }
+}
+
+/** Returns the id of this boot of the machine; `unknown` if the kernel does not provide it. */
+export function readBootId(system_root: string): string {
+  try {
+    return readFileSync(join(system_root, "proc/sys/kernel/random/boot_id"), "utf8").trim() || "unknown";
+  } catch {
+    return "unknown";
+  }
 }

@@ -1,4 +1,4 @@
-import type { Clock } from "@roamfleet/clock";
+import { type Clock, exponentialMs } from "@roamfleet/clock";
 
 const BACKOFF_MS_FIRST = 1_000;
 const BACKOFF_MS_MAX = 60_000;
@@ -9,7 +9,7 @@ const SLOW_MS = 300_000;
 
 /** Full jitter: uniform between 0 and a bound that doubles from 1 s to 60 s. `attempt` counts failures from 0. */
 export function backoffMs(clock: Pick<Clock, "random">, attempt: number): number {
-  return Math.round(clock.random() * Math.min(BACKOFF_MS_MAX, BACKOFF_MS_FIRST * 2 ** Math.min(attempt, 16)));
+  return Math.round(clock.random() * exponentialMs(BACKOFF_MS_FIRST, BACKOFF_MS_MAX, attempt));
 }
 
 /** Returns about five minutes, with a jitter of a fifth so that refused robots do not return at the same time. */

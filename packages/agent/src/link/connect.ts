@@ -13,7 +13,7 @@ import {
 import { maskingFor } from "@roamfleet/protocol/masking";
 import { type ClientOptions, WebSocket } from "ws";
 import { errorText } from "../disk/write-atomically.ts";
-import { errorMessage } from "../http/request.ts";
+import { envelopeMessage } from "../http/request.ts";
 import { certificateComplaint } from "../http/trust.ts";
 import { retryAfterMs, sensibleWaitMs } from "./backoff.ts";
 
@@ -47,14 +47,13 @@ export class ConnectFailed extends Error {
 export interface SocketAddress {
   host: string;
   port: number;
-  /** Uses TLS. */
   is_secure: boolean;
 }
 
 /** Opens a socket, immediately or later, and passes it on while it connects. After the signal it opens none. */
 export type OpenSocket = (address: SocketAddress, opened: (error: null, socket: Socket) => void, signal: AbortSignal) => void;
 
-export interface ConnectOptions {
+interface ConnectOptions {
   /** http or https address of the server. */
   server: string;
   /** PEM of the only trusted authority; absent: the machine's trusted authorities. */
@@ -148,7 +147,7 @@ async function refusal(response: IncomingMessage, clock: Clock): Promise<Connect
   const { date, "retry-after": retry_after, [RETRY_AFTER_MS_HEADER]: retry_after_ms_text, [LINK_SLOT_HEADER]: slot } = response.headers;
   const exact = retry_after_ms_text === undefined ? undefined : sensibleWaitMs(Number(retry_after_ms_text));
   const retry_after_ms = exact ?? retryAfterMs(retry_after, date, clock);
-  const message = errorMessage(await firstBytes(response)) ?? `HTTP status ${status}`;
+  const message = envelopeMessage(await firstBytes(response)) ?? `HTTP status ${status}`;
   return new ConnectFailed(`the server refused the link: ${message}`, {
     retry_after_ms,
     slow: SLOW_STATUSES.includes(status),

@@ -1,6 +1,7 @@
-import { request, type IncomingMessage } from "node:http";
+import { type IncomingMessage, request } from "node:http";
 import { errorCode } from "../disk/write-atomically.ts";
-import { KEEP_ALIVE_MS } from "./event-stream.ts";
+import { KEEP_ALIVE_MS } from "./events.ts";
+import { readAll } from "../runtime/byte-reader.ts";
 
 /** An agent that takes longer than this to answer is stuck. */
 const ANSWER_TIMEOUT_MS = 15_000;
@@ -42,16 +43,7 @@ function open(socket: string, method: string, path: string, headers: Record<stri
   });
 }
 
-async function readText(response: IncomingMessage): Promise<string> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
-  for await (const chunk of response as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > ANSWER_BYTES_MAX) throw new Error("the agent's response is too large");
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks).toString("utf8");
-}
+const readText = async (response: IncomingMessage): Promise<string> => (await readAll(response, ANSWER_BYTES_MAX)).toString("utf8");
 
 /** Calls the agent at a unix socket and returns the response's `data`. Throws AgentUnreachable, AgentRefused. */
 export async function askAgent<T>(socket: string, method: string, path: string, body?: unknown): Promise<T> {

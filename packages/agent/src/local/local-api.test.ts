@@ -14,10 +14,9 @@ import { statePaths } from "../runtime/paths.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { shellRelease, WELL } from "../testing/bundles.ts";
 import { DeploymentsRig, testConfig } from "../testing/deployments-rig.ts";
-import { EVENTS_KEPT_MAX } from "./event-ring.ts";
-import { EVENT_BACKLOG_BYTES_MAX, EVENT_READERS_MAX } from "./event-stream.ts";
+import { EVENT_BACKLOG_BYTES_MAX, EVENT_READERS_MAX, EVENTS_KEPT_MAX } from "./events.ts";
 import { AgentRefused, AgentUnreachable, askAgent, readEvents } from "./client.ts";
-import { LocalInterface } from "./robot-side.ts";
+import { LocalInterface } from "./local-interface.ts";
 import { LOCAL_BODY_BYTES_MAX, LOCAL_CLIENTS_MAX } from "./server.ts";
 import { socketIn } from "./socket-path.ts";
 

@@ -1,9 +1,8 @@
-import { createHash } from "node:crypto";
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync } from "node:fs";
 import { decodeFileName } from "@roamfleet/protocol";
+import { hash } from "node:crypto";
 import type { AppStatus } from "../contract.ts";
 import { isChanging } from "../deployments/app-status.ts";
-import { isMissing } from "../disk/write-atomically.ts";
 import type { StatePaths } from "../runtime/paths.ts";
 import type { RobotPermission } from "../safety/permission.ts";
 import {
@@ -18,8 +17,8 @@ import {
   type LockRequest,
   NoSuchProcess,
 } from "../safety/update-lock.ts";
+import { readIfExists } from "../disk/write-atomically.ts";
 
-/** The agent's data that the local API serves. */
 export interface AgentView {
   robot_id: string;
   name: string;
@@ -30,14 +29,13 @@ export interface AgentView {
   paths: StatePaths;
 }
 
-export interface LocalRequest {
+interface LocalRequest {
   path: string;
   query: URLSearchParams;
   /** Parsed JSON; undefined: the request has no body. */
   body: unknown;
 }
 
-/** An error response of the local API. */
 export class LocalError extends Error {
   readonly status: number;
   readonly code: string;
@@ -135,7 +133,7 @@ interface ConfigFile {
 
 function listConfigs(paths: StatePaths): ConfigFile[] {
   return configNames(paths).flatMap((namespace) => {
-    const bytes = readIfThere(paths.config(namespace));
+    const bytes = readIfExists(paths.config(namespace));
     return bytes === undefined ? [] : [describe(namespace, bytes)];
   });
 }
@@ -148,7 +146,7 @@ function configNames(paths: StatePaths): string[] {
 }
 
 function readConfigFile(paths: StatePaths, namespace: string) {
-  const bytes = readIfThere(paths.config(namespace));
+  const bytes = readIfExists(paths.config(namespace));
   if (bytes === undefined) throw new LocalError(404, "not_found", `this robot has no config ${JSON.stringify(namespace.slice(0, 200))}`);
   try {
     return { ...describe(namespace, bytes), content: JSON.parse(bytes.toString("utf8")) as unknown };
@@ -157,17 +155,8 @@ function readConfigFile(paths: StatePaths, namespace: string) {
   }
 }
 
-function readIfThere(file: string): Buffer | undefined {
-  try {
-    return readFileSync(file);
-  } catch (error) {
-    if (isMissing(error)) return undefined;
-    throw error;
-  }
-}
-
 const describe = (namespace: string, bytes: Buffer): ConfigFile => ({
   namespace,
-  sha256: createHash("sha256").update(bytes).digest("hex"),
+  sha256: hash("sha256", bytes),
   bytes: bytes.length,
 });

@@ -5,10 +5,10 @@ import { dirname } from "node:path";
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText, makeDirectory } from "../disk/write-atomically.ts";
-import { EVENT_READERS_MAX, streamEvents } from "./event-stream.ts";
-import type { EventRing } from "./event-ring.ts";
+import { EVENT_READERS_MAX, type EventRing, streamEvents } from "./events.ts";
 import { type AgentView, answerLocal, EVENTS_PATH, LocalError } from "./routes.ts";
 import { clearSocket, openToGroup, socketIn } from "./socket-path.ts";
+import { readAll } from "../runtime/byte-reader.ts";
 
 /** Maximum concurrent connections; another one is closed immediately. */
 export const LOCAL_CLIENTS_MAX = 32;
@@ -19,7 +19,7 @@ export const HEADER_BYTES_MAX = 8 * 1024;
 /** A full or read-only disk may become writable later. */
 const LISTEN_RETRY_MS = 10_000;
 
-export interface LocalApiOptions {
+interface LocalApiOptions {
   socket: string;
   group?: string | undefined;
   state_directory: string;
@@ -119,17 +119,13 @@ function send(response: ServerResponse, status: number, body: unknown): void {
 }
 
 async function readBody(request: IncomingMessage): Promise<unknown> {
-  const chunks: Buffer[] = [];
-  let bytes = 0;
   // The error response still needs the socket when the body is too large.
-  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
-    bytes += chunk.length;
-    if (bytes > LOCAL_BODY_BYTES_MAX) throw new LocalError(413, "too_large", `a body has at most ${LOCAL_BODY_BYTES_MAX} bytes`);
-    chunks.push(chunk);
-  }
-  if (bytes === 0) return undefined;
+  const stream = request.iterator({ destroyOnReturn: false });
+  const tooLarge = (): Error => new LocalError(413, "too_large", `a body has at most ${LOCAL_BODY_BYTES_MAX} bytes`);
+  const body = await readAll(stream, LOCAL_BODY_BYTES_MAX, tooLarge);
+  if (body.length === 0) return undefined;
   try {
-    return JSON.parse(Buffer.concat(chunks).toString("utf8")) as unknown;
+    return JSON.parse(body.toString("utf8")) as unknown;
   } catch {
     throw new LocalError(400, "invalid", "the body is not JSON");
   }

@@ -24,7 +24,7 @@ export function stateDirectoryOf(socket: string): string | undefined {
 }
 
 /** Another agent answers at this path, or the file is not a socket. */
-export class SocketTaken extends Error {}
+class SocketTaken extends Error {}
 
 /** Removes a socket without a listener. Throws SocketTaken. */
 export async function clearSocket(path: string, clock: Clock): Promise<void> {
@@ -67,7 +67,7 @@ export function openToGroup(path: string, state_directory: string, group: string
 }
 
 /** Returns the id for a number or a name of /etc/group. Throws for an unknown group. */
-export function groupId(group: string, file = "/etc/group"): number {
+function groupId(group: string, file = "/etc/group"): number {
   if (/^\d+$/.test(group)) return Number(group);
   for (const line of readFileSync(file, "utf8").split("\n")) {
     const [name, , id] = line.split(":");

@@ -7,12 +7,11 @@ const LOCAL = { local: true };
 const SOURCE = "agent";
 const OWN_FIELDS = new Set(["level", "time", "msg", "local"]);
 
-export interface AgentLogOptions {
+interface AgentLogOptions {
   level: string;
   now: () => Date;
   /** Receives human-readable lines, including the newline (stderr). */
   print: (line: string) => void;
-  /** Receives the same entries as records. */
   sink: LogSink;
 }
 

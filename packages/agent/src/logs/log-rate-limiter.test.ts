@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import type { LogRecord } from "../contract.ts";
-import { SOURCE_BYTES_BURST, SOURCE_RECORDS_BURST, SOURCE_RECORDS_PER_SECOND, LogRateLimiter, SOURCES_MAX } from "./source-limiter.ts";
+import { SOURCE_BYTES_BURST, SOURCE_RECORDS_BURST, SOURCE_RECORDS_PER_SECOND, LogRateLimiter, SOURCES_MAX } from "./log-rate-limiter.ts";
 
 function startRig() {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });

@@ -3,7 +3,7 @@ import type { LogRecord, LogSink } from "../contract.ts";
 
 /** Sustained rate limit of one source. A busy robot with many sources still sends less than a camera does. */
 export const SOURCE_RECORDS_PER_SECOND = 1_000;
-export const SOURCE_BYTES_PER_SECOND = 512 * 1024;
+const SOURCE_BYTES_PER_SECOND = 512 * 1024;
 /** Burst after a quiet time: a stack trace of all threads, the start of a large program. At most a quarter of the spool. */
 export const SOURCE_RECORDS_BURST = 20_000;
 export const SOURCE_BYTES_BURST = 16 * 1024 * 1024;
@@ -79,7 +79,6 @@ export class LogRateLimiter implements LogSink {
     });
   }
 
-  /** Reports all drops up to now. */
   reportDrops(): void {
     for (const bucket of this.#buckets.values()) this.#report(bucket);
   }
@@ -115,7 +114,8 @@ export class LogRateLimiter implements LogSink {
   #evictIdle(at_ms: number): void {
     for (const bucket of this.#buckets.values()) {
       refill(bucket, at_ms);
-      if (bucket.dropped === 0 && bucket.records >= SOURCE_RECORDS_BURST && bucket.bytes >= SOURCE_BYTES_BURST) this.#buckets.delete(bucket.source);
+      if (bucket.dropped === 0 && bucket.records >= SOURCE_RECORDS_BURST && bucket.bytes >= SOURCE_BYTES_BURST)
+        this.#buckets.delete(bucket.source);
     }
   }
 }

@@ -2,7 +2,7 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import { LOG_BATCH_RECORDS_MAX } from "@roamfleet/protocol/link";
 import type { LogSpool } from "../spool/log-spool.ts";
 
-export const LOG_BATCH_BYTES_MAX = 256 * 1024;
+const LOG_BATCH_BYTES_MAX = 256 * 1024;
 /** Maximum bytes sent and not acknowledged. */
 const LOG_IN_FLIGHT_BYTES_MAX = 1024 * 1024;
 /** Flush interval while a client follows the log. */
@@ -11,15 +11,14 @@ const FOLLOW_FLUSH_MS = 50;
 const LOG_ACK_TIMEOUT_MS = 30_000;
 
 /** Receives batches while the link is up. */
-export interface LogOutlet {
-  /** Bytes that can be sent now. */
+interface LogOutlet {
   room(): number;
   /** Returns false if the batch could not be queued; it is then passed again later. */
   send(message: string): boolean;
 }
 
 /** The part of a spool that shipping needs; simulated robots use one in memory. */
-export type LogSource = Pick<LogSpool, "next" | "rewind" | "acknowledge">;
+type LogSource = Pick<LogSpool, "next" | "rewind" | "acknowledge">;
 
 /** Sends the spool in batches, with a limit on unacknowledged bytes. */
 export class LogShipper {
@@ -48,7 +47,6 @@ export class LogShipper {
     this.pump();
   }
 
-  /** Stops when the link is down. */
   stop(): void {
     this.#outlet = undefined;
     this.#following = false;

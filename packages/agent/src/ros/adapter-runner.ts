@@ -1,11 +1,18 @@
-import type { Clock } from "@roamfleet/clock";
+import { type Clock, within, timeLimit } from "@roamfleet/clock";
 import type { RosAdapterState } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
 import { backoffMs } from "../link/backoff.ts";
-import { type FindRosAdapter, ROS_FIND_TIMEOUT_MS, type RosAdapter, type RosAdapterName, type RosTopic } from "./adapter.ts";
-import { LatestAnswer } from "./latest-answer.ts";
+import {
+  type FindRosAdapter,
+  ROS_ASK_TIMEOUT_MS,
+  ROS_FIND_TIMEOUT_MS,
+  type RosAdapter,
+  type RosAdapterName,
+  type RosTopic,
+} from "./adapter.ts";
 import type { RosSettings } from "./settings.ts";
+import { unlessAborted } from "../runtime/failure.ts";
 
 const REASON_CHARACTERS_MAX = 500;
 
@@ -14,11 +21,10 @@ export interface AdapterStatus {
   state: RosAdapterState;
   /** Of a connected adapter. */
   distro?: string | null;
-  /** Why it failed or was lost. */
   reason?: string;
 }
 
-export interface AdapterRunnerOptions {
+interface AdapterRunnerOptions {
   name: RosAdapterName;
   find: FindRosAdapter;
   settings: RosSettings;
@@ -134,12 +140,11 @@ export class AdapterRunner {
 
   async #searchOnce(): Promise<RosAdapter | undefined> {
     const { settings, clock, log, name, find, isNeeded } = this.#options;
-    const late = new AbortController();
-    const done = new AbortController();
-    const signal = AbortSignal.any([late.signal, this.#stopping.signal]);
-    void clock.sleep(ROS_FIND_TIMEOUT_MS, done.signal).then(() => late.abort());
+    const late = new Error(`the search did not end within ${ROS_FIND_TIMEOUT_MS / 1_000} s`);
+    using limit = timeLimit(clock, ROS_FIND_TIMEOUT_MS, late, this.#stopping.signal);
+    const search = find({ settings, clock, log, signal: limit.signal });
     try {
-      const adapter = await find({ settings, clock, log, signal });
+      const adapter = await unlessAborted(limit.signal, search);
       if (adapter === undefined) {
         // Keep the reason of a loss: it explains why nothing answers now.
         if (this.#result.state !== "lost") this.#result = { state: "not_found" };
@@ -149,12 +154,72 @@ export class AdapterRunner {
       await adapter.close();
       return undefined;
     } catch (error) {
+      // The search may ignore its signal: what it finds later is not used.
+      search.then((adapter) => adapter?.close()).catch(() => {});
       const reason = errorText(error).slice(0, REASON_CHARACTERS_MAX);
       this.#result = { state: "failed", reason };
       if (!this.#stopping.signal.aborted) log.warn({ adapter: name, reason }, "an adapter for ROS failed");
       return undefined;
-    } finally {
-      done.abort();
+    }
+  }
+}
+
+/** Maximum wait of a caller for a slow adapter; then it gets the adapter's latest list. */
+const CALLER_WAIT_MS = 2_000;
+
+interface LatestAnswerOptions<T> {
+  clock: Clock;
+  ask: () => readonly T[] | Promise<readonly T[]>;
+  failed: (error: unknown) => void;
+}
+
+/**
+ * A list queried from an adapter, with one query at a time for all callers. The list of an adapter that fails, or takes over ROS_ASK_TIMEOUT_MS, is
+ * empty.
+ */
+class LatestAnswer<T> {
+  latest: readonly T[] = [];
+  /** Whether a query has ended, also with a failure, since the adapter connected. */
+  is_known = false;
+  readonly #options: LatestAnswerOptions<T>;
+  #asking: Promise<void> | undefined;
+
+  constructor(options: LatestAnswerOptions<T>) {
+    this.#options = options;
+  }
+
+  /** Queries the adapter, and waits at most CALLER_WAIT_MS. */
+  async refresh(): Promise<readonly T[]> {
+    await within(this.#options.clock, CALLER_WAIT_MS, this.ask(), () => {});
+    return this.latest;
+  }
+
+  /** Queries the adapter, and resolves when `latest` has the result. */
+  ask(): Promise<void> {
+    if (this.#asking !== undefined) return this.#asking;
+    const asking = this.#ask().then((answer) => {
+      // After `clear` the result belongs to an adapter that is gone.
+      if (this.#asking !== asking) return;
+      this.#asking = undefined;
+      this.latest = answer;
+      this.is_known = true;
+    });
+    this.#asking = asking;
+    return asking;
+  }
+
+  clear(): void {
+    this.latest = [];
+    this.is_known = false;
+    this.#asking = undefined;
+  }
+
+  async #ask(): Promise<readonly T[]> {
+    try {
+      return await within(this.#options.clock, ROS_ASK_TIMEOUT_MS, Promise.resolve().then(this.#options.ask), () => []);
+    } catch (error) {
+      this.#options.failed(error);
+      return [];
     }
   }
 }

@@ -1,8 +1,10 @@
 /** The interface of every way to reach the ROS of a robot. The bridge (bridge.ts) finds the adapters that answer; all other code uses the bridge. */
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
+import { createConnection } from "node:net";
 import type { RosAdapterName } from "../config-file/robot-config.ts";
 import type { RosSettings } from "./settings.ts";
+import { errorText } from "../disk/write-atomically.ts";
 
 export type { RosAdapterName };
 
@@ -61,7 +63,6 @@ export interface RosAdapterOptions {
   settings: RosSettings;
   clock: Clock;
   log: Logger;
-  /** Aborted when the search is cancelled. */
   signal: AbortSignal;
 }
 
@@ -71,4 +72,74 @@ export interface RosAdapterOptions {
  */
 export type FindRosAdapter = (options: RosAdapterOptions) => Promise<RosAdapter | undefined>;
 
-export const ROS_FIND_TIMEOUT_MS = 10_000;
+/** Includes a list of the `ros2` command, which is slow on a small computer. */
+export const ROS_FIND_TIMEOUT_MS = 30_000;
+
+/** The largest message that is accepted, with room for an uncompressed 4K image. */
+export const ROS_MESSAGE_BYTES_MAX = 64 * 1024 * 1024;
+
+const CONNECT_MS_MAX = 3_000;
+const DEFAULT_PORTS: Readonly<Record<string, number>> = { "http:": 80, "ws:": 80, "https:": 443, "wss:": 443 };
+
+/** Returns this machine's address on the route to a server; undefined if the server does not accept a connection. */
+export function addressTowards(url: string, clock: Clock, signal: AbortSignal): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    if (signal.aborted || !URL.canParse(url)) return resolve(undefined);
+    const { protocol, hostname, port } = new URL(url);
+    const socket = createConnection({
+      host: hostname.replace(/^\[|\]$/g, ""),
+      port: port === "" ? (DEFAULT_PORTS[protocol] ?? 80) : Number(port),
+    });
+    const end = (): void => {
+      timer.cancel();
+      signal.removeEventListener("abort", end);
+      resolve(socket.readyState === "open" ? socket.localAddress : undefined);
+      socket.destroy();
+    };
+    const timer = clock.setTimer(CONNECT_MS_MAX, end);
+    signal.addEventListener("abort", end, { once: true });
+    socket.once("connect", end).once("error", end);
+  });
+}
+
+/** A message that is decoded once, on first access; it becomes an UndecodedMessage if it cannot be decoded. */
+export class LazyMessage implements RosMessage {
+  readonly type: string;
+  readonly at: Date;
+  #bytes: Uint8Array | undefined;
+  readonly #decode: (bytes: Uint8Array) => unknown;
+  #message: unknown;
+
+  constructor(type: string, at: Date, bytes: Uint8Array, decode: (bytes: Uint8Array) => unknown) {
+    this.type = type;
+    this.at = at;
+    this.#bytes = bytes;
+    this.#decode = decode;
+  }
+
+  get message(): unknown {
+    const bytes = this.#bytes;
+    if (bytes === undefined) return this.#message;
+    this.#bytes = undefined;
+    try {
+      this.#message = this.#decode(bytes);
+    } catch (error) {
+      this.#message = new UndecodedMessage(bytes, `its bytes do not match its type (${errorText(error)})`);
+    }
+    return this.#message;
+  }
+}
+
+/** Returns the items of a list that a server sent; none if it is no list. */
+export const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+export const textsOf = (value: unknown): string[] => listOf(value).filter((one) => typeof one === "string");
+
+/** Parses a JSON object; undefined for anything else. */
+export function readObject(data: Buffer): Record<string, unknown> | undefined {
+  try {
+    const value: unknown = JSON.parse(data.toString("utf8"));
+    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
+  } catch {
+    return undefined;
+  }
+}

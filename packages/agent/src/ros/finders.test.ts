@@ -2,18 +2,10 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { type AddressInfo, createServer } from "node:net";
 import { test } from "node:test";
-import { isDdsLikely } from "./dds/is-likely.ts";
-import { rosFinders, USUAL_PLACES } from "./finders.ts";
-import { FOXGLOVE_URL } from "./foxglove/foxglove.ts";
-import { ROS1_MASTER_URI } from "./ros1/ros1.ts";
-import { ROSBRIDGE_URL } from "./rosbridge/rosbridge.ts";
+import { isDdsLikely, rosFinders } from "./finders.ts";
 import { adapterOptions } from "./testing/adapter-options.ts";
 
 const LIMIT = { timeout: 120_000 };
-
-test("the usual places equal the adapters' defaults", () => {
-  assert.deepEqual({ ...USUAL_PLACES }, { foxglove: FOXGLOVE_URL, rosbridge: ROSBRIDGE_URL, ros1: ROS1_MASTER_URI });
-});
 
 test("no adapter is found where nothing listens, or where another kind of server does", LIMIT, async (t) => {
   const server = createServer((socket) => {

@@ -10,18 +10,23 @@ export interface RosSettings {
   domain_id?: number;
   /** ROS_LOCALHOST_ONLY=1, or ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST: ROS uses only this machine. */
   localhost_only?: boolean;
-  /** From the config file; undefined: the default address is tried. The same for rosbridge_url. */
-  foxglove_url?: string;
-  rosbridge_url?: string;
-  /** From the config file, or ROS_MASTER_URI. */
-  ros1_master_uri?: string;
-  /** ROS_DISTRO. */
+  /** From the config file; else the server's default address. */
+  foxglove_url: string;
+  rosbridge_url: string;
+  /** From the config file, or ROS_MASTER_URI; else the default address. */
+  ros1_master_uri: string;
   distro?: string;
   /** Prefixes with message definitions: those of the config file, then AMENT_PREFIX_PATH, or else the distributions below /opt/ros. */
   prefixes: readonly string[];
   /** The environment of children such as `ros2`. */
   environment: Readonly<Record<string, string>>;
 }
+
+export const DEFAULT_ADDRESSES = {
+  foxglove_url: "ws://127.0.0.1:8765",
+  rosbridge_url: "ws://127.0.0.1:9090",
+  ros1_master_uri: "http://127.0.0.1:11311",
+} as const;
 
 /**
  * Combines the robot's config file with the agent's environment, which applies where the file sets nothing. A service has no ROS variables in its
@@ -32,14 +37,13 @@ export function rosSettings(configured: RobotConfig["ros"], environment: Readonl
   const { ROS_LOCALHOST_ONLY, ROS_AUTOMATIC_DISCOVERY_RANGE } = environment;
   const domain_id =
     configured.domain_id ?? (ROS_DOMAIN_ID !== undefined && /^\d{1,3}$/.test(ROS_DOMAIN_ID) ? Number(ROS_DOMAIN_ID) : undefined);
-  const ros1_master_uri = configured.ros1_master_uri ?? (ROS_MASTER_URI || undefined);
   return {
     adapters: configured.adapters,
     ...(domain_id === undefined || domain_id > DOMAIN_ID_MAX ? {} : { domain_id }),
     localhost_only: ROS_LOCALHOST_ONLY === "1" || ROS_AUTOMATIC_DISCOVERY_RANGE === "LOCALHOST",
-    ...(configured.foxglove_url === undefined ? {} : { foxglove_url: configured.foxglove_url }),
-    ...(configured.rosbridge_url === undefined ? {} : { rosbridge_url: configured.rosbridge_url }),
-    ...(ros1_master_uri === undefined ? {} : { ros1_master_uri }),
+    foxglove_url: configured.foxglove_url ?? DEFAULT_ADDRESSES.foxglove_url,
+    rosbridge_url: configured.rosbridge_url ?? DEFAULT_ADDRESSES.rosbridge_url,
+    ros1_master_uri: configured.ros1_master_uri ?? (ROS_MASTER_URI || DEFAULT_ADDRESSES.ros1_master_uri),
     ...(ROS_DISTRO ? { distro: ROS_DISTRO } : {}),
     prefixes: [
       ...(configured.prefixes ?? []),

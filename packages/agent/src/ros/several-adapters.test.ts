@@ -123,8 +123,10 @@ test("a subscription moves when its topic does, although both adapters stay conn
 });
 
 test("a search that hangs, one that fails and a list without an answer do not delay other adapters", LIMIT, async (t) => {
-  const hangs: FindRosAdapter = ({ signal }) =>
-    new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("late"))));
+  const found = new ScriptedRos("dds");
+  const late = Promise.withResolvers<undefined>();
+  // It ignores its signal.
+  const hangs: FindRosAdapter = async (options) => late.promise.then(() => found.find(options));
   const [rosbridge, ros1] = [new ScriptedRos("rosbridge"), new ScriptedRos("ros1")];
   rosbridge.hangs = true;
   ros1.published = [ARM];
@@ -138,8 +140,11 @@ test("a search that hangs, one that fails and a list without an answer do not de
   const listing = bridge.topics();
   await wait(2);
   assert.deepEqual(await listing, [{ ...ARM, adapter: "ros1" }]);
-  await wait(10);
-  assert.deepEqual(bridge.adapters[0], { name: "dds", state: "failed", reason: "late" });
+  await wait(30);
+  assert.deepEqual(bridge.adapters[0], { name: "dds", state: "failed", reason: "the search did not end within 30 s" });
+  late.resolve(undefined);
+  await turns();
+  assert.equal(found.closed, 1);
 });
 
 test("a subscription that its adapter refuses is retried", LIMIT, async (t) => {

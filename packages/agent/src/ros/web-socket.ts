@@ -1,15 +1,14 @@
 import type { Clock } from "@roamfleet/clock";
 import { WebSocket } from "ws";
 import { errorText } from "../disk/write-atomically.ts";
+import { ROS_MESSAGE_BYTES_MAX } from "./adapter.ts";
 
-/** The largest message that is accepted, with room for an uncompressed 4K image; a larger one ends the connection. */
-export const ROS_SOCKET_MESSAGE_BYTES_MAX = 64 * 1024 * 1024;
 const HANDSHAKE_MS_MAX = 3_000;
 const PING_INTERVAL_MS = 15_000;
 /** Idle timeout: without a message or pong for so long the peer hangs, even if TCP is still connected. */
 const SILENCE_MS_MAX = 45_000;
 
-export interface RosSocketOptions {
+interface RosSocketOptions {
   url: string;
   protocols: string[];
   clock: Clock;
@@ -19,7 +18,6 @@ export interface RosSocketOptions {
   on: (data: Buffer, binary: boolean) => void;
 }
 
-/** A WebSocket to a server on the robot. */
 export class RosSocket {
   /** Resolves with the reason when the connection has ended. */
   readonly gone: Promise<string>;
@@ -66,7 +64,7 @@ export class RosSocket {
     if (signal.aborted) return undefined;
     const socket = new WebSocket(url, protocols, {
       handshakeTimeout: HANDSHAKE_MS_MAX,
-      maxPayload: ROS_SOCKET_MESSAGE_BYTES_MAX,
+      maxPayload: ROS_MESSAGE_BYTES_MAX,
       perMessageDeflate: false,
     });
     const abort = (): void => socket.terminate();

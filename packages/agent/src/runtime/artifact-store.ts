@@ -2,27 +2,58 @@ import fs from "node:fs";
 import path from "node:path";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
-import { type DownloadOptions, downloadArtifact } from "./download.ts";
+import { throwIfAborted, unlessAborted } from "./failure.ts";
+import { type Artifact, downloadArtifact, type DownloadOptions } from "./download.ts";
 import type { StageIo } from "./executor.ts";
-import { KeyedMutex } from "./turns.ts";
+import { makeDirectory } from "../disk/write-atomically.ts";
 
-export type ArtifactStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
+/** A mutex for each key. */
+class KeyedMutex {
+  readonly #last = new Map<string, Promise<void>>();
+
+  /** Whether the key is locked or waited for. */
+  has(name: string): boolean {
+    return this.#last.has(name);
+  }
+
+  /** Runs `work` after all earlier callers with this key. An aborted caller stops waiting; the current holder may take hours. */
+  async run(name: string, signal: AbortSignal, work: () => Promise<void>): Promise<void> {
+    const before = this.#last.get(name) ?? Promise.resolve();
+    const turn = before.then(() => {
+      throwIfAborted(signal);
+      return work();
+    });
+    const over = (): void => {
+      if (this.#last.get(name) === settled) this.#last.delete(name);
+    };
+    const settled: Promise<void> = turn.then(over, over);
+    this.#last.set(name, settled);
+    try {
+      await unlessAborted(signal, before);
+    } catch {
+      throwIfAborted(signal);
+    }
+    await turn;
+  }
+}
+
+type ArtifactStoreOptions = Omit<DownloadOptions, "signal" | "progress">;
 
 /** Downloads by digest. Two apps with the same artifact download one after the other, so that a file has one writer. */
 export class ArtifactStore {
-  readonly #options: ArtifactStoreOptions;
-  readonly #turns = new KeyedMutex();
+  protected readonly options: ArtifactStoreOptions;
+  protected readonly mutex = new KeyedMutex();
 
   constructor(options: ArtifactStoreOptions) {
-    this.#options = options;
+    this.options = options;
   }
 
   /** Downloads the artifact, passes its path to `use` (which may move the file), then deletes it. */
   async with(release: DesiredRelease, io: StageIo, use: (file: string) => Promise<void>): Promise<void> {
     const sha256 = release.artifact_sha256;
-    await this.#turns.take(sha256, io.signal, async () => {
+    await this.mutex.run(sha256, io.signal, async () => {
       failpoint("download:before", "step");
-      const file = await downloadArtifact({ sha256, size: release.artifact_size }, { ...this.#options, ...io });
+      const file = await downloadArtifact({ sha256, size: release.artifact_size }, { ...this.options, ...io });
       failpoint("download:after", "step");
       await use(file);
       failpoint("download:used", "step");
@@ -30,12 +61,46 @@ export class ArtifactStore {
     });
   }
 
-  /** Deletes artifacts that no deployment in progress needs: partial files of aborted downloads, and bad artifacts. */
+  /** Deletes all files except these, and except those that are being downloaded. */
   prune(keep_sha256: ReadonlySet<string>): void {
-    if (!fs.existsSync(this.#options.directory)) return;
-    for (const name of fs.readdirSync(this.#options.directory)) {
+    const { directory } = this.options;
+    if (!fs.existsSync(directory)) return;
+    for (const name of fs.readdirSync(directory)) {
       const sha256 = name.replace(/\.part$/, "");
-      if (!keep_sha256.has(sha256) && !this.#turns.has(sha256)) fs.rmSync(path.join(this.#options.directory, name), { force: true });
+      if (!keep_sha256.has(sha256) && !this.mutex.has(sha256)) fs.rmSync(path.join(directory, name), { force: true });
     }
+  }
+}
+
+/** Cache of image parts, so that the next image downloads only new parts. Limited by `prune`: kept parts belong to a kept release. */
+export class LayerStore extends ArtifactStore {
+  file(sha256: string): string {
+    return path.join(this.options.directory, sha256);
+  }
+
+  has({ sha256, size }: Artifact): boolean {
+    return fs.statSync(this.file(sha256), { throwIfNoEntry: false })?.size === size;
+  }
+
+  /** Downloads missing parts; `progress` counts only their bytes. */
+  async fetch(parts: readonly Artifact[], io: StageIo): Promise<void> {
+    makeDirectory(this.options.directory);
+    const missing = [...new Map(parts.map((part) => [part.sha256, part])).values()].filter((part) => !this.has(part));
+    const total = missing.reduce((sum, { size }) => sum + size, 0);
+    let done = 0;
+    for (const part of missing) {
+      const progress = (bytes: number): void => io.progress(done + bytes, total);
+      await this.mutex.run(part.sha256, io.signal, async () => {
+        // A file of another size is invalid: its name is its digest.
+        if (!this.has(part)) this.drop([part]);
+        await downloadArtifact(part, { ...this.options, signal: io.signal, progress });
+      });
+      done += part.size;
+    }
+  }
+
+  /** Deletes parts that the engine could not use; they are downloaded again. */
+  drop(parts: readonly Artifact[]): void {
+    for (const { sha256 } of parts) fs.rmSync(this.file(sha256), { force: true });
   }
 }

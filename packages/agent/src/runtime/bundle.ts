@@ -1,21 +1,18 @@
 import fs from "node:fs";
 import path from "node:path";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
-import type { Clock, Timer } from "@roamfleet/clock";
+import { type Clock, type Timer, timeLimit } from "@roamfleet/clock";
 import type { AgentConfig, AppPlace, Logger, LogSink } from "../contract.ts";
 import type { ArtifactStore } from "./artifact-store.ts";
-import { switchSymlink } from "./durable-file.ts";
-import type { Executor, RunStatus, StageIo, StartOptions, Verdict } from "./executor.ts";
-import { errorMessage, failureOf, StepFailure, throwIfAborted } from "./failure.ts";
-import { inheritedByWorkloads } from "./inherited.ts";
+import { switchSymlink, errorText } from "../disk/write-atomically.ts";
+import { type Executor, inheritedByWorkloads, type RunStatus, type StageIo, type StartOptions } from "./executor.ts";
+import { probe, type ProbeResult, type Verdict, verifyWorkload } from "./health-check.ts";
+import { failureOf, StepFailure, throwIfAborted, StepAborted } from "./failure.ts";
 import type { Timing } from "./limits.ts";
 import { type BundleManifest, readBundleManifest } from "./manifest.ts";
 import type { StatePaths } from "./paths.ts";
-import { probe, type ProbeResult } from "./probe.ts";
-import { stopEarlierProcesses } from "./earlier-processes.ts";
-import { checkTree, damagedEntry, recordTree } from "./staged-tree.ts";
-import { isStaged, stageVersion } from "./staged-versions.ts";
-import { verifyWorkload } from "./verify.ts";
+import { stopEarlierProcesses } from "./processes.ts";
+import { checkTree, damagedEntry, isStaged, recordTree, stageVersion, recoverVersion } from "./staged-versions.ts";
 import { Workload } from "./workload.ts";
 
 /** Maximum wait for the server to repair a damaged release; then it is started as it is. */
@@ -91,35 +88,31 @@ export class BundleExecutor implements Executor {
   }
 
   async repair(app: string, release: DesiredRelease, signal: AbortSignal): Promise<void> {
-    const { clock, log } = this.#options;
-    if (this.#running.has(app) || !(await this.#isDamaged(app, release, "quick"))) return;
-    const late = new AbortController();
-    const timer = clock.setTimer(REPAIR_MS_MAX, () => late.abort());
+    const { paths, clock, log } = this.#options;
+    if (this.#running.has(app)) return;
+    recoverVersion(paths, app, release.id);
+    if (!(await this.#isDamaged(app, release, "quick"))) return;
+    using limit = timeLimit(clock, REPAIR_MS_MAX, new StepAborted(), signal);
     try {
-      await this.stage(app, release, { signal: AbortSignal.any([signal, late.signal]), progress: () => {} });
+      await this.stage(app, release, { signal: limit.signal, progress: () => {} });
     } catch (error) {
       throwIfAborted(signal);
       log.warn({ app, release: release.tag, err: error }, "the damaged release could not be downloaded again: it is started as it is");
-    } finally {
-      timer.cancel();
     }
   }
 
   /** Downloads a staged release again that must not be started. On failure throws StepFailure and keeps the files for the next attempt. */
   async #replace(app: string, release: DesiredRelease, problem: string, signal: AbortSignal): Promise<void> {
-    const limit = new AbortController();
     const late = new StepFailure("download_failed", `it did not arrive within ${FETCH_AGAIN_MS / 1_000} s`);
-    const timer = this.#options.clock.setTimer(FETCH_AGAIN_MS, () => limit.abort(late));
+    using limit = timeLimit(this.#options.clock, FETCH_AGAIN_MS, late, signal);
     try {
-      await this.#fetch(app, release, { signal: AbortSignal.any([signal, limit.signal]), progress: () => {} });
+      await this.#fetch(app, release, { signal: limit.signal, progress: () => {} });
     } catch (error) {
       throwIfAborted(signal);
       throw new StepFailure(
         "digest_mismatch",
-        `${release.tag} was not started: ${problem}; and it could not be downloaded: ${errorMessage(error)}`,
+        `${release.tag} was not started: ${problem}; and it could not be downloaded: ${errorText(error)}`,
       );
-    } finally {
-      timer.cancel();
     }
   }
 
@@ -148,7 +141,7 @@ export class BundleExecutor implements Executor {
     // First, so that a bad release stops even if the previous one cannot be downloaded.
     await this.stop(app);
     if (problem !== undefined) await this.#replace(app, release, problem, signal);
-    const directory = paths.version(app, release.id);
+    const directory = recoverVersion(paths, app, release.id);
     const manifest = readBundleManifest(directory);
     await stopEarlierProcesses({ app, paths, clock, log, grace_ms: manifest.stop_timeout_seconds * 1_000 });
     on_step("bundle.stopped");

@@ -1,14 +1,74 @@
 import { createHash, type Hash } from "node:crypto";
 import fs, { type promises } from "node:fs";
 import path from "node:path";
-import type { Clock } from "@roamfleet/clock";
+import { type Clock, exponentialMs, timeLimit, IdleTimeout } from "@roamfleet/clock";
 import { failpoint } from "@roamfleet/clock/failpoint";
-import type { Fetcher } from "../contract.ts";
-import { makeDirectory, renameDurably } from "../disk/write-atomically.ts";
-import { freeBytes } from "./durable-file.ts";
-import { errorCode, errorMessage, failureOf, StepFailure, throwIfAborted } from "./failure.ts";
+import type { FetchAnswer, Fetcher } from "../contract.ts";
+import { retryAfterMs } from "../link/backoff.ts";
+import { freeBytes, makeDirectory, renameDurably, errorText, errorCode } from "../disk/write-atomically.ts";
+import { failureOf, StepFailure, throwIfAborted } from "./failure.ts";
 import { DISK_FREE_FLOOR_BYTES, type Timing } from "./limits.ts";
-import { asksToRetryLater, RetryLater } from "./not-now.ts";
+import { readAll } from "./byte-reader.ts";
+
+/** Responses of a server that is busy, starts or stops, or of a proxy before it: the request should be retried. */
+const RETRY_LATER_STATUSES = new Set([429, 502, 503, 504]);
+
+/** Returns the backoff with full jitter, and at least the wait that the server asked for: up to one and a half times, so that robots spread. */
+export const retryWaitMs = (clock: Clock, timing: Timing, failures: number, asked_ms = 0): number =>
+  Math.max(
+    exponentialMs(timing.retry_first_ms, timing.retry_last_ms, failures) * (0.5 + clock.random() / 2),
+    asked_ms * (1 + clock.random() / 2),
+  );
+
+/** The server asked to retry later, after `wait_ms` if it sent a time. */
+export class RetryLater extends Error {
+  readonly wait_ms: number;
+
+  constructor({ status, headers }: FetchAnswer, clock: Clock) {
+    super(`the server answered ${status}`);
+    this.wait_ms = retryAfterMs(headers.get("retry-after"), headers.get("date"), clock) ?? 0;
+  }
+}
+
+interface FetchSmallOptions {
+  fetcher: Fetcher;
+  clock: Clock;
+  signal: AbortSignal;
+  /** Time limit for the complete response. */
+  within_ms: number;
+  bytes_max: number;
+  /** Called when the server has sent a response other than Retry-After. */
+  on_answer?: () => void;
+}
+
+/**
+ * Sends one signed GET and returns its small response completely. Throws RetryLater if the server sends Retry-After, otherwise an Error with the cause.
+ */
+export async function fetchSmall(path: string, options: FetchSmallOptions): Promise<Buffer> {
+  const { fetcher, clock, within_ms, bytes_max } = options;
+  using limit = timeLimit(clock, within_ms, new Error(`no complete response within ${within_ms} ms`), options.signal);
+  const { signal } = limit;
+  const answer = await fetcher.get(path, { signal });
+  await requireAnswer(answer, clock);
+  options.on_answer?.();
+  if (answer.status !== 200) await refuseAnswer(answer);
+  const bytes = await readAll(answer.body, bytes_max);
+  // A body may notice its abort late.
+  if (signal.aborted) throw signal.reason;
+  return bytes;
+}
+
+/** Throws RetryLater if the server asks for that. */
+async function requireAnswer(answer: FetchAnswer, clock: Clock): Promise<void> {
+  if (!RETRY_LATER_STATUSES.has(answer.status)) return;
+  await discardBody(answer.body);
+  throw new RetryLater(answer, clock);
+}
+
+async function refuseAnswer({ status, body }: FetchAnswer): Promise<never> {
+  await discardBody(body);
+  throw new Error(`the server answered ${status}`);
+}
 
 export interface Artifact {
   sha256: string;
@@ -35,8 +95,7 @@ export interface PartFile {
   truncate(length: number): Promise<void>;
 }
 
-/** The bytes received so far, and their digest. */
-export interface Part {
+interface Part {
   handle: PartFile;
   bytes: number;
   hash: Hash;
@@ -131,7 +190,7 @@ async function fillPart(part: Part, artifact: Artifact, options: FetchOptions): 
     } catch (error) {
       throwIfAborted(signal);
       if (error instanceof StepFailure || errorCode(error) === "ENOSPC") throw error;
-      last_error = errorMessage(error);
+      last_error = errorText(error);
       if (error instanceof RetryLater) asked_wait_ms = error.wait_ms;
     }
     if (part.bytes >= artifact.size) return;
@@ -146,38 +205,29 @@ async function fillPart(part: Part, artifact: Artifact, options: FetchOptions): 
         `no byte of the artifact arrived in ${answered_tries} attempts; the last: ${last_error || "the response ended early"}`,
       );
     }
-    const ceiling = Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** Math.min(idle_tries, 16));
-    // Up to one and a half times the wait that the server asked for, so that delayed robots do not return at the same time.
-    await clock.sleep(Math.max(ceiling * (0.5 + clock.random() / 2), asked_wait_ms * (1 + clock.random() / 2)), signal);
+    await clock.sleep(retryWaitMs(clock, timing, idle_tries, asked_wait_ms), signal);
   }
 }
 
-/** Sends one request and appends what it returns. */
 async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions & { on_answer: () => void }): Promise<void> {
   const cut = new AbortController();
   const signal = AbortSignal.any([options.signal, cut.signal]);
   const { clock, timing } = options;
-  const stalled = (): void => cut.abort(new Error(`nothing arrived for ${timing.download_stall_ms} ms`));
-  let stall = clock.setTimer(timing.download_stall_ms, stalled);
+  const stalled = new Error(`nothing arrived for ${timing.download_stall_ms} ms`);
+  const idle = new IdleTimeout(clock, timing.download_stall_ms, () => cut.abort(stalled));
   let reported_at = -Infinity;
   try {
     const response = await options.fetcher.get(`/agent/artifacts/${artifact.sha256}`, {
       signal,
       ...(part.bytes > 0 ? { range_start: part.bytes, if_range: `"${artifact.sha256}"` } : {}),
     });
-    if (asksToRetryLater(response)) {
-      await discardBody(response.body);
-      throw new RetryLater(response, clock);
-    }
+    await requireAnswer(response, clock);
     options.on_answer();
     if (response.status === 200 || response.status === 416) await restart(part);
-    if (response.status !== 200 && response.status !== 206) {
-      await discardBody(response.body);
-      if (response.status === 416) return;
-      throw new Error(`the server answered ${response.status}`);
-    }
+    if (response.status === 416) return await discardBody(response.body);
+    if (response.status !== 200 && response.status !== 206) await refuseAnswer(response);
     for await (const chunk of response.body) {
-      stall.cancel();
+      idle.stop();
       // A body may notice its abort late: nothing is written after that.
       if (signal.aborted) throw signal.reason;
       if (part.bytes + chunk.length > artifact.size)
@@ -187,15 +237,15 @@ async function fetchOnce(part: Part, artifact: Artifact, options: FetchOptions &
         reported_at = clock.monotonic();
         options.progress(part.bytes, artifact.size);
       }
-      stall = clock.setTimer(timing.download_stall_ms, stalled);
+      idle.resume();
     }
   } finally {
-    stall.cancel();
+    idle.stop();
   }
 }
 
 /** Reads a little, then stops: this ends the connection without an abort error, which would have no listener. */
-export async function discardBody(body: AsyncIterable<Uint8Array>): Promise<void> {
+async function discardBody(body: AsyncIterable<Uint8Array>): Promise<void> {
   const reading = body[Symbol.asyncIterator]();
   await reading.next();
   await reading.return?.();

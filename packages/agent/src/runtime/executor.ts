@@ -1,9 +1,6 @@
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { AppPlace } from "../contract.ts";
-import type { FailureReason } from "./failure.ts";
-import type { ProbeResult } from "./probe.ts";
-
-export type Verdict = { healthy: true } | { healthy: false; reason: FailureReason; message: string };
+import type { ProbeResult, Verdict } from "./health-check.ts";
 
 export interface StageIo {
   signal: AbortSignal;
@@ -18,7 +15,6 @@ export interface RunStatus {
 export interface StartOptions {
   /** Restarts it even if it runs already. */
   fresh: boolean;
-  /** Aborts the download of damaged files. */
   signal: AbortSignal;
 }
 
@@ -63,3 +59,10 @@ export interface Executor {
   /** Called when the agent ends: stops workloads, or leaves them running. */
   close(keep_workloads: boolean): Promise<void>;
 }
+
+/** The environment variables that workloads inherit from the agent; docs/guide/deploying.md lists them. */
+const INHERITED = /^(PATH|HOME|USER|LOGNAME|LANG|LANGUAGE|LC_[A-Z]+|TZ)$/;
+
+/** Returns the part of the children's environment that workloads get: no credentials of a proxy, a cloud or the service manager. */
+export const inheritedByWorkloads = (environment: Readonly<Record<string, string>>): Record<string, string> =>
+  Object.fromEntries(Object.entries(environment).filter(([name]) => INHERITED.test(name)));

@@ -1,3 +1,4 @@
+import { errorCode, errorText } from "../disk/write-atomically.ts";
 /** Why a step ended; values of the API. */
 export type FailureReason =
   | "timeout"
@@ -49,17 +50,10 @@ export async function unlessAborted<T>(signal: AbortSignal, work: Promise<T>): P
   }
 }
 
-export function errorCode(error: unknown): string | undefined {
-  if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
-  return typeof error.code === "string" ? error.code : undefined;
-}
-
-export const errorMessage = (error: unknown): string => (error instanceof Error ? error.message : String(error));
-
 /** Returns the failure for an exception. A full disk is the robot's problem, not the release's: it has its own reason. */
 export function failureOf(error: unknown, otherwise: FailureReason): StepFailure {
   if (error instanceof StepFailure) return error;
   const code = errorCode(error);
   if (code === "ENOSPC" || code === "EDQUOT") return new StepFailure("insufficient_disk", "the robot's disk is full", { cause: error });
-  return new StepFailure(otherwise, errorMessage(error), { cause: error });
+  return new StepFailure(otherwise, errorText(error), { cause: error });
 }

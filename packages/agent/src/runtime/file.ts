@@ -1,25 +1,31 @@
-import { createHash } from "node:crypto";
 import fs from "node:fs";
 import path from "node:path";
 import { pipeline } from "node:stream/promises";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
-import type { RuntimeOptions } from "./bundle.ts";
-import { copyAtomically, makeDirectory, removeDurably, renameDurably, syncDirectory, syncFile } from "../disk/write-atomically.ts";
-import type { Executor, RunStatus, StageIo, StartOptions, Verdict } from "./executor.ts";
-import { failureOf, StepFailure } from "./failure.ts";
 import { encodeFileName } from "@roamfleet/protocol";
-import { inheritedByWorkloads } from "./inherited.ts";
+import { hash } from "node:crypto";
+import type { RuntimeOptions } from "./bundle.ts";
+import {
+  copyAtomically,
+  makeDirectory,
+  readJson,
+  removeDurably,
+  renameDurably,
+  syncDirectory,
+  syncFile,
+  writeJson,
+} from "../disk/write-atomically.ts";
+import { type Executor, inheritedByWorkloads, type RunStatus, type StageIo, type StartOptions } from "./executor.ts";
+import type { ProbeResult, Verdict } from "./health-check.ts";
+import { failureOf, StepFailure } from "./failure.ts";
 import { RELOAD_TIMEOUT_MS } from "./limits.ts";
 import { type FileManifest, parseFileManifest } from "./manifest.ts";
-import { allowedPath } from "./allowed-path.ts";
-import { type PlacedFiles, readPlaced, writePlaced } from "./placed-files.ts";
-import type { ProbeResult } from "./probe.ts";
-import { runCommand } from "./run-command.ts";
-import { digestOf } from "./staged-tree.ts";
-import { stageVersion } from "./staged-versions.ts";
+import { runCommand } from "./spawn-child.ts";
+import { digestOf, stageVersion } from "./staged-versions.ts";
+import type { StatePaths } from "./paths.ts";
 
-export interface FileOptions extends RuntimeOptions {
+interface FileOptions extends RuntimeOptions {
   /** Sends a signal to the workload of another app; returns false if it does not run. */
   signal_app: (app: string, signal: NodeJS.Signals) => boolean;
 }
@@ -104,7 +110,7 @@ export class FileExecutor implements Executor {
   /** Keeps a copy of a file that was there before ours, to restore it when ours is removed. */
   #keepOriginal(app: string, destination: string, placed: PlacedFiles): PlacedFiles {
     if (placed.files.includes(destination) || placed.originals[destination] !== undefined || !fs.existsSync(destination)) return placed;
-    const copy = path.join(this.#options.paths.app(app), `original.${createHash("sha256").update(destination).digest("hex").slice(0, 16)}`);
+    const copy = path.join(this.#options.paths.app(app), `original.${hash("sha256", destination).slice(0, 16)}`);
     makeDirectory(this.#options.paths.app(app), 0o755);
     // On disk before ours replaces it: it is the only copy.
     copyAtomically(destination, copy);
@@ -158,9 +164,7 @@ export class FileExecutor implements Executor {
   async probe(app: string, release: DesiredRelease): Promise<ProbeResult> {
     const destination = this.#destination(app, parseFileManifest(release.manifest));
     try {
-      const hash = createHash("sha256");
-      for await (const chunk of fs.createReadStream(destination)) hash.update(chunk);
-      const ok = hash.digest("hex") === release.artifact_sha256;
+      const ok = (await digestOf(destination)) === release.artifact_sha256;
       return { ok, message: ok ? "it is installed" : `${destination} has other content` };
     } catch {
       return { ok: false, message: `${destination} cannot be read` };
@@ -194,4 +198,70 @@ export class FileExecutor implements Executor {
   }
 
   async close(): Promise<void> {}
+}
+
+/** The files that an app's `file` releases have installed. */
+interface PlacedFiles {
+  files: string[];
+  /** Copies of the robot's own files that were replaced, by their original path. */
+  originals: Record<string, string>;
+}
+
+const NOTHING: PlacedFiles = { files: [], originals: {} };
+
+const placedFile = (paths: StatePaths, app: string): string => path.join(paths.app(app), "placed.json");
+
+/**
+ * Returns an empty record if the file is damaged, and calls `damaged`: files are deleted according to it, and one changed bit could name another
+ * file.
+ */
+function readPlaced(paths: StatePaths, app: string, damaged: () => void): PlacedFiles {
+  const value = readJson(placedFile(paths, app), damaged);
+  if (value === undefined) return NOTHING;
+  if (isPlaced(value)) return value;
+  damaged();
+  return NOTHING;
+}
+
+function writePlaced(paths: StatePaths, app: string, placed: PlacedFiles): void {
+  makeDirectory(paths.app(app), 0o755);
+  writeJson(placedFile(paths, app), placed);
+}
+
+function isPlaced(value: unknown): value is PlacedFiles {
+  if (typeof value !== "object" || value === null) return false;
+  const { files, originals } = value as Partial<PlacedFiles>;
+  return Array.isArray(files) && typeof originals === "object" && originals !== null;
+}
+
+const isBelow = (file: string, directory: string): boolean =>
+  file.startsWith(directory.endsWith(path.sep) ? directory : directory + path.sep);
+
+/**
+ * Returns the path if it is below one of the directories of the robot's config file, after resolving all symlinks: the server must not decide where
+ * it may write. Throws StepFailure `rejected_by_robot`.
+ */
+function allowedPath(file: string, directories: readonly string[]): string {
+  const wanted = path.resolve(file);
+  if (directories.length === 0)
+    throw new StepFailure(
+      "rejected_by_robot",
+      `manifest: path ${wanted}: this robot allows no files outside of its state directory (--allow-files)`,
+    );
+  const real = path.join(realAncestor(path.dirname(wanted)), path.basename(wanted));
+  for (const directory of directories) {
+    const root = fs.existsSync(directory) ? fs.realpathSync(directory) : path.resolve(directory);
+    if (!isBelow(real, root)) continue;
+    if (fs.statSync(real, { throwIfNoEntry: false })?.isDirectory())
+      throw new StepFailure("rejected_by_robot", `manifest: path ${wanted} is a directory`);
+    return real;
+  }
+  throw new StepFailure("rejected_by_robot", `manifest: path ${wanted} is not below a directory that this robot allows`);
+}
+
+/** Returns the real path of a directory whose last parts may not exist yet. */
+function realAncestor(directory: string): string {
+  if (fs.existsSync(directory)) return fs.realpathSync(directory);
+  const parent = path.dirname(directory);
+  return parent === directory ? directory : path.join(realAncestor(parent), path.basename(directory));
 }

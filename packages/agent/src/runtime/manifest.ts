@@ -18,14 +18,13 @@ export interface BundleManifest {
   reload: { signal: NodeJS.Signals } | null;
 }
 
-/** The manifest of a `file` release. */
 export interface FileManifest {
   path: string | null;
   mode: number;
   reload: { command: string[] } | { signal: NodeJS.Signals; app: string } | null;
 }
 
-export const MANIFEST_NAME = "roamfleet.json";
+const MANIFEST_NAME = "roamfleet.json";
 const STOP_TIMEOUT_SECONDS_DEFAULT = 10;
 const RELOAD_SIGNALS: readonly string[] = ["SIGHUP", "SIGUSR1", "SIGUSR2", "SIGINT", "SIGTERM", "SIGCONT", "SIGWINCH"];
 
@@ -78,6 +77,16 @@ export function environment(value: unknown): Record<string, string> {
   return Object.fromEntries(entries) as Record<string, string>;
 }
 
+export function httpUrl(value: unknown): string {
+  const url = text(value, "health.http.url");
+  const protocol = URL.parse(url)?.protocol;
+  if (protocol !== "http:" && protocol !== "https:") throw bad("health.http.url", "must be an http or https address");
+  return url;
+}
+
+export const stopTimeout = (value: unknown): number =>
+  number(value ?? STOP_TIMEOUT_SECONDS_DEFAULT, "stop_timeout_seconds", 0, STOP_TIMEOUT_SECONDS_MAX);
+
 function healthCheck(value: unknown): HealthCheck | null {
   if (value === undefined || value === null) return null;
   const fields = object(value, "health", ["http", "command", "file"]);
@@ -86,10 +95,9 @@ function healthCheck(value: unknown): HealthCheck | null {
   if (fields["command"] !== undefined) return { command: argv(fields["command"], "health.command") };
   if (fields["http"] !== undefined) {
     const http = object(fields["http"], "health.http", ["url", "expect_status"]);
-    const url = text(http["url"], "health.http.url");
-    const protocol = URL.parse(url)?.protocol;
-    if (protocol !== "http:" && protocol !== "https:") throw bad("health.http.url", "must be an http or https address");
-    return { http: { url, expect_status: number(http["expect_status"] ?? 200, "health.http.expect_status", 100, 599) } };
+    return {
+      http: { url: httpUrl(http["url"]), expect_status: number(http["expect_status"] ?? 200, "health.http.expect_status", 100, 599) },
+    };
   }
   const file = object(fields["file"], "health.file", ["path", "max_age_seconds"]);
   return {
@@ -114,18 +122,12 @@ export function parseBundleManifest(value: unknown): BundleManifest {
     start: argv(fields["start"], "start"),
     env: environment(fields["env"]),
     health: healthCheck(fields["health"]),
-    stop_timeout_seconds: number(
-      fields["stop_timeout_seconds"] ?? STOP_TIMEOUT_SECONDS_DEFAULT,
-      "stop_timeout_seconds",
-      0,
-      STOP_TIMEOUT_SECONDS_MAX,
-    ),
+    stop_timeout_seconds: stopTimeout(fields["stop_timeout_seconds"]),
     reload:
       reload === null || reload === "none" ? null : { signal: signalName(object(reload, "reload", ["signal"])["signal"], "reload.signal") },
   };
 }
 
-/** Reads and validates the manifest of an unpacked bundle. */
 export function readBundleManifest(directory: string): BundleManifest {
   const file = path.join(directory, MANIFEST_NAME);
   let content: string;

@@ -4,10 +4,10 @@ import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { test } from "node:test";
 import { systemClock } from "@roamfleet/clock";
-import { outputOf } from "../ros/ros2-cli/command.ts";
+import { outputOf } from "../ros/ros2-cli/ros2-cli.ts";
 import { runFfmpeg } from "../streams/camera/ffmpeg.ts";
 import { PipedTerminal } from "../streams/shell/piped.ts";
-import { runCommand } from "./run-command.ts";
+import { runCommand } from "./spawn-child.ts";
 
 const LIMIT = { timeout: 120_000 };
 const DESCRIPTORS = 256;

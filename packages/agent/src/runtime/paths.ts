@@ -1,9 +1,7 @@
 import path from "node:path";
 import { encodeFileName } from "@roamfleet/protocol";
 
-/** Paths of the agent's data below its state directory. */
 export interface StatePaths {
-  /** The state directory itself. */
   readonly root: string;
   readonly downloads: string;
   /** Image parts by digest, cached for images that share them. */

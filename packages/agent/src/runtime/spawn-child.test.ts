@@ -1,16 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "@roamfleet/clock";
-import { outputOf } from "../ros/ros2-cli/command.ts";
+import { pino } from "pino";
+import { outputOf } from "../ros/ros2-cli/ros2-cli.ts";
 import { runFfmpeg } from "../streams/camera/ffmpeg.ts";
 import { PipedTerminal } from "../streams/shell/piped.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { unstartables } from "../testing/unstartable.ts";
-import { runCommand } from "./run-command.ts";
-import { spawnChild } from "./spawn-child.ts";
+import { runCommand, spawnChild } from "./spawn-child.ts";
 import { Workload } from "./workload.ts";
 import { TIMING } from "./limits.ts";
-import { pino } from "pino";
 
 const LIMIT = { timeout: 120_000 };
 const env = { PATH: process.env["PATH"] ?? "" };
@@ -80,4 +79,17 @@ test("a camera, a ROS command and a shell that cannot be started end with a reas
   const run = { picture, signal: new AbortController().signal, frame: () => assert.fail(), refused: () => assert.fail() };
   const camera = await runFfmpeg(["-i", "x".repeat(256 * 1024)], run, { clock, environment: env });
   assert.deepEqual(camera, { failed: true, reason: "ffmpeg cannot be run (E2BIG)" });
+});
+
+test("a command whose signal is aborted before it starts ends immediately", { timeout: 120_000 }, async () => {
+  const signal = AbortSignal.abort();
+  const { ok, message } = await runCommand({
+    argv: ["/bin/sleep", "600"],
+    cwd: "/",
+    env: {},
+    timeout_ms: 600_000,
+    clock: systemClock,
+    signal,
+  });
+  assert.deepEqual([ok, message], [false, "ended by SIGKILL"]);
 });

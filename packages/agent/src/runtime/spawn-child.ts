@@ -1,5 +1,13 @@
+import fs from "node:fs";
+import path from "node:path";
 import { type ChildProcess, spawn, type SpawnOptions } from "node:child_process";
 import { EventEmitter } from "node:events";
+import type { Readable } from "node:stream";
+import { StringDecoder } from "node:string_decoder";
+import type { Clock } from "@roamfleet/clock";
+import { LOG_MESSAGE_CHARACTERS_MAX } from "@roamfleet/protocol/link";
+import { OUTPUT_TAIL_CHARACTERS } from "./limits.ts";
+import { signalGroup } from "./processes.ts";
 
 /**
  * Starts a child process and never throws. Node reports ENOENT, EACCES and a lack of descriptors as an `error` event but throws everything
@@ -38,4 +46,134 @@ function unstarted(error: unknown): ChildProcess {
     child.emit("close", null, null);
   });
   return child;
+}
+
+interface CommandOptions {
+  argv: readonly string[];
+  cwd?: string;
+  env: Readonly<Record<string, string>>;
+  timeout_ms: number;
+  clock: Clock;
+  /** Ends the command like a timeout. */
+  signal?: AbortSignal | undefined;
+  /** Reads stdout to its end, in contrast to its tail; more than this is a failure. */
+  output_bytes_max?: number;
+}
+
+interface CommandResult {
+  ok: boolean;
+  /** `exited with 3`, `did not end within 5000 ms`, … and the end of its output. */
+  message: string;
+  /** All of stdout, if requested. */
+  output?: string;
+}
+
+/** Runs a command to its end, or kills it with all its children. Never throws. */
+export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...options }: CommandOptions): Promise<CommandResult> {
+  const { cwd, output_bytes_max } = options;
+  return new Promise((resolve) => {
+    const [program = "", ...args] = argv;
+    const child = spawnChild(program, args, { cwd, env: { ...env }, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+    let tail = "";
+    const parts: Buffer[] = [];
+    let bytes = 0;
+    let why_killed: string | undefined;
+    const keepTail = (chunk: Buffer): void => {
+      tail = (tail + chunk.toString("utf8")).slice(-OUTPUT_TAIL_CHARACTERS);
+    };
+    const keepAll = (chunk: Buffer): void => {
+      parts.push(chunk);
+      bytes += chunk.length;
+      if (bytes > output_bytes_max!) kill(`printed more than ${output_bytes_max} bytes`);
+    };
+    child.stdout?.on("data", output_bytes_max === undefined ? keepTail : keepAll);
+    child.stderr?.on("data", keepTail);
+    const end = (ok: boolean, why: string): void => {
+      timer.cancel();
+      cut?.removeEventListener("abort", abort);
+      // Includes processes that the command left in the background.
+      if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
+      child.stdout?.destroy();
+      child.stderr?.destroy();
+      const words = tail.trim();
+      const output = output_bytes_max === undefined ? {} : { output: Buffer.concat(parts).toString("utf8") };
+      resolve({ ok, message: words === "" ? why : `${why}: ${words}`, ...output });
+    };
+    const kill = (why?: string): void => {
+      why_killed ??= why;
+      if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
+    };
+    const abort = (): void => kill();
+    cut?.addEventListener("abort", abort, { once: true });
+    if (cut?.aborted) kill();
+    const timer = clock.setTimer(timeout_ms, () => kill(`did not end within ${timeout_ms} ms`));
+    child.on("error", (error) => end(false, `could not be started (${error.message})`));
+    // Processes in the background keep its pipes open: `close` is awaited only if all output is needed.
+    child.on(output_bytes_max === undefined ? "exit" : "close", (code: number | null, signal: NodeJS.Signals | null) => {
+      if (why_killed !== undefined) end(false, why_killed);
+      else if (code === 0) end(true, "exited with 0");
+      else end(false, signal === null ? `exited with ${code}` : `ended by ${signal}`);
+    });
+  });
+}
+
+/** Returns the absolute path of a program as a shell in `cwd` would find it on the PATH `search`; undefined if there is none. */
+export function findProgram(name: string, search: string, cwd = "/"): string | undefined {
+  const candidates = name.includes("/")
+    ? [path.resolve(cwd, name)]
+    : search.split(":").map((directory) => path.resolve(cwd, directory, name));
+  return candidates.find((file) => {
+    try {
+      fs.accessSync(file, fs.constants.X_OK);
+      return fs.statSync(file).isFile();
+    } catch {
+      return false;
+    }
+  });
+}
+
+/** Receives each line. A line over the limit is truncated, and the number of missing characters is passed along. */
+type TakeLine = (text: string, missing_characters: number) => void;
+
+/** Splits bytes into lines in bounded memory: a program may print without line breaks. The last line needs no line break. */
+export function splitLines(
+  line: TakeLine,
+  characters_max: number = LOG_MESSAGE_CHARACTERS_MAX,
+): { push: (chunk: Uint8Array) => void; end: () => void } {
+  const decoder = new StringDecoder("utf8");
+  let kept = "";
+  let missing = 0;
+  const take = (text: string): void => {
+    const room = characters_max - kept.length;
+    kept += text.slice(0, room);
+    missing += Math.max(0, text.length - room);
+  };
+  const flush = (): void => {
+    const text = kept.endsWith("\r") ? kept.slice(0, -1) : kept;
+    if (text !== "" || missing > 0) line(text, missing);
+    kept = "";
+    missing = 0;
+  };
+  const push = (text: string): void => {
+    let from = 0;
+    for (let end = text.indexOf("\n"); end >= 0; end = text.indexOf("\n", from)) {
+      take(text.slice(from, end));
+      flush();
+      from = end + 1;
+    }
+    take(text.slice(from));
+  };
+  return {
+    push: (chunk) => push(decoder.write(chunk)),
+    end: () => {
+      push(decoder.end());
+      flush();
+    },
+  };
+}
+
+/** Passes on the lines of a stream until it ends or breaks. */
+export function readLines(stream: Readable, line: TakeLine, characters_max?: number): void {
+  const lines = splitLines(line, characters_max);
+  stream.on("data", lines.push).on("end", lines.end).on("error", lines.end);
 }

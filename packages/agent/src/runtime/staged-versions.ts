@@ -1,13 +1,34 @@
 import fs from "node:fs";
 import path from "node:path";
+import { createHash } from "node:crypto";
 import { failpoint, tornFailpoint } from "@roamfleet/clock/failpoint";
-import { makeDirectory, renameDurably } from "../disk/write-atomically.ts";
 import { encodeFileName } from "@roamfleet/protocol";
+import type { DesiredRelease } from "@roamfleet/protocol/link";
+import { makeDirectory, readJson, renameDurably, writeJson } from "../disk/write-atomically.ts";
 import type { StatePaths } from "./paths.ts";
-import { pruneTrees } from "./staged-tree.ts";
 
 /** True if the version was staged completely: its directory is renamed only after everything in it is on disk. */
-export const isStaged = (paths: StatePaths, app: string, release_id: string): boolean => fs.existsSync(paths.version(app, release_id));
+export const isStaged = (paths: StatePaths, app: string, release_id: string): boolean =>
+  fs.existsSync(recoverVersion(paths, app, release_id));
+
+/**
+ * Returns a version's directory. Completes a replacement that was interrupted between its renames: the complete copy has a separate name until the
+ * damaged version is moved away.
+ */
+export function recoverVersion(paths: StatePaths, app: string, release_id: string): string {
+  const directory = paths.version(app, release_id);
+  const complete = completeCopy(directory);
+  if (!fs.existsSync(complete)) return directory;
+  const damaged = `${directory}.damaged.tmp`;
+  fs.rmSync(damaged, { recursive: true, force: true });
+  if (fs.existsSync(directory)) renameDurably(directory, damaged);
+  failpoint("stage:between-renames", "file");
+  renameDurably(complete, directory);
+  fs.rmSync(damaged, { recursive: true, force: true });
+  return directory;
+}
+
+const completeCopy = (directory: string): string => `${directory}.complete`;
 
 /** Fills a temporary directory beside the versions, then renames it atomically. */
 export async function stageVersion(
@@ -28,12 +49,8 @@ export async function stageVersion(
     fs.rmSync(temporary, { recursive: true, force: true });
     throw error;
   }
-  // A damaged version is moved away before the complete one gets its name.
-  const damaged = `${directory}.damaged.tmp`;
-  fs.rmSync(damaged, { recursive: true, force: true });
-  if (fs.existsSync(directory)) renameDurably(directory, damaged);
-  renameDurably(temporary, directory);
-  fs.rmSync(damaged, { recursive: true, force: true });
+  renameDurably(temporary, fs.existsSync(directory) ? completeCopy(directory) : directory);
+  recoverVersion(paths, app, release_id);
   failpoint("stage:after-rename", "file");
 }
 
@@ -42,6 +59,7 @@ export function pruneVersions(paths: StatePaths, app: string, keep: readonly str
   pruneTrees(paths, app, keep);
   const directory = paths.versions(app);
   if (!fs.existsSync(directory)) return;
+  for (const id of keep) recoverVersion(paths, app, id);
   const kept = new Set(keep.map(encodeFileName));
   for (const name of fs.readdirSync(directory)) {
     if (kept.has(name)) continue;
@@ -62,4 +80,107 @@ export function pruneVersions(paths: StatePaths, app: string, keep: readonly str
 function removeFirst(directory: string): void {
   const [first] = fs.readdirSync(directory);
   if (first !== undefined) fs.rmSync(path.join(directory, first), { recursive: true });
+}
+
+interface TreeRecord {
+  /** Digest of the archive that it was unpacked from, which the release's signature contains. */
+  artifact_sha256: string;
+  /** Contents of a staged directory by relative path: `d`; `l` and the target of a link; `f`, mode and SHA-256 of a file. */
+  tree: Record<string, string>;
+  /** Bytes of each file; absent from records of older agents. */
+  sizes?: Record<string, number>;
+}
+
+const MODE_MASK = 0o777;
+
+const recordFile = (paths: StatePaths, app: string, release_id: string): string =>
+  path.join(paths.app(app), "trees", `${encodeFileName(release_id)}.json`);
+
+/** Records the contents of a directory that was just unpacked from the release's verified archive. */
+export async function recordTree(paths: StatePaths, app: string, release: DesiredRelease, directory: string): Promise<void> {
+  const file = recordFile(paths, app, release.id);
+  makeDirectory(path.dirname(file));
+  writeJson(file, { artifact_sha256: release.artifact_sha256, ...(await readTree(directory)) } satisfies TreeRecord);
+}
+
+function pruneTrees(paths: StatePaths, app: string, keep: readonly string[]): void {
+  const directory = path.join(paths.app(app), "trees");
+  if (!fs.existsSync(directory)) return;
+  const kept = new Set(keep.map((id) => `${encodeFileName(id)}.json`));
+  for (const name of fs.readdirSync(directory)) if (!kept.has(name)) fs.rmSync(path.join(directory, name), { force: true });
+}
+
+/**
+ * Returns the first damaged entry of a staged version; undefined if there is none, or no record. `quick` finds only missing and truncated entries, as
+ * after a power loss: a program may change its own files while it runs. `whole` compares everything that was staged.
+ */
+export async function damagedEntry(
+  paths: StatePaths,
+  app: string,
+  release: DesiredRelease,
+  depth: "quick" | "whole",
+): Promise<string | undefined> {
+  let is_torn = false;
+  const file = recordFile(paths, app, release.id);
+  const record = readJson(file, () => (is_torn = true)) as TreeRecord | undefined;
+  if (is_torn) return path.basename(file);
+  const directory = paths.version(app, release.id);
+  for (const [name, recorded] of Object.entries(record?.tree ?? {})) {
+    const found = path.join(directory, name);
+    const stats = await fs.promises.lstat(found).catch(() => undefined);
+    if (stats === undefined || stats.size < (record?.sizes?.[name] ?? 0)) return name;
+    if (depth === "whole" && (await describe(found, stats).catch(() => undefined)) !== recorded) return name;
+  }
+  return undefined;
+}
+
+/**
+ * Compares a staged version with its record. Entries that are not in the release are deleted, since an interpreter could load them; `removed` is
+ * called with their names. Returns why the version differs from what was signed; undefined: it does not.
+ */
+export async function checkTree(
+  paths: StatePaths,
+  app: string,
+  release: DesiredRelease,
+  removed: (names: string[]) => void,
+): Promise<string | undefined> {
+  const record = readJson(recordFile(paths, app, release.id)) as Partial<TreeRecord> | undefined;
+  if (record?.artifact_sha256 !== release.artifact_sha256 || typeof record.tree !== "object")
+    return "there is no record of what was staged";
+  const directory = paths.version(app, release.id);
+  const found = (await readTree(directory).catch(() => undefined))?.tree;
+  if (found === undefined) return "the staged files cannot be read";
+  const changed = Object.keys(record.tree).find((name) => found[name] !== record.tree?.[name]);
+  if (changed !== undefined) return `${changed} is not what the release contains`;
+  const extra = Object.keys(found).filter((name) => record.tree?.[name] === undefined);
+  for (const name of extra) fs.rmSync(path.join(directory, name), { recursive: true, force: true });
+  if (extra.length > 0) removed(extra);
+  return undefined;
+}
+
+async function readTree(directory: string): Promise<Required<Omit<TreeRecord, "artifact_sha256">>> {
+  // Without a prototype: a file may be named __proto__.
+  const tree = Object.create(null) as Record<string, string>;
+  const sizes = Object.create(null) as Record<string, number>;
+  for (const name of (await fs.promises.readdir(directory, { recursive: true })).toSorted()) {
+    const file = path.join(directory, name);
+    const stats = await fs.promises.lstat(file);
+    tree[name] = await describe(file, stats);
+    if (stats.isFile()) sizes[name] = stats.size;
+  }
+  return { tree, sizes };
+}
+
+async function describe(file: string, stats: fs.Stats): Promise<string> {
+  if (stats.isDirectory()) return "d";
+  if (stats.isSymbolicLink()) return `l ${await fs.promises.readlink(file)}`;
+  if (!stats.isFile()) return "other";
+  return `f ${(stats.mode & MODE_MASK).toString(8)} ${await digestOf(file)}`;
+}
+
+/** SHA-256 of a file in hex. */
+export async function digestOf(file: string): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const chunk of fs.createReadStream(file)) hash.update(chunk as Buffer);
+  return hash.digest("hex");
 }

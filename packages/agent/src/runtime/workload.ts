@@ -1,16 +1,15 @@
 import type { ChildProcess } from "node:child_process";
 import fs from "node:fs";
-import type { Clock, Timer } from "@roamfleet/clock";
+import { type Clock, type Timer, exponentialMs } from "@roamfleet/clock";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { Logger, LogSink } from "../contract.ts";
-import { errorMessage } from "./failure.ts";
-import type { Timing } from "./limits.ts";
-import { readLines } from "./output-lines.ts";
-import { groupMembers, readProcess, signalGroup } from "./process-table.ts";
-import { spawnChild } from "./spawn-child.ts";
-import { stopGroup } from "./stop-group.ts";
 
-export interface WorkloadOptions {
+import type { Timing } from "./limits.ts";
+import { readLines, spawnChild } from "./spawn-child.ts";
+import { groupMembers, type ProcessRecord, readProcess, signalGroup, stopGroup } from "./processes.ts";
+import { errorText } from "../disk/write-atomically.ts";
+
+interface WorkloadOptions {
   app: string;
   argv: string[];
   directory: string;
@@ -28,12 +27,6 @@ export interface WorkloadOptions {
   on_refused?: () => void;
 }
 
-/** Contents of `process_file`. */
-export interface ProcessRecord {
-  pid: number;
-  start_time: number | null;
-}
-
 /**
  * Keeps one program running in its own process group, with its output in the log. It is restarted with backoff when it exits. There is never a second
  * copy: the rest of the group is killed before the next start.
@@ -43,7 +36,6 @@ export class Workload {
   restarts = 0;
   /** Description of the last exit. */
   last_exit: string | null = null;
-  /** Number of unexpected exits. */
   exits = 0;
   readonly #options: WorkloadOptions;
   #child: ChildProcess | undefined;
@@ -117,7 +109,7 @@ export class Workload {
     this.last_exit = how;
     const up_ms = clock.monotonic() - this.#started_at;
     this.#failures_in_row = up_ms >= timing.restart_reset_ms ? 1 : this.#failures_in_row + 1;
-    const wait_ms = Math.min(timing.restart_last_ms, timing.restart_first_ms * 2 ** Math.min(this.#failures_in_row - 1, 16));
+    const wait_ms = exponentialMs(timing.restart_first_ms, timing.restart_last_ms, this.#failures_in_row - 1);
     log.warn({ app, how, up_ms: Math.round(up_ms), wait_ms }, "workload exited");
     logs.write({ level: "warn", source: "roamfleet", message: `${app} ${how}; it is started again`, fields: { app, wait_ms } });
     this.#restart = clock.setTimer(wait_ms, () => void this.#startAgain());
@@ -125,7 +117,7 @@ export class Workload {
 
   async #startAgain(): Promise<void> {
     const { check, on_refused } = this.#options;
-    const refusal = await check?.().catch(errorMessage);
+    const refusal = await check?.().catch(errorText);
     if (this.#stopping) return;
     if (refusal !== undefined) {
       this.last_exit = `is not started again: ${refusal}`;

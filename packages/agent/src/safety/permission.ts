@@ -1,11 +1,13 @@
-import type { Clock, Timer } from "@roamfleet/clock";
+import { type Clock, type Timer, exponentialMs } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../disk/write-atomically.ts";
-import { askGate, type GateContext, type SafeToUpdate } from "./gate.ts";
 import { type ExpiryReason, type HeldLock, LockBusy, type LockRequest, type UpdateLock } from "./update-lock.ts";
+import { OUTPUT_TAIL_CHARACTERS } from "../runtime/limits.ts";
+import { runCommand } from "../runtime/spawn-child.ts";
+import { getOnce } from "../runtime/health-check.ts";
 
 /** Interval at which a held lock is checked for expiry. */
-export const LOCK_LOOK_MS = 1_000;
+const LOCK_LOOK_MS = 1_000;
 /** Backoff between checks of the gate: grows from the first to the last value. */
 const GATE_RETRY_FIRST_MS = 1_000;
 const GATE_RETRY_LAST_MS = 60_000;
@@ -23,7 +25,6 @@ export interface Held {
 export interface Permission {
   /** Whether a change may begin now, without a query of the gate. */
   readonly may_install: boolean;
-  /** Whether the update lock is held now. */
   readonly locked: boolean;
   /** Checks the lock and the gate; undefined: a change may begin now. Never rejects. */
   ask(): Promise<Held | undefined>;
@@ -32,13 +33,13 @@ export interface Permission {
 /** For a robot that never holds updates back. */
 export const ALWAYS: Permission = { may_install: true, locked: false, ask: () => Promise.resolve(undefined) };
 
-export type LockEvent =
+type LockEvent =
   | { type: "lock.taken"; lock: HeldLock }
   | { type: "lock.renewed"; lock: HeldLock }
   | { type: "lock.released"; owner: string }
   | { type: "lock.expired"; owner: string; reason: ExpiryReason };
 
-export interface RobotPermissionOptions {
+interface RobotPermissionOptions {
   lock: UpdateLock;
   gate?: SafeToUpdate | undefined;
   /** Environment and directory of the gate's command. */
@@ -126,7 +127,7 @@ export class RobotPermission implements Permission {
       this.#refusals = 0;
       return undefined;
     }
-    const retry_ms = Math.min(GATE_RETRY_LAST_MS, GATE_RETRY_FIRST_MS * 2 ** Math.min(this.#refusals, 16));
+    const retry_ms = exponentialMs(GATE_RETRY_FIRST_MS, GATE_RETRY_LAST_MS, this.#refusals);
     this.#refusals += 1;
     this.#refused = { why, ask_again_at: clock.monotonic() + retry_ms };
     return { by: "gate", why, retry_ms };
@@ -178,5 +179,39 @@ export class RobotPermission implements Permission {
       // The lock has expired even if its file cannot be removed.
       log.debug({ reason: errorText(error) }, "an expired update lock could not be removed");
     }
+  }
+}
+
+/** The safe-to-update check: a command or URL of the robot that decides whether it may be updated now. */
+export type SafeToUpdate = ({ command: string } | { url: string }) & { timeout_ms: number };
+
+export const GATE_TIMEOUT_SECONDS_DEFAULT = 10;
+export const GATE_TIMEOUT_SECONDS_MAX = 300;
+
+interface GateAnswer {
+  safe: boolean;
+  /** The reason, at most a few hundred characters. */
+  why: string;
+}
+
+interface GateContext {
+  env: Record<string, string>;
+  directory: string;
+  clock: Clock;
+  signal: AbortSignal;
+}
+
+/** Runs the check once. Returns within the timeout and never throws: only an explicit yes counts as safe. */
+async function askGate(gate: SafeToUpdate, { env, directory, clock, signal }: GateContext): Promise<GateAnswer> {
+  const { timeout_ms } = gate;
+  if ("command" in gate) {
+    const { ok, message } = await runCommand({ argv: ["/bin/sh", "-c", gate.command], cwd: directory, env, timeout_ms, clock, signal });
+    return { safe: ok, why: `the safe-to-update command ${message}` };
+  }
+  try {
+    const { status, body } = await getOnce(gate.url, { timeout_ms, clock, signal, body_max: OUTPUT_TAIL_CHARACTERS });
+    return { safe: status === 200, why: `${gate.url} answered ${status}${body === "" ? "" : `: ${body}`}` };
+  } catch (error) {
+    return { safe: false, why: `${gate.url}: ${errorText(error)}` };
   }
 }

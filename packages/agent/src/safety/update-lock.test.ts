@@ -7,8 +7,16 @@ import { test, type TestContext } from "node:test";
 import { SimulatedClock, systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
-import { type Machine, thisMachine } from "./machine.ts";
-import { LOCK_FILE, LOCK_UNREADABLE_SECONDS, LockHeld, type LockState, NoSuchProcess, UpdateLock } from "./update-lock.ts";
+import {
+  LOCK_FILE,
+  LOCK_UNREADABLE_SECONDS,
+  LockHeld,
+  type LockState,
+  type Machine,
+  NoSuchProcess,
+  thisMachine,
+  UpdateLock,
+} from "./update-lock.ts";
 
 const LIMIT = { timeout: 120_000 };
 
@@ -128,7 +136,7 @@ test(
 const TAKE = `
   import { systemClock } from ${JSON.stringify(import.meta.resolve("@roamfleet/clock"))};
   import { armFailpoints } from ${JSON.stringify(import.meta.resolve("@roamfleet/clock/failpoint"))};
-  import { thisMachine } from ${JSON.stringify(join(import.meta.dirname, "machine.ts"))};
+  import { thisMachine } from ${JSON.stringify(join(import.meta.dirname, "update-lock.ts"))};
   import { UpdateLock } from ${JSON.stringify(join(import.meta.dirname, "update-lock.ts"))};
   const [directory, spec, log_file, what] = process.argv.slice(1);
   armFailpoints({ spec, log_file });

@@ -1,11 +1,12 @@
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
+import { uptime } from "node:os";
 import type { Clock } from "@roamfleet/clock";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import { lockState, StateLockedError } from "../disk/lock.ts";
 import { isMissing, removeDurably, writeJson } from "../disk/write-atomically.ts";
-import { readProcess } from "../runtime/process-table.ts";
-import type { Machine } from "./machine.ts";
+import { readProcess } from "../runtime/processes.ts";
+import { readBootId } from "../identity/identity.ts";
 
 /** A program that needs the lock longer than this must renew it. */
 export const LOCK_TTL_SECONDS_MAX = 86_400;
@@ -14,7 +15,6 @@ export const LOCK_OWNER_CHARACTERS_MAX = 100;
 export const LOCK_UNREADABLE_SECONDS = 600;
 export const LOCK_FILE = "update.lock";
 
-/** Contents of the lock file. */
 interface LockFile {
   owner: string;
   ttl_seconds: number;
@@ -28,7 +28,6 @@ interface LockFile {
   taken_at: string;
 }
 
-/** The lock as currently held. */
 export interface HeldLock {
   owner: string;
   pid: number | null;
@@ -50,7 +49,6 @@ export interface LockRequest {
   pid?: number;
 }
 
-/** Another owner holds the lock. */
 export class LockHeld extends Error {
   readonly held: HeldLock;
 
@@ -65,7 +63,7 @@ export class NoSuchProcess extends Error {}
 /** Another process is changing the lock: retry. */
 export class LockBusy extends Error {}
 
-export interface UpdateLockOptions {
+interface UpdateLockOptions {
   state_directory: string;
   clock: Clock;
   machine: Machine;
@@ -234,3 +232,26 @@ export const isPid = (value: unknown): value is number => Number.isSafeInteger(v
 /** 1 to LOCK_OWNER_CHARACTERS_MAX printable characters: the owner appears in logs. */
 export const isOwner = (value: unknown): value is string =>
   typeof value === "string" && value.trim() !== "" && value.length <= LOCK_OWNER_CHARACTERS_MAX && !/\p{Cc}/u.test(value);
+
+/** Machine-wide values that are the same for all processes and independent of the clock. */
+export interface Machine {
+  readonly boot_id: string;
+  /** Milliseconds since boot, including suspend; setting the clock does not change it. */
+  uptime_ms(): number;
+}
+
+/** Returns the machine that this process runs on. `system_root` is `/` except in tests. */
+export function thisMachine(system_root: string): Machine {
+  return {
+    boot_id: readBootId(system_root),
+    uptime_ms: () => {
+      try {
+        const seconds = Number.parseFloat(readFileSync(join(system_root, "proc/uptime"), "utf8"));
+        if (Number.isFinite(seconds)) return Math.round(seconds * 1_000);
+      } catch {
+        // No /proc: the system call returns the same.
+      }
+      return Math.round(uptime() * 1_000);
+    },
+  };
+}

@@ -8,9 +8,8 @@ import {
   type SignatureRefusal,
   type Trust,
 } from "@roamfleet/protocol/signatures";
-import type { SignedHistory } from "./history.ts";
 
-export interface AdmissionCase {
+interface AdmissionCase {
   /** undefined: this robot has never received signing keys. */
   trust: Trust | undefined;
   history: SignedHistory | undefined;
@@ -26,7 +25,7 @@ export interface AdmissionCase {
   known: readonly DesiredRelease[];
 }
 
-export type AdmissionVerdict = { release: DesiredRelease; statement: ReleaseStatement | undefined } | { refusal: SignatureRefusal };
+type AdmissionVerdict = { release: DesiredRelease; statement: ReleaseStatement | undefined } | { refusal: SignatureRefusal };
 
 /** Decides whether a robot installs a release, without trust in the server. Returns the release reduced to the fields that its maker signed. Pure. */
 export function admitRelease(one: AdmissionCase): AdmissionVerdict {
@@ -86,5 +85,53 @@ function asSigned(release: DesiredRelease, { image_configs }: ReleaseStatement):
     signature,
     ...(layers && image_configs !== null ? { layers: { config: layers.config, layers: layers.layers } } : {}),
     ...(registry_auth === undefined ? {} : { registry_auth }),
+  };
+}
+
+/** The app data that a guard needs. */
+export interface GuardedApp {
+  app: string;
+  current: DesiredRelease | null;
+  previous: DesiredRelease | null;
+  signed?: SignedHistory | undefined;
+}
+
+/** Checks by its signature whether a release may be installed. */
+export interface Guard {
+  /** True while this robot refuses unsigned releases. */
+  readonly requires_signature: boolean;
+  /**
+   * Returns the release in the form that may be installed. If signatures are used, it first queries newer keys, unless `asked` is "lately" and it did
+   * so recently. Throws StepFailure (`signature_invalid`) with the failed check in its message, or StepAborted.
+   */
+  admit(app: GuardedApp, release: DesiredRelease, options: { asked: "now" | "lately"; signal: AbortSignal }): Promise<DesiredRelease>;
+  /** Returns the history of an app after this admitted release ran. */
+  ran(history: SignedHistory | undefined, release: DesiredRelease): SignedHistory | undefined;
+}
+
+/** What a robot remembers of the signed releases of an app that ran on it. It is part of the app's journal, and updated after each success. */
+export interface SignedHistory {
+  /** Highest version that ran. */
+  highest: number;
+  /** Lower versions were withdrawn by the maker of a release that ran. */
+  minimum: number;
+  /** Latest signing time of any release that ran: a lower bound of the current time, independent of all clocks. */
+  latest_issued_at: string;
+  /** Content digests of releases that ran, newest last. */
+  ran: string[];
+}
+
+/** Releases that may be installed again without a higher version. An evicted one is refused, so eviction is safe. */
+export const RAN_MAX = 64;
+
+/** Returns the history after a release ran; its numbers never decrease. */
+export function afterRun(history: SignedHistory | undefined, statement: ReleaseStatement): SignedHistory {
+  const { highest = 0, minimum = 0, latest_issued_at = statement.issued_at, ran = [] } = history ?? {};
+  const content = contentDigest(statement);
+  return {
+    highest: Math.max(highest, statement.version),
+    minimum: Math.max(minimum, statement.minimum_version),
+    latest_issued_at: Date.parse(statement.issued_at) > Date.parse(latest_issued_at) ? statement.issued_at : latest_issued_at,
+    ran: [...ran.filter((one) => one !== content), content].slice(-RAN_MAX),
   };
 }

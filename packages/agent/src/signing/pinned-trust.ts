@@ -1,6 +1,18 @@
-import { join } from "node:path";
-import { isPublicKey, parseTrustStatement, type SignedText, type Trust, type TrustedKey } from "@roamfleet/protocol/signatures";
+import { basename, join, resolve } from "node:path";
+import { createPublicKey } from "node:crypto";
+import { readFileSync } from "node:fs";
+import {
+  isPublicKey,
+  keyIdOf,
+  parseTrustStatement,
+  publicKeyOf,
+  type SignedText,
+  type Trust,
+  type TrustedKey,
+} from "@roamfleet/protocol/signatures";
 import { makeDirectory, readJson, writeJson } from "../disk/write-atomically.ts";
+import { UsageError } from "../config.ts";
+import { lockState } from "../disk/lock.ts";
 
 const trustFile = (state_directory: string): string => join(state_directory, "identity", "signing.json");
 
@@ -46,4 +58,38 @@ export function pinAtEnrolment(state_directory: string, org_id: string, answered
   const statement = parseTrustStatement(answered.text);
   if (statement === undefined || statement.org_id !== org_id) throw new Error("the response to the enrollment has unreadable signing keys");
   writeTrust(state_directory, statement);
+}
+
+export interface TrustKeyFlags {
+  state: string;
+  /** Unsigned releases stay allowed. */
+  optional?: boolean;
+}
+
+/**
+ * Makes the robot trust these public keys (PEM files) and no others, authorized by access to this machine. The agent must not run meanwhile.
+ * Statements that the robot has applied stay applied; the next one must be signed by one of these keys.
+ */
+export function trustKeys(files: readonly string[], { state, optional = false }: TrustKeyFlags, print: (text: string) => void): void {
+  const keys = files.map(readKey);
+  const state_directory = resolve(state);
+  makeDirectory(state_directory);
+  const unlock = lockState(state_directory);
+  try {
+    const serial = readTrust(state_directory)?.serial ?? 0;
+    writeTrust(state_directory, { serial, require_signature: !optional, keys });
+  } finally {
+    unlock();
+  }
+  const names = keys.map(({ name, public_key }) => `${name} (${keyIdOf(public_key)})`).join(", ");
+  print(`this robot trusts releases signed by ${names}${optional ? ", and accepts unsigned ones" : ", and no others"}\n`);
+}
+
+function readKey(file: string): TrustedKey {
+  const pem = readFileSync(file, "utf8");
+  try {
+    return { name: basename(file).replace(/(?:\.pem)?(?:\.pub)?$/, ""), public_key: publicKeyOf(createPublicKey(pem)) };
+  } catch {
+    throw new UsageError(`${file} holds no Ed25519 key in PEM form; \`rf signing-keys new\` makes one`);
+  }
 }

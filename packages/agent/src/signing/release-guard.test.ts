@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { type TestContext, test } from "node:test";
+import { test, type TestContext } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import type { SignedText, Trust } from "@roamfleet/protocol/signatures";
 import { pino } from "pino";
@@ -9,11 +9,10 @@ import type { FetchAnswer, Fetcher } from "../contract.ts";
 import { StepAborted, StepFailure } from "../runtime/failure.ts";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { releaseOf } from "../testing/bundles.ts";
-import { makeSigner, type Signer, signed, TEST_ORG, trusting } from "../testing/signing.ts";
-import { afterRun, RAN_MAX } from "./history.ts";
-import { pinAtEnrolment, readTrust, writeTrust } from "./pinned-trust.ts";
+import { makeSigner, signed, type Signer, TEST_ORG, trusting } from "../testing/signing.ts";
+import { afterRun, RAN_MAX } from "./admit-release.ts";
+import { pinAtEnrolment, readTrust, trustKeys, writeTrust } from "./pinned-trust.ts";
 import { ReleaseGuard } from "./release-guard.ts";
-import { trustKeys } from "./trust-key.ts";
 
 const [first, second, stranger] = [makeSigner("first"), makeSigner("second"), makeSigner("stranger")];
 const trustIn = (serial: number, ...keys: Signer[]): Trust => ({

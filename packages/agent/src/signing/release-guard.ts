@@ -2,11 +2,9 @@ import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { nextTrust, parseReleaseStatement, parseSignedText, type Trust } from "@roamfleet/protocol/signatures";
 import type { Clock, Fetcher, Logger } from "../contract.ts";
 import { StepFailure, throwIfAborted } from "../runtime/failure.ts";
-import { admitRelease } from "./admit-release.ts";
-import type { Guard, GuardedApp } from "./guard.ts";
-import { afterRun, type SignedHistory } from "./history.ts";
+import { admitRelease, afterRun, type Guard, type GuardedApp, type SignedHistory } from "./admit-release.ts";
 import { readTrust, writeTrust } from "./pinned-trust.ts";
-import { fetchStatements } from "./fetch-statements.ts";
+import { fetchSmall } from "../runtime/download.ts";
 
 export interface ReleaseGuardOptions {
   state_directory: string;
@@ -102,4 +100,15 @@ export class ReleaseGuard implements Guard {
       log.warn({ err: error }, "could not query the server for newer signing keys");
     }
   }
+}
+
+const ANSWER_BYTES_MAX = 4 * 1024 * 1024;
+const ANSWER_WITHIN_MS = 15_000;
+
+/** Returns the server's statements of signing keys above a serial number, unverified. Throws if the server does not answer. */
+async function fetchStatements(after: number, options: { fetcher: Fetcher; clock: Clock; signal: AbortSignal }): Promise<unknown[]> {
+  const bounds = { within_ms: ANSWER_WITHIN_MS, bytes_max: ANSWER_BYTES_MAX };
+  const answer = await fetchSmall(`/agent/signing?after=${after}`, { ...options, ...bounds });
+  const { items } = JSON.parse(answer.toString()) as { items?: unknown };
+  return Array.isArray(items) ? items : [];
 }

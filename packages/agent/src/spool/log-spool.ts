@@ -4,10 +4,8 @@ import type { Clock } from "@roamfleet/clock";
 import type { LogRecord } from "../contract.ts";
 import { errorText, makeDirectory } from "../disk/write-atomically.ts";
 import { encodeGap, encodeRecord, lineSeq } from "../logs/record.ts";
-import { type Gap, mergeGaps, readGaps, trimGap, writeGaps } from "./gaps.ts";
-import { DiskPart, type LogLine, type LogPart, MemoryPart } from "./log-part.ts";
-import { openLine, sealLine } from "./sealed-line.ts";
-import { listSegments, readWholeLines, segmentPath, SegmentWriter } from "./segment-file.ts";
+import { DiskPart, type Gap, type LogLine, type LogPart, MemoryPart, mergeGaps, readGaps, trimGap, writeGaps } from "./log-part.ts";
+import { listSegments, openLine, readWholeLines, sealLine, segmentPath, SegmentWriter } from "./segment-file.ts";
 
 /** Maximum numbers of a segment: after a restart numbers continue beyond them, so that none is used twice. */
 const SEGMENT_NUMBERS = 65_536;
@@ -19,7 +17,7 @@ const MEMORY_BYTES_MAX = 1024 * 1024;
 const UNFLUSHED_BYTES_MAX = 64 * 1024;
 const DISK_RETRY_MS = 5_000;
 
-export interface LogSpoolOptions {
+interface LogSpoolOptions {
   directory: string;
   /** On disk; beyond this the oldest records are dropped. */
   bytes_max: number;
@@ -30,7 +28,7 @@ export interface LogSpoolOptions {
   on_disk: (reason: string | undefined) => void;
 }
 
-export interface LogBatch {
+interface LogBatch {
   /** JSON objects of the records, in order. */
   lines: string[];
   last_seq: number;
@@ -66,12 +64,10 @@ export class LogSpool {
     this.#recover();
   }
 
-  /** Records dropped by this run. */
   get dropped(): number {
     return this.#dropped;
   }
 
-  /** Total bytes, on disk and in memory. */
   get bytes(): number {
     return this.#entries.reduce((sum, { part }) => sum + (part?.bytes ?? 0), this.#unflushed_bytes);
   }
@@ -352,7 +348,6 @@ function lastOf({ part, gap }: Entry): number {
   return part.last < part.first ? 0 : part.last;
 }
 
-/** Merges adjacent unread gaps. */
 function mergeEntries(entries: Entry[], sent: number): Entry[] {
   const merged: Entry[] = [];
   for (const entry of entries) {

@@ -1,12 +1,9 @@
 import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { type Clock, idSource, type Timer } from "@roamfleet/clock";
-import type { Report, ReportBody } from "@roamfleet/protocol/link";
+import type { Report, ReportBody, ReportedStatus } from "@roamfleet/protocol/link";
 import { errorText, makeDirectory, readJson, syncDirectory, writeAtomically, writeJson } from "../disk/write-atomically.ts";
-import { boundedBody } from "./bounded-body.ts";
-import { compactReports } from "./compact.ts";
-import { openLine, sealLine } from "./sealed-line.ts";
-import { listSegments, readWholeLines, segmentPath, SegmentWriter } from "./segment-file.ts";
+import { listSegments, openLine, readWholeLines, sealLine, segmentPath, SegmentWriter } from "./segment-file.ts";
 
 /** Maximum waiting reports; past it superseded ones are dropped first, then `append` throws. */
 export const OUTBOX_REPORTS_MAX = 10_000;
@@ -19,10 +16,9 @@ const DISK_RETRY_MS = 5_000;
 
 export class OutboxFullError extends Error {}
 
-export interface OutboxOptions {
+interface OutboxOptions {
   directory: string;
   clock: Clock;
-  /** Time for reports. */
   now: () => Date;
   /** Called when writes to the disk fail (reason) or succeed again (undefined). */
   on_disk: (reason: string | undefined) => void;
@@ -168,7 +164,7 @@ export class Outbox {
     const unwritten = this.#pending.slice(this.#pending.length - this.#unwritten());
     const done = this.#tryDisk(() => {
       if (!this.#hasRoom()) this.#rotate(unwritten[0]?.report.seq);
-      this.#writer?.appendDurably(Buffer.concat(unwritten.map(({ line }) => line)));
+      this.#writer?.append(Buffer.concat(unwritten.map(({ line }) => line)), true);
     });
     if (done) for (const pending of unwritten) pending.written = true;
     return done;
@@ -242,3 +238,42 @@ function parseReport(line: string): Report | undefined {
     return undefined;
   }
 }
+
+const FINAL: readonly ReportedStatus[] = ["applied", "rolled_back", "failed", "cancelled"];
+
+/** Drops reports that a later one supersedes; how a target ended is always kept. Keeps the order. */
+function compactReports(reports: Report[]): Report[] {
+  const newest = new Map<string, Report>();
+  for (const report of reports) newest.set(subjectOf(report.body), report);
+  return reports.filter((report) => isFinal(report.body) || newest.get(subjectOf(report.body)) === report);
+}
+
+const isFinal = (body: ReportBody): boolean => body.kind === "target" && FINAL.includes(body.status);
+
+function subjectOf(body: ReportBody): string {
+  switch (body.kind) {
+    case "target":
+      return `target ${body.target_id} ${body.attempt}`;
+    case "app":
+      return `app ${body.app}`;
+    case "config":
+      return `config ${body.namespace}`;
+    case "observed":
+      return "observed";
+  }
+}
+
+/** Limits of the protocol. A report over them would be refused each time it is sent, and block all later ones. */
+const MESSAGE_CHARACTERS_MAX = 4_000;
+const REASON_CHARACTERS_MAX = 100;
+
+/** Returns the report with texts truncated to the server's limits. */
+function boundedBody(body: ReportBody): ReportBody {
+  if (body.kind !== "target") return body;
+  const bounded = { ...body };
+  if (bounded.message !== undefined) bounded.message = cut(bounded.message, MESSAGE_CHARACTERS_MAX);
+  if (bounded.reason !== undefined) bounded.reason = cut(bounded.reason, REASON_CHARACTERS_MAX);
+  return bounded;
+}
+
+const cut = (text: string, characters_max: number): string => text.slice(0, characters_max).toWellFormed();

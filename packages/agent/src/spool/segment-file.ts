@@ -1,12 +1,12 @@
 import { closeSync, constants, fsyncSync, ftruncateSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { basename, join } from "node:path";
 import { failpoint, tornFailpoint } from "@roamfleet/clock/failpoint";
-import { syncDirectory, writeWhole } from "../disk/write-atomically.ts";
+import { syncDirectory, writeWhole, checksum } from "../disk/write-atomically.ts";
 
 const NUMBER_DIGITS = 16;
 const NEWLINE = 0x0a;
 
-export interface SegmentName {
+interface SegmentName {
   path: string;
   /** Number of the first line. */
   first: number;
@@ -72,38 +72,20 @@ export class SegmentWriter {
     return this.#handle !== undefined;
   }
 
-  /** Writes all lines or, if it throws, none. */
-  append(lines: Uint8Array): void {
+  /** Writes all lines or, if it throws, none; with `durably` they are on disk when it returns. */
+  append(lines: Uint8Array, durably = false): void {
     const handle = this.#open();
     try {
-      this.#appendPoints(handle, lines);
+      failpoint(`${this.#name}:before-append`, "journal");
+      tornFailpoint(`${this.#name}:torn-append`, "journal", () => writeWhole(handle, lines.subarray(0, lines.length / 2)));
       writeWhole(handle, lines);
+      if (durably) fsyncSync(handle);
       failpoint(`${this.#name}:after-append`, "journal");
     } catch (error) {
       this.#cutBack(handle);
       throw error;
     }
     this.#bytes += lines.length;
-  }
-
-  /** Like `append`, and on disk when it returns. */
-  appendDurably(lines: Uint8Array): void {
-    const handle = this.#open();
-    try {
-      this.#appendPoints(handle, lines);
-      writeWhole(handle, lines);
-      fsyncSync(handle);
-      failpoint(`${this.#name}:after-append`, "journal");
-    } catch (error) {
-      this.#cutBack(handle);
-      throw error;
-    }
-    this.#bytes += lines.length;
-  }
-
-  #appendPoints(handle: number, lines: Uint8Array): void {
-    failpoint(`${this.#name}:before-append`, "journal");
-    tornFailpoint(`${this.#name}:torn-append`, "journal", () => writeWhole(handle, lines.subarray(0, lines.length / 2)));
   }
 
   sync(): void {
@@ -135,4 +117,18 @@ export class SegmentWriter {
       this.close();
     }
   }
+}
+
+const SEAL_CHARACTERS = 9;
+
+/**
+ * Encodes a line of a spool's file, with its checksum at the end. A line damaged on disk may still be JSON: if it were sent, the server would close
+ * the link, at each connect.
+ */
+export const sealLine = (text: string): string => `${text} ${checksum(text)}\n`;
+
+/** Returns the sealed text of a line without its newline; undefined for a damaged one. */
+export function openLine(line: string): string | undefined {
+  const text = line.slice(0, -SEAL_CHARACTERS);
+  return line === `${text} ${checksum(text)}` ? text : undefined;
 }

@@ -1,16 +1,15 @@
 import type { Clock } from "@roamfleet/clock";
-import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@roamfleet/protocol/link";
+import { type Channel, CLOSE_NOT_AVAILABLE, type StreamSource } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
-import { type RobotConfig, SIGNED_SWITCHES, STREAM_SWITCHES } from "../config-file/robot-config.ts";
+import { type RobotConfig, SIGNED_SWITCHES, type SignedSwitch, STREAM_SWITCHES } from "../config-file/robot-config.ts";
 import { cameraStreams } from "./camera/index.ts";
-import { echo } from "./echo.ts";
 import { filesSource } from "./files/index.ts";
-import { forwardSource } from "./forward/index.ts";
+import { forwardSource } from "./forward/forward.ts";
 import type { Shells } from "./shell/index.ts";
-import { type SignaturePolicy, signedOnly } from "./signed-only.ts";
 import { type TopicsOptions, topicsSource } from "./topics/index.ts";
+import type { ReleaseGuard } from "../signing/release-guard.ts";
 
-export interface StreamParts {
+interface StreamParts {
   robot: RobotConfig;
   clock: Clock;
   log: Logger;
@@ -42,3 +41,33 @@ export function streamSources(parts: StreamParts): ReadonlyMap<string, StreamSou
 }
 
 const switchedOff: StreamSource = (channel) => channel.reset(CLOSE_NOT_AVAILABLE, "switched off on the robot");
+
+type SignaturePolicy = Pick<ReleaseGuard, "requires_signature" | "askRequired" | "onRequired">;
+
+/**
+ * Wraps a stream through which a user could change what the robot runs. While signed releases are required it is refused, unless the robot's config
+ * file allows it. Channels that are open when the requirement begins are ended.
+ */
+function signedOnly(kind: SignedSwitch, source: StreamSource, robot: RobotConfig, policy: SignaturePolicy): StreamSource {
+  const refuse = (channel: Channel): void =>
+    channel.reset(
+      CLOSE_NOT_AVAILABLE,
+      `this robot runs signed releases only, and its config file does not allow ${kind} beside them (signed.allow)`,
+    );
+  const is_allowed = robot.signed.allow.includes(kind);
+  return async (channel, params) => {
+    const left = new AbortController();
+    void channel.ended.then(() => left.abort());
+    const is_required = await policy.askRequired(left.signal).catch(() => policy.requires_signature);
+    if (is_required && !is_allowed) return refuse(channel);
+    // A stream that is already open may have been started with more rights.
+    const forget = policy.onRequired(() => refuse(channel));
+    void channel.ended.then(forget);
+    return source(channel, params);
+  };
+}
+
+/** Sends all messages back, as fast as the other end reads them: tests and measures the connection to the robot. */
+export async function echo(channel: Channel): Promise<void> {
+  for await (const message of channel) if (!(await channel.write(message))) return;
+}

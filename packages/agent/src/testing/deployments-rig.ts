@@ -1,16 +1,16 @@
-import { until } from "@roamfleet/clock/testing";
-import { ROBOT_CONFIG_DEFAULT } from "../config-file/robot-config.ts";
 import fs from "node:fs";
 import os from "node:os";
 import path from "node:path";
+import { until } from "@roamfleet/clock/testing";
 import { type Clock, systemClock } from "@roamfleet/clock";
 import type { Desired, DesiredApp, DesiredConfig, DesiredRelease, Progress, ReportBody, TargetReport } from "@roamfleet/protocol/link";
 import { type Logger, pino } from "pino";
+import { ROBOT_CONFIG_DEFAULT } from "../config-file/robot-config.ts";
 import type { AgentConfig, AppStatus, Deployments, DeploymentsOptions, LogRecord } from "../contract.ts";
 import { createDeployments, type DeploymentsTuning } from "../deployments/index.ts";
-import { LocalInterface } from "../local/robot-side.ts";
+import { LocalInterface } from "../local/local-interface.ts";
 import type { Timing } from "../runtime/limits.ts";
-import { processesWithEnvironment } from "../runtime/process-table.ts";
+import { processesWithEnvironment } from "../runtime/processes.ts";
 import { ReleaseGuard, type ReleaseGuardOptions } from "../signing/release-guard.ts";
 import { ArtifactServer, plainFetcher } from "./artifact-server.ts";
 import type { TestRelease } from "./bundles.ts";
@@ -186,6 +186,11 @@ export class DeploymentsRig {
   }
 }
 
-export function desiredApp(release: DesiredRelease | null, target_id: string | null, attempt = 1, verify_seconds = VERIFY_SECONDS): DesiredApp {
+export function desiredApp(
+  release: DesiredRelease | null,
+  target_id: string | null,
+  attempt = 1,
+  verify_seconds = VERIFY_SECONDS,
+): DesiredApp {
   return { release, target_id, deployment_id: target_id === null ? null : `dep_of_${target_id}`, attempt, policy: { verify_seconds } };
 }

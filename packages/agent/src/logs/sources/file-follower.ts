@@ -1,9 +1,21 @@
 import { closeSync, type Stats } from "node:fs";
 import type { Clock } from "@roamfleet/clock";
-import type { LogRateLimiter } from "../source-limiter.ts";
-import { levelOfLine } from "./level-of-line.ts";
-import { findRotated, reopen, rotatedFiles } from "./rotated.ts";
-import { isTailState, LINE_BYTES_MAX, statEntry, openRegular, readHead, statOf, Tail, type TailLine, type TailState } from "./tail.ts";
+import type { LogLevel } from "@roamfleet/protocol/link";
+import type { LogRateLimiter } from "../log-rate-limiter.ts";
+import {
+  findRotated,
+  isTailState,
+  LINE_BYTES_MAX,
+  openRegular,
+  readHead,
+  reopen,
+  rotatedFiles,
+  statEntry,
+  statOf,
+  Tail,
+  type TailLine,
+  type TailState,
+} from "./tail.ts";
 
 /** Maximum bytes read from one file before other files are read. */
 const TURN_BYTES_MAX = 1024 * 1024;
@@ -16,7 +28,7 @@ const ROTATED_MAX = 5;
 /** A file with a zero byte among its first bytes is binary. */
 const BINARY_BYTES = 512;
 
-export interface FollowerOptions {
+interface FollowerOptions {
   path: string;
   clock: Clock;
   limiter: LogRateLimiter;
@@ -105,7 +117,6 @@ export class FileFollower {
     this.begin(false);
   }
 
-  /** The positions to save. */
   get states(): TailState[] {
     return [...this.#unseen, ...this.tails.map(({ state }) => state)];
   }
@@ -255,4 +266,19 @@ export class FileFollower {
       fields: { source: this.path },
     });
   }
+}
+
+/** Programs write their level near the beginning of a line; a word later in a sentence is not a level. */
+const LOOKED_AT_CHARACTERS = 120;
+const WORD = /(?<![\w-])(?:(TRACE)|(DEBUG)|(INFO|NOTICE)|(WARN|WARNING)|(ERROR|ERR)|(FATAL|CRITICAL|CRIT|EMERG|PANIC))(?![\w-])/;
+const LOWER =
+  /(?:\[|level=|"level":\s?")(?:(trace)|(debug)|(info|notice)|(warn|warning)|(error|err)|(fatal|critical|crit|emerg|panic))(?![\w-])/;
+const LEVELS: readonly LogLevel[] = ["trace", "debug", "info", "warn", "error", "fatal"];
+
+/** Returns the level that a line names in capitals, in brackets, or as a field; `info` if it names none. */
+function levelOfLine(line: string): LogLevel {
+  const head = line.slice(0, LOOKED_AT_CHARACTERS);
+  const match = WORD.exec(head) ?? LOWER.exec(head);
+  const index = match === null ? -1 : match.slice(1).findIndex((word) => word !== undefined);
+  return LEVELS[index] ?? "info";
 }

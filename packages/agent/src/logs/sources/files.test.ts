@@ -17,7 +17,7 @@ import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
-import { LogRateLimiter } from "../source-limiter.ts";
+import { LogRateLimiter } from "../log-rate-limiter.ts";
 import { FILE_BACKLOG_BYTES_MAX, ROTATED_QUIET_MS } from "./file-follower.ts";
 import { FileLogs, FILES_MAX } from "./files.ts";
 import { Positions } from "./positions.ts";

@@ -3,21 +3,20 @@ import { sep } from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../../disk/write-atomically.ts";
-import type { LogRateLimiter } from "../source-limiter.ts";
+import type { LogRateLimiter } from "../log-rate-limiter.ts";
 import { FileFollower, type FinishedFile } from "./file-follower.ts";
 import type { Positions } from "./positions.ts";
-import { statEntry, statOf } from "./tail.ts";
+import { statEntry, statOf, PACKED } from "./tail.ts";
 
 const POLL_MS = 500;
 /** Interval at which globs are evaluated again. */
 const FIND_MS = 5_000;
 /** Maximum open files, without recently rotated ones. */
 export const FILES_MAX = 100;
-const PACKED = /\.(?:gz|xz|zst|bz2|lz4|Z|zip)$/;
 /** Maximum remembered rotated files that were read to their end and may still match a glob. */
 const FINISHED_MAX = 500;
 
-export interface FilesOptions {
+interface FilesOptions {
   globs: readonly string[];
   /** Nothing below it is followed: the agent's own files change with each record. */
   state_directory: string;
@@ -64,7 +63,6 @@ export class FileLogs {
     this.#timer = clock.every(POLL_MS, () => this.poll());
   }
 
-  /** The followed paths. */
   get paths(): string[] {
     return [...this.#followers.keys()];
   }

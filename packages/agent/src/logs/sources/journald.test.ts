@@ -8,7 +8,7 @@ import { systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
-import { readJournalEntry } from "./journal-entry.ts";
+import { readJournalEntry } from "./journald.ts";
 import { type LogSources, startLogSources } from "./index.ts";
 
 const TIMEOUT = { timeout: 180_000 };

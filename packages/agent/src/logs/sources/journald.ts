@@ -2,23 +2,23 @@ import type { ChildProcess } from "node:child_process";
 import { readFileSync } from "node:fs";
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
+import type { LogLevel } from "@roamfleet/protocol/link";
 import { errorCode, errorText } from "../../disk/write-atomically.ts";
 import { backoffMs } from "../../link/backoff.ts";
-import { spawnChild } from "../../runtime/spawn-child.ts";
-import type { LogRateLimiter } from "../source-limiter.ts";
-import { boundedLines } from "./bounded-lines.ts";
-import { JOURNAL_FIELDS, readJournalEntry } from "./journal-entry.ts";
+import { spawnChild, readLines } from "../../runtime/spawn-child.ts";
+import type { LogRateLimiter } from "../log-rate-limiter.ts";
 import type { Positions } from "./positions.ts";
+import type { LogRecord } from "../../contract.ts";
 
 /** An entry may have any size; one that is longer as JSON is dropped and reported. */
-export const ENTRY_BYTES_MAX = 256 * 1024;
+const ENTRY_CHARACTERS_MAX = 256 * 1024;
 const STOP_TIMEOUT_MS = 2_000;
 const ROOM_LOOK_MS = 250;
 const STDERR_CHARACTERS_MAX = 300;
 /** The backoff starts again from its shortest wait after a child has run for so long. */
 const SETTLED_MS = 60_000;
 
-export interface JournalOptions {
+interface JournalOptions {
   /** The units to read; empty: all. */
   units: readonly string[];
   /** The command and its fixed arguments; tests pass another journal. */
@@ -102,7 +102,7 @@ export class Journal {
     this.#child = child;
     const { stdout, stderr } = child;
     // Both are missing when no file descriptors are left; then `error` is emitted.
-    if (stdout) boundedLines(stdout, ENTRY_BYTES_MAX, (line) => this.#take(line));
+    if (stdout) readLines(stdout, (line, missing) => this.#take(line, missing), ENTRY_CHARACTERS_MAX);
     stderr?.setEncoding("utf8").on("data", (text: string) => this.#logStderr(text));
     this.#ended = new Promise((resolve) => {
       let has_ended = false;
@@ -126,14 +126,14 @@ export class Journal {
     });
   }
 
-  #take(line: string | { bytes: number }): void {
+  #take(line: string, missing: number): void {
     const { limiter, positions } = this.#options;
-    if (typeof line !== "string") {
+    if (missing > 0) {
       limiter.write({
         level: "warn",
         source: "roamfleet",
         message: "1 records dropped: an entry of the journal is too long",
-        fields: { gap: { count: 1 }, bytes: line.bytes },
+        fields: { gap: { count: 1 }, bytes: ENTRY_CHARACTERS_MAX + missing },
       });
       return;
     }
@@ -185,4 +185,62 @@ function ownUnit(): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+/** By syslog's priorities: emerg, alert, crit, err, warning, notice, info, debug. */
+const LEVELS: readonly LogLevel[] = ["fatal", "fatal", "fatal", "error", "warn", "info", "info", "debug"];
+
+/** The fields requested from the journal, besides the cursor and the time, which it always returns. */
+const JOURNAL_FIELDS = [
+  "MESSAGE",
+  "PRIORITY",
+  "SYSLOG_IDENTIFIER",
+  "_SYSTEMD_UNIT",
+  "_SYSTEMD_USER_UNIT",
+  "_PID",
+  "_COMM",
+  "_TRANSPORT",
+] as const;
+
+interface JournalEntry {
+  cursor: string;
+  unit: string | undefined;
+  record: LogRecord & { at: Date };
+}
+
+/** Parses a line of `journalctl --output=json`; undefined if it is invalid. */
+export function readJournalEntry(line: string): JournalEntry | undefined {
+  let entry: Record<string, unknown>;
+  try {
+    entry = JSON.parse(line) as Record<string, unknown>;
+  } catch {
+    return undefined;
+  }
+  const cursor = entry["__CURSOR"];
+  const microseconds = Number(entry["__REALTIME_TIMESTAMP"]);
+  if (typeof cursor !== "string" || !Number.isFinite(microseconds)) return undefined;
+  const unit = textOf(entry["_SYSTEMD_USER_UNIT"]) ?? textOf(entry["_SYSTEMD_UNIT"]);
+  const identifier = textOf(entry["SYSLOG_IDENTIFIER"]);
+  const pid = Number(textOf(entry["_PID"]));
+  const kernel = entry["_TRANSPORT"] === "kernel" ? "kernel" : undefined;
+  const source = unit ?? kernel ?? identifier ?? textOf(entry["_COMM"]) ?? "journal";
+  return {
+    cursor,
+    unit,
+    record: {
+      level: LEVELS[Number(textOf(entry["PRIORITY"]) ?? 6)] ?? "info",
+      source,
+      message: textOf(entry["MESSAGE"]) ?? "",
+      fields: { ...(identifier === undefined || identifier === source ? {} : { identifier }), ...(pid > 0 ? { pid } : {}) },
+      at: new Date(microseconds / 1_000),
+    },
+  };
+}
+
+/** The journal writes text that is not UTF-8 as an array of bytes, and a repeated field as an array of strings. */
+function textOf(value: unknown): string | undefined {
+  if (typeof value === "string") return value === "" ? undefined : value;
+  if (!Array.isArray(value) || value.length === 0) return undefined;
+  if (value.every((byte) => typeof byte === "number")) return Buffer.from(value).toString("utf8");
+  return textOf(value[0]);
 }

@@ -6,7 +6,7 @@ import { errorText, readJson, writeJson } from "../../disk/write-atomically.ts";
 /** Maximum delay between writing records to the spool and saving the position after them: after kill -9 these records are repeated. */
 const SAVE_AFTER_MS = 1_000;
 
-export interface PositionsOptions {
+interface PositionsOptions {
   state_directory: string;
   clock: Clock;
   log: Logger;

@@ -3,9 +3,8 @@ import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
 import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
-import { SOURCE_RECORDS_BURST } from "../source-limiter.ts";
-import { type LogSourcesOptions, startLogSources } from "./index.ts";
-import { followRosout, type RosoutTopic, rosoutRecord } from "./rosout.ts";
+import { SOURCE_RECORDS_BURST } from "../log-rate-limiter.ts";
+import { followRosout, type LogSourcesOptions, rosoutRecord, type RosoutTopic, startLogSources } from "./index.ts";
 
 const at = new Date("2030-01-01T00:00:00Z");
 

@@ -1,7 +1,8 @@
-import { closeSync, constants, fstatSync, openSync, readSync, type Stats, statSync } from "node:fs";
+import { closeSync, constants, fstatSync, openSync, readdirSync, readSync, type Stats, statSync } from "node:fs";
+import { basename, dirname, join } from "node:path";
 
 /** First bytes that identify a file: its inode may be reused, and its content may be truncated and rewritten. */
-export const HEAD_BYTES_MAX = 256;
+const HEAD_BYTES_MAX = 256;
 /** Maximum bytes read at a time; a longer line is truncated there, and its rest is skipped. */
 export const LINE_BYTES_MAX = 64 * 1024;
 const NEWLINE = 0x0a;
@@ -11,7 +12,6 @@ const CARRIAGE_RETURN = 0x0d;
 export interface TailState {
   dev: number;
   ino: number;
-  /** Offset of the next line. */
   offset: number;
   /** In the middle of an overlong line, whose rest is skipped. */
   skipping: boolean;
@@ -21,7 +21,6 @@ export interface TailState {
 
 export interface TailLine {
   text: string;
-  /** The line was truncated. */
   cut: boolean;
 }
 
@@ -184,4 +183,75 @@ export function isTailState(value: unknown): value is TailState {
     typeof skipping === "boolean" &&
     typeof head === "string"
   );
+}
+
+/** Compressed after rotation: they cannot be read from a position in the middle. */
+export const PACKED = /\.(?:gz|xz|zst|bz2|lz4|Z|zip)$/;
+/** Maximum files beside a log that are examined. */
+const SIBLINGS_MAX = 200;
+
+interface Sibling {
+  path: string;
+  mtime_ms: number;
+}
+
+/** Returns the files that a log was renamed or copied to (`app.log.1`, `app.log-20300101`), oldest first. */
+export function rotatedFiles(path: string): Sibling[] {
+  const [directory, name] = [dirname(path), basename(path)];
+  let entries: string[];
+  try {
+    entries = readdirSync(directory);
+  } catch {
+    return [];
+  }
+  const stem = name.replace(/\.[^.]*$/, "");
+  const isRotated = (entry: string): boolean =>
+    entry !== name &&
+    !PACKED.test(entry) &&
+    (entry.startsWith(`${name}.`) || entry.startsWith(`${name}-`) || entry.startsWith(`${stem}-`) || entry.startsWith(`${stem}.`));
+  return entries
+    .filter(isRotated)
+    .slice(0, SIBLINGS_MAX)
+    .flatMap((entry) => {
+      const found = join(directory, entry);
+      const stat = statOf(found);
+      return stat?.isFile() === true ? [{ path: found, mtime_ms: stat.mtimeMs }] : [];
+    })
+    .toSorted((a, b) => a.mtime_ms - b.mtime_ms);
+}
+
+/** Opens the file of a saved state at its position; undefined if the path now has another file. */
+export function reopen(path: string, state: TailState, how: "same_file" | "copy"): Tail | undefined {
+  const opened = openRegular(path);
+  if (opened === undefined) return undefined;
+  const { handle, stat } = opened;
+  const head = Buffer.from(state.head, "base64");
+  const is_same = stat.dev === state.dev && stat.ino === state.ino;
+  try {
+    if (
+      (is_same || how === "copy") &&
+      stat.size >= state.offset &&
+      head.length > 0 === state.offset > 0 &&
+      readHead(handle, head.length).equals(head)
+    )
+      return new Tail(handle, stat, { offset: state.offset, skipping: state.skipping, head });
+  } catch {
+    // The disk cannot read it.
+  }
+  closeSync(handle);
+  return undefined;
+}
+
+/** Returns the rest of a file that is no longer at its path, or was truncated: the file that it was renamed or copied to. */
+export function findRotated(path: string, state: TailState): { tail: Tail; mtime_ms: number } | undefined {
+  const siblings = rotatedFiles(path).toReversed();
+  for (const how of ["same_file", "copy"] as const) {
+    // Nothing was read of it, so a copy cannot be recognized.
+    if (how === "copy" && state.offset === 0) continue;
+    for (const sibling of siblings) {
+      const tail = reopen(sibling.path, state, how);
+      if (tail !== undefined) return { tail, mtime_ms: sibling.mtime_ms };
+    }
+  }
+  return undefined;
 }

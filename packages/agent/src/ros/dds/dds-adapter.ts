@@ -1,9 +1,8 @@
 import type { Durability, EndpointAttributesWithTopic, HistoryKind, Reliability, SubscribeOpts, UserData } from "@foxglove/rtps";
 import type { Timer } from "@roamfleet/clock";
-import type { FindRosAdapter, RosAdapter, RosAdapterOptions, RosMessage, RosTopic } from "../adapter.ts";
-import { type Decode, Decoder } from "./decoder.ts";
-import { ddsTopicOf, rosTopicOf, rosTypeOf } from "./names.ts";
-import { DISCOVERY_INFO_TOPIC, NodeNames } from "./node-names.ts";
+import type { MessageReader } from "@foxglove/rosmsg2-serialization";
+import { type FindRosAdapter, type RosAdapter, type RosAdapterOptions, type RosMessage, type RosTopic, LazyMessage } from "../adapter.ts";
+import { Decoder } from "./definitions.ts";
 import { DdsParticipant } from "./participant.ts";
 
 /** Wait for participants, which announce themselves immediately to a new one. */
@@ -167,32 +166,9 @@ class DdsAdapter implements RosAdapter {
     this.#decoder
       .find(type)
       .then((decode) => {
-        if (this.#subscriptions.get(topicName) === wanted && !this.#closed) wanted.on(new DdsMessage(type, at, serializedData, decode));
+        if (this.#subscriptions.get(topicName) === wanted && !this.#closed) wanted.on(new LazyMessage(type, at, serializedData, decode));
       })
       .catch((error: unknown) => this.#options.log.warn({ topic: topicName, err: error }, "a message could not be delivered"));
-  }
-}
-
-/** Decoded on first access. */
-class DdsMessage implements RosMessage {
-  readonly type: string;
-  readonly at: Date;
-  readonly #bytes: Uint8Array;
-  readonly #decode: Decode;
-  #message: unknown;
-  #decoded = false;
-
-  constructor(type: string, at: Date, bytes: Uint8Array, decode: Decode) {
-    this.type = type;
-    this.at = at;
-    this.#bytes = bytes;
-    this.#decode = decode;
-  }
-
-  get message(): unknown {
-    if (!this.#decoded) this.#message = this.#decode(this.#bytes);
-    this.#decoded = true;
-    return this.#message;
   }
 }
 
@@ -209,4 +185,97 @@ function distroOf(prefixes: readonly string[]): string | null {
     if (distro !== undefined) return distro;
   }
   return null;
+}
+
+/** How ROS 2 writes its names on the wire of DDS, and back. */
+
+const TOPIC_PREFIX = "rt/";
+const DDS_TYPE = /^([A-Za-z]\w*)::(msg|srv|action)::dds_::(\w+)_$/;
+
+/** `rt/chatter` becomes `/chatter`; undefined for a topic that is not of ROS, such as the requests of a service. */
+function rosTopicOf(dds_topic: string): string | undefined {
+  return dds_topic.startsWith(TOPIC_PREFIX) ? dds_topic.slice(TOPIC_PREFIX.length - 1) : undefined;
+}
+
+/** `/chatter` becomes `rt/chatter`; the leading slash is optional. */
+function ddsTopicOf(topic: string): string {
+  return TOPIC_PREFIX + topic.replace(/^\/+/, "");
+}
+
+/** `std_msgs::msg::dds_::String_` becomes `std_msgs/msg/String`; a type of a writer that is not of ROS stays unchanged. */
+function rosTypeOf(dds_type: string): string {
+  const parts = DDS_TYPE.exec(dds_type);
+  return parts === null ? dds_type : `${parts[1]}/${parts[2]}/${parts[3]}`;
+}
+
+/** Topic on which each participant of ROS 2 publishes its nodes. */
+const DISCOVERY_INFO_TOPIC = "ros_discovery_info";
+const NODES_MAX = 1_000;
+
+/** GID lengths of rmw_dds_common: 24 bytes until Humble, 16 since Iron. Its definitions need not be installed on the robot. */
+const GID_BYTES = [16, 24];
+
+type DiscoveryInfo = { node_entities_info_seq: { node_namespace: string; node_name: string }[] };
+
+/** Reads names of nodes, such as `/camera/driver`, from the participants' messages in ros_discovery_info. */
+class NodeNames {
+  readonly #by_participant = new Map<string, string[]>();
+  #readers: MessageReader<DiscoveryInfo>[] = [];
+
+  static async load(): Promise<NodeNames> {
+    const { MessageReader } = await import("@foxglove/rosmsg2-serialization");
+    const names = new NodeNames();
+    names.#readers = GID_BYTES.map((bytes) => new MessageReader<DiscoveryInfo>(definitionsFor(bytes)));
+    return names;
+  }
+
+  /** Replaces the names of a participant by those in its latest message; an unreadable message is ignored. */
+  take(participant: string, bytes: Uint8Array): void {
+    for (const reader of this.#readers) {
+      try {
+        const { node_entities_info_seq: nodes } = reader.readMessage<DiscoveryInfo>(bytes);
+        // With the wrong length of GIDs the rest is invalid, or does not end at the end of the message.
+        if (bytes.length - reader.lastReadByteLength() >= PADDING_BYTES) continue;
+        this.#by_participant.set(participant, nodes.slice(0, NODES_MAX).map(fullName));
+        return;
+      } catch {
+        // The other length is tried.
+      }
+    }
+  }
+
+  /** Returns each name once, of participants that are present. */
+  names(is_there: (participant: string) => boolean): string[] {
+    for (const participant of this.#by_participant.keys()) if (!is_there(participant)) this.#by_participant.delete(participant);
+    return [...new Set(Array.from(this.#by_participant.values()).flat())];
+  }
+}
+
+/** A message is padded to a multiple of this. */
+const PADDING_BYTES = 4;
+
+const fullName = ({ node_namespace, node_name }: DiscoveryInfo["node_entities_info_seq"][number]): string =>
+  `${node_namespace.replace(/\/+$/, "")}/${node_name}`;
+
+function definitionsFor(gid_bytes: number): ConstructorParameters<typeof MessageReader>[0] {
+  const gids = (name: string) => ({ name, type: "rmw_dds_common/Gid", isComplex: true, isArray: true });
+  return [
+    {
+      name: "rmw_dds_common/ParticipantEntitiesInfo",
+      definitions: [
+        { name: "gid", type: "rmw_dds_common/Gid", isComplex: true },
+        { name: "node_entities_info_seq", type: "rmw_dds_common/NodeEntitiesInfo", isComplex: true, isArray: true },
+      ],
+    },
+    { name: "rmw_dds_common/Gid", definitions: [{ name: "data", type: "uint8", isArray: true, arrayLength: gid_bytes }] },
+    {
+      name: "rmw_dds_common/NodeEntitiesInfo",
+      definitions: [
+        { name: "node_namespace", type: "string" },
+        { name: "node_name", type: "string" },
+        gids("reader_gid_seq"),
+        gids("writer_gid_seq"),
+      ],
+    },
+  ];
 }

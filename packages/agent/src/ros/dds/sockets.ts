@@ -23,7 +23,7 @@ const isMulticast = (address: string): boolean => {
   return first >= 224 && first < 240;
 };
 
-export interface DdsSocketOptions {
+interface DdsSocketOptions {
   addresses: readonly string[];
   /** Checks each datagram; false keeps it from the library. */
   screen: (bytes: Uint8Array) => boolean;

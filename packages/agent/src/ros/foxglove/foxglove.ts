@@ -1,12 +1,20 @@
-import type { Clock } from "@roamfleet/clock";
+import { type Clock } from "@roamfleet/clock";
+import type { MessageReader as Ros2Reader } from "@foxglove/rosmsg2-serialization";
+import type { Message, Root } from "protobufjs";
 import { errorText } from "../../disk/write-atomically.ts";
-import { type FindRosAdapter, type RosAdapter, type RosMessage, type RosTopic, UndecodedMessage } from "../adapter.ts";
-import { LazyMessage } from "../lazy-message.ts";
+import {
+  type FindRosAdapter,
+  LazyMessage,
+  type RosAdapter,
+  type RosMessage,
+  type RosTopic,
+  UndecodedMessage,
+  listOf,
+  textsOf,
+  readObject,
+} from "../adapter.ts";
 import type { RosSettings } from "../settings.ts";
 import { RosSocket } from "../web-socket.ts";
-import { type Decode, decoderOf, type FoxgloveChannel, readChannel } from "./channel.ts";
-
-export const FOXGLOVE_URL = "ws://127.0.0.1:8765";
 
 /** The framing is the same in both; foxglove_bridge 3 and later accepts only the first, earlier ones only the second. */
 const SUBPROTOCOLS = ["foxglove.sdk.v1", "foxglove.websocket.v1"];
@@ -35,7 +43,7 @@ interface Subscription {
 /** Finds foxglove_bridge, or another server with its protocol, by WebSocket. */
 export const findFoxglove: FindRosAdapter = async ({ settings, clock, signal }) => {
   const adapter = new FoxgloveAdapter(clock, settings);
-  return (await adapter.connect(settings.foxglove_url ?? FOXGLOVE_URL, signal)) ? adapter : undefined;
+  return (await adapter.connect(settings.foxglove_url, signal)) ? adapter : undefined;
 };
 
 class FoxgloveAdapter implements RosAdapter {
@@ -64,8 +72,14 @@ class FoxgloveAdapter implements RosAdapter {
     if (socket === undefined) return false;
     this.#socket = socket;
     void socket.gone.then((reason) => this.#gone.resolve(reason));
-    const info = await this.#withinTime(this.#info.promise, signal);
-    if (info === undefined) {
+    const done = new AbortController();
+    const info = await Promise.race([
+      this.#info.promise,
+      this.gone,
+      clock.sleep(SERVER_INFO_MS_MAX, AbortSignal.any([done.signal, signal])),
+    ]);
+    done.abort();
+    if (typeof info !== "object") {
       await socket.close();
       return false;
     }
@@ -100,16 +114,6 @@ class FoxgloveAdapter implements RosAdapter {
     this.#gone.resolve("it was closed");
   }
 
-  async #withinTime<T>(answer: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
-    const done = new AbortController();
-    const late = this.#clock.sleep(SERVER_INFO_MS_MAX, AbortSignal.any([done.signal, signal])).then(() => undefined);
-    try {
-      return await Promise.race([answer, late, this.gone.then(() => undefined)]);
-    } finally {
-      done.abort();
-    }
-  }
-
   async #begin(id: number, channel: FoxgloveChannel): Promise<void> {
     const subscription = this.#subscriptions.get(id);
     if (subscription === undefined || subscription.channel !== undefined) return;
@@ -128,7 +132,7 @@ class FoxgloveAdapter implements RosAdapter {
 
   #take(data: Buffer, binary: boolean): void {
     if (binary) return this.#takeMessage(data);
-    const message = readJson(data);
+    const message = readObject(data);
     if (message?.["op"] === "serverInfo") this.#info.resolve(readServerInfo(message));
     else if (message?.["op"] === "advertise") this.#advertise(listOf(message["channels"]));
     else if (message?.["op"] === "unadvertise") this.#unadvertise(listOf(message["channelIds"]));
@@ -180,7 +184,7 @@ class FoxgloveAdapter implements RosAdapter {
       for (const entry of listOf(update[list])) {
         if (typeof entry !== "object" || entry === null || this.#nodes_of.size >= GRAPH_ENTRIES_MAX) continue;
         const { name, [ids]: nodes } = entry as Record<string, unknown>;
-        this.#nodes_of.set(`${list} ${String(name)}`, new Set(listOf(nodes).filter((node) => typeof node === "string")));
+        this.#nodes_of.set(`${list} ${String(name)}`, new Set(textsOf(nodes)));
       }
     }
     for (const name of listOf(update["removedTopics"])) {
@@ -191,21 +195,81 @@ class FoxgloveAdapter implements RosAdapter {
   }
 }
 
-function readJson(data: Buffer): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(data.toString("utf8"));
-    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
 function readServerInfo({ capabilities, metadata }: Record<string, unknown>): ServerInfo {
   const said: unknown = typeof metadata === "object" && metadata !== null ? Reflect.get(metadata, "ROS_DISTRO") : undefined;
   return {
-    capabilities: listOf(capabilities).filter((one) => typeof one === "string"),
+    capabilities: textsOf(capabilities),
     distro: typeof said === "string" && said !== "" ? said : null,
   };
 }
 
-const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
+interface FoxgloveChannel {
+  id: number;
+  topic: string;
+  /** Encoding of the messages: `cdr`, `ros1`, `json`, … */
+  encoding: string;
+  schema_name: string;
+  schema: string;
+  /** Absent in old servers: it follows from the encoding. */
+  schema_encoding: string | undefined;
+}
+
+type Decode = (bytes: Uint8Array) => unknown;
+
+/** Parses a channel of an `advertise`; undefined if it is invalid. */
+function readChannel(value: unknown): FoxgloveChannel | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { id, topic, encoding, schemaName, schema, schemaEncoding } = value as Record<string, unknown>;
+  if (typeof id !== "number" || typeof topic !== "string" || typeof encoding !== "string") return undefined;
+  return {
+    id,
+    topic,
+    encoding,
+    schema_name: typeof schemaName === "string" ? schemaName : "",
+    schema: typeof schema === "string" ? schema : "",
+    schema_encoding: typeof schemaEncoding === "string" && schemaEncoding !== "" ? schemaEncoding : undefined,
+  };
+}
+
+/** Returns the decoder of a channel. Messages in an encoding that is not of ROS become an UndecodedMessage. */
+async function decoderOf(channel: FoxgloveChannel): Promise<Decode> {
+  const { encoding, schema, schema_encoding } = channel;
+  const wanted = `${encoding}+${schema_encoding ?? { cdr: "ros2msg", ros1: "ros1msg", protobuf: "protobuf" }[encoding] ?? ""}`;
+  switch (wanted) {
+    case "cdr+ros2msg":
+      return ros2Decoder((await import("@foxglove/rosmsg")).parse(schema, { ros2: true }));
+    case "cdr+ros2idl":
+      return ros2Decoder((await import("@foxglove/ros2idl-parser")).parseRos2idl(schema));
+    case "protobuf+protobuf":
+      return protobufDecoder(channel);
+    case "ros1+ros1msg": {
+      const [{ parse }, { MessageReader }] = await Promise.all([import("@foxglove/rosmsg"), import("@foxglove/rosmsg-serialization")]);
+      const reader = new MessageReader(parse(schema));
+      return (bytes) => reader.readMessage(bytes);
+    }
+  }
+  if (encoding === "json") return (bytes) => JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"));
+  const what = schema_encoding === undefined ? encoding : `${encoding} with a schema in ${schema_encoding}`;
+  return (bytes) => new UndecodedMessage(bytes, `messages in ${what} are not read here`);
+}
+
+async function ros2Decoder(definitions: ConstructorParameters<typeof Ros2Reader>[0]): Promise<Decode> {
+  const { MessageReader } = await import("@foxglove/rosmsg2-serialization");
+  const reader = new MessageReader(definitions);
+  return (bytes) => reader.readMessage(bytes);
+}
+
+/**
+ * Returns a decoder for protobuf messages of a channel, whose schema is a FileDescriptorSet in base64. As in protobuf's JSON, 64-bit integers are
+ * strings, enums are names, and unset fields have their defaults. Throws if the schema is invalid or lacks the type.
+ */
+async function protobufDecoder({ schema, schema_name }: FoxgloveChannel): Promise<Decode> {
+  const [{ default: protobuf }, { default: descriptor }] = await Promise.all([
+    import("protobufjs"),
+    import("protobufjs/ext/descriptor/index.js"),
+  ]);
+  const set = descriptor.FileDescriptorSet.decode(Buffer.from(schema, "base64"));
+  const root = (protobuf.Root as unknown as { fromDescriptor(set: Message): Root }).fromDescriptor(set);
+  const type = root.lookupType(schema_name);
+  return (bytes) => type.toObject(type.decode(bytes), { longs: String, enums: String, defaults: true });
+}

@@ -1,16 +1,12 @@
-import { createConnection } from "node:net";
-import type { Clock } from "@roamfleet/clock";
+import { type Clock, timeLimit } from "@roamfleet/clock";
 import { type HttpClient, httpClient, readText } from "../../http/request.ts";
-import { callText, readAnswer } from "./xml-rpc.ts";
 
 const ASK_MS_MAX = 4_000;
-const CONNECT_MS_MAX = 2_000;
 /** Per response: the names of a few thousand topics and nodes. */
 const ANSWER_BYTES_MAX = 8 * 1024 * 1024;
 /** First element of every response in ROS 1: 1 success, 0 failure, -1 error. */
 const SUCCESS = 1;
 
-/** The ROS 1 master (roscore), by XML-RPC. */
 export class Ros1Master {
   readonly uri: string;
   readonly #http: HttpClient;
@@ -26,26 +22,16 @@ export class Ros1Master {
 
   /** Calls a method of the master and returns its value; rejects after a failure, or after ASK_MS_MAX. */
   async ask(method: string, ...params: string[]): Promise<unknown> {
-    const over = new AbortController();
-    const timer = this.#clock.setTimer(ASK_MS_MAX, () => over.abort(new Error(`the ROS master did not answer within ${ASK_MS_MAX} ms`)));
-    try {
-      const body = callText(method, [this.#caller, ...params]);
-      const answer = await this.#http({
-        method: "POST",
-        url: this.uri,
-        headers: { "content-type": "text/xml" },
-        body,
-        signal: over.signal,
-      });
-      const text = await readText(answer, ANSWER_BYTES_MAX);
-      if (answer.status !== 200) throw new Error(`the ROS master answered ${answer.status}`);
-      const value = readAnswer(text);
-      if (!Array.isArray(value) || value.length !== 3) throw new Error("this is not a ROS master");
-      if (value[0] !== SUCCESS) throw new Error(`the ROS master refused ${method}`);
-      return value[2];
-    } finally {
-      timer.cancel();
-    }
+    using limit = timeLimit(this.#clock, ASK_MS_MAX, new Error(`the ROS master did not answer within ${ASK_MS_MAX} ms`));
+    const body = callText(method, [this.#caller, ...params]);
+    const headers = { "content-type": "text/xml" };
+    const answer = await this.#http({ method: "POST", url: this.uri, headers, body, signal: limit.signal });
+    const text = await readText(answer, ANSWER_BYTES_MAX);
+    if (answer.status !== 200) throw new Error(`the ROS master answered ${answer.status}`);
+    const value = readAnswer(text);
+    if (!Array.isArray(value) || value.length !== 3) throw new Error("this is not a ROS master");
+    if (value[0] !== SUCCESS) throw new Error(`the ROS master refused ${method}`);
+    return value[2];
   }
 
   /** Returns the value of a parameter; undefined if it is not set or not a string. */
@@ -59,22 +45,97 @@ export class Ros1Master {
   }
 }
 
-/** Returns this machine's address on the route to a host; undefined if the host does not accept a connection. */
-export function addressTowards(uri: string, clock: Clock, signal: AbortSignal): Promise<string | undefined> {
-  return new Promise((resolve) => {
-    if (signal.aborted || !URL.canParse(uri)) return resolve(undefined);
-    const { hostname, port } = new URL(uri);
-    const socket = createConnection({ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port === "" ? 80 : port) });
-    const end = (): void => {
-      timer.cancel();
-      signal.removeEventListener("abort", end);
-      const address = socket.localAddress;
-      resolve(socket.readyState === "open" ? address : undefined);
-      socket.destroy();
-    };
-    const timer = clock.setTimer(CONNECT_MS_MAX, end);
-    signal.addEventListener("abort", end, { once: true });
-    socket.once("connect", end);
-    socket.once("error", end);
-  });
+/** Deeper than any response of a master. */
+const DEPTH_MAX = 16;
+const ENTITIES: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" };
+
+/** Encodes a call of a method with strings as XML. */
+export function callText(method: string, params: readonly string[]): string {
+  const values = params.map((text) => `<param><value><string>${escape(text)}</string></value></param>`).join("");
+  return `<?xml version="1.0"?><methodCall><methodName>${escape(method)}</methodName><params>${values}</params></methodCall>`;
 }
+
+/**
+ * Parses a method's response: numbers, strings, booleans and arrays of them, which is all that a ROS master returns here. Throws for a fault, and for
+ * an invalid response. The library's parser takes 13 MB of memory, and a robot with ROS 1 is polled continuously.
+ */
+export function readAnswer(text: string): unknown {
+  const tokens = tokensOf(text);
+  if (tokens.shift() !== "<methodResponse>" || tokens.shift() !== "<params>" || tokens.shift() !== "<param>")
+    throw new Error("this is not an XML-RPC response");
+  return readValue(tokens, 0);
+}
+
+/** A stream of tags, and of texts between them. */
+class Tokens {
+  readonly #tokens: string[];
+  #at = 0;
+
+  constructor(tokens: string[]) {
+    this.#tokens = tokens;
+  }
+
+  shift(): string | undefined {
+    return this.#tokens[this.#at++];
+  }
+
+  get next(): string | undefined {
+    return this.#tokens[this.#at];
+  }
+}
+
+/** The XML declaration and whitespace are dropped. */
+const tokensOf = (text: string): Tokens =>
+  new Tokens((text.replace(/^\s*<\?[^>]*\?>/, "").match(/<[^<>]*>|[^<>]+/g) ?? []).filter((token) => token.trim() !== ""));
+
+function readValue(tokens: Tokens, depth: number): unknown {
+  if (depth > DEPTH_MAX) throw new Error("the answer is nested too deep");
+  expect(tokens, "<value>");
+  const head = tokens.shift();
+  if (head === "</value>") return "";
+  // A value without a type is a string.
+  if (head !== undefined && !head.startsWith("<")) {
+    expect(tokens, "</value>");
+    return unescape(head);
+  }
+  const value = head === "<array>" ? readArray(tokens, depth) : readScalar(tokens, head);
+  expect(tokens, "</value>");
+  return value;
+}
+
+function readArray(tokens: Tokens, depth: number): unknown[] {
+  const values: unknown[] = [];
+  const data = tokens.shift();
+  if (data === "<data>") {
+    while (tokens.next === "<value>") values.push(readValue(tokens, depth + 1));
+    expect(tokens, "</data>");
+  } else if (data !== "<data/>") throw new Error("an array has no data");
+  expect(tokens, "</array>");
+  return values;
+}
+
+function readScalar(tokens: Tokens, head: string | undefined): unknown {
+  const type = /^<(\w+)(\s*\/)?>$/.exec(head ?? "");
+  if (type === null) throw new Error("a value has no type");
+  if (type[2] !== undefined) return "";
+  const body = tokens.next?.startsWith("<") === true ? "" : (tokens.shift() ?? "");
+  expect(tokens, `</${type[1]}>`);
+  if (type[1] === "string") return unescape(body);
+  if (type[1] === "boolean") return body.trim() === "1";
+  if (["int", "i4", "double"].includes(type[1]!)) return Number(body);
+  throw new Error(`a value of type ${type[1]} is not read here`);
+}
+
+function expect(tokens: Tokens, tag: string): void {
+  const token = tokens.shift();
+  if (token !== tag) throw new Error(`the answer has ${token ?? "its end"} where ${tag} should be`);
+}
+
+const escape = (text: string): string => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
+
+const unescape = (text: string): string =>
+  text.replace(/&(?:#(\d{1,7})|#x([0-9a-f]{1,6})|(\w+));/gi, (whole, decimal?: string, hex?: string, name?: string) => {
+    if (name !== undefined) return ENTITIES[name] ?? whole;
+    const code = decimal === undefined ? Number.parseInt(hex ?? "", 16) : Number(decimal);
+    return code <= 0x10_ff_ff ? String.fromCodePoint(code) : whole;
+  });

@@ -1,14 +1,21 @@
 import type { RosNode } from "@foxglove/ros1";
 import type { Clock, Timer } from "@roamfleet/clock";
 import { errorText } from "../../disk/write-atomically.ts";
-import { type FindRosAdapter, type RosAdapter, type RosMessage, type RosTopic, UndecodedMessage } from "../adapter.ts";
-import { LazyMessage } from "../lazy-message.ts";
+import {
+  type FindRosAdapter,
+  LazyMessage,
+  type RosAdapter,
+  type RosMessage,
+  type RosTopic,
+  UndecodedMessage,
+  addressTowards,
+  ROS_MESSAGE_BYTES_MAX,
+  listOf,
+  textsOf,
+} from "../adapter.ts";
 import type { RosSettings } from "../settings.ts";
-import { addressTowards, Ros1Master } from "./master.ts";
-import { ROS1_MESSAGE_BYTES_MAX } from "./message-limit.ts";
-import type { TcpRosReader } from "./tcpros-socket.ts";
-
-export const ROS1_MASTER_URI = "http://127.0.0.1:11311";
+import { Ros1Master } from "./master.ts";
+import type { TcpRosReader } from "./sockets.ts";
 
 const WATCH_INTERVAL_MS = 5_000;
 /** A busy master may miss one answer. */
@@ -19,13 +26,12 @@ interface Subscription {
   /** Type as given by the publishers; empty before the first one. */
   type: string;
   decode: (bytes: Uint8Array) => unknown;
-  /** The node has the subscription. */
   begun: boolean;
 }
 
 /** Finds ROS 1. The agent is a node that subscribes, and registers with the master only while a topic has listeners. */
 export const findRos1: FindRosAdapter = async ({ settings, clock, signal }) => {
-  const uri = settings.ros1_master_uri ?? ROS1_MASTER_URI;
+  const uri = settings.ros1_master_uri;
   const address = await addressTowards(uri, clock, signal);
   if (address === undefined) return undefined;
   // A second node with the same name would end the first.
@@ -88,16 +94,16 @@ class Ros1Adapter implements RosAdapter {
 
   async nodes(): Promise<string[]> {
     const state = await this.#options.master.ask("getSystemState");
-    const names = lists(state)
-      .flatMap((of_kind) => lists(of_kind))
-      .flatMap((entry) => texts(lists(entry)[1]));
+    const names = listOf(state)
+      .flatMap((of_kind) => listOf(of_kind))
+      .flatMap((entry) => textsOf(listOf(entry)[1]));
     return [...new Set(names)].filter((name) => name !== this.#options.name);
   }
 
   async topics(): Promise<RosTopic[]> {
     const published = await this.#options.master.ask("getPublishedTopics", "");
-    return lists(published)
-      .map(texts)
+    return listOf(published)
+      .map(textsOf)
       .flatMap(([name, type]) => (name === undefined || type === undefined ? [] : [{ name, type }]));
   }
 
@@ -137,8 +143,8 @@ class Ros1Adapter implements RosAdapter {
   async #makeNode(): Promise<RosNode> {
     const [{ RosNode: Node }, { FollowerServer }, { TcpRosSocket }] = await Promise.all([
       import("@foxglove/ros1"),
-      import("./follower-server.ts"),
-      import("./tcpros-socket.ts"),
+      import("./sockets.ts"),
+      import("./sockets.ts"),
       import("@foxglove/rosmsg"),
       import("@foxglove/rosmsg-serialization"),
     ]);
@@ -185,7 +191,7 @@ class Ros1Adapter implements RosAdapter {
       },
       message: (topic, bytes) => handOn(topic, bytes),
       oversized: (topic, bytes) => {
-        const reason = `it has ${bytes} bytes, over the limit of ${ROS1_MESSAGE_BYTES_MAX}`;
+        const reason = `it has ${bytes} bytes, over the limit of ${ROS_MESSAGE_BYTES_MAX}`;
         handOn(topic, new Uint8Array(), (none) => new UndecodedMessage(none, reason));
       },
     };
@@ -213,6 +219,3 @@ class Ros1Adapter implements RosAdapter {
     if (dropped) this.#gone.resolve("the agent's node was ended from outside");
   }
 }
-
-const lists = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
-const texts = (value: unknown): string[] => lists(value).filter((one) => typeof one === "string");

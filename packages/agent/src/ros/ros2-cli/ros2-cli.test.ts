@@ -4,11 +4,10 @@ import { chmod, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { groupMembers } from "../../runtime/process-table.ts";
+import { groupMembers } from "../../runtime/processes.ts";
 import { type RosMessage, UndecodedMessage } from "../adapter.ts";
 import { adapterOptions, eventually } from "../testing/adapter-options.ts";
-import { Documents, readDocument, ROS2_DOCUMENT_CHARACTERS_MAX } from "./documents.ts";
-import { findRos2 } from "./ros2-cli.ts";
+import { Documents, findRos2, readDocument, ROS2_DOCUMENT_CHARACTERS_MAX } from "./ros2-cli.ts";
 
 const TIMEOUT_MS = 120_000;
 

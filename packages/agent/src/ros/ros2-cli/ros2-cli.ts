@@ -1,9 +1,11 @@
+import type { ChildProcess } from "node:child_process";
+import { StringDecoder } from "node:string_decoder";
 import type { Clock } from "@roamfleet/clock";
+import { parse } from "yaml";
 import { backoffMs } from "../../link/backoff.ts";
-import { type FindRosAdapter, type RosAdapter, type RosMessage, type RosTopic, UndecodedMessage } from "../adapter.ts";
-import { LazyMessage } from "../lazy-message.ts";
-import { findProgram, outputOf, type Ros2Command, start, stop } from "./command.ts";
-import { Documents, readDocument } from "./documents.ts";
+import { type FindRosAdapter, LazyMessage, type RosAdapter, type RosMessage, type RosTopic, UndecodedMessage } from "../adapter.ts";
+import { stopGroup } from "../../runtime/processes.ts";
+import { spawnChild, runCommand, findProgram } from "../../runtime/spawn-child.ts";
 
 /** Python starts slowly on a small computer. */
 const LIST_MS_MAX = 20_000;
@@ -25,7 +27,7 @@ interface Lists {
 
 /** Finds the `ros2` command. It runs a child process for each list, and one for each topic with listeners. */
 export const findRos2: FindRosAdapter = async ({ settings, clock, signal }) => {
-  const program = await findProgram(settings.environment);
+  const program = findProgram("ros2", settings.environment["PATH"] ?? "");
   if (program === undefined) return undefined;
   const command: Ros2Command = { program, environment: settings.environment, clock };
   const lists = await readLists(command, signal);
@@ -144,4 +146,100 @@ class Ros2Adapter implements RosAdapter {
   #typeOf(topic: string): string {
     return this.topics().find(({ name }) => name === topic)?.type ?? "";
   }
+}
+
+/** Per list: the names of a few thousand topics. */
+const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
+const STOP_GRACE_MS = 1_000;
+
+interface Ros2Command {
+  program: string;
+  environment: Readonly<Record<string, string>>;
+  clock: Clock;
+}
+
+/**
+ * Starts the command as the leader of a process group. When no file descriptors are left it has no pipe and emits an error. Python's output is
+ * unbuffered, since it would otherwise delay what it writes to a pipe.
+ */
+export function start({ program, environment }: Ros2Command, args: readonly string[]): ChildProcess {
+  const env = { ...environment, PYTHONUNBUFFERED: "1" };
+  return spawnChild(program, args, { env, detached: true, stdio: ["ignore", "pipe", "ignore"] });
+}
+
+export async function stop(child: ChildProcess, clock: Clock): Promise<void> {
+  child.stdout?.destroy();
+  if (child.pid !== undefined) await stopGroup(child.pid, { clock, grace_ms: STOP_GRACE_MS });
+}
+
+/** Returns the output; undefined if it fails, prints too much or does not end within `timeout_ms`. */
+export async function outputOf(
+  { program, environment, clock }: Ros2Command,
+  args: readonly string[],
+  timeout_ms: number,
+  signal?: AbortSignal,
+): Promise<string | undefined> {
+  const env = { ...environment, PYTHONUNBUFFERED: "1" };
+  const { ok, output } = await runCommand({ argv: [program, ...args], env, timeout_ms, clock, signal, output_bytes_max: OUTPUT_BYTES_MAX });
+  return ok ? output : undefined;
+}
+
+/** The longest document that is parsed: parsing blocks the event loop, for a quarter of a second at this size. */
+export const ROS2_DOCUMENT_CHARACTERS_MAX = 128 * 1024;
+
+const END = "---\n";
+
+/** Splits the output of `ros2 topic echo` into YAML documents. */
+export class Documents {
+  readonly #decoder = new StringDecoder("utf8");
+  readonly #take: (text: string | undefined) => void;
+  #text = "";
+  /** Offset up to which no end was found. */
+  #seen = 0;
+  #too_long = false;
+
+  /** `take` is called with each document, or with undefined for one that is too long. */
+  constructor(take: (text: string | undefined) => void) {
+    this.#take = take;
+  }
+
+  add(chunk: Buffer): void {
+    this.#text += this.#decoder.write(chunk);
+    for (let at = this.#end(); at !== -1; at = this.#end()) {
+      this.#take(this.#too_long || at > ROS2_DOCUMENT_CHARACTERS_MAX ? undefined : this.#text.slice(0, at));
+      this.#too_long = false;
+      this.#text = this.#text.slice(at + END.length);
+      this.#seen = 0;
+    }
+    if (this.#text.length <= ROS2_DOCUMENT_CHARACTERS_MAX) return;
+    this.#too_long = true;
+    // The separator may have begun.
+    this.#text = this.#text.slice(-END.length);
+    this.#seen = 0;
+  }
+
+  /** Returns the offset of the line of dashes that ends the first document; -1: not received yet. */
+  #end(): number {
+    for (;;) {
+      const at = this.#text.indexOf(END, this.#seen);
+      if (at === -1) {
+        this.#seen = Math.max(0, this.#text.length - END.length);
+        return -1;
+      }
+      if (at === 0 || this.#text[at - 1] === "\n") return at;
+      this.#seen = at + 1;
+    }
+  }
+}
+
+/** Parses a document: integers are numbers while they are exact, and bigint beyond. */
+export function readDocument(text: string): unknown {
+  return exact(parse(text, { intAsBigInt: true, maxAliasCount: 0, logLevel: "error" }));
+}
+
+function exact(value: unknown): unknown {
+  if (typeof value === "bigint") return value >= Number.MIN_SAFE_INTEGER && value <= Number.MAX_SAFE_INTEGER ? Number(value) : value;
+  if (Array.isArray(value)) return value.map(exact);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, field]) => [name, exact(field)]));
 }

@@ -1,13 +1,17 @@
 import type { Clock } from "@roamfleet/clock";
 import { backoffMs } from "../../link/backoff.ts";
-import type { FindRosAdapter, RosAdapter, RosMessage, RosTopic } from "../adapter.ts";
-import { LazyMessage } from "../lazy-message.ts";
+import {
+  type FindRosAdapter,
+  LazyMessage,
+  type RosAdapter,
+  type RosMessage,
+  type RosTopic,
+  listOf,
+  textsOf,
+  readObject,
+} from "../adapter.ts";
 import type { RosSettings } from "../settings.ts";
 import { RosSocket } from "../web-socket.ts";
-import { type ByteFields, readByteFields, withBytes } from "./byte-fields.ts";
-import { Calls } from "./calls.ts";
-
-export const ROSBRIDGE_URL = "ws://127.0.0.1:9090";
 
 interface Subscription {
   id: string;
@@ -22,7 +26,7 @@ interface Subscription {
 /** Finds rosbridge_server, protocol version 2, by WebSocket; topics and nodes come from rosapi if it runs. */
 export const findRosbridge: FindRosAdapter = async ({ settings, clock, signal }) => {
   const adapter = new RosbridgeAdapter(clock, settings);
-  return (await adapter.connect(settings.rosbridge_url ?? ROSBRIDGE_URL, signal)) ? adapter : undefined;
+  return (await adapter.connect(settings.rosbridge_url, signal)) ? adapter : undefined;
 };
 
 class RosbridgeAdapter implements RosAdapter {
@@ -60,13 +64,13 @@ class RosbridgeAdapter implements RosAdapter {
   }
 
   async nodes(): Promise<string[]> {
-    return texts((await this.#ask("nodes", {}))?.["nodes"]);
+    return textsOf((await this.#ask("nodes", {}))?.["nodes"]);
   }
 
   async topics(): Promise<RosTopic[]> {
     const answer = await this.#ask("topics", {});
-    const types = texts(answer?.["types"]);
-    return texts(answer?.["topics"]).map((name, index) => ({ name, type: types[index] ?? "" }));
+    const types = textsOf(answer?.["types"]);
+    return textsOf(answer?.["topics"]).map((name, index) => ({ name, type: types[index] ?? "" }));
   }
 
   subscribe(topic: string, on: (message: RosMessage) => void): Promise<() => void> {
@@ -128,7 +132,7 @@ class RosbridgeAdapter implements RosAdapter {
 
   #take(data: Buffer, binary: boolean): void {
     if (binary) return;
-    const message = readJson(data);
+    const message = readObject(data);
     if (message?.["op"] === "service_response") this.#calls.take(message);
     else if (message?.["op"] === "publish") this.#publish(String(message["topic"]), message["msg"]);
   }
@@ -142,13 +146,94 @@ class RosbridgeAdapter implements RosAdapter {
   }
 }
 
-function readJson(data: Buffer): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(data.toString("utf8"));
-    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
-  } catch {
-    return undefined;
+const CALL_MS_MAX = 2_000;
+
+type Answer = { ok: true; values: Record<string, unknown> } | { ok: false };
+
+class Calls {
+  readonly #clock: Clock;
+  readonly #send: (value: unknown) => void;
+  readonly #waiting = new Map<string, (answer: Answer | undefined) => void>();
+  #count = 0;
+  #ended = false;
+
+  constructor(clock: Clock, send: (value: unknown) => void) {
+    this.#clock = clock;
+    this.#send = send;
+  }
+
+  /** Calls a service. `ok` is false if there is no such service; undefined: no response within CALL_MS_MAX. */
+  call(service: string, args: Record<string, unknown>): Promise<Answer | undefined> {
+    if (this.#ended) return Promise.resolve(undefined);
+    const id = `call:${(this.#count += 1)}`;
+    return new Promise((resolve) => {
+      const end = (answer: Answer | undefined): void => {
+        timer.cancel();
+        this.#waiting.delete(id);
+        resolve(answer);
+      };
+      const timer = this.#clock.setTimer(CALL_MS_MAX, () => end(undefined));
+      this.#waiting.set(id, end);
+      this.#send({ op: "call_service", id, service, args });
+    });
+  }
+
+  take({ id, result, values }: Record<string, unknown>): void {
+    const failed = result === false || typeof values !== "object" || values === null;
+    this.#waiting.get(String(id))?.(failed ? { ok: false } : { ok: true, values: values as Record<string, unknown> });
+  }
+
+  /** Ends all calls without a response, pending and future ones. */
+  end(): void {
+    this.#ended = true;
+    for (const answer of this.#waiting.values()) answer(undefined);
   }
 }
 
-const texts = (value: unknown): string[] => (Array.isArray(value) ? value.map(String) : []);
+/** Types whose arrays rosbridge sends as base64. */
+const BYTE_TYPES = new Set(["uint8", "char", "byte", "octet"]);
+
+/** The fields of one message type that contain bytes: true for an array of bytes, a map for a nested message. */
+type ByteFields = ReadonlyMap<string, true | ByteFields>;
+
+/** Parses the response of `rosapi/message_details`: the type itself comes first, then its nested types. */
+function readByteFields(type: string, typedefs: unknown): ByteFields {
+  const definitions = new Map<string, Record<string, unknown>>();
+  for (const value of listOf(typedefs)) {
+    if (typeof value === "object" && value !== null) definitions.set(plainType(String(Reflect.get(value, "type"))), { ...value });
+  }
+  return fieldsOf(plainType(type), definitions, new Set());
+}
+
+function fieldsOf(type: string, definitions: ReadonlyMap<string, Record<string, unknown>>, above: ReadonlySet<string>): ByteFields {
+  const made = new Map<string, true | ByteFields>();
+  const definition = definitions.get(type);
+  // Protects against a response in which a type contains itself.
+  if (definition === undefined || above.has(type)) return made;
+  const [names, types, lengths] = ["fieldnames", "fieldtypes", "fieldarraylen"].map((key) => listOf(definition[key]));
+  for (const [index, name] of names!.entries()) {
+    const field_type = String(types![index]);
+    const is_array = Number(lengths![index]) >= 0;
+    if (is_array && BYTE_TYPES.has(field_type)) made.set(String(name), true);
+    else {
+      const inner = fieldsOf(plainType(field_type), definitions, new Set([...above, type]));
+      if (inner.size > 0) made.set(String(name), inner);
+    }
+  }
+  return made;
+}
+
+/** Returns the message with base64 replaced by bytes. */
+function withBytes(message: unknown, fields: ByteFields): unknown {
+  if (Array.isArray(message)) return message.map((one) => withBytes(one, fields));
+  if (typeof message !== "object" || message === null) return message;
+  for (const [name, inner] of fields) {
+    const value: unknown = Reflect.get(message, name);
+    if (inner !== true) Reflect.set(message, name, withBytes(value, inner));
+    else if (typeof value === "string") Reflect.set(message, name, new Uint8Array(Buffer.from(value, "base64")));
+  }
+  return message;
+}
+
+/** Details may use either `sensor_msgs/msg/Image` (ROS 2) or `sensor_msgs/Image` (ROS 1). */
+const plainType = (type: string): string => type.replace("/msg/", "/");

@@ -3,11 +3,11 @@ import { systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { pino } from "pino";
 import type { RosAdapterOptions } from "../adapter.ts";
-import type { RosSettings } from "../settings.ts";
+import { DEFAULT_ADDRESSES, type RosSettings } from "../settings.ts";
 
 /** Returns what the bridge passes to a search, with the given settings. */
 export const adapterOptions = (settings: Partial<RosSettings>): RosAdapterOptions => ({
-  settings: { adapters: [], prefixes: [], environment: {}, ...settings },
+  settings: { ...DEFAULT_ADDRESSES, adapters: [], prefixes: [], environment: {}, ...settings },
   clock: systemClock,
   log: pino({ level: "silent" }),
   signal: new AbortController().signal,

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import type { TestContext } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { freePort } from "@roamfleet/clock/testing/free-port";
-import { signalGroup } from "../../runtime/process-table.ts";
+import { signalGroup } from "../../runtime/processes.ts";
 
 const ROSCORE = "/usr/bin/roscore";
 /** Debian's Python, for which its ROS is built; the PATH may have another one first. */

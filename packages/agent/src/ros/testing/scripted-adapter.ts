@@ -6,6 +6,7 @@ export class ScriptedRos {
   /** Whether a search finds it. */
   there = true;
   searches = 0;
+  closed = 0;
   distro = "humble";
   /** Topic lists never return. */
   hangs = false;
@@ -57,6 +58,7 @@ export class ScriptedRos {
         return Promise.resolve(() => void this.#listeners.delete(topic));
       },
       close: () => {
+        this.closed += 1;
         this.#listeners.clear();
         resolve("closed");
         return Promise.resolve();

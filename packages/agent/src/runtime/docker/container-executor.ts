@@ -3,12 +3,11 @@ import type { DesiredRelease } from "@roamfleet/protocol/link";
 import type { Timer } from "@roamfleet/clock";
 import type { AppPlace } from "../../contract.ts";
 import type { RuntimeOptions } from "../bundle.ts";
-import type { Executor, RunStatus, StageIo, Verdict } from "../executor.ts";
+import type { Executor, RunStatus, StageIo } from "../executor.ts";
+import { type ProbeResult, type Verdict, verifyWorkload } from "../health-check.ts";
 import { StepFailure, throwIfAborted } from "../failure.ts";
 import { RELOAD_TIMEOUT_MS } from "../limits.ts";
-import type { ProbeResult } from "../probe.ts";
 import { stageVersion } from "../staged-versions.ts";
-import { verifyWorkload } from "../verify.ts";
 import { type ContainerSpec, readContainerManifest } from "./container-manifest.ts";
 import {
   hasRecord,
@@ -17,20 +16,19 @@ import {
   readReading,
   readRecord,
   readStagedImage,
+  Replacement,
   stagedParts,
   writeReading,
   writeRecord,
   writeStagedImage,
-} from "./container-record.ts";
+} from "./replacement.ts";
 import { Containers, lacksImage } from "./containers.ts";
 import { type Engine, engineMessage } from "./engine.ts";
-import { checkAcrossRestarts, EVERY_TIME } from "./engine-restarts.ts";
+import { checkAcrossRestarts, EVERY_TIME, WatchedContainer } from "./watched-container.ts";
 import { Images, type RegistryLogin } from "./images.ts";
-import type { LayerStore } from "./layer-store.ts";
-import { Replacement } from "./replacement.ts";
-import { WatchedContainer } from "./watched-container.ts";
+import type { LayerStore } from "../artifact-store.ts";
 
-export interface ContainerOptions extends RuntimeOptions {
+interface ContainerOptions extends RuntimeOptions {
   engine: Engine;
   layers: LayerStore;
   /** Returns the login for the registry of a release's image; undefined: none is known. */

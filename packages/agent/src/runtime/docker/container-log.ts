@@ -1,10 +1,10 @@
-import { PassThrough } from "node:stream";
 import type { Clock } from "@roamfleet/clock";
 import type { Logger, LogSink } from "../../contract.ts";
-import { readLines } from "../output-lines.ts";
 import { type Engine, engineMessage, statusOf } from "./engine.ts";
+import { splitLines } from "../spawn-child.ts";
+import { engineOutput } from "../byte-reader.ts";
 
-export interface ContainerLogOptions {
+interface ContainerLogOptions {
   app: string;
   container_id: string;
   /** Nanoseconds since 1970: lines up to here were read by an earlier agent. */
@@ -27,9 +27,6 @@ const NANO = 1_000_000_000n;
 const NANO_OF_MS = 1_000_000n;
 /** stdout and stderr lines may be swapped by less than this; more means that the clock was set back. */
 const OVERTAKEN_MAX = NANO / 2n;
-/** Stream, three zero bytes, length in big endian. */
-const HEADER_BYTES = 8;
-const STDERR = 2;
 
 /** Follows a container's output, across its restarts and those of the engine; each line once. */
 export class ContainerLog {
@@ -109,31 +106,11 @@ export class ContainerLog {
     });
   }
 
-  async #read(stream: AsyncIterable<Uint8Array | string>): Promise<void> {
-    const out = new PassThrough();
-    const err = new PassThrough();
-    readLines(out, (text, missing) => this.#take("info", text, missing));
-    readLines(err, (text, missing) => this.#take("error", text, missing));
-    let kept: Buffer = Buffer.alloc(0);
-    let left = 0;
-    let to = out;
+  async #read(stream: AsyncIterable<unknown>): Promise<void> {
+    const out = splitLines((text, missing) => this.#take("info", text, missing));
+    const err = splitLines((text, missing) => this.#take("error", text, missing));
     try {
-      for await (const chunk of stream) {
-        kept = Buffer.concat([kept, Buffer.from(chunk as Uint8Array)]);
-        for (;;) {
-          if (left > 0) {
-            const part = kept.subarray(0, left);
-            kept = kept.subarray(part.length);
-            left -= part.length;
-            if (part.length > 0) to.write(part);
-            if (left > 0) break;
-          }
-          if (kept.length < HEADER_BYTES) break;
-          to = kept[0] === STDERR ? err : out;
-          left = kept.readUInt32BE(4);
-          kept = kept.subarray(HEADER_BYTES);
-        }
-      }
+      for await (const { bytes, error } of engineOutput(stream)) (error ? err : out).push(bytes);
     } finally {
       out.end();
       err.end();

@@ -1,7 +1,7 @@
 import type { ContainerManifest } from "@roamfleet/protocol/container-manifest";
 import path from "node:path";
-import { MANIFEST_ARGUMENTS_MAX, MANIFEST_ENV_MAX, STOP_TIMEOUT_SECONDS_MAX } from "../limits.ts";
-import { argv, bad, environment, type Fields, number, object, signalName, text } from "../manifest.ts";
+import { MANIFEST_ARGUMENTS_MAX, MANIFEST_ENV_MAX } from "../limits.ts";
+import { argv, bad, environment, type Fields, number, object, signalName, text, httpUrl, stopTimeout } from "../manifest.ts";
 
 export type ContainerHealthCheck =
   | { http: { url: string; expect_status: number } }
@@ -46,7 +46,6 @@ const FIELDS = {
   reload: true,
 } as const satisfies Record<keyof Required<ContainerManifest>, true>;
 
-const STOP_TIMEOUT_SECONDS_DEFAULT = 10;
 const PORTS_MAX = 256;
 const MOUNTS_MAX = 64;
 const DEVICES_MAX = 64;
@@ -77,12 +76,7 @@ export function readContainerManifest(value: unknown): ContainerSpec {
     ulimits: readUlimits(fields["ulimits"]),
     health: readHealth(fields["health"]),
     replace: oneOf(fields["replace"] ?? "after", "replace", ["after", "beside"]),
-    stop_timeout_seconds: number(
-      fields["stop_timeout_seconds"] ?? STOP_TIMEOUT_SECONDS_DEFAULT,
-      "stop_timeout_seconds",
-      0,
-      STOP_TIMEOUT_SECONDS_MAX,
-    ),
+    stop_timeout_seconds: stopTimeout(fields["stop_timeout_seconds"]),
     reload: readReload(fields["reload"]),
   };
 }
@@ -230,10 +224,7 @@ function readHttp(value: unknown): { url: string; expect_status: number } | { po
     return { port: port(fields["port"], "health.http.port"), path: place, expect_status };
   }
   if (given(fields["path"])) throw bad("health.http.path", "is for a port; the url has its own");
-  const url = text(fields["url"], "health.http.url");
-  const protocol = URL.parse(url)?.protocol;
-  if (protocol !== "http:" && protocol !== "https:") throw bad("health.http.url", "must be an http or https address");
-  return { url, expect_status };
+  return { url: httpUrl(fields["url"]), expect_status };
 }
 
 function readReload(value: unknown): ContainerSpec["reload"] {

@@ -1,8 +1,37 @@
 import type { ContainerCreateOptions, ContainerInspectInfo } from "dockerode";
-import { type Bind, isWithin } from "./swappable-mounts.ts";
-import { engineFailure, type CallOptions, type Engine, statusOf } from "./engine.ts";
 import { StepFailure } from "../failure.ts";
+import { type CallOptions, type Engine, engineFailure, statusOf } from "./engine.ts";
 import { ENGINE_CALL_MS, STOP_TIMEOUT_SECONDS_MAX } from "../limits.ts";
+
+/** Whether a path is a directory or below it; both are absolute and without symlinks. */
+export const isWithin = (place: string, directory: string): boolean =>
+  place === directory || place.startsWith(directory === "/" ? directory : `${directory}/`);
+
+export interface Bind {
+  app: string;
+  source: string;
+  writable: boolean;
+}
+
+/**
+ * Refuses a directory below one that another container may write, and a writable one above another container's. The engine resolves symlinks at each
+ * start of a container. A container that may write a parent directory could replace the checked directory by a symlink to any path on the robot.
+ * Throws StepFailure `rejected_by_robot`.
+ */
+export function refuseSwappable(wanted: readonly Bind[], others: readonly Bind[]): void {
+  for (const bind of wanted)
+    for (const other of [...wanted, ...others]) {
+      if (bind.source === other.source) continue;
+      const below = other.writable && isWithin(bind.source, other.source);
+      const above = bind.writable && isWithin(other.source, bind.source);
+      if (!below && !above) continue;
+      const [inner, outer] = below ? [bind, other] : [other, bind];
+      throw new StepFailure(
+        "rejected_by_robot",
+        `manifest: mount ${inner.source} of app ${inner.app} lies below ${outer.source}, which app ${outer.app} may write: it could put a symlink there; mount one of them read_only, or the same directory in both`,
+      );
+    }
+}
 
 /** Labels by which containers are found, independent of our own records; names are for people. */
 export const LABELS = {
@@ -151,7 +180,6 @@ export class Containers {
     );
   }
 
-  /** Removes the volumes that were created for the app. */
   async removeVolumes(app: string, signal: AbortSignal): Promise<void> {
     const filters = JSON.stringify({ label: this.#labels(app) });
     const { Volumes } = await this.#engine.use({ what: "list its volumes", signal }, (docker) => docker.listVolumes({ filters }));

@@ -13,7 +13,7 @@ import { Containers, LABELS, lacksImage } from "./containers.ts";
 import { createOptions } from "./create-options.ts";
 import { readContainerManifest } from "./container-manifest.ts";
 import { Images } from "./images.ts";
-import { LayerStore } from "./layer-store.ts";
+import { LayerStore } from "../artifact-store.ts";
 
 const LIMIT = { timeout: 120_000 };
 const { signal } = new AbortController();

@@ -1,11 +1,12 @@
 import http from "node:http";
 import type Docker from "dockerode";
-import type { Clock, Timer } from "@roamfleet/clock";
+import { type Clock, type Timer, timeLimit } from "@roamfleet/clock";
 import type { Logger } from "../../contract.ts";
-import { errorCode, errorMessage, StepFailure, throwIfAborted, unlessAborted } from "../failure.ts";
-import { ENGINE_CALL_MS, ENGINE_GONE_MS, type Timing } from "../limits.ts";
+import { StepFailure, throwIfAborted, unlessAborted } from "../failure.ts";
+import { ENGINE_CALL_MS, ENGINE_GONE_MS, ENGINE_LINE_BYTES_MAX, type Timing } from "../limits.ts";
+import { errorText, errorCode } from "../../disk/write-atomically.ts";
 
-export interface EngineOptions {
+interface EngineOptions {
   /** In order of preference; the first that answers is used from then on. */
   sockets: readonly string[];
   clock: Clock;
@@ -47,7 +48,6 @@ export class Engine {
     return this.#options.clock.monotonic() - this.#answered_at < ENGINE_GONE_MS;
   }
 
-  /** Checks now, and then periodically. */
   async start(): Promise<void> {
     if (this.#options.sockets.length === 0 || this.#timer !== undefined) return;
     this.#timer = this.#options.clock.every(this.#options.timing.engine_check_ms, async () => void (await this.#look()));
@@ -86,10 +86,9 @@ export class Engine {
       throwIfAborted(signal);
       if (this.#socket === undefined && !(await this.#look()))
         throw new StepFailure("incompatible", `no container engine answers at ${this.#options.sockets.join(" or ") || "any socket"}`);
-      const limit = new AbortController();
       const late = new StepFailure("timeout", `the container engine did not ${what} within ${limit_ms / 1_000} s`);
-      const timer = clock.setTimer(limit_ms, () => limit.abort(late));
-      const call = AbortSignal.any([signal, limit.signal]);
+      using limit = timeLimit(clock, limit_ms, late, signal);
+      const call = limit.signal;
       try {
         // An engine may hang, and some of dockerode's calls take no signal: such a call is abandoned.
         const answer = await unlessAborted(
@@ -100,7 +99,7 @@ export class Engine {
         return answer;
       } catch (error) {
         throwIfAborted(signal);
-        if (limit.signal.aborted) throw late;
+        if (limit.expired) throw late;
         if (!isAway(error)) throw error;
         this.breaks += 1;
         if (clock.monotonic() >= deadline)
@@ -108,8 +107,6 @@ export class Engine {
             "timeout",
             `the container engine at ${this.#socket} went away and did not come back within ${wait_ms / 1_000} s`,
           );
-      } finally {
-        timer.cancel();
       }
       await clock.sleep(RETRY_MS, signal);
     }
@@ -174,7 +171,7 @@ export function isAway(error: unknown): boolean {
   // A missing local file is no sign of an unreachable engine: only ENOENT of `connect` counts.
   if (code === "ENOENT" && (error as NodeJS.ErrnoException).syscall !== "connect") return false;
   if (code !== undefined && AWAY_CODES.has(code)) return true;
-  return statusOf(error) !== 404 && AWAY_WORDS.test(errorMessage(error));
+  return statusOf(error) !== 404 && AWAY_WORDS.test(errorText(error));
 }
 
 /** Returns the HTTP status of the engine's response; undefined for any other error. */
@@ -185,7 +182,7 @@ export function statusOf(error: unknown): number | undefined {
 
 /** Returns the engine's error message, in words for an operator. */
 export function engineMessage(error: unknown): string {
-  return errorMessage(error)
+  return errorText(error)
     .replace(/^\(HTTP code \d+\) [^-]*- /, "")
     .trim();
 }
@@ -197,4 +194,42 @@ export function engineFailure(error: unknown, otherwise: ConstructorParameters<t
   if (/no space left on device|disk quota exceeded|ENOSPC/i.test(message))
     return new StepFailure("insufficient_disk", `the container engine's disk is full: ${message}`, { cause: error });
   return new StepFailure(otherwise, message, { cause: error });
+}
+
+export interface ProgressLine {
+  status?: string;
+  id?: string;
+  progressDetail?: { current?: number; total?: number };
+  stream?: string;
+  error?: string;
+}
+
+/** Reads the engine's lines of JSON to their end; calls `line` for each. Throws the engine's error message as Error. */
+export async function readProgress(stream: AsyncIterable<Uint8Array | string>, line: (progress: ProgressLine) => void): Promise<void> {
+  const decoder = new TextDecoder();
+  let kept = "";
+  const take = (text: string): void => {
+    if (text.trim() === "") return;
+    const progress = parseLine(text);
+    if (progress === undefined) return;
+    if (typeof progress.error === "string") throw new Error(progress.error);
+    line(progress);
+  };
+  for await (const chunk of stream) {
+    kept += typeof chunk === "string" ? chunk : decoder.decode(chunk, { stream: true });
+    const lines = kept.split("\n");
+    kept = lines.pop() ?? "";
+    for (const one of lines) take(one);
+    if (kept.length > ENGINE_LINE_BYTES_MAX) throw new Error("the container engine sent a line that is too long");
+  }
+  take(kept);
+}
+
+function parseLine(text: string): ProgressLine | undefined {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null ? value : undefined;
+  } catch {
+    return undefined;
+  }
 }

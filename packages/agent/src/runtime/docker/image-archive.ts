@@ -1,4 +1,3 @@
-import { createHash } from "node:crypto";
 import { once } from "node:events";
 import fs from "node:fs";
 import path from "node:path";
@@ -7,14 +6,14 @@ import { pipeline } from "node:stream/promises";
 import { createGunzip } from "node:zlib";
 import type { DesiredLayers } from "@roamfleet/protocol/link";
 import { type Extract, extract, type Header, pack, type Pack } from "tar-stream";
+import { hash } from "node:crypto";
 import { StepFailure } from "../failure.ts";
-import { isGzip, unpackedBytesOf } from "./unpacked-size.ts";
 import { IMAGE_JSON_BYTES_MAX, IMAGE_LAYERS_MAX } from "../limits.ts";
 
 type Entry = Extract extends AsyncIterable<infer Source> ? Source : never;
 
 /** Contents of an archive, by the names of its entries. */
-export interface ArchivedImage {
+interface ArchivedImage {
   /** `sha256:…` of the config: the engine's id of the image. */
   image_id: string;
   config: string;
@@ -137,7 +136,7 @@ export async function readArchive(archive: string, arch: string): Promise<Archiv
   const content = documents.get(config);
   if (content === undefined) throw refused(`lacks the config ${config}`);
   if (layers.length > IMAGE_LAYERS_MAX) throw refused(`has more than ${IMAGE_LAYERS_MAX} layers`);
-  return { image_id: `sha256:${createHash("sha256").update(content).digest("hex")}`, config, layers };
+  return { image_id: `sha256:${hash("sha256", content)}`, config, layers };
 }
 
 type Documents = ReadonlyMap<string, Buffer>;
@@ -190,4 +189,57 @@ function readOciArchive(documents: Documents, arch: string): Pick<ArchivedImage,
 function fitsMachine({ architecture, os }: Record<string, unknown>, arch: string): boolean {
   if (architecture === undefined && os === undefined) return true;
   return os === "linux" && architecture === (OCI_ARCHITECTURES[arch] ?? arch);
+}
+
+/**
+ * Returns the bytes of these files with gzip files unpacked: the packed size is no bound, and an engine unpacks until its disk is full. Stops once
+ * they exceed `max`. A damaged file counts as 0: the engine refuses it.
+ */
+export async function unpackedBytes(files: readonly string[], max: number, signal: AbortSignal): Promise<number> {
+  let bytes = 0;
+  for (const file of files) {
+    if (bytes > max) break;
+    try {
+      bytes += await unpackedBytesOf(fs.createReadStream(file), max - bytes, signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      if ((error as NodeJS.ErrnoException).code === "ENOENT") throw error;
+    }
+  }
+  return bytes;
+}
+
+/** The same for a stream. Throws if it is damaged. */
+async function unpackedBytesOf(content: AsyncIterable<unknown>, max: number, signal: AbortSignal): Promise<number> {
+  const chunks = (content as AsyncIterable<Uint8Array>)[Symbol.asyncIterator]();
+  const first = await chunks.next();
+  if (first.done === true) return 0;
+  const all = async function* (): AsyncGenerator<Uint8Array> {
+    yield first.value;
+    yield* { [Symbol.asyncIterator]: () => chunks };
+  };
+  let bytes = 0;
+  const enough = new AbortController();
+  const count = async (unpacked: AsyncIterable<Uint8Array>): Promise<void> => {
+    for await (const chunk of unpacked) {
+      bytes += chunk.length;
+      if (bytes > max) enough.abort();
+    }
+  };
+  try {
+    const ends = { signal: AbortSignal.any([signal, enough.signal]) };
+    await (startsAsGzip(first.value) ? pipeline(all, createGunzip(), count, ends) : pipeline(all, count, ends));
+  } catch (error) {
+    if (signal.aborted || !enough.signal.aborted) throw error;
+  }
+  return bytes;
+}
+
+const startsAsGzip = (bytes: Uint8Array): boolean => bytes[0] === 0x1f && bytes[1] === 0x8b;
+
+/** Whether the file begins with gzip's magic number. */
+async function isGzip(file: string): Promise<boolean> {
+  await using handle = await fs.promises.open(file);
+  const { buffer } = await handle.read(Buffer.alloc(2), 0, 2, 0);
+  return startsAsGzip(buffer);
 }

@@ -1,9 +1,9 @@
-import { createHash } from "node:crypto";
 import fs from "node:fs";
 import { pipeline, type Readable, Transform } from "node:stream";
 import type Docker from "dockerode";
-import type { Clock, Timer } from "@roamfleet/clock";
+import { type Clock, IdleTimeout } from "@roamfleet/clock";
 import type { DesiredLayers } from "@roamfleet/protocol/link";
+import { hash } from "node:crypto";
 import type { StageIo } from "../executor.ts";
 import { StepFailure, throwIfAborted, unlessAborted } from "../failure.ts";
 import {
@@ -15,13 +15,12 @@ import {
   UNPACK_BYTES_MAX,
   UNPACK_RATIO_MAX,
 } from "../limits.ts";
-import { freeBytes } from "../durable-file.ts";
-import { type Engine, engineFailure, engineMessage, isAway, statusOf } from "./engine.ts";
-import type { LayerStore } from "./layer-store.ts";
-import { type ProgressLine, readProgress } from "./progress-lines.ts";
-import { unpackedBytes } from "./unpacked-size.ts";
+import { freeBytes } from "../../disk/write-atomically.ts";
+import { type Engine, engineFailure, engineMessage, isAway, type ProgressLine, readProgress, statusOf } from "./engine.ts";
+import type { LayerStore } from "../artifact-store.ts";
+import { retryWaitMs } from "../download.ts";
 
-export interface ImagesOptions {
+interface ImagesOptions {
   engine: Engine;
   layers: LayerStore;
   clock: Clock;
@@ -48,7 +47,7 @@ export class Images {
 
   constructor(options: ImagesOptions) {
     this.#options = options;
-    this.#owner = createHash("sha256").update(options.state_directory).digest("hex").slice(0, 8);
+    this.#owner = hash("sha256", options.state_directory).slice(0, 8);
   }
 
   #tag(app: string, release_id: string): string {
@@ -87,14 +86,14 @@ export class Images {
     );
     await store.fetch(parts, io);
     on_step("container.layers_fetched");
+    // Loaded on demand: most of the time a robot only supervises.
+    const { composeArchive, unpackedBytes } = await import("./image-archive.ts");
     const files = parts.map(({ sha256 }) => store.file(sha256));
     await this.#checkUnpacked(files, (max) => unpackedBytes(files, max, io.signal), io.signal).catch((error: unknown) => {
       store.drop(parts);
       throw error;
     });
     on_step("container.layers_checked");
-    // Loaded on demand: most of the time a robot only supervises.
-    const { composeArchive } = await import("./image-archive.ts");
     const name = this.name(app, release_id);
     try {
       await this.#load(() => composeArchive(layers, name, (sha256) => store.file(sha256)), io.signal);
@@ -169,19 +168,14 @@ export class Images {
   ): Promise<void> {
     const { engine, clock } = this.#options;
     const stall = new AbortController();
-    const set = (): Timer => clock.setTimer(ENGINE_STALL_MS, () => stall.abort(stalled));
-    let timer = set();
-    const moved = (): void => {
-      timer.cancel();
-      timer = set();
-    };
+    const idle = new IdleTimeout(clock, ENGINE_STALL_MS, () => stall.abort(stalled));
     const options = { what, signal: AbortSignal.any([signal, stall.signal]), limit_ms: ENGINE_MOVE_MS };
     try {
-      await engine.use(options, (docker, abortSignal) => work(docker, abortSignal, moved));
+      await engine.use(options, (docker, abortSignal) => work(docker, abortSignal, () => idle.touch()));
     } catch (error) {
       throw stall.signal.aborted && !signal.aborted ? stalled : error;
     } finally {
-      timer.cancel();
+      idle.stop();
     }
   }
 
@@ -261,10 +255,7 @@ export class Images {
             cause: error,
           });
       }
-      await clock.sleep(
-        Math.min(timing.retry_last_ms, timing.retry_first_ms * 2 ** Math.min(tries, 16)) * (0.5 + clock.random() / 2),
-        io.signal,
-      );
+      await clock.sleep(retryWaitMs(clock, timing, tries), io.signal);
     }
     on_step("container.image_pulled");
     const id = await this.#named(image, io.signal);

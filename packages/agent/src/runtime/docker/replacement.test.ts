@@ -11,9 +11,8 @@ import { readConfig } from "../../config.ts";
 import { ROBOT_CONFIG_DEFAULT } from "../../config-file/robot-config.ts";
 import { StubEngine } from "../../testing/stub-engine.ts";
 import { statePaths } from "../paths.ts";
-import { writeStagedImage } from "./container-record.ts";
+import { Replacement, writeStagedImage } from "./replacement.ts";
 import { Containers, LABELS } from "./containers.ts";
-import { Replacement } from "./replacement.ts";
 
 const SIGNED = "registry.example/app@sha256:11";
 const release = { id: "rel_1", tag: "v1", image: SIGNED, manifest: {} } as unknown as DesiredRelease;

@@ -1,15 +1,18 @@
+import type { Readable } from "node:stream";
 import type { ContainerInspectInfo } from "dockerode";
 import type { Clock } from "@roamfleet/clock";
 import type { Logger, LogSink } from "../../contract.ts";
-import type { Timing } from "../limits.ts";
-import { probe, type ProbeResult } from "../probe.ts";
+import { OUTPUT_TAIL_CHARACTERS, type Timing } from "../limits.ts";
+import { probe, type ProbeResult } from "../health-check.ts";
 import { ContainerLog, nanoseconds } from "./container-log.ts";
 import type { ContainerHealthCheck, ContainerSpec } from "./container-manifest.ts";
-import { type Containers } from "./containers.ts";
-import type { Engine } from "./engine.ts";
-import { ContainerCommands } from "./run-inside.ts";
+import type { Containers } from "./containers.ts";
+import { type Engine, engineMessage } from "./engine.ts";
+import { StepAborted } from "../failure.ts";
+import { engineOutput } from "../byte-reader.ts";
+import { errorText } from "../../disk/write-atomically.ts";
 
-export interface WatchedContainerOptions {
+interface WatchedContainerOptions {
   app: string;
   container_id: string;
   spec: ContainerSpec;
@@ -64,7 +67,6 @@ export class WatchedContainer {
     return this.#state?.Status === "exited" || this.#state?.Status === "dead";
   }
 
-  /** It was removed from the engine. */
   get gone(): boolean {
     return this.#state === undefined && this.last_exit !== null;
   }
@@ -145,7 +147,6 @@ export class WatchedContainer {
     });
   }
 
-  /** Returns whether it runs and is healthy. */
   async check(wait_ms?: number): Promise<ProbeResult> {
     await this.refresh(wait_ms);
     if (!this.alive) return { ok: false, message: `the container ${this.last_exit ?? `is ${this.#state?.Status ?? "gone"}`}` };
@@ -183,5 +184,129 @@ export class WatchedContainer {
       if (own) return `http://${own}:${http.port}${http.path}`;
     }
     return `http://127.0.0.1:${http.port}${http.path}`;
+  }
+}
+
+interface Options {
+  container_id: string;
+  engine: Engine;
+  clock: Clock;
+}
+
+const POLL_FIRST_MS = 20;
+const POLL_LAST_MS = 200;
+/** Wait for the rest of a command's output after its end. */
+const OUTPUT_END_MS = 500;
+
+/** Runs commands in a container, one at a time: an engine cannot end a command that hangs, so no second one is started beside it. */
+class ContainerCommands {
+  readonly #options: Options;
+  #busy: string | undefined;
+
+  constructor(options: Options) {
+    this.#options = options;
+  }
+
+  /** Returns within the timeout. Throws only if it is aborted. */
+  async run(argv: string[], timeout_ms: number, signal: AbortSignal, what: string): Promise<ProbeResult> {
+    const name = `${what} ${argv[0]}`;
+    try {
+      if (this.#busy !== undefined && (await this.#runs(this.#busy, signal)))
+        return { ok: false, message: `${name} still hangs from an earlier run` };
+      return await this.#runOnce(argv, timeout_ms, signal, name);
+    } catch (error) {
+      if (signal.aborted) throw new StepAborted();
+      return { ok: false, message: `${name}: ${engineMessage(error) || errorText(error)}` };
+    }
+  }
+
+  async #runOnce(argv: string[], timeout_ms: number, signal: AbortSignal, name: string): Promise<ProbeResult> {
+    const { engine, container_id, clock } = this.#options;
+    const options = { what: "run a command in a container", signal, wait_ms: 0 };
+    const exec = await engine.use(options, (docker, abortSignal) =>
+      docker.getContainer(container_id).exec({ Cmd: argv, AttachStdout: true, AttachStderr: true, abortSignal }),
+    );
+    this.#busy = exec.id;
+    const output: Readable = await engine.use(options, async (_, abortSignal) => {
+      const stream = await exec.start({ Detach: false });
+      if (abortSignal.aborted) stream.destroy();
+      return stream;
+    });
+    let tail = "";
+    const read = async (): Promise<void> => {
+      for await (const { bytes } of engineOutput(output))
+        tail = (tail + Buffer.from(bytes).toString("utf8")).slice(-OUTPUT_TAIL_CHARACTERS);
+    };
+    const ended = read().catch(() => {});
+    const deadline = clock.monotonic() + timeout_ms;
+    try {
+      // Polls instead of waiting for the stream's end: background processes of the command keep it open.
+      for (let poll_ms = POLL_FIRST_MS; ; poll_ms = Math.min(POLL_LAST_MS, poll_ms * 2)) {
+        const { Running, ExitCode } = await engine.use(options, () => exec.inspect());
+        if (!Running && ExitCode !== null) {
+          this.#busy = undefined;
+          if (ExitCode !== 0) await Promise.race([ended, clock.sleep(OUTPUT_END_MS, signal)]);
+          const words = tail.trim();
+          return { ok: ExitCode === 0, message: `${name} exited with ${ExitCode}${words === "" || ExitCode === 0 ? "" : `: ${words}`}` };
+        }
+        if (clock.monotonic() >= deadline) return { ok: false, message: `${name} did not end within ${timeout_ms} ms` };
+        await clock.sleep(poll_ms, signal);
+      }
+    } finally {
+      output.destroy();
+    }
+  }
+
+  async #runs(exec_id: string, signal: AbortSignal): Promise<boolean> {
+    const { engine } = this.#options;
+    try {
+      const { Running } = await engine.use({ what: "describe a command", signal, wait_ms: 0 }, (docker) =>
+        docker.getExec(exec_id).inspect(),
+      );
+      return Running;
+    } catch {
+      // The engine forgets the command when the container is restarted.
+      return false;
+    }
+  }
+}
+
+interface RestartOptions {
+  app: string;
+  engine: Engine;
+  container: WatchedContainer;
+  containers: Containers;
+  clock: Clock;
+  log: Logger;
+  signal: AbortSignal;
+}
+
+const TRIES_MAX = 3;
+
+/** For the message of a check that failed during a restart of the engine each time. */
+export const EVERY_TIME = `; the container engine restarted during each of ${TRIES_MAX} checks`;
+
+/**
+ * Repeats a check of a container that failed while the engine ended: a restart of the engine ends all containers. Returns the last result, and
+ * whether the engine ended during that check, too. Throws StepFailure (`timeout`) if the engine does not return.
+ */
+export async function checkAcrossRestarts<R>(
+  { app, engine, container, containers, clock, log, signal }: RestartOptions,
+  check: () => Promise<R>,
+  passed: (result: R) => boolean,
+): Promise<{ result: R; interrupted: boolean }> {
+  for (let tries = 1; ; tries += 1) {
+    const { breaks } = engine;
+    using run = engine.watchRun();
+    const result = await check();
+    if (passed(result)) return { result, interrupted: false };
+    // Waits for an unreachable engine. During the sleep, Node handles the end of the watched connection, which came before the response.
+    await container.refresh();
+    await clock.sleep(1, signal);
+    const interrupted = run.ended || engine.breaks !== breaks;
+    if (!interrupted || tries === TRIES_MAX) return { result, interrupted };
+    log.warn({ app, tries }, "the container engine restarted during a check of the release: the check is repeated");
+    if (container.down) await containers.start(container.container_id, signal);
+    container.exits = 0;
   }
 }

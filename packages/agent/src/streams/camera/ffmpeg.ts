@@ -1,15 +1,20 @@
 import type { ChildProcess } from "node:child_process";
-import { constants } from "node:fs";
-import { access } from "node:fs/promises";
-import path from "node:path";
-import type { Clock } from "@roamfleet/clock";
-import { spawnChild } from "../../runtime/spawn-child.ts";
-import { stopGroup } from "../../runtime/stop-group.ts";
-import { FRAME_SILENCE_MS, type SourceEnd, type SourceRun } from "./frame-source.ts";
+import { type Clock, IdleTimeout } from "@roamfleet/clock";
+import { CAMERA_FRAME_BYTES_MAX } from "@roamfleet/protocol/link";
+import { spawnChild, findProgram } from "../../runtime/spawn-child.ts";
+import { stopGroup } from "../../runtime/processes.ts";
+import {
+  FRAME_IDLE_MS,
+  type FrameSource,
+  isUnchanged,
+  type Picture,
+  QUALITY_DEFAULT,
+  type SourceEnd,
+  type SourceRun,
+  StderrTail,
+} from "./frame-source.ts";
 import { JpegSplitter } from "./jpeg-splitter.ts";
-import { StderrTail } from "./last-words.ts";
-import { type Picture, QUALITY_DEFAULT } from "./request.ts";
-import { IdleTimeout } from "./silence.ts";
+import type { CameraSource } from "../../config-file/robot-config.ts";
 
 /** Maximum width unless a client requests more. */
 const WIDTH_DEFAULT = 1280;
@@ -25,20 +30,10 @@ export interface FfmpegOptions {
   environment: Readonly<Record<string, string>>;
 }
 
-export const FFMPEG_MISSING: SourceEnd = { failed: true, reason: "ffmpeg is not installed on the robot", final: true };
+const FFMPEG_MISSING: SourceEnd = { failed: true, reason: "ffmpeg is not installed on the robot", final: true };
 
-/** Whether there is an ffmpeg on the PATH. */
-export async function hasFfmpeg({ environment }: Pick<FfmpegOptions, "environment">): Promise<boolean> {
-  for (const directory of (environment.PATH ?? "").split(path.delimiter).filter((one) => one !== "")) {
-    try {
-      await access(path.join(directory, "ffmpeg"), constants.X_OK);
-      return true;
-    } catch {
-      // Try the next directory.
-    }
-  }
-  return false;
-}
+export const hasFfmpeg = ({ environment }: Pick<FfmpegOptions, "environment">): boolean =>
+  findProgram("ffmpeg", environment.PATH ?? "") !== undefined;
 
 /** Converts quality from 1 to 100 to the encoder's scale. */
 export const qscaleOf = (quality: number): number => Math.round(QSCALE.worst - ((quality - 1) / 99) * (QSCALE.worst - QSCALE.best));
@@ -103,13 +98,13 @@ export async function runFfmpeg(input: readonly string[], run: SourceRun, option
 }
 
 /** Scales frames of another source with ffmpeg. */
-export interface Feeding {
+interface Feeding {
   /** Passes a frame to ffmpeg; while that is busy only the newest frame is kept. */
   feed: (jpeg: Uint8Array) => void;
   ended: Promise<SourceEnd>;
 }
 
-export function feedFfmpeg(run: SourceRun, options: FfmpegOptions): Feeding {
+function feedFfmpeg(run: SourceRun, options: FfmpegOptions): Feeding {
   const child = start(fedArguments(run.picture), true, options.environment);
   const ended = watchChild(child, run, options);
   const { stdin } = child;
@@ -138,12 +133,12 @@ export function feedFfmpeg(run: SourceRun, options: FfmpegOptions): Feeding {
 async function watchChild(child: ChildProcess, { signal, frame, refused }: SourceRun, { clock }: FfmpegOptions): Promise<SourceEnd> {
   const words = new StderrTail();
   const splitter = new JpegSplitter((jpeg) => {
-    silence.heard();
+    idle.touch();
     if (!signal.aborted) frame(jpeg);
   }, refused);
   const stop = (): void => void (child.pid !== undefined && stopGroup(child.pid, { clock, grace_ms: STOP_GRACE_MS }));
   let silent = false;
-  const silence = new IdleTimeout(clock, FRAME_SILENCE_MS, () => {
+  const idle = new IdleTimeout(clock, FRAME_IDLE_MS, () => {
     silent = true;
     stop();
   });
@@ -157,14 +152,50 @@ async function watchChild(child: ChildProcess, { signal, frame, refused }: Sourc
     );
     child.once("close", (code, killed) => resolve(endOf(code, killed, words, silent)));
   });
-  silence.stop();
+  idle.stop();
   signal.removeEventListener("abort", stop);
   return end;
 }
 
 function endOf(code: number | null, killed: string | null, { line }: StderrTail, silent: boolean): SourceEnd {
-  if (silent)
-    return { failed: true, reason: `no picture for ${FRAME_SILENCE_MS / 1_000} s${line === undefined ? "" : `; ffmpeg: ${line}`}` };
+  if (silent) return { failed: true, reason: `no picture for ${FRAME_IDLE_MS / 1_000} s${line === undefined ? "" : `; ffmpeg: ${line}`}` };
   if (code === 0) return { failed: false, reason: "the file has ended" };
   return { failed: true, reason: `ffmpeg: ${line ?? (code === null ? `ended by ${killed}` : `ended with ${code}`)}` };
+}
+
+/** Largest picture that is scaled. */
+const FED_BYTES_MAX = 8 * 1024 * 1024;
+
+interface JpegRun extends Omit<SourceRun, "picture"> {
+  /** A larger picture is refused. */
+  bytes_max: number;
+}
+
+/** Runs a source whose frames are already JPEG: passes them on until the signal is aborted or the source ends. */
+export type RunJpegs = (run: JpegRun) => Promise<SourceEnd>;
+
+/** A source of JPEGs: passed on unchanged, or through ffmpeg if another size or quality is requested. */
+export function jpegSource(kind: CameraSource["kind"], run_jpegs: RunJpegs, options: FfmpegOptions): FrameSource {
+  return {
+    kind,
+    adjustable: () => hasFfmpeg(options),
+    run: async (run) => {
+      if (isUnchanged(run.picture)) return run_jpegs({ ...run, bytes_max: CAMERA_FRAME_BYTES_MAX });
+      if (!hasFfmpeg(options))
+        return { ...FFMPEG_MISSING, reason: "another size or quality needs ffmpeg, which is not installed on the robot" };
+      return runAdjusted(run_jpegs, run, options);
+    },
+  };
+}
+
+/** The source and ffmpeg end together; the reason is that of the first one to end. */
+async function runAdjusted(run_jpegs: RunJpegs, run: SourceRun, options: FfmpegOptions): Promise<SourceEnd> {
+  const ending = new AbortController();
+  const signal = AbortSignal.any([run.signal, ending.signal]);
+  const { feed, ended } = feedFfmpeg({ ...run, signal }, options);
+  const source = run_jpegs({ signal, frame: feed, refused: run.refused, bytes_max: FED_BYTES_MAX });
+  const first = await Promise.race([source, ended]);
+  ending.abort();
+  await Promise.all([source, ended]);
+  return first;
 }

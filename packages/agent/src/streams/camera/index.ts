@@ -3,12 +3,9 @@ import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, type StreamSource } 
 import type { Logger } from "pino";
 import type { CameraSource } from "../../config-file/robot-config.ts";
 import type { RosBridge } from "../../ros/bridge.ts";
-import { type FfmpegOptions, runFfmpeg } from "./ffmpeg.ts";
-import type { FrameSource, SourceEnd } from "./frame-source.ts";
-import { jpegSource } from "./jpeg-source.ts";
-import { mjpegFrames } from "./mjpeg-http.ts";
-import { type CameraRequest, readCameraRequest } from "./request.ts";
-import { rosFrames } from "./ros-image.ts";
+import { type FfmpegOptions, jpegSource, runFfmpeg } from "./ffmpeg.ts";
+import { type CameraRequest, type FrameSource, readCameraRequest, type SourceEnd } from "./frame-source.ts";
+import { mjpegFrames, rosFrames } from "./jpeg-frames.ts";
 import { SharedSource } from "./shared-source.ts";
 import { testPicture } from "./test-picture.ts";
 
@@ -17,7 +14,7 @@ const SOURCES_MAX = 8;
 /** For so long after a failure, new viewers get that failure instead of another attempt. */
 const FAILED_MS = 2_000;
 
-export interface CameraOptions {
+interface CameraOptions {
   cameras: readonly CameraSource[];
   clock: Clock;
   log: Logger;
@@ -76,7 +73,7 @@ function frameSource(camera: CameraSource, options: CameraOptions): FrameSource 
     case "ffmpeg":
       return {
         kind: "ffmpeg",
-        adjustable: () => Promise.resolve(true),
+        adjustable: () => true,
         run: (run) => runFfmpeg(camera.input, run, ffmpeg),
       };
     case "mjpeg":

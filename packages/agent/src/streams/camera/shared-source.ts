@@ -1,10 +1,7 @@
 import type { Clock, Timer } from "@roamfleet/clock";
-import { type Channel, CLOSE_NOT_AVAILABLE } from "@roamfleet/protocol/link";
+import { type Channel, CLOSE_NOT_AVAILABLE, dataMessage } from "@roamfleet/protocol/link";
 import type { Logger } from "pino";
-import { CameraOutput } from "./camera-output.ts";
-import type { FrameSource, SourceEnd } from "./frame-source.ts";
-import { type Carried, firstPace, nextPace, type Pace } from "./pace.ts";
-import { type CameraRequest, LEVELS_COUNT, pictureAt } from "./request.ts";
+import { type CameraRequest, type FrameSource, LEVELS_COUNT, pictureAt, type SourceEnd } from "./frame-source.ts";
 
 const OBSERVE_MS = 1_000;
 /** Waits between restarts while there are viewers; after the last one the source fails. A network camera takes about a minute to boot. */
@@ -14,7 +11,7 @@ const EARLIER_END_MS_MAX = 10_000;
 /** After a run of this length the next failure starts again from the shortest wait. */
 const GOOD_RUN_MS = 30_000;
 
-export interface SharedSourceOptions {
+interface SharedSourceOptions {
   name: string;
   source: FrameSource;
   request: CameraRequest;
@@ -63,7 +60,7 @@ export class SharedSource {
     const { source, clock, log, name, after } = this.#options;
     // A child in uninterruptible sleep (a camera driver that hangs) does not end: another one is tried then, which at worst finds the device busy.
     if (after !== undefined) await Promise.race([after, clock.sleep(EARLIER_END_MS_MAX, this.#leaving.signal)]);
-    if (await source.adjustable()) this.#levels = LEVELS_COUNT;
+    if (source.adjustable()) this.#levels = LEVELS_COUNT;
     for (let failures = 0; !this.#leaving.signal.aborted;) {
       this.#run = new AbortController();
       const { level } = this.#pace;
@@ -132,3 +129,172 @@ export class SharedSource {
 }
 
 const partBlocked = ({ blocked_ms, elapsed_ms }: Carried): number => blocked_ms / Math.max(1, elapsed_ms);
+
+/** Fraction of the interval by which a frame may be early: sources have jitter. */
+const EARLY = 0.3;
+/** A frame that has waited for so long is reported as blocked before it was sent. */
+const REPORT_BLOCKED_MS = 5_000;
+
+/** Sends the newest frame to one channel each time the previous one has been sent, but not above the given rate. */
+export class CameraOutput {
+  readonly channel: Channel;
+  readonly #clock: Pick<Clock, "monotonic" | "setTimer">;
+  /** Milliseconds between two frames. */
+  #interval_ms: number;
+  #newest: Uint8Array | undefined;
+  #due_at: number;
+  #timer: Timer | undefined;
+  #sending_since: number | undefined;
+  #since: number;
+  #blocked_ms = 0;
+  #bytes = 0;
+  #frames = 0;
+
+  constructor(channel: Channel, clock: Pick<Clock, "monotonic" | "setTimer">, fps: number) {
+    this.channel = channel;
+    this.#clock = clock;
+    this.#interval_ms = 1_000 / fps;
+    this.#since = clock.monotonic();
+    this.#due_at = this.#since;
+  }
+
+  set fps(fps: number) {
+    this.#interval_ms = 1_000 / fps;
+  }
+
+  /** Replaces a frame that has not been sent yet. */
+  offer(jpeg: Uint8Array): void {
+    this.#newest = jpeg;
+    this.#sendWhenDue();
+  }
+
+  stop(): void {
+    this.#timer?.cancel();
+    this.#newest = undefined;
+  }
+
+  /** Returns what was sent since the last call; undefined while that is unknown. */
+  carried(): Carried | undefined {
+    const now = this.#clock.monotonic();
+    if (this.#sending_since !== undefined) {
+      const waited = now - this.#sending_since;
+      if (this.#frames === 0 && waited < REPORT_BLOCKED_MS) return undefined;
+      this.#blocked_ms += waited;
+      this.#sending_since = now;
+    }
+    const carried = { elapsed_ms: now - this.#since, blocked_ms: this.#blocked_ms, bytes: this.#bytes, frames: this.#frames };
+    this.#since = now;
+    this.#blocked_ms = this.#bytes = this.#frames = 0;
+    return carried;
+  }
+
+  #sendWhenDue(): void {
+    if (this.#sending_since !== undefined || this.#timer !== undefined) return;
+    const now = this.#clock.monotonic();
+    const wait = this.#due_at - this.#interval_ms * EARLY - now;
+    if (wait <= 0) return void this.#send(now);
+    this.#timer = this.#clock.setTimer(wait, () => {
+      this.#timer = undefined;
+      void this.#send(this.#clock.monotonic());
+    });
+  }
+
+  async #send(now: number): Promise<void> {
+    const jpeg = this.#newest;
+    if (jpeg === undefined) return;
+    this.#newest = undefined;
+    // A pause of the source is not compensated by a higher rate.
+    this.#due_at = Math.max(this.#due_at, now - this.#interval_ms) + this.#interval_ms;
+    this.#sending_since = now;
+    const sent = (await this.channel.write(dataMessage(jpeg))) && (await this.channel.drained());
+    this.#blocked_ms += this.#clock.monotonic() - this.#sending_since;
+    this.#sending_since = undefined;
+    if (!sent) return;
+    this.#bytes += jpeg.length;
+    this.#frames += 1;
+    if (this.#newest !== undefined) this.#sendWhenDue();
+  }
+}
+
+/** What the network carried in an interval. Bytes of frames, milliseconds. */
+interface Carried {
+  elapsed_ms: number;
+  /** Part of the interval in which a frame waited to be sent. */
+  blocked_ms: number;
+  bytes: number;
+  frames: number;
+}
+
+export interface Pace {
+  /** Frames per second, at most the requested rate. */
+  fps: number;
+  /** Reduction of quality and size: 0 is as requested. */
+  level: number;
+  /** Estimated capacity of the network in bytes per second; Infinity while no limit was seen. */
+  budget: number;
+  /** Typical length of a frame at this level; 0 before the first frame. */
+  frame_bytes: number;
+  /** Observations since the level changed. */
+  age: number;
+  /** Consecutive observations in which a better level would fit. */
+  ease: number;
+}
+
+/** If frames wait for this fraction of the time, the throughput is the network's capacity; otherwise there is room. */
+const BUSY = 0.6;
+/** Fraction of the capacity that is used, so that other traffic, and each frame, passes without delay. */
+const HEADROOM = 0.85;
+const GROWTH = 1.1;
+/** A budget of so many times the requested rate counts as unlimited. */
+const NEED_FACTOR = 4;
+/** Before quality and size are reduced, the rate goes down to this, or to the requested rate if that is lower. */
+const FPS_FLOOR = 3;
+const FPS_MIN = 0.2;
+/** Factor by which a level is assumed to reduce a frame's bytes. */
+const LEVEL_GAIN = 1.8;
+/** Minimum observations before the next reduction: the source restarts with each level. */
+const AGE_MIN = 3;
+/** Consecutive observations in which a better level must fit before it is used. Twice as slow as the reduction. */
+const EASE_MIN = 10;
+
+export const firstPace = (asked_fps: number): Pace => ({ fps: asked_fps, level: 0, budget: Infinity, frame_bytes: 0, age: 0, ease: 0 });
+
+/**
+ * Computes the next pace from what the network has just carried. If it is saturated, the rate is reduced first; below FPS_FLOOR frames a second,
+ * quality and size are, down to the last of `levels`. They recover in the opposite order, more slowly.
+ */
+export function nextPace(pace: Pace, asked_fps: number, levels: number, carried: Carried): Pace {
+  const { bytes, frames } = carried;
+  const frame_bytes = frames === 0 ? pace.frame_bytes : smooth(pace.frame_bytes, bytes / frames);
+  const need = asked_fps * frame_bytes;
+  const budget = nextBudget(pace.budget, carried, need);
+  const affordable = frame_bytes === 0 ? asked_fps : budget / frame_bytes;
+  const floor = Math.min(asked_fps, FPS_FLOOR);
+  const fps = Math.min(asked_fps, Math.max(FPS_MIN, affordable));
+  const age = pace.age + 1;
+  if (affordable < floor && age >= AGE_MIN && pace.level < levels - 1)
+    return changed(pace.level + 1, fps, budget, frame_bytes / LEVEL_GAIN);
+  const eased = pace.level > 0 && affordable / LEVEL_GAIN >= Math.min(asked_fps, 2 * floor);
+  const ease = eased ? pace.ease + 1 : 0;
+  if (ease >= EASE_MIN) return changed(pace.level - 1, fps, budget, frame_bytes * LEVEL_GAIN);
+  return { fps, level: pace.level, budget, frame_bytes, age, ease };
+}
+
+const changed = (level: number, fps: number, budget: number, frame_bytes: number): Pace => ({
+  fps,
+  level,
+  budget,
+  frame_bytes,
+  age: 0,
+  ease: 0,
+});
+
+const smooth = (before: number, now: number): number => (before === 0 ? now : before * 0.7 + now * 0.3);
+
+/** Estimates the capacity: the throughput of a saturated network. With room, the estimate grows slowly until it is unlimited. */
+function nextBudget(before: number, { elapsed_ms, blocked_ms, bytes }: Carried, need: number): number {
+  if (blocked_ms > 0 && blocked_ms >= elapsed_ms * BUSY) return Math.max(1, ((bytes * 1_000) / blocked_ms) * HEADROOM);
+  if (before === Infinity) return before;
+  const grown = before * GROWTH;
+  return need > 0 && grown > need * NEED_FACTOR ? Infinity : grown;
+}

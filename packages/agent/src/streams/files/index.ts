@@ -8,7 +8,7 @@ import type { FileRoom } from "./place.ts";
 
 const CLOSE_BAD_MESSAGE = 1008;
 
-export interface FilesOptions {
+interface FilesOptions {
   /** Absolute directories below which files may be read and written. */
   directories: readonly string[];
   /** The agent's state directory: nothing in it is read or written. */

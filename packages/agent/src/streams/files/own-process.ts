@@ -1,10 +1,13 @@
 import path from "node:path";
-import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage } from "@roamfleet/protocol/link";
-import type { Clock } from "@roamfleet/clock";
+import type { Readable, Writable } from "node:stream";
+import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, FrameError, MESSAGE_BYTES_MAX, readMessage } from "@roamfleet/protocol/link";
+import { type Clock, systemClock } from "@roamfleet/clock";
+import { drained } from "@roamfleet/protocol/drained";
 import { spawnChild } from "../../runtime/spawn-child.ts";
 import type { ShellUser } from "../shell/shell-user.ts";
-import { PipePort } from "./pipe-port.ts";
-import type { FileRoom } from "./place.ts";
+import type { FileRoom, MessagePort } from "./place.ts";
+import { serveFiles } from "./session.ts";
+import { ByteReader } from "../../runtime/byte-reader.ts";
 
 const CLOSE_TOO_MANY = 4429;
 /** Maximum processes: each has a separate Node runtime on the robot. */
@@ -57,4 +60,55 @@ export async function serveInProcess(
   for (let message = await port.read(); message !== undefined; message = await port.read()) if (!(await channel.write(message))) break;
   channel.reset(CLOSE_NOT_AVAILABLE, `the robot cannot serve files as ${user.name}`);
   await Promise.all([inward, gone]);
+}
+
+const LENGTH_BYTES = 4;
+
+/** Messages through a pair of pipes, each with a length prefix of four bytes. */
+class PipePort implements MessagePort {
+  readonly #reader: ByteReader;
+  readonly #output: Writable;
+
+  constructor(input: Readable, output: Writable) {
+    this.#reader = new ByteReader(input);
+    this.#output = output;
+    // Errors of a pipe are followed by its close, which is handled.
+    input.on("error", () => {});
+    output.on("error", () => {});
+  }
+
+  async read(): Promise<Uint8Array | undefined> {
+    const head = await this.#take(LENGTH_BYTES);
+    if (head === undefined) return undefined;
+    const length = head.readUInt32BE(0);
+    if (length > MESSAGE_BYTES_MAX) throw new FrameError(`message of ${length} bytes is over ${MESSAGE_BYTES_MAX}`);
+    return this.#take(length);
+  }
+
+  #take(count: number): Promise<Buffer | undefined> {
+    return this.#reader.take(count).catch(() => undefined);
+  }
+
+  async write(message: Uint8Array): Promise<boolean> {
+    const output = this.#output;
+    if (output.destroyed || output.writableEnded) return false;
+    const head = Buffer.allocUnsafe(LENGTH_BYTES);
+    head.writeUInt32BE(message.length, 0);
+    output.cork();
+    output.write(head);
+    const has_room = output.write(message);
+    output.uncork();
+    if (!has_room) await drained(output);
+    return !output.destroyed;
+  }
+}
+
+/** The other end of serveInProcess: receives the allowed directories first, then requests. Ends with its input. */
+export async function serveStdio(): Promise<void> {
+  const port = new PipePort(process.stdin, process.stdout);
+  const first = await port.read();
+  const { directories, home, closed } = first === undefined ? {} : (readMessage(first).control ?? {});
+  if (!Array.isArray(directories) || typeof home !== "string" || typeof closed !== "string")
+    throw new Error("serve-files is started by the agent itself");
+  await serveFiles(port, { directories: directories.map(String), home, closed }, () => systemClock.now().getTime());
 }

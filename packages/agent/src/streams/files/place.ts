@@ -1,7 +1,7 @@
 import { constants, type Stats } from "node:fs";
 import { type FileHandle, lstat, open, readdir, readlink, realpath, stat } from "node:fs/promises";
 import path from "node:path";
-import { FileRefused } from "./refused.ts";
+import { type FileFailure, controlMessage, type FileAnswer } from "@roamfleet/protocol/link";
 
 /** From linux/fcntl.h: opens a directory without permission to read it. */
 const O_PATH = 0o10000000;
@@ -25,13 +25,12 @@ export interface Place {
   at: string;
   /** Returns another name in the same directory. */
   beside(name: string): string;
-  /** Path of the directory itself. */
   directory: string;
   close(): Promise<void>;
 }
 
 /** Returns the absolute path of a request. Throws FileRefused for an invalid one. */
-export function absolutePath(written: unknown, { home }: FileRoom): string {
+function absolutePath(written: unknown, { home }: FileRoom): string {
   if (typeof written !== "string" || written === "") throw new FileRefused("bad_request", "a path is needed");
   if (written.includes("\0")) throw new FileRefused("bad_request", "a path has no zero byte");
   if (Buffer.byteLength(written) > PATH_BYTES_MAX) throw new FileRefused("bad_request", "the path is too long");
@@ -159,4 +158,66 @@ export async function openRegular(place: Place, room: FileRoom): Promise<{ file:
 export function requireRegular(stats: Stats, place: Pick<Place, "path">): void {
   if (stats.isDirectory()) throw new FileRefused("not_a_file", `${place.path}: this is a directory`);
   if (!stats.isFile()) throw new FileRefused("not_a_file", `${place.path}: this is not a regular file`);
+}
+
+/** Why a file operation is refused, in words for the user. */
+export class FileRefused extends Error {
+  readonly code: FileFailure;
+
+  constructor(code: FileFailure, message: string) {
+    super(message);
+    this.code = code;
+  }
+}
+
+const WORDS = new Map<string, [FileFailure, string]>([
+  ["ENOENT", ["not_found", "there is no such file or directory"]],
+  ["EACCES", ["forbidden", "permission denied"]],
+  ["EPERM", ["forbidden", "permission denied"]],
+  ["EROFS", ["forbidden", "the file system is read-only"]],
+  ["ENOTDIR", ["not_a_directory", "a part of the path is not a directory"]],
+  ["EISDIR", ["not_a_file", "this is a directory"]],
+  ["ELOOP", ["forbidden", "too many symbolic links, or one where none is allowed"]],
+  ["ENAMETOOLONG", ["bad_request", "the name is too long"]],
+  ["ENOSPC", ["disk_full", "the robot's disk is full"]],
+  ["EDQUOT", ["disk_full", "the disk quota on the robot is used up"]],
+  ["EFBIG", ["disk_full", "the robot's file system does not support files of this size"]],
+]);
+
+/** Converts an error of the file system to a refusal that names the path; other errors are thrown. */
+export function refusalOf(error: unknown, path: string): FileRefused {
+  if (error instanceof FileRefused) return error;
+  const { code } = error as NodeJS.ErrnoException;
+  if (code === undefined) throw error;
+  const [failure, words] = WORDS.get(code) ?? ["failed", `the robot could not do it (${code})`];
+  return new FileRefused(failure, `${path}: ${words}`);
+}
+
+/** The connection of a file session: a channel, or the pipes of a separate process. Messages are tagged. */
+export interface MessagePort {
+  /** Returns the next message, or undefined at the end. */
+  read(): Promise<Uint8Array | undefined>;
+  /** Resolves with true once there was room, with false if the other end is gone. One call at a time. */
+  write(message: Uint8Array): Promise<boolean>;
+}
+
+/** The other end is gone, so no response can be sent. */
+export class PortClosed extends Error {}
+
+/** Sends a response. Throws PortClosed if the other end is gone. */
+export async function answer(port: MessagePort, message: FileAnswer): Promise<void> {
+  if (!(await port.write(controlMessage(message)))) throw new PortClosed();
+}
+
+/** Buffer for bytes that are hashed but not sent. */
+const HASH_BYTES = 1024 * 1024;
+/** Adds the first bytes of a file to a hash. */
+export async function hashPart(file: FileHandle, hash: { update(bytes: Uint8Array): unknown }, bytes: number): Promise<void> {
+  const buffer = Buffer.allocUnsafe(Math.min(HASH_BYTES, Math.max(1, bytes)));
+  for (let at = 0; at < bytes;) {
+    const { bytesRead } = await file.read(buffer, 0, Math.min(buffer.length, bytes - at), at);
+    if (bytesRead === 0) return;
+    hash.update(buffer.subarray(0, bytesRead));
+    at += bytesRead;
+  }
 }

@@ -1,9 +1,21 @@
-import { FrameError, readMessage } from "@roamfleet/protocol/link";
-import { answer, answerList, answerMkdir, answerStat } from "./look.ts";
-import { type MessagePort, PortClosed } from "./message-port.ts";
-import type { FileRoom } from "./place.ts";
-import { answerRead } from "./read-file.ts";
-import { FileRefused, refusalOf } from "./refused.ts";
+import { isUtf8 } from "node:buffer";
+import type { Stats } from "node:fs";
+import { type FileHandle, lstat, mkdir, readdir } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { type FileEntry, type FileKind, FRAME_PAYLOAD_BYTES_MAX, FrameError, readMessage } from "@roamfleet/protocol/link";
+import {
+  FileRefused,
+  type FileRoom,
+  findPlace,
+  findTarget,
+  type MessagePort,
+  openRegular,
+  type Place,
+  PortClosed,
+  refusalOf,
+  answer,
+  hashPart,
+} from "./place.ts";
 import { FileWriter } from "./write-file.ts";
 
 /** A request of type FileRequest, not validated yet. */
@@ -42,5 +54,148 @@ function serveRequest(port: MessagePort, room: FileRoom, writer: FileWriter, ask
       return answerMkdir(port, room, path, mode);
     default:
       return Promise.reject(new FileRefused("bad_request", "the robot does not support this request"));
+  }
+}
+
+/** Maximum entries per message. */
+const ENTRIES_MAX = 100;
+/** Maximum names in a directory; a larger one is refused. */
+const NAMES_MAX = 100_000;
+const MODE_MASK = 0o777;
+
+/** Two files with the same version have the same bytes, as far as their metadata show. */
+const versionOf = ({ ino, size, mtimeMs }: Stats): string => `${ino}-${size}-${mtimeMs}`;
+
+const modeOf = ({ mode }: Stats): number => mode & MODE_MASK;
+
+const kindOf = (stats: Stats): FileKind => (stats.isFile() ? "file" : stats.isDirectory() ? "directory" : "other");
+
+const seen = (stats: Stats): Omit<FileEntry, "name" | "kind"> => ({ size: stats.size, mode: modeOf(stats), version: versionOf(stats) });
+
+/** Sends the metadata of a path; symbolic links are followed. */
+async function answerStat(port: MessagePort, room: FileRoom, path: unknown): Promise<void> {
+  const place = await findPlace(path, room);
+  try {
+    const stats = await lstat(place.at);
+    await answer(port, { type: "stat", path: place.path, kind: kindOf(stats), ...seen(stats) });
+  } finally {
+    await place.close();
+  }
+}
+
+/** Sends the entries of a directory, many per message. */
+async function answerList(port: MessagePort, room: FileRoom, path: unknown): Promise<void> {
+  const place = await findPlace(path, room);
+  try {
+    if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is not a directory`);
+    const names = await readdir(place.at, { encoding: "buffer" });
+    if (names.length > NAMES_MAX)
+      throw new FileRefused("failed", `${place.path}: a directory with more than ${NAMES_MAX} names is not copied`);
+    const named = names.filter((name) => isUtf8(name)).map((name) => name.toString("utf8"));
+    for (let from = 0; from < named.length; from += ENTRIES_MAX) {
+      const entries = await Promise.all(named.slice(from, from + ENTRIES_MAX).map((name) => entryOf(place, name, room)));
+      await answer(port, { type: "entries", entries: entries.filter((entry) => entry !== undefined) });
+    }
+    await answer(port, { type: "listed", unnamed: names.length - named.length });
+  } finally {
+    await place.close();
+  }
+}
+
+/** Returns undefined if the entry has disappeared. A link to a file counts as the file, unless its target is not allowed. */
+async function entryOf(place: Place, name: string, room: FileRoom): Promise<FileEntry | undefined> {
+  const at = `${place.at}/${name}`;
+  try {
+    const stats = await lstat(at);
+    if (!stats.isSymbolicLink()) return { name, kind: kindOf(stats), ...seen(stats) };
+    const target = await statsOfTarget(`${place.path}/${name}`, room);
+    return target?.isFile() === true ? { name, kind: "file", ...seen(target) } : { name, kind: "link", ...seen(stats) };
+  } catch {
+    return undefined;
+  }
+}
+
+async function statsOfTarget(path: string, room: FileRoom): Promise<Stats | undefined> {
+  const target = await findPlace(path, room).catch(() => undefined);
+  if (target === undefined) return undefined;
+  try {
+    return await lstat(target.at).catch(() => undefined);
+  } finally {
+    await target.close();
+  }
+}
+
+/** Creates one directory, or accepts an existing one. */
+async function answerMkdir(port: MessagePort, room: FileRoom, path: unknown, mode: unknown): Promise<void> {
+  const place = await findTarget(path, room);
+  try {
+    try {
+      await mkdir(place.at, { mode: Number(mode) & MODE_MASK });
+    } catch (error) {
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+      if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is not a directory`);
+    }
+    await answer(port, { type: "made", path: place.path });
+  } finally {
+    await place.close();
+  }
+}
+
+/** The tag of a data message. */
+const DATA = 0;
+
+interface ReadRequest {
+  path: unknown;
+  /** Bytes that the client already has. */
+  offset: unknown;
+  /** Version of the file that these bytes are from. */
+  version: unknown;
+}
+
+/** Sends a file from an offset on, and finally the hash of the whole file, including the bytes before the offset. */
+async function answerRead(port: MessagePort, room: FileRoom, request: ReadRequest): Promise<void> {
+  const place = await findPlace(request.path, room);
+  try {
+    const { file, stats } = await openRegular(place, room);
+    try {
+      const version = versionOf(stats);
+      const { size } = stats;
+      const offset = Number(request.offset ?? 0);
+      if (!Number.isSafeInteger(offset) || offset < 0) throw new FileRefused("bad_request", "offset is a number of bytes");
+      if (offset > size || (request.version !== undefined && request.version !== version)) throw changed(place);
+      await answer(port, { type: "reading", path: place.path, size, mode: modeOf(stats), version, offset });
+      const hash = createHash("sha256");
+      await hashPart(file, hash, offset);
+      await sendFrom(file, port, hash, offset, size, place);
+      // Bytes of two versions must not be mixed.
+      if (versionOf(await file.stat()) !== version) throw changed(place);
+      await answer(port, { type: "done", path: place.path, bytes: size, moved: size - offset, sha256: hash.digest("hex") });
+    } finally {
+      await file.close();
+    }
+  } finally {
+    await place.close();
+  }
+}
+
+const changed = ({ path }: Place): FileRefused => new FileRefused("changed", `${path}: the file was changed meanwhile`);
+
+/** Sends one frame at a time, no faster than the other end reads. */
+async function sendFrom(
+  file: FileHandle,
+  port: MessagePort,
+  hash: { update(bytes: Uint8Array): unknown },
+  from: number,
+  size: number,
+  place: Place,
+): Promise<void> {
+  for (let at = from; at < size;) {
+    const message = Buffer.allocUnsafe(Math.min(FRAME_PAYLOAD_BYTES_MAX, size - at + 1));
+    message[0] = DATA;
+    const { bytesRead } = await file.read(message, 1, message.length - 1, at);
+    if (bytesRead === 0) throw changed(place);
+    hash.update(message.subarray(1, 1 + bytesRead));
+    if (!(await port.write(message.subarray(0, 1 + bytesRead)))) throw new PortClosed();
+    at += bytesRead;
   }
 }

@@ -3,11 +3,19 @@ import { constants } from "node:fs";
 import { access, type FileHandle, lstat, open, readdir, rename, statfs, unlink } from "node:fs/promises";
 import path from "node:path";
 import { readMessage } from "@roamfleet/protocol/link";
-import { answer } from "./look.ts";
-import { type MessagePort, PortClosed } from "./message-port.ts";
-import { type FileRoom, findTarget, openRegular, type Place, requireRegular } from "./place.ts";
-import { hashPart } from "./read-file.ts";
-import { FileRefused, refusalOf } from "./refused.ts";
+import {
+  FileRefused,
+  type FileRoom,
+  findTarget,
+  type MessagePort,
+  openRegular,
+  type Place,
+  PortClosed,
+  refusalOf,
+  requireRegular,
+  answer,
+  hashPart,
+} from "./place.ts";
 
 const MODE_MASK = 0o777;
 const PART_MODE = 0o600;
@@ -17,7 +25,7 @@ const PROGRESS_BYTES = 512 * 1024;
 /** A partial file that was not resumed for so long is deleted. */
 const PART_KEPT_MS = 7 * 24 * 60 * 60 * 1_000;
 
-export interface WriteRequest {
+interface WriteRequest {
   path: unknown;
   size: unknown;
   sha256: unknown;
@@ -30,7 +38,6 @@ interface Wanted {
   mode: number;
 }
 
-/** Writes files of one session. */
 export class FileWriter {
   readonly #room: FileRoom;
   readonly #now: () => number;

@@ -6,7 +6,7 @@ import { until } from "@roamfleet/clock/testing";
 import { type Channel, controlMessage, dataMessage, readMessage } from "@roamfleet/protocol/link";
 import { channelPair } from "@roamfleet/protocol/link/testing";
 import { ROBOT_CONFIG_DEFAULT } from "../../config-file/robot-config.ts";
-import { forwardSource } from "./index.ts";
+import { forwardSource } from "./forward.ts";
 
 const FORWARD_ALLOW_DEFAULT = ROBOT_CONFIG_DEFAULT.forward.allow;
 

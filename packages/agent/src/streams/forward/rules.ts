@@ -65,5 +65,4 @@ function parseRule(text: string): Rule {
   return { name: undefined, addresses, first_port, last_port };
 }
 
-/** Whether a number can be a TCP port. */
 export const isPort = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= PORT_MAX;

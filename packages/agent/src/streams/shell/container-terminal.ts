@@ -4,11 +4,9 @@ import type { Clock } from "@roamfleet/clock";
 import { drained } from "@roamfleet/protocol/drained";
 import type Docker from "dockerode";
 import type { EngineCalls } from "../../contract.ts";
-import { readProcess } from "../../runtime/process-table.ts";
-import { FrameReader } from "./frame-reader.ts";
-import { OutputQueue } from "./output-queue.ts";
-import { endSession } from "./session-processes.ts";
-import type { Output, ShellExit, Size, Terminal } from "./terminal.ts";
+import { readProcess } from "../../runtime/processes.ts";
+import { endSession, OutputQueue, type ShellExit, type Size, type Terminal } from "./terminal.ts";
+import { engineOutput, type Output } from "../../runtime/byte-reader.ts";
 
 const INSPECT_MS = 200;
 /** Maximum wait for the engine to return the exit code; then it is unknown. */
@@ -25,7 +23,7 @@ const NO_WAIT = { wait_ms: 0 };
  */
 const KILL_INSIDE = 'for p in /proc/[0-9]*; do grep -qs "$0" "$p/environ" && kill -9 "${p#/proc/}"; done; true';
 
-export interface ContainerShell extends Size {
+interface ContainerShell extends Size {
   engine: EngineCalls;
   container_id: string;
   argv: readonly string[];
@@ -42,7 +40,7 @@ export class ContainerTerminal implements Terminal {
   readonly #exec: Docker.Exec;
   readonly #marker: string;
   readonly #attached: Duplex;
-  readonly #output: { read(): Promise<Output | undefined>; end(): void };
+  readonly #output: Pick<OutputQueue, "read" | "end">;
   readonly #over = Promise.withResolvers<void>();
   readonly #connection: AbortController;
   #exit: Promise<ShellExit> | undefined;
@@ -83,7 +81,7 @@ export class ContainerTerminal implements Terminal {
     this.#attached = socket;
     this.#marker = marker;
     this.#connection = connection;
-    this.#output = options.tty ? new OutputQueue([{ stream: socket, error: false }]) : new FrameReader(socket);
+    this.#output = options.tty ? new OutputQueue([{ stream: socket, error: false }]) : framesOf(socket);
     socket.on("error", () => {});
     socket.once("end", () => this.#over.resolve()).once("close", () => this.#over.resolve());
     this.exited = this.#over.promise.then(() => this.#findExit());
@@ -172,4 +170,11 @@ export class ContainerTerminal implements Terminal {
     const found = readProcess(pid);
     return found?.session === pid ? { id: pid, start_time: found.start_time } : undefined;
   }
+}
+
+/** Reads output without a terminal. It ends when `close` destroys the connection. */
+function framesOf(socket: Duplex): Pick<OutputQueue, "read" | "end"> {
+  const frames = engineOutput(socket);
+  const next = async (): Promise<Output | undefined> => (await frames.next()).value;
+  return { read: () => next().catch(() => undefined), end: () => {} };
 }

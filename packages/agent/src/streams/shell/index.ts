@@ -1,6 +1,6 @@
 import { CLOSE_NOT_AVAILABLE, type StreamSource } from "@roamfleet/protocol/link";
-import type { ShellSeams } from "./open-terminal.ts";
-import { readShellParams } from "./params.ts";
+import type { ShellSeams } from "./shell.ts";
+import { readShellParams } from "./terminal.ts";
 
 /** Maximum open shells of one robot. */
 export const SHELLS_MAX = 16;

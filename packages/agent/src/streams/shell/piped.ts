@@ -4,9 +4,8 @@ import type { Readable, Writable } from "node:stream";
 import type { Clock, Timer } from "@roamfleet/clock";
 import { drained } from "@roamfleet/protocol/drained";
 import { spawnChild } from "../../runtime/spawn-child.ts";
-import { OutputQueue } from "./output-queue.ts";
-import { endSession, type Session, sessionOf } from "./session-processes.ts";
-import type { Output, Program, ShellExit, Terminal } from "./terminal.ts";
+import { endSession, OutputQueue, type Program, type Session, sessionOf, type ShellExit, type Terminal } from "./terminal.ts";
+import type { Output } from "../../runtime/byte-reader.ts";
 
 /** A daemon that the program left behind may keep its output open; the program's own output arrives within this time. */
 const SILENCE_AFTER_EXIT_MS = 1_000;

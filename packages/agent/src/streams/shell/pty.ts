@@ -3,8 +3,8 @@ import { createRequire } from "node:module";
 import { constants } from "node:os";
 import tty from "node:tty";
 import type { Clock } from "@roamfleet/clock";
-import { endSession, type Session, sessionOf } from "./session-processes.ts";
-import type { Output, Program, ShellExit, Size, Terminal } from "./terminal.ts";
+import { endSession, type Program, type Session, sessionOf, type ShellExit, type Size, type Terminal } from "./terminal.ts";
+import type { Output } from "../../runtime/byte-reader.ts";
 
 /** Maximum unread output that the kernel buffers for a terminal: later output belongs to other processes. */
 const TAIL_BYTES_MAX = 128 * 1024;
@@ -42,7 +42,7 @@ function native(): Native {
   return loaded;
 }
 
-export interface PtyOptions extends Program, Size {
+interface PtyOptions extends Program, Size {
   clock: Clock;
   /** The owner of the terminal, if it is not the agent's user. */
   owner?: number | undefined;

@@ -10,7 +10,6 @@ export interface ShellUser {
   uid: number;
   gid: number;
   home: string;
-  /** The login shell. */
   shell: string;
   /** Command prefix that runs a program as this user; empty for the agent's own user. */
   become: readonly string[];
@@ -20,7 +19,7 @@ const LOOKUP_MS = 5_000;
 const SETPRIV = ["/usr/bin/setpriv", "/bin/setpriv", "/usr/sbin/setpriv", "/sbin/setpriv"];
 const SHELL_OTHERWISE = "/bin/sh";
 
-export interface ShellUserOptions {
+interface ShellUserOptions {
   /** Environment of the agent's children; contains the home of a user without a passwd entry. */
   environment?: Readonly<Record<string, string>>;
   /**
@@ -106,19 +105,4 @@ function parseEntry(line: string | undefined): Entry | undefined {
 function nameless(uid: number, { HOME }: Readonly<Record<string, string>>): Entry {
   const home = HOME !== undefined && path.isAbsolute(HOME) ? HOME : "/";
   return { name: String(uid), uid, gid: process.getgid?.() ?? uid, home, shell: SHELL_OTHERWISE };
-}
-
-/** Returns the absolute path of a program as the user would find it, or undefined. */
-export function findProgram(name: string, cwd: string, search: string): string | undefined {
-  const candidates = name.includes("/")
-    ? [path.resolve(cwd, name)]
-    : search.split(":").map((directory) => path.resolve(cwd, directory, name));
-  return candidates.find((file) => {
-    try {
-      fs.accessSync(file, fs.constants.X_OK);
-      return fs.statSync(file).isFile();
-    } catch {
-      return false;
-    }
-  });
 }

@@ -10,7 +10,7 @@ import { systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { type Channel, controlMessage, dataMessage, readMessage, type ShellParams } from "@roamfleet/protocol/link";
 import { channelPair } from "@roamfleet/protocol/link/testing";
-import type { ShellSeams } from "./open-terminal.ts";
+import type { ShellSeams } from "./shell.ts";
 import { createShells, SHELLS_MAX } from "./index.ts";
 import { PipedTerminal } from "./piped.ts";
 import { PtyTerminal } from "./pty.ts";

@@ -1,8 +1,17 @@
+import fs from "node:fs";
+import path from "node:path";
 import { type Channel, CLOSE_NOT_AVAILABLE, controlMessage, dataMessage, readMessage } from "@roamfleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
 import { engineMessage } from "../../runtime/docker/engine.ts";
-import { openTerminal, type ShellSeams } from "./open-terminal.ts";
-import { type CheckedParams, isSize } from "./params.ts";
-import type { Terminal } from "./terminal.ts";
+import { type CheckedParams, isSize, type Terminal } from "./terminal.ts";
+import type { RobotConfig } from "../../config-file/robot-config.ts";
+import type { AppPlace } from "../../contract.ts";
+import { SHELL_VARIABLE } from "../../runtime/processes.ts";
+import { ContainerTerminal } from "./container-terminal.ts";
+import { PipedTerminal } from "./piped.ts";
+import { PtyTerminal } from "./pty.ts";
+import { findShellUser, ShellRefused, type ShellUser } from "./shell-user.ts";
+import { findProgram } from "../../runtime/spawn-child.ts";
 
 /** Runs one shell on its channel, from its start until all of its processes are gone. Never throws. */
 export async function runShell(seams: ShellSeams, channel: Channel, params: CheckedParams): Promise<void> {
@@ -47,3 +56,79 @@ async function takeInput(channel: Channel, terminal: Terminal): Promise<void> {
     channel.reset(CLOSE_NOT_AVAILABLE, "the message to the shell is invalid");
   }
 }
+
+export interface ShellSeams {
+  clock: Clock;
+  shell: RobotConfig["shell"];
+  /** True while signed releases are required: shells run as another user, and not in an app's place. */
+  is_confined: () => boolean;
+  state_directory: string;
+  /** Environment that programs inherit from the agent: PATH, locale. */
+  environment: Readonly<Record<string, string>>;
+  /** Returns where an app runs; undefined if it does not run. */
+  place: (app: string) => AppPlace | undefined;
+}
+
+const SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+/** The shells available in a container are unknown. */
+const SHELL_IN_CONTAINER = ["/bin/sh", "-c", "command -v bash >/dev/null 2>&1 && exec bash -l; exec sh -l"];
+/** Variables of the agent's environment that a shell of another user gets. */
+const LOCALE = /^(LANG|LANGUAGE|LC_\w+|TZ)$/;
+
+/** Starts the requested program. Throws ShellRefused, or an error that states why it could not be started. */
+async function openTerminal(seams: ShellSeams, params: CheckedParams): Promise<Terminal> {
+  const { app, command, terminal: tty, term, cols, rows } = params;
+  const { clock } = seams;
+  const is_confined = seams.is_confined();
+  if (is_confined && app !== undefined)
+    throw new ShellRefused("this robot runs signed releases only: no shell is opened where an app runs, since it could change the app");
+  const place = app === undefined ? undefined : seams.place(app);
+  if (app !== undefined && place === undefined) throw new ShellRefused(`the app ${app} does not run on the robot`);
+  if (place !== undefined && "container" in place)
+    return ContainerTerminal.open({ ...place.container, argv: command ?? SHELL_IN_CONTAINER, tty, term, cols, rows, clock });
+  const user = await findShellUser(seams.shell.user, {
+    environment: seams.environment,
+    kept_from: is_confined ? seams.state_directory : undefined,
+  });
+  const env = environmentOf(seams, user, place?.env, tty ? term : undefined);
+  const cwd = place?.directory ?? (fs.existsSync(user.home) ? user.home : "/");
+  const words = command ?? seams.shell.command ?? [user.shell, "-l"];
+  const program = findProgram(words[0] ?? "", env["PATH"] ?? SEARCH, cwd);
+  const argv =
+    program === undefined
+      ? ["/bin/sh", "-c", 'printf "%s: command not found\\n" "$0" >&2; exit 127', words[0] ?? ""]
+      : [program, ...words.slice(1)];
+  const started = { argv: [...user.become, ...argv], cwd, env, clock };
+  if (!tty) return new PipedTerminal(started);
+  return new PtyTerminal({ ...started, cols, rows, owner: user.become.length === 0 ? undefined : user.uid });
+}
+
+function environmentOf(
+  { environment }: ShellSeams,
+  user: ShellUser,
+  app_environment: Readonly<Record<string, string>> | undefined,
+  term: string | undefined,
+): Record<string, string> {
+  const own = user.become.length === 0;
+  const base = own ? environment : Object.fromEntries(Object.entries(environment).filter(([name]) => LOCALE.test(name)));
+  const env: Record<string, string> = {
+    // A service has no locale, and without one no program would show more than ASCII.
+    LANG: "C.UTF-8",
+    ...base,
+    ...app_environment,
+    PATH: app_environment?.["PATH"] ?? base["PATH"] ?? SEARCH,
+    HOME: user.home,
+    USER: user.name,
+    LOGNAME: user.name,
+    SHELL: user.shell,
+    [SHELL_VARIABLE]: "1",
+  };
+  // These belong to the terminal in which the agent itself was started.
+  for (const name of ["TERM", "TERMCAP", "COLUMNS", "LINES", "TMUX", "TMUX_PANE", "STY", "WINDOW", "PWD", "OLDPWD"]) delete env[name];
+  if (term !== undefined) env["TERM"] = isKnown(term) ? term : "xterm-256color";
+  return env;
+}
+
+/** Programs refuse to start on an unknown kind of terminal. */
+const isKnown = (term: string): boolean =>
+  ["/etc/terminfo", "/lib/terminfo", "/usr/share/terminfo"].some((place) => fs.existsSync(path.join(place, term.slice(0, 1), term)));

@@ -1,14 +1,15 @@
+import type { Readable } from "node:stream";
+import type { ShellParams } from "@roamfleet/protocol/link";
+import type { Clock } from "@roamfleet/clock";
+import { allProcesses, type ProcessEntry, readProcess, waitUntil } from "../../runtime/processes.ts";
+import type { Output } from "../../runtime/byte-reader.ts";
+import { KILL_WAIT_MS } from "../../runtime/limits.ts";
+
 /** How a program ended; after a signal the code is 128 plus the signal's number, as in shells. */
 export interface ShellExit {
   code: number;
   /** Name of the signal, such as SIGTERM. */
   signal?: string;
-}
-
-export interface Output {
-  bytes: Uint8Array;
-  /** True for output on stderr, if that is separate: not on a terminal. */
-  error: boolean;
 }
 
 /** A program with a remote user. */
@@ -29,7 +30,6 @@ export interface Terminal {
   close(): Promise<void>;
 }
 
-/** A program to start, with its arguments, environment and user. */
 export interface Program {
   argv: readonly string[];
   cwd: string;
@@ -40,3 +40,123 @@ export interface Size {
   cols: number;
   rows: number;
 }
+
+const SIZE_MAX = 1_000;
+const WORDS_MAX = 1_000;
+const COMMAND_BYTES_MAX = 64 * 1024;
+
+export type CheckedParams = Required<Pick<ShellParams, "cols" | "rows" | "terminal" | "term">> & Pick<ShellParams, "app" | "command">;
+
+/** Validates a request for a shell; returns a message if it is invalid. */
+export function readShellParams(params: unknown): CheckedParams | string {
+  if (typeof params !== "object" || params === null) return "the request for a shell is not an object";
+  const { cols, rows, app, command, terminal = true, term = "xterm-256color" } = params as Record<string, unknown>;
+  if (!isSize(cols) || !isSize(rows)) return `a terminal has 1 to ${SIZE_MAX} columns and rows`;
+  if (app !== undefined && typeof app !== "string") return "app must be the name of an app";
+  if (typeof terminal !== "boolean") return "terminal must be true or false";
+  if (typeof term !== "string" || !/^[\w.+-]{1,64}$/.test(term)) return "term must be the name of a kind of terminal";
+  if (command !== undefined && !isCommand(command)) return "command must be a list of words, and not too long";
+  return { cols, rows, terminal, term, ...(app === undefined ? {} : { app }), ...(command === undefined ? {} : { command }) };
+}
+
+export const isSize = (value: unknown): value is number => Number.isInteger(value) && Number(value) >= 1 && Number(value) <= SIZE_MAX;
+
+function isCommand(value: unknown): value is string[] {
+  if (!Array.isArray(value) || value.length === 0 || value.length > WORDS_MAX || value[0] === "") return false;
+  return value.every((word) => typeof word === "string" && !word.includes("\0")) && value.join(" ").length <= COMMAND_BYTES_MAX;
+}
+
+interface Source {
+  stream: Readable;
+  error: boolean;
+}
+
+/** Merges several streams into one, a chunk at a time: between two reads nothing is consumed from any of them. */
+export class OutputQueue {
+  readonly #sources: readonly Source[];
+  #open: Set<Source>;
+  #waiting: ((output: Output | undefined) => void) | undefined;
+
+  constructor(sources: readonly Source[]) {
+    this.#sources = sources;
+    this.#open = new Set(sources);
+    for (const source of sources) {
+      const over = (): void => {
+        this.#open.delete(source);
+        this.#look();
+      };
+      source.stream.on("readable", () => this.#look());
+      source.stream.once("end", over).once("close", over).on("error", over);
+    }
+  }
+
+  read(): Promise<Output | undefined> {
+    return new Promise((resolve) => {
+      this.#waiting = resolve;
+      this.#look();
+    });
+  }
+
+  /** Stops waiting for more data; earlier data is still read. */
+  end(): void {
+    this.#open = new Set();
+    this.#look();
+  }
+
+  #look(): void {
+    if (this.#waiting === undefined) return;
+    for (const { stream, error } of this.#sources) {
+      const bytes = stream.read() as Buffer | null;
+      // Reading may have emitted an end, whose handler has already checked the queue.
+      if (bytes !== null) return this.#give({ bytes, error });
+    }
+    if (this.#open.size === 0) this.#give(undefined);
+  }
+
+  #give(output: Output | undefined): void {
+    const waiting = this.#waiting;
+    this.#waiting = undefined;
+    waiting?.(output);
+  }
+}
+
+/** Time for programs to exit after the terminal has hung up. */
+const EXIT_GRACE_MS = 500;
+
+/** A session of the kernel: the processes of a terminal, or those of a command without one. */
+export interface Session {
+  id: number;
+  /** Start time of its leader: pids are reused. */
+  start_time: number | undefined;
+}
+
+export const sessionOf = (leader: number): Session => ({ id: leader, start_time: readProcess(leader)?.start_time });
+
+/** Returns its processes, except those that started a separate session, as daemons do. */
+function membersOf({ id, start_time }: Session): ProcessEntry[] {
+  const leader = readProcess(id);
+  if (leader !== undefined && leader.start_time !== start_time) return [];
+  return allProcesses().filter((entry) => entry.session === id);
+}
+
+/** Sends SIGHUP to all processes of a session, and kills those that do not exit. Resolves when none is left. */
+export async function endSession(session: Session, clock: Clock): Promise<void> {
+  // A stopped program receives SIGHUP once it is continued.
+  for (const name of ["SIGHUP", "SIGCONT"] as const) signalAll(session, name);
+  if (await isEmptyWithin(session, EXIT_GRACE_MS, clock)) return;
+  signalAll(session, "SIGKILL");
+  await isEmptyWithin(session, KILL_WAIT_MS, clock);
+}
+
+function signalAll(session: Session, name: NodeJS.Signals): void {
+  for (const { pid } of membersOf(session)) {
+    try {
+      process.kill(pid, name);
+    } catch {
+      // Ended meanwhile, or another user's through sudo: the terminal's hang-up reaches it.
+    }
+  }
+}
+
+const isEmptyWithin = (session: Session, limit_ms: number, clock: Clock): Promise<boolean> =>
+  waitUntil(clock, limit_ms, () => membersOf(session).length === 0);

@@ -1,9 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { UndecodedMessage } from "../../ros/adapter.ts";
-import { parseFieldPath, pickField } from "./field-path.ts";
-import { readTopicsRequest } from "./params.ts";
-import { FULL_BYTES_MAX, showMessage, SUMMARY_ARRAY_MAX, SUMMARY_TEXT_BYTES_MAX, SUMMARY_TEXT_MAX } from "./to-json.ts";
+import {
+  FULL_BYTES_MAX,
+  parseFieldPath,
+  pickField,
+  showMessage,
+  SUMMARY_ARRAY_MAX,
+  SUMMARY_TEXT_BYTES_MAX,
+  SUMMARY_TEXT_MAX,
+} from "./to-json.ts";
+import { readTopicsRequest } from "./index.ts";
 
 const summary = (message: unknown): unknown => showMessage(message, false).message;
 const times = (count: number, value: unknown): unknown[] => Array.from({ length: count }, () => value);

@@ -1,15 +1,14 @@
 import { Buffer } from "node:buffer";
 import { UndecodedMessage } from "../../ros/adapter.ts";
-import { isTypedArray } from "./field-path.ts";
 
 /** Arrays up to this length are shown completely. The 36 numbers of a covariance are, a laser scan is not. */
 export const SUMMARY_ARRAY_MAX = 64;
 /** Number of shown items of a longer array. */
-export const SUMMARY_ARRAY_FIRST = 8;
+const SUMMARY_ARRAY_FIRST = 8;
 export const SUMMARY_TEXT_MAX = 1_024;
-export const SUMMARY_TEXT_FIRST = 256;
+const SUMMARY_TEXT_FIRST = 256;
 /** Maximum values of a summary; later arrays are shown by their length only. */
-export const SUMMARY_VALUES_MAX = 4_000;
+const SUMMARY_VALUES_MAX = 4_000;
 /** Maximum bytes of all strings of a summary; later ones are shown by their length only. */
 export const SUMMARY_TEXT_BYTES_MAX = 128 * 1024;
 /** Maximum bytes of a full message as JSON; a larger one is summarized. Two of them may wait for a viewer. */
@@ -18,7 +17,7 @@ const DEPTH_MAX = 64;
 /** The note of a message that was requested in full. */
 export const SUMMARIZED = `more than ${FULL_BYTES_MAX} bytes: summarized`;
 
-export interface Shown {
+interface Shown {
   message: unknown;
   /** Why it is not what was requested. */
   note?: string;
@@ -146,3 +145,52 @@ class Full extends Shape {
     return { length: value.length, base64: Buffer.from(value.buffer, value.byteOffset, value.byteLength).toString("base64") };
   }
 }
+
+/** Names of fields and indices of arrays, from outer to inner. */
+export type FieldPath = readonly (string | number)[];
+
+const STEP = /^(?:\.?([A-Za-z_]\w*)|\[(\d{1,9})\])/;
+
+/** Parses `a.b[0].c` to `["a", "b", 0, "c"]`; an empty text is the whole message; undefined for an invalid path. */
+export function parseFieldPath(text: string): FieldPath | undefined {
+  const path: (string | number)[] = [];
+  if (text.startsWith(".")) return undefined;
+  for (let rest = text; rest !== "";) {
+    const [step, name, index] = STEP.exec(rest) ?? [];
+    // Only the first name needs no dot.
+    if (step === undefined || (name !== undefined && path.length > 0 && !step.startsWith("."))) return undefined;
+    path.push(name ?? Number(index));
+    rest = rest.slice(step.length);
+  }
+  return path;
+}
+
+type Picked = { value: unknown } | { missing: string };
+
+/** Returns the part of a message at a path. An index beyond the end of an array is null: the next message may be longer. */
+export function pickField(message: unknown, path: FieldPath): Picked {
+  let value = message;
+  for (const [i, step] of path.entries()) {
+    const so_far = textOf(path.slice(0, i + 1));
+    if (typeof step === "number") {
+      if (!Array.isArray(value) && !isTypedArray(value)) return { missing: `${so_far}: this is not an array` };
+      value = value[step] ?? null;
+      if (value === null) return { value };
+    } else {
+      if (typeof value !== "object" || value === null || Array.isArray(value) || isTypedArray(value))
+        return { missing: `${so_far}: its parent is not an object` };
+      if (!Object.hasOwn(value, step))
+        return { missing: `${so_far}: there is ${Object.keys(value).slice(0, NAMES_MAX).join(", ") || "nothing"}` };
+      value = (value as Record<string, unknown>)[step];
+    }
+  }
+  return { value };
+}
+
+/** Maximum names in a reason. */
+const NAMES_MAX = 8;
+
+const textOf = (path: FieldPath): string =>
+  path.map((step, i) => (typeof step === "number" ? `[${step}]` : (i > 0 ? "." : "") + step)).join("");
+
+const isTypedArray = (value: unknown): value is NodeJS.TypedArray => ArrayBuffer.isView(value) && !(value instanceof DataView);

@@ -1,0 +1,79 @@
+/**
+ * Reads a stream in parts of the wanted sizes. Between two reads nothing is consumed, so a writer that is faster blocks. Methods throw the stream's
+ * error.
+ */
+export class ByteReader {
+  readonly #chunks: AsyncIterator<Uint8Array, undefined>;
+  #parts: Uint8Array[] = [];
+  #bytes = 0;
+
+  constructor(stream: AsyncIterable<unknown>) {
+    this.#chunks = stream[Symbol.asyncIterator]() as AsyncIterator<Uint8Array, undefined>;
+  }
+
+  /** Returns exactly so many bytes; undefined if the stream ends before. */
+  async take(count: number): Promise<Buffer | undefined> {
+    while (this.#bytes < count) if (!(await this.#fill())) return undefined;
+    return this.#cut(count);
+  }
+
+  /** Returns 1 to `count` bytes as soon as there are any; undefined at the end. */
+  async some(count: number): Promise<Buffer | undefined> {
+    while (this.#bytes === 0) if (!(await this.#fill())) return undefined;
+    return this.#cut(Math.min(count, this.#bytes));
+  }
+
+  async #fill(): Promise<boolean> {
+    const { value } = await this.#chunks.next();
+    if (value === undefined) return false;
+    this.#parts.push(value);
+    this.#bytes += value.length;
+    return true;
+  }
+
+  #cut(count: number): Buffer {
+    const [first] = this.#parts;
+    const all = this.#parts.length === 1 && Buffer.isBuffer(first) ? first : Buffer.concat(this.#parts);
+    this.#parts = all.length > count ? [all.subarray(count)] : [];
+    this.#bytes = all.length - count;
+    return all.subarray(0, count);
+  }
+}
+
+/** Stream, three zero bytes, length in big endian. */
+const HEADER_BYTES = 8;
+const STDERR = 2;
+
+export interface Output {
+  bytes: Uint8Array;
+  /** True for output on stderr, if that is separate: not on a terminal. */
+  error: boolean;
+}
+
+/** Splits a container engine's output without a terminal. The engine's library would buffer all that is not read yet. */
+export async function* engineOutput(stream: AsyncIterable<unknown>): AsyncGenerator<Output, undefined> {
+  const reader = new ByteReader(stream);
+  for (let header = await reader.take(HEADER_BYTES); header !== undefined; header = await reader.take(HEADER_BYTES))
+    for (let left = header.readUInt32BE(4); left > 0;) {
+      const bytes = await reader.some(left);
+      if (bytes === undefined) return;
+      left -= bytes.length;
+      yield { bytes, error: header[0] === STDERR };
+    }
+}
+
+/** Reads a stream to its end. Throws `tooLong()` if it is longer than `bytes_max`. */
+export async function readAll(
+  stream: AsyncIterable<unknown>,
+  bytes_max: number,
+  tooLong: () => Error = () => new Error(`the response is larger than ${bytes_max} bytes`),
+): Promise<Buffer> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  for await (const chunk of stream as AsyncIterable<Uint8Array>) {
+    bytes += chunk.length;
+    if (bytes > bytes_max) throw tooLong();
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}

@@ -1,0 +1,169 @@
+import fs from "node:fs";
+import path from "node:path";
+import type { Clock } from "@roamfleet/clock";
+import type { Logger } from "pino";
+import { KILL_WAIT_MS } from "./limits.ts";
+import type { StatePaths } from "./paths.ts";
+
+/** The kernel's own, not below a test's root: the pids are used for signals. */
+const PROC = "/proc";
+
+/** A process. Zombies are not listed: they no longer run. */
+export interface ProcessEntry {
+  pid: number;
+  group: number;
+  session: number;
+  /** Clock ticks since boot. Together with the pid it identifies a process permanently: pids are reused, start times are not. */
+  start_time: number;
+}
+
+export function readProcess(pid: number): ProcessEntry | undefined {
+  let stat: string;
+  try {
+    stat = fs.readFileSync(path.join(PROC, String(pid), "stat"), "latin1");
+  } catch {
+    return undefined;
+  }
+  // The second field is the program's name in parentheses, which may contain any characters, including parentheses and spaces.
+  const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+  const [state, , group, session] = fields;
+  if (state === undefined || state === "Z" || state === "X") return undefined;
+  return { pid, group: Number(group), session: Number(session), start_time: Number(fields[19]) };
+}
+
+function listPids(): number[] {
+  try {
+    return fs
+      .readdirSync(PROC)
+      .map(Number)
+      .filter((pid) => Number.isInteger(pid) && pid > 1);
+  } catch {
+    return [];
+  }
+}
+
+export function allProcesses(): ProcessEntry[] {
+  const entries: ProcessEntry[] = [];
+  for (const pid of listPids()) {
+    const entry = readProcess(pid);
+    if (entry !== undefined) entries.push(entry);
+  }
+  return entries;
+}
+
+export const groupMembers = (group: number): ProcessEntry[] => allProcesses().filter((entry) => entry.group === group);
+
+/** Environment variable of all processes of a user's shell. */
+export const SHELL_VARIABLE = "ROAMFLEET_SHELL";
+
+/**
+ * Returns the processes whose environment contains all of `variables`, except those of a user's shell, which has the app's environment. All
+ * descendants of a workload inherit its environment. So this finds processes of a killed agent, even if it died before it stored their pid.
+ */
+export function processesWithEnvironment(variables: Record<string, string>): ProcessEntry[] {
+  const wanted = Object.entries(variables).map(([name, value]) => `${name}=${value}`);
+  const found: ProcessEntry[] = [];
+  for (const pid of listPids()) {
+    if (pid === process.pid) continue;
+    let environment: string[];
+    try {
+      environment = fs.readFileSync(path.join(PROC, String(pid), "environ"), "utf8").split("\0");
+    } catch {
+      // Ended meanwhile, or owned by another user: not ours.
+      continue;
+    }
+    if (!wanted.every((line) => environment.includes(line)) || environment.includes(`${SHELL_VARIABLE}=1`)) continue;
+    const entry = readProcess(pid);
+    if (entry !== undefined) found.push(entry);
+  }
+  return found;
+}
+
+/** Returns false if the group does not exist. */
+export function signalGroup(group: number, signal: NodeJS.Signals): boolean {
+  try {
+    process.kill(-group, signal);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+const POLL_FIRST_MS = 10;
+const POLL_LAST_MS = 200;
+
+/** Polls with growing intervals until `done`, or returns false after the timeout. */
+export async function waitUntil(clock: Clock, timeout_ms: number, done: () => boolean): Promise<boolean> {
+  const deadline = clock.monotonic() + timeout_ms;
+  for (let wait = POLL_FIRST_MS; !done(); wait = Math.min(POLL_LAST_MS, wait * 2)) {
+    const left = deadline - clock.monotonic();
+    if (left <= 0) return false;
+    await clock.sleep(Math.min(wait, left));
+  }
+  return true;
+}
+
+interface StopOptions {
+  clock: Clock;
+  /** Time for the group to end after SIGTERM, before SIGKILL. */
+  grace_ms: number;
+}
+
+/** Ends a whole process group: SIGTERM, then SIGKILL. Returns false if it survives even that (stuck in the kernel). */
+export async function stopGroup(group: number, { clock, grace_ms }: StopOptions): Promise<boolean> {
+  const gone = (): boolean => groupMembers(group).length === 0;
+  if (gone()) return true;
+  signalGroup(group, "SIGTERM");
+  if (await waitUntil(clock, grace_ms, gone)) return true;
+  signalGroup(group, "SIGKILL");
+  return waitUntil(clock, KILL_WAIT_MS, gone);
+}
+
+/** Ends processes of an earlier agent, each with its group, if they are still the same processes. */
+async function stopStrays(strays: ProcessEntry[], options: StopOptions): Promise<void> {
+  const own = readProcess(process.pid)?.group;
+  const groups = new Set<number>();
+  for (const stray of strays) {
+    const now = readProcess(stray.pid);
+    if (now?.start_time === stray.start_time && now.group > 1 && now.group !== own) groups.add(now.group);
+  }
+  await Promise.all([...groups].map((group) => stopGroup(group, options)));
+}
+
+/** Contents of an app's `process.json`. */
+export interface ProcessRecord {
+  pid: number;
+  start_time: number | null;
+}
+
+interface EarlierProcessesOptions {
+  app: string;
+  paths: StatePaths;
+  clock: Clock;
+  log: Logger;
+  grace_ms: number;
+}
+
+/**
+ * Ends processes of this app that a killed agent left running, so that there are never two copies. They cannot be adopted, since their output is lost
+ * with that agent's pipes: they are started again.
+ */
+export async function stopEarlierProcesses({ app, paths, clock, log, grace_ms }: EarlierProcessesOptions): Promise<void> {
+  const recorded = readRecorded(paths.process(app));
+  const inherited = processesWithEnvironment({ ROAMFLEET_APP: app, ROAMFLEET_CONFIG_DIR: paths.configs });
+  const strays = recorded === undefined ? inherited : [recorded, ...inherited];
+  if (strays.length === 0) return;
+  log.info({ app, pids: strays.map(({ pid }) => pid) }, "ending processes that an earlier agent left");
+  await stopStrays(strays, { clock, grace_ms });
+}
+
+/** A recorded pid counts only with its start time: the number may have been reused. */
+function readRecorded(file: string): ProcessEntry | undefined {
+  try {
+    const record = JSON.parse(fs.readFileSync(file, "utf8")) as ProcessRecord;
+    const entry = readProcess(record.pid);
+    return entry !== undefined && entry.start_time === record.start_time ? entry : undefined;
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,72 @@
+import type { Clock, Timer } from "./clock.ts";
+
+/** Doubles from `first_ms` with each failure, up to `last_ms`. `failures` counts from 0. */
+export const exponentialMs = (first_ms: number, last_ms: number, failures: number): number =>
+  Math.min(last_ms, first_ms * 2 ** Math.min(failures, 16));
+
+interface TimeLimit extends Disposable {
+  /** Aborted with `reason` after the time, or when the parent is aborted. */
+  readonly signal: AbortSignal;
+  readonly expired: boolean;
+}
+
+/** Starts a time limit for some work; dispose it when the work has ended. */
+export function timeLimit(clock: Pick<Clock, "setTimer">, ms: number, reason: Error, parent?: AbortSignal): TimeLimit {
+  const limit = new AbortController();
+  const timer = clock.setTimer(ms, () => limit.abort(reason));
+  return {
+    signal: parent === undefined ? limit.signal : AbortSignal.any([parent, limit.signal]),
+    get expired() {
+      return limit.signal.aborted;
+    },
+    [Symbol.dispose]: () => timer.cancel(),
+  };
+}
+
+/** Returns the result of `work`, or that of `late` after `ms`; `work` is then abandoned. */
+export async function within<T, L>(clock: Pick<Clock, "setTimer">, ms: number, work: Promise<T>, late: () => L): Promise<T | L> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const timer = clock.setTimer(ms, resolve);
+  try {
+    return await Promise.race([work, promise.then(late)]);
+  } finally {
+    timer.cancel();
+  }
+}
+
+/** Calls `late` after `ms` without activity. Uses one timer for many events, instead of one for each. */
+export class IdleTimeout {
+  readonly #clock: Pick<Clock, "setTimer" | "monotonic">;
+  readonly #ms: number;
+  readonly #late: () => void;
+  #active_at: number;
+  #timer: Timer;
+
+  constructor(clock: Pick<Clock, "setTimer" | "monotonic">, ms: number, late: () => void) {
+    this.#clock = clock;
+    this.#ms = ms;
+    this.#late = late;
+    this.#active_at = clock.monotonic();
+    this.#timer = clock.setTimer(ms, () => this.#check());
+  }
+
+  touch(): void {
+    this.#active_at = this.#clock.monotonic();
+  }
+
+  stop(): void {
+    this.#timer.cancel();
+  }
+
+  /** Continues after `stop`. */
+  resume(): void {
+    this.touch();
+    this.#timer = this.#clock.setTimer(this.#ms, () => this.#check());
+  }
+
+  #check(): void {
+    const left = this.#active_at + this.#ms - this.#clock.monotonic();
+    if (left <= 0) this.#late();
+    else this.#timer = this.#clock.setTimer(left, () => this.#check());
+  }
+}
