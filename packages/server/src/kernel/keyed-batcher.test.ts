@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { SimulatedClock } from "@roamfleet/clock";
-import { coalesceReads, KeyedBatcher, type KeyedBatcherOptions, MIN_INTERVAL_MS } from "./keyed-batcher.ts";
+import { KeyedBatcher, type KeyedBatcherOptions, MIN_INTERVAL_MS } from "./keyed-batcher.ts";
 
 const LIMIT = { timeout: 60_000 };
 
@@ -169,37 +169,4 @@ test("without a minimum interval, the next batch starts as soon as the previous 
   batches[0]!.done();
   await turn();
   assert.deepEqual(batches[1]?.items, ["b"]);
-});
-
-test("callers during a read share the next read, also if the present one fails", async () => {
-  const shared = coalesceReads<number>();
-  let begun = 0;
-  const ends: PromiseWithResolvers<void>[] = [];
-  const work = async (): Promise<number> => {
-    begun += 1;
-    const mine = begun;
-    ends.push(Promise.withResolvers());
-    await ends.at(-1)!.promise;
-    return mine;
-  };
-  const first = shared("a", work);
-  const later = [shared("a", work), shared("a", work)];
-  const other = shared("b", work);
-  assert.equal(begun, 2);
-  ends[1]?.resolve();
-  assert.equal(await other, 2);
-  ends[0]?.reject(new Error("gone"));
-  await assert.rejects(first, /gone/);
-  await turn();
-  assert.equal(begun, 3);
-  const last = shared("a", work);
-  ends[2]?.resolve();
-  assert.deepEqual(await Promise.all(later), [3, 3]);
-  await turn();
-  ends[3]?.resolve();
-  assert.equal(await last, 4);
-  await turn();
-  const again = shared("a", work);
-  ends[4]?.resolve();
-  assert.equal(await again, 5);
 });

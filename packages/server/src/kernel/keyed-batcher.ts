@@ -130,20 +130,3 @@ export class KeyedBatcher<T, R> {
     return retryBisected(entries, process, { affectsAll, failed: (some, error) => some.forEach(({ reject }) => reject(error)) });
   }
 }
-
-/**
- * Returns a function that coalesces reads by key: at most one runs at a time, and callers during a read share one that starts after it. So
- * no caller gets data read before its call, and the load on the database does not depend on the number of callers.
- */
-export function coalesceReads<T>(): (key: string, read: () => Promise<T>) => Promise<T> {
-  const batcher = new KeyedBatcher<() => Promise<T>, T>({
-    min_interval_ms: 0,
-    items_max: Infinity,
-    concurrency_max: Infinity,
-    work: async (_key, [first, ...others]) => {
-      const value = await first!();
-      return [value, ...others.map(() => value)];
-    },
-  });
-  return (key, read) => batcher.add(key, read);
-}

@@ -1,10 +1,11 @@
 import type { Clock } from "@roamfleet/clock";
 import type { Change, ChangeKind, ChangeSummary } from "@roamfleet/protocol/routes";
+import { type Bucket, tryTake } from "../../kernel/rate-limit.ts";
 
 /** Changes of one kind that a reader gets one by one before they are summarized. */
 export const BURST_CHANGES_MAX = 20;
-/** Time after which one further change is allowed. */
-const REFILL_MS = 1_000;
+/** One further change each second. */
+const RATE = { per_minute: 60, burst: BURST_CHANGES_MAX };
 /** Shortest time between two messages: four a second feel live. */
 const WINDOW_MS = 250;
 /** Shortest time after a summary, which makes a page reload all that it shows. */
@@ -16,7 +17,7 @@ export const SUMMARY_WINDOW_MS = 2_000;
  */
 export class Coalescer {
   readonly clock: Pick<Clock, "monotonic" | "setTimer">;
-  readonly #buckets = new Map<ChangeKind, { tokens: number; at_ms: number }>();
+  readonly #buckets = new Map<ChangeKind, Bucket>();
   #next_ms = Number.NEGATIVE_INFINITY;
 
   constructor(clock: Pick<Clock, "monotonic" | "setTimer">) {
@@ -43,11 +44,9 @@ export class Coalescer {
   }
 
   #spend(kind: ChangeKind, count: number, now_ms: number): boolean {
-    const bucket = this.#buckets.get(kind) ?? { tokens: BURST_CHANGES_MAX, at_ms: now_ms };
-    const tokens = Math.min(BURST_CHANGES_MAX, bucket.tokens + (now_ms - bucket.at_ms) / REFILL_MS);
-    const is_enough = tokens >= count;
-    this.#buckets.set(kind, { tokens: is_enough ? tokens - count : tokens, at_ms: now_ms });
-    return is_enough;
+    const bucket = this.#buckets.get(kind) ?? { tokens: RATE.burst, at: now_ms };
+    this.#buckets.set(kind, bucket);
+    return tryTake(bucket, RATE, count, now_ms);
   }
 }
 
