@@ -5,8 +5,7 @@ import type { Db } from "../../packages/server/src/kernel/db.ts";
 import { createLog } from "../../packages/server/src/kernel/log.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { setOfflineOfDeadNodes } from "../../packages/server/src/features/robots/store-presence.ts";
-import { listDue } from "../../packages/server/src/features/deployments/store/deployments.ts";
-import { listClaimable } from "../../packages/server/src/features/deployments/store/claim.ts";
+import { listClaimable, listDue } from "../../packages/server/src/features/deployments/store/claim.ts";
 import type { Filled } from "./fill.ts";
 
 /** A list as requested by a client: its first page, and one in the middle. */

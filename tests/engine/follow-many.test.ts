@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { followFleet } from "../../packages/server/src/features/deployments/follow.ts";
+import { followFleet } from "../../packages/server/src/features/deployments/follow/follow.ts";
 import type { Db } from "../../packages/server/src/kernel/db.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { startPlane } from "../harness/index.ts";

@@ -1,8 +1,7 @@
 import { decide, type Decision } from "../../../packages/server/src/features/deployments/decide.ts";
-import { deadlineOf, verifySecondsOf } from "../../../packages/server/src/features/deployments/policy.ts";
-import { roomOf } from "../../../packages/server/src/features/deployments/rollout/unavailable.ts";
-import { wholeRollout } from "../../../packages/server/src/features/deployments/rollout/whole-rollout.ts";
-import { isLimited } from "../../../packages/server/src/features/deployments/slots.ts";
+import { deadlineOf, verifySecondsOf, wholeRollout } from "../../../packages/server/src/features/deployments/policy.ts";
+import { roomOf } from "../../../packages/server/src/features/deployments/rollout/rules.ts";
+import { isLimited } from "../../../packages/server/src/features/deployments/dispatch/slots.ts";
 import { isActive, mayDispatch } from "../../../packages/server/src/features/deployments/state.ts";
 import { isTerminal } from "@roamfleet/protocol";
 import type { App, Deployment, Target } from "./rows.ts";
@@ -48,7 +47,7 @@ function dispatchOf(tables: Tables, deployment: Deployment, found: readonly Targ
       if (row?.status === "queued") row.waiting_for = decision.wait;
       refused ||= decision.wait === "slot";
     } else if ("end" in decision) {
-      if (target.attempt > 0) tables.giveBack([target]);
+      if (target.attempt > 0) tables.revertDesiredState([target]);
       changes.push({ target, to: decision.end, reason: decision.reason });
     } else {
       supersede(tables, decision.supersede);
@@ -139,12 +138,12 @@ function groupsOf(tables: Tables, deployment: Deployment): { take: (target: Targ
   if (max_unavailable === null) return { take: () => true, room: () => Infinity };
   const all = tables.targetsOf(deployment.id);
   const isAway = (target: Target): boolean => isActive(target.status) || tables.robots.get(target.robot_id)?.online !== true;
-  const group = { size: all.length, away: all.filter(isAway).length };
+  const group = { size: all.length, unavailable: all.filter(isAway).length };
   return {
     take: (target) => {
       const away = isAway(target);
       if (roomOf(group, max_unavailable) + (away ? 1 : 0) <= 0) return false;
-      if (!away) group.away += 1;
+      if (!away) group.unavailable += 1;
       return true;
     },
     room: () => Math.max(0, roomOf(group, max_unavailable)),

@@ -1,12 +1,14 @@
 import { isTerminal, type Reason } from "@roamfleet/protocol";
 import type { Rollout } from "@roamfleet/protocol/routes";
-import { CANCEL_ACK_SECONDS, returnDeadline, verifySecondsOf } from "../../../packages/server/src/features/deployments/policy.ts";
-import { decideReturn } from "../../../packages/server/src/features/deployments/return-robots.ts";
-import { acceptedByResume } from "../../../packages/server/src/features/deployments/rollout/threshold.ts";
-import { wholeRollout } from "../../../packages/server/src/features/deployments/rollout/whole-rollout.ts";
-import { hasPassed, isGateOpen } from "../../../packages/server/src/features/deployments/rollout/next-step.ts";
-import { isRevocable } from "../../../packages/server/src/features/deployments/state.ts";
-import { countsOf } from "../../../packages/server/src/features/deployments/wire.ts";
+import {
+  CANCEL_ACK_SECONDS,
+  rollbackDeadline,
+  verifySecondsOf,
+  wholeRollout,
+} from "../../../packages/server/src/features/deployments/policy.ts";
+import { decideRollback } from "../../../packages/server/src/features/deployments/decide.ts";
+import { acceptedByResume, hasPassed, isGateOpen } from "../../../packages/server/src/features/deployments/rollout/rules.ts";
+import { countsOf, isRevocable } from "../../../packages/server/src/features/deployments/state.ts";
 import type { Answer, Names, Operation } from "../server.ts";
 import { remember, rivalsOf, supersede } from "./dispatch.ts";
 import { advance, fanOut, type Member, waveFacts } from "./rollout.ts";
@@ -102,7 +104,7 @@ export function callOff(tables: Tables, deployment: Deployment, reason: Reason):
   const own = tables.targetsOf(deployment.id);
   const revocable = own.filter(({ status }) => isRevocable(status));
   const waiting = own.filter(({ status }) => status === "pending" || status === "queued");
-  tables.giveBack([...revocable, ...waiting.filter(({ attempt }) => attempt > 0)]);
+  tables.revertDesiredState([...revocable, ...waiting.filter(({ attempt }) => attempt > 0)]);
   const stopped_by = new Date(tables.now.getTime() + CANCEL_ACK_SECONDS * 1_000);
   tables.version += 1;
   for (const target of revocable) if (target.deadline_at === null || target.deadline_at > stopped_by) target.deadline_at = stopped_by;
@@ -157,7 +159,7 @@ function rollBack(tables: Tables, deployment: Deployment): Answer {
 /** Continues a rollback: cancels queued targets and rolls back robots with the release. */
 export function rollBackOpen(tables: Tables, deployment: Deployment): void {
   callOff(tables, deployment, "rollback_requested");
-  returnRobots(
+  rollBackRobots(
     tables,
     deployment,
     tables.targetsOf(deployment.id).filter(({ status }) => status === "applied"),
@@ -165,13 +167,13 @@ export function rollBackOpen(tables: Tables, deployment: Deployment): void {
   tables.endIfOver(deployment);
 }
 
-export function returnRobots(tables: Tables, deployment: Deployment, targets: readonly Target[]): void {
+export function rollBackRobots(tables: Tables, deployment: Deployment, targets: readonly Target[]): void {
   const verify_seconds = verifySecondsOf(deployment.rollout);
   const over: Change[] = [];
   const steps = targets.map((target): Change => {
     const robot = tables.robots.get(target.robot_id);
     const app = tables.appOf(target.robot_id, target.subject);
-    const decision = decideReturn({ target, robot, app, previous_exists: true });
+    const decision = decideRollback({ target, robot, app, previous_exists: true });
     const attempt = target.attempt + 1;
     if ("go" in decision) {
       Object.assign(app, {
@@ -195,7 +197,8 @@ export function returnRobots(tables: Tables, deployment: Deployment, targets: re
       reason: "rollback_requested",
       attempt,
       reverting: true,
-      deadline_at: "go" in decision ? (robot?.online === true ? returnDeadline(verify_seconds, tables.now) : deployment.expires_at) : null,
+      deadline_at:
+        "go" in decision ? (robot?.online === true ? rollbackDeadline(verify_seconds, tables.now) : deployment.expires_at) : null,
     };
   });
   tables.move(deployment, steps);

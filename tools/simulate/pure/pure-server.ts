@@ -3,13 +3,13 @@ import type { Desired, DesiredApp, Report } from "@roamfleet/protocol/link";
 import { retryAt } from "../../../packages/server/src/features/deployments/policy.ts";
 import {
   afterTimeout,
+  countsOf,
   isActive,
   isAwaited,
   isRevocable,
   requestsOf,
   taskOf,
 } from "../../../packages/server/src/features/deployments/state.ts";
-import { countsOf } from "../../../packages/server/src/features/deployments/wire.ts";
 import type { Chance } from "../chance.ts";
 import type { ManualClock } from "../manual-clock.ts";
 import {
@@ -224,7 +224,7 @@ export class PureServer implements SimulatedServer {
         reason: after.reason,
         not_before_at: after.to === "queued" ? retryAt(target.attempt, now) : null,
       };
-      if (isTerminal(after.to)) this.#tables.giveBack([target]);
+      if (isTerminal(after.to)) this.#tables.revertDesiredState([target]);
       this.#tables.move(deployment, [change]);
     }
     return false;
@@ -234,7 +234,7 @@ export class PureServer implements SimulatedServer {
     const own = this.#tables.targetsOf(deployment.id);
     const targets = own.filter(({ status }) => status === "pending" || status === "queued" || isRevocable(status));
     const returning = own.filter(({ status, reverting }) => status === "rolling_back" && reverting);
-    this.#tables.giveBack([...targets, ...returning]);
+    this.#tables.revertDesiredState([...targets, ...returning]);
     this.#tables.move(deployment, [
       ...targets.map((target): Change => ({ target: { ...target }, to: "cancelled", reason: "expired" })),
       ...returning.map((target): Change => ({ target: { ...target }, to: "failed", reason: "rollback_failed" })),

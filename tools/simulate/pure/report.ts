@@ -3,13 +3,13 @@ import type { Report, ReportBody } from "@roamfleet/protocol/link";
 import { deadlineOf, retryAt, verifySecondsOf } from "../../../packages/server/src/features/deployments/policy.ts";
 import {
   afterReport,
-  calledOff,
+  cancelReason,
   isRevocable,
   requestsOf,
   taskOf,
   type Verdict,
 } from "../../../packages/server/src/features/deployments/state.ts";
-import { returnRobots } from "./operate.ts";
+import { rollBackRobots } from "./operate.ts";
 import type { Deployment, RobotRow, Target } from "./rows.ts";
 import type { Tables } from "./tables.ts";
 
@@ -52,7 +52,7 @@ function follow(tables: Tables, deployment: Deployment, row: Target, verdict: Ex
   const { to } = verdict;
   const app = tables.appOf(target.robot_id, target.subject);
   if (verdict.reverts !== true) {
-    const stopping = calledOff(requestsOf(deployment)) !== null && isRevocable(to);
+    const stopping = cancelReason(requestsOf(deployment)) !== null && isRevocable(to);
     tables.move(deployment, [
       {
         target,
@@ -66,8 +66,8 @@ function follow(tables: Tables, deployment: Deployment, row: Target, verdict: Ex
   if (to === "installing" || to === "verifying" || to === "applied") wantAgain(tables, deployment, target);
   if (to === "applied" || verdict.reverts === true) runs(tables, target, target.release_id);
   else if (target.reverting && to === "rolled_back") runs(tables, target, target.previous_release_id);
-  if (verdict.reverts === true) returnRobots(tables, deployment, [row]);
-  if (isTerminal(to) && to !== "applied") tables.giveBack([target]);
+  if (verdict.reverts === true) rollBackRobots(tables, deployment, [row]);
+  if (isTerminal(to) && to !== "applied") tables.revertDesiredState([target]);
   void app;
 }
 

@@ -1,8 +1,6 @@
-import { nextStep, type WaveFacts } from "../../../packages/server/src/features/deployments/rollout/next-step.ts";
-import { waveFactsOf } from "../../../packages/server/src/features/deployments/rollout/wave-facts.ts";
-import { assignWaves } from "../../../packages/server/src/features/deployments/rollout/wave-members.ts";
-import { wholeRollout } from "../../../packages/server/src/features/deployments/rollout/whole-rollout.ts";
-import { isLimited } from "../../../packages/server/src/features/deployments/slots.ts";
+import { assignWaves, nextStep, type WaveFacts, waveFactsOf } from "../../../packages/server/src/features/deployments/rollout/rules.ts";
+import { wholeRollout } from "../../../packages/server/src/features/deployments/policy.ts";
+import { isLimited } from "../../../packages/server/src/features/deployments/dispatch/slots.ts";
 import { counterOf } from "../../../packages/server/src/features/deployments/state.ts";
 import { EXPIRY_HOURS } from "../schedule.ts";
 import { wakeSlots } from "./dispatch.ts";
@@ -81,7 +79,7 @@ export function advance(tables: Tables, deployment: Deployment): void {
 
 function endWaiting(tables: Tables, deployment: Deployment): void {
   const waiting = tables.targetsOf(deployment.id).filter(({ status }) => status === "pending" || status === "queued");
-  tables.giveBack(waiting.filter(({ attempt }) => attempt > 0));
+  tables.revertDesiredState(waiting.filter(({ attempt }) => attempt > 0));
   tables.move(
     deployment,
     waiting.map((target) => ({ target: { ...target }, to: "cancelled", reason: "threshold_exceeded" })),

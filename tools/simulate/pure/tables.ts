@@ -1,9 +1,6 @@
 import { isTerminal, type Reason, type WaitingFor } from "@roamfleet/protocol";
-import { countReasons } from "../../../packages/server/src/features/deployments/reason-counts.ts";
-import { settle } from "../../../packages/server/src/features/deployments/settle.ts";
-import { counterOf, isOver } from "../../../packages/server/src/features/deployments/state.ts";
+import { counterOf, countReasons, countsOf, finalizeDeployment, isOver } from "../../../packages/server/src/features/deployments/state.ts";
 import type { TargetChange } from "../../../packages/server/src/features/deployments/store/targets.ts";
-import { countsOf } from "../../../packages/server/src/features/deployments/wire.ts";
 import type { Chance } from "../chance.ts";
 import type { ManualClock } from "../manual-clock.ts";
 import type { Plant } from "../server.ts";
@@ -89,7 +86,7 @@ export class Tables {
     }
     deployment.reason_counts = countReasons(deployment.reason_counts, checked);
     const dispatched = checked.filter(({ target, to }) => target.attempt === 0 && (to === "dispatched" || to === "failed")).length;
-    const after = settle(deployment, delta, dispatched);
+    const after = finalizeDeployment(deployment, delta, dispatched);
     for (const change of checked) this.#write(change);
     this.#count(deployment, delta, dispatched);
     if (after.halt === "stop") deployment.stop_requested_at ??= this.now;
@@ -147,7 +144,7 @@ export class Tables {
 
   endIfOver(deployment: Deployment): void {
     if (deployment.fan_out_done_at === null || !isOver(countsOf(deployment), deployment.status)) return;
-    const { status, reason } = settle(deployment, noCounts(), 0);
+    const { status, reason } = finalizeDeployment(deployment, noCounts(), 0);
     this.say(deployment, status, reason);
   }
 
@@ -157,7 +154,7 @@ export class Tables {
   }
 
   /** The targets ended without applying the release, so their robots keep the one that they have. */
-  giveBack(targets: readonly Pick<Target, "id" | "robot_id" | "subject">[]): void {
+  revertDesiredState(targets: readonly Pick<Target, "id" | "robot_id" | "subject">[]): void {
     for (const { id, robot_id, subject } of targets) {
       const app = this.appOf(robot_id, subject);
       if (app.target_id !== id) continue;

@@ -2,12 +2,12 @@ import { type IdSource, idSource } from "@roamfleet/clock";
 import type { Desired, Hello, Report, ServerMessage } from "@roamfleet/protocol/link";
 import type { Plane } from "../../../packages/server/src/context.ts";
 import { localBus } from "../../../packages/server/src/engines/bus/index.ts";
-import { cancelDeployment, continueCancellations } from "../../../packages/server/src/features/deployments/cancel.ts";
-import { createDeployment } from "../../../packages/server/src/features/deployments/create.ts";
-import { desiredOf } from "../../../packages/server/src/features/deployments/desired.ts";
-import { dispatchQueued } from "../../../packages/server/src/features/deployments/dispatch.ts";
-import { Postponed } from "../../../packages/server/src/features/deployments/each-apart.ts";
-import { continueFanOuts } from "../../../packages/server/src/features/deployments/fan-out.ts";
+import { cancelDeployment } from "../../../packages/server/src/features/deployments/cancel/cancel.ts";
+import { createDeployment } from "../../../packages/server/src/features/deployments/create/create.ts";
+import { desiredOf } from "../../../packages/server/src/features/deployments/dispatch/desired.ts";
+import { dispatchQueued } from "../../../packages/server/src/features/deployments/dispatch/dispatch.ts";
+import { endLateSteps, endPendingTargets } from "../../../packages/server/src/features/deployments/cancel/end-targets.ts";
+import { advanceDeployments } from "../../../packages/server/src/features/deployments/create/fan-out.ts";
 import {
   answerRobotAhead,
   greetRobot,
@@ -15,13 +15,12 @@ import {
   reportPositions,
   robotOnline,
 } from "../../../packages/server/src/features/deployments/index.ts";
-import { retryDeployment } from "../../../packages/server/src/features/deployments/from-ended.ts";
-import { pauseDeployment, promoteDeployment, resumeDeployment } from "../../../packages/server/src/features/deployments/pause.ts";
-import { continueRollbacks, rollBackDeployment } from "../../../packages/server/src/features/deployments/rollback.ts";
-import { advanceRollouts } from "../../../packages/server/src/features/deployments/waves.ts";
-import { repairWaits } from "../../../packages/server/src/features/deployments/repair.ts";
-import { releaseDue } from "../../../packages/server/src/features/deployments/schedule.ts";
-import { endLateSteps, expireDeployments } from "../../../packages/server/src/features/deployments/time-out.ts";
+import { retryDeployment } from "../../../packages/server/src/features/deployments/create/from-ended.ts";
+import { pauseDeployment, promoteDeployment, resumeDeployment } from "../../../packages/server/src/features/deployments/rollout/pause.ts";
+import { Postponed } from "../../../packages/server/src/features/deployments/reconciler.ts";
+import { rollBackDeployment } from "../../../packages/server/src/features/deployments/rollback/rollback.ts";
+import { repairWaits } from "../../../packages/server/src/features/deployments/dispatch/wake.ts";
+import { releaseDue } from "../../../packages/server/src/features/deployments/create/schedule.ts";
 import { HINT_PUSH } from "../../../packages/server/src/features/deployments/transition.ts";
 import { robotConnected, robotDisconnected, sweepDeadNodes } from "../../../packages/server/src/features/robots/index.ts";
 import { removeRobot } from "../../../packages/server/src/features/robots/remove.ts";
@@ -300,13 +299,13 @@ export class WholeServer implements SimulatedServer {
 }
 
 const LOOP_TURNS: Record<Loop, (db: SystemDb, plane: Plane) => Promise<boolean>> = {
-  dispatch: (db, plane) => dispatchQueued(db, plane),
-  fan_out: continueFanOuts,
-  rollouts: advanceRollouts,
-  cancellations: (db, plane) => continueCancellations(db, plane),
-  rollbacks: (db, plane) => continueRollbacks(db, plane),
+  dispatch: (db, plane) => dispatchQueued(db, plane, new Postponed()),
+  fan_out: advanceDeployments,
+  rollouts: advanceDeployments,
+  cancellations: endPendingTargets,
+  rollbacks: endPendingTargets,
   deadlines: endLateSteps,
-  expiry: expireDeployments,
+  expiry: endPendingTargets,
   schedule: (db, plane) => releaseDue(db, plane),
   repair: async (db, plane) => (await repairWaits(db, plane, new Postponed())).woken > 0,
 };

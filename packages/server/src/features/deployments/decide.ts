@@ -1,6 +1,7 @@
 import type { Reason, WaitingFor } from "@roamfleet/protocol";
-import { isCommitted, isRevocable } from "./state.ts";
-import type { TargetRow } from "./store/rows.ts";
+import { cancelReason, isCommitted, isRevocable, requestsOf } from "./state.ts";
+import type { AppState } from "./store/robot-state.ts";
+import type { DeploymentRow, TargetRow } from "./store/rows.ts";
 
 /** The facts from which dispatch decides about one queued target. */
 export interface DispatchFacts {
@@ -33,4 +34,54 @@ export function decide({ order_number, robot, release, rivals, last_order_number
   if (rivals.some(({ status }) => isCommitted(status))) return { wait: "previous_deployment" };
   const older = rivals.filter(({ status, ...rival }) => rival.order_number < order_number && (isRevocable(status) || status === "queued"));
   return { dispatch: true, supersede: older.map(({ id }) => id) };
+}
+
+/** The columns of a deployment that may end its targets. */
+type EndingFacts = Parameters<typeof requestsOf>[0] & Pick<DeploymentRow, "status" | "stop_requested_at" | "expires_at">;
+
+export type Ending =
+  | { end: "cancelled" | "failed"; reason: Reason }
+  /** Its robot is downloading, and must acknowledge that it stopped. */
+  | { ask: true }
+  /** Its robot has the release, and rolls back. */
+  | { roll_back: true };
+
+/** Decides how a target ends early: its deployment has expired, is cancelled, rolls back or was stopped. Undefined: it finishes. Pure. */
+export function decideEnding(
+  { status, reverting }: Pick<TargetRow, "status" | "reverting">,
+  deployment: EndingFacts,
+  now: Date,
+): Ending | undefined {
+  const { expires_at, stop_requested_at } = deployment;
+  if (status === "applied") return deployment.status === "rolling_back" ? { roll_back: true } : undefined;
+  const waits = status === "pending" || status === "queued";
+  if (expires_at !== null && expires_at <= now) {
+    if (status === "rolling_back" && reverting) return { end: "failed", reason: "rollback_failed" };
+    return waits || isRevocable(status) ? { end: "cancelled", reason: "expired" } : undefined;
+  }
+  const reason = cancelReason(requestsOf(deployment)) ?? (stop_requested_at === null ? null : "threshold_exceeded");
+  if (reason === null) return undefined;
+  if (waits) return { end: "cancelled", reason };
+  return reason !== "threshold_exceeded" && isRevocable(status) ? { ask: true } : undefined;
+}
+
+export interface RollbackFacts {
+  target: Pick<TargetRow, "id" | "release_id" | "previous_release_id">;
+  robot: { decommissioned: boolean } | undefined;
+  app: Pick<AppState, "current_release_id" | "target_id"> | undefined;
+  /** Whether the previous release still exists; true if there was none. */
+  previous_exists: boolean;
+  /** Why the user who requested the rollback may no longer deploy to the robot; null or absent: they may. */
+  denial?: Reason | null;
+}
+
+export type Return = { go: true } | { end: "cancelled" | "failed"; reason: Reason };
+
+/** Decides whether a robot that got a deployment's release is to roll back, or why it is not. Pure. */
+export function decideRollback({ target, robot, app, previous_exists, denial = null }: RollbackFacts): Return {
+  if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
+  if (denial !== null) return { end: "cancelled", reason: denial };
+  const newer_under_way = app !== undefined && app.target_id !== null && app.target_id !== target.id;
+  if (newer_under_way || (app?.current_release_id ?? null) !== target.release_id) return { end: "cancelled", reason: "superseded" };
+  return previous_exists ? { go: true } : { end: "failed", reason: "rollback_failed" };
 }

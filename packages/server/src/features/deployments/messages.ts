@@ -1,7 +1,10 @@
 import type { Reason, TargetStatus } from "@roamfleet/protocol";
 import { isRemoved } from "./state.ts";
-import type { DeploymentRow } from "./store/rows.ts";
+import type { DeploymentRow, EventRow } from "./store/rows.ts";
 import type { TargetChange } from "./store/targets.ts";
+import type { Plane } from "../../context.ts";
+import type { Db } from "../../kernel/db.ts";
+import { announce, type AnnouncedChange } from "../events/index.ts";
 
 /** Reasons as the end of a message for users. */
 const REASONS: Record<Reason, string> = {
@@ -43,9 +46,10 @@ const STEPS: Record<TargetStatus, string> = {
   cancelled: "cancelled",
 };
 
-/** Describes a change of one target: "release of nav applied". */
+/** Describes a change of one target: "installing hello-robot-1.1.0", "release of nav applied". */
 export function targetSentence({ kind, app }: Pick<DeploymentRow, "kind" | "app">, change: TargetChange): string {
   if (isRemoved({ ...change.target, status: change.to })) return `${app === null ? "release" : `release of ${app}`} removed; nothing runs`;
+  if (change.to === "dispatched" && change.release_tag !== undefined) return `installing ${change.release_tag}`;
   const subject = kind === "config" ? "config" : app === null ? "release" : `release of ${app}`;
   const detail = typeof change.data?.detail === "string" ? change.data.detail : undefined;
   const why = change.reason === null ? "" : `: ${detail ?? REASONS[change.reason]}`;
@@ -72,3 +76,43 @@ export function deploymentSentence(row: DeploymentRow): string {
       return `${row.status.replace("_", " ")}${why}`;
   }
 }
+
+/** Publishes each event of a deployment as a change of one of its targets, or of the deployment. */
+export function publishEvents(
+  tx: Db,
+  engine: Pick<Plane, "bus">,
+  { org_id, id, kind }: Pick<DeploymentRow, "org_id" | "id" | "kind">,
+  events: readonly Pick<EventRow, "kind" | "robot_id" | "status" | "target_status" | "data">[],
+): void {
+  announce(
+    tx,
+    engine,
+    org_id,
+    events.map((event): AnnouncedChange => {
+      const { robot_id, target_status, status, data } = event;
+      if (robot_id === null || target_status === null || typeof data.target_id !== "string")
+        return deploymentChange({ id, kind }, changeOf(event.kind), status);
+      return targetChange({ kind, id: data.target_id, robot_id, deployment_id: id, status: target_status }, "status");
+    }),
+  );
+}
+
+/** A change of one target. */
+export const targetChange = (
+  target: { kind: DeploymentRow["kind"]; id: string; robot_id: string; deployment_id: string; status: TargetStatus },
+  change: string,
+): AnnouncedChange => ({ ...target, kind: target.kind === "release" ? "target" : "config_target", change });
+
+const changeOf = (kind: string): string => (kind === "deployment.note" ? "updated" : "status");
+
+/** A change of the deployment. */
+export const deploymentChange = (
+  { id, kind }: Pick<DeploymentRow, "id" | "kind">,
+  change: string,
+  status?: DeploymentRow["status"],
+): AnnouncedChange => ({
+  kind: kind === "release" ? "deployment" : "config_deployment",
+  id,
+  change,
+  ...(status === undefined ? {} : { status }),
+});

@@ -1,6 +1,5 @@
 import type { TargetStatus } from "@roamfleet/protocol";
-import type { Rollout } from "@roamfleet/protocol/routes";
-import { wholeRollout } from "./rollout/whole-rollout.ts";
+import type { Rollout, WholeRollout } from "@roamfleet/protocol/routes";
 
 const INSTALLING_SECONDS = 900;
 /** Timeout of each step of a target; after it the target is retried or fails. */
@@ -16,10 +15,10 @@ const STEP_TIMEOUT_SECONDS: Partial<Record<TargetStatus, number>> = {
 /** In addition to the robot's verification time: the robot decides, this only bounds the wait. */
 const VERIFYING_SLACK_SECONDS = 300;
 /** Time for a rollback of a robot, without its verification time. */
-export const RETURN_SECONDS = INSTALLING_SECONDS + VERIFYING_SLACK_SECONDS;
+export const ROLLBACK_SECONDS = INSTALLING_SECONDS + VERIFYING_SLACK_SECONDS;
 /** Within this time a connected robot downloads the previous release if needed, installs it and verifies it. */
-export const returnDeadline = (verify_seconds: number, now: Date): Date =>
-  new Date(now.getTime() + (RETURN_SECONDS + verify_seconds) * 1_000);
+export const rollbackDeadline = (verify_seconds: number, now: Date): Date =>
+  new Date(now.getTime() + (ROLLBACK_SECONDS + verify_seconds) * 1_000);
 /** How long a robot may take to acknowledge that it stopped. */
 export const CANCEL_ACK_SECONDS = 60;
 const RETRY_BASE_SECONDS = 10;
@@ -34,3 +33,22 @@ export const retryAt = (attempt: number, now: Date): Date => new Date(now.getTim
 
 /** How long a robot verifies a new version under this policy. */
 export const verifySecondsOf = (rollout: Rollout): number => wholeRollout(rollout).verify_seconds;
+
+export const MAX_ATTEMPTS_DEFAULT = 3;
+const VERIFY_SECONDS_DEFAULT = 30;
+
+/** Completes a policy with the defaults. Policies are stored as they were sent, so that defaults can change. Pure. */
+export function wholeRollout(rollout: Rollout): WholeRollout {
+  const { waves, failure_threshold: threshold } = rollout;
+  return {
+    waves: waves?.map(({ soak_seconds = 0, gate = "auto", ...members }) => ({ ...members, soak_seconds, gate })) ?? null,
+    max_parallel: rollout.max_parallel ?? null,
+    max_unavailable: rollout.max_unavailable ?? null,
+    failure_threshold: threshold === undefined ? null : { ...threshold, min_decided: threshold.min_decided ?? 1 },
+    on_failure: rollout.on_failure ?? "stop",
+    window: rollout.window ?? null,
+    expires_at: rollout.expires_at ?? null,
+    max_attempts: rollout.max_attempts ?? MAX_ATTEMPTS_DEFAULT,
+    verify_seconds: rollout.verify_seconds ?? VERIFY_SECONDS_DEFAULT,
+  };
+}

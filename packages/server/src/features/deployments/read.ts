@@ -1,9 +1,18 @@
-import type { AnswerOf, Deployment, QueryOf, Routes } from "@roamfleet/protocol/routes";
+import type {
+  AnswerOf,
+  ConfigDeployment,
+  Deployment,
+  DeploymentEvent,
+  DeploymentTarget,
+  DeploymentWave,
+  QueryOf,
+  Routes,
+} from "@roamfleet/protocol/routes";
 import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, notFound } from "../../kernel/fault.ts";
 import { readPage } from "../../kernel/page.ts";
-import { parseTime } from "../../kernel/time.ts";
+import { parseTime, wireTime } from "../../kernel/time.ts";
 import {
   type DeploymentFilter,
   findRelease,
@@ -14,9 +23,12 @@ import {
   listReleases,
 } from "./store/deployments.ts";
 import { listEventRows } from "./store/events.ts";
-import type { DeploymentKind, DeploymentRow } from "./store/rows.ts";
-import { listTargetRows } from "./store/targets.ts";
-import { configDeploymentToWire, deploymentToWire, eventToWire, targetToWire } from "./wire.ts";
+import type { DeploymentKind, DeploymentRow, EventRow, WaveRow } from "./store/rows.ts";
+import { listTargetRows, type NamedTargetRow } from "./store/targets.ts";
+import { isGateOpen } from "./rollout/rules.ts";
+import { wholeRollout } from "./policy.ts";
+import { countOffline, listWaves } from "./store/waves.ts";
+import { countsOf, isRemoved } from "./state.ts";
 
 const NOUNS: Record<DeploymentKind, string> = { release: "deployment", config: "config deployment" };
 
@@ -138,3 +150,120 @@ function readSeq(after: string | null): number {
 async function requireRobotFilter(db: Db, org_id: string, robot_id: string | undefined): Promise<void> {
   if (robot_id !== undefined && (await findTargetRobot(db, org_id, robot_id)) === undefined) throw notFound("robot", robot_id);
 }
+
+/** Returns the waves of a deployment in order. One without waves has a single wave with all robots. */
+export async function listDeploymentWaves(
+  db: Db,
+  caller: Caller,
+  id: string,
+  query: QueryOf<Routes["listDeploymentWaves"]>,
+): Promise<AnswerOf<Routes["listDeploymentWaves"]>> {
+  const { org_id } = caller;
+  const deployment = await requireDeployment(db, org_id, "release", id);
+  const rows = deployment.rollout.waves === undefined ? [asSingleWave(deployment)] : await listWaves(db, org_id, id);
+  const offline = deployment.count_queued === 0 ? [] : await countOffline(db, org_id, id);
+  return readPage(
+    query,
+    ["listDeploymentWaves", org_id, id],
+    async ({ after, limit }) => rows.filter(({ wave }) => after === null || wave > Number(after)).slice(0, limit),
+    (row) => waveToWire(deployment, row, offline.find(({ wave }) => wave === row.wave)?.count ?? 0),
+    ({ wave }) => String(wave),
+  );
+}
+
+function asSingleWave(deployment: DeploymentRow): WaveRow {
+  return { ...deployment, wave: 0, size: deployment.count_total, opened_at: deployment.fan_out_done_at, passed_at: deployment.finished_at };
+}
+
+function waveToWire(deployment: DeploymentRow, row: WaveRow, offline: number): DeploymentWave {
+  const policy = wholeRollout(deployment.rollout).waves?.[row.wave];
+  const { soak_seconds, gate } = policy ?? { soak_seconds: 0, gate: "auto" as const };
+  const status = statusOf(deployment, row);
+  // The last wave passes when its deployment ends, without a next step.
+  const passed_at = row.passed_at ?? (status === "passed" ? deployment.finished_at : null);
+  const soaks_until = row.passed_at === null ? null : new Date(row.passed_at.getTime() + soak_seconds * 1_000);
+  return {
+    wave: row.wave,
+    percent: policy?.percent ?? null,
+    count: policy?.count ?? null,
+    labels: policy?.labels ?? null,
+    soak_seconds,
+    gate,
+    status,
+    ...countsOf({ ...row, count_total: row.size }),
+    offline,
+    opened_at: wireTime(row.opened_at),
+    passed_at: wireTime(passed_at),
+    soaks_until: wireTime(soaks_until),
+  };
+}
+
+function statusOf(deployment: DeploymentRow, { wave, opened_at, passed_at }: WaveRow): DeploymentWave["status"] {
+  const { current_wave, promoted_wave, wave_count } = deployment;
+  if (opened_at === null) return "pending";
+  if (wave < current_wave) return "passed";
+  const gate_before = wholeRollout(deployment.rollout).waves?.[wave - 1]?.gate ?? "auto";
+  if (!isGateOpen({ wave, gate_before, promoted_wave })) return "gate";
+  if (passed_at === null) return deployment.finished_at === null ? "open" : "passed";
+  return wave + 1 >= wave_count ? "passed" : "soaking";
+}
+
+const commonToWire = (row: DeploymentRow) => ({
+  target_kind: row.target_kind,
+  robot_id: row.robot_id,
+  fleet_id: row.fleet_id,
+  status: row.status,
+  reason: row.reason,
+  counts: countsOf(row),
+  created_by: row.created_by,
+  cancel_requested_at: wireTime(row.cancel_requested_at),
+  expires_at: wireTime(row.expires_at),
+  started_at: wireTime(row.started_at),
+  finished_at: wireTime(row.finished_at),
+  created_at: wireTime(row.created_at),
+  updated_at: wireTime(row.updated_at),
+});
+
+export function deploymentToWire(row: DeploymentRow, release: Deployment["release"] | undefined): Deployment {
+  const { id, release_id, app } = row;
+  if (release_id === null) throw new Error("a release deployment has no release");
+  return {
+    id,
+    release_id,
+    release: release ?? { id: release_id, tag: "", kind: "", app: app ?? "main" },
+    scheduled_at: wireTime(row.scheduled_at),
+    rollout: wholeRollout(row.rollout),
+    wave: row.current_wave,
+    wave_count: row.wave_count,
+    paused_at: wireTime(row.paused_at),
+    retry_of: row.retry_of,
+    rollback_of: row.rollback_of,
+    ...commonToWire(row),
+  };
+}
+
+export const configDeploymentToWire = (row: DeploymentRow): ConfigDeployment => ({
+  id: row.id,
+  namespace: row.namespace,
+  revision: row.revision ?? row.id,
+  ...commonToWire(row),
+});
+
+export const targetToWire = (row: NamedTargetRow): DeploymentTarget => ({
+  id: row.id,
+  deployment_id: row.deployment_id,
+  robot_id: row.robot_id,
+  robot_name: row.robot_name,
+  wave: row.wave,
+  status: row.status,
+  reason: row.reason,
+  attempt: row.attempt,
+  waiting_for: row.waiting_for,
+  progress: row.progress,
+  previous_release_id: row.previous_release_id,
+  removed: isRemoved(row),
+  created_at: wireTime(row.created_at),
+  updated_at: wireTime(row.updated_at),
+});
+
+export const eventToWire = (row: EventRow): DeploymentEvent => ({ ...row, at: wireTime(row.at) });

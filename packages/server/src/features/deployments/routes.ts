@@ -5,17 +5,25 @@ import type { Http } from "../../kernel/http.ts";
 import { forbidden, notFound } from "../../kernel/fault.ts";
 import { authorityOf } from "../access/index.ts";
 import { isSealed, openFile } from "../configs/index.ts";
-import { cancelDeployment } from "./cancel.ts";
-import { createConfigDeployment, createDeployment } from "./create.ts";
-import { retryDeployment } from "./from-ended.ts";
-import { pauseDeployment, promoteDeployment, resumeDeployment } from "./pause.ts";
-import { planDeployment } from "./plan-rollout.ts";
-import { listConfigDeployments, listDeployments, listEvents, listTargets, requireDeployment, withRelease } from "./read.ts";
-import { listDeploymentWaves } from "./read-waves.ts";
-import { rollBackDeployment } from "./rollback.ts";
+import { cancelDeployment } from "./cancel/cancel.ts";
+import { createConfigDeployment, createDeployment } from "./create/create.ts";
+import { retryDeployment } from "./create/from-ended.ts";
+import { pauseDeployment, promoteDeployment, resumeDeployment } from "./rollout/pause.ts";
+import { planDeployment } from "./create/plan.ts";
+import {
+  configDeploymentToWire,
+  deploymentToWire,
+  listConfigDeployments,
+  listDeployments,
+  listDeploymentWaves,
+  listEvents,
+  listTargets,
+  requireDeployment,
+  withRelease,
+} from "./read.ts";
+import { rollBackDeployment } from "./rollback/rollback.ts";
 import { getConfigContent } from "./store/robot-state.ts";
-import { isApproved } from "./store/approval.ts";
-import { configDeploymentToWire, deploymentToWire } from "./wire.ts";
+import { isApproved } from "./store/robots.ts";
 
 export function deploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listDeployments, async (_, { db, caller, query }) => listDeployments(db, caller, query));

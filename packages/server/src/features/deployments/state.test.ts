@@ -9,12 +9,14 @@ import {
   afterTimeout,
   allEnded,
   ATTEMPTS_MAX,
-  type Counts,
+  commonestReason,
   counterOf,
+  countReasons,
+  type Counts,
   endOf,
   isActive,
-  isCommitted,
   isAwaited,
+  isCommitted,
   isOver,
   isRevocable,
   REVOCABLE_STATUSES,
@@ -23,6 +25,7 @@ import {
   taskOf,
   type Verdict,
 } from "./state.ts";
+import type { ReasonCounts } from "./store/rows.ts";
 
 const ON_TIME = { cancel_requested: false };
 const CANCELLED = { cancel_requested: true };
@@ -316,4 +319,37 @@ test("a rollback ends when no target is applied any more", () => {
   assert.equal(isOver(counts(1, 0, 1, 1), "in_progress"), true);
   assert.equal(isOver(counts(1, 0, 1, 1), "rolling_back"), false);
   assert.equal(isOver(counts(0, 1, 1, 1), "rolling_back"), true);
+});
+
+const standing = fc.record({ status: fc.constantFrom(...TARGET_STATUSES), reason: fc.option(fc.constantFrom(...REASONS), { nil: null }) });
+
+test("after any moves, the counts equal a group-by of the ended targets", () => {
+  fc.assert(
+    fc.property(fc.array(fc.array(standing, { minLength: 2, maxLength: 5 }), { maxLength: 20 }), (targets) => {
+      let counts: ReasonCounts = {};
+      for (const steps of targets)
+        counts = countReasons(
+          counts,
+          steps
+            .slice(1)
+            .map(({ status: to, reason }, i) => ({ target: i === 0 ? { status: "queued", reason: null } : steps[i]!, to, reason })),
+        );
+      const expected: Record<string, Record<string, number>> = {};
+      for (const { status, reason } of targets.map((steps) => steps.at(-1)!)) {
+        if (!isTerminal(status)) continue;
+        const own = (expected[status] ??= {});
+        own[reason ?? ""] = (own[reason ?? ""] ?? 0) + 1;
+      }
+      const shown = Object.fromEntries(Object.entries(counts).filter(([, own]) => Object.keys(own).length > 0));
+      assert.deepEqual(shown, expected);
+    }),
+  );
+});
+
+test("the most frequent reason wins, the first by name among equals; targets without a reason come last", () => {
+  const counts: ReasonCounts = { failed: { timeout: 2, crash_loop: 1 }, rolled_back: { crash_loop: 1, "": 2 }, applied: { "": 9 } };
+  assert.equal(commonestReason(counts, ["failed"]), "timeout");
+  assert.equal(commonestReason(counts, ["failed", "rolled_back"]), "crash_loop");
+  assert.equal(commonestReason(counts, ["rolled_back"]), null);
+  assert.equal(commonestReason(counts, ["cancelled"]), null);
 });

@@ -1,6 +1,8 @@
 import { type DeploymentStatus, isTerminal, type Reason, type TargetStatus, type TerminalStatus } from "@roamfleet/protocol";
 import type { ReportedStatus } from "@roamfleet/protocol/link";
-import { MAX_ATTEMPTS_DEFAULT } from "./rollout/whole-rollout.ts";
+import { MAX_ATTEMPTS_DEFAULT, wholeRollout } from "./policy.ts";
+import { isExceeded, isTooMany } from "./rollout/rules.ts";
+import type { DeploymentRow, ReasonCounts } from "./store/rows.ts";
 
 /**
  * The state machine of targets and deployments. Pure: no clock and no database. The caller has locked the rows and writes the results.
@@ -108,7 +110,7 @@ export const mayDispatch = (
   (deployment.expires_at === null || deployment.expires_at > now);
 
 /** Returns why targets are cancelled; null: nothing was requested. */
-export function calledOff({ cancel_requested, rollback_requested }: Requests): Reason | null {
+export function cancelReason({ cancel_requested, rollback_requested }: Requests): Reason | null {
   if (cancel_requested) return "user_cancelled";
   return rollback_requested === true ? "rollback_requested" : null;
 }
@@ -128,7 +130,7 @@ export function afterReport(
   const { status, reason } = target.task === "remove" ? ofRemoval(report) : report;
   if (LADDER[status] <= LADDER[target.status]) return { ignored: "backwards" };
   if (isReturning(target.task)) return afterReturn(target, status);
-  const off = calledOff(context);
+  const off = cancelReason(context);
   if (status === "cancelled") {
     if (!isRevocable(target.status)) return { ignored: "too_late_to_cancel" };
     return off === null ? retryOr(target, "agent_lost", context) : { to: "cancelled", reason: off };
@@ -164,7 +166,7 @@ function retryOr(target: TargetState, reason: Reason, { max_attempts = ATTEMPTS_
 export function afterTimeout(target: TargetState, context: Requests & { online: boolean }): { to: TargetStatus; reason: Reason } {
   const reason: Reason = context.online ? "timeout" : "agent_lost";
   if (isRevocable(target.status)) {
-    const off = calledOff(context);
+    const off = cancelReason(context);
     if (off !== null) return { to: "cancelled", reason: off };
     return { to: target.attempt < (context.max_attempts ?? ATTEMPTS_MAX) ? "queued" : "failed", reason };
   }
@@ -186,6 +188,20 @@ export interface Counts {
   cancelled: number;
 }
 
+type CountedRow = { [counter in keyof Counts as `count_${counter}`]: number };
+
+/** Reads the counters of a deployment or wave from its row. */
+export const countsOf = (row: CountedRow): Counts => ({
+  total: row.count_total,
+  pending: row.count_pending,
+  queued: row.count_queued,
+  active: row.count_active,
+  applied: row.count_applied,
+  failed: row.count_failed,
+  rolled_back: row.count_rolled_back,
+  cancelled: row.count_cancelled,
+});
+
 /** Returns the counter in which a target of this status is counted. */
 export function counterOf(status: TargetStatus): Exclude<keyof Counts, "total"> {
   return isActive(status) ? "active" : (status as "pending" | "queued" | TerminalStatus);
@@ -204,4 +220,127 @@ export function endOf(counts: Counts, cancel_requested: boolean, too_many_failed
   if (counts.applied === 0 && counts.failed === 0 && counts.rolled_back === 0) return "cancelled";
   if (counts.applied === 0) return counts.failed === 0 ? "rolled_back" : "failed";
   return too_many_failed ? "failed" : "applied";
+}
+
+interface Ended {
+  status: TargetStatus;
+  reason: Reason | null;
+}
+
+/** Returns the counts after these targets have moved. Pure. */
+export function countReasons(
+  counts: ReasonCounts,
+  moves: readonly { target: Ended; to: TargetStatus; reason: Reason | null }[],
+): ReasonCounts {
+  const next: Partial<Record<TargetStatus, Partial<Record<Reason | "", number>>>> = { ...counts };
+  const add = ({ status, reason }: Ended, by: number): void => {
+    if (!isTerminal(status)) return;
+    const { [reason ?? ""]: count = 0, ...others } = next[status] ?? {};
+    next[status] = count + by === 0 ? others : { ...others, [reason ?? ""]: count + by };
+  };
+  for (const { target, to, reason } of moves) {
+    add(target, -1);
+    add({ status: to, reason }, 1);
+  }
+  return next;
+}
+
+/** Returns the most frequent reason of targets with one of these statuses; of equally frequent ones the first by name. Pure. */
+export function commonestReason(counts: ReasonCounts, statuses: readonly TargetStatus[]): Reason | null {
+  const sums = new Map<Reason | "", number>();
+  for (const status of statuses)
+    for (const [reason, count] of Object.entries(counts[status] ?? {}))
+      sums.set(reason as Reason | "", (sums.get(reason as Reason | "") ?? 0) + count);
+  // "No reason" sorts after all reasons.
+  const order = (reason: string): string => (reason === "" ? "~" : reason);
+  const [first] = [...sums].toSorted(([a, m], [b, n]) => n - m || (order(a) < order(b) ? -1 : 1));
+  return first === undefined || first[0] === "" ? null : first[0];
+}
+
+/** The columns of a deployment that determine its status. */
+type FinalizeFacts = Pick<
+  DeploymentRow,
+  | "status"
+  | "reason"
+  | "target_kind"
+  | "rollout"
+  | "fan_out_done_at"
+  | "reason_counts"
+  | "count_dispatched"
+  | "failures_accepted"
+  | "cancel_requested_at"
+  | "stop_requested_at"
+  | "rollback_requested_at"
+> &
+  Parameters<typeof countsOf>[0];
+
+export interface Finalized {
+  status: DeploymentRow["status"];
+  reason: Reason | null;
+  /** What the policy requires because too many robots have now failed. */
+  halt: "stop" | "pause" | "rollback" | null;
+}
+
+/** Computes the deployment's status after its counters changed by `delta` and `dispatched` further targets were dispatched. Pure. */
+export function finalizeDeployment(deployment: FinalizeFacts, delta: Counts, dispatched: number): Finalized {
+  const { status, reason } = deployment;
+  if (isTerminal(status)) return { status, reason, halt: null };
+  const before = countsOf(deployment);
+  const counts = Object.fromEntries(
+    Object.entries(before).map(([key, value]) => [key, value + delta[key as keyof Counts]]),
+  ) as unknown as Counts;
+  const cancel = deployment.cancel_requested_at !== null;
+  const halt = haltOf(deployment, counts, dispatched);
+  const halted = { ...deployment, reason: halt === "rollback" ? ("threshold_exceeded" as const) : reason };
+  const going_back = halt === "rollback" || deployment.rollback_requested_at !== null;
+  // During a rollback, `applied` targets have not ended.
+  if (deployment.fan_out_done_at !== null && isOver(counts, going_back ? "rolling_back" : status))
+    return { ...endReached(halted, counts, dispatched, { cancel, going_back, halt }), halt };
+  if (going_back) return { status: "rolling_back", reason: halted.reason, halt };
+  if (cancel) return { status: "cancelling", reason: "user_cancelled", halt };
+  if (halt === "pause") return { status: "paused", reason: "threshold_exceeded", halt };
+  const stopped = halt === "stop" || deployment.stop_requested_at !== null;
+  if (status === "queued" && counts.active + counts.applied + counts.failed + counts.rolled_back > 0)
+    return { status: "in_progress", reason: stopped ? "threshold_exceeded" : null, halt };
+  return { status, reason: stopped ? "threshold_exceeded" : reason, halt };
+}
+
+/** Returns null if it was already stopped, cancelled or rolled back: an earlier decision takes precedence. */
+function haltOf(deployment: FinalizeFacts, counts: Counts, dispatched: number): Finalized["halt"] {
+  const { cancel_requested_at, stop_requested_at, rollback_requested_at, failures_accepted, status } = deployment;
+  if (cancel_requested_at !== null || stop_requested_at !== null || rollback_requested_at !== null) return null;
+  const rollout = wholeRollout(deployment.rollout);
+  const tally = { ...counts, dispatched: deployment.count_dispatched + dispatched };
+  if (!isExceeded(tally, rollout, failures_accepted)) return null;
+  return rollout.on_failure === "pause" && status === "paused" ? null : rollout.on_failure;
+}
+
+function endReached(
+  deployment: FinalizeFacts,
+  counts: Counts,
+  dispatched: number,
+  { cancel, going_back, halt }: { cancel: boolean; going_back: boolean; halt: Finalized["halt"] },
+): { status: DeploymentRow["status"]; reason: Reason | null } {
+  const { failure_threshold } = wholeRollout(deployment.rollout);
+  const too_many = isTooMany({ ...counts, dispatched: deployment.count_dispatched + dispatched }, failure_threshold);
+  const status = endOf(counts, cancel, too_many);
+  if (status === "cancelled" && cancel) return { status, reason: "user_cancelled" };
+  if (going_back) return { status, reason: status === "failed" ? failedReturn(deployment) : deployment.reason };
+  if (halt !== null || deployment.stop_requested_at !== null) return { status, reason: status === "applied" ? null : "threshold_exceeded" };
+  return { status, reason: endReason(deployment, status) };
+}
+
+/** Returns why a rollback failed; if all robots were rolled back, why the deployment failed before. */
+function failedReturn({ reason, reason_counts }: FinalizeFacts): Reason | null {
+  if ((reason_counts.failed?.rollback_failed ?? 0) > 0) return "rollback_failed";
+  return reason === "threshold_exceeded" ? reason : commonestReason(reason_counts, ["failed"]);
+}
+
+function endReason({ target_kind, reason_counts }: FinalizeFacts, status: DeploymentRow["status"]): Reason | null {
+  // A deployment to one robot ends like its only target, with the same reason.
+  if (status === "applied") return target_kind === "robot" ? commonestReason(reason_counts, ["applied"]) : null;
+  return commonestReason(
+    reason_counts,
+    status === "failed" ? ["failed", "rolled_back"] : status === "cancelled" ? ["cancelled"] : ["rolled_back"],
+  );
 }

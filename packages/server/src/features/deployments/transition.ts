@@ -4,20 +4,25 @@ import type { Plane } from "../../context.ts";
 import { SYSTEM } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { recordTimelineMany } from "../timeline/index.ts";
-import { deploymentSentence, targetSentence } from "./messages.ts";
-import { followAgain, keepFleetDesired, stopFollowing } from "./fleet-desired.ts";
-import { type Settled, settle } from "./settle.ts";
-import { announceEvents } from "./tell.ts";
-import { COUNTED_EVERY_MS, usesPeriodicCount, wakeSlots } from "./slots.ts";
-import { counterOf, type Counts, isActive, isOver, mayDispatch } from "./state.ts";
-import { beginDeployments } from "./store/begin-deployments.ts";
-import { insertEvents, insertEventsOfMany } from "./store/events.ts";
-import { updateDeployment } from "./store/deployments.ts";
-import type { DeploymentRow, EventRow, WaveRow } from "./store/rows.ts";
-import { countReasons } from "./reason-counts.ts";
+import { deploymentSentence, publishEvents, targetSentence } from "./messages.ts";
+import { followAgain, keepFleetDesired, stopFollowing } from "./follow/fleet-desired.ts";
+import {
+  counterOf,
+  countReasons,
+  type Counts,
+  countsOf,
+  type Finalized,
+  finalizeDeployment,
+  isActive,
+  isOver,
+  mayDispatch,
+} from "./state.ts";
+import { PERIODIC_COUNT_MS, usesPeriodicCount, wakeSlots } from "./dispatch/slots.ts";
+import { insertEvents, type NewEvent } from "./store/events.ts";
+import { type DeploymentUpdate, updateDeployment, updateDeployments } from "./store/deployments.ts";
+import type { DeploymentRow, ReasonCounts, WaveRow } from "./store/rows.ts";
 import { moveWaveCounters, setWaveProgress, type WaveDelta } from "./store/waves.ts";
 import { changeTargets, type TargetChange, wakeWaitingForPrevious } from "./store/targets.ts";
-import { countsOf } from "./wire.ts";
 
 /** The parts of the plane that the engine needs to advance a deployment. */
 export type Engine = Pick<Plane, "clock" | "id" | "log" | "metrics" | "bus" | "secrets">;
@@ -33,133 +38,135 @@ export const HINT_ROLLOUT = "rf.deployments.rollout";
 
 const NO_CHANGE: Counts = { total: 0, pending: 0, queued: 0, active: 0, applied: 0, failed: 0, rolled_back: 0, cancelled: 0 };
 
-/**
- * Moves targets of one deployment, whose row the caller has locked, and the deployment with them: writes states, counters, events and
- * timelines in the caller's transaction. The only place where a target's status is written.
- */
+/** Changes of targets of one deployment, whose row the caller has locked. */
+export interface Move {
+  deployment: DeploymentRow;
+  changes: readonly TargetChange[];
+}
+
+/** Moves targets of one deployment, whose row the caller has locked. Returns its row. */
 export async function moveTargets(
   tx: Db,
   engine: Engine,
   deployment: DeploymentRow,
-  wanted: readonly TargetChange[],
+  changes: readonly TargetChange[],
   actor: Actor,
 ): Promise<DeploymentRow> {
-  if (wanted.length === 0) return deployment;
-  const { org_id, id } = deployment;
-  const now = engine.clock.now();
-  const changed = new Set((await changeTargets(tx, org_id, id, wanted, now)).map((row) => row.id));
-  const changes = wanted.filter((change) => changed.has(change.target.id));
-  if (changes.length < wanted.length)
-    engine.log.warn({ deployment_id: id, lost: wanted.length - changes.length }, "targets changed before their update");
-  if (changes.length === 0) return deployment;
-
-  const delta = { ...NO_CHANGE };
-  for (const { target, to } of changes) {
-    delta[counterOf(target.status)] -= 1;
-    delta[counterOf(to)] += 1;
-  }
-  const reason_counts = countReasons(deployment.reason_counts, changes);
-  const waves = deployment.rollout.waves === undefined ? [] : await moveWaveCounters(tx, org_id, id, waveDeltas(changes));
-  const dispatched = changes.filter(({ target, to }) => target.attempt === 0 && HANDED_OUT.includes(to)).length;
-  const after = settle({ ...deployment, reason_counts }, delta, dispatched);
-  const moved = after.status !== deployment.status;
-  const step = stepAfter(deployment, after, waves);
-  // A stop is recorded as an event even if the status does not change.
-  const notes = after.halt === "stop" && !moved ? 1 : 0;
-  const row = await updateDeployment(
-    tx,
-    org_id,
-    id,
-    {
-      status: after.status,
-      reason: after.reason,
-      delta,
-      reason_counts,
-      dispatched,
-      halt: after.halt,
-      step_at: step ? now : null,
-      events: changes.length + (moved ? 1 : 0) + notes,
-      started_at: after.status === "in_progress" ? now : null,
-      finished_at: isTerminal(after.status) ? now : null,
-    },
-    now,
-  );
-  const first_seq = row.event_seq - changes.length - (moved ? 1 : 0) - notes + 1;
-  // Events of targets have the deployment's status before its closing event: it has not ended yet.
-  const status = moved && isTerminal(after.status) ? deployment.status : after.status;
-  const events = changes.map((change, i) => targetEvent(engine, { ...row, status }, first_seq + i, change, actor, now));
-  if (moved) events.push(deploymentEvent(engine, row, row.event_seq, changes.at(-1)?.actor ?? actor, now));
-  if (notes > 0) events.push(deploymentEvent(engine, row, row.event_seq, SYSTEM, now, { kind: "deployment.note", message: STOPPED }));
-  await insertEvents(tx, org_id, id, events);
-  announceEvents(tx, engine, row, events);
-  if (step) tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
-  if (moved) {
-    await keepFleetDesired(tx, engine, row);
-    followAgain(tx, engine, row);
-  }
-  if (after.halt === "stop" || after.halt === "rollback") await stopFollowing(tx, engine, row);
-  await followUp(tx, engine, row, changes, actor);
+  const [row = deployment] = await moveAll(tx, engine, [{ deployment, changes }], actor);
   return row;
 }
 
 /**
- * Dispatches one target each of many deployments. The caller has locked their rows and the targets. Moves all of them, or throws if a row
- * has changed since it was read. Not for deployments by waves.
+ * Moves targets of deployments of one org, and the deployments with them: writes states, counters, events and timelines in the caller's
+ * transaction, in the same few statements for one deployment or a hundred. The only place where a target's status is written. Returns the
+ * rows of the deployments that changed.
  */
-export async function moveToDispatched(
-  tx: Db,
-  engine: Engine,
-  moves: readonly { deployment: DeploymentRow; change: TargetChange }[],
-  actor: Actor,
-): Promise<void> {
-  const org_id = moves[0]?.deployment.org_id;
-  if (org_id === undefined) return;
+export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], actor: Actor): Promise<DeploymentRow[]> {
+  const all = wanted.flatMap(({ changes }) => changes);
+  const org_id = wanted[0]?.deployment.org_id;
+  if (org_id === undefined || all.length === 0) return [];
   const now = engine.clock.now();
-  const changes = moves.map(({ change }) => change);
-  if ((await changeTargets(tx, org_id, null, changes, now)).length < moves.length)
-    throw new Error("targets changed although they are locked");
-  const begun = moves.map(({ deployment, change }) => {
-    const dispatched = change.target.attempt === 0 ? 1 : 0;
-    const { status, reason, halt } = settle(deployment, { ...NO_CHANGE, queued: -1, active: 1 }, dispatched);
-    if (halt !== null || isTerminal(status)) throw new Error("a dispatch cannot end or halt a deployment");
-    return { id: deployment.id, status, reason, dispatched, events: status === deployment.status ? 1 : 2 };
-  });
-  const rows = new Map((await beginDeployments(tx, org_id, begun, now)).map((row) => [row.id, row]));
-  const events = moves.flatMap(({ deployment, change }) => {
-    const row = rows.get(deployment.id);
-    if (row === undefined) throw new Error("a deployment disappeared although it is locked");
-    const moved = row.status !== deployment.status;
-    const event = targetEvent(engine, row, row.event_seq - (moved ? 1 : 0), change, actor, now);
-    const own = [event, ...(moved ? [deploymentEvent(engine, row, row.event_seq, actor, now)] : [])];
-    announceEvents(tx, engine, row, own);
-    return own.map((one) => ({ ...one, deployment_id: row.id }));
-  });
-  await insertEventsOfMany(tx, org_id, events);
-  await recordTimelineMany(
-    tx,
-    engine,
-    moves.map(({ deployment, change }) => timelineOf(deployment, change, actor)),
-  );
+  const changed = new Set((await changeTargets(tx, org_id, all, now)).map(({ id }) => id));
+  const moves: PreparedMove[] = [];
+  for (const { deployment, changes } of wanted) {
+    const own = changes.filter(({ target }) => changed.has(target.id));
+    if (own.length < changes.length)
+      engine.log.warn({ deployment_id: deployment.id, lost: changes.length - own.length }, "targets changed before their update");
+    if (own.length > 0) moves.push(await prepareMove(tx, deployment, own));
+  }
+  if (moves.length === 0) return [];
+  const updates = moves.map((move) => updateOf(move, now));
+  const rows = new Map((await updateDeployments(tx, org_id, updates, now)).map((row) => [row.id, row]));
+  const moved = moves.map((move) => ({ ...move, row: rows.get(move.deployment.id) ?? move.deployment }));
+  const events = moved.map((move) => eventsOf(engine, move, actor, now));
+  await insertEvents(tx, org_id, events.flat());
+  for (const [i, { row }] of moved.entries()) publishEvents(tx, engine, row, events[i] ?? []);
+  if (moves.some(({ step }) => step)) tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+  for (const { row, deployment, after } of moved) {
+    if (row.status !== deployment.status) {
+      await keepFleetDesired(tx, engine, row);
+      followAgain(tx, engine, row);
+    }
+    if (after.halt === "stop" || after.halt === "rollback") await stopFollowing(tx, engine, row);
+  }
+  await followUp(tx, engine, moved, actor);
+  return moved.map(({ row }) => row);
+}
+
+/** A move with its effect on the deployment. */
+interface PreparedMove extends Move {
+  delta: Counts;
+  reason_counts: ReasonCounts;
+  /** Targets that were dispatched for the first time. */
+  dispatched: number;
+  after: Finalized;
+  /** Whether the rollout must be checked. */
+  step: boolean;
+}
+
+async function prepareMove(tx: Db, deployment: DeploymentRow, changes: readonly TargetChange[]): Promise<PreparedMove> {
+  const { org_id, id, rollout } = deployment;
+  const delta = deltaOf(changes);
+  const reason_counts = countReasons(deployment.reason_counts, changes);
+  const waves = rollout.waves === undefined ? [] : await moveWaveCounters(tx, org_id, id, waveDeltas(changes));
+  const dispatched = changes.filter(({ target, to }) => target.attempt === 0 && HANDED_OUT.includes(to)).length;
+  const after = finalizeDeployment({ ...deployment, reason_counts }, delta, dispatched);
+  return { deployment, changes, delta, reason_counts, dispatched, after, step: stepAfter(deployment, after, waves) };
+}
+
+/** A stop is recorded as an event even if the status does not change. */
+const isNoted = ({ deployment, after }: PreparedMove): boolean => after.halt === "stop" && after.status === deployment.status;
+
+const updateOf = (move: PreparedMove, now: Date): DeploymentUpdate => {
+  const { deployment, changes, delta, reason_counts, dispatched, after, step } = move;
+  return {
+    id: deployment.id,
+    ...after,
+    delta,
+    reason_counts,
+    dispatched,
+    step_at: step ? now : null,
+    events: changes.length + (after.status !== deployment.status || isNoted(move) ? 1 : 0),
+    started_at: after.status === "in_progress" ? now : null,
+    finished_at: isTerminal(after.status) ? now : null,
+  };
+};
+
+/** Builds the events of a move; `row` is the deployment's row after it. */
+function eventsOf(engine: Engine, move: PreparedMove & { row: DeploymentRow }, actor: Actor, now: Date): NewEvent[] {
+  const { deployment, row, changes } = move;
+  const moved = row.status !== deployment.status;
+  // Events of targets have the deployment's status before its closing event: it has not ended yet.
+  const status = moved && isTerminal(row.status) ? deployment.status : row.status;
+  const first_seq = row.event_seq - updateOf(move, now).events + 1;
+  const events = changes.map((change, i) => targetEvent(engine, { ...row, status }, first_seq + i, change, actor, now));
+  if (moved) events.push(deploymentEvent(engine, row, row.event_seq, changes.at(-1)?.actor ?? actor, now));
+  if (isNoted(move)) events.push(deploymentEvent(engine, row, row.event_seq, SYSTEM, now, { kind: "deployment.note", message: STOPPED }));
+  return events;
 }
 
 /** A target enters these statuses from the queue only by its dispatch: the robot gets the release, already has it, or cannot have it. */
 const HANDED_OUT: readonly TargetStatus[] = ["dispatched", "applied", "failed"];
 const STOPPED = "too many robots failed: in-progress robots finish; remaining robots are not updated";
 
-/** Returns how the counters of each wave change. */
-function waveDeltas(changes: readonly TargetChange[]): WaveDelta[] {
-  const deltas = new Map<number, WaveDelta>();
+function deltaOf(changes: readonly TargetChange[]): Counts {
+  const delta = { ...NO_CHANGE };
   for (const { target, to } of changes) {
-    const delta = deltas.get(target.wave) ?? { wave: target.wave, ...NO_CHANGE };
     delta[counterOf(target.status)] -= 1;
     delta[counterOf(to)] += 1;
-    deltas.set(target.wave, delta);
   }
-  return [...deltas.values()];
+  return delta;
 }
 
+/** Returns how the counters of each wave change. */
+const waveDeltas = (changes: readonly TargetChange[]): WaveDelta[] =>
+  Array.from(
+    Map.groupBy(changes, ({ target }) => target.wave),
+    ([wave, own]) => ({ wave, ...deltaOf(own) }),
+  );
+
 /** Whether the rollout must be checked: it was halted, or the wave that was opened last may have passed or must pass again. */
-function stepAfter(deployment: DeploymentRow, after: Settled, waves: readonly WaveRow[]): boolean {
+function stepAfter(deployment: DeploymentRow, after: Finalized, waves: readonly WaveRow[]): boolean {
   if (isTerminal(after.status)) return false;
   if (after.halt === "stop" || after.halt === "rollback") return true;
   if (deployment.stop_requested_at !== null || deployment.rollback_requested_at !== null) return true;
@@ -169,7 +176,8 @@ function stepAfter(deployment: DeploymentRow, after: Settled, waves: readonly Wa
 }
 
 /** Builds the event of a target, with the status of the deployment's row. */
-const targetEvent = (engine: Engine, row: DeploymentRow, seq: number, change: TargetChange, actor: Actor, at: Date): EventRow => ({
+const targetEvent = (engine: Engine, row: DeploymentRow, seq: number, change: TargetChange, actor: Actor, at: Date): NewEvent => ({
+  deployment_id: row.id,
   id: engine.id("evt"),
   seq,
   at,
@@ -203,7 +211,8 @@ export const deploymentEvent = (
   actor: Actor,
   at: Date,
   extra: { kind?: string; message?: string; data?: Record<string, unknown> } = {},
-): EventRow => ({
+): NewEvent => ({
+  deployment_id: row.id,
   id: engine.id("evt"),
   seq,
   at,
@@ -222,84 +231,70 @@ export async function moveDeployment(
   tx: Db,
   engine: Engine,
   deployment: DeploymentRow,
-  to: DeploymentRow["status"],
+  status: DeploymentRow["status"],
   reason: Reason | null,
   actor: Actor,
 ): Promise<DeploymentRow> {
-  const now = engine.clock.now();
-  const row = await updateDeployment(
-    tx,
-    deployment.org_id,
-    deployment.id,
-    { status: to, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at: isTerminal(to) ? now : null },
-    now,
-  );
-  const event = deploymentEvent(engine, row, row.event_seq, actor, now);
-  await insertEvents(tx, row.org_id, row.id, [event]);
-  announceEvents(tx, engine, row, [event]);
+  const row = await writeEvent(tx, engine, { ...deployment, status, reason }, actor);
   await keepFleetDesired(tx, engine, row);
   return row;
 }
 
 /** Adds an event to the deployment that does not change its status. */
-export async function noteDeployment(
+export const noteDeployment = (tx: Db, engine: Engine, deployment: DeploymentRow, message: string, actor: Actor): Promise<DeploymentRow> =>
+  writeEvent(tx, engine, deployment, actor, { kind: "deployment.note", message });
+
+/** Writes the deployment's status and reason, with an event. */
+async function writeEvent(
   tx: Db,
   engine: Engine,
-  deployment: DeploymentRow,
-  message: string,
+  { org_id, id, status, reason }: DeploymentRow,
   actor: Actor,
+  extra?: { kind: string; message: string },
 ): Promise<DeploymentRow> {
   const now = engine.clock.now();
-  const { org_id, id, status, reason } = deployment;
-  const row = await updateDeployment(
-    tx,
-    org_id,
-    id,
-    { status, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at: null },
-    now,
-  );
-  const event = deploymentEvent(engine, row, row.event_seq, actor, now, { kind: "deployment.note", message });
-  await insertEvents(tx, org_id, id, [event]);
-  announceEvents(tx, engine, row, [event]);
+  const finished_at = isTerminal(status) ? now : null;
+  const row = await updateDeployment(tx, org_id, { id, status, reason, delta: NO_CHANGE, events: 1, started_at: null, finished_at }, now);
+  const event = deploymentEvent(engine, row, row.event_seq, actor, now, extra);
+  await insertEvents(tx, org_id, [event]);
+  publishEvents(tx, engine, row, [event]);
   return row;
 }
 
 /** Ends a deployment whose targets all ended while its fan-out was unfinished: no target will change any more. */
 export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   if (deployment.fan_out_done_at === null || !isOver(countsOf(deployment), deployment.status)) return deployment;
-  const { status, reason } = settle(deployment, NO_CHANGE, 0);
+  const { status, reason } = finalizeDeployment(deployment, NO_CHANGE, 0);
   return status === deployment.status ? deployment : moveDeployment(tx, engine, deployment, status, reason, SYSTEM);
 }
 
-/** Wakes targets that waited for a slot: immediately or, if counting the groups takes long, within `COUNTED_EVERY_MS`. */
+/** Wakes targets that waited for a slot: immediately or, if counting the groups takes long, within `PERIODIC_COUNT_MS`. */
 export async function freeSlots(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<void> {
   if (!usesPeriodicCount(deployment)) {
     if ((await wakeSlots(tx, deployment)) > 0) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
     return;
   }
-  const soon = new Date(engine.clock.now().getTime() + COUNTED_EVERY_MS);
+  const soon = new Date(engine.clock.now().getTime() + PERIODIC_COUNT_MS);
   if (deployment.step_at !== null && deployment.step_at <= soon) return;
   await setWaveProgress(tx, deployment.org_id, deployment.id, { step_at: soon });
   tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
 }
 
 /** Writes timelines and metrics, and wakes targets that waited for the changed ones. */
-async function followUp(tx: Db, engine: Engine, deployment: DeploymentRow, changes: readonly TargetChange[], actor: Actor): Promise<void> {
-  const shown = changes.filter(({ to }) => isTerminal(to) || to === "dispatched" || to === "rolling_back");
-  await recordTimelineMany(
-    tx,
-    engine,
-    shown.map((change) => timelineOf(deployment, change, actor)),
-  );
-  const freed = changes.some(({ target, to }) => isActive(target.status) && !isActive(to));
-  if (freed && mayDispatch(deployment, engine.clock.now())) await freeSlots(tx, engine, deployment);
-  const ended = changes.filter(({ to }) => isTerminal(to));
+async function followUp(tx: Db, engine: Engine, moves: readonly (Move & { row: DeploymentRow })[], actor: Actor): Promise<void> {
+  const shown = moves.flatMap(({ row, changes }) => changes.filter(isShown).map((change) => timelineOf(row, change, actor)));
+  await recordTimelineMany(tx, engine, shown);
+  for (const { row, changes } of moves)
+    if (mayDispatch(row, engine.clock.now()) && changes.some(({ target, to }) => isActive(target.status) && !isActive(to)))
+      await freeSlots(tx, engine, row);
+  const ended = moves.flatMap(({ changes }) => changes.filter(({ to }) => isTerminal(to)));
   for (const { to } of ended) engine.metrics.targets_ended.inc({ status: to });
-  if (ended.length === 0) return;
-  await wakeWaitingForPrevious(
-    tx,
-    deployment.org_id,
-    ended.map(({ target }) => target.robot_id),
-  );
+  const [first] = ended;
+  if (first === undefined) return;
+  const robot_ids = ended.map(({ target }) => target.robot_id);
+  await wakeWaitingForPrevious(tx, first.target.org_id, robot_ids);
   tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
 }
+
+/** Whether the change is an entry in the robot's timeline. */
+const isShown = ({ to }: TargetChange): boolean => isTerminal(to) || to === "dispatched" || to === "rolling_back";

@@ -4,7 +4,7 @@ import { Readable } from "node:stream";
 import { test } from "node:test";
 import type { DesiredLayers } from "@roamfleet/protocol/link";
 import { int, json, row, sql } from "../../kernel/sql.ts";
-import { desiredOf } from "../deployments/desired.ts";
+import { desiredOf } from "../deployments/dispatch/desired.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { startBlobSweep } from "./index.ts";
 import { configOf, dockerArchive, ociEntries, tarOf } from "@roamfleet/protocol/image-archive/testing";

@@ -4,8 +4,7 @@ import type { Plane } from "../../../context.ts";
 import { sql } from "../../../kernel/sql.ts";
 import { explain } from "../../testing/explain.ts";
 import { startFeaturePlane } from "../../testing/feature-plane.ts";
-import { listDue } from "./deployments.ts";
-import { claimable, listClaimable, postponeClaimed } from "./claim.ts";
+import { claimable, listClaimable, listDue, postponeClaimed } from "./claim.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 
@@ -50,7 +49,7 @@ test("deployments with targets to dispatch share a run, and those that may not d
   );
 
   const ids = (await listClaimable(plane.db, clock.now(), 1_000)).flatMap((t) => (t.deployment_id === big ? [t.id] : []));
-  await postponeClaimed(plane.db, one, big, ids, new Date(clock.now().getTime() + 60_000));
+  await postponeClaimed(plane.db, one, ids, new Date(clock.now().getTime() + 60_000));
   assert.deepEqual(await claimedOf(plane, 20), { [second]: 10, [small]: 2 });
   await clock.advance({ seconds: 60 });
   assert.deepEqual(await claimedOf(plane, 20), { [big]: 10, [second]: 5, [small]: 2 });

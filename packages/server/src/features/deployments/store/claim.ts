@@ -1,11 +1,35 @@
+import type { WaitingFor } from "@roamfleet/protocol";
 import type { Db } from "../../../kernel/db.ts";
-import { bigint, bool, int, list, row, sql, text } from "../../../kernel/sql.ts";
+import { bigint, bool, int, list, nullable, row, type RowOf, sql, type Statement, text, timestamptz } from "../../../kernel/sql.ts";
+import { targetRow } from "./rows.ts";
+
+/** What the background loops claim. Nothing is locked: the work locks the deployment, and checks again. */
+
+/** A target, with its deployment. */
+const targetItemRow = row({ org_id: text, deployment_id: text, id: text });
+
+/** Neither the target nor its deployment is postponed. */
+const notIn = (skip: readonly string[], id: Statement<unknown>, deployment_id: Statement<unknown>): Statement<unknown> =>
+  sql`${id} <> all(${list(skip)}::text[]) and ${deployment_id} <> all(${list(skip)}::text[])`;
+
+/** `work`: the kind of work that is due. */
+const dueRow = row({ org_id: text, id: text, work: text });
+
+/**
+ * The first `limit` of `rows`, which selects org_id, id, at and work: the earliest row of each org, then the second of each, and so on. An org
+ * with many rows cannot starve the others.
+ */
+const inTurns = (rows: Statement<unknown>, limit: number) => sql(dueRow)`
+  select org_id, id, work from (
+    select *, row_number() over (partition by org_id order by at, id) as turn from (${rows}) as found) as in_turns
+  order by turn, at, id limit ${limit}`;
 
 /** Minimum number of deployments that one run considers per org, however many orgs there are. */
 const DEPLOYMENTS_OF_ORG_MIN = 20;
 
 /** `share`: the maximum number of targets of its deployment; `has_more`: its org may have more deployments. */
 const claimRow = row({ org_id: text, deployment_id: text, order_number: bigint, id: text, share: int, has_more: bool });
+export type Claimed = RowOf<typeof claimRow>;
 /**
  * Targets that may be dispatched, without those of deployments in `skip`. Each org gets an equal share of `limit`, and so does each
  * deployment of an org, oldest first. Locks nothing: dispatch locks the deployments and checks again. Skips through the index from org to
@@ -60,11 +84,162 @@ export const claimable = (now: Date, limit: number, skip: readonly string[] = []
 export const listClaimable = (db: Db, now: Date, limit: number, skip: readonly string[] = []) => db.many(claimable(now, limit, skip));
 
 /** Postpones claimed targets that could not be dispatched. Skips those that another transaction has locked: it is moving them. */
-export const postponeClaimed = (db: Db, org_id: string, deployment_id: string, ids: readonly string[], not_before_at: Date) =>
+export const postponeClaimed = (db: Db, org_id: string, ids: readonly string[], not_before_at: Date) =>
   db.run(sql`
     with claimed as (
       select id from deployment_target
-      where org_id = ${org_id} and deployment_id = ${deployment_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null
-      order by id for update skip locked)
-    update deployment_target t set not_before_at = ${not_before_at} from claimed c
-    where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = c.id`);
+      where org_id = ${org_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null order by id for update skip locked)
+    update deployment_target t set not_before_at = ${not_before_at} from claimed c where t.org_id = ${org_id} and t.id = c.id`);
+
+/** The rollout may be advanced: nothing requested the end of its waiting targets. */
+const GOES_ON = sql`stop_requested_at is null and cancel_requested_at is null and rollback_requested_at is null`;
+
+/** Deployments whose robots are not all resolved, and rollouts due for a check; taking turns between orgs, without those in `skip`. */
+export const listAdvancing = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
+  db.many(
+    inTurns(
+      sql`select org_id, id, fan_out_at as at, 'fan-out' as work from deployment
+        where fan_out_at is not null and fan_out_done_at is null and finished_at is null and id <> all(${list(skip)}::text[])
+        union all
+        select org_id, id, step_at, 'rollout' from deployment
+        where finished_at is null and step_at <= ${now} and fan_out_done_at is not null and ${GOES_ON} and id <> all(${list(skip)}::text[])`,
+      limit,
+    ),
+  );
+
+/** When the next rollout is due for a check. */
+export const nextStepAt = async (db: Db): Promise<Date | null> =>
+  (
+    await db.maybe(
+      sql(row({ step_at: timestamptz }))`
+        -- across orgs: the earliest of all
+        select step_at from deployment where finished_at is null and step_at is not null and ${GOES_ON} order by step_at limit 1`,
+    )
+  )?.step_at ?? null;
+
+/** Deployments per run whose targets are ended. */
+const ENDING_DEPLOYMENTS_MAX = 20;
+
+/**
+ * Whether target t of deployment d, whose end was requested or has come, must be ended, as `decideEnding` does. Robots that are
+ * downloading are asked once: they were not if the target is still desired, or has a later deadline than `stopped_by`.
+ */
+const mustEnd = (now: Date, stopped_by: Date) => sql`(
+  t.status in ('pending', 'queued')
+  or (t.status in ('dispatched', 'downloading', 'staged') and (d.expires_at <= ${now}
+    or ((d.cancel_requested_at is not null or d.rollback_requested_at is not null) and (t.deadline_at > ${stopped_by} or exists (
+      select from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id)))))
+  or (t.status = 'rolling_back' and t.reverting and d.expires_at <= ${now})
+  or (t.status = 'applied' and d.status = 'rolling_back'))`;
+
+/**
+ * Targets to be ended of deployments that are cancelled, roll back, were stopped or have expired: at most `limit` of each; deployments take
+ * turns between orgs. Without those in `skip`.
+ */
+export const listEndings = (db: Db, now: Date, stopped_by: Date, limit: number, skip: readonly string[]) => {
+  const of_deployment = sql`from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id and t.id <> all(${list(skip)}::text[]) and ${mustEnd(now, stopped_by)}`;
+  const expired = sql`coalesce(expires_at <= ${now}, false)`;
+  return db.many(sql(row({ ...targetItemRow.columns, work: text }))`
+    with ending as (
+      select *, coalesce(cancel_requested_at, rollback_requested_at) as at, case when cancel_requested_at is null then 'rollback' else 'cancellation' end as work
+      from deployment where finished_at is null and (cancel_requested_at is not null or rollback_requested_at is not null)
+      union all
+      select *, expires_at, 'expiry' from deployment
+      where finished_at is null and expires_at <= ${now} and cancel_requested_at is null and rollback_requested_at is null
+      union all
+      select *, step_at, 'stop' from deployment
+      where finished_at is null and step_at is not null and stop_requested_at is not null and not ${expired} and cancel_requested_at is null and rollback_requested_at is null)
+    select e.org_id, e.id as deployment_id, found.id, e.work from (${inTurns(
+      sql`select d.org_id, d.id, d.at, d.work from ending d
+        where d.id <> all(${list(skip)}::text[]) and (d.count_pending + d.count_queued + d.count_active > 0 or (d.status = 'rolling_back' and d.count_applied > 0))
+          and (select true ${of_deployment} limit 1)`,
+      ENDING_DEPLOYMENTS_MAX,
+    )}) e
+    join deployment d on d.org_id = e.org_id and d.id = e.id
+    cross join lateral (select t.id ${of_deployment} order by t.id limit ${limit}) found`);
+};
+
+/** Locks targets to be ended of one deployment, whose row the caller has locked. */
+export const lockEndings = (db: Db, org_id: string, deployment_id: string, now: Date, stopped_by: Date, limit: number) =>
+  db.many(sql(targetRow)`
+    select ${targetRow.of("t")} from deployment d join deployment_target t on t.org_id = d.org_id and t.deployment_id = d.id
+    where d.org_id = ${org_id} and d.id = ${deployment_id} and ${mustEnd(now, stopped_by)}
+    order by t.id limit ${limit} for update of t`);
+
+/** Late targets among which orgs take turns: numbering all targets of a large fleet that times out at once takes as long as handling them. */
+const LATE_CONSIDERED = 10_000;
+/** Targets past their deadline, taking turns between orgs, without those in `skip`. */
+export const listLate = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
+  db.many(sql(targetItemRow)`
+    select org_id, deployment_id, id from (
+      select *, row_number() over (partition by org_id order by deadline_at, id) as turn from (
+        select org_id, deployment_id, id, deadline_at from deployment_target
+        where deadline_at <= ${now} and ${notIn(skip, sql`id`, sql`deployment_id`)} order by deadline_at limit ${LATE_CONSIDERED}) as late) as in_turns
+    order by turn, deadline_at, id limit ${limit}`);
+
+/** Maximum targets that the repair loop wakes per condition and run. */
+export const MISSED_PER_TURN = 1_000;
+
+/**
+ * For each condition: when a waiting target t may continue although nothing woke it. The wake-up was lost, or came while another
+ * transaction had locked the target.
+ */
+const MISSED = {
+  robot_online: sql`-- reads: robot
+    join robot r on r.org_id = t.org_id and r.id = t.robot_id where r.node_id is not null`,
+  artifact: sql`-- reads: release
+    join release r on r.org_id = t.org_id and r.id = t.release_id where r.artifact_state <> 'awaiting_upload'`,
+  previous_deployment: sql`where not exists (
+    select from deployment_target o where o.org_id = t.org_id and o.robot_id = t.robot_id and o.kind = t.kind
+      and o.status not in ('applied', 'failed', 'rolled_back', 'cancelled') and o.status in ('installing', 'verifying', 'rolling_back'))`,
+  approval: sql`-- reads: robot
+    join robot r on r.org_id = t.org_id and r.id = t.robot_id where r.approval_requested_at is null`,
+} satisfies Partial<Record<WaitingFor, Statement<unknown>>>;
+export type Missable = keyof typeof MISSED;
+export const MISSABLE = Object.keys(MISSED) as Missable[];
+
+/** Targets of any org whose awaited condition already holds, without those in `skip`. */
+export const listMissed = (db: Db, waiting_for: Missable, skip: readonly string[]) =>
+  db.many(sql(targetItemRow)`
+    select t.org_id, t.deployment_id, t.id from deployment_target t ${MISSED[waiting_for]}
+      and t.status = 'queued' and t.waiting_for = ${waiting_for} and ${notIn(skip, sql`t.id`, sql`t.deployment_id`)}
+    limit ${MISSED_PER_TURN}`);
+
+/** Wakes these targets unless they changed; skips those that another transaction has locked. Returns how many. */
+export const wakeMissed = (db: Db, waiting_for: Missable, targets: readonly RowOf<typeof targetItemRow>[]) =>
+  db.run(sql`
+    with missed as (
+      select t.org_id, t.deployment_id, t.id
+      from unnest(${list(targets.map((t) => t.org_id))}::text[], ${list(targets.map((t) => t.deployment_id))}::text[], ${list(targets.map((t) => t.id))}::text[])
+        as m (org_id, deployment_id, id)
+      join deployment_target t on t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id
+      where t.status = 'queued' and t.waiting_for = ${waiting_for}
+      for update of t skip locked)
+    update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
+
+/**
+ * Due deployments, taking turns between orgs, without those in `skip`, of suspended orgs, and locked by another node. Those that were
+ * postponed come after those that wait. Skips through the index from org to org, so deployments that are not due cost nothing.
+ */
+export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
+  db.many(sql(row({ org_id: text, id: text }))`
+    -- across orgs: due deployments, by time
+    -- reads: org
+    with recursive due_org as (
+      (select org_id from deployment_due order by org_id limit 1)
+      union all
+      select n.org_id from due_org o cross join lateral (select d.org_id from deployment_due d where d.org_id > o.org_id order by d.org_id limit 1) n)
+    select org_id, id from (
+      select due.*, row_number() over (partition by due.org_id order by due.at, due.id) as turn
+      from due_org o cross join lateral (
+        select d.org_id, d.id, coalesce(d.not_before_at, d.due_at) as at from deployment_due d
+        where d.org_id = o.org_id and coalesce(d.not_before_at, d.due_at) <= ${now} and d.due_at <= ${now} and d.id <> all(${list(skip)}::text[])
+        order by coalesce(d.not_before_at, d.due_at) limit ${limit} for update skip locked) due
+      where o.org_id not in (select id from org where status = 'suspended')) as in_turns
+    order by turn, at, id limit ${limit}`);
+
+export const nextDueAt = (db: Db, skip: readonly string[]) =>
+  // reads: org
+  db.one(sql(row({ due_at: nullable(timestamptz) }))`
+    select min(coalesce(not_before_at, due_at)) as due_at from deployment_due
+    where org_id not in (select id from org where status = 'suspended') and id <> all(${list(skip)}::text[])`);

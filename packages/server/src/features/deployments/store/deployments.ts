@@ -2,12 +2,9 @@ import type { DeploymentStatus, Reason } from "@roamfleet/protocol";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
-import { bigint, bool, int, json, jsonb, list, nullable, row, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
-import type { ReasonCounts } from "../reason-counts.ts";
+import { bigint, bool, int, json, jsonb, list, nullable, row, sql, text, textOf } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
-import { reachedDeployments } from "./reach.ts";
-import { type DeploymentKind, type DeploymentRow, deploymentRow } from "./rows.ts";
-import { inTurns } from "./turns.ts";
+import { type DeploymentKind, type DeploymentRow, deploymentRow, type ReasonCounts, reachedDeployments } from "./rows.ts";
 
 export type NewDeployment = Pick<
   DeploymentRow,
@@ -46,28 +43,6 @@ export const insertDue = (db: Db, org_id: string, id: string, due_at: Date) =>
 export const deleteDue = (db: Db, org_id: string, id: string) =>
   db.run(sql`delete from deployment_due where org_id = ${org_id} and id = ${id}`);
 
-const dueRow = row({ org_id: text, id: text });
-/**
- * Due deployments, taking turns between orgs, without those in `skip`, of suspended orgs, and locked by another node. Those that were
- * postponed come after those that wait. Skips through the index from org to org, so deployments that are not due cost nothing.
- */
-export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
-  db.many(sql(dueRow)`
-    -- across orgs: due deployments, by time
-    -- reads: org
-    with recursive held_org as (
-      (select org_id from deployment_due order by org_id limit 1)
-      union all
-      select n.org_id from held_org o cross join lateral (select d.org_id from deployment_due d where d.org_id > o.org_id order by d.org_id limit 1) n)
-    select org_id, id from (
-      select due.*, row_number() over (partition by due.org_id order by due.at, due.id) as turn
-      from held_org o cross join lateral (
-        select d.org_id, d.id, coalesce(d.not_before_at, d.due_at) as at from deployment_due d
-        where d.org_id = o.org_id and coalesce(d.not_before_at, d.due_at) <= ${now} and d.due_at <= ${now} and d.id <> all(${list(skip)}::text[])
-        order by coalesce(d.not_before_at, d.due_at) limit ${limit} for update skip locked) due
-      where o.org_id not in (select id from org where status = 'suspended')) as in_turns
-    order by turn, at, id limit ${limit}`);
-
 /** Takes due deployments off the schedule, so that only one node starts each. Ids that are not returned are already taken, or not due. */
 export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Date) =>
   db.many(
@@ -80,11 +55,35 @@ export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Dat
 export const postponeDue = (db: Db, org_id: string, id: string, not_before_at: Date) =>
   db.run(sql`update deployment_due set not_before_at = ${not_before_at} where org_id = ${org_id} and id = ${id}`);
 
-export const nextDueAt = (db: Db, skip: readonly string[]) =>
-  // reads: org
-  db.one(sql(row({ due_at: nullable(timestamptz) }))`
-    select min(coalesce(not_before_at, due_at)) as due_at from deployment_due
-    where org_id not in (select id from org where status = 'suspended') and id <> all(${list(skip)}::text[])`);
+/** Draws new order numbers for scheduled deployments that start now, in the order of their start times, then of their creation. */
+export const drawOrderNumbers = (db: Db, org_id: string, ids: readonly string[]) =>
+  db.many(sql(row({ id: text, order_number: bigint }))`
+    select id, nextval('order_number') as order_number from (
+      select id from deployment where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by scheduled_at, order_number) as starting`);
+
+/** A scheduled deployment of a release to one robot that starts, with the new id of its target. */
+export interface Released {
+  id: string;
+  target_id: string;
+  expires_at: Date;
+  order_number: number;
+}
+
+/** Queues these deployments, each with its one target. Returns their rows; the caller has locked them and writes their events. */
+export async function releaseScheduled(db: Db, org_id: string, released: readonly Released[], now: Date) {
+  const rows = json(released);
+  const queued = await db.many(sql(deploymentRow)`
+    update deployment d set status = 'queued', order_number = s.order_number, event_seq = event_seq + 1, fan_out_at = ${now}, fan_out_done_at = ${now},
+      fan_out_cursor = robot_id, expires_at = s.expires_at, count_total = 1, count_queued = 1, updated_at = ${now}
+    from jsonb_to_recordset(${rows}::jsonb) as s (id text, expires_at timestamptz, order_number bigint)
+    where d.org_id = ${org_id} and d.id = s.id and status = 'scheduled'
+    returning ${deploymentRow.of("d")}`);
+  await db.run(sql`
+    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
+    select d.org_id, d.id, s.target_id, d.kind, d.robot_id, coalesce(d.app, 'main'), d.release_id, 'queued', ${now}, ${now}
+    from deployment d join jsonb_to_recordset(${rows}::jsonb) as s (id text, target_id text) on s.id = d.id where d.org_id = ${org_id}`);
+  return queued;
+}
 
 const expiryRow = row({ days: nullable(int) });
 /** Returns after how many days the org's deployments expire; null if it has no setting. */
@@ -136,6 +135,7 @@ export const listDeploymentRows = (db: Db, caller: Caller, f: DeploymentFilter, 
     order by id desc limit ${limit}`);
 
 export interface DeploymentUpdate {
+  id: string;
   status: DeploymentStatus;
   reason: Reason | null;
   delta: Counts;
@@ -145,27 +145,36 @@ export interface DeploymentUpdate {
   dispatched?: number;
   /** What the policy requires because too many robots failed. */
   halt?: "stop" | "pause" | "rollback" | null;
-  /** When the rollout loop checks it next; null or absent: unchanged. */
+  /** When the rollout is checked next; null or absent: unchanged. */
   step_at?: Date | null;
   events: number;
   started_at: Date | null;
   finished_at: Date | null;
 }
 
-/** Changes the counters by `delta` and reserves event numbers. The caller has locked the row. */
-export const updateDeployment = (db: Db, org_id: string, id: string, u: DeploymentUpdate, now: Date) =>
-  db.one(sql(deploymentRow)`
-    update deployment set status = ${u.status}, reason = ${u.reason}, event_seq = event_seq + ${u.events},
-      count_total = count_total + ${u.delta.total}, count_pending = count_pending + ${u.delta.pending}, count_queued = count_queued + ${u.delta.queued},
-      count_active = count_active + ${u.delta.active}, count_applied = count_applied + ${u.delta.applied}, count_failed = count_failed + ${u.delta.failed},
-      count_rolled_back = count_rolled_back + ${u.delta.rolled_back}, count_cancelled = count_cancelled + ${u.delta.cancelled},
-      count_dispatched = count_dispatched + ${u.dispatched ?? 0}, step_at = coalesce(${u.step_at ?? null}, step_at),
-      stop_requested_at = coalesce(stop_requested_at, ${u.halt === "stop" ? now : null}), rollback_requested_at = coalesce(rollback_requested_at, ${u.halt === "rollback" ? now : null}),
-      paused_at = coalesce(paused_at, ${u.halt === "pause" ? now : null}),
-      reason_counts = coalesce(${json(u.reason_counts)}::jsonb, reason_counts),
-      started_at = coalesce(started_at, ${u.started_at}), finished_at = coalesce(finished_at, ${u.finished_at}), updated_at = ${now}
-    where org_id = ${org_id} and id = ${id}
-    returning ${deploymentRow}`);
+/** Changes the counters of deployments by `delta` and reserves event numbers. The caller has locked the rows. */
+export const updateDeployments = (db: Db, org_id: string, updates: readonly DeploymentUpdate[], now: Date) =>
+  db.many(sql(deploymentRow)`
+    update deployment d set status = u.status, reason = u.reason, event_seq = d.event_seq + u.events,
+      count_total = d.count_total + u.total, count_pending = d.count_pending + u.pending, count_queued = d.count_queued + u.queued, count_active = d.count_active + u.active,
+      count_applied = d.count_applied + u.applied, count_failed = d.count_failed + u.failed, count_rolled_back = d.count_rolled_back + u.rolled_back,
+      count_cancelled = d.count_cancelled + u.cancelled, count_dispatched = d.count_dispatched + coalesce(u.dispatched, 0), step_at = coalesce(u.step_at, d.step_at),
+      stop_requested_at = coalesce(d.stop_requested_at, case u.halt when 'stop' then ${now}::timestamptz end),
+      rollback_requested_at = coalesce(d.rollback_requested_at, case u.halt when 'rollback' then ${now}::timestamptz end),
+      paused_at = coalesce(d.paused_at, case u.halt when 'pause' then ${now}::timestamptz end),
+      reason_counts = coalesce(u.reason_counts, d.reason_counts),
+      started_at = coalesce(d.started_at, u.started_at), finished_at = coalesce(d.finished_at, u.finished_at), updated_at = ${now}
+    from jsonb_to_recordset(${json(updates.map(({ delta, ...update }) => ({ ...update, ...delta })))}::jsonb)
+      as u (id text, status text, reason text, events int, total int, pending int, queued int, active int, applied int, failed int, rolled_back int, cancelled int,
+        dispatched int, step_at timestamptz, halt text, reason_counts jsonb, started_at timestamptz, finished_at timestamptz)
+    where d.org_id = ${org_id} and d.id = u.id
+    returning ${deploymentRow.of("d")}`);
+
+export async function updateDeployment(db: Db, org_id: string, update: DeploymentUpdate, now: Date): Promise<DeploymentRow> {
+  const [row] = await updateDeployments(db, org_id, [update], now);
+  if (row === undefined) throw new Error("a locked deployment does not exist");
+  return row;
+}
 
 export const setCancelRequested = (db: Db, org_id: string, id: string, mode: "finish" | "rollback", now: Date) =>
   db.run(
@@ -178,9 +187,9 @@ export const setPaused = (db: Db, org_id: string, id: string, u: { paused_at: Da
   );
 
 /** Starts the fan-out of a deployment: from now on its robots are resolved and it may expire. */
-export const setFanOut = (db: Db, org_id: string, id: string, u: { fan_out_at: Date; expires_at: Date; count_total: number }) =>
+export const setFanOut = (db: Db, d: Pick<DeploymentRow, "org_id" | "id" | "order_number" | "fan_out_at" | "expires_at" | "count_total">) =>
   db.run(
-    sql`update deployment set fan_out_at = ${u.fan_out_at}, expires_at = ${u.expires_at}, count_total = ${u.count_total} where org_id = ${org_id} and id = ${id}`,
+    sql`update deployment set order_number = ${d.order_number}, fan_out_at = ${d.fan_out_at}, expires_at = ${d.expires_at}, count_total = ${d.count_total} where org_id = ${d.org_id} and id = ${d.id}`,
   );
 
 /** Records that a chunk of targets was written. With the last chunk, the total becomes the number that was written. */
@@ -206,37 +215,6 @@ export const setFanOutProgress = (
         else count_pending + count_queued + count_active + count_applied + count_failed + count_rolled_back + count_cancelled + ${u.written} end
     where org_id = ${org_id} and id = ${id}
     returning ${deploymentRow}`);
-
-/** Unfinished fan-outs, taking turns between orgs, without those in `skip`. */
-export const listUnfinishedFanOuts = (db: Db, limit: number, skip: readonly string[]) =>
-  db.many(
-    inTurns(
-      sql`select org_id, id, order_number as at from deployment
-        where fan_out_at is not null and fan_out_done_at is null and finished_at is null and id <> all(${list(skip)}::text[])`,
-      limit,
-    ),
-  );
-
-/** Expired deployments, taking turns between orgs, without those in `skip`. */
-export const listExpired = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
-  db.many(
-    inTurns(
-      sql`select org_id, id, expires_at as at from deployment
-        where finished_at is null and expires_at <= ${now} and id <> all(${list(skip)}::text[])`,
-      limit,
-    ),
-  );
-
-/** Cancelled deployments with waiting targets, or with robots that were not asked to stop; taking turns between orgs, without those in `skip`. */
-export const listCancelling = (db: Db, limit: number, skip: readonly string[]) =>
-  db.many(
-    inTurns(
-      sql`select org_id, id, cancel_requested_at as at from deployment d where finished_at is null and cancel_requested_at is not null and id <> all(${list(skip)}::text[]) and (count_pending + count_queued > 0 or (count_active > 0 and exists (
-        select from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id
-        where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged'))))`,
-      limit,
-    ),
-  );
 
 /** Members of the fleet after a cursor; robots that joined after the deployment started are not part of it. */
 export const listMembers = (db: Db, org_id: string, fleet_id: string, before: number, after: string, limit: number) =>
@@ -277,7 +255,7 @@ export const findRelease = (db: Db, org_id: string, name: string) =>
     select ${signedReleaseRow} from release where org_id = ${org_id} and (id = ${name} or tag = ${name}) order by (id = ${name}) desc limit 1 for key share`);
 
 /** Returns those of these releases that exist, and locks them against deletion until the transaction ends. */
-export const holdSignedReleases = (db: Db, org_id: string, ids: readonly string[]) =>
+export const lockSignedReleases = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(signedReleaseRow)`
     -- reads: release
     select ${signedReleaseRow} from release where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for key share`);

@@ -1,19 +1,11 @@
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { json, sql } from "../../../kernel/sql.ts";
-import { reachedEvents } from "./reach.ts";
-import { type EventRow, eventRow } from "./rows.ts";
+import { type EventRow, eventRow, reachedEvents } from "./rows.ts";
 
-/** Inserts events of one deployment. */
-export const insertEvents = (db: Db, org_id: string, deployment_id: string, events: readonly EventRow[]) =>
-  db.run(sql`
-    insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, target_status, robot_id, reason, message, actor, data)
-    select ${org_id}, ${deployment_id}, e.seq, e.id, e.at, e.kind, e.status, e.target_status, e.robot_id, e.reason, e.message, e.actor, e.data
-    from jsonb_to_recordset(${json(events)}::jsonb)
-      as e (seq bigint, id text, at timestamptz, kind text, status text, target_status text, robot_id text, reason text, message text, actor jsonb, data jsonb)`);
+export type NewEvent = EventRow & { deployment_id: string };
 
-/** Inserts events of many deployments, one or more per deployment. */
-export const insertEventsOfMany = (db: Db, org_id: string, events: readonly (EventRow & { deployment_id: string })[]) =>
+export const insertEvents = (db: Db, org_id: string, events: readonly NewEvent[]) =>
   db.run(sql`
     insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, target_status, robot_id, reason, message, actor, data)
     select ${org_id}, e.deployment_id, e.seq, e.id, e.at, e.kind, e.status, e.target_status, e.robot_id, e.reason, e.message, e.actor, e.data

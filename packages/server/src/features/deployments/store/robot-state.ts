@@ -112,6 +112,7 @@ export const listAppStates = (db: Db, org_id: string, robot_ids: readonly string
 
 export interface DesiredAppChange {
   robot_id: string;
+  app: string;
   /** null: the app is removed. */
   release_id: string | null;
   target_id: string;
@@ -126,14 +127,14 @@ export interface DesiredAppChange {
 }
 
 /** Makes this release the desired one of these robots, on behalf of these targets. */
-export const setDesiredApps = (db: Db, org_id: string, app: string, changes: readonly DesiredAppChange[], now: Date) =>
+export const setDesiredApps = (db: Db, org_id: string, changes: readonly DesiredAppChange[], now: Date) =>
   db.run(sql`
     insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, verify_seconds, install_from, install_until, last_target_id, last_order_number, updated_at)
-    select ${org_id}, c.robot_id, ${app}, c.release_id, c.target_id, c.deployment_id, c.attempt, c.verify_seconds, c.install_from, c.install_until, c.target_id, c.order_number, ${now}
-    from jsonb_to_recordset(${json(changes)}::jsonb) as c (robot_id text, release_id text, target_id text, deployment_id text, order_number bigint, attempt int, verify_seconds int, install_from timestamptz, install_until timestamptz)
-    order by c.robot_id
+    select ${org_id}, c.robot_id, c.app, c.release_id, c.target_id, c.deployment_id, c.attempt, c.verify_seconds, c.install_from, c.install_until, c.target_id, c.order_number, ${now}
+    from jsonb_to_recordset(${json(changes)}::jsonb) as c (robot_id text, app text, release_id text, target_id text, deployment_id text, order_number bigint, attempt int, verify_seconds int, install_from timestamptz, install_until timestamptz)
+    order by c.robot_id, c.app
     on conflict (org_id, robot_id, app) do update set install_from = excluded.install_from, install_until = excluded.install_until, desired_release_id = excluded.desired_release_id, target_id = excluded.target_id, deployment_id = excluded.deployment_id,
-      attempt = excluded.attempt, verify_seconds = excluded.verify_seconds, 
+      attempt = excluded.attempt, verify_seconds = excluded.verify_seconds,
       last_target_id = case when excluded.last_order_number >= robot_app.last_order_number then excluded.last_target_id else robot_app.last_target_id end,
       last_order_number = greatest(robot_app.last_order_number, excluded.last_order_number), updated_at = excluded.updated_at`);
 

@@ -1,8 +1,6 @@
 import type { Db } from "../../../kernel/db.ts";
 import type { Authority } from "../../access/index.ts";
 import { int, json, list, nullable, row, sql, text } from "../../../kernel/sql.ts";
-import { targetRow } from "./rows.ts";
-import { inTurns } from "./turns.ts";
 
 export const setRollbackRequested = (db: Db, org_id: string, id: string, now: Date) =>
   db.run(
@@ -13,18 +11,6 @@ export const setRollbackRequested = (db: Db, org_id: string, id: string, now: Da
 export const setAuthority = (db: Db, org_id: string, id: string, authority: Authority) =>
   db.run(sql`update deployment set authority = ${json(authority)} where org_id = ${org_id} and id = ${id}`);
 
-/** Deployments that are rolling back with robots that have not been asked yet, or with waiting targets; taking turns between orgs. */
-export const listRollingBack = (db: Db, limit: number, skip: readonly string[]) =>
-  db.many(
-    inTurns(
-      sql`select org_id, id, rollback_requested_at as at from deployment d where finished_at is null and rollback_requested_at is not null and status = 'rolling_back' and id <> all(${list(skip)}::text[])
-      and (count_applied + count_pending + count_queued > 0 or (count_active > 0 and exists (
-        select from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id
-        where t.org_id = d.org_id and t.deployment_id = d.id and t.status in ('dispatched', 'downloading', 'staged'))))`,
-      limit,
-    ),
-  );
-
 /** What the robots that have a deployment's release, or are installing it, ran before; most frequent first, null: nothing. */
 export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
   db.many(sql(row({ release_id: nullable(text) }))`
@@ -32,14 +18,8 @@ export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
     where org_id = ${org_id} and deployment_id = ${deployment_id} and status in ('applied', 'installing', 'verifying')
     group by 1 order by count(*) desc, 1`);
 
-/** Locks targets whose robots are returning to the previous release. */
-export const lockReturning = (db: Db, org_id: string, deployment_id: string, limit: number) =>
-  db.many(sql(targetRow)`
-    select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = 'rolling_back' and reverting
-    order by id limit ${limit} for update`);
-
 /** Returns those of these releases that exist, and locks them against deletion until the transaction ends. */
-export const holdReleases = (db: Db, org_id: string, ids: readonly string[]) =>
+export const lockReleases = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(row({ id: text }))`
     -- reads: release
     select id from release where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for key share`);

@@ -4,8 +4,7 @@ import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import { containing, type Window } from "../../../kernel/page.ts";
 import { bigint, bool, json, jsonb, list, row, type RowOf, sql, type Statement, text, textOf } from "../../../kernel/sql.ts";
-import { reachedTargets } from "./reach.ts";
-import { type TargetRow, targetRow } from "./rows.ts";
+import { reachedTargets, type TargetRow, targetRow } from "./rows.ts";
 
 export interface NewTargets {
   org_id: string;
@@ -28,40 +27,29 @@ export const insertTargets = (db: Db, t: NewTargets, now: Date) =>
     on conflict (org_id, deployment_id, robot_id, subject) do nothing`);
 
 /** Locks the claimed targets that are still queued; skips those that another node has locked. */
-export const lockQueued = (db: Db, org_id: string, deployment_id: string, ids: readonly string[]) =>
-  db.many(sql(targetRow)`
-    select ${targetRow} from deployment_target
-    where org_id = ${org_id} and deployment_id = ${deployment_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null
-    order by id for update skip locked`);
-
-/** The same for many deployments. */
-export const lockQueuedOf = (db: Db, org_id: string, ids: readonly string[]) =>
+export const lockQueued = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target
     where org_id = ${org_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null
     order by id for update skip locked`);
 
-const openRow = row({ id: text, robot_id: text, subject: text });
-/** Open release targets of these robots. */
-export const listOpenReleaseTargets = (db: Db, org_id: string, robot_ids: readonly string[]) =>
+const openRow = row({
+  id: text,
+  deployment_id: text,
+  robot_id: text,
+  kind: textOf<TargetRow["kind"]>(),
+  subject: text,
+  status: textOf<TargetStatus>(),
+  order_number: bigint,
+});
+export type OpenTarget = RowOf<typeof openRow>;
+/** Open targets of these robots, without those in `except`, with the order number of their deployment. */
+export const listOpenTargets = (db: Db, org_id: string, robot_ids: readonly string[], except: readonly string[]) =>
   db.many(sql(openRow)`
-    select ${openRow} from deployment_target
-    where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and status not in ('applied', 'failed', 'rolled_back', 'cancelled') and kind = 'release'`);
-
-const rivalRow = row({ ...targetRow.columns, order_number: bigint });
-export type RivalRow = RowOf<typeof rivalRow>;
-/** Open targets of other deployments with the same robots and subjects; a config deployment of all namespaces affects each namespace. */
-export const listRivals = (
-  db: Db,
-  org_id: string,
-  t: { deployment_id: string; kind: TargetRow["kind"]; subject: string; robot_ids: readonly string[] },
-) =>
-  db.many(sql(rivalRow)`
-    select ${targetRow.of("deployment_target")}, rival.order_number
-    from deployment_target join deployment rival on rival.org_id = deployment_target.org_id and rival.id = deployment_target.deployment_id
-    where deployment_target.org_id = ${org_id} and deployment_target.robot_id = any(${list(t.robot_ids)}::text[]) and deployment_target.status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back', 'queued', 'pending')
-      and deployment_target.deployment_id <> ${t.deployment_id} and deployment_target.kind = ${t.kind}
-      and (deployment_target.subject = ${t.subject} or (deployment_target.kind = 'config' and ${t.subject} = ''))`);
+    select t.id, t.deployment_id, t.robot_id, t.kind, t.subject, t.status, d.order_number
+    from deployment_target t join deployment d on d.org_id = t.org_id and d.id = t.deployment_id
+    where t.org_id = ${org_id} and t.robot_id = any(${list(robot_ids)}::text[]) and t.status not in ('applied', 'failed', 'rolled_back', 'cancelled')
+      and t.id <> all(${list(except)}::text[])`);
 
 export const lockTargets = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(
@@ -79,26 +67,6 @@ export const lockTargetsOf = (db: Db, org_id: string, deployment_ids: readonly s
 
 export const getTargets = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(targetRow)`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
-
-/** Locks at most `limit` open targets of a deployment by status. */
-export const lockTargetsByStatus = (db: Db, org_id: string, deployment_id: string, statuses: readonly TargetStatus[], limit: number) =>
-  db.many(sql(targetRow)`
-    select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = any(${list(statuses)}::text[])
-    order by id limit ${limit} for update`);
-
-/** Locks targets that must stop and whose robots were not asked yet: they are still desired, or have a later deadline than `told_by`. */
-export const lockToBeStopped = (db: Db, org_id: string, deployment_id: string, told_by: Date, limit: number) =>
-  db.many(sql(targetRow)`
-    select ${targetRow.of("t")} from deployment_target t
-    where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.status in ('dispatched', 'downloading', 'staged')
-      and (t.deadline_at > ${told_by} or exists (
-        select from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id))
-    order by t.id limit ${limit} for update of t`);
-
-export const listOpenOfRobot = (db: Db, org_id: string, robot_id: string) =>
-  db.many(sql(targetRow)`
-    select ${targetRow} from deployment_target
-    where org_id = ${org_id} and robot_id = ${robot_id} and status not in ('applied', 'failed', 'rolled_back', 'cancelled')`);
 
 const namedTargetRow = row({ ...targetRow.columns, robot_name: text });
 export type NamedTargetRow = RowOf<typeof namedTargetRow>;
@@ -142,6 +110,8 @@ export interface TargetChange {
   not_before_at?: Date | null;
   dispatch_generation?: number | null;
   previous_release_id?: string | null;
+  /** The release that is dispatched, for messages. */
+  release_tag?: string;
   /** The robot rolls back from now on, requested by the server. */
   reverting?: true;
   /** More for the event's data. */
@@ -151,11 +121,8 @@ export interface TargetChange {
 }
 
 const changedRow = row({ id: text });
-/**
- * Compare-and-set of many targets of one deployment, or of many (null). Targets whose status or attempt has changed since they were read
- * are left unchanged.
- */
-export const changeTargets = (db: Db, org_id: string, deployment_id: string | null, changes: readonly TargetChange[], now: Date) =>
+/** Compare-and-set of targets. Those whose status or attempt has changed since they were read are left unchanged. */
+export const changeTargets = (db: Db, org_id: string, changes: readonly TargetChange[], now: Date) =>
   db.many(sql(changedRow)`
     update deployment_target t set status = c.status, reason = c.reason, waiting_for = c.waiting_for, attempt = c.attempt, deadline_at = c.deadline_at,
       not_before_at = c.not_before_at, dispatch_generation = c.dispatch_generation, previous_release_id = c.previous_release_id, reverting = c.reverting, updated_at = ${now}
@@ -168,7 +135,7 @@ export const changeTargets = (db: Db, org_id: string, deployment_id: string | nu
       ${list(changes.map((c) => (c.previous_release_id === undefined ? c.target.previous_release_id : c.previous_release_id)))}::text[],
       ${list(changes.map((c) => c.reverting ?? c.target.reverting))}::boolean[]
     ) as c (id, from_status, from_attempt, status, reason, waiting_for, attempt, deadline_at, not_before_at, dispatch_generation, previous_release_id, reverting)
-    where t.org_id = ${org_id} ${deployment_id === null ? sql`` : sql`and t.deployment_id = ${deployment_id}`} and t.id = c.id and t.status = c.from_status and t.attempt = c.from_attempt
+    where t.org_id = ${org_id} and t.id = c.id and t.status = c.from_status and t.attempt = c.from_attempt
     returning t.id`);
 
 /** Sets what queued targets wait for. That is no transition, so it has no event. */
@@ -215,18 +182,6 @@ export const wakeWaitingForApproval = (db: Db, org_id: string, robot_id: string)
       order by id for update skip locked)
     update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
 
-const lateRow = row({ org_id: text, deployment_id: text, id: text });
-/** Late targets among which orgs take turns: numbering all targets of a large fleet that times out at once takes as long as handling them. */
-const LATE_CONSIDERED = 10_000;
-/** Targets past their deadline, taking turns between orgs, without those of deployments in `skip`. */
-export const listLate = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
-  db.many(sql(lateRow)`
-    select org_id, deployment_id, id from (
-      select *, row_number() over (partition by org_id order by deadline_at, id) as turn from (
-        select org_id, deployment_id, id, deadline_at from deployment_target
-        where deadline_at <= ${now} and deployment_id <> all(${list(skip)}::text[]) order by deadline_at limit ${LATE_CONSIDERED}) as late) as in_turns
-    order by turn, deadline_at, id limit ${limit}`);
-
 /** What is published about a changed target. */
 const seenRow = row({ deployment_id: text, kind: textOf<"release" | "config">(), status: textOf<TargetStatus>() });
 
@@ -247,7 +202,7 @@ export const setProgress = (
  * Records that the robot holds the update back. Its only deadline is then that of its window, until it begins. Does not apply to a
  * deployment that is being cancelled: its robots must acknowledge that.
  */
-export const setHeldByRobot = (db: Db, org_id: string, t: { id: string; robot_id: string; attempt: number; waiting_for: WaitingFor }) =>
+export const setDelayedByRobot = (db: Db, org_id: string, t: { id: string; robot_id: string; attempt: number; waiting_for: WaitingFor }) =>
   db.many(sql(seenRow)`
     update deployment_target t set waiting_for = ${t.waiting_for}, deadline_at = (
       select a.install_until + interval '10 minutes' from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id)
@@ -257,7 +212,7 @@ export const setHeldByRobot = (db: Db, org_id: string, t: { id: string; robot_id
     returning deployment_id, kind, status`);
 
 /** Sets what staged targets wait for, and until when: their window or, while that is open, nothing. */
-export const setHeldForWindow = (db: Db, org_id: string, ids: readonly string[], waiting_for: "window" | null, deadline_at: Date) =>
+export const setWaitingForWindow = (db: Db, org_id: string, ids: readonly string[], waiting_for: "window" | null, deadline_at: Date) =>
   db.run(sql`
     update deployment_target set waiting_for = ${waiting_for}, deadline_at = ${deadline_at}
     where org_id = ${org_id} and id = any(${list(ids)}::text[]) and status = 'staged'`);
@@ -275,7 +230,7 @@ export const robotStateRow = row({
   kinds: jsonb<string[]>(),
 });
 /** Reads robots for dispatch, locked against a connect or disconnect until the commit, so that no wake-up is missed. */
-export const holdRobots = (db: Db, org_id: string, ids: readonly string[]) =>
+export const lockRobots = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(robotStateRow)`
     -- reads: robot
     select id, site_id, fleet_id, node_id is not null as online, decommissioned_at is not null as decommissioned, approval_requested_at is null as approved, kinds from robot

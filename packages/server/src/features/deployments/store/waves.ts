@@ -1,8 +1,7 @@
 import type { Db } from "../../../kernel/db.ts";
-import { identifier, int, json, list, row, sql, text, timestamptz } from "../../../kernel/sql.ts";
+import { bool, identifier, int, json, list, row, sql, type Statement, text } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
 import { deploymentRow, targetRow, waveRow } from "./rows.ts";
-import { inTurns } from "./turns.ts";
 
 export type WaveDelta = Counts & { wave: number };
 
@@ -141,19 +140,52 @@ export const setWaveTimes = (
       : sql`update deployment_wave set passed_at = ${times.passed_at} where org_id = ${org_id} and deployment_id = ${deployment_id} and wave = ${wave}`,
   );
 
-/** The rollout whose next check is earliest. */
-export const nextStep = (db: Db) =>
-  db.maybe(
-    sql(
-      row({ org_id: text, step_at: timestamptz }),
-    )`select org_id, step_at from deployment where finished_at is null and step_at is not null order by step_at limit 1`,
-  );
+/** Name of the group of the robot `r`: by `site` or `label:KEY`; without `group_by` all robots are one group. */
+function groupName(group_by: string | undefined): Statement<unknown> {
+  if (group_by === undefined) return sql`''`;
+  return group_by === "site" ? sql`r.site_id` : sql`coalesce(r.labels ->> ${group_by.slice("label:".length)}::text, '')`;
+}
 
-/** Rollouts due for a check, taking turns between orgs, longest due first, without those in `skip`. */
-export const listSteps = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
-  db.many(
-    inTurns(
-      sql`select org_id, id, step_at as at from deployment where finished_at is null and step_at <= ${now} and id <> all(${list(skip)}::text[])`,
-      limit,
-    ),
-  );
+/** The deployment's targets `t` with their robots `r` that are in service. */
+const members = (org_id: string, deployment_id: string) => sql`
+  -- reads: robot, health_snapshot
+  from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id and r.decommissioned_at is null
+  left join health_snapshot h on h.org_id = t.org_id and h.robot_id = t.robot_id
+  where t.org_id = ${org_id} and t.deployment_id = ${deployment_id}`;
+
+/** The robot is not connected, has the health status `error`, or is being updated by this deployment. */
+const UNAVAILABLE = sql`(r.node_id is null or h.snapshot ->> 'status' = 'error' or t.status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back')) is true`;
+
+const groupRow = row({ name: text, size: int, unavailable: int });
+export const listGroups = (db: Db, org_id: string, deployment_id: string, group_by: string | undefined) =>
+  db.many(sql(groupRow)`
+    select ${groupName(group_by)} as name, count(*)::int as size, count(*) filter (where ${UNAVAILABLE})::int as unavailable ${members(org_id, deployment_id)}
+    group by 1`);
+
+const memberRow = row({ id: text, name: text, unavailable: bool });
+export const listMembersOfGroups = (db: Db, org_id: string, deployment_id: string, group_by: string | undefined, ids: readonly string[]) =>
+  db.many(sql(memberRow)`
+    select t.id, ${groupName(group_by)} as name, ${UNAVAILABLE} as unavailable ${members(org_id, deployment_id)} and t.id = any(${list(ids)}::text[])`);
+
+/**
+ * Wakes at most `limit` targets that wait for a slot: of each group as many as it has room for, where a negative room means that too many
+ * are unavailable. Robots that are already unavailable use no room. Offline ones are always woken, so that they wait for their robot and
+ * not for a slot. Connected but unhealthy ones are woken unless too many are unavailable. Returns how many were woken.
+ */
+export const wakeGroups = (
+  db: Db,
+  org_id: string,
+  deployment_id: string,
+  group_by: string | undefined,
+  rooms: readonly { name: string; room: number }[],
+  limit: number,
+) =>
+  db.run(sql`
+    with waiting as (
+      select t.id, t.wave, ${groupName(group_by)} as name, r.node_id is null as offline, ${UNAVAILABLE} as unavailable,
+        row_number() over (partition by ${groupName(group_by)}, ${UNAVAILABLE} order by t.wave, t.id) as place
+      ${members(org_id, deployment_id)} and t.status = 'queued' and t.waiting_for = 'slot'),
+    chosen as (
+      select w.id from waiting w join unnest(${list(rooms.map(({ name }) => name))}::text[], ${list(rooms.map(({ room }) => room))}::int[]) as g (name, room) on g.name = w.name
+      where w.offline or (w.unavailable and g.room >= 0) or (not w.unavailable and w.place <= g.room) order by w.wave, w.id limit ${limit})
+    update deployment_target t set waiting_for = null from chosen c where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.id = c.id`);

@@ -5,9 +5,10 @@ import type { Caller } from "../../../kernel/caller.ts";
 import { jsonb, row, sql, text } from "../../../kernel/sql.ts";
 import type { FeaturePlane } from "../../testing/feature-plane.ts";
 import { seedRobot } from "../../testing/seed-robot.ts";
-import { createConfigDeployment, createDeployment } from "../create.ts";
-import { dispatchQueued } from "../dispatch.ts";
-import type { RobotReport } from "../report.ts";
+import { createConfigDeployment, createDeployment } from "../create/create.ts";
+import { dispatchQueued } from "../dispatch/dispatch.ts";
+import { Postponed } from "../reconciler.ts";
+import type { RobotReport } from "../report/report.ts";
 
 /** An org in which a release and a config were dispatched to all robots. */
 export interface ReportRig {
@@ -50,7 +51,7 @@ export async function startReportRig(it: FeaturePlane, robots: number): Promise<
   const { fleet_id } = first;
   const release = await createDeployment(db.forOrg(org_id), plane, caller, { release: release_id, fleet_id });
   const config = await createConfigDeployment(db.forOrg(org_id), plane, caller, { fleet_id });
-  while (await dispatchQueued(db, plane));
+  while (await dispatchQueued(db, plane, new Postponed()));
   const deployment_ids: [string, string] = [release.row.id, config.id];
   const targets = await listTargets(plane, org_id);
   const [{ sha256 } = { sha256: "" }] = await db.many(

@@ -1,0 +1,50 @@
+import { isTerminal } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
+import type { Db } from "../../../kernel/db.ts";
+import { conflict, notFound } from "../../../kernel/fault.ts";
+import type { Authority } from "../../access/index.ts";
+import { cancelPendingTargets, CHUNK_TARGETS } from "./end-targets.ts";
+import { stopFollowing } from "../follow/fleet-desired.ts";
+import { deleteDue, getDeploymentRow, lockDeployments, setCancelRequested } from "../store/deployments.ts";
+import { setAuthority } from "../store/rollback.ts";
+import type { DeploymentKind, DeploymentRow } from "../store/rows.ts";
+import { type Engine, moveDeployment } from "../transition.ts";
+
+/**
+ * Cancels a deployment. Targets that were not dispatched end immediately; robots that are downloading are asked to stop and acknowledge it;
+ * robots that are installing or verifying finish first. With the mode `rollback` those roll back afterwards.
+ */
+export async function cancelDeployment(
+  db: Db,
+  engine: Engine,
+  org_id: string,
+  id: string,
+  actor: Actor,
+  chunk = CHUNK_TARGETS,
+  kind: DeploymentKind = "release",
+  mode: "finish" | "rollback" = "finish",
+  /** On whose authority robots roll back, with the mode `rollback`. */
+  authority?: Authority,
+): Promise<DeploymentRow> {
+  return db.transaction(async (tx) => {
+    if ((await getDeploymentRow(tx, org_id, kind, id)) === undefined)
+      throw notFound(kind === "release" ? "deployment" : "config deployment", id);
+    const [locked] = await lockDeployments(tx, org_id, [id]);
+    if (locked === undefined) throw notFound("deployment", id);
+    if (isTerminal(locked.status)) throw conflict(`deployment ${id} has ended: ${locked.status}`);
+    if (locked.cancel_requested_at !== null && (mode === "finish" || locked.cancel_mode === mode)) return locked;
+    const now = engine.clock.now();
+    await setCancelRequested(tx, org_id, id, mode, now);
+    if (mode === "rollback" && authority !== undefined) await setAuthority(tx, org_id, id, authority);
+    const row = { ...locked, cancel_requested_at: locked.cancel_requested_at ?? now, cancel_mode: mode };
+    if (row.status === "scheduled") {
+      await deleteDue(tx, org_id, id);
+      return moveDeployment(tx, engine, row, "cancelled", "user_cancelled", actor);
+    }
+    if (mode === "rollback") await stopFollowing(tx, engine, row);
+    // Its targets are already being cancelled, or it is rolling back: that continues.
+    if (row.status === "cancelling" || row.status === "rolling_back") return row;
+    const cancelling = await moveDeployment(tx, engine, row, "cancelling", "user_cancelled", actor);
+    return cancelPendingTargets(tx, engine, cancelling, actor, chunk);
+  });
+}

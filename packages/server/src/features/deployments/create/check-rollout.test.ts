@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Rollout } from "@roamfleet/protocol/routes";
+import { Fault } from "../../../kernel/fault.ts";
+import { checkRollout, checkWindow, nextWindow, type Window } from "./check-rollout.ts";
+import fc from "fast-check";
+
+const NOW = new Date("2030-01-01T00:00:00Z");
+const LATER = new Date("2030-01-02T00:00:00Z");
+const check = (rollout: Rollout, kind: "robot" | "fleet" = "fleet", scheduled_at: Date | null = null): string => {
+  try {
+    checkRollout(rollout, kind, NOW, scheduled_at);
+    return "fine";
+  } catch (error) {
+    assert.ok(error instanceof Fault && error.status === 400, String(error));
+    return error.message;
+  }
+};
+
+const REFUSED: [rollout: Rollout, says: RegExp, kind?: "robot" | "fleet", scheduled_at?: Date][] = [
+  [{ waves: [{ percent: 5 }] }, /^rollout\.waves are for a fleet/, "robot"],
+  [{ failure_threshold: { count: 1 } }, /^rollout\.failure_threshold is for a fleet/, "robot"],
+  [{ waves: [{ percent: 5 }, {}] }, /^rollout\.waves\.1 needs one of percent, count and labels/],
+  [{ waves: [{ percent: 5, count: 1 }] }, /^rollout\.waves\.0 takes only one of percent, count and labels, not percent and count/],
+  [{ waves: [{ labels: {} }] }, /^rollout\.waves\.0\.labels names no label/],
+  [{ failure_threshold: {} }, /^rollout\.failure_threshold needs one of percent and count/],
+  [{ max_unavailable: { count: 1, percent: 1 } }, /^rollout\.max_unavailable takes only one of/],
+  [{ window: { cron: "never", time_zone: "UTC", duration_minutes: 1 } }, /^rollout\.window\.cron/],
+  [{ expires_at: "2029-12-31T00:00:00Z" }, /^rollout\.expires_at must be after now/],
+  [{ expires_at: "2030-01-01T12:00:00Z" }, /^rollout\.expires_at must be after scheduled_at/, "fleet", LATER],
+  [{ expires_at: "2031-02-01T00:00:00Z" }, /^rollout\.expires_at is more than 365 days/],
+];
+for (const [rollout, says, kind, scheduled_at] of REFUSED)
+  test(`refuses ${JSON.stringify(rollout)}`, () => assert.match(check(rollout, kind, scheduled_at), says));
+
+test("accepts a complete policy for a fleet, and most fields for a robot", () => {
+  const rollout: Rollout = {
+    max_parallel: 20,
+    max_unavailable: { percent: 10, group_by: "site" },
+    window: { cron: "0 2 * * *", time_zone: "Europe/Berlin", duration_minutes: 60 },
+    expires_at: "2030-01-03T00:00:00Z",
+    max_attempts: 5,
+    verify_seconds: 10,
+  };
+  assert.equal(check(rollout, "robot"), "fine");
+  assert.equal(
+    check({ ...rollout, waves: [{ labels: { zone: "a" } }, { count: 3, gate: "manual" }], failure_threshold: { percent: 0 } }),
+    "fine",
+  );
+});
+
+const NIGHTS: Window = { cron: "0 2 * * 1-5", time_zone: "Europe/Berlin", duration_minutes: 120 };
+const at = (text: string): Date => new Date(text);
+const spoken = (window: ReturnType<typeof nextWindow>) => window && [window.opens_at.toISOString(), window.closes_at.toISOString()];
+
+const TABLE: [name: string, now: string, opens: string, closes: string][] = [
+  ["before it opens", "2030-01-01T00:59:59Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
+  ["as it opens", "2030-01-01T01:00:00Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
+  ["while it is open", "2030-01-01T02:59:59Z", "2030-01-01T01:00:00.000Z", "2030-01-01T03:00:00.000Z"],
+  ["as it closes", "2030-01-01T03:00:00Z", "2030-01-02T01:00:00.000Z", "2030-01-02T03:00:00.000Z"],
+  ["after the one of a Friday", "2030-01-04T12:00:00Z", "2030-01-07T01:00:00.000Z", "2030-01-07T03:00:00.000Z"],
+  ["in summer time", "2030-07-01T12:00:00Z", "2030-07-02T00:00:00.000Z", "2030-07-02T02:00:00.000Z"],
+];
+for (const [name, now, opens, closes] of TABLE)
+  test(`the next nightly window, ${name}`, () => assert.deepEqual(spoken(nextWindow(NIGHTS, at(now))), [opens, closes]));
+
+test("an invalid window is refused with the name of the field", () => {
+  const now = at("2030-01-01T00:00:00Z");
+  assert.equal(checkWindow(NIGHTS, now), undefined);
+  assert.match(checkWindow({ ...NIGHTS, cron: "every night" }, now) ?? "", /^rollout\.window\.cron must be five fields/);
+  assert.match(checkWindow({ ...NIGHTS, cron: "0 0 2 * * 1" }, now) ?? "", /^rollout\.window\.cron must be five fields/);
+  assert.match(checkWindow({ ...NIGHTS, cron: "0 0 31 2 *" }, now) ?? "", /never opens/);
+  assert.match(checkWindow({ ...NIGHTS, time_zone: "Europe/Nowhere" }, now) ?? "", /^rollout\.window\.time_zone/);
+});
+
+test("the next window is open now or later, and has the requested duration", () => {
+  const window = fc.record({
+    cron: fc.constantFrom("0 2 * * *", "*/10 * * * *", "30 22 * * 6", "0 0 1 * *", "15 3 29 2 *"),
+    time_zone: fc.constantFrom("UTC", "Europe/Berlin", "America/New_York", "Asia/Kolkata", "Australia/Lord_Howe"),
+    duration_minutes: fc.integer({ min: 1, max: 1_440 }),
+  });
+  const moment = fc.integer({ min: Date.UTC(2026, 0), max: Date.UTC(2032, 0) }).map((ms) => new Date(ms));
+  fc.assert(
+    fc.property(window, moment, (policy, now) => {
+      const found = nextWindow(policy, now);
+      assert.ok(found !== null && found.closes_at > now);
+      assert.equal(found.closes_at.getTime() - found.opens_at.getTime(), policy.duration_minutes * 60_000);
+      // Until it closes, every later call returns the same window.
+      const between = new Date(Math.max(now.getTime(), found.opens_at.getTime()));
+      assert.ok((nextWindow(policy, between)?.closes_at ?? now) > between);
+    }),
+    { numRuns: 60 },
+  );
+});

@@ -1,0 +1,160 @@
+import type { Db, SystemDb } from "../../../kernel/db.ts";
+import { SYSTEM } from "../../../kernel/caller.ts";
+import { announce } from "../../events/index.ts";
+import { Postponed, processItems, separately, withDeployment } from "../reconciler.ts";
+import { listAdvancing } from "../store/claim.ts";
+import { countMembers, expiryDays, listMembers, setFanOut, setFanOutProgress } from "../store/deployments.ts";
+import { isLimited, wakeSlots } from "../dispatch/slots.ts";
+import { ALL_NAMESPACES, type DeploymentRow } from "../store/rows.ts";
+import { insertTargets } from "../store/targets.ts";
+import { deploymentChange } from "../messages.ts";
+import { type CreateContext, endIfOver, HINT_DISPATCH, HINT_ROLLOUT, moveDeployment } from "../transition.ts";
+import { advanceRollout, assignRobots } from "../rollout/advance.ts";
+import { groupSourceMembers, listSourceMembers, type Source } from "../store/rollback.ts";
+import type { Rollout } from "@roamfleet/protocol/routes";
+import { parseTime } from "../../../kernel/time.ts";
+
+/** Targets per transaction: few enough that its locks and 12 ms of CPU delay no other request, many enough that 100,000 take 50 transactions. */
+const CHUNK_TARGETS = 2_000;
+const DEPLOYMENTS_PER_RUN = 20;
+
+/**
+ * Resolves the robots of a deployment. The first chunk is written in the caller's transaction, so a small fleet is complete immediately.
+ * The rest follows in the background, from the current members, and resumes from its cursor after a crash.
+ */
+export async function beginFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
+  const now = engine.clock.now();
+  const expires_at = await expiresAt(tx, engine, deployment.org_id, deployment.rollout, now);
+  const begun = { ...deployment, fan_out_at: now, expires_at, count_total: await countMembersOf(tx, deployment) };
+  await setFanOut(tx, begun);
+  return continueFanOut(tx, engine, begun);
+}
+
+async function continueFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
+  if (deployment.wave_to_assign !== null) return continueAssignment(tx, engine, deployment);
+  const { org_id, id } = deployment;
+  const now = engine.clock.now();
+  const cursor = deployment.fan_out_cursor ?? "";
+  const robots = await membersOf(tx, deployment, cursor, CHUNK_TARGETS);
+  const last = robots.length < CHUNK_TARGETS;
+  const written =
+    robots.length === 0
+      ? 0
+      : await insertTargets(
+          tx,
+          {
+            org_id,
+            deployment_id: id,
+            kind: deployment.kind,
+            ...startOf(deployment),
+            subject: deployment.kind === "release" ? (deployment.app ?? "main") : (deployment.namespace ?? ALL_NAMESPACES),
+            robots: robots.map((robot) => ({ id: engine.id("tgt"), ...robot })),
+          },
+          now,
+        );
+  const in_waves = deployment.rollout.waves !== undefined;
+  const row = await setFanOutProgress(tx, org_id, id, {
+    cursor: robots.at(-1)?.robot_id ?? cursor,
+    counter: startOf(deployment).status,
+    written,
+    last,
+    done_at: last && !in_waves ? now : null,
+    wave_to_assign: last && in_waves ? 0 : null,
+    step_at: last && isLimited(deployment) ? now : null,
+  });
+  // One change for the chunk, not one per target: clients that show targets read the list again.
+  announce(tx, engine, org_id, deploymentChange(row, "targets"));
+  if (!last) {
+    tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+    return row;
+  }
+  if (row.count_total === 0)
+    return moveDeployment(tx, engine, row, "cancelled", row.cancel_requested_at === null ? "no_targets" : "user_cancelled", SYSTEM);
+  if (in_waves) return continueAssignment(tx, engine, row);
+  if (isLimited(deployment)) await wakeSlots(tx, row);
+  tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+  return endIfOver(tx, engine, row);
+}
+
+/** The initial state of a target. In a deployment by waves it is in the last wave until it is assigned to its own. */
+function startOf(deployment: DeploymentRow): { status: "pending" | "queued"; wave: number; waiting_for: "slot" | null } {
+  const { waves } = deployment.rollout;
+  if (waves !== undefined) return { status: "pending", wave: waves.length, waiting_for: null };
+  return { status: "queued", wave: 0, waiting_for: isLimited(deployment) ? "slot" : null };
+}
+
+async function continueAssignment(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
+  const row = await assignRobots(tx, engine, deployment);
+  if (row.fan_out_done_at !== null) return endIfOver(tx, engine, row);
+  tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+  return row;
+}
+
+/**
+ * Background: writes the next chunk of each unfinished fan-out, and opens targets whose wave, soak time or gate allows it. Returns true if
+ * there may be more.
+ */
+export async function advanceDeployments(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
+  const now = engine.clock.now();
+  const due = await listAdvancing(db, now, DEPLOYMENTS_PER_RUN, postponed.ids(now));
+  let more = due.length === DEPLOYMENTS_PER_RUN;
+  await processItems(engine, postponed, separately(due), async ([item]) => {
+    if (item === undefined) return;
+    await withDeployment(db, item.org_id, item.id, async (tx, row) => {
+      const after = row.fan_out_done_at === null ? await continueFanOut(tx, engine, row) : await advanceRollout(tx, engine, row);
+      if (after.finished_at === null) more ||= after.fan_out_done_at === null || (after.step_at !== null && after.step_at <= now);
+    });
+  });
+  return more;
+}
+
+export interface Member {
+  robot_id: string;
+  /** The release that it gets; null: a config, or removal of the app. */
+  release_id: string | null;
+}
+
+type Of = Pick<DeploymentRow, "org_id" | "robot_id" | "fleet_id" | "release_id" | "retry_of" | "rollback_of" | "order_number">;
+
+/** Returns robots of the deployment after a cursor, by id: of its fleet when it started, its one robot, or robots of an ended deployment. */
+export async function membersOf(tx: Db, deployment: Of, after: string, limit: number): Promise<Member[]> {
+  const { org_id, robot_id, fleet_id, release_id, order_number } = deployment;
+  const source = sourceOf(deployment);
+  if (source !== undefined) return listSourceMembers(tx, org_id, source, after, limit);
+  if (fleet_id === null) return after === "" ? [{ robot_id: robot_id ?? "", release_id }] : [];
+  return (await listMembers(tx, org_id, fleet_id, order_number, after, limit)).map(({ id }) => ({ robot_id: id, release_id }));
+}
+
+/** Returns the number of robots that `membersOf` returns. */
+export async function countMembersOf(tx: Db, deployment: Of): Promise<number> {
+  const source = sourceOf(deployment);
+  if (source !== undefined) return (await groupSourceMembers(tx, deployment.org_id, source)).reduce((sum, { robots }) => sum + robots, 0);
+  return deployment.fleet_id === null ? 1 : (await countMembers(tx, deployment.org_id, deployment.fleet_id, deployment.order_number)).count;
+}
+
+/** Returns the ended deployment, and which of its targets, that this one repeats or reverts; undefined: it is for a robot or fleet. */
+export function sourceOf({
+  retry_of,
+  rollback_of,
+  fleet_id,
+}: Pick<DeploymentRow, "retry_of" | "rollback_of" | "fleet_id">): Source | undefined {
+  if (retry_of !== null) return { deployment_id: retry_of, as: "retry", fleet_id };
+  return rollback_of === null ? undefined : { deployment_id: rollback_of, as: "rollback", fleet_id };
+}
+
+const HOUR_MS = 3_600_000;
+const HOURS_PER_DAY = 24;
+
+/** Returns when a deployment that begins at `from` expires: by its policy, else by the org's setting, else by the server's. */
+export async function expiresAt(
+  db: Db,
+  engine: Pick<CreateContext, "settings">,
+  org_id: string,
+  rollout: Rollout,
+  from: Date,
+): Promise<Date> {
+  if (rollout.expires_at !== undefined) return parseTime(rollout.expires_at);
+  const days = await expiryDays(db, org_id);
+  const hours = days === null ? engine.settings.limits.deployment_expiry_hours : days * HOURS_PER_DAY;
+  return new Date(from.getTime() + hours * HOUR_MS);
+}

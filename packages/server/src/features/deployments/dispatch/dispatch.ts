@@ -1,0 +1,308 @@
+import { APPS_MAX } from "@roamfleet/protocol/link";
+import type { Db, SystemDb } from "../../../kernel/db.ts";
+import { isConnectionLost } from "../../../engines/db/index.ts";
+import { SYSTEM } from "../../../kernel/caller.ts";
+import { isolateEach, isolateFailures } from "../../../kernel/isolate-failures.ts";
+import { readAuthorities } from "../../access/index.ts";
+import { decide, type Decision } from "../decide.ts";
+import { revertDesiredState } from "../cancel/end-targets.ts";
+import { writeDesiredConfigs } from "./configs.ts";
+import { deadlineOf, verifySecondsOf } from "../policy.ts";
+import { installWindow } from "./install-window.ts";
+import { byDeployment, type Postponed, processItems } from "../reconciler.ts";
+import { limitSlots } from "./slots.ts";
+import { mayDispatch } from "../state.ts";
+import { type Claimed, listClaimable, postponeClaimed } from "../store/claim.ts";
+import { listReleases, lockDeployments } from "../store/deployments.ts";
+import { listUnwantedFollows } from "../store/follow.ts";
+import { listFullRobots } from "../store/robots.ts";
+import { type AppState, bumpGenerations, listAppStates, listConfigOrders, setDesiredApps } from "../store/robot-state.ts";
+import type { DeploymentRow, TargetRow } from "../store/rows.ts";
+import {
+  getTargets,
+  listOpenTargets,
+  lockQueued,
+  lockRobots,
+  lockTargets,
+  type OpenTarget,
+  setWaitingFor,
+  type TargetChange,
+} from "../store/targets.ts";
+import { setWaveProgress } from "../store/waves.ts";
+import { type Engine, freeSlots, HINT_PUSH, HINT_ROLLOUT, moveAll } from "../transition.ts";
+
+const CLAIM_TARGETS = 500;
+/** Deployments per transaction: few enough that others wait only briefly for their rows. */
+const BATCH_DEPLOYMENTS_MAX = 100;
+/** How long targets are skipped after their dispatch failed. */
+const FAILED_AGAIN_MS = 60_000;
+
+/** Background: dispatches queued targets to their robots. Returns true if there may be more. */
+export async function dispatchQueued(db: SystemDb, engine: Engine, postponed: Postponed): Promise<boolean> {
+  const now = engine.clock.now();
+  const claimed = await listClaimable(db, now, CLAIM_TARGETS, postponed.ids(now));
+  let more = byDeployment(claimed).some((targets) => targets.some(({ has_more, share }) => has_more || targets.length === share));
+  let failed = 0;
+  const attempt = async (tenant: Db, org_id: string, some: readonly Claimed[]): Promise<void> => {
+    if (!(await dispatchTargets(tenant, engine, org_id, some))) more = true;
+  };
+  const attemptSeparately = async (tenant: Db, org_id: string, own: readonly Claimed[]): Promise<void> => {
+    const failures = await isolateFailures(own, isConnectionLost, (some) => attempt(tenant, org_id, some));
+    const [first] = failures?.failed ?? [];
+    if (failures === undefined || first === undefined) return;
+    const { deployment_id } = first;
+    failed += 1;
+    // Log once per run: one cause may break hundreds.
+    if (failed === 1) engine.log.error({ err: failures.error, org_id, deployment_id }, "a deployment could not be dispatched");
+    // A failing target is postponed in its row. If even that write fails, the deployment is postponed in memory.
+    const until = new Date(now.getTime() + FAILED_AGAIN_MS);
+    await processItems(engine, postponed, [[{ org_id, id: deployment_id }]], () =>
+      postponeClaimed(tenant, org_id, idsOf(failures.failed), until),
+    );
+  };
+  for (const [org_id, own] of Map.groupBy(claimed, (target) => target.org_id)) {
+    const tenant = db.forOrg(org_id);
+    const batches = await isolateEach(batchesOf(own), isConnectionLost, (batch) => attempt(tenant, org_id, batch));
+    // A failing deployment must not delay the others of its batch.
+    for (const targets of byDeployment((batches?.failed ?? []).flat())) await attemptSeparately(tenant, org_id, targets);
+  }
+  return more;
+}
+
+const idsOf = (targets: readonly { id: string }[]): string[] => targets.map(({ id }) => id);
+const robotsOf = (targets: readonly { robot_id: string }[]): string[] => targets.map(({ robot_id }) => robot_id);
+
+/** Groups claimed targets by deployment, newest first: of several for one robot only the newest is installed, and supersedes the others. */
+function batchesOf(claimed: readonly Claimed[]): Claimed[][] {
+  const newest_first = byDeployment(claimed).toSorted(([a], [b]) => (b?.order_number ?? 0) - (a?.order_number ?? 0));
+  const batches: Claimed[][] = [];
+  while (newest_first.length > 0) batches.push(newest_first.splice(0, BATCH_DEPLOYMENTS_MAX).flat());
+  return batches;
+}
+
+/** Returns the first target of each robot, in the order of `claimed`: decisions about a robot depend on each other. */
+function oncePerRobot(claimed: readonly Claimed[], targets: readonly TargetRow[]): TargetRow[] {
+  const by_id = new Map(targets.map((target) => [target.id, target]));
+  const robots = new Map<string, TargetRow>();
+  for (const target of claimed.flatMap(({ id }) => by_id.get(id) ?? []))
+    if (!robots.has(target.robot_id)) robots.set(target.robot_id, target);
+  return [...robots.values()];
+}
+
+/** Dispatches targets of any number of deployments. Returns whether none was left for another transaction. */
+async function dispatchTargets(db: Db, engine: Engine, org_id: string, claimed: readonly Claimed[]): Promise<boolean> {
+  return db.transaction(async (tx) => {
+    const now = engine.clock.now();
+    const read = await getTargets(tx, org_id, idsOf(claimed));
+    const wanted = oncePerRobot(claimed, read);
+    const rivals_before = await listOpenTargets(tx, org_id, robotsOf(wanted), idsOf(wanted));
+    // Deployments that may lose a target to these are locked in the same statement, by id, so that transactions cannot deadlock.
+    const deployment_ids = new Set([...wanted, ...rivals_before].map(({ deployment_id }) => deployment_id));
+    const deployments = new Map((await lockDeployments(tx, org_id, [...deployment_ids])).map((row) => [row.id, row]));
+    const targets = (await lockQueued(tx, org_id, idsOf(wanted))).flatMap((target): Pair[] => {
+      const deployment = deployments.get(target.deployment_id);
+      return deployment === undefined || !mayDispatch(deployment, now) ? [] : [{ target, deployment }];
+    });
+    if (targets.length > 0) await dispatchLocked(tx, engine, deployments, targets);
+    return wanted.length === read.length;
+  });
+}
+
+interface Pair {
+  target: TargetRow;
+  deployment: DeploymentRow;
+}
+
+/** `release_tag`: absent for a config, and where the app is to be removed. */
+type Decided = Pair & { decision: Decision; release_tag?: string };
+
+/** Dispatches, holds back or ends queued targets. The caller has locked them and `deployments`. */
+async function dispatchLocked(
+  tx: Db,
+  engine: Engine,
+  deployments: ReadonlyMap<string, DeploymentRow>,
+  pairs: readonly Pair[],
+): Promise<void> {
+  const org_id = pairs[0]?.deployment.org_id ?? "";
+  const decided: Decided[] = [];
+  for (const [deployment, own] of Map.groupBy(await decideAll(tx, org_id, pairs), (one) => one.deployment))
+    decided.push(...(await limitSlots(tx, deployment, own)));
+  const waits = decided.flatMap((one) => ("wait" in one.decision ? [{ ...one, wait: one.decision.wait }] : []));
+  const supersede = decided.flatMap(({ decision }) => ("dispatch" in decision ? decision.supersede : []));
+  const replaced = supersede.length === 0 ? [] : await lockTargets(tx, org_id, supersede);
+  const dispatched = await writeDesired(
+    tx,
+    engine,
+    decided.filter(({ decision }) => "dispatch" in decision),
+  );
+  const ended = decided.flatMap(({ target, decision }): TargetChange[] =>
+    "end" in decision ? [{ target, to: decision.end, reason: decision.reason }] : [],
+  );
+  if (waits.length > 0) {
+    const waiting_for = waits.map(({ wait }) => wait);
+    await setWaitingFor(tx, org_id, idsOf(waits.map(({ target }) => target)), waiting_for);
+  }
+  // The desired state of these robots may still contain an earlier attempt.
+  const begun = ended.flatMap(({ target }) => (target.attempt > 0 ? [target] : []));
+  await revertDesiredState(tx, engine, org_id, begun);
+  const changes = [...supersededBy(dispatched, replaced, deployments), ...dispatched, ...ended];
+  const moves = Map.groupBy(changes, ({ target }) => target.deployment_id);
+  const rows = await moveAll(
+    tx,
+    engine,
+    [...deployments.values()].flatMap((deployment) => ({ deployment, changes: moves.get(deployment.id) ?? [] })),
+    SYSTEM,
+  );
+  const moved = new Map(rows.map((row) => [row.id, row]));
+  for (const [deployment, own] of Map.groupBy(decided, (one) => one.deployment))
+    await followWaits(tx, engine, moved.get(deployment.id) ?? deployment, own);
+  const robot_ids = dispatched.flatMap(({ target, to }) => (to === "failed" ? [] : [target.robot_id]));
+  if (robot_ids.length === 0) return;
+  engine.metrics.targets_dispatched.inc(robot_ids.length);
+  tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids }));
+}
+
+/**
+ * Ends the older targets of robots to which a newer one was dispatched. A robot to which nothing was dispatched, as its config awaits
+ * approval or breaks a schema, keeps its older deployment.
+ */
+function supersededBy(
+  dispatched: readonly TargetChange[],
+  replaced: readonly TargetRow[],
+  deployments: ReadonlyMap<string, DeploymentRow>,
+): TargetChange[] {
+  const newer = new Map(dispatched.flatMap(({ target, to }) => (to === "failed" ? [] : [[target.robot_id, target.deployment_id]])));
+  return replaced.flatMap((target): TargetChange[] => {
+    const by = deployments.get(newer.get(target.robot_id) ?? "");
+    // A deployment that became a rival after the locks were taken is found by the next run.
+    if (by === undefined || !deployments.has(target.deployment_id)) return [];
+    return [{ target, to: "cancelled", reason: "superseded", actor: by.created_by }];
+  });
+}
+
+/** Frees slots and checks the wave again after some robots of a deployment turned out to be offline. */
+async function followWaits(tx: Db, engine: Engine, row: DeploymentRow, decided: readonly Decided[]): Promise<void> {
+  const waits = new Set(decided.map(({ decision }) => ("wait" in decision ? decision.wait : undefined)));
+  // Offline robots use no slot: others may take it.
+  if (mayDispatch(row, engine.clock.now()) && !waits.has("slot")) await freeSlots(tx, engine, row);
+  // Offline robots do not hold up a wave: it may have passed now.
+  if (row.rollout.waves === undefined || !waits.has("robot_online")) return;
+  await setWaveProgress(tx, row.org_id, row.id, { step_at: engine.clock.now() });
+  tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+}
+
+async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]): Promise<Decided[]> {
+  const targets = pairs.map(({ target }) => target);
+  const robot_ids = robotsOf(targets);
+  const deployments = [...new Set(pairs.map(({ deployment }) => deployment))];
+  const robots = new Map((await lockRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
+  const open = Map.groupBy(await listOpenTargets(tx, org_id, robot_ids, idsOf(targets)), ({ robot_id }) => robot_id);
+  const last = await lastOrderNumbers(tx, org_id, targets);
+  const wanted = [...new Set(targets.flatMap(({ release_id }) => release_id ?? []))];
+  const releases = new Map((await listReleases(tx, org_id, wanted)).map((release) => [release.id, release]));
+  const authorities = await readAuthorities(tx, org_id, deployments);
+  const unwanted = new Map((await listUnwantedFollows(tx, org_id, idsOf(deployments))).map(({ id, reason }) => [id, reason]));
+  return pairs.map(({ target, deployment }) => {
+    const robot = robots.get(target.robot_id);
+    const release = target.release_id === null ? undefined : releases.get(target.release_id);
+    const decision = decide({
+      order_number: deployment.order_number,
+      robot,
+      release: target.release_id === null ? undefined : (release ?? "deleted"),
+      rivals: (open.get(target.robot_id) ?? []).filter((other) => isRival(target, other)),
+      last_order_number: last.get(keyOf(target)) ?? 0,
+      denial: authorities.denialAt(deployment, robot) ?? unwanted.get(deployment.id) ?? null,
+    });
+    return { target, deployment, decision, ...(release === undefined ? {} : { release_tag: release.tag }) };
+  });
+}
+
+/** Whether another open target of the robot concerns the same app or config; a config deployment of all namespaces concerns each. */
+const isRival = (target: TargetRow, other: OpenTarget): boolean =>
+  other.kind === target.kind && (other.subject === target.subject || (target.kind === "config" && target.subject === ""));
+
+const keyOf = ({ robot_id, subject }: Pick<TargetRow, "robot_id" | "subject">): string => `${robot_id} ${subject}`;
+
+/** Returns the highest order number that was ever dispatched to the robot and subject of each target, by `keyOf`. */
+async function lastOrderNumbers(tx: Db, org_id: string, targets: readonly TargetRow[]): Promise<Map<string, number>> {
+  const releases = targets.filter(({ kind }) => kind === "release");
+  const last = new Map(Array.from(await appsOf(tx, org_id, releases), ([key, { last_order_number }]) => [key, last_order_number]));
+  const configs = targets.filter(({ kind }) => kind === "config");
+  for (const [subject, own] of Map.groupBy(configs, (target) => target.subject))
+    for (const { robot_id, last_order_number } of await listConfigOrders(tx, org_id, robotsOf(own), subject))
+      last.set(keyOf({ robot_id, subject }), last_order_number);
+  return last;
+}
+
+/** Returns the robots' state of the targets' apps, by `keyOf`. */
+async function appsOf(tx: Db, org_id: string, targets: readonly TargetRow[]): Promise<Map<string, AppState>> {
+  if (targets.length === 0) return new Map();
+  const subjects = [...new Set(targets.map(({ subject }) => subject))];
+  const states = await listAppStates(tx, org_id, robotsOf(targets), subjects.length === 1 ? (subjects[0] ?? "") : null);
+  return new Map(states.map((state) => [keyOf({ robot_id: state.robot_id, subject: state.app }), state]));
+}
+
+/** Writes the new desired state of the robots. Returns the change of each target; those whose configs wait for approval have none. */
+async function writeDesired(tx: Db, engine: Engine, pairs: readonly Decided[]): Promise<TargetChange[]> {
+  const [first] = pairs;
+  if (first === undefined) return [];
+  const { org_id } = first.deployment;
+  const now = engine.clock.now();
+  const robot_ids = robotsOf(pairs.map(({ target }) => target));
+  // Lock `robot_desired` before changing a robot's state, in the same order as reports do.
+  const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
+  const changes = await writeDesiredReleases(
+    tx,
+    org_id,
+    pairs.filter(({ target }) => target.kind === "release"),
+    now,
+  );
+  for (const [deployment, own] of Map.groupBy(pairs, (pair) => pair.deployment)) {
+    const configs = own.flatMap(({ target }) => (target.kind === "config" ? [target] : []));
+    if (configs.length > 0) changes.push(...(await writeDesiredConfigs(tx, engine, deployment, configs)));
+  }
+  return changes.map((change) =>
+    change.to === "dispatched" ? { ...change, dispatch_generation: generations.get(change.target.robot_id) ?? null } : change,
+  );
+}
+
+/** A target fails if its robot has no room for the app. */
+async function writeDesiredReleases(tx: Db, org_id: string, pairs: readonly Decided[], now: Date): Promise<TargetChange[]> {
+  const targets = pairs.map(({ target }) => target);
+  const apps = await appsOf(tx, org_id, targets);
+  const without = robotsOf(targets.filter((target) => !apps.has(keyOf(target))));
+  const full = without.length === 0 ? new Set<string>() : await listFullRobots(tx, org_id, without);
+  const going = pairs.filter(({ target }) => apps.has(keyOf(target)) || !full.has(target.robot_id));
+  // Once for all targets: finding the next window takes a considerable part of a millisecond.
+  const windows = new Map(Array.from(new Set(going.map(({ deployment }) => deployment)), (one) => [one, installWindow(one, now)]));
+  const desired = going.map(({ deployment, target }) => ({
+    robot_id: target.robot_id,
+    app: target.subject,
+    release_id: target.release_id,
+    target_id: target.id,
+    deployment_id: deployment.id,
+    order_number: deployment.order_number,
+    attempt: target.attempt + 1,
+    verify_seconds: verifySecondsOf(deployment.rollout),
+    ...windows.get(deployment),
+  }));
+  if (desired.length > 0) await setDesiredApps(tx, org_id, desired, now);
+  return pairs.map(({ target, deployment, release_tag }): TargetChange => {
+    const attempt = target.attempt + 1;
+    const state = apps.get(keyOf(target));
+    if (state === undefined && full.has(target.robot_id)) {
+      const detail = `the robot already has ${APPS_MAX} apps, the maximum; app ${target.subject} cannot be added`;
+      return { target, to: "failed", reason: "incompatible", attempt, data: { detail } };
+    }
+    return {
+      target,
+      to: "dispatched",
+      reason: null,
+      attempt,
+      deadline_at: deadlineOf("dispatched", verifySecondsOf(deployment.rollout), now),
+      // What ran before the first attempt: an unreachable robot may have installed the release since.
+      previous_release_id: target.attempt > 0 ? target.previous_release_id : (state?.current_release_id ?? null),
+      ...(release_tag === undefined ? {} : { release_tag }),
+    };
+  });
+}

@@ -1,0 +1,70 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ServerMessage } from "@roamfleet/protocol/link";
+import { sql } from "../../../kernel/sql.ts";
+import type { Session } from "../../../link/index.ts";
+import { startFeaturePlane } from "../../testing/feature-plane.ts";
+import { fakeSession, helloOf } from "../../testing/places.ts";
+import { startReportRig } from "../testing/report-rig.ts";
+import { DesiredStateResender } from "./push.ts";
+
+const TIMEOUT = { timeout: 60_000 };
+
+/** Three robots of this node with a desired state that none was sent. */
+async function startUntold() {
+  const sessions = new Map<string, Session>();
+  const it = await startFeaturePlane([], { sessions });
+  const { org_id, robot_ids } = await startReportRig(it, 3);
+  const told: string[] = [];
+  for (const id of robot_ids) {
+    const session = fakeSession(`sess_${id}`, org_id, helloOf(id));
+    sessions.set(id, { ...session, send: () => true });
+  }
+  const link = { ...it.plane.link, send: (id: string, { type }: ServerMessage) => told.push(`${type} ${robot_ids.indexOf(id)}`) > 0 };
+  const untold = new DesiredStateResender({ ...it.plane, link });
+  const observe = (robot: number) =>
+    it.plane.db.run(sql`update robot_desired set observed_generation = generation where robot_id = ${robot_ids[robot] ?? ""}`);
+  const bump = (robot: number) =>
+    it.plane.db.run(sql`update robot_desired set generation = generation + 1 where robot_id = ${robot_ids[robot] ?? ""}`);
+  const look = async () => {
+    await untold.resend();
+    return told.splice(0).toSorted();
+  };
+  return { it, robot_ids, sessions, untold, observe, bump, look, org_id };
+}
+
+test("a robot that has not reported its desired state at two checks is sent it again, once per generation", TIMEOUT, async () => {
+  const { it, observe, bump, look } = await startUntold();
+  await using _ = it;
+  await observe(0);
+  assert.deepEqual(await look(), []);
+  await observe(1);
+  assert.deepEqual(await look(), ["desired 2"]);
+  assert.deepEqual(await look(), []);
+  // A newer generation needs two checks again.
+  await bump(2);
+  await bump(0);
+  assert.deepEqual(await look(), []);
+  await observe(2);
+  assert.deepEqual(await look(), ["desired 0"]);
+});
+
+test("after a gap of the bus the desired state is sent without a second check", TIMEOUT, async () => {
+  const { it, observe, untold, look } = await startUntold();
+  await using _ = it;
+  await observe(1);
+  untold.hintsWereLost();
+  assert.deepEqual(await look(), ["desired 0", "desired 2"]);
+  assert.deepEqual(await look(), []);
+});
+
+test("robots of other nodes, offline ones and those that connected with the generation are not sent it", TIMEOUT, async () => {
+  const { it, robot_ids, sessions, untold, look, org_id } = await startUntold();
+  await using _ = it;
+  const [elsewhere = "", away = "", knows = ""] = robot_ids;
+  await it.plane.db.run(sql`update robot set node_id = 'node_b' where id = ${elsewhere}`);
+  sessions.delete(away);
+  sessions.set(knows, fakeSession("sess_knows", org_id, helloOf(knows, { generation: 1_000 })));
+  untold.hintsWereLost();
+  assert.deepEqual(await look(), []);
+});

@@ -1,0 +1,149 @@
+import type { Db, SystemDb } from "../../../kernel/db.ts";
+import { isConnectionLost } from "../../../engines/db/index.ts";
+import { SYSTEM } from "../../../kernel/caller.ts";
+import { isolateFailures } from "../../../kernel/isolate-failures.ts";
+import { listFleetsToFollow, moveFollowCursor } from "../../fleets/index.ts";
+import { Postponed, processItems, separately } from "../reconciler.ts";
+import { expiresAt } from "../create/fan-out.ts";
+import {
+  type Behind,
+  type Cause,
+  insertRobotDeployments,
+  listBehind,
+  listOnlineMembers,
+  type RobotDeployment,
+  takeAttempts,
+} from "../store/follow.ts";
+import { ALL_NAMESPACES } from "../store/rows.ts";
+import { lockRobots } from "../store/targets.ts";
+import { type CreateContext, HINT_DISPATCH } from "../transition.ts";
+import { ConnectionSync } from "./connection-sync.ts";
+
+/** Robots per statement; those of them that are behind their fleet are one transaction. */
+const ROBOTS_AT_ONCE = 500;
+/** How long robots are skipped after a failure: less than the loop's interval, which retries. */
+const FAILED_AGAIN_MS = 4_000;
+
+/**
+ * Deploys to robots what their fleet has, if they joined it later or return after its deployment expired. Each gets its own deployment,
+ * which is verified and rolled back like any other. All robots that need nothing cost one statement.
+ */
+export async function followFleet(
+  db: Db,
+  engine: CreateContext,
+  org_id: string,
+  robot_ids: readonly string[],
+  causes: readonly Cause[] = ["joined", "returned"],
+): Promise<number> {
+  const wanted = (behind: readonly Behind[]): Behind[] => behind.filter(({ cause }) => causes.includes(cause));
+  const candidates = new Set(wanted(await listBehind(db, org_id, robot_ids)).map(({ robot_id }) => robot_id));
+  if (candidates.size === 0) return 0;
+  return db.transaction(async (tx) => {
+    // Locked against a move and a removal; read again, because either may have just happened.
+    await lockRobots(tx, org_id, [...candidates]);
+    return deployTo(tx, engine, org_id, wanted(await listBehind(tx, org_id, [...candidates])));
+  });
+}
+
+async function deployTo(tx: Db, engine: CreateContext, org_id: string, behind: readonly Behind[]): Promise<number> {
+  if (behind.length === 0) return 0;
+  const now = engine.clock.now();
+  const planned = behind.map((one) => ({ one, deployment: deploymentFor(engine, one) }));
+  const attempts = planned.map(({ one, deployment }) => ({ robot_id: one.robot_id, subject: one.wanted, deployment_id: deployment.id }));
+  const earlier = behind.flatMap(({ earlier_id }) => earlier_id ?? []);
+  const taken = new Set((await takeAttempts(tx, org_id, attempts, earlier, now)).map(({ deployment_id }) => deployment_id));
+  const deployments = planned.map(({ deployment }) => deployment).filter(({ id }) => taken.has(id));
+  if (deployments.length === 0) return 0;
+  const expires_at = await expiresAt(tx, engine, org_id, {}, now);
+  await insertRobotDeployments(tx, org_id, deployments, { actor: SYSTEM, now, expires_at });
+  tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+  return deployments.length;
+}
+
+const CAUSE_TEXTS: Record<Cause, string> = {
+  joined: "the robot joined the fleet",
+  returned: "the robot reconnected after the fleet's deployment had expired",
+};
+
+function deploymentFor(
+  engine: CreateContext,
+  { robot_id, fleet_id, kind, app, wanted, source_id, rollout, cause }: Behind,
+): RobotDeployment {
+  const id = engine.id(kind === "release" ? "dep" : "cdep");
+  const { verify_seconds } = rollout;
+  return {
+    id,
+    target_id: engine.id("tgt"),
+    event_id: engine.id("evt"),
+    kind,
+    robot_id,
+    fleet_id,
+    release_id: kind === "release" ? wanted : null,
+    app: kind === "release" ? app : null,
+    revision: kind === "release" ? null : id,
+    subject: kind === "release" ? app : ALL_NAMESPACES,
+    rollout: verify_seconds === undefined ? {} : { verify_seconds },
+    message: `queued: ${CAUSE_TEXTS[cause]}`,
+    data: { cause, fleet_id, deployment_id: source_id },
+  };
+}
+
+/**
+ * Background: checks robots that have just connected, org by org. Robots for which it fails are put back, retried a little later, and do
+ * not delay others. Returns true while there are more to check now.
+ */
+export async function followConnections(db: SystemDb, engine: CreateContext, connections: ConnectionSync): Promise<boolean> {
+  const { clock, log } = engine;
+  let lost = false;
+  for (const { org_id, robot_ids } of connections.take(ROBOTS_AT_ONCE, clock.now())) {
+    const putBack = (ids: readonly string[]): void => connections.putBack(org_id, ids, new Date(clock.now().getTime() + FAILED_AGAIN_MS));
+    // Without a database, trying the others is pointless.
+    if (lost) {
+      putBack(robot_ids);
+      continue;
+    }
+    const failures = await isolateFailures(robot_ids, isConnectionLost, (some) =>
+      followFleet(db.forOrg(org_id), engine, org_id, some),
+    ).catch((error: unknown) => {
+      lost = true;
+      return { failed: robot_ids, error };
+    });
+    if (failures === undefined) continue;
+    putBack(failures.failed);
+    log.error(
+      { err: failures.error, org_id, robots: failures.failed.length },
+      "could not update connected robots to their fleet's release",
+    );
+  }
+  return connections.hasReady(clock.now());
+}
+
+/**
+ * Background: checks the members of fleets whose release or config changed, or that follow again: robots that joined while the fleet's
+ * deployment ran are not part of it. Members for which it fails are retried like robots that connect. Returns true while there are more.
+ */
+export async function followFleets(
+  db: SystemDb,
+  engine: CreateContext,
+  postponed = new Postponed(),
+  connections = new ConnectionSync(),
+): Promise<boolean> {
+  const fleets = await listFleetsToFollow(db, 10, postponed.ids(engine.clock.now()));
+  await processItems(engine, postponed, separately(fleets), async ([fleet]) => {
+    if (fleet === undefined) return;
+    const { org_id, id, follow_cursor, version } = fleet;
+    const own = db.forOrg(org_id);
+    const members = await listOnlineMembers(own, org_id, id, follow_cursor, ROBOTS_AT_ONCE);
+    const robot_ids = members.map((member) => member.id);
+    const failures = await isolateFailures(robot_ids, isConnectionLost, (some) => followFleet(own, engine, org_id, some, ["joined"]));
+    if (failures !== undefined) {
+      connections.putBack(org_id, failures.failed, new Date(engine.clock.now().getTime() + FAILED_AGAIN_MS));
+      engine.log.error(
+        { err: failures.error, org_id, fleet_id: id, robots: failures.failed.length },
+        "could not update robots to their fleet's release",
+      );
+    }
+    await moveFollowCursor(own, org_id, id, version, members.length < ROBOTS_AT_ONCE ? null : (members.at(-1)?.id ?? null));
+  });
+  return fleets.length > 0;
+}

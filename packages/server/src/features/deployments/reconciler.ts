@@ -1,0 +1,109 @@
+import { isTerminal } from "@roamfleet/protocol";
+import { isConnectionLost } from "../../engines/db/index.ts";
+import type { Db, SystemDb } from "../../kernel/db.ts";
+import { isolateFailures } from "../../kernel/isolate-failures.ts";
+import { lockDeployments } from "./store/deployments.ts";
+import type { DeploymentRow, TargetRow } from "./store/rows.ts";
+import { lockTargets } from "./store/targets.ts";
+import type { Engine } from "./transition.ts";
+
+const FIRST_RETRY_MS = 5_000;
+const RETRY_MS_MAX = 300_000;
+const LOG_EVERY_MS = 60_000;
+/** Failing items that one loop remembers. Beyond that the oldest is forgotten, and so retried early. */
+const FAILING_MAX = 1_000;
+
+/** The items of one background loop that failed on this node. Each is left out of the claims until its next attempt. */
+export class Postponed {
+  readonly #failing = new Map<string, { attempts: number; next_at_ms: number }>();
+  readonly #logged_at_ms = new Map<string, number>();
+
+  /** Ids to leave out of the next claim. */
+  ids(now: Date): string[] {
+    return [...this.#failing].flatMap(([id, { next_at_ms }]) => (next_at_ms > now.getTime() ? [id] : []));
+  }
+
+  succeeded(id: string): void {
+    this.#failing.delete(id);
+  }
+
+  /** Postpones the item with exponential backoff. Returns whether the failure should be logged: once a minute for each kind of work. */
+  failed(id: string, now: Date, work = ""): boolean {
+    const attempts = (this.#failing.get(id)?.attempts ?? 0) + 1;
+    this.#failing.delete(id);
+    this.#failing.set(id, { attempts, next_at_ms: now.getTime() + Math.min(RETRY_MS_MAX, FIRST_RETRY_MS * 2 ** (attempts - 1)) });
+    const [oldest] = this.#failing.keys();
+    if (this.#failing.size > FAILING_MAX && oldest !== undefined) this.#failing.delete(oldest);
+    if (now.getTime() - (this.#logged_at_ms.get(work) ?? -Infinity) < LOG_EVERY_MS) return false;
+    this.#logged_at_ms.set(work, now.getTime());
+    return true;
+  }
+}
+
+/** A claimed piece of work: a target of a deployment or, without `deployment_id`, a deployment or another row. */
+export interface WorkItem {
+  org_id: string;
+  id: string;
+  deployment_id?: string;
+  /** The kind of work, for the log. */
+  work?: string;
+}
+
+/**
+ * Applies claimed work, each batch in one call of `apply`. A batch that fails is bisected until the failing items are found: they are
+ * postponed with backoff and logged, and all others are applied. If every target of a deployment in a batch fails, the deployment is
+ * postponed. Throws only if the connection to the database is lost.
+ */
+export async function processItems<T extends WorkItem>(
+  { clock, log }: Pick<Engine, "clock" | "log">,
+  postponed: Postponed,
+  batches: Iterable<readonly T[]>,
+  apply: (items: readonly T[]) => Promise<unknown>,
+): Promise<void> {
+  for (const batch of batches) {
+    const failures = await isolateFailures(batch, isConnectionLost, apply);
+    const failed = new Set(failures?.failed);
+    const succeeded = batch.filter((item) => !failed.has(item));
+    for (const item of succeeded) postponed.succeeded(item.id);
+    const partly = new Set(succeeded.map(({ deployment_id }) => deployment_id));
+    for (const id of partly) if (id !== undefined) postponed.succeeded(id);
+    const postpone = new Map([...failed].map((item) => [partly.has(item.deployment_id) ? item.id : (item.deployment_id ?? item.id), item]));
+    for (const [id, { org_id, deployment_id, work }] of postpone)
+      if (postponed.failed(id, clock.now(), work))
+        log.error({ err: failures?.error, work, org_id, deployment_id, id }, "background work failed for one item");
+  }
+}
+
+/** Batches of one item each. */
+export const separately = <T>(items: readonly T[]): T[][] => items.map((item) => [item]);
+
+/** The claimed targets of each deployment as one batch. */
+export const byDeployment = <T extends { deployment_id: string }>(targets: readonly T[]): T[][] => [
+  ...Map.groupBy(targets, ({ deployment_id }) => deployment_id).values(),
+];
+
+/** Calls `work` in a transaction with an open deployment, whose row is locked. */
+export const withDeployment = (
+  db: SystemDb,
+  org_id: string,
+  id: string,
+  work: (tx: Db, deployment: DeploymentRow) => Promise<unknown>,
+): Promise<void> =>
+  db.forOrg(org_id).transaction(async (tx) => {
+    const [row] = await lockDeployments(tx, org_id, [id]);
+    if (row !== undefined && !isTerminal(row.status)) await work(tx, row);
+  });
+
+/** The same with some of its targets, which are locked, too. */
+export async function withTargets(
+  db: SystemDb,
+  claimed: readonly { org_id: string; deployment_id: string; id: string }[],
+  work: (tx: Db, deployment: DeploymentRow, targets: TargetRow[]) => Promise<unknown>,
+): Promise<void> {
+  const [first] = claimed;
+  if (first === undefined) return;
+  const ids = claimed.map(({ id }) => id);
+  await withDeployment(db, first.org_id, first.deployment_id, async (tx, deployment) =>
+    work(tx, deployment, await lockTargets(tx, first.org_id, ids)),
+  );
+}

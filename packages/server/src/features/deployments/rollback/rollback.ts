@@ -1,0 +1,80 @@
+import { isTerminal, type Reason } from "@roamfleet/protocol";
+import type { Actor } from "@roamfleet/protocol/routes";
+import type { Caller } from "../../../kernel/caller.ts";
+import type { Db } from "../../../kernel/db.ts";
+import { conflict, notFound } from "../../../kernel/fault.ts";
+import { authorityOf } from "../../access/index.ts";
+import { cancelPendingTargets, CHUNK_TARGETS } from "../cancel/end-targets.ts";
+import { stopFollowing } from "../follow/fleet-desired.ts";
+import { createFromEnded, findDeployable } from "../create/from-ended.ts";
+import { getDeploymentRow, lockDeployments } from "../store/deployments.ts";
+import { groupReturns, setAuthority, setRollbackRequested } from "../store/rollback.ts";
+import type { DeploymentRow } from "../store/rows.ts";
+import { type CreateContext, type Engine, HINT_ROLLOUT, moveDeployment } from "../transition.ts";
+
+/**
+ * Begins the rollback of an open deployment, whose row the caller has locked: no further robot gets it, and its robots
+ * roll back in chunks in the background.
+ */
+export async function beginRollback(
+  tx: Db,
+  engine: Engine,
+  deployment: DeploymentRow,
+  reason: Extract<Reason, "rollback_requested" | "threshold_exceeded">,
+  actor: Actor,
+): Promise<DeploymentRow> {
+  const now = engine.clock.now();
+  await setRollbackRequested(tx, deployment.org_id, deployment.id, now);
+  tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+  await stopFollowing(tx, engine, deployment);
+  return moveDeployment(tx, engine, { ...deployment, rollback_requested_at: now }, "rolling_back", reason, actor);
+}
+
+/**
+ * Restores what the robots of a deployment ran before it: an open deployment is rolled back, for an ended one a new deployment is created
+ * and returned with `is_new`. 409 if there is nothing to roll back.
+ */
+export async function rollBackDeployment(
+  db: Db,
+  engine: CreateContext,
+  caller: Caller,
+  id: string,
+  chunk = CHUNK_TARGETS,
+): Promise<{ row: DeploymentRow; is_new: boolean }> {
+  const { org_id, actor } = caller;
+  return db.transaction(async (tx) => {
+    if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
+    const [row] = await lockDeployments(tx, org_id, [id]);
+    if (row === undefined) throw notFound("deployment", id);
+    if (isTerminal(row.status)) {
+      await stopFollowing(tx, engine, row);
+      return { row: await createFromEnded(tx, engine, row, "rollback", undefined, caller), is_new: true };
+    }
+    if (row.status === "scheduled") throw conflict(`deployment ${id} has not started: cancel it`);
+    if (row.status === "cancelling") throw conflict(`deployment ${id} is being cancelled: roll it back when it has ended`);
+    if (row.status === "rolling_back") return { row, is_new: false };
+    await requireReturnable(tx, engine, row);
+    // From now on it acts on the authority of the user or token that requested the rollback.
+    const authority = authorityOf(caller);
+    await setAuthority(tx, org_id, id, authority);
+    const rolling_back = await beginRollback(tx, engine, { ...row, authority }, "rollback_requested", actor);
+    return { row: await cancelPendingTargets(tx, engine, rolling_back, actor, chunk), is_new: false };
+  });
+}
+
+/**
+ * Refuses (409) a rollback that every robot would refuse because of the previous release's signature. If some robots would accept
+ * their previous release, the others fail separately.
+ */
+async function requireReturnable(tx: Db, engine: CreateContext, { org_id, id }: DeploymentRow): Promise<void> {
+  const returns = (await groupReturns(tx, org_id, id)).map(({ release_id }) => release_id);
+  if (returns.includes(null)) return;
+  const { refusal } = await findDeployable(
+    tx,
+    engine,
+    org_id,
+    returns.filter((release_id) => release_id !== null),
+  );
+  if (refusal !== undefined)
+    throw conflict(`the robots of deployment ${id} cannot be rolled back: ${refusal.message}; to stop updating further robots, cancel it`);
+}

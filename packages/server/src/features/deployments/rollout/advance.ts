@@ -1,0 +1,156 @@
+import { SYSTEM } from "../../../kernel/caller.ts";
+import type { Db } from "../../../kernel/db.ts";
+import { announce } from "../../events/index.ts";
+import { type NextStep, nextStep, reachOf, type Wave, type WaveFacts, waveFactsOf } from "./rules.ts";
+import { wholeRollout } from "../policy.ts";
+import { isLimited, wakeSlots } from "../dispatch/slots.ts";
+import type { DeploymentRow } from "../store/rows.ts";
+import {
+  assignToWave,
+  countAssigned,
+  countQueued,
+  getWave,
+  insertWaves,
+  liftGate,
+  lockPending,
+  setAssigned,
+  setWaveProgress,
+  setWaveTimes,
+} from "../store/waves.ts";
+import { deploymentChange } from "../messages.ts";
+import { type Engine, HINT_DISPATCH, moveTargets } from "../transition.ts";
+
+/** Maximum targets per transaction. */
+const CHUNK_TARGETS = 2_000;
+const ASSIGN_TARGETS = 5_000;
+/** A rollout is checked this often even without a hint: a robot's connection or health may free a slot. */
+const LOOK_EVERY_MS = 30_000;
+
+const wavesOf = ({ rollout }: Pick<DeploymentRow, "rollout">): readonly Wave[] => wholeRollout(rollout).waves ?? [];
+
+/**
+ * Assigns the next robots to their waves. After the last one the first wave is opened; until then no target of the deployment is
+ * dispatched. Resumes after a crash from what the rows contain.
+ */
+export async function assignRobots(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
+  const { org_id, id, count_total } = deployment;
+  const waves = wavesOf(deployment);
+  let left = ASSIGN_TARGETS;
+  let number = deployment.wave_to_assign ?? 0;
+  for (; number < waves.length; number += 1) {
+    const wave = waves[number] as Wave;
+    const reach = reachOf(wave, count_total);
+    const wanted = reach === null ? Infinity : reach - (await countAssigned(tx, org_id, id, waves.length)).count;
+    const limit = Math.min(left, wanted);
+    const found = limit <= 0 ? 0 : await assignToWave(tx, org_id, id, { wave: number, rest: waves.length, labels: wave.labels, limit });
+    left -= found;
+    if (left === 0 && found < wanted) return setAssigned(tx, org_id, id, { wave_to_assign: number, wave_count: null, done_at: null });
+  }
+  const wave_count = await insertWaves(tx, org_id, id, waves.length);
+  const now = engine.clock.now();
+  const row = await setAssigned(tx, org_id, id, { wave_to_assign: null, wave_count, done_at: now });
+  await setWaveTimes(tx, org_id, id, 0, { opened_at: now });
+  return advanceRollout(tx, engine, row);
+}
+
+/** Advances a deployment, whose row the caller has locked, as far as possible now, and sets when it is checked again. */
+export async function advanceRollout(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
+  const { org_id, id } = deployment;
+  const now = engine.clock.now();
+  // Ended in the background, by endPendingTargets.
+  if (deployment.stop_requested_at !== null) return deployment;
+  if (deployment.cancel_requested_at !== null || deployment.rollback_requested_at !== null || deployment.fan_out_done_at === null)
+    return setWaveProgress(tx, org_id, id, { step_at: null });
+  let row = deployment;
+  let step_at: Date | null = null;
+  if (deployment.rollout.waves !== undefined) ({ row, step_at } = await advanceWaves(tx, engine, deployment));
+  if (row.paused_at === null && (await wakeSlots(tx, row)) > 0) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+  const look_at = new Date(now.getTime() + LOOK_EVERY_MS);
+  return setWaveProgress(tx, org_id, id, { step_at: step_at === null || step_at > look_at ? look_at : step_at });
+}
+
+/** Takes all possible steps, until one must wait or a chunk is full. */
+async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<{ row: DeploymentRow; step_at: Date | null }> {
+  let row = deployment;
+  for (;;) {
+    const facts = await waveFacts(tx, row);
+    const step = nextStep(facts, engine.clock.now());
+    if (step.do === "wait") return { row, step_at: null };
+    if (step.do === "soak") return { row, step_at: step.until };
+    const done = await takeStep(tx, engine, row, facts, step);
+    row = done.row;
+    if (done.chunk_full) return { row, step_at: engine.clock.now() };
+  }
+}
+
+/** Reads the facts about the wave that was opened last. */
+export async function waveFacts(tx: Db, deployment: DeploymentRow): Promise<WaveFacts> {
+  const { org_id, id, current_wave } = deployment;
+  const row = await getWave(tx, org_id, id, current_wave);
+  if (row === undefined) throw new Error("the current wave of a deployment does not exist");
+  const { blocked, gated } = row.count_queued === 0 ? { blocked: 0, gated: 0 } : await countQueued(tx, org_id, id, current_wave);
+  const counts = {
+    pending: row.count_pending,
+    active: row.count_active,
+    queued: row.count_queued,
+    applied: row.count_applied,
+    failed: row.count_failed,
+    rolled_back: row.count_rolled_back,
+  };
+  return waveFactsOf(deployment, counts, { blocked, gated });
+}
+
+type Taken = Exclude<NextStep, { do: "wait" } | { do: "soak" }>;
+
+async function takeStep(
+  tx: Db,
+  engine: Engine,
+  deployment: DeploymentRow,
+  facts: WaveFacts,
+  step: Taken,
+): Promise<{ row: DeploymentRow; chunk_full: boolean }> {
+  const { org_id, id, current_wave } = deployment;
+  const now = engine.clock.now();
+  const whole = (row: DeploymentRow) => ({ row, chunk_full: false });
+  // Opened targets have their own events.
+  if (step.do !== "open") announce(tx, engine, org_id, deploymentChange(deployment, "waves"));
+  switch (step.do) {
+    case "open":
+      return openTargets(tx, engine, deployment, step.gated);
+    case "lift_gate": {
+      const lifted = await liftGate(tx, org_id, id, isLimited(deployment) ? "slot" : null, ASSIGN_TARGETS);
+      tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+      return { row: deployment, chunk_full: lifted > 0 };
+    }
+    case "pass":
+    case "pass_again": {
+      const passed_at = step.do === "pass" ? now : null;
+      await setWaveTimes(tx, org_id, id, current_wave, { passed_at });
+      return whole(await setWaveProgress(tx, org_id, id, { wave_passed_at: passed_at }));
+    }
+    case "next": {
+      await setWaveTimes(tx, org_id, id, facts.wave + 1, { opened_at: now });
+      return whole(await setWaveProgress(tx, org_id, id, { current_wave: facts.wave + 1, wave_passed_at: null }));
+    }
+  }
+}
+
+/** Queues the next chunk of the open wave. */
+async function openTargets(
+  tx: Db,
+  engine: Engine,
+  deployment: DeploymentRow,
+  gated: boolean,
+): Promise<{ row: DeploymentRow; chunk_full: boolean }> {
+  const waiting_for = gated ? "gate" : isLimited(deployment) ? "slot" : null;
+  const pending = await lockPending(tx, deployment.org_id, deployment.id, deployment.current_wave, CHUNK_TARGETS);
+  const row = await moveTargets(
+    tx,
+    engine,
+    deployment,
+    pending.map((target) => ({ target, to: "queued", reason: null, waiting_for })),
+    SYSTEM,
+  );
+  if (!gated) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+  return { row, chunk_full: pending.length === CHUNK_TARGETS };
+}

@@ -1,0 +1,183 @@
+import type { Rollout, WholeRollout } from "@roamfleet/protocol/routes";
+import { wholeRollout } from "../policy.ts";
+
+/** Facts about the wave that was opened last. */
+export interface WaveFacts {
+  /** Its number, counted from 0, and the number of waves. */
+  wave: number;
+  wave_count: number;
+  /** Its targets that are not opened, that are active, and that ended `applied`, `failed` or `rolled_back`. */
+  pending: number;
+  active: number;
+  decided: number;
+  /** Its queued targets; of those, the ones that wait for anything except their robot, and the ones that wait for the gate. */
+  queued: number;
+  blocked: number;
+  gated: number;
+  /** When it passed; null: it has not passed, or must pass again. */
+  passed_at: Date | null;
+  /** How long its robots run the release before the next wave, and whether that needs a manual promotion. */
+  soak_seconds: number;
+  gate: "auto" | "manual";
+  /** The gate of the wave before it; `auto` for the first wave. */
+  gate_before: "auto" | "manual";
+  /** The last wave after which a user promoted the deployment; -1: none. */
+  promoted_wave: number;
+  /** Paused: a passed wave is recorded, but nothing is opened. */
+  paused: boolean;
+}
+
+export type NextStep =
+  /** Queue more of its targets; behind the gate if that is closed. */
+  | { do: "open"; gated: boolean }
+  /** The gate before it is open: release the targets that wait for it. */
+  | { do: "lift_gate" }
+  /** It has just passed. */
+  | { do: "pass" }
+  /** It had passed, and one of its robots is active again. */
+  | { do: "pass_again" }
+  | { do: "soak"; until: Date }
+  /** Continue with the next wave, whose gate may be closed. */
+  | { do: "next"; gated: boolean }
+  /** Something else must happen first: a robot reports, a user acts, or the deployment ends. */
+  | { do: "wait" };
+
+/** Whether no target of the wave is active and at least one has ended: offline robots neither pass nor fail it. Pure. */
+export const hasPassed = ({ pending, active, queued, blocked, decided }: WaveFacts): boolean =>
+  pending === 0 && active === 0 && blocked === 0 && (decided > 0 || queued === 0);
+
+/** Whether the gate before the wave is open. Pure. */
+export const isGateOpen = ({ wave, gate_before, promoted_wave }: Pick<WaveFacts, "wave" | "gate_before" | "promoted_wave">): boolean =>
+  gate_before === "auto" || promoted_wave >= wave - 1;
+
+/** Returns the next step of a rollout by waves. Pure: the same facts give the same step. */
+export function nextStep(facts: WaveFacts, now: Date): NextStep {
+  const { wave, wave_count, passed_at, soak_seconds, gate, promoted_wave, paused } = facts;
+  if (facts.pending > 0) return paused ? { do: "wait" } : { do: "open", gated: !isGateOpen(facts) };
+  if (facts.gated > 0 && isGateOpen(facts)) return paused ? { do: "wait" } : { do: "lift_gate" };
+  if (!hasPassed(facts)) return passed_at === null ? { do: "wait" } : { do: "pass_again" };
+  if (passed_at === null) return { do: "pass" };
+  if (wave + 1 >= wave_count || paused) return { do: "wait" };
+  if (promoted_wave >= wave) return { do: "next", gated: false };
+  const until = new Date(passed_at.getTime() + soak_seconds * 1_000);
+  return now < until ? { do: "soak", until } : { do: "next", gated: gate === "manual" };
+}
+
+/** Collects the facts about the wave that was opened last: its counters, and what its queued targets wait for. Pure. */
+export function waveFactsOf(
+  deployment: {
+    rollout: Rollout;
+    current_wave: number;
+    wave_count: number;
+    wave_passed_at: Date | null;
+    promoted_wave: number;
+    paused_at: Date | null;
+  },
+  counts: Record<"pending" | "active" | "queued" | "applied" | "failed" | "rolled_back", number>,
+  held: Pick<WaveFacts, "blocked" | "gated">,
+): WaveFacts {
+  const { current_wave } = deployment;
+  const waves = wholeRollout(deployment.rollout).waves ?? [];
+  const decided = counts.applied + counts.failed + counts.rolled_back;
+  return {
+    wave: current_wave,
+    wave_count: deployment.wave_count,
+    pending: counts.pending,
+    active: counts.active,
+    decided,
+    queued: counts.queued,
+    ...held,
+    passed_at: deployment.wave_passed_at,
+    // No robot runs the release yet, so there is nothing to observe.
+    soak_seconds: decided === 0 ? 0 : (waves[current_wave]?.soak_seconds ?? 0),
+    gate: waves[current_wave]?.gate ?? "auto",
+    gate_before: waves[current_wave - 1]?.gate ?? "auto",
+    promoted_wave: deployment.promoted_wave,
+    paused: deployment.paused_at !== null,
+  };
+}
+
+/** Results of a rollout so far. */
+export interface Tally {
+  applied: number;
+  failed: number;
+  rolled_back: number;
+  /** Robots to which it was ever dispatched, each counted once. */
+  dispatched: number;
+}
+
+type Threshold = WholeRollout["failure_threshold"];
+
+export const failuresOf = ({ failed, rolled_back }: Tally): number => failed + rolled_back;
+
+/** Whether more robots failed than the threshold allows; without a threshold none may fail. Pure. */
+export function isTooMany(tally: Tally, threshold: Threshold): boolean {
+  const failures = failuresOf(tally);
+  if (threshold?.count !== undefined) return failures > threshold.count;
+  return 100 * failures > (threshold?.percent ?? 0) * tally.dispatched;
+}
+
+type Policy = Pick<WholeRollout, "waves" | "failure_threshold">;
+
+/**
+ * Whether the rollout must not continue. Without waves and threshold it never stops early. `failures_accepted` is the number of failures
+ * when it was resumed past its threshold, otherwise 0. After such a resume the next failure exceeds the threshold, however many robots were
+ * dispatched since. Pure.
+ */
+export function isExceeded(tally: Tally, { waves, failure_threshold }: Policy, failures_accepted: number): boolean {
+  if (waves === null && failure_threshold === null) return false;
+  const failures = failuresOf(tally);
+  if (failures <= failures_accepted) return false;
+  if (failures_accepted > 0) return true;
+  return tally.applied + failures >= (failure_threshold?.min_decided ?? 1) && isTooMany(tally, failure_threshold);
+}
+
+/** Returns `failures_accepted` after a resume: all failures so far if they exceed the threshold, else unchanged. Pure. */
+export const acceptedByResume = (tally: Tally, policy: Policy, failures_accepted: number): number =>
+  isExceeded(tally, policy, failures_accepted) ? failuresOf(tally) : failures_accepted;
+
+export type Wave = NonNullable<WholeRollout["waves"]>[number];
+
+/**
+ * Returns how many of all targets are in this wave and those before it; null for a wave by labels, which contains the robots that match.
+ * `percent` and `count` refer to all targets, rounded up. Pure.
+ */
+export function reachOf({ percent, count }: Wave, total: number): number | null {
+  if (percent !== undefined) return Math.min(total, Math.ceil((percent * total) / 100));
+  return count === undefined ? null : Math.min(total, count);
+}
+
+const matches = (labels: Readonly<Record<string, string>>, wanted: Readonly<Record<string, string>>): boolean =>
+  Object.entries(wanted).every(([key, value]) => labels[key] === value);
+
+/** Returns the wave of each robot, in the order of their ids; robots in no wave are in the last, implicit one. Pure. */
+export function assignWaves(robots: readonly { labels: Readonly<Record<string, string>> }[], waves: readonly Wave[]): number[] {
+  const rest = waves.length;
+  const of_robot = robots.map(() => rest);
+  let assigned = 0;
+  for (const [number, wave] of waves.entries()) {
+    const reach = reachOf(wave, robots.length);
+    for (const [i, { labels }] of robots.entries()) {
+      if (reach !== null && assigned >= reach) break;
+      if (of_robot[i] !== rest || (reach === null && !matches(labels, wave.labels ?? {}))) continue;
+      of_robot[i] = number;
+      assigned += 1;
+    }
+  }
+  return of_robot;
+}
+
+/** Robots of a deployment that can replace each other, and how many of them are unavailable. */
+export interface Group {
+  size: number;
+  unavailable: number;
+}
+
+type MaxUnavailable = NonNullable<WholeRollout["max_unavailable"]>;
+
+/** How many robots of the group may be unavailable: a percentage is rounded down, to at least one. Pure. */
+export const allowedUnavailable = ({ size }: Group, { count, percent }: MaxUnavailable): number =>
+  count ?? Math.max(1, Math.floor((size * (percent ?? 0)) / 100));
+
+/** How many more robots of the group may be updated; below 0: more are unavailable than allowed. Pure. */
+export const roomOf = (group: Group, limit: MaxUnavailable): number => allowedUnavailable(group, limit) - group.unavailable;
