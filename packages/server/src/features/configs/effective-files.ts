@@ -2,8 +2,7 @@ import { hash } from "node:crypto";
 import type { JsonValue } from "@roamfleet/protocol";
 import type { Db } from "../../kernel/db.ts";
 import { type ConfigFile, entryBound, fileBound, openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";
-import { readEntries, resolve, scopesOf } from "./effective.ts";
-import { REGISTRIES_NAMESPACE } from "./registry-logins.ts";
+import { readEntries, REGISTRIES_NAMESPACE, resolve, scopesOf } from "./effective.ts";
 import { type CompiledSchema, compileSchema, sentenceOf } from "./schema.ts";
 import { type EntryRow, listPlaces, listSchemasOf, listSizesFor, type RobotPlace } from "./store.ts";
 

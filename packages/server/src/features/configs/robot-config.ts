@@ -3,8 +3,7 @@ import type { JsonValue } from "@roamfleet/protocol";
 import type { RobotConfig, RobotConfigDiff } from "@roamfleet/protocol/routes";
 import type { Db } from "../../kernel/db.ts";
 import { entryBound, openFile, openOrgSecrets, type OrgSecrets, type Sealing } from "./data-keys.ts";
-import { effectiveConfig, effectiveEntries, type EffectiveValue } from "./effective.ts";
-import { REGISTRIES_NAMESPACE } from "./registry-logins.ts";
+import { effectiveConfig, effectiveEntries, type EffectiveValue, REGISTRIES_NAMESPACE } from "./effective.ts";
 import { type DeployedRow, listDeployed, listDeployedFiles } from "./store.ts";
 
 type ConfigState = RobotConfig["config_state"];

@@ -7,7 +7,7 @@ import { readPage } from "../../kernel/page.ts";
 import { wireTimes } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
 import { ensureOrgSecrets, entryBound, openOrgSecrets, type Sealing } from "./data-keys.ts";
-import { requireRegistryLogin } from "./registry-logins.ts";
+import { requireRegistryLogin } from "./effective.ts";
 import { compileSchema, sentenceOf } from "./schema.ts";
 import {
   type EntryPlace,

@@ -2,6 +2,7 @@ import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
 import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
 import { type Failures, isolateFailures } from "../../kernel/isolate-failures.ts";
+import { oncePer } from "../../kernel/once-per.ts";
 import { type Drawn, pack, pointOf, type TimedPoint } from "./point.ts";
 import { insertBatches, type NewBatch } from "./store.ts";
 
@@ -22,13 +23,10 @@ interface UnwrittenPoints {
 }
 
 /** Points of this node's robots that are not written yet, by robot. */
-const unwritten = new WeakMap<Plane["link"], Map<string, UnwrittenPoints>>();
-
-function unwrittenOf({ link }: Pick<Plane, "link">): Map<string, UnwrittenPoints> {
-  let known = unwritten.get(link);
-  if (known === undefined) unwritten.set(link, (known = new Map()));
-  return known;
-}
+const unwrittenOf = oncePer(
+  ({ link }: Plane) => link,
+  () => new Map<string, UnwrittenPoints>(),
+);
 
 /** Keeps the first snapshot of each minute in memory as a point of the robot's history. Does not use the database. */
 export function addPoint(plane: Plane, org_id: string, robot_id: string, snapshot: Drawn, at: Date): void {

@@ -1,5 +1,6 @@
 import type { Health, HealthBody } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
+import { oncePer } from "../../kernel/once-per.ts";
 import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import type { Session } from "../../link/index.ts";
 import { announce } from "../events/index.ts";
@@ -10,31 +11,27 @@ import { type Kept, type NewSnapshot, putSnapshots, type Verdict } from "./store
 const BATCH_SNAPSHOTS_MAX = 200;
 const BATCHES_AT_ONCE = 2;
 
-const intakes = new WeakMap<Plane["link"], KeyedBatcher<NewSnapshot, Kept | undefined>>();
-
 /** Thousands of robots send snapshots every few seconds: those that arrive during a write are written in one batch. */
-function intakeOf({ link, db, db_errors, clock }: Plane): KeyedBatcher<NewSnapshot, Kept | undefined> {
-  const known = intakes.get(link);
-  if (known !== undefined) return known;
-  const made = new KeyedBatcher<NewSnapshot, Kept | undefined>({
-    items_max: BATCH_SNAPSHOTS_MAX,
-    concurrency_max: BATCHES_AT_ONCE,
-    uniqueBy: ({ robot_id }) => robot_id,
-    affectsAll: (error) => db_errors.isOutage(error),
-    work: async (org_id, snapshots) => {
-      const kept = new Map((await putSnapshots(db.forOrg(org_id), org_id, snapshots, clock.now())).map((one) => [one.robot_id, one]));
-      return snapshots.map(({ robot_id }) => kept.get(robot_id));
-    },
-  });
-  intakes.set(link, made);
-  return made;
-}
+const batcherOf = oncePer(
+  ({ link }: Plane) => link,
+  ({ db, db_errors, clock }) =>
+    new KeyedBatcher<NewSnapshot, Kept | undefined>({
+      items_max: BATCH_SNAPSHOTS_MAX,
+      concurrency_max: BATCHES_AT_ONCE,
+      uniqueBy: ({ robot_id }) => robot_id,
+      affectsAll: (error) => db_errors.isOutage(error),
+      work: async (org_id, snapshots) => {
+        const kept = new Map((await putSnapshots(db.forOrg(org_id), org_id, snapshots, clock.now())).map((one) => [one.robot_id, one]));
+        return snapshots.map(({ robot_id }) => kept.get(robot_id));
+      },
+    }),
+);
 
 /** Stores a robot's snapshot. It is not acknowledged, because the next snapshot replaces a lost one. */
 export async function ingestHealth(plane: Plane, { org_id, robot_id }: Session, { snapshot }: Health): Promise<void> {
   const now = plane.clock.now();
   const verdict = verdictOf(snapshot);
-  const before = await intakeOf(plane).add(org_id, { robot_id, snapshot: { ...snapshot, at: sane(snapshot.at, now) }, verdict });
+  const before = await batcherOf(plane).add(org_id, { robot_id, snapshot: { ...snapshot, at: sane(snapshot.at, now) }, verdict });
   if (before === undefined) return;
   addPoint(plane, org_id, robot_id, snapshot, now);
   const { state, failing } = verdict;

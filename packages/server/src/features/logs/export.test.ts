@@ -11,7 +11,7 @@ import { type FeaturePlane, startFeaturePlane } from "../testing/feature-plane.t
 import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { ingestLogs, logRoutes } from "./index.ts";
-import { LogMatch } from "./match.ts";
+import { LogMatch } from "./read.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const START = Date.parse("2030-01-01T00:00:00Z");

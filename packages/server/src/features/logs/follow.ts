@@ -1,5 +1,6 @@
 import type { LogRecordBody } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
+import { oncePer } from "../../kernel/once-per.ts";
 import type { Session } from "../../link/index.ts";
 import type { LogPosition } from "./store.ts";
 import { toLines } from "./codec.ts";
@@ -47,13 +48,10 @@ interface Followed {
   notified: Session | undefined;
 }
 
-const planes = new WeakMap<Plane, Map<string, Followed>>();
-
-function followedOf(plane: Plane): Map<string, Followed> {
-  let followed = planes.get(plane);
-  if (followed === undefined) planes.set(plane, (followed = new Map<string, Followed>()));
-  return followed;
-}
+const followedOf = oncePer(
+  (plane: Plane) => plane,
+  () => new Map<string, Followed>(),
+);
 
 const keyOf = (org_id: string, robot_id: string): string => `${org_id}/${robot_id}`;
 

@@ -1,7 +1,6 @@
 export { followLogs, type LiveBatch, type LogListener, resumeFollowing } from "./follow.ts";
 export { ingestLogs } from "./ingest.ts";
-export { fleetScan, readBehind, readTail, scanLogs } from "./read.ts";
-export { type LogFilter, LogMatch } from "./match.ts";
+export { fleetScan, type LogFilter, LogMatch, readBehind, readTail, scanLogs } from "./read.ts";
 export { startLogRetention } from "./usage.ts";
 export { logRoutes } from "./routes.ts";
 export { oldestLogAt } from "./store-usage.ts";

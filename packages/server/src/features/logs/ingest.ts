@@ -1,5 +1,6 @@
 import type { LogRecordBody, Logs } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
+import { oncePer } from "../../kernel/once-per.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { jsonOfRecords, type Session } from "../../link/index.ts";
@@ -27,30 +28,26 @@ const CLOCK_BACK_MS_MAX = 24 * 3_600_000;
 const BATCH_FLUSHES_MAX = 64;
 const BATCHES_AT_ONCE = 3;
 
-const intakes = new WeakMap<Plane["link"], KeyedBatcher<NewBatch, boolean>>();
-
 /** Flushes that arrive during a write are written in one batch: the rate of commits would limit the server otherwise. */
-function intakeOf({ link, db, db_errors }: Plane): KeyedBatcher<NewBatch, boolean> {
-  const known = intakes.get(link);
-  if (known !== undefined) return known;
-  const made = new KeyedBatcher<NewBatch, boolean>({
-    // No delay: a robot that catches up sends its next flush only after the previous one is stored.
-    min_interval_ms: 0,
-    items_max: BATCH_FLUSHES_MAX,
-    concurrency_max: BATCHES_AT_ONCE,
-    uniqueBy: ({ robot_id }) => robot_id,
-    affectsAll: (error) => db_errors.isOutage(error),
-    work: async (org_id, batches) => {
-      const [first] = batches;
-      const own = db.forOrg(org_id);
-      if (batches.length === 1 && first !== undefined) return [(await insertBatch(own, first)) > 0];
-      const stored = await insertBatches(own, org_id, batches);
-      return batches.map(({ robot_id }) => stored.has(robot_id));
-    },
-  });
-  intakes.set(link, made);
-  return made;
-}
+const batcherOf = oncePer(
+  ({ link }: Plane) => link,
+  ({ db, db_errors }) =>
+    new KeyedBatcher<NewBatch, boolean>({
+      // No delay: a robot that catches up sends its next flush only after the previous one is stored.
+      min_interval_ms: 0,
+      items_max: BATCH_FLUSHES_MAX,
+      concurrency_max: BATCHES_AT_ONCE,
+      uniqueBy: ({ robot_id }) => robot_id,
+      affectsAll: (error) => db_errors.isOutage(error),
+      work: async (org_id, batches) => {
+        const [first] = batches;
+        const own = db.forOrg(org_id);
+        if (batches.length === 1 && first !== undefined) return [(await insertBatch(own, first)) > 0];
+        const stored = await insertBatches(own, org_id, batches);
+        return batches.map(({ robot_id }) => stored.has(robot_id));
+      },
+    }),
+);
 
 /**
  * Stores a flush of a robot's log exactly once, acknowledges it at the robot's rate and passes it to followers. Records up to the
@@ -71,7 +68,7 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
     // A replaced link may belong to another machine with another spool: it must not reset the position.
     if (taken.seq === 0 && (plane.link.session(robot_id) ?? session) !== session) return;
     const packed = pack(records, as_given ? jsonOfRecords(records) : undefined);
-    const is_stored = await intakeOf(plane).add(org_id, {
+    const is_stored = await batcherOf(plane).add(org_id, {
       org_id,
       robot_id,
       outbox_id: hello.outbox_id,
@@ -236,10 +233,7 @@ function paidFor({ acked_seq, last_seq, since, due }: Unacknowledged, now: numbe
   return acked_seq + Math.floor(((last_seq - acked_seq) * (now - since)) / (due - since));
 }
 
-const paces = new WeakMap<Plane["link"], LogPace>();
-
-function logPaceOf(plane: Plane): LogPace {
-  let pace = paces.get(plane.link);
-  if (pace === undefined) paces.set(plane.link, (pace = new LogPace(plane)));
-  return pace;
-}
+const logPaceOf = oncePer(
+  ({ link }: Plane) => link,
+  (plane) => new LogPace(plane),
+);

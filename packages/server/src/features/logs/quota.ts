@@ -1,4 +1,5 @@
 import type { Plane } from "../../context.ts";
+import { oncePer } from "../../kernel/once-per.ts";
 import {
   addOrgUsage,
   addRobotUsage,
@@ -36,7 +37,10 @@ interface Failure {
   again_at: number;
 }
 
-const failing = new WeakMap<Plane, Map<string, Failure>>();
+const failuresOf = oncePer(
+  (plane: Plane) => plane,
+  () => new Map<string, Failure>(),
+);
 
 /**
  * Deletes logs of orgs above their limit: the oldest records of the robots with the most bytes, until these have equally many. So a
@@ -52,8 +56,7 @@ export async function enforceQuota(plane: Plane, { flush, check_robots }: Option
   if (check_robots) for (const { org_id } of await listLopsided(db, robot_max)) orgs.add(org_id);
   if (orgs.size === 0) return;
   await flush();
-  let known = failing.get(plane);
-  if (known === undefined) failing.set(plane, (known = new Map<string, Failure>()));
+  const known = failuresOf(plane);
   for (const org_id of orgs) {
     const before = known.get(org_id);
     if (before !== undefined && clock.monotonic() < before.again_at) continue;

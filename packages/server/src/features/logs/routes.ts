@@ -9,8 +9,7 @@ import { parseTime, wireTime } from "../../kernel/time.ts";
 import { requireFleet } from "../fleets/index.ts";
 import { requireRobot } from "../robots/index.ts";
 import { lineHead, readRecords, unpack } from "./codec.ts";
-import { type LogFilter, LogMatch } from "./match.ts";
-import { type BatchScan, fleetScan, type LogKey, yieldToEventLoop, scanLogs } from "./read.ts";
+import { type BatchScan, fleetScan, type LogFilter, type LogKey, LogMatch, scanLogs, yieldToEventLoop } from "./read.ts";
 import { batchesAfter, type BatchRow, robotBatches, robotsOfFleet } from "./store.ts";
 
 type LogQuery = Call<typeof routes.listRobotLogs>["query"];

@@ -2,6 +2,7 @@ import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
 import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
 import { isolateFailures } from "../../kernel/isolate-failures.ts";
+import { oncePer } from "../../kernel/once-per.ts";
 import { enforceQuota } from "./quota.ts";
 import { addOrgUsage, addRobotUsage, deleteUsage, periodOf, type RobotUsage, ROW_BYTES } from "./store-usage.ts";
 
@@ -20,14 +21,10 @@ interface Counters {
   robots: Counted;
 }
 
-const planes = new WeakMap<Plane, Counters>();
-
-function countersOf(plane: Plane): Counters {
-  let counters = planes.get(plane);
-  if (counters === undefined)
-    planes.set(plane, (counters = { orgs: new Map<string, RobotUsage>(), robots: new Map<string, RobotUsage>() }));
-  return counters;
-}
+const countersOf = oncePer(
+  (plane: Plane) => plane,
+  (): Counters => ({ orgs: new Map(), robots: new Map() }),
+);
 
 function add(counted: Counted, key: string, usage: RobotUsage): void {
   const known = counted.get(key);

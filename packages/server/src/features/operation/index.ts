@@ -1,2 +1,93 @@
-export { operationRoutes } from "./routes.ts";
+import { statfs } from "node:fs/promises";
+import type { Clock } from "@roamfleet/clock";
+import { routes } from "@roamfleet/protocol/routes";
+import packageJson from "../../../package.json" with { type: "json" };
+import type { Plane } from "../../context.ts";
+import { httpError, notFound } from "../../kernel/fault.ts";
+import type { Http } from "../../kernel/http.ts";
+import { Answer, serve } from "../../kernel/serve.ts";
+import { listLivingNodes } from "../../link/index.ts";
+
+export function operationRoutes(http: Http, plane: Plane): void {
+  serve(http, plane, routes.getHealthz, async () => ({ status: "ok" as const }));
+  serve(http, plane, routes.getReadyz, async () => {
+    if (plane.stopping.aborted) throw httpError(503, "not ready: the server is stopping", { "retry-after": "2" });
+    const checks = await checkReady(plane);
+    const failed = reasonsNotReady(checks, plane);
+    if (failed.length > 0)
+      throw httpError(503, `not ready: ${failed.map(([name, state]) => `${name} ${state}`).join(", ")}`, { "retry-after": "2" });
+    return { status: "ready" as const, node_id: plane.node.id, checks };
+  });
+  serve(http, plane, routes.getCertificateAuthority, async ({ tls }) => {
+    if (tls?.authority === undefined) throw notFound("certificate authority", "ca.pem");
+    return new Answer<never>(200, tls.authority.pem, { "content-type": "application/x-pem-file" });
+  });
+  plane.metrics.node_info.set({ node_id: plane.node.id, version: packageJson.version }, 1);
+  serve(http, plane, routes.getMetrics, async () => {
+    await countNodes(plane);
+    plane.metrics.disk_full.set((await isDataDiskFull(plane.settings)) ? 1 : 0);
+    const { registry } = plane.metrics;
+    return new Answer<never>(200, await registry.metrics(), { "content-type": registry.contentType });
+  });
+}
+
+/** Metrics are needed during failures, so they do not wait longer for the database. */
+const COUNT_TIMEOUT_MS = 500;
+
+/** Sets the metric of live nodes. Keeps the last count if the database does not answer in time. */
+async function countNodes({ db, clock, metrics }: Plane): Promise<void> {
+  const nodes = await within(clock, COUNT_TIMEOUT_MS, listLivingNodes(db));
+  if (Array.isArray(nodes)) metrics.nodes_living.set(nodes.length);
+}
+
+/** Returns the result of the work, or why there is none. */
+async function within<T>(clock: Clock, timeout_ms: number, work: Promise<T>): Promise<T | string> {
+  const abort = new AbortController();
+  const late = clock.sleep(timeout_ms, abort.signal).then(() => LATE);
+  const answer = await Promise.race([work.catch(() => FAILS), late]);
+  abort.abort();
+  return answer;
+}
+
+const LATE = "does not answer";
+const FAILS = "fails";
+const READY_TIMEOUT_MS = 2_000;
+const BUS_DISCONNECTED = "not connected";
+const DISK_FULL = "full";
+/** Size of a WAL segment: with less free space, PostgreSQL stops at the next one. */
+const DISK_FULL_BYTES = 16 * 1024 ** 2;
+
+/** Checks each dependency of requests. Returns `ok` or the problem, by name. */
+async function checkReady({ db, blobs, bus, clock, settings }: Plane): Promise<Record<string, string>> {
+  const [is_ready, free_bytes, is_full] = await Promise.all([
+    db.ready(READY_TIMEOUT_MS),
+    within(clock, READY_TIMEOUT_MS, blobs.freeBytes()),
+    isDataDiskFull(settings),
+  ]);
+  return {
+    database: is_ready ? "ok" : LATE,
+    bus: bus.connected ? "ok" : BUS_DISCONNECTED,
+    artifacts: typeof free_bytes === "string" ? free_bytes : "ok",
+    disk: is_full ? DISK_FULL : "ok",
+  };
+}
+
+/** Whether the disk of the data directory has no room for the next writes. */
+async function isDataDiskFull({ data_directory }: Plane["settings"]): Promise<boolean> {
+  const disk = await statfs(data_directory).catch(() => undefined);
+  return disk !== undefined && disk.bavail * disk.bsize < DISK_FULL_BYTES;
+}
+
+/**
+ * Returns the failed checks because of which a load balancer should send requests elsewhere, by name. Three problems are no reason:
+ * - The bus: all requests work without it, only hints of other nodes arrive late.
+ * - A full disk: reads work, and requests are needed to free space.
+ * - A shared artifact store: only uploads and downloads need it, and all nodes would be taken out at once.
+ */
+const reasonsNotReady = (checks: Record<string, string>, { settings }: Plane): [name: string, state: string][] =>
+  Object.entries(checks).filter(
+    ([name, state]) =>
+      state !== "ok" && state !== BUS_DISCONNECTED && state !== DISK_FULL && !(name === "artifacts" && settings.blobs !== undefined),
+  );
+
 export { startOperationSamples } from "./sample-operation.ts";

@@ -1,7 +1,8 @@
 import type { Plane } from "../../context.ts";
 import { type Failures, isolateFailures } from "../../kernel/isolate-failures.ts";
+import { oncePer } from "../../kernel/once-per.ts";
 import { deleteIsolated } from "../../kernel/retention.ts";
-import type { Link, Session } from "../../link/index.ts";
+import type { Session } from "../../link/index.ts";
 import { ConnectWriter, DisconnectWriter, recordOffline } from "./presence-writers.ts";
 import { CLOSE_REMOVED, CLOSE_REMOVED_REASON, CLOSE_REPLACED_REASON } from "./remove.ts";
 import { listOnlineOf, listRemovedAmong, setOffline, setOfflineOfDeadNodes, type Seen, updateSeen } from "./store-presence.ts";
@@ -25,17 +26,10 @@ interface Presences {
   disconnects: DisconnectWriter;
 }
 
-const presences = new WeakMap<Link, Presences>();
-
-function presencesOf(plane: Plane): Presences {
-  let known = presences.get(plane.link);
-  if (known === undefined)
-    presences.set(
-      plane.link,
-      (known = { holders: new Map(), connects: new ConnectWriter(plane), disconnects: new DisconnectWriter(plane) }),
-    );
-  return known;
-}
+const presencesOf = oncePer(
+  ({ link }: Plane) => link,
+  (plane): Presences => ({ holders: new Map(), connects: new ConnectWriter(plane), disconnects: new DisconnectWriter(plane) }),
+);
 
 /**
  * Records that the robot is online, in its row and timeline, in one transaction. Links of one robot are written in order, each after the
