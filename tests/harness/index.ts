@@ -71,7 +71,7 @@ export class Harness implements AsyncDisposable {
 
   static async start(options: HarnessOptions): Promise<Harness> {
     await using own = new AsyncDisposableStack();
-    const database = own.use(await createTestDatabase());
+    const database = own.use(await createTestDatabase({ plane_at: options.at === undefined ? new Date() : new Date(options.at) }));
     const nodes = options.nodes ?? NODES;
     const shared = nodes > 1 ? own.use(await NatsAndS3.start()) : undefined;
     const activity = new PlaneActivity();

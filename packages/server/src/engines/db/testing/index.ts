@@ -1,7 +1,7 @@
 import { after } from "node:test";
 import { type Activity, systemClock } from "@roamfleet/clock";
 import { connect, type DbAddress, type DbEngine } from "../index.ts";
-import { command, silentLog, startTestServer, TEMPLATE, TEST_SERVER_VARIABLE, type TestServer } from "./test-server.ts";
+import { command, dayOf, silentLog, startTestServer, TEMPLATE, TEST_SERVER_VARIABLE, type TestServer } from "./test-server.ts";
 
 export { copyDirectory, silentLog } from "./test-server.ts";
 
@@ -42,14 +42,18 @@ async function server(): Promise<TestServer> {
 /** Returns a migrated database directory of a stopped PostgreSQL, to copy. */
 export const directoryTemplate = async (): Promise<string> => (await server()).directory_template;
 
-/** Creates a database: migrated, or `empty`. Drop it, or use `await using`. */
-export async function createTestDatabase(options: { empty?: boolean } = {}): Promise<TestDatabase> {
+/**
+ * Creates a database: migrated, or `empty`. Drop it, or use `await using`. With `plane_at`, it may have the partitions that a plane
+ * creates when it starts at that time.
+ */
+export async function createTestDatabase({ empty = false, plane_at }: { empty?: boolean; plane_at?: Date } = {}): Promise<TestDatabase> {
   const at = await server();
   databases += 1;
   open_databases += 1;
   const database = `test_${process.pid}_${databases}`;
+  const template = empty ? "template0" : ((plane_at && at.plane_templates[dayOf(plane_at)]) ?? TEMPLATE);
   // 25 ms; the default strategy writes every page to the log: 190 ms.
-  await command(at, `create database ${database} template ${options.empty === true ? "template0" : TEMPLATE} strategy file_copy`);
+  await command(at, `create database ${database} template ${template} strategy file_copy`);
   const { host, port, user } = at;
   const connection = { host, port, user, database };
   const engines: DbEngine[] = [];

@@ -23,8 +23,12 @@ interface ServerAddress {
 export interface TestServer extends ServerAddress {
   /** A database directory with the migrated template, of a PostgreSQL that was stopped. Servers in tests begin with a copy. */
   directory_template: string;
+  /** Templates with the partitions that a plane creates when it starts on a day, by the day: a tenth of a second for each plane. */
+  plane_templates: Partial<Record<string, string>>;
 }
 
+/** The day on which most simulated clocks start. */
+const SIMULATED_DAY = "2030-01-01";
 const MEMORY_DISK = "/dev/shm";
 const MEMORY_BYTES_MIN = 4 * 1024 ** 3;
 
@@ -49,7 +53,9 @@ export async function startTestServer(): Promise<{ server: TestServer; stop: () 
     copyDirectory(data, directory_template);
     embedded = await startWithoutDurability(data);
     const { host, port, user } = embedded.connection;
-    return { server: { host, port, user, directory_template }, stop };
+    const server: TestServer = { host, port, user, directory_template, plane_templates: {} };
+    for (const day of [SIMULATED_DAY, dayOf(systemClock.now())]) server.plane_templates[day] = await createPlaneTemplate(server, day);
+    return { server, stop };
   } catch (error) {
     await stop();
     throw error;
@@ -61,6 +67,24 @@ async function place(): Promise<string> {
   const { bavail, bsize } = await statfs(MEMORY_DISK).catch(() => ({ bavail: 0, bsize: 0 }));
   return bavail * bsize >= MEMORY_BYTES_MIN ? MEMORY_DISK : tmpdir();
 }
+
+async function createPlaneTemplate(server: ServerAddress, day: string): Promise<string> {
+  const template = `${TEMPLATE}_${day.replaceAll("-", "_")}`;
+  await command(server, `create database ${template} template ${TEMPLATE} strategy file_copy`);
+  const partitions = `do $$ declare parent text; day date; begin
+    for parent in select relname from pg_class where relkind = 'p' and relnamespace = 'public'::regnamespace loop
+      for day in select generate_series(date '${day}', date '${day}' + 7, '1 day') loop
+        execute format('create table %1$s_%2$s (like %1$s including all)', parent, to_char(day, 'YYYYMMDD'));
+        execute format('alter table %1$s attach partition %1$s_%2$s for values from (%3$L) to (%4$L)',
+          parent, to_char(day, 'YYYYMMDD'), day || ' 00:00:00+00', day + 1 || ' 00:00:00+00');
+      end loop;
+    end loop; end $$`;
+  await command(server, partitions, template);
+  return template;
+}
+
+/** In UTC. */
+export const dayOf = (at: Date): string => at.toISOString().slice(0, 10);
 
 const startWithoutDurability = (directory: string): Promise<Embedded> =>
   startEmbedded({
