@@ -22,13 +22,13 @@ describe(
   { concurrency: 2, timeout: HOURS },
   () => {
     test("the pure decisions alone", { timeout: HOURS }, async (t) => {
-      const schedules = promiseSize({ test: 20_000, full: 1_000_000 });
+      const schedules = promiseSize({ test: 4_000, full: 1_000_000 });
       const said = await simulate(["--seed", "1", "--schedules", String(schedules)]);
       provePromise(t, 20, said.split("\n").join("; "));
     });
 
     test("the server's code on PostgreSQL", { timeout: HOURS }, async (t) => {
-      const schedules = promiseSize({ test: 300, full: 20_000 });
+      const schedules = promiseSize({ test: 60, full: 20_000 });
       const said = await simulate(["--whole", "--seed", "1", "--schedules", String(schedules)]);
       provePromise(t, 20, said.split("\n").join("; "));
     });
