@@ -4,14 +4,16 @@ import path from "node:path";
 import { root } from "../../bin/launch.mjs";
 import { runChild } from "../../bin/run-child.mjs";
 import type { Proof } from "../../tests/harness/promise.ts";
+import { changedFiles, promisesConcerned } from "./changed.ts";
 import { type Kept, renderPage } from "./page.ts";
 import { proofsInTests } from "./proofs.ts";
 import { PROMISES, type PromiseRow } from "./promises.ts";
 
-const USAGE = `npm run promises [-- --quick] [NUMBER…]
+const USAGE = `npm run promises [-- --quick] [--changed] [NUMBER…]
 
 Proves what Roamfleet guarantees and prints each guarantee with the figure that its test measured.
 Without NUMBER all of them. What was proven is kept in docs/reference/promises.json and shown in promises.md beside it.
+--changed: those whose tests use a file that differs from main, committed or not.
 --quick: the sizes of npm test; kept, and called so, only where nothing at full size is.
 `;
 
@@ -21,14 +23,19 @@ const FILE_TIMEOUT_MS = 4 * 3_600_000;
 await main(process.argv.slice(2));
 
 async function main(args: readonly string[]): Promise<void> {
-  const unknown = args.filter((arg) => arg !== "--quick" && !PROMISES.some(({ number }) => String(number) === arg));
+  const unknown = args.filter((arg) => arg !== "--quick" && arg !== "--changed" && !PROMISES.some(({ number }) => String(number) === arg));
   if (unknown.length > 0) {
     process.stderr.write(`unknown: ${unknown.join(" ")}\n\n${USAGE}`);
     process.exitCode = 2;
     return;
   }
   const quick = args.includes("--quick");
-  const wanted = PROMISES.filter(({ number }) => args.length === (quick ? 1 : 0) || args.includes(String(number)));
+  const numbers = args.filter((arg) => !arg.startsWith("--")).map(Number);
+  const concerned = args.includes("--changed") ? promisesConcerned(changedFiles()) : undefined;
+  const chosen = concerned === undefined ? numbers : [...concerned, ...numbers];
+  if (concerned !== undefined) process.stdout.write(`promises that the change concerns: ${concerned.join(" ") || "none"}\n`);
+  if (concerned !== undefined && chosen.length === 0) return;
+  const wanted = PROMISES.filter(({ number }) => chosen.length === 0 || chosen.includes(number));
   const { files, expected } = findProofs(wanted);
   const directory = await mkdtemp(path.join(os.tmpdir(), "roamfleet-promises-"));
   try {
