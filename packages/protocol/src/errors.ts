@@ -17,3 +17,6 @@ export type HttpErrorStatus = (typeof HTTP_ERROR_STATUSES)[number];
 export interface ErrorEnvelope {
   error: { code: ErrorCode; message: string };
 }
+
+/** Any JSON value. */
+export type JsonValue = string | number | boolean | null | JsonValue[] | { [key: string]: JsonValue };

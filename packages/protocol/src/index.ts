@@ -1,7 +1,6 @@
 export * from "./access.ts";
 export * from "./errors.ts";
 export * from "./ids.ts";
-export type * from "./json.ts";
 export * from "./namespace-file.ts";
 export * from "./paths.ts";
 export * from "./states.ts";

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { Type } from "typebox";
 import { buildOpenapi } from "./openapi.ts";
 import { type Route, routes } from "./routes/index.ts";
-import { DataOf, IdParams, Maybe, named, Nullable, Shape } from "./routes/shapes.ts";
+import { DataOf, IdParams, Maybe, named, Nullable, Shape } from "./routes/route.ts";
 
 const all = routes as Record<string, Route>;
 const api = buildOpenapi(all, "api", "1.2.3");

@@ -1,4 +1,6 @@
 import type { Clock } from "@roamfleet/clock";
+import type { RouteName } from "@roamfleet/protocol/paths";
+import type { AnswerOf, BodyOf, ParamsOf, QueryOf, Routes } from "@roamfleet/protocol/routes";
 
 export interface ClientOptions {
   /** Address of the service, such as `https://fleet.example.org`; a path in it is prepended to every route. */
@@ -24,3 +26,37 @@ export interface ClientOptions {
 
 /** Names and values of a query; arrays repeat the name, undefined values are omitted. */
 export type Query = Record<string, string | number | boolean | readonly string[] | null | undefined>;
+
+/** Optional fields may also be undefined: then they are not sent. */
+type Loose<T> = { [K in keyof T]: Record<never, never> extends Pick<T, K> ? T[K] | undefined : T[K] };
+type Part<K extends string, T> = keyof T extends never
+  ? { [P in K]?: undefined }
+  : Record<never, never> extends T
+    ? { [P in K]?: Loose<T> | undefined }
+    : { [P in K]: Loose<T> };
+
+export interface CallOptions {
+  signal?: AbortSignal | undefined;
+  /** Response timeout in milliseconds. */
+  timeout_ms?: number | undefined;
+}
+type Key<R> = R extends { idempotency: "required" } ? { idempotency_key: string } : { idempotency_key?: string | undefined };
+
+/** Arguments of a route: `params` fill its path, `query` and `body` are the request's. */
+export type Arguments<N extends RouteName> = Part<"params", ParamsOf<Routes[N]>> &
+  Part<"query", QueryOf<Routes[N]>> &
+  Part<"body", BodyOf<Routes[N]>> &
+  Key<Routes[N]> &
+  CallOptions;
+
+export type Rest<N extends RouteName> = Record<never, never> extends Arguments<N> ? [args?: Arguments<N>] : [args: Arguments<N>];
+
+/** The JSON response of a route. */
+export type Body<N extends RouteName> = AnswerOf<Routes[N]>;
+
+/** Routes with a JSON response. Others (artifacts, metrics, the reference) use `request`. */
+export type JsonRouteName = { [N in RouteName]: [Body<N>] extends [never] ? never : N }[RouteName];
+/** Routes that answer a list. */
+export type ListRouteName = {
+  [N in JsonRouteName]: Body<N> extends { items: unknown[]; next_cursor: string | null } ? N : never;
+}[JsonRouteName];

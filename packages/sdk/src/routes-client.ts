@@ -4,7 +4,7 @@ import { readJson } from "./incoming.ts";
 import type { Query } from "./options.ts";
 import type { Answer, RequestArguments, RoutesClient } from "./types.ts";
 
-/** What every route is called with, before its name gives the parts their types. */
+/** Arguments of any route, before its name determines their types. */
 interface AnyArguments {
   params?: Record<string, string> | undefined;
   query?: Query | undefined;
@@ -14,7 +14,7 @@ interface AnyArguments {
   timeout_ms?: number | undefined;
 }
 
-/** What needs nothing but fetch. There is no code per route: the methods are made of the table of paths. */
+/** Creates the methods of all routes from the table of paths, on fetch alone. */
 export function routesClient(connection: Connection): RoutesClient {
   const client: Record<string, unknown> = {
     base_url: connection.base_url,
@@ -24,7 +24,7 @@ export function routesClient(connection: Connection): RoutesClient {
   };
   for (const name of Object.keys(paths) as RouteName[])
     client[name] = async (args?: AnyArguments) => (await call(connection, name, args)).body;
-  // The one place where the table of paths meets the types that TypeScript derives from the routes.
+  // The table of paths has no types: TypeScript derives them from the routes.
   return client as unknown as RoutesClient;
 }
 
@@ -42,7 +42,7 @@ async function call(connection: Connection, name: RouteName, args: AnyArguments 
   });
 }
 
-/** The body of an answer has as long again as its head had, for every try. */
+/** Returns the timeout of all attempts: for each, one for the head of the response and the same for its body. */
 function totalTimeout(connection: Connection, args: AnyArguments): number {
   return (args.timeout_ms ?? connection.timeout_ms) * 2 * (connection.retries + 1);
 }

@@ -1,6 +1,5 @@
 import type { FleetStreamName, StreamName } from "@roamfleet/protocol/paths";
-import type { Query } from "./options.ts";
-import type { Body, CallOptions, JsonRouteName, ListRouteName, Rest } from "./route-types.ts";
+import type { Body, CallOptions, JsonRouteName, ListRouteName, Query, Rest } from "./options.ts";
 import type { FleetStreamArguments, Stream, StreamArguments } from "./stream.ts";
 import type { UploadFileArguments } from "./upload.ts";
 

@@ -2,7 +2,7 @@ import { fillPath, paths, type RouteName } from "@roamfleet/protocol/paths";
 import { type Connection, RETRY_AFTER_SECONDS_MAX } from "./connection.ts";
 import { ApiError } from "./errors.ts";
 import { readJson } from "./incoming.ts";
-import type { Body } from "./route-types.ts";
+import type { Body } from "./options.ts";
 
 /** Bytes per request: small enough for proxies, large enough that the request overhead is negligible. */
 const PART_BYTES = 32 * 1024 * 1024;

@@ -7,7 +7,7 @@ import { type Connection, credentialHeaders, urlOf } from "./connection.ts";
 import { unreachable, Unreachable } from "./errors.ts";
 import { readIncoming } from "./incoming.ts";
 import { proxiedAgent } from "./proxied-agent.ts";
-import type { Body } from "./route-types.ts";
+import type { Body } from "./options.ts";
 import { type Part, Passing, type SendRequest, type UploadArguments, uploadBy } from "./upload-session.ts";
 
 /** Timeout of a request without progress. */

@@ -1,8 +1,6 @@
 import type { Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
-import { ImageRefused } from "./image-refused.ts";
-import type { Image, ImageLayer } from "./image.ts";
-import type { TarContents, TarFile } from "./tar-scan.ts";
+import { ImageRefused, type TarContents, type TarFile } from "./tar-scan.ts";
 
 /** Reads the archive, or its bytes `start` to `end` inclusive. */
 export type ReadRange = (range?: { start: number; end: number }) => Promise<Readable>;
@@ -112,4 +110,27 @@ export function fields(value: unknown, what: string): Fields {
 export function list(value: unknown, what: string): unknown[] {
   if (!Array.isArray(value)) throw new ImageRefused(`${what} is not a list`);
   return value;
+}
+
+/** A part of an image, referenced by its position in the archive so that its bytes are not stored twice. */
+export interface ImagePart {
+  sha256: string;
+  /** bytes */
+  size: number;
+  /** Offset of its first byte in the archive. */
+  start: number;
+}
+
+export interface ImageLayer extends ImagePart {
+  /** SHA-256 of the layer's plain tar, lower-case hex. */
+  diff_id: string;
+}
+
+/** An image as its archive describes it, with every digest verified. */
+export interface Image {
+  /** `os/architecture` or `os/architecture/variant`; "" if unknown. */
+  platform: string;
+  config: ImagePart;
+  /** From lowest to topmost. */
+  layers: ImageLayer[];
 }

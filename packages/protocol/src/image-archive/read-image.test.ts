@@ -4,10 +4,9 @@ import { Readable } from "node:stream";
 import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import fc from "fast-check";
+import type { Image } from "./image-files.ts";
+import { ImageRefused, readImages } from "./read-image.ts";
 import { configOf, descriptor, dockerArchive, dockerEntries, json, ociEntries, pax, type TarEntry, tarOf } from "./testing/archives.ts";
-import { ImageRefused } from "./image-refused.ts";
-import type { Image } from "./image.ts";
-import { readImages } from "./read-image.ts";
 
 const LIMIT = { timeout: 120_000 };
 const digest = (bytes: Buffer): string => createHash("sha256").update(bytes).digest("hex");

@@ -1,10 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { type Channel, ChannelRefused } from "./channel.ts";
 import { CHANNELS_MAX, ChannelTable, CLOSE_NOT_AVAILABLE, type StreamSource } from "./channel-table.ts";
-import { encodeFrame, decodeFrame, FLAG_MORE, FrameError, FrameType } from "./frame.ts";
-import { ITEM_OVERHEAD_BYTES, LINK_RECEIVE_BYTES_MAX, ReceiveMemory } from "./receive-memory.ts";
-import { CHANNEL_WINDOW_BYTES } from "./receive-window.ts";
+import { type Channel, ChannelRefused } from "./channel.ts";
+import { decodeFrame, encodeFrame, FLAG_MORE, FrameError, FrameType } from "./frame.ts";
+import { CHANNEL_WINDOW_BYTES, ITEM_OVERHEAD_BYTES, LINK_RECEIVE_BYTES_MAX, ReceiveMemory } from "./receive-memory.ts";
 import { type FrameSocket, SendQueue } from "./send-queue.ts";
 
 const LIMIT = { timeout: 120_000 };

@@ -1,7 +1,6 @@
 import { Channel, type ChannelEnd, ChannelRefused } from "./channel.ts";
 import { CONTROL_CHANNEL, FLAG_BULK, type Frame, FrameError, FrameType } from "./frame.ts";
-import { ReceiveMemory } from "./receive-memory.ts";
-import { CHANNEL_WINDOW_BYTES, ReceiveWindow } from "./receive-window.ts";
+import { CHANNEL_WINDOW_BYTES, ReceiveMemory, ReceiveWindow } from "./receive-memory.ts";
 import { SEND_CLASSES, type SendClass, type SendQueue } from "./send-queue.ts";
 
 /** Maximum channels of one link. */

@@ -1,6 +1,5 @@
 import { type Frame, FrameError, MessageAssembler } from "./frame.ts";
-import { ReceiveMemory } from "./receive-memory.ts";
-import { ReceiveWindow } from "./receive-window.ts";
+import { ReceiveMemory, ReceiveWindow } from "./receive-memory.ts";
 
 /** Close code for a channel with too many unread small messages. */
 const CLOSE_TOO_MUCH = 4429;

@@ -16,6 +16,7 @@ import {
   PING_PAYLOAD_BYTES_MAX,
 } from "./frame.ts";
 import { ITEM_OVERHEAD_BYTES, ReceiveMemory } from "./receive-memory.ts";
+import { controlMessage, dataMessage, readMessage } from "./streams.ts";
 
 const types = fc.constantFrom(...Object.values(FrameType));
 const channels = fc.integer({ min: 0, max: 0xffff_ffff });
@@ -116,4 +117,12 @@ test("rejects an endless message at its bound and stores no more", () => {
   assert.throws(() => assembler.push(part), FrameError);
   assert.throws(() => new MessageAssembler({ bytes_max: 10 }).push(part), FrameError);
   assert.throws(() => messageFrames(1, Buffer.alloc(MESSAGE_BYTES_MAX + 1)), FrameError);
+});
+
+test("distinguishes data from control for any bytes", () => {
+  for (const bytes of [Buffer.alloc(0), Buffer.from([1, 0, 255]), Buffer.from('{"type":"exit"}')])
+    assert.deepEqual(Buffer.from(readMessage(dataMessage(bytes)).data!), bytes);
+  assert.deepEqual(readMessage(controlMessage({ type: "resize", cols: 80 })), { control: { type: "resize", cols: 80 } });
+  for (const broken of [[], [2, 1], [1], [1, 0x5b, 0x5d], [1, 0x31]])
+    assert.throws(() => readMessage(Uint8Array.from(broken)), FrameError, String(broken));
 });

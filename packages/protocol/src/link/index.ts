@@ -1,4 +1,3 @@
-export * from "./camera.ts";
 export { Channel, type ChannelEnd, ChannelRefused } from "./channel.ts";
 export {
   BulkReceipts,
@@ -10,13 +9,17 @@ export {
   type StreamSource,
 } from "./channel-table.ts";
 export * from "./frame.ts";
+export * from "./limits.ts";
 export type * from "./messages.ts";
-export { APPS_MAX, LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from "./limits.ts";
 export * from "./negotiation.ts";
-export * from "./ping-time.ts";
 export { BULK_BYTES_MAX, BULK_BYTES_MIN, RateMeter, SLOW_SLICE_BYTES } from "./rate-meter.ts";
-export { CHANNEL_WINDOW_BYTES } from "./receive-window.ts";
-export { ITEM_OVERHEAD_BYTES, LINK_RECEIVE_BYTES_MAX, ReceiveMemory, type ReceiveMemoryOptions } from "./receive-memory.ts";
+export {
+  CHANNEL_WINDOW_BYTES,
+  ITEM_OVERHEAD_BYTES,
+  LINK_RECEIVE_BYTES_MAX,
+  ReceiveMemory,
+  type ReceiveMemoryOptions,
+} from "./receive-memory.ts";
 export {
   type FrameSocket,
   QUEUE_BYTES_MAX,
@@ -27,6 +30,4 @@ export {
   SOCKET_BYTES_MAX,
 } from "./send-queue.ts";
 export * from "./signing.ts";
-export type * from "./files.ts";
-export type * from "./streams.ts";
-export * from "./tagged.ts";
+export * from "./streams.ts";

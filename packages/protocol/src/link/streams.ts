@@ -1,5 +1,7 @@
+import { FrameError } from "./frame.ts";
+
 /**
- * Parameters with which a server opens a channel, by the kind of stream. Messages are tagged, see tagged.ts. The receiver validates the
+ * Parameters with which a server opens a channel, by the kind of stream. Messages are tagged, see StreamMessage. The receiver validates the
  * parameters, because they are untrusted input.
  */
 export interface ShellParams {
@@ -54,3 +56,98 @@ export interface ForwardParams {
   host?: string;
   port: number;
 }
+
+/** The tag byte of a message in a stream's channel. */
+const DATA = 0;
+const CONTROL = 1;
+
+/** A message of a stream: its data, or a control message. */
+export type StreamMessage = { data: Uint8Array; control?: undefined } | { data?: undefined; control: Record<string, unknown> };
+
+/** Encodes data of the stream; copies it once to prepend the tag. */
+export function dataMessage(bytes: Uint8Array): Uint8Array {
+  const message = new Uint8Array(bytes.length + 1);
+  message[0] = DATA;
+  message.set(bytes, 1);
+  return message;
+}
+
+/** Encodes a control message, such as `{ type: "resize", cols: 80, rows: 24 }`. */
+export function controlMessage(value: Record<string, unknown>): Uint8Array {
+  const json = Buffer.from(JSON.stringify(value));
+  const message = new Uint8Array(json.length + 1);
+  message[0] = CONTROL;
+  message.set(json, 1);
+  return message;
+}
+
+/** Decodes a message of either type; data shares the message's memory. Throws FrameError for anything else. */
+export function readMessage(message: Uint8Array): StreamMessage {
+  if (message[0] === DATA) return { data: message.subarray(1) };
+  if (message[0] !== CONTROL) throw new FrameError("a message of a stream is neither data nor control");
+  try {
+    const value: unknown = JSON.parse(Buffer.from(message.buffer, message.byteOffset + 1, message.byteLength - 1).toString("utf8"));
+    if (typeof value === "object" && value !== null && !Array.isArray(value)) return { control: value as Record<string, unknown> };
+  } catch {
+    // Reported below.
+  }
+  throw new FrameError("control of a stream is not a JSON object");
+}
+
+/**
+ * The protocol of a `files` stream, one request at a time. The client sends FileRequest; after `ready` of a write it sends the bytes from
+ * that offset as data, then `end`. The robot responds with FileAnswer; after `reading` it sends the bytes as data, then `done`. After
+ * `failed` the next request may follow. Relative paths start in the home directory of the user that accesses the files.
+ */
+export type FileRequest =
+  | { type: "stat"; path: string }
+  /** Lists a directory. */
+  | { type: "list"; path: string }
+  /** Reads from `offset`; `version` identifies the content already received, and a different one fails with `changed`. */
+  | { type: "read"; path: string; offset: number; version?: string }
+  /** Resumes an earlier write of the same content to the same path. */
+  | { type: "write"; path: string; size: number; sha256: string; mode: number }
+  | { type: "end" }
+  /** Creates one directory; it may already exist. */
+  | { type: "mkdir"; path: string; mode: number };
+
+export type FileKind = "file" | "directory" | "other";
+
+export interface FileEntry {
+  name: string;
+  /** `link`: a symbolic link to a directory, or a broken one. */
+  kind: FileKind | "link";
+  size: number;
+  mode: number;
+  /** Changes whenever the content changes. */
+  version: string;
+}
+
+export type FileAnswer =
+  /** `path` is absolute and free of symbolic links. */
+  | ({ type: "stat"; path: string } & Omit<FileEntry, "name" | "kind"> & { kind: FileKind })
+  | { type: "entries"; entries: FileEntry[] }
+  /** Follows the last entries; `unnamed` names are not valid UTF-8 and were omitted. */
+  | { type: "listed"; unnamed: number }
+  | { type: "reading"; path: string; size: number; mode: number; version: string; offset: number }
+  | { type: "ready"; path: string; offset: number }
+  /** Progress of a write: bytes stored so far, sent periodically. */
+  | { type: "took"; bytes: number }
+  /**
+   * End of a read or write: total bytes of the file, and bytes transferred in this request. `unchanged`: the same content already existed.
+   */
+  | { type: "done"; path: string; bytes: number; moved: number; sha256: string; unchanged?: boolean }
+  | { type: "made"; path: string }
+  | { type: "failed"; code: FileFailure; message: string };
+
+export type FileFailure =
+  | "not_found"
+  | "forbidden"
+  | "not_a_file"
+  | "not_a_directory"
+  | "disk_full"
+  /** The file has changed since the transfer began. */
+  | "changed"
+  | "checksum"
+  | "bad_request"
+  | "failed";

@@ -8,18 +8,17 @@ import {
   target,
   targetFilters,
 } from "./deployments.ts";
-import { defineRoute } from "./route.ts";
-import { withoutDefaults, withoutTargetKind } from "./same-body.ts";
 import {
   Actor,
   DataOf,
+  defineRoutes,
+  Entity,
   Id,
   IdParams,
   Json,
   ListOf,
   Maybe,
   Name,
-  named,
   Nullable,
   type Of,
   OneOf,
@@ -27,78 +26,72 @@ import {
   Shape,
   stamps,
   Time,
-} from "./shapes.ts";
+  withoutDefaults,
+  withoutTargetKind,
+} from "./route.ts";
 
 export const Scope = OneOf(["org", "site", "fleet", "robot"]);
 /** A namespace becomes a file on the robot, with a percent-encoded name. */
 export const Namespace = Name;
 
-export const ConfigEntry = named(
-  "ConfigEntry",
-  Shape({
-    id: Id,
-    key: Type.String(),
-    value: Json,
-    secret: Type.Boolean({ description: "The value is encrypted, revealed to robots only, and null here" }),
-    namespace: Type.String(),
-    scope: Scope,
-    scope_id: Nullable(Id),
-    version: Type.Integer({ minimum: 1 }),
-    schema: Json,
-    updated_by: Nullable(Type.String()),
-    removed_at: Nullable(Time),
-    ...stamps,
-  }),
-);
+export const ConfigEntry = Entity("ConfigEntry", {
+  id: Id,
+  key: Type.String(),
+  value: Json,
+  secret: Type.Boolean({ description: "The value is encrypted, revealed to robots only, and null here" }),
+  namespace: Type.String(),
+  scope: Scope,
+  scope_id: Nullable(Id),
+  version: Type.Integer({ minimum: 1 }),
+  schema: Json,
+  updated_by: Nullable(Type.String()),
+  removed_at: Nullable(Time),
+  ...stamps,
+});
 export type ConfigEntry = Of<typeof ConfigEntry>;
 
 /** The versions of an entry. */
-export const ConfigVersion = named(
-  "ConfigVersion",
-  Shape({
-    config_id: Id,
-    version: Type.Integer({ minimum: 1 }),
-    change: OneOf(["set", "removed", "rolled_back"]),
-    value: Json,
-    secret: Type.Boolean(),
-    rollback_of: Nullable(Type.Integer()),
-    actor: Actor,
-    at: Time,
-  }),
-);
+export const ConfigVersion = Entity("ConfigVersion", {
+  config_id: Id,
+  version: Type.Integer({ minimum: 1 }),
+  change: OneOf(["set", "removed", "rolled_back"]),
+  value: Json,
+  secret: Type.Boolean(),
+  rollback_of: Nullable(Type.Integer()),
+  actor: Actor,
+  at: Time,
+});
 export type ConfigVersion = Of<typeof ConfigVersion>;
 
-export const ConfigSchema = named(
-  "ConfigSchema",
-  Shape({ namespace: Type.String(), schema: Json, version: Type.Integer({ minimum: 1 }), updated_by: Actor, updated_at: Time }),
-);
+export const ConfigSchema = Entity("ConfigSchema", {
+  namespace: Type.String(),
+  schema: Json,
+  version: Type.Integer({ minimum: 1 }),
+  updated_by: Actor,
+  updated_at: Time,
+});
 export type ConfigSchema = Of<typeof ConfigSchema>;
 
-export const RobotConfigDiff = named(
-  "RobotConfigDiff",
-  Shape({
-    robot_id: Id,
-    changes: Type.Array(
-      Shape({
-        namespace: Type.String(),
-        key: Type.String(),
-        change: OneOf(["added", "removed", "changed"]),
-        deployed: Json,
-        effective: Json,
-        secret: Type.Boolean(),
-      }),
-    ),
-  }),
-);
+export const RobotConfigDiff = Entity("RobotConfigDiff", {
+  robot_id: Id,
+  changes: Type.Array(
+    Shape({
+      namespace: Type.String(),
+      key: Type.String(),
+      change: OneOf(["added", "removed", "changed"]),
+      deployed: Json,
+      effective: Json,
+      secret: Type.Boolean(),
+    }),
+  ),
+});
 export type RobotConfigDiff = Of<typeof RobotConfigDiff>;
 
 const NamespaceParams = Shape({ namespace: Namespace });
 
-export const configRoutes = {
-  listConfigs: defineRoute("listConfigs", {
+export const configRoutes = defineRoutes("Configs", {
+  listConfigs: {
     summary: "List config entries",
-    tag: "Configs",
-    access: "viewer",
     query: Shape({
       ...page,
       namespace: Maybe(Type.String({ maxLength: 200 })),
@@ -109,11 +102,9 @@ export const configRoutes = {
     }),
     responses: { 200: ListOf(ConfigEntry) },
     errors: [404],
-  }),
-  setConfig: defineRoute("setConfig", {
+  },
+  setConfig: {
     summary: "Set a config value; a config deployment delivers it to robots",
-    tag: "Configs",
-    access: "operator",
     body: Shape({
       key: Name,
       value: Json,
@@ -126,131 +117,98 @@ export const configRoutes = {
     }),
     secret_body: true,
     sameBody: withoutDefaults({ namespace: "default", scope: "org", secret: false }),
-    idempotency: "accepted",
     responses: { 200: DataOf(ConfigEntry), 201: DataOf(ConfigEntry) },
     errors: [404, 409],
-  }),
-  getConfig: defineRoute("getConfig", {
+  },
+  getConfig: {
     summary: "Get a config entry",
-    tag: "Configs",
-    access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(ConfigEntry) },
-  }),
-  deleteConfig: defineRoute("deleteConfig", {
+  },
+  deleteConfig: {
     summary: "Remove a config entry; its history is kept, and setting it again continues the history",
-    tag: "Configs",
-    access: "admin",
     params: IdParams,
     responses: { 200: DataOf(ConfigEntry) },
-  }),
-  listConfigHistory: defineRoute("listConfigHistory", {
+  },
+  listConfigHistory: {
     summary: "List every version of a config entry, newest first, also of a removed one",
-    tag: "Configs",
-    access: "viewer",
     params: IdParams,
     query: Shape({ ...page }),
     responses: { 200: ListOf(ConfigVersion) },
-  }),
-  rollBackConfig: defineRoute("rollBackConfig", {
+  },
+  rollBackConfig: {
     summary: "Restore the value of an earlier version as a new version; a secret needs the role admin",
-    tag: "Configs",
-    access: "operator",
     params: IdParams,
     body: Shape({ version: Type.Integer({ minimum: 1 }) }),
-    idempotency: "accepted",
     responses: { 200: DataOf(ConfigEntry) },
     errors: [409],
-  }),
-  listConfigSchemas: defineRoute("listConfigSchemas", {
+  },
+  listConfigSchemas: {
     summary: "List the schemas of namespaces",
-    tag: "Configs",
-    access: "viewer",
     query: Shape({ ...page }),
     responses: { 200: ListOf(ConfigSchema) },
-  }),
-  getConfigSchema: defineRoute("getConfigSchema", {
+  },
+  getConfigSchema: {
     summary: "Get the schema of a namespace",
-    tag: "Configs",
-    access: "viewer",
     params: NamespaceParams,
     responses: { 200: DataOf(ConfigSchema) },
     errors: [404],
-  }),
-  setConfigSchema: defineRoute("setConfigSchema", {
+  },
+  setConfigSchema: {
     summary: "Set the JSON Schema (draft 2020-12) that a namespace's values must satisfy",
-    tag: "Configs",
-    access: "operator",
     params: NamespaceParams,
     body: Shape({ schema: Json }),
     responses: { 200: DataOf(ConfigSchema), 201: DataOf(ConfigSchema) },
     errors: [409],
-  }),
-  deleteConfigSchema: defineRoute("deleteConfigSchema", {
+  },
+  deleteConfigSchema: {
     summary: "Remove the schema of a namespace, so that any value is accepted",
-    tag: "Configs",
-    access: "admin",
     params: NamespaceParams,
     responses: { 200: DataOf(ConfigSchema) },
     errors: [404],
-  }),
-  listConfigDeployments: defineRoute("listConfigDeployments", {
+  },
+  listConfigDeployments: {
     summary: "List config deployments",
-    tag: "Configs",
-    access: "viewer",
     query: Shape({ ...page, ...deploymentFilters, namespace: Maybe(Type.String({ maxLength: 200 })) }),
     responses: { 200: ListOf(ConfigDeployment) },
     errors: [404],
-  }),
-  createConfigDeployment: defineRoute("createConfigDeployment", {
+  },
+  createConfigDeployment: {
     summary: "Deploy the effective config to a robot or a fleet",
-    tag: "Configs",
-    access: "operator",
     body: Shape({ ...target, namespace: Maybe(Namespace) }),
     sameBody: withoutTargetKind,
     idempotency: "required",
     responses: { 201: DataOf(ConfigDeployment) },
     errors: [404, 409],
-  }),
-  getConfigDeployment: defineRoute("getConfigDeployment", {
+  },
+  getConfigDeployment: {
     summary: "Get a config deployment",
-    tag: "Configs",
-    access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(ConfigDeployment) },
-  }),
-  listConfigDeploymentEvents: defineRoute("listConfigDeploymentEvents", {
+  },
+  listConfigDeploymentEvents: {
     summary: "List the events of a config deployment, oldest first",
-    tag: "Configs",
-    access: "viewer",
     params: IdParams,
     query: eventQuery,
     responses: { 200: ListOf(DeploymentEvent) },
-  }),
-  listConfigDeploymentTargets: defineRoute("listConfigDeploymentTargets", {
+  },
+  listConfigDeploymentTargets: {
     summary: "List the robots of a config deployment with their status",
-    tag: "Configs",
-    access: "viewer",
     params: IdParams,
     query: Shape({ ...page, ...targetFilters }),
     responses: { 200: ListOf(DeploymentTarget) },
-  }),
-  cancelConfigDeployment: defineRoute("cancelConfigDeployment", {
+  },
+  cancelConfigDeployment: {
     summary: "Cancel a config deployment: robots that have not applied it keep their current values",
-    tag: "Configs",
-    access: "operator",
     params: IdParams,
     body: Shape({}),
-    idempotency: "accepted",
     responses: { 202: DataOf(ConfigDeployment) },
     errors: [409],
-  }),
-  diffRobotConfig: defineRoute("diffRobotConfig", {
+  },
+  diffRobotConfig: {
     summary: "Preview what the next config deployment would change in a robot's files",
-    tag: "Configs",
-    access: "viewer",
     params: IdParams,
     query: Shape({ namespace: Maybe(Type.String({ maxLength: 200 })) }),
     responses: { 200: DataOf(RobotConfigDiff) },
-  }),
-};
+  },
+});

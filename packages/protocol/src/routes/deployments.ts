@@ -5,18 +5,18 @@ import {
   counters,
   DeploymentPlan,
   DeploymentWave,
-  Rollout,
-  WholeRollout,
   DryRun,
+  Rollout,
   RolloutOrTrial,
   VERIFY_SECONDS_DEFAULT,
+  WholeRollout,
 } from "./rollout.ts";
-import { defineRoute } from "./route.ts";
-import { withoutDefaults, withoutTargetKind } from "./same-body.ts";
 import {
   Actor,
   Count,
   DataOf,
+  defineRoutes,
+  Entity,
   Id,
   IdParams,
   Json,
@@ -24,13 +24,15 @@ import {
   Maybe,
   named,
   Nullable,
-  OneOf,
   type Of,
+  OneOf,
   page,
   Shape,
   stamps,
   Time,
-} from "./shapes.ts";
+  withoutDefaults,
+  withoutTargetKind,
+} from "./route.ts";
 
 export const Counts = named("Counts", Shape(counters));
 
@@ -51,68 +53,61 @@ const common = {
   ...stamps,
 };
 
-export const Deployment = named(
-  "Deployment",
-  Shape({
-    id: Id,
-    release_id: Id,
-    release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
-    scheduled_at: Nullable(Time),
-    rollout: WholeRollout,
-    /** Index of the highest started wave, counted from 0. */
-    wave: Count,
-    wave_count: Count,
-    paused_at: Nullable(Time),
-    retry_of: Nullable(Id),
-    rollback_of: Nullable(Id),
-    ...common,
-  }),
-);
+export const Deployment = Entity("Deployment", {
+  id: Id,
+  release_id: Id,
+  release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
+  scheduled_at: Nullable(Time),
+  rollout: WholeRollout,
+  /** Index of the highest started wave, counted from 0. */
+  wave: Count,
+  wave_count: Count,
+  paused_at: Nullable(Time),
+  retry_of: Nullable(Id),
+  rollback_of: Nullable(Id),
+  ...common,
+});
 export type Deployment = Of<typeof Deployment>;
 
-export const ConfigDeployment = named(
-  "ConfigDeployment",
-  Shape({ id: Id, namespace: Nullable(Type.String()), revision: Type.String(), ...common }),
-);
+export const ConfigDeployment = Entity("ConfigDeployment", {
+  id: Id,
+  namespace: Nullable(Type.String()),
+  revision: Type.String(),
+  ...common,
+});
 export type ConfigDeployment = Of<typeof ConfigDeployment>;
 
-export const DeploymentTarget = named(
-  "DeploymentTarget",
-  Shape({
-    id: Id,
-    deployment_id: Id,
-    robot_id: Id,
-    robot_name: Type.String(),
-    wave: Count,
-    status: OneOf(TARGET_STATUSES),
-    reason: Nullable(Type.String()),
-    attempt: Count,
-    waiting_for: Nullable(OneOf(WAITING_FOR)),
-    progress: Nullable(Shape({ bytes_done: Count, bytes_total: Count })),
-    previous_release_id: Nullable(Id),
-    /** The target ended with the release removed: the app does not run on the robot. */
-    removed: Type.Boolean(),
-    ...stamps,
-  }),
-);
+export const DeploymentTarget = Entity("DeploymentTarget", {
+  id: Id,
+  deployment_id: Id,
+  robot_id: Id,
+  robot_name: Type.String(),
+  wave: Count,
+  status: OneOf(TARGET_STATUSES),
+  reason: Nullable(Type.String()),
+  attempt: Count,
+  waiting_for: Nullable(OneOf(WAITING_FOR)),
+  progress: Nullable(Shape({ bytes_done: Count, bytes_total: Count })),
+  previous_release_id: Nullable(Id),
+  /** The target ended with the release removed: the app does not run on the robot. */
+  removed: Type.Boolean(),
+  ...stamps,
+});
 export type DeploymentTarget = Of<typeof DeploymentTarget>;
 
-export const DeploymentEvent = named(
-  "DeploymentEvent",
-  Shape({
-    id: Id,
-    seq: Count,
-    at: Time,
-    kind: Type.String(),
-    status: OneOf(DEPLOYMENT_STATUSES),
-    target_status: Nullable(OneOf(TARGET_STATUSES)),
-    robot_id: Nullable(Id),
-    reason: Nullable(Type.String()),
-    message: Type.String(),
-    actor: Actor,
-    data: Type.Record(Type.String(), Json),
-  }),
-);
+export const DeploymentEvent = Entity("DeploymentEvent", {
+  id: Id,
+  seq: Count,
+  at: Time,
+  kind: Type.String(),
+  status: OneOf(DEPLOYMENT_STATUSES),
+  target_status: Nullable(OneOf(TARGET_STATUSES)),
+  robot_id: Nullable(Id),
+  reason: Nullable(Type.String()),
+  message: Type.String(),
+  actor: Actor,
+  data: Type.Record(Type.String(), Json),
+});
 export type DeploymentEvent = Of<typeof DeploymentEvent>;
 
 export const eventQuery = Shape({
@@ -166,19 +161,15 @@ function sameDeployment(body: Record<string, unknown>): Record<string, unknown> 
   return { ...kept, rollout: trial === true ? rollout : policy };
 }
 
-export const deploymentRoutes = {
-  listDeployments: defineRoute("listDeployments", {
+export const deploymentRoutes = defineRoutes("Deployments", {
+  listDeployments: {
     summary: "List deployments",
-    tag: "Deployments",
-    access: "viewer",
     query: Shape({ ...page, ...deploymentFilters, release_id: Maybe(Id) }),
     responses: { 200: ListOf(Deployment) },
     errors: [404],
-  }),
-  createDeployment: defineRoute("createDeployment", {
+  },
+  createDeployment: {
     summary: "Deploy a release to a robot or a fleet, immediately or at a scheduled time",
-    tag: "Deployments",
-    access: "operator",
     body: Shape({
       release: Type.String({ description: "Id or tag of the release" }),
       ...target,
@@ -192,26 +183,20 @@ export const deploymentRoutes = {
     dry_run: DataOf(DeploymentPlan),
     responses: { 201: DataOf(Deployment) },
     errors: [404, 409],
-  }),
-  getDeployment: defineRoute("getDeployment", {
+  },
+  getDeployment: {
     summary: "Get a deployment",
-    tag: "Deployments",
-    access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(Deployment) },
-  }),
-  listDeploymentEvents: defineRoute("listDeploymentEvents", {
+  },
+  listDeploymentEvents: {
     summary: "List the events of a deployment, oldest first; events of its targets with include=targets or robot_id",
-    tag: "Deployments",
-    access: "viewer",
     params: IdParams,
     query: eventQuery,
     responses: { 200: ListOf(DeploymentEvent) },
-  }),
-  listDeploymentTargets: defineRoute("listDeploymentTargets", {
+  },
+  listDeploymentTargets: {
     summary: "List the robots of a deployment with their status",
-    tag: "Deployments",
-    access: "viewer",
     params: IdParams,
     query: Shape({
       ...page,
@@ -219,49 +204,36 @@ export const deploymentRoutes = {
       wave: Maybe(Type.Integer({ minimum: 0, maximum: 1_000, description: "Index of the wave, counted from 0" })),
     }),
     responses: { 200: ListOf(DeploymentTarget) },
-  }),
-  listDeploymentWaves: defineRoute("listDeploymentWaves", {
+  },
+  listDeploymentWaves: {
     summary: "List the waves of a deployment in order, with their status",
-    tag: "Deployments",
-    access: "viewer",
     params: IdParams,
     query: Shape({ ...page }),
     responses: { 200: ListOf(DeploymentWave) },
-  }),
-  pauseDeployment: defineRoute("pauseDeployment", {
+  },
+  pauseDeployment: {
     summary: "Pause a deployment: in-progress robots finish; no new ones start",
-    tag: "Deployments",
-    access: "operator",
     params: IdParams,
     body: Shape({}),
-    idempotency: "accepted",
     responses: { 200: DataOf(Deployment) },
     errors: [409],
-  }),
-  resumeDeployment: defineRoute("resumeDeployment", {
+  },
+  resumeDeployment: {
     summary: "Resume a paused deployment; if it exceeded its failure threshold, it stops again at the next failure",
-    tag: "Deployments",
-    access: "operator",
     params: IdParams,
     body: Shape({}),
-    idempotency: "accepted",
     responses: { 200: DataOf(Deployment) },
     errors: [409],
-  }),
-  promoteDeployment: defineRoute("promoteDeployment", {
+  },
+  promoteDeployment: {
     summary: "Start the next wave of a deployment now, skipping the remaining soak time and a manual gate",
-    tag: "Deployments",
-    access: "operator",
     params: IdParams,
     body: Shape({}),
-    idempotency: "accepted",
     responses: { 200: DataOf(Deployment) },
     errors: [409],
-  }),
-  cancelDeployment: defineRoute("cancelDeployment", {
+  },
+  cancelDeployment: {
     summary: "Cancel a deployment: robots that have not started to install stop",
-    tag: "Deployments",
-    access: "operator",
     params: IdParams,
     body: Shape({
       mode: Maybe(
@@ -271,28 +243,21 @@ export const deploymentRoutes = {
         }),
       ),
     }),
-    idempotency: "accepted",
     responses: { 202: DataOf(Deployment) },
     errors: [409],
-  }),
-  retryDeployment: defineRoute("retryDeployment", {
+  },
+  retryDeployment: {
     summary: "Create a deployment to the robots on which an ended deployment failed or was rolled back",
-    tag: "Deployments",
-    access: "operator",
     params: IdParams,
     body: Shape({ rollout: Maybe(Rollout) }),
-    idempotency: "accepted",
     responses: { 201: DataOf(Deployment) },
     errors: [409],
-  }),
-  rollBackDeployment: defineRoute("rollBackDeployment", {
+  },
+  rollBackDeployment: {
     summary: "Roll back the robots of a deployment to their previous release; for an ended one by a new deployment",
-    tag: "Deployments",
-    access: "operator",
     params: IdParams,
     body: Shape({}),
-    idempotency: "accepted",
     responses: { 201: DataOf(Deployment), 202: DataOf(Deployment) },
     errors: [409],
-  }),
-};
+  },
+});

@@ -1,6 +1,5 @@
 import { Type } from "typebox";
-import { defineRoute } from "./route.ts";
-import { Maybe, Shape } from "./shapes.ts";
+import { Actor, defineRoutes, Entity, Id, ListOf, Maybe, Nullable, type Of, OneOf, page, Shape, Time } from "./route.ts";
 
 /** Kinds of objects that change events refer to. */
 export const CHANGE_KINDS = [
@@ -54,12 +53,10 @@ export interface ChangeSummary extends Partial<Change> {
   count: number;
 }
 
-export const eventRoutes = {
-  streamEvents: defineRoute("streamEvents", {
+export const eventRoutes = defineRoutes("Events", {
+  streamEvents: {
     summary:
       "Stream changes in the org as server-sent events: ready, change, beat, lost (reload all displayed data), end. Last-Event-ID resumes an interrupted stream",
-    tag: "Events",
-    access: "viewer",
     query: Shape({
       coalesce: Maybe(
         Type.Boolean({
@@ -70,5 +67,54 @@ export const eventRoutes = {
     }),
     responses: { 200: null },
     produces: "text/event-stream",
-  }),
+  },
+});
+
+export const AuditEntry = Entity("AuditEntry", {
+  id: Id,
+  at: Time,
+  actor: Actor,
+  token_id: Nullable(Id),
+  action: Type.String({ description: "Operation id of the route in this document, or stream.opened and stream.closed" }),
+  method: Type.String(),
+  path: Type.String({ description: "Path of the request, without its query" }),
+  object_id: Nullable(Type.String({ description: "Id of the affected object" })),
+  status: Nullable(Type.Integer({ description: "HTTP status of the response; close code of a stream" })),
+  error: Nullable(Type.String({ description: "Error code of the response; null on success" })),
+  ip: Type.String({ description: "Client address of the request" }),
+  user_agent: Nullable(Type.String()),
+  request_id: Type.String(),
+  data: Type.Record(Type.String(), Type.Unknown()),
+});
+export type AuditEntry = Of<typeof AuditEntry>;
+
+const filter = {
+  since: Maybe(Time),
+  until: Maybe(Time),
+  action: Maybe(Type.String({ minLength: 1, maxLength: 100 })),
+  actor_id: Maybe(Id),
+  token_id: Maybe(Id),
+  object_id: Maybe(Id),
+  outcome: Maybe(OneOf(["done", "refused"])),
 };
+const query = Shape({ ...page, ...filter });
+
+export const auditRoutes = defineRoutes("Audit", {
+  listAudit: {
+    summary: "List audit entries, newest first",
+    query,
+    responses: { 200: ListOf(AuditEntry) },
+  },
+  exportAudit: {
+    summary: "Export all audit entries as JSON lines, oldest first",
+    query: Shape(filter),
+    responses: { 200: null },
+    produces: "application/x-ndjson",
+  },
+  listServiceAudit: {
+    summary: "List audit entries of the service itself, newest first",
+    tag: "Admin",
+    query,
+    responses: { 200: ListOf(AuditEntry) },
+  },
+});

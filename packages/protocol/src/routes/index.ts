@@ -1,17 +1,14 @@
-import { auditRoutes } from "./audit.ts";
 import { configRoutes } from "./configs.ts";
 import { deploymentRoutes } from "./deployments.ts";
-import { eventRoutes } from "./events.ts";
+import { auditRoutes, eventRoutes } from "./events.ts";
 import { agentRoutes, operationRoutes } from "./operations.ts";
 import { orgRoutes } from "./orgs.ts";
 import { overviewRoutes } from "./overview.ts";
 import { peopleRoutes } from "./people.ts";
 import { placeRoutes } from "./places.ts";
-import { releaseRoutes } from "./releases.ts";
+import { releaseRoutes, signingRoutes } from "./releases.ts";
 import { robotRoutes } from "./robots.ts";
-import { shellRoutes } from "./shells.ts";
-import { signingRoutes } from "./signing.ts";
-import { streamRoutes } from "./streams.ts";
+import { shellRoutes, streamRoutes } from "./streams.ts";
 
 /** Every HTTP route, by name. The server runs these objects, and the OpenAPI document is generated from them. */
 export const routes = {
@@ -34,21 +31,17 @@ export const routes = {
 export type Routes = typeof routes;
 
 export type { Access, AnswerOf, BodyOf, Document, DryRunOf, ParamsOf, QueryOf, Route, RouteSpec } from "./route.ts";
-export { type Actor, Problem, schemaNames } from "./shapes.ts";
-export type { AuditEntry } from "./audit.ts";
+export { type Actor, Problem, schemaNames } from "./route.ts";
 export type { ConfigEntry, ConfigSchema, ConfigVersion, RobotConfigDiff } from "./configs.ts";
 export type { ConfigDeployment, Deployment, DeploymentEvent, DeploymentTarget } from "./deployments.ts";
-export { type Change, CHANGE_KINDS, type ChangeKind, type ChangeSummary } from "./events.ts";
-export { EXPIRES_DAYS_MAX, PLAN_ROBOTS_MAX } from "./rollout.ts";
-export type { DeploymentPlan, DeploymentWave, Rollout, WholeRollout } from "./rollout.ts";
+export { type AuditEntry, type Change, CHANGE_KINDS, type ChangeKind, type ChangeSummary } from "./events.ts";
+export { type DeploymentPlan, type DeploymentWave, EXPIRES_DAYS_MAX, PLAN_ROBOTS_MAX, type Rollout, type WholeRollout } from "./rollout.ts";
 export type { ApprovedOrg, Org, OwnOrg, Stats } from "./orgs.ts";
 export type { Grant, Me, NewToken, RemovedUser, Session, Token, User, UserHolding } from "./people.ts";
 export type { EnrollmentKey, Fleet, NewEnrollmentKey, Site } from "./places.ts";
 export type { Enrolled } from "./operations.ts";
-export type { Release } from "./releases.ts";
+export type { Release, SigningKeys } from "./releases.ts";
 export type { Overview, RobotTimelineEntry } from "./overview.ts";
-export type { RobotShellSession, ShellSession } from "./shells.ts";
-export type { SigningKeys } from "./signing.ts";
-export type { StreamTicket } from "./streams.ts";
+export type { RobotShellSession, ShellSession, StreamTicket } from "./streams.ts";
 export { BULK_ROBOTS_MAX, HEALTH_POINTS_MAX } from "./robots.ts";
 export type { BulkOutcome, HealthPoint, HealthSnapshot, LogRecord, Robot, RobotConfig, TimelineEntry } from "./robots.ts";

@@ -1,30 +1,24 @@
 import { Type } from "typebox";
 import { Platform } from "../link/messages.ts";
-import { defineRoute } from "./route.ts";
-import { Count, DataOf, Id, Labels, Maybe, Name, named, Nullable, type Of, Shape } from "./shapes.ts";
-import { SignedText } from "./signing.ts";
+import { Count, DataOf, defineRoutes, Entity, Id, Labels, Maybe, Name, Nullable, type Of, Shape } from "./route.ts";
+import { SignedText } from "./releases.ts";
 
 const Document = Type.Record(Type.String(), Type.Unknown());
 
-export const operationRoutes = {
-  getOpenapi: defineRoute("getOpenapi", { summary: "This document", tag: "Reference", access: "public", responses: { 200: Document } }),
-  getDocs: defineRoute("getDocs", {
+export const operationRoutes = defineRoutes("Operation", {
+  getOpenapi: { summary: "This document", tag: "Reference", responses: { 200: Document } },
+  getDocs: {
     summary: "Interactive reference",
     tag: "Reference",
-    access: "public",
     produces: "text/html",
     responses: { 200: null },
-  }),
-  getHealthz: defineRoute("getHealthz", {
+  },
+  getHealthz: {
     summary: "Check that the process runs",
-    tag: "Operation",
-    access: "public",
     responses: { 200: Shape({ status: Type.Literal("ok") }) },
-  }),
-  getReadyz: defineRoute("getReadyz", {
+  },
+  getReadyz: {
     summary: "Check that the database, the bus and the artifact store respond",
-    tag: "Operation",
-    access: "public",
     responses: {
       200: Shape({
         status: Type.Literal("ready"),
@@ -33,47 +27,36 @@ export const operationRoutes = {
       }),
     },
     errors: [503],
-  }),
-  getCertificateAuthority: defineRoute("getCertificateAuthority", {
+  },
+  getCertificateAuthority: {
     summary: "Get the certificate of this server's own authority, in PEM format; verify its fingerprint before you trust it",
-    tag: "Operation",
-    access: "public",
     produces: "application/x-pem-file",
     responses: { 200: null },
     errors: [404],
-  }),
-  getMetrics: defineRoute("getMetrics", {
+  },
+  getMetrics: {
     summary: "Get metrics in the Prometheus text format",
-    tag: "Operation",
-    access: "service_admin",
     produces: "text/plain",
     responses: { 200: null },
-  }),
-};
+  },
+});
 
-export const Enrolled = named(
-  "Enrolled",
-  Shape({
-    robot_id: Id,
-    org_id: Id,
-    name: Type.String(),
-    trust: Maybe(Nullable(SignedText)),
-  }),
-);
+export const Enrolled = Entity("Enrolled", {
+  robot_id: Id,
+  org_id: Id,
+  name: Type.String(),
+  trust: Maybe(Nullable(SignedText)),
+});
 export type Enrolled = Of<typeof Enrolled>;
 
-export const agentRoutes = {
-  getAgentOpenapi: defineRoute("getAgentOpenapi", {
+export const agentRoutes = defineRoutes("Agent", {
+  getAgentOpenapi: {
     summary: "This document",
-    tag: "Agent",
-    access: "public",
     document: "agent",
     responses: { 200: Document },
-  }),
-  enrollRobot: defineRoute("enrollRobot", {
+  },
+  enrollRobot: {
     summary: "Enroll a robot with an enrollment key and its public key; a repeated public key returns the same robot",
-    tag: "Agent",
-    access: "public",
     document: "agent",
     body: Shape({
       key: Type.String({ minLength: 1, maxLength: 200, description: "Enrollment key" }),
@@ -89,32 +72,26 @@ export const agentRoutes = {
     }),
     responses: { 200: DataOf(Enrolled), 201: DataOf(Enrolled) },
     errors: [401, 403],
-  }),
-  listAgentSigning: defineRoute("listAgentSigning", {
+  },
+  listAgentSigning: {
     summary:
       "List the statements of the org's signing keys above a serial number, oldest first; each is signed by a key of the previous one",
-    tag: "Agent",
-    access: "robot",
     document: "agent",
     query: Shape({ after: Maybe(Count) }),
     responses: { 200: Shape({ items: Type.Array(SignedText) }) },
-  }),
-  getAgentArtifact: defineRoute("getAgentArtifact", {
+  },
+  getAgentArtifact: {
     summary: "Download an artifact that is assigned to this robot",
-    tag: "Agent",
-    access: "robot",
     document: "agent",
     params: Shape({ sha256: Type.String({ maxLength: 200 }) }),
     produces: "application/octet-stream",
     responses: { 200: null, 206: null },
     errors: [416],
-  }),
-  getAgentConfig: defineRoute("getAgentConfig", {
+  },
+  getAgentConfig: {
     summary: "Get this robot's desired config file of a namespace",
-    tag: "Agent",
-    access: "robot",
     document: "agent",
     params: Shape({ namespace: Type.String({ maxLength: 800 }) }),
     responses: { 200: Document },
-  }),
-};
+  },
+});

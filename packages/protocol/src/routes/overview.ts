@@ -1,61 +1,50 @@
 import { Type } from "typebox";
 import { TimelineEntry } from "./robots.ts";
-import { defineRoute } from "./route.ts";
-import { Count, DataOf, Id, ListOf, Maybe, named, type Of, page, Shape, Time } from "./shapes.ts";
+import { Count, DataOf, defineRoutes, Entity, Id, ListOf, Maybe, type Of, page, Shape, Time } from "./route.ts";
 
 /** An entry in a list with entries of several robots. */
-export const RobotTimelineEntry = named(
-  "RobotTimelineEntry",
-  Shape({ ...TimelineEntry.properties, robot_id: Id, robot_name: Type.String() }),
-);
+export const RobotTimelineEntry = Entity("RobotTimelineEntry", { ...TimelineEntry.properties, robot_id: Id, robot_name: Type.String() });
 export type RobotTimelineEntry = Of<typeof RobotTimelineEntry>;
 
-export const Overview = named(
-  "Overview",
-  Shape({
-    robots: Shape({
-      total: Count,
-      online: Count,
-      offline: Count,
-      never_connected: Count,
-      unhealthy: Type.Integer({ minimum: 0, description: "Robots whose latest report has failing checks" }),
-      behind: Type.Integer({ minimum: 0, description: "Robots whose app main does not run the desired release" }),
-      failed: Type.Integer({ minimum: 0, description: "Robots whose last deployment of the app main failed" }),
-      drifted: Type.Integer({ minimum: 0, description: "Robots with a config file that differs from the deployed one" }),
-      held: Type.Integer({ minimum: 0, description: "Robots that are quarantined because several machines use their identity" }),
-    }),
-    deployments: Shape({
-      scheduled: Count,
-      queued: Count,
-      in_progress: Count,
-      paused: Count,
-      waiting_gate: Count,
-      failed: Type.Integer({ minimum: 0, description: "Created since failed_since and failed" }),
-      failed_since: Type.String({ format: "date-time", description: "7 days ago" }),
-      following: Type.Integer({
-        minimum: 0,
-        description: "Unfinished automatic deployments of robots that follow their fleet; not included in the other counts",
-      }),
-    }),
-    config_deployments: Shape({ in_progress: Count }),
-    unhealthy_robots: Type.Array(Shape({ id: Id, name: Type.String(), fleet_id: Id, failing: Type.Array(Type.String()) }), {
-      description: "The ten newest deployments",
+export const Overview = Entity("Overview", {
+  robots: Shape({
+    total: Count,
+    online: Count,
+    offline: Count,
+    never_connected: Count,
+    unhealthy: Type.Integer({ minimum: 0, description: "Robots whose latest report has failing checks" }),
+    behind: Type.Integer({ minimum: 0, description: "Robots whose app main does not run the desired release" }),
+    failed: Type.Integer({ minimum: 0, description: "Robots whose last deployment of the app main failed" }),
+    drifted: Type.Integer({ minimum: 0, description: "Robots with a config file that differs from the deployed one" }),
+    held: Type.Integer({ minimum: 0, description: "Robots that are quarantined because several machines use their identity" }),
+  }),
+  deployments: Shape({
+    scheduled: Count,
+    queued: Count,
+    in_progress: Count,
+    paused: Count,
+    waiting_gate: Count,
+    failed: Type.Integer({ minimum: 0, description: "Created since failed_since and failed" }),
+    failed_since: Type.String({ format: "date-time", description: "7 days ago" }),
+    following: Type.Integer({
+      minimum: 0,
+      description: "Unfinished automatic deployments of robots that follow their fleet; not included in the other counts",
     }),
   }),
-);
+  config_deployments: Shape({ in_progress: Count }),
+  unhealthy_robots: Type.Array(Shape({ id: Id, name: Type.String(), fleet_id: Id, failing: Type.Array(Type.String()) }), {
+    description: "The ten newest deployments",
+  }),
+});
 export type Overview = Of<typeof Overview>;
 
-export const overviewRoutes = {
-  getOverview: defineRoute("getOverview", {
+export const overviewRoutes = defineRoutes("Overview", {
+  getOverview: {
     summary: "Get counts of robots and deployments by state",
-    tag: "Overview",
-    access: "viewer",
     responses: { 200: DataOf(Overview) },
-  }),
-  listTimeline: defineRoute("listTimeline", {
+  },
+  listTimeline: {
     summary: "List the events of all robots, newest first",
-    tag: "Overview",
-    access: "viewer",
     query: Shape({
       ...page,
       kind: Maybe(Type.String({ minLength: 1, maxLength: 100 })),
@@ -66,5 +55,5 @@ export const overviewRoutes = {
     }),
     responses: { 200: ListOf(RobotTimelineEntry) },
     errors: [404],
-  }),
-};
+  },
+});

@@ -1,191 +1,158 @@
 import { Type } from "typebox";
 import { ROLES } from "../states.ts";
-import { defineRoute } from "./route.ts";
-import { withoutDefaults } from "./same-body.ts";
 import {
   Actor,
   DataOf,
+  defineRoutes,
   Email,
+  Entity,
   Id,
   IdParams,
   ListOf,
   Maybe,
   Name,
-  named,
   Nullable,
-  OneOf,
   type Of,
+  OneOf,
   page,
   Shape,
   stamps,
   Time,
-} from "./shapes.ts";
+  withoutDefaults,
+} from "./route.ts";
 
 const SCOPES_MAX = 100;
 const EXPIRES_IN_HOURS_MAX = 87_600;
 const OVERLAP_SECONDS_MAX = 86_400;
 
-export const Scope = named("Scope", Shape({ site_id: Maybe(Id), fleet_id: Maybe(Id) }));
+export const Scope = Entity("Scope", { site_id: Maybe(Id), fleet_id: Maybe(Id) });
 const Scopes = Type.Array(Scope, {
   maxItems: SCOPES_MAX,
   description: "Sites and fleets that the role is limited to, one per scope; empty: the whole org",
 });
 
-export const Grant = named("Grant", Shape({ role: OneOf(ROLES), scopes: Scopes }));
+export const Grant = Entity("Grant", { role: OneOf(ROLES), scopes: Scopes });
 export type Grant = Of<typeof Grant>;
 
-export const Me = named(
-  "Me",
-  Shape({
-    actor: Shape({ type: OneOf(["user", "org_token"]), id: Type.String(), name: Nullable(Type.String()) }),
-    token: Shape({ id: Id, label: Nullable(Type.String()), prefix: Type.String(), expires_at: Nullable(Type.String()) }),
-    org: Shape({ id: Id, name: Type.String(), role: OneOf(ROLES) }),
-    orgs: Type.Array(Shape({ id: Id, name: Type.String(), role: OneOf(ROLES), default: Type.Boolean() })),
-    scopes: Type.Array(Scope),
-  }),
-);
+export const Me = Entity("Me", {
+  actor: Shape({ type: OneOf(["user", "org_token"]), id: Type.String(), name: Nullable(Type.String()) }),
+  token: Shape({ id: Id, label: Nullable(Type.String()), prefix: Type.String(), expires_at: Nullable(Type.String()) }),
+  org: Shape({ id: Id, name: Type.String(), role: OneOf(ROLES) }),
+  orgs: Type.Array(Shape({ id: Id, name: Type.String(), role: OneOf(ROLES), default: Type.Boolean() })),
+  scopes: Type.Array(Scope),
+});
 export type Me = Of<typeof Me>;
 
 /** An object that a user created or owns, and its outcome when the user is removed. */
-export const UserHolding = named(
-  "UserHolding",
-  Shape({
-    kind: OneOf(["deployment", "config_deployment", "enrollment_key", "token"]),
-    id: Id,
-    label: Nullable(Type.String()),
-    status: Type.String(),
-    outcome: OneOf(
-      ["cancelled", "revoked", "kept"],
-      "cancelled: robots that are installing finish; kept: a token of the org that the user created, or one for every org of the user, which no longer works in this org",
-    ),
-  }),
-);
+export const UserHolding = Entity("UserHolding", {
+  kind: OneOf(["deployment", "config_deployment", "enrollment_key", "token"]),
+  id: Id,
+  label: Nullable(Type.String()),
+  status: Type.String(),
+  outcome: OneOf(
+    ["cancelled", "revoked", "kept"],
+    "cancelled: robots that are installing finish; kept: a token of the org that the user created, or one for every org of the user, which no longer works in this org",
+  ),
+});
 export type UserHolding = Of<typeof UserHolding>;
 
-export const Session = named(
-  "Session",
-  Shape({
-    id: Id,
-    org_id: Type.String({ description: "The org of the session" }),
-    token_id: Type.String({ description: "The token that created the session; when the token ends, the session ends" }),
-    csrf_token: Nullable(Type.String({ description: "Value of the `X-CSRF-Token` header that changing requests must send" })),
-    idle_hours: Type.Number({ description: "Idle time after which the session ends" }),
-    expires_at: Time,
-    ...stamps,
-  }),
-);
+export const Session = Entity("Session", {
+  id: Id,
+  org_id: Type.String({ description: "The org of the session" }),
+  token_id: Type.String({ description: "The token that created the session; when the token ends, the session ends" }),
+  csrf_token: Nullable(Type.String({ description: "Value of the `X-CSRF-Token` header that changing requests must send" })),
+  idle_hours: Type.Number({ description: "Idle time after which the session ends" }),
+  expires_at: Time,
+  ...stamps,
+});
 export type Session = Of<typeof Session>;
 
-export const User = named(
-  "User",
-  Shape({
-    id: Id,
-    email: Type.String(),
-    name: Type.String(),
-    role: OneOf(ROLES),
-    grants: Type.Array(Grant),
-    last_seen_at: Nullable(Time),
-    ...stamps,
-  }),
-);
+export const User = Entity("User", {
+  id: Id,
+  email: Type.String(),
+  name: Type.String(),
+  role: OneOf(ROLES),
+  grants: Type.Array(Grant),
+  last_seen_at: Nullable(Time),
+  ...stamps,
+});
 export type User = Of<typeof User>;
 
-export const RemovedUser = named("RemovedUser", Shape({ ...User.properties, holdings: Type.Array(UserHolding) }));
+export const RemovedUser = Entity("RemovedUser", { ...User.properties, holdings: Type.Array(UserHolding) });
 export type RemovedUser = Of<typeof RemovedUser>;
 
 const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
 
-export const Token = named(
-  "Token",
-  Shape({
-    id: Id,
-    label: Nullable(Type.String()),
-    role: OneOf(ROLES),
-    scopes: Scopes,
-    prefix: Type.String({ description: "The first 12 characters, to identify it" }),
-    user_id: Nullable(Id),
-    status: OneOf(TOKEN_STATUSES),
-    expires_at: Nullable(Time),
-    last_used_at: Nullable(Time),
-    revoked_at: Nullable(Time),
-    created_by: Nullable(Actor),
-    ...stamps,
-  }),
-);
+export const Token = Entity("Token", {
+  id: Id,
+  label: Nullable(Type.String()),
+  role: OneOf(ROLES),
+  scopes: Scopes,
+  prefix: Type.String({ description: "The first 12 characters, to identify it" }),
+  user_id: Nullable(Id),
+  status: OneOf(TOKEN_STATUSES),
+  expires_at: Nullable(Time),
+  last_used_at: Nullable(Time),
+  revoked_at: Nullable(Time),
+  created_by: Nullable(Actor),
+  ...stamps,
+});
 export type Token = Of<typeof Token>;
 
-export const NewToken = named(
-  "NewToken",
-  Shape({ ...Token.properties, token: Nullable(Type.String({ description: "The token's secret, shown only once" })) }),
-);
+export const NewToken = Entity("NewToken", {
+  ...Token.properties,
+  token: Nullable(Type.String({ description: "The token's secret, shown only once" })),
+});
 export type NewToken = Of<typeof NewToken>;
 
-const sessionRoutes = {
-  createSession: defineRoute("createSession", {
+const sessionRoutes = defineRoutes("People", {
+  createSession: {
     summary: "Create a browser session from a token: its HttpOnly cookie replaces the token",
-    tag: "People",
-    access: "viewer",
     by: "token",
     body: Shape({}),
-    idempotency: "accepted",
     secret_fields: ["csrf_token"],
     responses: { 201: DataOf(Session) },
-  }),
-  getSession: defineRoute("getSession", {
+  },
+  getSession: {
     summary: "Get the cookie's session and its CSRF token",
-    tag: "People",
-    access: "viewer",
     by: "session",
     responses: { 200: DataOf(Session) },
-  }),
-  updateSession: defineRoute("updateSession", {
+  },
+  updateSession: {
     summary: "Switch to another of the user's orgs; open streams of the previous one end",
-    tag: "People",
-    access: "viewer",
     by: "session",
     body: Shape({ org_id: Id }),
     responses: { 200: DataOf(Session) },
     errors: [404],
-  }),
-  endSession: defineRoute("endSession", {
+  },
+  endSession: {
     summary: "Sign out: the session ends and its cookie is deleted",
-    tag: "People",
-    access: "viewer",
     by: "session",
     produces: "application/json",
     responses: { 204: null },
-  }),
-};
+  },
+});
 
-const userRoutes = {
-  listUsers: defineRoute("listUsers", {
+const userRoutes = defineRoutes("People", {
+  listUsers: {
     summary: "List the org's users",
-    tag: "People",
-    access: "admin",
     query: Shape({ ...page, q: Maybe(Type.String({ maxLength: 200 })), role: Maybe(OneOf(ROLES)) }),
     responses: { 200: ListOf(User) },
-  }),
-  createUser: defineRoute("createUser", {
+  },
+  createUser: {
     summary: "Add a user to the org, or add a role to an existing user; repeating a role sets its scopes",
-    tag: "People",
-    access: "admin",
     body: Shape({ email: Email, name: Name, role: OneOf(ROLES), scopes: Maybe(Scopes) }),
     sameBody: withoutDefaults({ scopes: [] }),
-    idempotency: "accepted",
     responses: { 201: DataOf(User), 200: DataOf(User) },
     errors: [409],
-  }),
-  getUser: defineRoute("getUser", {
+  },
+  getUser: {
     summary: "Get a user of the org",
-    tag: "People",
-    access: "admin",
     params: IdParams,
     responses: { 200: DataOf(User) },
-  }),
-  updateUser: defineRoute("updateUser", {
+  },
+  updateUser: {
     summary: "Change a user's name or roles",
-    tag: "People",
-    access: "admin",
     params: IdParams,
     body: Shape({
       name: Maybe(Name),
@@ -197,38 +164,30 @@ const userRoutes = {
     }),
     responses: { 200: DataOf(User) },
     errors: [409],
-  }),
-  listUserHoldings: defineRoute("listUserHoldings", {
+  },
+  listUserHoldings: {
     summary: "List what is affected when a user is removed, with each outcome; the newest 100 of each kind",
-    tag: "People",
-    access: "admin",
     params: IdParams,
     responses: { 200: ListOf(UserHolding) },
-  }),
-  deleteUser: defineRoute("deleteUser", {
+  },
+  deleteUser: {
     summary:
       "Remove a user from the org: revokes roles, tokens and enrollment keys and cancels pending deployments; returns the affected objects",
-    tag: "People",
-    access: "admin",
     params: IdParams,
     responses: { 200: DataOf(RemovedUser) },
     errors: [409],
-  }),
-};
+  },
+});
 
-const tokenRoutes = {
-  listTokens: defineRoute("listTokens", {
+const tokenRoutes = defineRoutes("People", {
+  listTokens: {
     summary: "List the org's tokens",
-    tag: "People",
-    access: "admin",
     query: Shape({ ...page, status: Maybe(OneOf(TOKEN_STATUSES)), user_id: Maybe(Id) }),
     responses: { 200: ListOf(Token) },
     errors: [404],
-  }),
-  createToken: defineRoute("createToken", {
+  },
+  createToken: {
     summary: "Create a token of the org or of one of its users; returns the secret once",
-    tag: "People",
-    access: "admin",
     body: Shape({
       label: Name,
       role: OneOf(ROLES),
@@ -237,53 +196,42 @@ const tokenRoutes = {
       user_id: Maybe(Id),
     }),
     sameBody: withoutDefaults({ scopes: [] }),
-    idempotency: "accepted",
     secret_fields: ["token"],
     responses: { 201: DataOf(NewToken) },
     errors: [404, 409],
-  }),
-  getToken: defineRoute("getToken", {
+  },
+  getToken: {
     summary: "Get a token of the org",
-    tag: "People",
-    access: "admin",
     params: IdParams,
     responses: { 200: DataOf(Token) },
-  }),
-  revokeToken: defineRoute("revokeToken", {
+  },
+  revokeToken: {
     summary: "Revoke a token: its requests and open streams end within 2 s",
-    tag: "People",
-    access: "admin",
     params: IdParams,
     body: Shape({}),
-    idempotency: "accepted",
     responses: { 200: DataOf(Token) },
     errors: [409],
-  }),
-  rotateToken: defineRoute("rotateToken", {
+  },
+  rotateToken: {
     summary: "Replace a token's secret; returns it once",
-    tag: "People",
-    access: "admin",
     params: IdParams,
     body: Shape({
       overlap_seconds: Maybe(
         Type.Integer({ minimum: 0, maximum: OVERLAP_SECONDS_MAX, description: "How long the old secret stays valid", default: 0 }),
       ),
     }),
-    idempotency: "accepted",
     secret_fields: ["token"],
     responses: { 200: DataOf(NewToken) },
     errors: [409],
-  }),
-};
+  },
+});
 
-export const peopleRoutes = {
-  getMe: defineRoute("getMe", {
+export const peopleRoutes = defineRoutes("People", {
+  getMe: {
     summary: "Get the token's user and orgs",
-    tag: "People",
-    access: "viewer",
     responses: { 200: DataOf(Me) },
-  }),
+  },
   ...sessionRoutes,
   ...userRoutes,
   ...tokenRoutes,
-};
+});

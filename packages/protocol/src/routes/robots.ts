@@ -1,12 +1,13 @@
 import { Type } from "typebox";
-import { HealthBody, Platform } from "../link/messages.ts";
 import { LOG_LEVELS } from "../link/limits.ts";
-import { defineRoute } from "./route.ts";
+import { HealthBody, Platform } from "../link/messages.ts";
 import {
   Actor,
   AppName,
   Count,
   DataOf,
+  defineRoutes,
+  Entity,
   Id,
   IdParams,
   Json,
@@ -14,74 +15,64 @@ import {
   ListOf,
   Maybe,
   Name,
-  named,
   Nullable,
-  OneOf,
   type Of,
+  OneOf,
   page,
   Shape,
   stamps,
   Time,
-} from "./shapes.ts";
+} from "./route.ts";
 
-const ReleaseRef = named("ReleaseRef", Shape({ id: Id, tag: Type.String() }));
+const ReleaseRef = Entity("ReleaseRef", { id: Id, tag: Type.String() });
 
 const ReleaseState = (description?: string) => OneOf(["current", "behind", "failed", "unknown"], description);
 
-export const RobotApp = named(
-  "RobotApp",
-  Shape({
-    app: AppName,
-    current: Nullable(ReleaseRef),
-    desired: Nullable(ReleaseRef),
-    status: Type.String(),
-    release_state: ReleaseState(),
-  }),
-);
+export const RobotApp = Entity("RobotApp", {
+  app: AppName,
+  current: Nullable(ReleaseRef),
+  desired: Nullable(ReleaseRef),
+  status: Type.String(),
+  release_state: ReleaseState(),
+});
 
-export const Robot = named(
-  "Robot",
-  Shape({
-    id: Id,
-    name: Type.String(),
-    site_id: Id,
-    fleet_id: Id,
-    status: OneOf(["online", "offline", "never_connected", "decommissioned"]),
-    last_seen_at: Nullable(Time),
-    health: OneOf(["ok", "failing", "unknown"], "As last reported by the robot; unknown: never reported"),
-    failing: Type.Array(Type.String(), { description: "Descriptions of failing checks" }),
-    held_at: Nullable(Time),
-    approval: OneOf(["approved", "pending"], "pending: the robot gets no secrets until an admin approves it"),
-    labels: Type.Record(Type.String(), Type.String()),
-    agent_version: Nullable(Type.String()),
-    platform: Nullable(Platform),
-    apps: Type.Array(RobotApp),
-    current_release: Nullable(ReleaseRef),
-    desired_release: Nullable(ReleaseRef),
-    release_state: ReleaseState("The worst state of its apps: failed, behind, current, unknown"),
-    config_state: OneOf(["in_sync", "pending", "drifted", "unknown"]),
-    public_key_fingerprint: Type.String(),
-    ...stamps,
-  }),
-);
+export const Robot = Entity("Robot", {
+  id: Id,
+  name: Type.String(),
+  site_id: Id,
+  fleet_id: Id,
+  status: OneOf(["online", "offline", "never_connected", "decommissioned"]),
+  last_seen_at: Nullable(Time),
+  health: OneOf(["ok", "failing", "unknown"], "As last reported by the robot; unknown: never reported"),
+  failing: Type.Array(Type.String(), { description: "Descriptions of failing checks" }),
+  held_at: Nullable(Time),
+  approval: OneOf(["approved", "pending"], "pending: the robot gets no secrets until an admin approves it"),
+  labels: Type.Record(Type.String(), Type.String()),
+  agent_version: Nullable(Type.String()),
+  platform: Nullable(Platform),
+  apps: Type.Array(RobotApp),
+  current_release: Nullable(ReleaseRef),
+  desired_release: Nullable(ReleaseRef),
+  release_state: ReleaseState("The worst state of its apps: failed, behind, current, unknown"),
+  config_state: OneOf(["in_sync", "pending", "drifted", "unknown"]),
+  public_key_fingerprint: Type.String(),
+  ...stamps,
+});
 export type Robot = Of<typeof Robot>;
 
-export const HealthSnapshot = named("HealthSnapshot", Shape({ robot_id: Id, received_at: Time, ...HealthBody.properties }));
+export const HealthSnapshot = Entity("HealthSnapshot", { robot_id: Id, received_at: Time, ...HealthBody.properties });
 export type HealthSnapshot = Of<typeof HealthSnapshot>;
 
-export const LogRecord = named(
-  "LogRecord",
-  Shape({
-    robot_id: Id,
-    seq: Count,
-    at: Time,
-    received_at: Time,
-    level: OneOf(LOG_LEVELS),
-    source: Type.String(),
-    message: Type.String(),
-    fields: Type.Record(Type.String(), Json),
-  }),
-);
+export const LogRecord = Entity("LogRecord", {
+  robot_id: Id,
+  seq: Count,
+  at: Time,
+  received_at: Time,
+  level: OneOf(LOG_LEVELS),
+  source: Type.String(),
+  message: Type.String(),
+  fields: Type.Record(Type.String(), Json),
+});
 export type LogRecord = Of<typeof LogRecord>;
 
 const logFilter = {
@@ -95,59 +86,54 @@ const logFilter = {
 export const logQuery = Shape({ ...page, ...logFilter });
 export const logExportQuery = Shape(logFilter);
 
-export const TimelineEntry = named(
-  "TimelineEntry",
-  Shape({ id: Id, at: Time, kind: Type.String(), actor: Actor, summary: Type.String(), data: Type.Record(Type.String(), Json) }),
-);
+export const TimelineEntry = Entity("TimelineEntry", {
+  id: Id,
+  at: Time,
+  kind: Type.String(),
+  actor: Actor,
+  summary: Type.String(),
+  data: Type.Record(Type.String(), Json),
+});
 export type TimelineEntry = Of<typeof TimelineEntry>;
 
-export const EffectiveValue = named(
-  "EffectiveValue",
-  Shape({
-    namespace: Type.String(),
-    key: Type.String(),
-    value: Json,
-    secret: Type.Boolean(),
-    scope: OneOf(["org", "site", "fleet", "robot"]),
-    scope_id: Nullable(Type.String()),
-    config_id: Id,
-    version: Count,
-  }),
-);
-export const RobotConfig = named(
-  "RobotConfig",
-  Shape({
-    robot_id: Id,
-    config_state: OneOf(["in_sync", "pending", "drifted", "unknown"]),
-    effective: Type.Array(EffectiveValue),
-    namespaces: Type.Array(
-      Shape({
-        namespace: Type.String(),
-        deployed_version: Nullable(Count),
-        deployed_sha256: Nullable(Type.String()),
-        reported_sha256: Nullable(Type.String()),
-        state: OneOf(["in_sync", "pending", "drifted", "unknown"]),
-      }),
-    ),
-  }),
-);
+export const EffectiveValue = Entity("EffectiveValue", {
+  namespace: Type.String(),
+  key: Type.String(),
+  value: Json,
+  secret: Type.Boolean(),
+  scope: OneOf(["org", "site", "fleet", "robot"]),
+  scope_id: Nullable(Type.String()),
+  config_id: Id,
+  version: Count,
+});
+export const RobotConfig = Entity("RobotConfig", {
+  robot_id: Id,
+  config_state: OneOf(["in_sync", "pending", "drifted", "unknown"]),
+  effective: Type.Array(EffectiveValue),
+  namespaces: Type.Array(
+    Shape({
+      namespace: Type.String(),
+      deployed_version: Nullable(Count),
+      deployed_sha256: Nullable(Type.String()),
+      reported_sha256: Nullable(Type.String()),
+      state: OneOf(["in_sync", "pending", "drifted", "unknown"]),
+    }),
+  ),
+});
 export type RobotConfig = Of<typeof RobotConfig>;
 
 const LabelMatch = Type.String({ minLength: 3, maxLength: 300, pattern: "^[^:]+:.*$" });
 
 /** A sample of a robot's health, or the average of several. */
-export const HealthPoint = named(
-  "HealthPoint",
-  Shape({
-    at: Time,
-    cpu_percent: Type.Number(),
-    load_1m: Type.Number(),
-    memory_percent: Nullable(Type.Number()),
-    temperature_celsius: Nullable(Type.Number()),
-    battery_percent: Nullable(Type.Number()),
-    disks: Type.Array(Shape({ mount: Type.String(), percent: Type.Number() })),
-  }),
-);
+export const HealthPoint = Entity("HealthPoint", {
+  at: Time,
+  cpu_percent: Type.Number(),
+  load_1m: Type.Number(),
+  memory_percent: Nullable(Type.Number()),
+  temperature_celsius: Nullable(Type.Number()),
+  battery_percent: Nullable(Type.Number()),
+  disks: Type.Array(Shape({ mount: Type.String(), percent: Type.Number() })),
+});
 export type HealthPoint = Of<typeof HealthPoint>;
 
 export const HEALTH_POINTS_MAX = 2_000;
@@ -155,21 +141,16 @@ export const HEALTH_POINTS_MAX = 2_000;
 export const BULK_ROBOTS_MAX = 1_000;
 
 /** The outcome of a bulk change for one robot. */
-export const BulkOutcome = named(
-  "BulkOutcome",
-  Shape({
-    robot_id: Id,
-    outcome: OneOf(["changed", "unchanged", "not_found", "forbidden", "conflict"]),
-    message: Nullable(Type.String({ description: "Why it was not changed" })),
-  }),
-);
+export const BulkOutcome = Entity("BulkOutcome", {
+  robot_id: Id,
+  outcome: OneOf(["changed", "unchanged", "not_found", "forbidden", "conflict"]),
+  message: Nullable(Type.String({ description: "Why it was not changed" })),
+});
 export type BulkOutcome = Of<typeof BulkOutcome>;
 
-export const robotRoutes = {
-  listRobots: defineRoute("listRobots", {
+export const robotRoutes = defineRoutes("Robots", {
+  listRobots: {
     summary: "List robots",
-    tag: "Robots",
-    access: "viewer",
     query: Shape({
       ...page,
       status: Maybe(OneOf(["online", "offline", "never_connected", "decommissioned"])),
@@ -193,72 +174,53 @@ export const robotRoutes = {
     }),
     responses: { 200: ListOf(Robot) },
     errors: [404],
-  }),
-  bulkUpdateRobots: defineRoute("bulkUpdateRobots", {
+  },
+  bulkUpdateRobots: {
     summary: "Label or move many robots; returns the outcome for each",
-    tag: "Robots",
-    access: "operator",
     body: Shape({
       robot_ids: Type.Array(Id, { minItems: 1, maxItems: BULK_ROBOTS_MAX }),
       labels: Maybe(Shape({ set: Maybe(Labels), remove: Maybe(Type.Array(Type.String({ maxLength: 63 }), { maxItems: 64 })) })),
       fleet_id: Maybe(Id),
     }),
-    idempotency: "accepted",
     responses: { 200: Shape({ items: Type.Array(BulkOutcome) }) },
     errors: [404],
-  }),
-  getRobot: defineRoute("getRobot", {
+  },
+  getRobot: {
     summary: "Get a robot",
-    tag: "Robots",
-    access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(Robot) },
-  }),
-  releaseHold: defineRoute("releaseHold", {
+  },
+  releaseHold: {
     summary: "Unblock a robot that is quarantined because several machines use its identity; no change if it is not quarantined",
-    tag: "Robots",
-    access: "operator",
     params: IdParams,
-    idempotency: "accepted",
     responses: { 200: DataOf(Robot) },
     errors: [409],
-  }),
-  approveRobot: defineRoute("approveRobot", {
+  },
+  approveRobot: {
     summary: "Approve a robot, so that it gets secret config values and registry logins; no change if already approved",
-    tag: "Robots",
-    access: "admin",
     params: IdParams,
-    idempotency: "accepted",
     responses: { 200: DataOf(Robot) },
     errors: [409],
-  }),
-  updateRobot: defineRoute("updateRobot", {
+  },
+  updateRobot: {
     summary: "Rename, relabel or move a robot",
-    tag: "Robots",
-    access: "operator",
     params: IdParams,
     body: Shape({ name: Maybe(Name), labels: Maybe(Labels), fleet_id: Maybe(Id) }),
     responses: { 200: DataOf(Robot) },
     errors: [409],
-  }),
-  deleteRobot: defineRoute("deleteRobot", {
+  },
+  deleteRobot: {
     summary: "Decommission a robot permanently: its identity is refused",
-    tag: "Robots",
-    access: "admin",
     params: IdParams,
     responses: { 200: DataOf(Robot) },
-  }),
-  getRobotHealth: defineRoute("getRobotHealth", {
+  },
+  getRobotHealth: {
     summary: "Get the latest health snapshot",
-    tag: "Robots",
-    access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(HealthSnapshot) },
-  }),
-  getRobotHealthHistory: defineRoute("getRobotHealthHistory", {
+  },
+  getRobotHealthHistory: {
     summary: "Get health over time, oldest first: one point per minute, or averages over longer intervals if that exceeds `points`",
-    tag: "Robots",
-    access: "viewer",
     params: IdParams,
     query: Shape({
       since: Maybe({ ...Time, description: "Default: an hour before `until`" }),
@@ -266,38 +228,30 @@ export const robotRoutes = {
       points: Maybe(Type.Integer({ minimum: 2, maximum: HEALTH_POINTS_MAX, description: "Maximum number of points; default: 300" })),
     }),
     responses: { 200: Shape({ items: Type.Array(HealthPoint) }) },
-  }),
-  getRobotConfig: defineRoute("getRobotConfig", {
+  },
+  getRobotConfig: {
     summary: "Get the effective config with the scope of each value, and the state reported by the robot",
-    tag: "Robots",
-    access: "viewer",
     params: IdParams,
     responses: { 200: DataOf(RobotConfig) },
-  }),
-  listRobotLogs: defineRoute("listRobotLogs", {
+  },
+  listRobotLogs: {
     summary: "List the latest log records, oldest first",
-    tag: "Robots",
-    access: "viewer",
     params: IdParams,
     query: logQuery,
     responses: { 200: ListOf(LogRecord) },
-  }),
-  exportRobotLogs: defineRoute("exportRobotLogs", {
+  },
+  exportRobotLogs: {
     summary: "Export all log records as JSON lines, oldest first",
-    tag: "Robots",
-    access: "viewer",
     params: IdParams,
     query: logExportQuery,
     responses: { 200: null },
     produces: "application/x-ndjson",
     audit: "always",
-  }),
-  listRobotTimeline: defineRoute("listRobotTimeline", {
+  },
+  listRobotTimeline: {
     summary: "List the events of a robot, newest first",
-    tag: "Robots",
-    access: "viewer",
     params: IdParams,
     query: Shape({ ...page, kind: Maybe(Type.String({ minLength: 1, maxLength: 100 })), since: Maybe(Time), until: Maybe(Time) }),
     responses: { 200: ListOf(TimelineEntry) },
-  }),
-};
+  },
+});

@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { Count, Id, Labels, Maybe, Nullable, named, type Of, OneOf, Shape, Time } from "./shapes.ts";
+import { Count, Entity, Id, Labels, Maybe, Nullable, type Of, OneOf, Shape, Time } from "./route.ts";
 
 /** Maximum waves of a rollout, without the implicit last one. */
 export const WAVES_MAX = 50;
@@ -121,25 +121,22 @@ export const counters = {
 
 export const WAVE_STATES = ["pending", "open", "soaking", "gate", "passed"] as const;
 
-export const DeploymentWave = named(
-  "DeploymentWave",
-  Shape({
-    wave: Count,
-    /** The requested selection; all null: the remaining robots. */
-    percent: Nullable(Type.Number()),
-    count: Nullable(Count),
-    labels: Nullable(Labels),
-    soak_seconds: Count,
-    gate: OneOf(GATES),
-    status: OneOf(WAVE_STATES),
-    ...counters,
-    offline: Type.Integer({ minimum: 0, description: "Of the queued robots those that get the release when they connect" }),
-    opened_at: Nullable(Time),
-    passed_at: Nullable(Time),
-    /** End of its soak time; null before its robots have finished. */
-    soaks_until: Nullable(Time),
-  }),
-);
+export const DeploymentWave = Entity("DeploymentWave", {
+  wave: Count,
+  /** The requested selection; all null: the remaining robots. */
+  percent: Nullable(Type.Number()),
+  count: Nullable(Count),
+  labels: Nullable(Labels),
+  soak_seconds: Count,
+  gate: OneOf(GATES),
+  status: OneOf(WAVE_STATES),
+  ...counters,
+  offline: Type.Integer({ minimum: 0, description: "Of the queued robots those that get the release when they connect" }),
+  opened_at: Nullable(Time),
+  passed_at: Nullable(Time),
+  /** End of its soak time; null before its robots have finished. */
+  soaks_until: Nullable(Time),
+});
 export type DeploymentWave = Of<typeof DeploymentWave>;
 
 /** Maximum robots listed in a plan; its counts include all. */
@@ -153,35 +150,32 @@ const PlanCounts = {
   bytes_to_send: Count,
 };
 
-export const DeploymentPlan = named(
-  "DeploymentPlan",
-  Shape({
-    dry_run: Type.Literal(true),
-    target_kind: OneOf(["robot", "fleet"]),
-    robot_id: Nullable(Id),
-    fleet_id: Nullable(Id),
-    release_id: Id,
-    release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
-    artifact_stored: Type.Boolean(),
-    scheduled_at: Nullable(Time),
-    expires_at: Time,
-    rollout: WholeRollout,
-    /** The current or next maintenance window. */
-    window: Nullable(Shape({ opens_at: Time, closes_at: Time })),
-    ...PlanCounts,
-    waves: Type.Array(Shape({ wave: Count, ...PlanCounts })),
-    /** In rollout order, at most 10,000. */
-    robots: Type.Array(
-      Shape({
-        robot_id: Id,
-        name: Type.String(),
-        wave: Count,
-        online: Type.Boolean(),
-        incompatible: Type.Boolean(),
-        already_installed: Type.Boolean(),
-        bytes_to_send: Count,
-      }),
-    ),
-  }),
-);
+export const DeploymentPlan = Entity("DeploymentPlan", {
+  dry_run: Type.Literal(true),
+  target_kind: OneOf(["robot", "fleet"]),
+  robot_id: Nullable(Id),
+  fleet_id: Nullable(Id),
+  release_id: Id,
+  release: Shape({ id: Id, tag: Type.String(), kind: Type.String(), app: Type.String() }),
+  artifact_stored: Type.Boolean(),
+  scheduled_at: Nullable(Time),
+  expires_at: Time,
+  rollout: WholeRollout,
+  /** The current or next maintenance window. */
+  window: Nullable(Shape({ opens_at: Time, closes_at: Time })),
+  ...PlanCounts,
+  waves: Type.Array(Shape({ wave: Count, ...PlanCounts })),
+  /** In rollout order, at most 10,000. */
+  robots: Type.Array(
+    Shape({
+      robot_id: Id,
+      name: Type.String(),
+      wave: Count,
+      online: Type.Boolean(),
+      incompatible: Type.Boolean(),
+      already_installed: Type.Boolean(),
+      bytes_to_send: Count,
+    }),
+  ),
+});
 export type DeploymentPlan = Of<typeof DeploymentPlan>;

@@ -1,5 +1,5 @@
-import type { Static, TObject, TSchema } from "typebox";
-import type { Access, access } from "../access.ts";
+import { type Static, type TObject, type TProperties, type TSchema, Type } from "typebox";
+import { type Access, access } from "../access.ts";
 import { type HttpMethod, paths, type RouteName } from "../paths.ts";
 
 export type { Access };
@@ -7,11 +7,11 @@ export type { Access };
 /** The document that lists the route. */
 export type Document = "api" | "agent";
 
-export interface RouteSpec {
+/** The parts of a route that its file defines. */
+interface RouteParts {
   summary: string;
-  tag: string;
-  /** The role of its row in the table of access.ts. */
-  access: Access;
+  /** Its group in the document, if not that of its neighbors. */
+  tag?: string;
   /** For callers with a role: accept only tokens, or only session cookies. Default: either. */
   by?: "token" | "session";
   document?: Document;
@@ -25,7 +25,7 @@ export interface RouteSpec {
   dry_run?: TSchema;
   /** Content type of a body that is not JSON: the handler reads the stream. */
   consumes?: string;
-  /** `required` on the two routes that start work on robots; every other POST accepts a key. */
+  /** `required` on the two routes that start work on robots. Default: every other POST of a person accepts a key. */
   idempotency?: "required" | "accepted";
   /** Aliases of body fields, alias → field. */
   aliases?: Record<string, string>;
@@ -44,15 +44,33 @@ export interface RouteSpec {
   errors?: readonly number[];
 }
 
-export type Route<N extends RouteName = RouteName, S extends RouteSpec = RouteSpec> = S & { name: N; method: HttpMethod; path: string };
+export interface RouteSpec extends RouteParts {
+  tag: string;
+  access: Access;
+}
 
-/** `access` must match the route's row in the table; otherwise this does not compile. */
-export function defineRoute<N extends RouteName, const S extends RouteSpec & { access: (typeof access)[N]["access"] }>(
-  name: N,
-  spec: S,
-): Route<N, S> {
-  const [method, path] = paths[name];
-  return { ...spec, name, method, path };
+export type Route<N extends RouteName = RouteName, S extends RouteParts = RouteParts> = S & {
+  name: N;
+  method: HttpMethod;
+  path: string;
+  tag: string;
+  /** From the table of access.ts. */
+  access: (typeof access)[N]["access"];
+};
+
+/** Defines routes by name; `tag` is the group of those that have no other. */
+export function defineRoutes<const R extends { [N in RouteName]?: RouteParts }>(
+  tag: string,
+  specs: R,
+): { [N in keyof R & RouteName]: R[N] extends RouteParts ? Route<N, R[N]> : never } {
+  const names = Object.keys(specs) as RouteName[];
+  const define = (name: RouteName): Route => {
+    const [method, path] = paths[name];
+    const spec: RouteParts = specs[name]!;
+    const idempotency = method === "POST" && spec.document !== "agent" ? { idempotency: "accepted" as const } : {};
+    return { tag, ...idempotency, ...spec, name, method, path, access: access[name].access };
+  };
+  return Object.fromEntries(names.map((name) => [name, define(name)])) as ReturnType<typeof defineRoutes<R>>;
 }
 
 type Input<S, K extends "params" | "query" | "body"> = S extends { [P in K]: infer T extends TSchema } ? Static<T> : Record<never, never>;
@@ -63,3 +81,106 @@ export type BodyOf<S> = Input<S, "body">;
 export type DryRunOf<S> = S extends { dry_run: infer T extends TSchema } ? Static<T> : never;
 type Answers<S> = S extends { responses: infer R } ? R[keyof R] : never;
 export type AnswerOf<S> = Answers<S> extends infer T ? (T extends TSchema ? Static<T> : never) : never;
+
+/** Names of schemas in the OpenAPI document, by identity. */
+export const schemaNames = new Map<TSchema, string>();
+
+export function named<T extends TSchema>(name: string, schema: T): T {
+  schemaNames.set(schema, name);
+  return schema;
+}
+
+/** An object schema that rejects unknown fields. */
+export const Shape = <P extends TProperties>(properties: P, options: object = {}) =>
+  Type.Object(properties, { additionalProperties: false, ...options });
+
+/** An object schema with a name in the OpenAPI document. */
+export const Entity = <P extends TProperties>(name: string, properties: P) => named(name, Shape(properties));
+
+export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
+export const Maybe = <T extends TSchema>(schema: T) => Type.Optional(schema);
+export const OneOf = <const V extends string[]>(values: readonly [...V], description?: string) =>
+  Type.Enum<V>(values, description === undefined ? {} : { description });
+
+/** Ids are opaque: an id in another format simply does not exist, so no pattern is checked. */
+export const Id = Type.String();
+export const Time = Type.String({ format: "date-time", maxLength: 64, description: "RFC 3339 with a zone" });
+/** 1–200 characters of any language, without control characters or line separators, and without a space at either end. */
+const VISIBLE = "[^\\p{Cc}\\p{Zl}\\p{Zp}\\s]";
+const INNER = "[^\\p{Cc}\\p{Zl}\\p{Zp}]";
+export const Name = Type.String({
+  minLength: 1,
+  maxLength: 200,
+  pattern: `^${VISIBLE}(${INNER}*${VISIBLE})?$`,
+  description: "1 to 200 characters, no control characters, no space at either end",
+});
+export const Tag = Type.String({
+  minLength: 1,
+  maxLength: 200,
+  pattern: `^(?!rel_[0-9a-z]{26}$)${VISIBLE}(${INNER}*${VISIBLE})?$`,
+  description: "1 to 200 characters, no control characters, no space at either end, not of the form of a release id",
+});
+export const Email = Type.String({
+  minLength: 3,
+  maxLength: 254,
+  pattern: '^[^\\s@\\p{Cc}\\p{Cf}<>"(),:;]+@[^\\s@\\p{Cc}\\p{Cf}<>"(),:;]+$',
+  description: "an e-mail address; upper and lower case count as the same",
+});
+export const AppName = Type.String({ pattern: "^[a-z0-9][a-z0-9._-]{0,62}$" });
+export const Sha256 = Type.String({ pattern: "^[0-9a-f]{64}$", description: "SHA-256 as 64 hexadecimal digits" });
+export const Labels = Type.Record(
+  Type.String({ pattern: "^[A-Za-z0-9][A-Za-z0-9._/-]{0,62}$" }),
+  Type.String({ maxLength: 200, pattern: `^${INNER}*$` }),
+  { maxProperties: 64, additionalProperties: false, description: "Labels of a robot" },
+);
+export const Count = Type.Integer({ minimum: 0 });
+/** Any JSON value. */
+export const Json = Type.Unknown({ description: "Any JSON value" });
+
+export const stamps = { created_at: Time, updated_at: Time };
+
+export const Actor = Entity("Actor", {
+  type: OneOf(["user", "org_token", "robot", "system", "admin"]),
+  id: Nullable(Type.String()),
+  name: Nullable(Type.String()),
+});
+export type Actor = Static<typeof Actor>;
+
+export const IdParams = Shape({ id: Id });
+
+/** Query of every list: without `limit` and `cursor` the response is complete up to 10,000 rows. */
+export const page = {
+  limit: Maybe(Type.Integer({ minimum: 1, maximum: 1000, description: "Rows per page" })),
+  cursor: Maybe(Type.String({ minLength: 1, maxLength: 2_000, description: "next_cursor of the previous page" })),
+};
+
+export const ListOf = <T extends TSchema>(item: T) => Shape({ items: Type.Array(item), next_cursor: Nullable(Type.String()) });
+export const DataOf = <T extends TSchema>(data: T) => Shape({ data });
+
+export const Problem = Entity("Error", { error: Shape({ code: Type.String(), message: Type.String() }) });
+
+export type Of<T extends TSchema> = Static<T>;
+export type { TObject, TSchema };
+
+type Fields = Record<string, unknown>;
+
+/**
+ * Returns a function that removes optional fields with their default value from a body. Bodies that are equal afterwards are the same
+ * request for an Idempotency-Key.
+ */
+export const withoutDefaults =
+  (defaults: Readonly<Fields>) =>
+  (body: Fields): Fields =>
+    Object.fromEntries(Object.entries(body).filter(([name, value]) => !(name in defaults) || !isEqual(value, defaults[name])));
+
+/** Compares as JSON; for defaults that are strings, numbers, booleans, or empty arrays and objects. */
+const isEqual = (value: unknown, other: unknown): boolean => JSON.stringify(value) === JSON.stringify(other);
+
+/** Converts `target_kind` and `target_id` to `robot_id` or `fleet_id`. */
+export function withoutTargetKind(body: Fields): Fields {
+  const { target_kind, target_id, ...rest } = body;
+  if (target_kind !== "robot" && target_kind !== "fleet") return body;
+  const name = `${target_kind}_id`;
+  if (target_id !== undefined) return rest.robot_id === undefined && rest.fleet_id === undefined ? { ...rest, [name]: target_id } : body;
+  return rest[name] === undefined ? body : rest;
+}

@@ -1,4 +1,3 @@
-export * from "./canonical-json.ts";
 export * from "./release-statement.ts";
 export * from "./signed-text.ts";
 export * from "./trust-statement.ts";

@@ -1,6 +1,6 @@
 import { hash, type KeyObject } from "node:crypto";
-import { canonicalJson } from "./canonical-json.ts";
 import {
+  canonicalJson,
   isSignedBy,
   keyIdOf,
   parseSignedText,

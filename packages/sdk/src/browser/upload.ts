@@ -1,6 +1,6 @@
 import { type Connection, credentialHeaders, sessionHeaders, urlOf } from "../connection.ts";
 import { Unreachable } from "../errors.ts";
-import type { Body } from "../route-types.ts";
+import type { Body } from "../options.ts";
 import { Passing, type SendRequest, type UploadArguments, uploadBy } from "../upload-session.ts";
 
 const IDLE_MS_MAX = 60_000;

@@ -1,4 +1,4 @@
-/** Requested camera settings. Missing ones use the robot's defaults. The bounds are those of `@roamfleet/protocol/link/camera`. */
+/** Requested camera settings. Missing ones use the robot's defaults. The bounds are those of `@roamfleet/protocol/link/limits`. */
 export interface CameraSearch {
   camera?: string;
   fps?: number;
