@@ -17,7 +17,6 @@ import {
 } from "@roamfleet/protocol";
 import { type Access, type Route, routes } from "@roamfleet/protocol/routes";
 import { root } from "../bin/launch.mjs";
-import { ENVIRONMENT } from "../packages/cli/src/topics.ts";
 import { LIMIT_DEFAULTS, type LimitName } from "../packages/server/src/config.ts";
 import { DOCTOR_FLAGS } from "../packages/server/src/doctor/command.ts";
 import { LIMIT_MEANINGS, SERVE_ENVIRONMENT, SERVE_FLAGS } from "../packages/server/src/flags.ts";
@@ -167,10 +166,7 @@ ${table(
 
 ## \`rf\`
 
-${table(
-  ["variable", "meaning"],
-  ENVIRONMENT.map(([name, meaning]) => [code(name), meaning]),
-)}
+Its environment variables are listed with its [commands](commands.md#environment).
 `;
 }
 

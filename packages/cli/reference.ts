@@ -2,7 +2,6 @@ import { writeFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import type { Argument, Command, Option } from "commander";
-import { examples } from "./src/command.ts";
 import { EXIT_MEANINGS } from "./src/exit-codes.ts";
 import { buildProgram, commandPath } from "./src/program.ts";
 import { registry } from "./src/registry.ts";
@@ -14,7 +13,7 @@ export const REFERENCE_FILE = path.resolve(path.dirname(fileURLToPath(import.met
 
 /** Returns the reference of every command as Markdown, generated from the definitions that the program uses. */
 export async function writeReference(): Promise<string> {
-  const { program, complete } = buildProgram(() => () => Promise.resolve());
+  const { program, complete, examples } = buildProgram();
   const find = (parent: Command, name: string): Command => parent.commands.find((command) => command.name() === name)!;
   const parts = [
     "# Commands of `rf`",
@@ -27,11 +26,11 @@ export async function writeReference(): Promise<string> {
     for (const entry of commands) {
       const command = find(program, entry.name);
       await complete(command);
-      if (!("verbs" in entry)) parts.push(...describe(command));
+      if (!("verbs" in entry)) parts.push(...describe(command, examples.get(command)));
       for (const { name } of "verbs" in entry ? entry.verbs : []) {
         const verb = find(command, name);
         await complete(verb);
-        parts.push(...describe(verb));
+        parts.push(...describe(verb, examples.get(verb)));
       }
     }
   }
@@ -50,7 +49,7 @@ export async function writeReference(): Promise<string> {
   return `${parts.join("\n\n")}\n`;
 }
 
-function describe(command: Command): string[] {
+function describe(command: Command, lines: readonly string[] | undefined): string[] {
   const parts = [`### \`${usage(command)}\``, command.description()];
   const rows = command.registeredArguments.filter(({ description }) => description !== "");
   if (rows.length > 0)
@@ -61,7 +60,6 @@ function describe(command: Command): string[] {
       ),
     );
   if (command.options.length > 0) parts.push(optionTable(command.options));
-  const lines = examples.get(command);
   if (lines !== undefined) parts.push(["```sh", ...lines, "```"].join("\n"));
   return parts;
 }

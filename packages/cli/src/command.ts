@@ -1,19 +1,38 @@
 import { type Command, InvalidArgumentError } from "commander";
 import type { Context } from "./context.ts";
+import type { OutputFormat } from "./output.ts";
 
-/** Defines a command's arguments and options; `act` wraps the command's function as an action. */
-export type Define = (command: Command, act: Act) => void;
-
-/** Wraps `run(context, …arguments, options)` as a commander action. */
-export type Act = <A extends unknown[]>(run: (context: Context, ...args: A) => Promise<void>) => (...args: A) => Promise<void>;
-
-/** Adds examples to a command's help and to the reference. */
-export const examples = new WeakMap<Command, readonly string[]>();
-
-export function addExamples(command: Command, lines: readonly string[]): void {
-  examples.set(command, lines);
-  command.addHelpText("after", `\nExamples:\n${lines.map((text) => `  $ ${text}`).join("\n")}`);
+/** Flags of every command, accepted before or after it. */
+export interface GlobalOptions {
+  json?: boolean;
+  output?: OutputFormat;
+  columns?: string[];
+  headers: boolean;
+  pager: boolean;
+  baseUrl?: string;
+  profile?: string;
+  org?: string;
 }
+
+export interface CommandDefinition {
+  /** Default: the summary. */
+  description: string | undefined;
+  /** Adds the arguments and options. */
+  define: (command: Command) => unknown;
+  /** Receives the arguments as commander passes them, then the options. */
+  run: (context: Context, ...args: never[]) => Promise<void>;
+  /** Shown in the command's help and in the reference. */
+  examples: readonly string[];
+}
+
+/** `A`: types of the arguments and options that `run` receives. */
+// oxlint-disable-next-line typescript/no-unnecessary-type-parameters -- the caller names them, because commander does not
+export const defineCommand = <A extends unknown[]>(
+  description: string | undefined,
+  define: CommandDefinition["define"],
+  run: (context: Context, ...args: A) => Promise<void>,
+  examples: readonly string[] = [],
+): CommandDefinition => ({ description, define, run: run as unknown as CommandDefinition["run"], examples });
 
 /** Returns a parser for options that take a whole number of at least `minimum`. */
 export const wholeNumber =

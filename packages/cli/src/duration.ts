@@ -42,3 +42,18 @@ export function seconds(text: string): number {
   if (match === null) throw new InvalidArgumentError("Expected a duration such as 90s, 10m, 2h or 3d.");
   return Number(match[1]) * (LENGTHS[match[2] ?? ""] ?? 1);
 }
+
+/** A parsed time, resolved when the request is made. */
+export type TimeOption = (now: Date) => string;
+
+/** Parses a relative (`10m` ago) or absolute time. */
+export function readTime(text: string): TimeOption {
+  if (/^\d+[a-z]+$/.test(text)) {
+    const ago = seconds(text);
+    return (now) => new Date(now.getTime() - ago * 1_000).toISOString();
+  }
+  const at = new Date(text);
+  if (!/^\d{4}-\d\d-\d\d/.test(text) || Number.isNaN(at.getTime()))
+    throw new InvalidArgumentError("Expected a duration such as 10m, 2h or 3d, or a time such as 2030-01-01T08:00:00Z.");
+  return () => at.toISOString();
+}

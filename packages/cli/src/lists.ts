@@ -1,6 +1,8 @@
 import type { Arguments, Body, Client, ListRouteName } from "@roamfleet/sdk";
 import type { Command } from "commander";
 import { wholeNumber } from "./command.ts";
+import type { Context } from "./context.ts";
+import type { Column } from "./output.ts";
 
 const PAGE_ROWS_MAX = 1_000;
 
@@ -33,4 +35,32 @@ export async function readList<N extends ListRouteName>(
     if (limit !== undefined && items.length >= limit) break;
   }
   return { items: limit === undefined ? items : items.slice(0, limit), next_cursor } as Body<N>;
+}
+
+interface ListView<T> {
+  limit?: number | undefined;
+  /** Default: the user's client. */
+  client?: Client;
+  /** Printed instead of a table without rows. */
+  empty?: string;
+  /** Printed instead of `empty` if `filter` restricts the rows. */
+  no_match?: string;
+  /** Default: the query. */
+  filter?: Readonly<Record<string, unknown>>;
+  columns: readonly Column<T>[];
+}
+
+/** Prints a whole list, or its first `limit` rows, as a table. */
+export async function printList<N extends ListRouteName>(
+  context: Context,
+  name: N,
+  { client, limit, empty, no_match = empty, filter, columns, ...rest }: ListView<Body<N>["items"][number]> & Arguments<N>,
+): Promise<void> {
+  const args = rest as unknown as Arguments<N>;
+  const answer: { items: unknown[] } = await readList(client ?? (await context.client()), name, limit, args);
+  await context.out.result(answer, () => {
+    const note = isFiltered(filter ?? args.query ?? {}) ? no_match : empty;
+    if (answer.items.length === 0 && note !== undefined) return context.out.note(note);
+    return context.out.table(answer.items as Body<N>["items"], columns);
+  });
 }

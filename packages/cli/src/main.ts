@@ -1,14 +1,12 @@
 import { setGlobalProxyFromEnv } from "node:http";
 import { CommanderError } from "commander";
-import type { Act } from "./command.ts";
+import type { GlobalOptions } from "./command.ts";
 import { readEnvironment } from "./config.ts";
 import type { Context } from "./context.ts";
 import { EXIT } from "./exit-codes.ts";
-import { scanFormat } from "./formats.ts";
-import { Output } from "./output.ts";
-import { buildProgram, commandPath, failedCommands } from "./program.ts";
+import { Output, scanFormat } from "./output.ts";
+import { buildProgram, commandPath } from "./program.ts";
 import { registry } from "./registry.ts";
-import type { GlobalOptions } from "./settings.ts";
 import { plain } from "./text.ts";
 import { topics } from "./topics.ts";
 
@@ -24,17 +22,14 @@ async function main(args: string[]): Promise<void> {
   if (environment.has_proxy) setGlobalProxyFromEnv();
   const out = new Output({ format: scanFormat(args) ?? "table", colors: environment.colors });
   let context: Context | undefined;
-  const act: Act =
-    (run) =>
-    async (...actuals) => {
-      const flags = program.opts<GlobalOptions>();
-      const [loaded, { outputOptions }] = await Promise.all([import("./context.ts"), import("./settings.ts")]);
-      context = new loaded.Context(out, { base_url: flags.baseUrl, profile: flags.profile, org: flags.org }, environment);
-      process.on("SIGINT", endByInterrupt);
-      out.configure(await outputOptions(flags, environment, (text) => out.note(`warning: ${plain(text)}`)));
-      await run(context, ...actuals);
-    };
-  const { program } = buildProgram(act);
+  const { program, failed } = buildProgram(async (run, args) => {
+    const flags = program.opts<GlobalOptions>();
+    const [loaded, { outputOptions }] = await Promise.all([import("./context.ts"), import("./settings.ts")]);
+    context = new loaded.Context(out, { base_url: flags.baseUrl, profile: flags.profile, org: flags.org }, environment);
+    process.on("SIGINT", endByInterrupt);
+    out.configure(await outputOptions(flags, environment, (text) => out.note(`warning: ${plain(text)}`)));
+    await run(context, ...args);
+  });
   try {
     await program.parseAsync(args, { from: "user" });
   } catch (error) {
@@ -42,7 +37,7 @@ async function main(args: string[]): Promise<void> {
     const { Failure, toFailure } = await import("./failure.ts");
     let failure = context === undefined ? toFailure(error) : context.failure(error);
     if (error instanceof CommanderError) {
-      const help = `\`${commandPath(failedCommands.get(error) ?? program)} --help\` lists the options.`;
+      const help = `\`${commandPath(failed())} --help\` lists the options.`;
       failure = new Failure(failure.exit_code, failure.message, { hints: [...failure.hints, help] });
     }
     process.exitCode = failure.exit_code;

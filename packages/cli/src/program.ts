@@ -1,28 +1,51 @@
 import { describeVersion } from "@roamfleet/protocol/version";
 import { Command, type CommanderError, Option } from "commander";
 import metadata from "../package.json" with { type: "json" };
-import type { Act } from "./command.ts";
-import { OUTPUT_FORMATS } from "./formats.ts";
+import type { CommandDefinition } from "./command.ts";
+import { OUTPUT_FORMATS } from "./output.ts";
 import { type Noun, registry, type Verb } from "./registry.ts";
-import { type Topic, topics } from "./topics.ts";
+import { topics } from "./topics.ts";
 
-/** The command that caused a commander error: its help is the next step. */
-export const failedCommands = new WeakMap<CommanderError, Command>();
+export interface Program {
+  program: Command;
+  /** Loads a noun's verbs, or a verb's arguments and options. */
+  complete: (command: Command) => Promise<void>;
+  /** Examples of the loaded commands. */
+  examples: ReadonlyMap<Command, readonly string[]>;
+  /** The command that caused a commander error: its help is the next step. */
+  failed: () => Command;
+}
 
 /**
- * Builds the command tree. Commands initially have names and summaries only: `complete` loads a noun's verbs, or a verb's arguments and
- * options, when it is called or its help is shown.
+ * Builds the command tree. Commands initially have names and summaries only; the rest is loaded when a command is called or its help is
+ * shown. `act` runs the called command.
  */
-export function buildProgram(act: Act): { program: Command; complete: (command: Command) => Promise<void> } {
+export function buildProgram(act: (run: CommandDefinition["run"], args: never[]) => Promise<void> = () => Promise.resolve()): Program {
   const pending = new Map<Command, () => void | Promise<void>>();
+  const examples = new Map<Command, readonly string[]>();
   const complete = async (command: Command): Promise<void> => {
     const step = pending.get(command);
     pending.delete(command);
     await step?.();
   };
+  let failed: Command | undefined;
+  // Makes commander throw instead of exiting, and records which command failed.
+  const watchErrors = (command: Command): Command =>
+    command.exitOverride((error: CommanderError) => {
+      failed = command;
+      throw error;
+    });
   const addVerb = (parent: Command, { name, summary, load }: Verb): void => {
     const command = watchErrors(parent.command(name)).summary(summary).description(`${summary}.`);
-    pending.set(command, async () => (await load()).define(command, act));
+    pending.set(command, async () => {
+      const { description, define, run, examples: lines } = await load();
+      if (description !== undefined) command.description(description);
+      define(command);
+      command.action((...args: unknown[]) => act(run, args as never[]));
+      if (lines.length === 0) return;
+      examples.set(command, lines);
+      command.addHelpText("after", `\nExamples:\n${lines.map((text) => `  $ ${text}`).join("\n")}`);
+    });
   };
   const addNoun = (parent: Command, { name, summary, verbs }: Noun): void => {
     const command = watchErrors(parent.command(name)).summary(summary).description(`${summary}.`).usage("<command>").helpCommand(false);
@@ -41,8 +64,12 @@ export function buildProgram(act: Act): { program: Command; complete: (command: 
     }
   }
   program.commandsGroup("Help:");
-  for (const topic of topics) addTopic(program, topic);
-  return { program, complete };
+  for (const { name, summary } of topics)
+    watchErrors(program.command(name, { hidden: true }))
+      .summary(summary)
+      .description(`${summary}: rf help ${name}`)
+      .action(async () => void process.stdout.write((await import("./topic-texts.ts")).topicText(name)));
+  return { program, complete, examples, failed: () => failed ?? program };
 }
 
 function addRoot(): Command {
@@ -63,21 +90,6 @@ function addRoot(): Command {
     .configureHelp({ showGlobalOptions: true })
     .configureOutput({ writeErr: (text) => process.stdout.write(text), outputError: () => {} })
     .addHelpText("after", `\nTopics (rf help TOPIC):\n${topics.map(({ name, summary }) => `  ${name.padEnd(18)} ${summary}`).join("\n")}`);
-}
-
-function addTopic(program: Command, { name, summary }: Topic): void {
-  watchErrors(program.command(name, { hidden: true }))
-    .summary(summary)
-    .description(`${summary}: rf help ${name}`)
-    .action(async () => void process.stdout.write((await import("./topic-texts.ts")).topicText(name)));
-}
-
-/** Makes commander throw instead of exiting, and records which command failed. */
-function watchErrors(command: Command): Command {
-  return command.exitOverride((error) => {
-    failedCommands.set(error, command);
-    throw error;
-  });
 }
 
 /** Returns the words of a command as typed: `rf robots list`. */

@@ -150,3 +150,12 @@ async function readPolicy(flags: RolloutFlags): Promise<Rollout> {
     );
   return policy;
 }
+
+/** Throws a usage Failure unless exactly one of --robot and --fleet is given. */
+export function requireOneTarget({ robot, fleet }: { robot?: string | undefined; fleet?: string | undefined }): void {
+  if ((robot === undefined) !== (fleet === undefined)) return;
+  throw usage(
+    robot === undefined ? "a target is required: --robot <id> or --fleet <id>" : "--robot and --fleet cannot be used together",
+    "`rf robots list` and `rf fleets list` show the ids.",
+  );
+}

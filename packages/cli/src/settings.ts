@@ -1,8 +1,8 @@
+import type { GlobalOptions } from "./command.ts";
 import type { Environment } from "./config.ts";
 import { configPath } from "./credentials.ts";
 import { toFailure, usage } from "./failure.ts";
-import { isOutputFormat, OUTPUT_FORMATS, type OutputFormat } from "./formats.ts";
-import type { OutputOptions } from "./output.ts";
+import { isOutputFormat, OUTPUT_FORMATS, type OutputFormat, type OutputOptions } from "./output.ts";
 import { readToml, textOf } from "./toml-file.ts";
 
 /** Separate from the credentials: a logout keeps the settings. */
@@ -29,18 +29,6 @@ export async function readSettings(environment: Environment): Promise<Settings> 
   const pager = textOf(content.pager);
   if (output === undefined || isOutputFormat(output)) return { output, pager, problem: undefined };
   return { output: undefined, pager, problem: `output in ${file} is "${output}"; valid values are ${OUTPUT_FORMATS.join(", ")}` };
-}
-
-/** Flags of every command, accepted before or after it. */
-export interface GlobalOptions {
-  json?: boolean;
-  output?: OutputFormat;
-  columns?: string[];
-  headers: boolean;
-  pager: boolean;
-  baseUrl?: string;
-  profile?: string;
-  org?: string;
 }
 
 /** Returns the output options: flags override the environment, which overrides the settings. Invalid settings go to `warn`. */

@@ -1,9 +1,10 @@
 import { CLOSE } from "@roamfleet/protocol/paths";
-import type { Ending } from "@roamfleet/sdk";
+import type { Ending, Frame, Stream } from "@roamfleet/sdk";
+import type { Context } from "./context.ts";
 import { EXIT } from "./exit-codes.ts";
 import { Failure } from "./failure.ts";
 
-export interface StreamWords {
+interface StreamWords {
   /** What the required role permits: `read these logs`. */
   right: string;
   /** What to do after a lost connection. */
@@ -45,5 +46,38 @@ export function streamFailure({ code, reason }: Ending, { right, again, nothing_
       return ended(EXIT.error, "connection to the server lost", again);
     default:
       return ended(EXIT.error, `the server ended the stream (${code}${reason === "" ? "" : `, ${reason}`})`);
+  }
+}
+
+/** Throws the Failure of a stream that has ended abnormally. */
+export function throwEnding(stream: Stream, words: StreamWords): void {
+  const failure = streamFailure(stream.ending ?? { code: 1006, reason: "" }, words);
+  if (failure !== undefined) throw failure;
+}
+
+/**
+ * Passes each frame to `take`; returns if that returns false or `until` aborts. Throws if the stream ends abnormally or the user interrupts.
+ */
+export async function eachFrame(
+  context: Context,
+  open: (signal: AbortSignal) => Promise<Stream>,
+  words: StreamWords,
+  take: (frame: Frame) => boolean | Promise<boolean>,
+  until = new AbortController().signal,
+): Promise<void> {
+  const interrupted = context.interruptible();
+  const signal = AbortSignal.any([interrupted, until]);
+  try {
+    const stream = await open(signal);
+    let nothing_printed = true;
+    for await (const frame of stream) {
+      if (signal.aborted) break;
+      nothing_printed = false;
+      if (!(await take(frame))) return;
+    }
+    interrupted.throwIfAborted();
+    if (!until.aborted) throwEnding(stream, { ...words, nothing_printed });
+  } catch (error) {
+    if (!until.aborted || interrupted.aborted) throw error;
   }
 }

@@ -40,3 +40,8 @@ export const escapeUnsafe = (text: string, escape: (character: string) => string
   text.replace(UNSAFE, (character) => (character === "\n" ? character : escape(character)));
 
 export const hex = (value: number, digits: number): string => value.toString(16).padStart(digits, "0");
+
+export const labelsText = (labels: Readonly<Record<string, string>>): string =>
+  Object.entries(labels)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(", ") || "–";

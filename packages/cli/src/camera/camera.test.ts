@@ -7,8 +7,7 @@ import { promisify } from "node:util";
 import type { WebSocket } from "ws";
 import { RfHome, type RfResult } from "../testing/run-rf.ts";
 import { ScriptedPeer } from "../testing/scripted-peer.ts";
-import { FrameMeter } from "./frame-meter.ts";
-import { jpegSize } from "./jpeg-size.ts";
+import { FrameMeter, jpegSize } from "./frame-meter.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const run = promisify(execFile);

@@ -1,9 +1,9 @@
 import { readFile } from "node:fs/promises";
 import { ApiError } from "@roamfleet/sdk";
-import { addExamples, collect, type Define } from "../command.ts";
+import { collect, defineCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { usage } from "../failure.ts";
-import { printBody } from "../raw-body.ts";
+import { printBody } from "../response-body.ts";
 import { readStdin } from "../secret.ts";
 import { plain } from "../text.ts";
 import { fieldsToObject } from "../values.ts";
@@ -19,60 +19,57 @@ interface Options {
   include?: boolean;
 }
 
-export const define: Define = (command, act) => {
-  command
-    .description(
-      "Call any route of the service with your token, and print the response. Fields become the JSON body, or the query of a GET. " +
-        "The routes are described at /docs and in /openapi.json of the service.",
-    )
-    .argument("<method>", METHODS.join(", "))
-    .argument("<path>", "Path of the route, such as /api/robots?status=online")
-    .option(
-      "-F, --field <key=value>",
-      "Field with a JSON value, otherwise text; @FILE and @- read it (repeatable; key[sub]=, key[]=)",
-      collect,
-    )
-    .option("-f, --raw-field <key=value>", "Field with a text value (repeatable)", collect)
-    .option("--input <file>", "File with the body; - reads stdin")
-    .option("-H, --header <name:value>", "Header of the request (repeatable)", collect)
-    .option("-i, --include", "Print status and headers first")
-    .action(act<[string, string, Options]>(run));
-  addExamples(command, [
+export const api = defineCommand<[string, string, Options]>(
+  "Call any route of the service with your token, and print the response. Fields become the JSON body, or the query of a GET. " +
+    "The routes are described at /docs and in /openapi.json of the service.",
+  (command) =>
+    command
+      .argument("<method>", METHODS.join(", "))
+      .argument("<path>", "Path of the route, such as /api/robots?status=online")
+      .option(
+        "-F, --field <key=value>",
+        "Field with a JSON value, otherwise text; @FILE and @- read it (repeatable; key[sub]=, key[]=)",
+        collect,
+      )
+      .option("-f, --raw-field <key=value>", "Field with a text value (repeatable)", collect)
+      .option("--input <file>", "File with the body; - reads stdin")
+      .option("-H, --header <name:value>", "Header of the request (repeatable)", collect)
+      .option("-i, --include", "Print status and headers first"),
+  async (context, word, given, options) => {
+    const method = word.toUpperCase();
+    if (!METHODS.includes(method)) throw usage(`${word} is not a method`, `Use one of ${METHODS.join(", ")}.`);
+    if (URL.canParse(given)) throw usage("pass the path without the address of the service", "Choose the service with --base-url.");
+    const client = await context.client();
+    const fields = await fieldsToObject([
+      ...(options.rawField ?? []).map((text) => ({ text, typed: false })),
+      ...(options.field ?? []).map((text) => ({ text, typed: true })),
+    ]);
+    const has_fields = Object.keys(fields).length > 0;
+    const in_query = method === "GET" || method === "HEAD" || options.input !== undefined;
+    const response = await client.request(method, given.startsWith("/") ? given : `/${given}`, {
+      query: in_query && has_fields ? toQuery(fields) : undefined,
+      body: options.input === undefined ? (in_query || !has_fields ? undefined : fields) : await readInput(options.input),
+      headers: Object.fromEntries((options.header ?? []).map(parseHeader)),
+    });
+    if (options.include && !context.structured) {
+      context.out.line(`HTTP ${response.status} ${plain(response.statusText)}`);
+      for (const [name, value] of response.headers) context.out.line(plain(`${name}: ${value}`));
+      context.out.line();
+    }
+    if (response.ok && !isJson(response)) return printBody(response);
+    const text = await response.text();
+    if (response.ok) return text === "" ? undefined : writeJson(context, text);
+    const error = new ApiError({ status: response.status, headers: response.headers, body: tryParse(text) });
+    // With --json the Failure prints the body.
+    if (!context.structured && text !== "") await writeJson(context, text);
+    throw error;
+  },
+  [
     "rf api GET /api/robots",
     "rf api PATCH /api/robots/rob_… -f name=kiosk-3 -F labels[zone]=a",
     "rf api POST /api/deployments -H 'Idempotency-Key: 1' --input deployment.json",
-  ]);
-};
-
-async function run(context: Context, word: string, given: string, options: Options): Promise<void> {
-  const method = word.toUpperCase();
-  if (!METHODS.includes(method)) throw usage(`${word} is not a method`, `Use one of ${METHODS.join(", ")}.`);
-  if (URL.canParse(given)) throw usage("pass the path without the address of the service", "Choose the service with --base-url.");
-  const client = await context.client();
-  const fields = await fieldsToObject([
-    ...(options.rawField ?? []).map((text) => ({ text, typed: false })),
-    ...(options.field ?? []).map((text) => ({ text, typed: true })),
-  ]);
-  const has_fields = Object.keys(fields).length > 0;
-  const in_query = method === "GET" || method === "HEAD" || options.input !== undefined;
-  const response = await client.request(method, given.startsWith("/") ? given : `/${given}`, {
-    query: in_query && has_fields ? toQuery(fields) : undefined,
-    body: options.input === undefined ? (in_query || !has_fields ? undefined : fields) : await readInput(options.input),
-    headers: Object.fromEntries((options.header ?? []).map(parseHeader)),
-  });
-  if (options.include && !context.structured) {
-    context.out.line(`HTTP ${response.status} ${plain(response.statusText)}`);
-    for (const [name, value] of response.headers) context.out.line(plain(`${name}: ${value}`));
-    context.out.line();
-  }
-  if (response.ok && !isJson(response)) return printBody(response);
-  const text = await response.text();
-  if (response.ok) return text === "" ? undefined : writeJson(context, text);
-  const error = new ApiError({ status: response.status, headers: response.headers, body: tryParse(text) });
-  // With --json the Failure prints the body.
-  if (!context.structured && text !== "") await writeJson(context, text);
-  throw error;
-}
+  ],
+);
 
 const toQuery = (fields: Record<string, unknown>): Record<string, string> =>
   Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, typeof value === "string" ? value : JSON.stringify(value)]));

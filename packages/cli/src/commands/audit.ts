@@ -1,13 +1,12 @@
-import type { Client } from "@roamfleet/sdk";
-import { ApiError, type Body } from "@roamfleet/sdk";
+import type { Body } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { type AdminOption, adminOption, asAdmin } from "../admin.ts";
-import { addExamples, type Define } from "../command.ts";
+import { type AdminOption, adminOption, asAdmin } from "./orgs.ts";
+import { defineCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { usage } from "../failure.ts";
-import { printBody } from "../raw-body.ts";
-import { type LimitOption, limitOption, readList } from "../lists.ts";
-import { readTime, type TimeOption } from "../logs/options.ts";
+import { limitOption, type LimitOption, readList } from "../lists.ts";
+import { JSON_LINES, printBody, requestBody } from "../response-body.ts";
+import { readTime, type TimeOption } from "../duration.ts";
 
 type Entry = Body<"listAudit">["items"][number];
 
@@ -27,50 +26,47 @@ interface Options extends LimitOption, AdminOption {
   service?: boolean;
 }
 
-export const define: Define = (command, act) => {
-  adminOption(
-    limitOption(
-      command
-        .description(
-          `Show who changed what and from where, newest first: ${SHOWN} entries, or the number in --limit. ` +
-            "--export prints all entries, oldest first, as JSON lines.",
-        )
-        .option("--since <time>", "Only entries since: 10m, 2h, 3d ago, or RFC 3339", readTime)
-        .option("--until <time>", "Only entries before", readTime)
-        .option("--action <name>", "Only entries of this operation, such as createDeployment or stream.opened")
-        .option("--actor <id>", "Only entries by this user, token or robot")
-        .option("--token-id <id>", "Only entries with this token")
-        .option("--object <id>", "Only entries about this object, such as a robot or release")
-        .addOption(new Option("--outcome <outcome>", "Only completed or only refused operations").choices(OUTCOMES)),
-    ),
-  )
-    .option("--export", "Print all entries as JSON lines")
-    .option("--service", "Show operations on the service itself, for its administrator")
-    .action(act<[Options]>(run));
-  addExamples(command, ["rf audit --outcome refused --since 1d", "rf audit --export --since 2030-01-01T00:00:00Z > audit.ndjson"]);
-};
-
-async function run(context: Context, options: Options): Promise<void> {
-  const { action, actor: actor_id, tokenId: token_id, object: object_id, outcome } = options;
-  const now = context.now();
-  const query = { since: options.since?.(now), until: options.until?.(now), action, actor_id, token_id, object_id, outcome };
-  if (options.export) {
-    if (options.service) throw usage("--export cannot be used with --service; list those entries: rf audit --service --json");
-    if (options.limit !== undefined) throw usage("--export prints every entry and cannot be used with --limit; use --since and --until");
-    return exportAll(await context.client(), query);
-  }
-  // Structured output contains all entries, as for every list.
-  const limit = options.limit ?? (context.structured ? undefined : SHOWN);
-  const answer = options.service
-    ? await asAdmin(context, options, (client) => readList(client, "listServiceAudit", limit, { query }))
-    : await readList(await context.client(), "listAudit", limit, { query });
-  await context.out.result(answer, async () => {
-    if (answer.items.length === 0) return context.out.note("No matching entries.");
-    await show(context, answer.items);
-    if (answer.next_cursor !== null && options.limit === undefined)
-      context.out.note("More entries exist: use --limit, --since or --export.");
-  });
-}
+export const audit = defineCommand<[Options]>(
+  `Show who changed what and from where, newest first: ${SHOWN} entries, or the number in --limit. ` +
+    "--export prints all entries, oldest first, as JSON lines.",
+  (command) =>
+    adminOption(
+      limitOption(
+        command
+          .option("--since <time>", "Only entries since: 10m, 2h, 3d ago, or RFC 3339", readTime)
+          .option("--until <time>", "Only entries before", readTime)
+          .option("--action <name>", "Only entries of this operation, such as createDeployment or stream.opened")
+          .option("--actor <id>", "Only entries by this user, token or robot")
+          .option("--token-id <id>", "Only entries with this token")
+          .option("--object <id>", "Only entries about this object, such as a robot or release")
+          .addOption(new Option("--outcome <outcome>", "Only completed or only refused operations").choices(OUTCOMES)),
+      ),
+    )
+      .option("--export", "Print all entries as JSON lines")
+      .option("--service", "Show operations on the service itself, for its administrator"),
+  async (context, options) => {
+    const { action, actor: actor_id, tokenId: token_id, object: object_id, outcome } = options;
+    const now = context.now();
+    const query = { since: options.since?.(now), until: options.until?.(now), action, actor_id, token_id, object_id, outcome };
+    if (options.export) {
+      if (options.service) throw usage("--export cannot be used with --service; list those entries: rf audit --service --json");
+      if (options.limit !== undefined) throw usage("--export prints every entry and cannot be used with --limit; use --since and --until");
+      return printBody(await requestBody(await context.client(), "/api/audit/export", { query, headers: JSON_LINES }));
+    }
+    // Structured output contains all entries, as for every list.
+    const limit = options.limit ?? (context.structured ? undefined : SHOWN);
+    const answer = options.service
+      ? await asAdmin(context, options, (client) => readList(client, "listServiceAudit", limit, { query }))
+      : await readList(await context.client(), "listAudit", limit, { query });
+    await context.out.result(answer, async () => {
+      if (answer.items.length === 0) return context.out.note("No matching entries.");
+      await show(context, answer.items);
+      if (answer.next_cursor !== null && options.limit === undefined)
+        context.out.note("More entries exist: use --limit, --since or --export.");
+    });
+  },
+  ["rf audit --outcome refused --since 1d", "rf audit --export --since 2030-01-01T00:00:00Z > audit.ndjson"],
+);
 
 function show({ out }: Context, entries: readonly Entry[]): Promise<void> {
   return out.table(entries, [
@@ -86,14 +82,4 @@ function show({ out }: Context, entries: readonly Entry[]): Promise<void> {
     { title: "CLIENT", value: ({ user_agent }) => user_agent ?? "–", wide: true },
     { title: "REQUEST ID", value: ({ request_id }) => request_id, wide: true },
   ]);
-}
-
-async function exportAll(client: Client, query: Record<string, string | undefined>): Promise<void> {
-  const headers = { accept: "application/x-ndjson, application/json" };
-  const response = await client.request("GET", "/api/audit/export", { query, headers });
-  if (!response.ok || response.body === null) {
-    const body: unknown = await response.json().catch(() => undefined);
-    throw new ApiError({ status: response.status, headers: response.headers, body });
-  }
-  await printBody(response);
 }

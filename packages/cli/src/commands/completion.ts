@@ -1,19 +1,16 @@
 import { Argument } from "commander";
-import { addExamples, type Define } from "../command.ts";
+import { defineCommand } from "../command.ts";
 import { COMPLETION_SCRIPTS, type Shell, SHELLS } from "../completion/scripts.ts";
 
-export const define: Define = (command, act) => {
-  command
-    .description(
-      "Print a script that lets a shell complete commands, flags, values, and the ids and names of objects on the service. " +
-        "Each Tab runs rf, which queries the service; without a response within 1.5 seconds (ROAMFLEET_COMPLETION_MS) it prints nothing.",
-    )
-    .addArgument(new Argument("<shell>", "The shell").choices(SHELLS))
-    .action(act<[Shell]>(async (_context, shell) => void process.stdout.write(COMPLETION_SCRIPTS[shell])));
-  addExamples(command, [
+export const completion = defineCommand<[Shell]>(
+  "Print a script that lets a shell complete commands, flags, values, and the ids and names of objects on the service. " +
+    "Each Tab runs rf, which queries the service; without a response within 1.5 seconds (ROAMFLEET_COMPLETION_MS) it prints nothing.",
+  (command) => command.addArgument(new Argument("<shell>", "The shell").choices(SHELLS)),
+  async (_context, shell) => void process.stdout.write(COMPLETION_SCRIPTS[shell]),
+  [
     "source <(rf completion bash)      # in ~/.bashrc",
     "source <(rf completion zsh)       # in ~/.zshrc, after compinit",
     "rf completion fish > ~/.config/fish/completions/rf.fish",
     "rf robots show arm-1<Tab>         # a name finds its id",
-  ]);
-};
+  ],
+);

@@ -1,11 +1,10 @@
 import type { DeploymentPlan } from "@roamfleet/protocol/routes";
-import { addExamples, type Define } from "../command.ts";
+import { defineCommand } from "../command.ts";
 import type { Context } from "../context.ts";
+import { bytes, duration, relative } from "../duration.ts";
 import { usage } from "../failure.ts";
-import { line } from "../text.ts";
-import { relative } from "../duration.ts";
-import { type RolloutFlags, readRollout, rolloutOptions } from "../rollout-options.ts";
-import { showPlan } from "../show-plan.ts";
+import { readRollout, requireOneTarget, type RolloutFlags, rolloutOptions } from "../rollout-options.ts";
+import { labelsText, line } from "../text.ts";
 import { watchDeployment } from "../watch.ts";
 
 interface Options extends RolloutFlags {
@@ -17,56 +16,112 @@ interface Options extends RolloutFlags {
   dryRun?: true;
 }
 
-export const define: Define = (command, act) => {
-  rolloutOptions(command)
-    .description("Deploy a release to a robot or to all robots of a fleet. Exactly one of --robot and --fleet is required.")
-    .argument("<release>", "Tag or id of the release")
-    .option("--robot <id>", "Deploy to this robot")
-    .option("--fleet <id>", "Deploy to this fleet")
-    .option("--watch", "Follow the deployment to its end")
-    .option("--scheduled-at <rfc3339>", "Start the deployment at this time, such as 2030-01-31T22:00:00Z")
-    .option("--dry-run", "Print the rollout plan without deploying")
-    .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)")
-    .action(act<[string, Options]>(run));
-  addExamples(command, [
+export const deploy = defineCommand<[string, Options]>(
+  "Deploy a release to a robot or to all robots of a fleet. Exactly one of --robot and --fleet is required.",
+  (command) =>
+    rolloutOptions(command)
+      .argument("<release>", "Tag or id of the release")
+      .option("--robot <id>", "Deploy to this robot")
+      .option("--fleet <id>", "Deploy to this fleet")
+      .option("--watch", "Follow the deployment to its end")
+      .option("--scheduled-at <rfc3339>", "Start the deployment at this time, such as 2030-01-31T22:00:00Z")
+      .option("--dry-run", "Print the rollout plan without deploying")
+      .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)"),
+  async (context, release, options) => {
+    requireOneTarget(options);
+    if (options.dryRun && options.watch) throw usage("--dry-run and --watch cannot be used together");
+    const rollout = await readRollout(options, context.now());
+    const client = await context.client();
+    const request = {
+      body: {
+        release,
+        robot_id: options.robot,
+        fleet_id: options.fleet,
+        scheduled_at: options.scheduledAt,
+        rollout,
+        dry_run: options.dryRun,
+      },
+      idempotency_key: options.idempotencyKey ?? context.idempotencyKey(),
+    };
+    // The response of a dry run has a different type than the route's.
+    if (options.dryRun) return showPlan(context, (await client.createDeployment(request)) as unknown as { data: DeploymentPlan });
+    const { data } = await client.createDeployment(request);
+    if (options.watch) return watchDeployment(context, client, data);
+    await context.out.result({ data }, () => {
+      const target = options.robot === undefined ? line`fleet ${options.fleet}` : line`robot ${options.robot}`;
+      context.out.line(line`Deployment ${data.id}: ${data.release.tag} to ${target}, ${context.out.status(data.status)}`);
+      if (data.scheduled_at !== null && data.status === "scheduled") {
+        context.out.line(line`It starts ${relative(data.scheduled_at, context.now())}, at ${data.scheduled_at}.`);
+      }
+      context.out.line(line`Follow it: rf deployments watch ${data.id}`);
+    });
+  },
+  [
     "rf deploy 1.4.0 --robot rob_… --watch",
     "rf deploy 1.4.0 --fleet fleet_… --wave 5% --wave 50% --soak 10m --fail-threshold 10% --on-failure rollback --watch",
     "rf deploy 1.4.0 --fleet fleet_… --policy careful.yaml --dry-run",
     "rf deploy 1.4.0 --fleet fleet_… --scheduled-at 2030-01-31T22:00:00+01:00",
-  ]);
-};
+  ],
+);
 
-async function run(context: Context, release: string, options: Options): Promise<void> {
-  if ((options.robot === undefined) === (options.fleet === undefined)) {
-    throw usage(
-      options.robot === undefined ? "a target is required: --robot <id> or --fleet <id>" : "--robot and --fleet cannot be used together",
-      "`rf robots list` and `rf fleets list` show the ids.",
-    );
-  }
-  if (options.dryRun && options.watch) throw usage("--dry-run and --watch cannot be used together");
-  const rollout = await readRollout(options, context.now());
-  const client = await context.client();
-  const request = {
-    body: {
-      release,
-      robot_id: options.robot,
-      fleet_id: options.fleet,
-      scheduled_at: options.scheduledAt,
-      rollout,
-      dry_run: options.dryRun,
-    },
-    idempotency_key: options.idempotencyKey ?? context.idempotencyKey(),
-  };
-  // The response of a dry run has a different type than the route's.
-  if (options.dryRun) return showPlan(context, (await client.createDeployment(request)) as unknown as { data: DeploymentPlan });
-  const { data } = await client.createDeployment(request);
-  if (options.watch) return watchDeployment(context, client, data);
-  await context.out.result({ data }, () => {
-    const target = options.robot === undefined ? line`fleet ${options.fleet}` : line`robot ${options.robot}`;
-    context.out.line(line`Deployment ${data.id}: ${data.release.tag} to ${target}, ${context.out.status(data.status)}`);
-    if (data.scheduled_at !== null && data.status === "scheduled") {
-      context.out.line(line`It starts ${relative(data.scheduled_at, context.now())}, at ${data.scheduled_at}.`);
+/** Robots listed individually; --json lists all. */
+const ROBOTS_SHOWN_MAX = 20;
+
+type Wave = NonNullable<DeploymentPlan["rollout"]["waves"]>[number];
+
+/** Formats a wave's policy: `5%`, `20 robots`, `zone=a`, with what follows it. */
+function asked(wave: Wave | undefined): string {
+  if (wave === undefined) return "remaining robots";
+  const { percent, count, labels, soak_seconds, gate } = wave;
+  const who = percent !== undefined ? `up to ${percent}%` : count !== undefined ? `up to ${count} robots` : labelsText(labels ?? {});
+  return [
+    who,
+    ...(soak_seconds > 0 ? [`soaks ${duration(soak_seconds)}`] : []),
+    ...(gate === "manual" ? ["then manual promotion"] : []),
+  ].join(", ");
+}
+
+/** Prints the rollout plan of a deployment. */
+export async function showPlan({ out }: Context, answer: { data: DeploymentPlan }): Promise<void> {
+  const { data } = answer;
+  await out.result(answer, async () => {
+    out.details([
+      ["Release", `${data.release.tag} (${data.release.id})${data.artifact_stored ? "" : ", whose artifact is not uploaded yet"}`],
+      ["Target", `${data.target_kind} ${data.robot_id ?? data.fleet_id}`],
+      ["Robots", `${data.total}: ${data.offline} offline, ${data.incompatible} incompatible, ${data.already_installed} already installed`],
+      ["To send", bytes(data.bytes_to_send)],
+      ["Window", data.window === null ? undefined : `${data.window.opens_at} to ${data.window.closes_at}`],
+      ["Expires", data.expires_at],
+    ]);
+    if (data.rollout.waves !== null) {
+      out.line();
+      await out.table(data.waves, [
+        { title: "WAVE", value: ({ wave }) => wave + 1 },
+        { title: "SELECTION", value: ({ wave }) => asked(data.rollout.waves?.[wave]) },
+        { title: "ROBOTS", value: ({ total }) => total },
+        { title: "OFFLINE", value: ({ offline }) => offline },
+        { title: "INCOMPATIBLE", value: ({ incompatible }) => incompatible },
+        { title: "INSTALLED", value: ({ already_installed }) => already_installed },
+        { title: "TO SEND", value: ({ bytes_to_send }) => bytes(bytes_to_send) },
+      ]);
     }
-    context.out.line(line`Follow it: rf deployments watch ${data.id}`);
+    if (data.robots.length > 0) {
+      out.line();
+      await out.table(data.robots.slice(0, ROBOTS_SHOWN_MAX), [
+        { title: "ROBOT", value: ({ name }) => name },
+        { title: "WAVE", value: ({ wave }) => wave + 1 },
+        { title: "STATE", value: (robot) => stateOf(robot) },
+        { title: "TO SEND", value: ({ bytes_to_send }) => bytes(bytes_to_send) },
+        { title: "ID", value: ({ robot_id }) => robot_id },
+      ]);
+    }
+    if (data.total > ROBOTS_SHOWN_MAX) out.line(`and ${data.total - ROBOTS_SHOWN_MAX} more: --json lists all`);
+    out.note("Dry run: nothing was deployed.");
   });
+}
+
+function stateOf({ online, incompatible, already_installed }: DeploymentPlan["robots"][number]): string {
+  if (incompatible) return "incompatible";
+  if (already_installed) return "installed";
+  return online ? "ready" : "offline";
 }

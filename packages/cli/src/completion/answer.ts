@@ -2,8 +2,7 @@ import type { Argument, Command, Option } from "commander";
 import { buildProgram } from "../program.ts";
 import { plain } from "../text.ts";
 import { topics } from "../topics.ts";
-import type { Candidate } from "./candidate.ts";
-import type { Source } from "./sources.ts";
+import type { Candidate, Source } from "./sources.ts";
 
 /** The last line of a response when the shell should complete file names. */
 const FILES = ":files";
@@ -62,7 +61,7 @@ async function complete({ typed, split }: { typed: readonly string[]; split: boo
 }
 
 async function findPlace(words: readonly string[]): Promise<Place> {
-  const { program, complete: load } = buildProgram(() => () => Promise.resolve());
+  const { program, complete: load } = buildProgram();
   const flags = new Map<string, string>();
   let command = program;
   let slot: Option | undefined;

@@ -100,7 +100,7 @@ test("prints nothing within the timeout when the service is unreachable or does 
 });
 
 test("every argument and flag that takes an id has a completion source", async () => {
-  const { program, complete: load } = buildProgram(() => () => Promise.resolve());
+  const { program, complete: load } = buildProgram();
   const unknown: string[] = [];
   for (const noun of program.commands) {
     await load(noun);

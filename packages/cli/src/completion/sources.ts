@@ -7,7 +7,6 @@ import { Context } from "../context.ts";
 import { credentialsPath, DEFAULT_PROFILE, profilesOf } from "../credentials.ts";
 import { Output } from "../output.ts";
 import { readToml } from "../toml-file.ts";
-import type { Candidate } from "./candidate.ts";
 
 const ROWS_MAX = 1_000;
 
@@ -152,4 +151,12 @@ function unique(rows: readonly LooseCandidate[]): Candidate[] {
     made.set(value, { value, ...(name == null ? {} : { name }), ...(about == null ? {} : { about }) });
   }
   return [...made.values()];
+}
+
+/** A possible completion and its description. */
+export interface Candidate {
+  value: string;
+  about?: string;
+  /** Display name, which also matches the typed text. */
+  name?: string;
 }

@@ -5,14 +5,12 @@ import { Failure, toFailure, usage } from "../failure.ts";
 import { plain } from "../text.ts";
 import { type CopyPlace, nameFor } from "./copy-place.ts";
 import { download } from "./download.ts";
-import { RobotRefused } from "./file-session.ts";
-import type { Moved } from "./moved.ts";
-import type { SteadySession } from "./steady-session.ts";
+import { type FileResult, RobotRefused, type ReconnectingSession } from "./file-session.ts";
 import { makeLocalDirectory, readLocalTree, readRobotTree, requireName, type RobotFile, type Tree, type TreeFile } from "./tree.ts";
 import { upload } from "./upload.ts";
 
 export interface CopierOptions {
-  steady: SteadySession;
+  connection: ReconnectingSession;
   robot_id: string;
   recursive: boolean;
   /** Called with the progress of the whole copy, in bytes. */
@@ -47,8 +45,8 @@ export class Copier {
 
   /** From the robot to this machine. */
   async fetch(source: CopyPlace, target: CopyPlace): Promise<void> {
-    const { steady } = this.#options;
-    const seen = await steady.run((session) => session.ask({ type: "stat", path: source.path }, "stat"));
+    const { connection } = this.#options;
+    const seen = await connection.run((session) => session.ask({ type: "stat", path: source.path }, "stat"));
     const there = await stat(target.path).catch(() => undefined);
     const into = there?.isDirectory() === true ? path.join(target.path, nameHere(source.path, seen.path)) : target.path;
     if (seen.kind !== "directory") {
@@ -56,7 +54,7 @@ export class Copier {
       return this.#fetchFiles(seen.path, into, [{ inner: "", size: seen.size, mode: seen.mode, version: seen.version }]);
     }
     this.#requireRecursive(seen.path);
-    const tree = await readRobotTree(steady, seen.path);
+    const tree = await readRobotTree(connection, seen.path);
     await makeLocalDirectory(into, seen.mode | OWNER_MAY_WRITE);
     for (const { inner, mode } of tree.directories) await makeLocalDirectory(path.join(into, inner), mode | OWNER_MAY_WRITE);
     this.#noteSkipped(tree);
@@ -65,9 +63,9 @@ export class Copier {
 
   /** From this machine to the robot. */
   async send(source: CopyPlace, target: CopyPlace): Promise<void> {
-    const { steady } = this.#options;
+    const { connection } = this.#options;
     const own = await stat(source.path);
-    const there = await steady.run((session) => session.ask({ type: "stat", path: target.path }, "stat")).catch(absent);
+    const there = await connection.run((session) => session.ask({ type: "stat", path: target.path }, "stat")).catch(absent);
     const name = nameFor(source.path, path.resolve(source.path));
     const into = there?.kind === "directory" ? path.posix.join(there.path, name) : target.path;
     if (!own.isDirectory()) {
@@ -77,7 +75,7 @@ export class Copier {
     this.#requireRecursive(source.path);
     const tree = await readLocalTree(source.path);
     const make = (directory: string, mode: number): Promise<unknown> =>
-      steady.run((session) => session.ask({ type: "mkdir", path: directory, mode: mode | OWNER_MAY_WRITE }, "made"));
+      connection.run((session) => session.ask({ type: "mkdir", path: directory, mode: mode | OWNER_MAY_WRITE }, "made"));
     await make(into, own.mode);
     for (const { inner, mode } of tree.directories) await make(path.posix.join(into, inner), mode);
     this.#noteSkipped(tree);
@@ -89,20 +87,23 @@ export class Copier {
   }
 
   #fetchFiles(from: string, to: string, files: readonly RobotFile[]): Promise<void> {
-    const { steady, robot_id } = this.#options;
+    const { connection, robot_id } = this.#options;
     return this.#each(files, (file, on_bytes) =>
-      download(steady, { ...file, robot_id, path: path.posix.join(from, file.inner), target: path.join(to, file.inner), on_bytes }),
+      download(connection, { ...file, robot_id, path: path.posix.join(from, file.inner), target: path.join(to, file.inner), on_bytes }),
     );
   }
 
   #sendFiles(from: string, to: string, files: readonly TreeFile[]): Promise<void> {
     return this.#each(files, ({ inner }, on_bytes) =>
-      upload(this.#options.steady, { source: path.join(from, inner), path: inner === "" ? to : path.posix.join(to, inner), on_bytes }),
+      upload(this.#options.connection, { source: path.join(from, inner), path: inner === "" ? to : path.posix.join(to, inner), on_bytes }),
     );
   }
 
   /** Copies the files. A failed file ends a copy of a single file; in a directory it is reported and the copy continues. */
-  async #each<F extends TreeFile>(files: readonly F[], copy: (file: F, on_bytes: (done: number) => void) => Promise<Moved>): Promise<void> {
+  async #each<F extends TreeFile>(
+    files: readonly F[],
+    copy: (file: F, on_bytes: (done: number) => void) => Promise<FileResult>,
+  ): Promise<void> {
     const { on_progress } = this.#options;
     this.#total = files.reduce((sum, { size }) => sum + size, 0);
     for (const file of files) {
@@ -117,7 +118,7 @@ export class Copier {
     }
   }
 
-  #count({ bytes, moved, sha256, unchanged }: Moved): void {
+  #count({ bytes, moved, sha256, unchanged }: FileResult): void {
     const { result } = this;
     result.files += 1;
     result.unchanged += unchanged ? 1 : 0;

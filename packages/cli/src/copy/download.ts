@@ -4,9 +4,7 @@ import { access, type FileHandle, lstat, open, realpath, rename, unlink } from "
 import path from "node:path";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
-import { type FileSession, RobotRefused } from "./file-session.ts";
-import type { Moved } from "./moved.ts";
-import type { SteadySession } from "./steady-session.ts";
+import { type FileResult, type FileSession, RobotRefused, type ReconnectingSession } from "./file-session.ts";
 
 const MODE_MASK = 0o777;
 const PART_MODE = 0o600;
@@ -31,14 +29,14 @@ export interface Download {
  * Copies one file from a robot. Received bytes go to a part file beside the target, from which the next call resumes. A complete file with
  * a valid checksum replaces the target atomically.
  */
-export async function download(steady: SteadySession, copy: Download): Promise<Moved> {
+export async function download(connection: ReconnectingSession, copy: Download): Promise<FileResult> {
   const target = await targetOf(copy.target);
   for (let tries = 1; ; tries += 1) {
     try {
-      return await downloadVersion(steady, { ...copy, target });
+      return await downloadVersion(connection, { ...copy, target });
     } catch (error) {
       if (!(error instanceof RobotRefused) || error.code !== "changed" || tries === TRIES_MAX) throw error;
-      const seen = await steady.run((session) => session.ask({ type: "stat", path: copy.path }, "stat"));
+      const seen = await connection.run((session) => session.ask({ type: "stat", path: copy.path }, "stat"));
       copy = { ...copy, size: seen.size, mode: seen.mode, version: seen.version };
     }
   }
@@ -55,10 +53,10 @@ async function targetOf(file: string): Promise<string> {
   return real;
 }
 
-async function downloadVersion(steady: SteadySession, copy: Download): Promise<Moved> {
+async function downloadVersion(connection: ReconnectingSession, copy: Download): Promise<FileResult> {
   const there = await lstat(copy.target).catch(() => undefined);
   if (there?.isFile() === true && there.size === copy.size) {
-    const same = await isSame(steady, copy);
+    const same = await isSame(connection, copy);
     if (same !== undefined) return same;
   }
   const { robot_id, path: remote, version, target } = copy;
@@ -66,7 +64,7 @@ async function downloadVersion(steady: SteadySession, copy: Download): Promise<M
   const part = path.join(path.dirname(target), `.rf-${name}.part`);
   const file = await open(part, constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, PART_MODE);
   try {
-    const moved = await steady.run((session) => fetchRest(session, steady, copy, file));
+    const moved = await connection.run((session) => fetchRest(session, connection, copy, file));
     await file.chmod(copy.mode & MODE_MASK & ~process.umask());
     await file.sync();
     await rename(part, target);
@@ -88,11 +86,11 @@ class WrongChecksum extends Failure {
 }
 
 /** Requests only the hash of the robot's file, so that identical content is not sent again. */
-async function isSame(steady: SteadySession, copy: Download): Promise<Moved | undefined> {
+async function isSame(connection: ReconnectingSession, copy: Download): Promise<FileResult | undefined> {
   const file = await open(copy.target, constants.O_RDONLY);
   try {
     const sha256 = (await hashPart(file, copy.size)).digest("hex");
-    const moved = await steady.run(async (session) => {
+    const moved = await connection.run(async (session) => {
       await session.ask({ type: "read", path: copy.path, offset: copy.size, version: copy.version }, "reading");
       return session.hear("done");
     });
@@ -116,13 +114,13 @@ async function hashPart(file: FileHandle, bytes: number): Promise<ReturnType<typ
   return hash;
 }
 
-async function fetchRest(session: FileSession, steady: SteadySession, copy: Download, file: FileHandle): Promise<Moved> {
+async function fetchRest(session: FileSession, connection: ReconnectingSession, copy: Download, file: FileHandle): Promise<FileResult> {
   const { size } = await file.stat();
   const offset = size <= copy.size ? size : 0;
   if (offset < size) await file.truncate(0);
   const hash = await hashPart(file, offset);
   await session.ask({ type: "read", path: copy.path, offset, version: copy.version }, "reading");
-  steady.answered();
+  connection.answered();
   copy.on_bytes(offset);
   for (let at = offset; ;) {
     const next = await session.next();
@@ -131,7 +129,7 @@ async function fetchRest(session: FileSession, steady: SteadySession, copy: Down
       if (hash.digest("hex") !== next.sha256 || at !== next.bytes) {
         // The part file may have belonged to different content.
         await file.truncate(0);
-        if (offset > 0) return fetchRest(session, steady, copy, file);
+        if (offset > 0) return fetchRest(session, connection, copy, file);
         throw new WrongChecksum(copy.target);
       }
       return { bytes: at, moved: at - offset, sha256: next.sha256, unchanged: false };
@@ -143,6 +141,6 @@ async function fetchRest(session: FileSession, steady: SteadySession, copy: Down
     }
     at += next.length;
     copy.on_bytes(at);
-    steady.progressed();
+    connection.progressed();
   }
 }

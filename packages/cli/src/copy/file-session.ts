@@ -1,5 +1,112 @@
+import type { Clock } from "@roamfleet/clock";
 import type { FileAnswer, FileFailure, FileRequest } from "@roamfleet/protocol/link";
-import type { Ending, Frame, Stream } from "@roamfleet/sdk";
+import { CLOSE } from "@roamfleet/protocol/paths";
+import { ApiError, type Client, type Ending, type Frame, type Stream, Unreachable } from "@roamfleet/sdk";
+import type { Failure } from "../failure.ts";
+import { streamFailure } from "../stream-ending.ts";
+
+/** A copy without progress for this long fails. */
+const GIVE_UP_MS = 5 * 60_000;
+const WAIT_MS_MIN = 500;
+const WAIT_MS_MAX = 10_000;
+/** Close codes after which a retry can succeed. */
+const PASSING = new Set<number>([1001, 1006, 1011, CLOSE.draining, CLOSE.agent_offline]);
+
+export interface SteadyOptions {
+  client: Client;
+  robot_id: string;
+  clock: Clock;
+  signal: AbortSignal;
+  /** Called once per interruption. */
+  note: (text: string) => void;
+}
+
+/** A file session that reconnects after a disconnect as long as the copy makes progress. */
+export class ReconnectingSession {
+  readonly #options: SteadyOptions;
+  #session: FileSession | undefined;
+  #progressed_at: number;
+  #opened = false;
+
+  constructor(options: SteadyOptions) {
+    this.#options = options;
+    this.#progressed_at = options.clock.monotonic();
+  }
+
+  /** Records progress, which restarts the give-up timeout. */
+  progressed(): void {
+    this.#progressed_at = this.#options.clock.monotonic();
+  }
+
+  /** Runs `work` with the session, and again after each disconnect. Rejects with errors that a retry cannot fix. */
+  async run<T>(work: (session: FileSession) => Promise<T>): Promise<T> {
+    const { client, robot_id, clock, signal, note } = this.#options;
+    let wait_ms = WAIT_MS_MIN;
+    for (let cuts = 0; ; cuts += 1) {
+      signal.throwIfAborted();
+      const began = this.#progressed_at;
+      try {
+        this.#session ??= new FileSession(await client.stream("files", { robot_id, signal }));
+        const done = await work(this.#session);
+        this.answered();
+        return done;
+      } catch (error) {
+        signal.throwIfAborted();
+        // After a refusal the session can be reused; after any other error unread bytes may still be in transit.
+        if (error instanceof RobotRefused) throw error;
+        this.#session?.close();
+        this.#session = undefined;
+        this.#requirePassing(error);
+        if (this.#progressed_at > began) wait_ms = WAIT_MS_MIN;
+        if (cuts === 0 || wait_ms === WAIT_MS_MIN) note("connection lost; reconnecting");
+        await sleep(clock, wait_ms, signal);
+        wait_ms = Math.min(WAIT_MS_MAX, wait_ms * 2);
+      }
+    }
+  }
+
+  close(): void {
+    this.#session?.close();
+  }
+
+  /** Throws errors that end the copy. A robot that was never reachable is not retried. */
+  #requirePassing(error: unknown): void {
+    const is_late = this.#options.clock.monotonic() - this.#progressed_at > GIVE_UP_MS;
+    if (error instanceof SessionBroken) {
+      const is_passing = PASSING.has(error.ending.code) && (this.#opened || error.ending.code !== CLOSE.agent_offline);
+      if (!is_passing || is_late) throw this.#failure(error);
+    } else {
+      const is_passing = error instanceof Unreachable ? error.passing : error instanceof ApiError && error.status >= 500;
+      if (!is_passing || !this.#opened || is_late) throw error;
+    }
+  }
+
+  /** Records that the robot has responded: from now on, disconnects are retried. */
+  answered(): void {
+    this.#opened = true;
+    this.progressed();
+  }
+
+  #failure({ ending }: SessionBroken): Failure | Error {
+    return streamFailure(ending, { right: "copy files", again: AGAIN }) ?? new Error("the robot ended the session");
+  }
+}
+
+export const AGAIN = "Run the same command again: it resumes where it stopped.";
+
+function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    const abort = (): void => {
+      timer.cancel();
+      reject(signal.reason as Error);
+    };
+    const timer = clock.setTimer(ms, () => {
+      signal.removeEventListener("abort", abort);
+      resolve();
+    });
+    signal.addEventListener("abort", abort, { once: true });
+  });
+}
 
 /** The stream ended before a response arrived. */
 export class SessionBroken extends Error {
@@ -68,4 +175,15 @@ export class FileSession {
     if (answer.type === "failed") throw new RobotRefused(answer.code, answer.message);
     return answer;
   }
+}
+
+/** The result of copying one file. */
+export interface FileResult {
+  /** Size of the whole file. */
+  bytes: number;
+  /** Bytes transferred in the last attempt. */
+  moved: number;
+  sha256: string;
+  /** The target already had the same content. */
+  unchanged: boolean;
 }

@@ -3,7 +3,7 @@ import path from "node:path";
 import type { FileEntry } from "@roamfleet/protocol/link";
 import { EXIT } from "../exit-codes.ts";
 import { Failure } from "../failure.ts";
-import type { SteadySession } from "./steady-session.ts";
+import type { ReconnectingSession } from "./file-session.ts";
 
 /** A file of a tree; `inner` is its path relative to the top, separated by slashes. */
 export interface TreeFile {
@@ -27,11 +27,11 @@ export interface Tree<F extends TreeFile> {
 const MODE_MASK = 0o777;
 
 /** Lists a robot's directory recursively. Links to files count as files; links to directories are not followed. */
-export async function readRobotTree(steady: SteadySession, top: string): Promise<Tree<RobotFile>> {
+export async function readRobotTree(connection: ReconnectingSession, top: string): Promise<Tree<RobotFile>> {
   const tree: Tree<RobotFile> = { directories: [], files: [], skipped: [] };
   for (const waiting = [""]; waiting.length > 0;) {
     const inner = waiting.shift() ?? "";
-    const { entries, unnamed } = await listDirectory(steady, path.posix.join(top, inner));
+    const { entries, unnamed } = await listDirectory(connection, path.posix.join(top, inner));
     if (unnamed > 0) tree.skipped.push(`${inner || "."}: ${unnamed} names are not valid UTF-8`);
     for (const { name, kind, size, mode, version } of entries) {
       const here = path.posix.join(inner, requireName(name));
@@ -45,8 +45,8 @@ export async function readRobotTree(steady: SteadySession, top: string): Promise
   return tree;
 }
 
-async function listDirectory(steady: SteadySession, directory: string): Promise<{ entries: FileEntry[]; unnamed: number }> {
-  return steady.run(async (session) => {
+async function listDirectory(connection: ReconnectingSession, directory: string): Promise<{ entries: FileEntry[]; unnamed: number }> {
+  return connection.run(async (session) => {
     const entries: FileEntry[] = [];
     await session.say({ type: "list", path: directory });
     for (;;) {

@@ -2,9 +2,7 @@ import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import type { FileAnswer } from "@roamfleet/protocol/link";
 import { digestFile } from "../artifact.ts";
-import { type FileSession, RobotRefused } from "./file-session.ts";
-import type { Moved } from "./moved.ts";
-import type { SteadySession } from "./steady-session.ts";
+import { type FileResult, type FileSession, RobotRefused, type ReconnectingSession } from "./file-session.ts";
 
 /** Payload limit: a frame to the service has at most 64 KiB. */
 const PIECE_BYTES = 60 * 1024;
@@ -22,23 +20,23 @@ export interface Upload {
 }
 
 /** Copies one file to a robot. A partial upload is resumed, also by a later call. */
-export async function upload(steady: SteadySession, { source, path, on_bytes }: Upload): Promise<Moved> {
+export async function upload(connection: ReconnectingSession, { source, path, on_bytes }: Upload): Promise<FileResult> {
   const { sha256, size } = await digestFile(source, () => {});
   const file = await open(source, constants.O_RDONLY);
   try {
     const mode = (await file.stat()).mode & MODE_MASK;
     const request = { type: "write", path, size, sha256, mode } as const;
     let begun = 0;
-    const once = (): Promise<Moved> =>
-      steady.run(async (session) => {
+    const once = (): Promise<FileResult> =>
+      connection.run(async (session) => {
         const answer = await session.ask(request, "ready", "done");
-        steady.answered();
+        connection.answered();
         if (answer.type === "done") {
           on_bytes(size);
           return { bytes: size, moved: 0, sha256, unchanged: true };
         }
         begun = answer.offset;
-        return sendRest(session, steady, file, { size, offset: answer.offset, on_bytes });
+        return sendRest(session, connection, file, { size, offset: answer.offset, on_bytes });
       });
     return await once().catch((error: unknown) => {
       // The partial file on the robot may have belonged to different content.
@@ -52,13 +50,13 @@ export async function upload(steady: SteadySession, { source, path, on_bytes }: 
 
 async function sendRest(
   session: FileSession,
-  steady: SteadySession,
+  connection: ReconnectingSession,
   file: FileHandle,
   { size, offset, on_bytes }: { size: number; offset: number; on_bytes: (done: number) => void },
-): Promise<Moved> {
+): Promise<FileResult> {
   const taken = new Taken(session, offset, (bytes) => {
     on_bytes(bytes);
-    steady.progressed();
+    connection.progressed();
   });
   on_bytes(offset);
   for (let at = offset; at < size && !taken.over;) {

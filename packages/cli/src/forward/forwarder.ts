@@ -1,11 +1,10 @@
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { drained } from "@roamfleet/protocol/drained";
 import { CLOSE } from "@roamfleet/protocol/paths";
-import { ApiError, type Client, type Ending, Unreachable } from "@roamfleet/sdk";
+import { ApiError, type Client, type Ending, type Stream, Unreachable } from "@roamfleet/sdk";
 import { EXIT } from "../exit-codes.ts";
-import { Failure } from "../failure.ts";
+import { Failure, usage } from "../failure.ts";
 import { streamFailure } from "../stream-ending.ts";
-import { carryConnection } from "./carry.ts";
-import { placeName, type PortSpec } from "./port-spec.ts";
 
 /** Backlog of one listener. */
 const BACKLOG = 128;
@@ -109,3 +108,91 @@ function listenFailure(error: NodeJS.ErrnoException, bind: string, port: number,
     });
   return new Failure(EXIT.error, `cannot listen on ${at}: ${error.code ?? error.message}`);
 }
+
+/** Maximum payload of a frame to the service. */
+const FRAME_BYTES_MAX = 60 * 1024;
+const EOF = JSON.stringify({ type: "eof" });
+const RESET = JSON.stringify({ type: "reset" });
+
+/**
+ * Relays a local connection through a `forward` stream until both senders are done, with backpressure in both directions. Resolves with how
+ * the stream ended; a broken tunnel resets the local connection.
+ */
+export async function carryConnection(socket: Socket, stream: Stream): Promise<Ending> {
+  let torn = false;
+  socket.on("error", () => {
+    torn = true;
+    void stream.send(RESET);
+    stream.close();
+  });
+  socket.once("close", () => {
+    // When both sides are done, the robot may still be delivering data: it closes the stream.
+    if (!torn && !(socket.readableEnded && socket.writableFinished)) stream.close();
+  });
+  const outward = carryOut(socket, stream);
+  await carryIn(socket, stream);
+  const ending = stream.ending ?? { code: 1006, reason: "" };
+  if (ending.code !== 1000) socket.resetAndDestroy();
+  else if (!socket.destroyed) socket.end();
+  await outward;
+  return torn ? { code: 1000, reason: "" } : ending;
+}
+
+async function carryIn(socket: Socket, stream: Stream): Promise<void> {
+  for await (const { binary, data } of stream) {
+    if (binary) {
+      if (!socket.write(data)) await drained(socket);
+    } else if (typeOf(data) === "eof") socket.end();
+  }
+}
+
+/** Ends when the connection is half-closed or closed. */
+async function carryOut(socket: Socket, stream: Stream): Promise<void> {
+  try {
+    for await (const chunk of socket.iterator({ destroyOnReturn: false })) {
+      const bytes = chunk as Buffer;
+      for (let offset = 0; offset < bytes.length; offset += FRAME_BYTES_MAX)
+        await stream.send(bytes.subarray(offset, offset + FRAME_BYTES_MAX));
+    }
+    await stream.send(EOF);
+  } catch {
+    // The error event reported it, or the connection closed before there was a listener: then this closes the tunnel.
+    stream.close();
+  }
+}
+
+function typeOf(data: Buffer): unknown {
+  try {
+    return (JSON.parse(data.toString("utf8")) as { type?: unknown } | null)?.type;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Maps a local port to a port that the robot reaches. */
+export interface PortSpec {
+  /** 0: any free port. */
+  local_port: number;
+  /** Host as resolved by the robot. */
+  host: string;
+  port: number;
+}
+
+const PORT_MAX = 65_535;
+const FORMS = "LOCAL:REMOTE, LOCAL:HOST:REMOTE, or one number for both ends; LOCAL 0 picks a free port";
+
+/** Parses `8080:80`, `8080:10.0.0.7:80`, `8080:[fd00::7]:80`, `0:80` or `80`. Throws a usage Failure. */
+export function parsePortSpec(text: string): PortSpec {
+  const parts = /^(?:(\d+):)?(?:(\[[^\]]+\]|[^:[\]]+):)?(\d+)$/.exec(text);
+  const [, local, host = "127.0.0.1", remote] = parts ?? [];
+  // `HOST:REMOTE` alone does not specify the local port.
+  if (parts === null || (local === undefined && parts[2] !== undefined)) throw usage(`"${text}" is not a port mapping`, `Write ${FORMS}.`);
+  const port = Number(remote);
+  const local_port = local === undefined ? port : Number(local);
+  if (port < 1 || port > PORT_MAX || local_port > PORT_MAX)
+    throw usage(`"${text}": a port is a number from 1 to ${PORT_MAX}`, `Write ${FORMS}.`);
+  return { local_port, host: host.replace(/^\[(.*)\]$/, "$1"), port };
+}
+
+/** Formats host and port. */
+export const placeName = (host: string, port: number): string => `${host.includes(":") ? `[${host}]` : host}:${port}`;

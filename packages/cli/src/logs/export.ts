@@ -1,11 +1,10 @@
 import { Readable, Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
-import { ApiError, type Client } from "@roamfleet/sdk";
+import type { Client } from "@roamfleet/sdk";
 import type { Context } from "../context.ts";
 import { bytes as humanBytes } from "../duration.ts";
-import { printBody } from "../raw-body.ts";
-import { writeWhole } from "../whole-file.ts";
-import { filterQuery, type LogOptions } from "./options.ts";
+import { JSON_LINES, printBody, requestBody, writeWhole } from "../response-body.ts";
+import { filterQuery, type LogOptions } from "./records.ts";
 
 /** Writes every record to a file, which appears only when complete; `-` is stdout. */
 export async function exportLogs(
@@ -17,12 +16,7 @@ export async function exportLogs(
 ): Promise<void> {
   const file = options.export ?? "-";
   const query = filterQuery(options, context.now());
-  const headers = { accept: "application/x-ndjson, application/json" };
-  const response = await client.request("GET", `/api/${of}/${encodeURIComponent(id)}/logs/export`, { query, headers });
-  if (!response.ok || response.body === null) {
-    const body: unknown = await response.json().catch(() => undefined);
-    throw new ApiError({ status: response.status, headers: response.headers, body });
-  }
+  const response = await requestBody(client, `/api/${of}/${encodeURIComponent(id)}/logs/export`, { query, headers: JSON_LINES });
   if (file === "-") return await printBody(response);
   let [bytes, records] = [0, 0];
   const count = new Transform({

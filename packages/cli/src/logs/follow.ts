@@ -1,10 +1,9 @@
-import type { Ending, Stream } from "@roamfleet/sdk";
 import { CLOSE } from "@roamfleet/protocol/paths";
+import type { Client, Ending, Stream } from "@roamfleet/sdk";
 import type { Context } from "../context.ts";
 import { streamFailure } from "../stream-ending.ts";
 import { plain } from "../text.ts";
-import { filterQuery, type LogOptions } from "./options.ts";
-import type { LogRecord } from "./show.ts";
+import { filterQuery, type LogOptions, type LogRecord } from "./records.ts";
 
 const WORDS = { right: "read these logs", again: "Run the command again; the last 100 records are repeated." };
 /** Delays before reconnecting; the last one applies to all further attempts. */
@@ -44,10 +43,10 @@ export async function followLogs(context: Context, { open, many, print }: Follow
     }
     if (signal.aborted) throw signal.reason;
     // A stream that never delivered a record is not retried: it does not work at all.
-    const comes_back = ending?.code === CLOSE.agent_offline && attempts > 0 && attempts <= OFFLINE_ATTEMPTS_MAX;
-    const may_go_on = ending === undefined || ending.code === 1006 || ending.code === CLOSE.draining || comes_back;
+    const may_return = ending?.code === CLOSE.agent_offline && attempts > 0 && attempts <= OFFLINE_ATTEMPTS_MAX;
+    const may_reconnect = ending === undefined || ending.code === 1006 || ending.code === CLOSE.draining || may_return;
     const failure = ending === undefined ? undefined : streamFailure(ending, WORDS);
-    if (ending !== undefined && (!may_go_on || !seen.any || attempts >= ATTEMPTS_MAX)) {
+    if (ending !== undefined && (!may_reconnect || !seen.any || attempts >= ATTEMPTS_MAX)) {
       if (failure === undefined) return;
       throw failure;
     }
@@ -104,5 +103,73 @@ class Seen {
     this.#last.set(robot_id, { received_at, seq });
     if (received_at > this.#newest) this.#newest = received_at;
     return true;
+  }
+}
+
+/** Offline robots listed by name; the others are only counted. */
+const NAMED_MAX = 20;
+
+interface Member {
+  name: string;
+  online: boolean;
+}
+
+/** The robots of a fleet by name, and which of them are online. */
+export class FleetNames {
+  readonly #context: Context;
+  readonly #client: Client;
+  readonly #members: Map<string, Member>;
+
+  private constructor(context: Context, client: Client, members: Map<string, Member>) {
+    this.#context = context;
+    this.#client = client;
+    this.#members = members;
+  }
+
+  static async read(context: Context, client: Client, fleet_id: string): Promise<FleetNames> {
+    const { items } = await client.listRobots({ query: { fleet_id } });
+    const members = new Map(items.map(({ id, name, status }) => [id, { name, online: status === "online" }]));
+    return new FleetNames(context, client, members);
+  }
+
+  /** Prints the offline robots once. */
+  noteOffline(): void {
+    const offline = Array.from(this.#members.values()).filter(({ online }) => !online);
+    if (offline.length === 0) return;
+    const names = offline.slice(0, NAMED_MAX).map(({ name }) => plain(name));
+    const more = offline.length > names.length ? ` and ${offline.length - names.length} more` : "";
+    this.#context.out.note(`offline: ${names.join(", ")}${more}; they join when they come online`);
+  }
+
+  /** Returns a robot's name, also if it joined later or left the fleet; the id of a deleted robot. */
+  async nameOf(robot_id: string): Promise<string> {
+    return (await this.#member(robot_id)).name;
+  }
+
+  /** Returns the name as above, and prints a note if the robot was offline or unknown before. */
+  async nameOfSender(robot_id: string, at_ms: number, since_ms: number): Promise<string> {
+    const member = await this.#member(robot_id);
+    // A stored record may belong to a robot that has been deleted since.
+    if (!member.online && at_ms >= since_ms) {
+      member.online = true;
+      this.#context.out.note(`${plain(member.name)} is online`);
+    }
+    return member.name;
+  }
+
+  async #member(robot_id: string): Promise<Member> {
+    const known = this.#members.get(robot_id);
+    if (known !== undefined) return known;
+    const member = { name: await this.#ask(robot_id), online: false };
+    this.#members.set(robot_id, member);
+    return member;
+  }
+
+  async #ask(robot_id: string): Promise<string> {
+    try {
+      return (await this.#client.getRobot({ params: { id: robot_id } })).data.name;
+    } catch {
+      return robot_id;
+    }
   }
 }

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import type { WebSocket } from "ws";
 import { RfHome } from "../testing/run-rf.ts";
 import { type Script, ScriptedPeer } from "../testing/scripted-peer.ts";
-import { readTime } from "./options.ts";
+import { readTime } from "../duration.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 

@@ -1,0 +1,161 @@
+import { DEPLOYMENT_STATUSES, type DeploymentStatus, isTerminal } from "@roamfleet/protocol";
+import type { Body, Client } from "@roamfleet/sdk";
+import { Option } from "commander";
+import { defineCommand } from "../command.ts";
+import { namespaceOption } from "../config-scope.ts";
+import type { Context } from "../context.ts";
+import { relative } from "../duration.ts";
+import { EXIT } from "../exit-codes.ts";
+import { Failure } from "../failure.ts";
+import { limitOption, type LimitOption, printList } from "../lists.ts";
+import { requireOneTarget } from "../rollout-options.ts";
+import { line } from "../text.ts";
+import { explainWaits, STILL_MS, TARGETS_EXPLAINED_MAX, WAITS } from "../watch.ts";
+
+interface DeployOptions {
+  robot?: string;
+  fleet?: string;
+  namespace?: string;
+  watch?: boolean;
+  idempotencyKey?: string;
+}
+
+export const deploy = defineCommand<[DeployOptions]>(
+  "Deploy the effective values to a robot or to all robots of a fleet. Exactly one of --robot and --fleet is required.",
+  (command) => {
+    namespaceOption(command, "Only this namespace (default: all)")
+      .option("--robot <id>", "Deploy to this robot")
+      .option("--fleet <id>", "Deploy to this fleet")
+      .option("--watch", "Follow the deployment to its end")
+      .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)");
+  },
+  async (context, { robot, fleet, namespace, watch, idempotencyKey }) => {
+    const { out } = context;
+    requireOneTarget({ robot, fleet });
+    const client = await context.client();
+    const body = { robot_id: robot, fleet_id: fleet, namespace };
+    const created = (await client.createConfigDeployment({ body, idempotency_key: idempotencyKey ?? context.idempotencyKey() })).data;
+    const data = watch === true ? await watchConfigDeployment(context, client, created) : created;
+    await out.result({ data }, () => {
+      if (watch === true) return;
+      out.line(line`Config deployment ${data.id} is ${out.status(data.status)}. Follow it: rf configs events ${data.id}`);
+    });
+  },
+  ["rf configs deploy --fleet fleet_… --watch", "rf configs deploy --robot rob_… --namespace nav"],
+);
+
+type DeploymentsOptions = LimitOption & { status?: DeploymentStatus; robot?: string; fleet?: string; namespace?: string };
+
+export const deployments = defineCommand<[DeploymentsOptions]>(
+  undefined,
+  (command) =>
+    limitOption(namespaceOption(command, "Only deployments of this namespace"))
+      .addOption(new Option("--status <status>", "Only deployments in this status").choices(DEPLOYMENT_STATUSES))
+      .option("--robot <id>", "Only deployments to this robot")
+      .option("--fleet <id>", "Only deployments to this fleet"),
+  (context, { limit, namespace, status, robot, fleet }) =>
+    printList(context, "listConfigDeployments", {
+      limit,
+      query: { namespace, status, robot_id: robot, fleet_id: fleet },
+      no_match: "No matching config deployments.",
+      empty: "No config deployments yet. Set and deploy a value: rf configs set <key> <value> --fleet <id>",
+      columns: [
+        { title: "ID", value: ({ id }) => id },
+        { title: "NAMESPACE", value: (deployment) => deployment.namespace ?? "all" },
+        { title: "TARGET", value: ({ robot_id, fleet_id }) => robot_id ?? fleet_id },
+        { title: "STATUS", value: (deployment) => context.out.status(deployment.status) },
+        { title: "APPLIED", value: ({ counts }) => `${counts.applied}/${counts.total}` },
+        { title: "REASON", value: ({ reason }) => reason ?? "" },
+        { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()) },
+        { title: "FAILED", value: ({ counts }) => counts.failed, wide: true },
+        { title: "BY", value: ({ created_by }) => created_by.name ?? created_by.type, wide: true },
+      ],
+    }),
+);
+
+export const events = defineCommand<[string]>(
+  undefined,
+  (command) => command.argument("<id>", "Id of the config deployment"),
+  async (context, id) => {
+    const { out } = context;
+    const answer = await (await context.client()).listConfigDeploymentEvents({ params: { id } });
+    await out.result(answer, () =>
+      out.table(answer.items, [
+        { title: "TIME", value: ({ at }) => at },
+        { title: "STATUS", value: ({ status }) => out.status(status) },
+        { title: "REASON", value: ({ reason }) => reason ?? "" },
+        { title: "WHAT", value: ({ message }) => message },
+      ]),
+    );
+  },
+);
+
+export const cancel = defineCommand<[string]>(
+  "Cancel a config deployment: robots that have not applied it keep their current values.",
+  (command) => command.argument("<id>", "Id of the config deployment"),
+  async (context, id) => {
+    const answer = await (await context.client()).cancelConfigDeployment({ params: { id }, idempotency_key: context.idempotencyKey() });
+    await context.out.result(answer, () => context.out.line(line`Config deployment ${id} is ${context.out.status(answer.data.status)}.`));
+  },
+);
+
+const POLL_MS = 2_000;
+const TARGETS_SHOWN_MAX = 10;
+const CONFIG_WAITS = { ...WAITS, previous_deployment: "are still applying an older config" };
+
+export type ConfigDeployment = Body<"getConfigDeployment">["data"];
+
+/**
+ * Polls a config deployment every 2 seconds until it ends and prints changes. Returns the deployment if it ended as `applied`; throws a
+ * Failure otherwise, and on Ctrl-C: the deployment continues.
+ */
+export async function watchConfigDeployment(context: Context, client: Client, start: ConfigDeployment): Promise<ConfigDeployment> {
+  const signal = context.interruptible();
+  const { id } = start;
+  let [deployment, shown, moved_at_ms] = [start, "", context.clock.monotonic()];
+  try {
+    for (;;) {
+      deployment = (await client.getConfigDeployment({ params: { id }, signal })).data;
+      const text = progressText(context, deployment);
+      if (!context.structured && text !== shown) context.out.line(text);
+      if (isTerminal(deployment.status)) break;
+      const still = text === shown && context.clock.monotonic() - moved_at_ms >= STILL_MS;
+      if (still && !context.structured) for (const reason of await explain(client, deployment, signal)) context.out.note(reason);
+      if (still || text !== shown) moved_at_ms = context.clock.monotonic();
+      shown = text;
+      await context.clock.sleep(POLL_MS, signal);
+      signal.throwIfAborted();
+    }
+  } catch (error) {
+    if (!signal.aborted) throw error;
+    const message = `stopped watching; the deployment continues. Show its events: rf configs events ${id}`;
+    throw new Failure(EXIT.interrupted, message, { bare: true, document: { data: deployment } });
+  }
+  if (deployment.status === "applied") return deployment;
+  const { status, reason } = deployment;
+  throw new Failure(EXIT.not_applied, `config deployment ${id} ended ${status}${reason === null ? "" : `: ${reason}`}`, {
+    hints: await reasonsOf(client, id),
+    document: { data: deployment },
+  });
+}
+
+/** Returns why nothing has changed for a minute. */
+async function explain(client: Client, { id, counts }: ConfigDeployment, signal: AbortSignal): Promise<string[]> {
+  const { items } = await client.listConfigDeploymentTargets({ params: { id }, query: { limit: TARGETS_EXPLAINED_MAX }, signal });
+  return explainWaits(counts.total, items, CONFIG_WAITS);
+}
+
+function progressText({ out }: Context, { status, counts }: ConfigDeployment): string {
+  const parts = (["queued", "active", "failed", "cancelled"] as const).flatMap((name) =>
+    counts[name] === 0 ? [] : [`${counts[name]} ${name}`],
+  );
+  return line`${out.status(status)}: ${[`${counts.applied} of ${counts.total} applied`, ...parts].join(", ")}`;
+}
+
+/** Returns the server's event messages, which contain details that the reason code lacks. */
+async function reasonsOf(client: Client, id: string): Promise<string[]> {
+  const { items } = await client.listConfigDeploymentEvents({ params: { id }, query: { include: "targets", limit: 1_000 } });
+  const ends = items.filter(({ target_status }) => target_status !== null && isTerminal(target_status) && target_status !== "applied");
+  const lines = ends.slice(0, TARGETS_SHOWN_MAX).map(({ robot_id, message }) => line`${robot_id}: ${message}`);
+  return ends.length > TARGETS_SHOWN_MAX ? [...lines, `and ${ends.length - TARGETS_SHOWN_MAX} more`] : lines;
+}

@@ -1,0 +1,104 @@
+import type { Client } from "@roamfleet/sdk";
+import { Option } from "commander";
+import { defineCommand, wholeNumber } from "../command.ts";
+import type { Context } from "../context.ts";
+import { isLoopback } from "../credentials.ts";
+import { relative } from "../duration.ts";
+import { type LimitOption, limitOption, printList } from "../lists.ts";
+import { line } from "../text.ts";
+
+const STATUSES = ["active", "expired", "exhausted", "revoked"] as const;
+
+export const list = defineCommand<[LimitOption & { status?: (typeof STATUSES)[number]; fleet?: string; site?: string }]>(
+  undefined,
+  (command) =>
+    limitOption(command)
+      .addOption(new Option("--status <status>", "Only keys in this status").choices(STATUSES))
+      .option("--fleet <id>", "Only keys for this fleet")
+      .option("--site <id>", "Only keys for this site"),
+  (context, { limit, status, fleet, site }) =>
+    printList(context, "listEnrollmentKeys", {
+      limit,
+      query: { status, fleet_id: fleet, site_id: site },
+      no_match: "No matching enrollment keys.",
+      empty: "No enrollment keys yet. Create one: rf keys new --site <id> --fleet <id>",
+      columns: [
+        { title: "ID", value: ({ id }) => id },
+        { title: "LABEL", value: ({ label }) => label ?? "" },
+        { title: "STATUS", value: (key) => context.out.status(key.status) },
+        { title: "USES", value: ({ uses, max_uses }) => `${uses}/${max_uses === 0 ? "∞" : max_uses}` },
+        { title: "EXPIRES", value: ({ expires_at }) => relative(expires_at, context.now()) },
+        { title: "FLEET", value: ({ fleet_id }) => fleet_id },
+        { title: "SITE", value: ({ site_id }) => site_id, wide: true },
+        { title: "BY", value: ({ created_by }) => created_by ?? "–", wide: true },
+        { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()), wide: true },
+      ],
+    }),
+);
+
+interface NewKeyOptions {
+  site: string;
+  fleet: string;
+  label?: string;
+  maxUses?: number;
+  expiresInHours?: number;
+  trusted?: boolean;
+}
+
+const create = defineCommand<[NewKeyOptions]>(
+  "Create an enrollment key, with which robots join a fleet. The key is shown only once.",
+  (command) =>
+    command
+      .requiredOption("--site <id>", "Site of the robots")
+      .requiredOption("--fleet <id>", "Fleet of the robots, at that site")
+      .option("--label <text>", "What the key is for")
+      .option("--max-uses <n>", "Number of robots that may enroll with it; 0 means unlimited", wholeNumber(0))
+      .option("--expires-in-hours <n>", "Lifetime in hours; 0 means no expiry", wholeNumber(0))
+      .option("--trusted", "Robots that enroll with it get secrets immediately; admins only, and their default")
+      .option("--no-trusted", "Robots that enroll with it get secrets only after an admin approves them"),
+  async (context, { site, fleet, label, maxUses, expiresInHours, trusted }) => {
+    const { out } = context;
+    const client = await context.client();
+    // No idempotency key: the response to a repeat would not contain the secret.
+    const answer = await client.createEnrollmentKey({
+      body: { site_id: site, fleet_id: fleet, label, max_uses: maxUses, expires_in_hours: expiresInHours, trusted },
+    });
+    await out.result(answer, () => {
+      const { data } = answer;
+      out.details([
+        ["Id", data.id],
+        ["Key", out.paint("strong", data.key)],
+        ["Uses", data.max_uses === 0 ? "unlimited" : data.max_uses],
+        ["Secrets", data.trusted ? "robots get them immediately" : "after an admin approves the robot"],
+        ["Expires", relative(data.expires_at, context.now())],
+      ]);
+      showKeyUse(context, client, data.key);
+    });
+  },
+);
+export { create as new };
+
+export const revoke = defineCommand<[string]>(
+  "Revoke an enrollment key. Robots enrolled with it stay.",
+  (command) => command.argument("<id>", "Id of the key"),
+  async (context, id) => {
+    const answer = await (await context.client()).revokeEnrollmentKey({ params: { id }, idempotency_key: context.idempotencyKey() });
+    await context.out.result(answer, () =>
+      context.out.line(line`Key ${answer.data.id} is revoked. Robots enrolled with it (${answer.data.uses}) stay.`),
+    );
+  },
+);
+
+/** Prints how a robot uses a key. A loopback address would refer to the robot itself there, so the text explains that. */
+export function showKeyUse(context: Context, client: Client, key: string | null): void {
+  const { out } = context;
+  const is_local = isLoopback(new URL(client.base_url));
+  out.line(`\nThe key is not shown again. On ${is_local ? "this machine" : "the robot"}:`);
+  const words = ["--server", client.base_url, "--enroll-key", key ?? "", "--state", "./state"];
+  // The robot's machine does not know the server's own certificate authority either.
+  if (context.pinned !== undefined) words.push("--ca-fingerprint", context.pinned);
+  out.line(line`  rf-agent run ${words.join(" ")}`);
+  if (!is_local) return;
+  out.line("\nOn another machine, replace the loopback address with the server's. The server must then listen on the network, for");
+  out.line("example `roamfleet serve --listen 0.0.0.0:7600 --tls auto`.");
+}

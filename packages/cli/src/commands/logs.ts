@@ -1,0 +1,91 @@
+import type { Client } from "@roamfleet/sdk";
+import { type CommandDefinition, defineCommand } from "../command.ts";
+import type { Context } from "../context.ts";
+import { exportLogs } from "../logs/export.ts";
+import { FleetNames, followLogs } from "../logs/follow.ts";
+import { checkOptions, logLine, type LogOptions, logOptions, type LogRecord, noteMore, readLogs } from "../logs/records.ts";
+
+const defineLogs = (of: "robot" | "fleet", description: string, examples: readonly string[]): CommandDefinition =>
+  defineCommand<[string, LogOptions]>(
+    description,
+    (command) => logOptions(command.argument("<id>", `Id of the ${of}`)),
+    async (context, id, options) => {
+      checkOptions(options);
+      const client = await context.client();
+      if (options.export !== undefined) return exportLogs(context, client, `${of}s`, id, options);
+      if (options.follow === true) return (of === "robot" ? followRobot : followFleet)(context, client, id, options);
+      const answer = await readLogs(context, client, of === "robot" ? "listRobotLogs" : "listFleetLogs", id, options);
+      const names = of === "robot" ? undefined : await readNames(context, client, id, answer.items);
+      await context.out.result(answer, () => {
+        for (const record of answer.items) print(context, record, names?.get(record.robot_id));
+        noteMore(context, answer, options);
+      });
+    },
+    examples,
+  );
+
+export const robotLogs = defineLogs(
+  "robot",
+  "Show the latest log records of a robot, search them, or follow them until interrupted. If the robot is not connected, --follow prints `agent offline`.",
+  [
+    "rf robots logs rob_…",
+    "rf robots logs rob_… --since 2h --level warn --grep timeout",
+    "rf robots logs rob_… --follow --json | jq .message",
+    "rf robots logs rob_… --since 2030-01-01T00:00:00Z --until 2030-01-02T00:00:00Z --export day.ndjson",
+  ],
+);
+
+export const fleetLogs = defineLogs(
+  "fleet",
+  "Show the latest log records of a fleet's robots, search them, or follow all of them until interrupted. Robots that come online are included; offline robots are listed once.",
+  ["rf fleets logs fleet_… --follow --level warn", "rf fleets logs fleet_… --since 1h --export fleet.ndjson"],
+);
+
+/** Prefixes the name of the robot, if given, in its own color. */
+function print({ out }: Context, record: LogRecord, name?: string): void {
+  out.line(logLine(out, record, name === undefined ? {} : { robot: out.paintAs(record.robot_id, name) }));
+}
+
+/** Robot names for these records; undefined for structured output, which contains ids. */
+async function readNames(
+  context: Context,
+  client: Client,
+  fleet_id: string,
+  records: readonly LogRecord[],
+): Promise<Map<string, string> | undefined> {
+  if (context.structured || records.length === 0) return undefined;
+  const names = await FleetNames.read(context, client, fleet_id);
+  const named = new Map<string, string>();
+  for (const { robot_id } of records) if (!named.has(robot_id)) named.set(robot_id, await names.nameOf(robot_id));
+  return named;
+}
+
+async function followRobot(context: Context, client: Client, robot_id: string, options: LogOptions): Promise<void> {
+  await followLogs(
+    context,
+    {
+      many: false,
+      open: (query, signal) => client.stream("logs", { robot_id, query, signal }),
+      print: (record) => print(context, record),
+    },
+    options,
+  );
+}
+
+async function followFleet(context: Context, client: Client, fleet_id: string, options: LogOptions): Promise<void> {
+  // Structured output contains ids.
+  const names = context.structured ? undefined : await FleetNames.read(context, client, fleet_id);
+  names?.noteOffline();
+  const since_ms = context.now().getTime();
+  await followLogs(
+    context,
+    {
+      many: true,
+      open: (query, signal) => client.stream("fleet_logs", { fleet_id, query, signal }),
+      print: async (record) => {
+        print(context, record, await names?.nameOfSender(record.robot_id, Date.parse(record.received_at), since_ms));
+      },
+    },
+    options,
+  );
+}

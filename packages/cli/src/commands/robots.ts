@@ -1,0 +1,310 @@
+import type { Arguments, Body, Client } from "@roamfleet/sdk";
+import { Option } from "commander";
+import { collect, defineCommand } from "../command.ts";
+import type { Context } from "../context.ts";
+import { relative } from "../duration.ts";
+import { EXIT, type ExitCode } from "../exit-codes.ts";
+import { Failure, usage } from "../failure.ts";
+import { type LimitOption, limitOption, printList } from "../lists.ts";
+import { labelsText, line } from "../text.ts";
+import { showKeyUse } from "./keys.ts";
+
+const STATUSES = ["online", "offline", "never_connected", "decommissioned"] as const;
+const HEALTH = ["ok", "failing", "unknown"] as const;
+const RELEASE_STATES = ["current", "behind", "failed", "unknown"] as const;
+const CONFIG_STATES = ["in_sync", "pending", "drifted", "unknown"] as const;
+
+interface Options extends LimitOption {
+  search?: string;
+  status?: (typeof STATUSES)[number];
+  health?: (typeof HEALTH)[number];
+  release?: string;
+  app?: string;
+  state?: (typeof RELEASE_STATES)[number];
+  config?: (typeof CONFIG_STATES)[number];
+  label?: string[];
+  fleet?: string;
+  site?: string;
+  sort?: "newest" | "name";
+}
+
+export const list = defineCommand<[Options]>(
+  undefined,
+  (command) =>
+    limitOption(command)
+      .option("--search <text>", "Only robots whose name contains this text, ignoring case")
+      .addOption(new Option("--status <status>", "Only robots in this status").choices(STATUSES))
+      .addOption(new Option("--health <health>", "Only robots with this health; failing if any check fails").choices(HEALTH))
+      .option("--release <release>", "Only robots that run this release (tag or id)")
+      .option("--app <name>", "Only robots with this app; --state then applies to this app")
+      .addOption(
+        new Option("--state <state>", "Only robots with an app in this state; current and unknown apply to all apps").choices(
+          RELEASE_STATES,
+        ),
+      )
+      .addOption(new Option("--config <state>", "Only robots with this config state").choices(CONFIG_STATES))
+      .option("--label <key=value>", "Only robots with this label (repeatable; all must match)", collect)
+      .option("--fleet <id>", "Only robots of this fleet")
+      .option("--site <id>", "Only robots at this site")
+      .addOption(new Option("--sort <order>", "Sort order (default: newest)").choices(["newest", "name"])),
+  async (context, options) => {
+    const query = queryOf(options);
+    await printList(context, "listRobots", {
+      limit: options.limit,
+      query,
+      filter: { ...query, sort: undefined },
+      no_match: "No matching robots",
+      empty: "No robots yet. Create a key to enroll them: rf keys new --site <id> --fleet <id>",
+      columns: [
+        { title: "ID", value: ({ id }) => id },
+        { title: "NAME", value: ({ name }) => name },
+        { title: "STATUS", value: ({ status }) => context.out.status(status) },
+        { title: "LAST SEEN", value: ({ last_seen_at }) => relative(last_seen_at, context.now()) },
+        { title: "RELEASE", value: ({ apps }) => releasesText(apps) },
+        { title: "STATE", value: ({ release_state }) => context.out.status(release_state) },
+        { title: "CONFIG", value: ({ config_state }) => context.out.status(config_state) },
+        { title: "HEALTH", value: ({ health }) => context.out.status(health), wide: true },
+        { title: "FAILING", value: ({ failing }) => failing.join(", ") || "–", wide: true },
+        { title: "SITE", value: ({ site_id }) => site_id, wide: true },
+        { title: "FLEET", value: ({ fleet_id }) => fleet_id, wide: true },
+        { title: "LABELS", value: ({ labels }) => labelsText(labels), wide: true },
+        { title: "AGENT", value: ({ agent_version }) => agent_version ?? "–", wide: true },
+        { title: "PLATFORM", value: ({ platform }) => (platform === null ? "–" : `${platform.os} ${platform.arch}`), wide: true },
+        { title: "ENROLLED", value: ({ created_at }) => relative(created_at, context.now()), wide: true },
+      ],
+    });
+  },
+);
+
+/** Formats the release of every app; a robot whose only app is `main` omits the app's name. */
+function releasesText(apps: readonly { app: string; current: { tag: string } | null; release_state: string }[]): string {
+  const [first] = apps;
+  if (first === undefined) return "–";
+  if (apps.length === 1 && first.app === "main") return first.current?.tag ?? "–";
+  return apps
+    .map(
+      ({ app, current, release_state }) =>
+        `${app} ${current?.tag ?? "–"}${NEEDS_ATTENTION.has(release_state) ? ` (${release_state})` : ""}`,
+    )
+    .join(", ");
+}
+
+/** The STATE column shows the worst state of all apps; for these states the app is named. */
+const NEEDS_ATTENTION: ReadonlySet<string> = new Set(["failed", "behind"]);
+
+const queryOf = (options: Options) => ({
+  q: options.search,
+  status: options.status,
+  health: options.health,
+  release_id: options.release,
+  app: options.app,
+  release_state: options.state,
+  config_state: options.config,
+  label: options.label?.map(labelQuery),
+  fleet_id: options.fleet,
+  site_id: options.site,
+  sort: options.sort,
+});
+
+function labelQuery(text: string): string {
+  const at = text.indexOf("=");
+  if (at < 1) throw usage(`--label ${text} is not a label`, "Use --label zone=a.");
+  return `${text.slice(0, at)}:${text.slice(at + 1)}`;
+}
+
+export const show = defineCommand<[string]>(
+  undefined,
+  (command) => command.argument("<id>", "Id of the robot"),
+  async (context, id) => {
+    const { out } = context;
+    const client = await context.client();
+    const answer = await client.getRobot({ params: { id } });
+    const robot = answer.data;
+    await out.result(answer, async () => {
+      out.details([
+        ["Id", robot.id],
+        ["Name", robot.name],
+        ["Status", out.status(robot.status)],
+        ["Last seen", relative(robot.last_seen_at, context.now())],
+        ["Health", robot.failing.length === 0 ? out.status(robot.health) : line`${out.status(robot.health)}: ${robot.failing.join(", ")}`],
+        ...(robot.held_at === null
+          ? []
+          : [["Quarantined", `${relative(robot.held_at, context.now())}: several machines use its identity`] as const]),
+        ...(robot.approval === "approved" ? [] : [["Approval", "pending: secrets are withheld until an admin approves it"] as const]),
+        ["Site", robot.site_id],
+        ["Fleet", robot.fleet_id],
+        ["Labels", labelsText(robot.labels)],
+        ["Agent", robot.agent_version ?? "unknown"],
+        ["Platform", robot.platform === null ? "unknown" : `${robot.platform.os} ${robot.platform.arch}, ${robot.platform.hostname}`],
+        ["Config", out.status(robot.config_state)],
+        ["Key", robot.public_key_fingerprint],
+        ["Enrolled", relative(robot.created_at, context.now())],
+      ]);
+      if (robot.apps.length === 0) return out.line("\nNo releases deployed yet. Deploy one: rf deploy <release> --robot <id>");
+      out.line();
+      await out.table(robot.apps, [
+        { title: "APP", value: ({ app }) => app },
+        { title: "RUNS", value: ({ current }) => current?.tag ?? "–" },
+        { title: "DESIRED", value: ({ desired }) => desired?.tag ?? "–" },
+        { title: "STATUS", value: ({ status }) => out.status(status) },
+      ]);
+      for (const note of await explainAutomaticDeployments(client, robot)) out.line(note);
+    });
+  },
+);
+
+const CAUSES: Record<string, string> = {
+  joined: "because the robot joined a fleet with it",
+  returned: "because the robot was offline when the fleet's deployment expired",
+};
+const DEPLOYMENTS_READ_MAX = 20;
+
+/** Explains releases that the system deployed because the robot's fleet has them, one line per app. */
+async function explainAutomaticDeployments(client: Client, robot: Body<"getRobot">["data"]): Promise<string[]> {
+  const { items } = await client.listDeployments({ query: { robot_id: robot.id, limit: DEPLOYMENTS_READ_MAX } });
+  const lines = robot.apps.map(async ({ app, current, desired }) => {
+    const latest = items.find(({ release }) => release.app === app);
+    if (latest === undefined || latest.created_by.type !== "system" || latest.release.id !== (desired ?? current)?.id) return [];
+    const { items: events } = await client.listDeploymentEvents({ params: { id: latest.id }, query: { limit: 1 } });
+    const because = CAUSES[String(events[0]?.data["cause"])];
+    return because === undefined ? [] : [line`${app} ${latest.release.tag} was deployed automatically, ${because}: ${latest.id}`];
+  });
+  return (await Promise.all(lines)).flat();
+}
+
+export const rename = defineCommand<[string, string]>(
+  undefined,
+  (command) => command.argument("<id>", "Id of the robot").argument("<name>", "New name"),
+  async (context, id, name) => {
+    const answer = await (await context.client()).updateRobot({ params: { id }, body: { name } });
+    await context.out.result(answer, () => context.out.line(line`Renamed robot ${id} to ${answer.data.name}.`));
+  },
+  ["rf robots rename rob_… cart-7"],
+);
+
+export const label = defineCommand<[string[]]>(
+  "Set or remove labels of robots: KEY=VALUE sets a label, KEY- removes it. Other labels are kept.",
+  (command) => command.argument("<id-or-label...>", "Ids of robots, and the labels to set or remove"),
+  async (context, words) => {
+    const set: Record<string, string> = {};
+    const remove: string[] = [];
+    const ids: string[] = [];
+    for (const word of words) {
+      const at = word.indexOf("=");
+      if (at > 0) set[word.slice(0, at)] = word.slice(at + 1);
+      else if (word.length > 1 && word.endsWith("-")) remove.push(word.slice(0, -1));
+      else ids.push(word);
+    }
+    if (ids.length === 0) throw usage("no robot given", "rf robots label <id…> KEY=VALUE KEY-");
+    if (Object.keys(set).length + remove.length === 0) throw usage("no label given", "KEY=VALUE sets a label, KEY- removes it.");
+    await changeRobots(context, ids, { labels: { set, remove } }, "Labelled");
+  },
+  ["rf robots label rob_… zone=a rack=7", "rf robots label rob_… rob_… zone=b spare-"],
+);
+
+export const move = defineCommand<[string[], { fleet: string }]>(
+  "Move robots to another fleet and its site. They update to the fleet's releases and config, unless --follow is off there.",
+  (command) => command.argument("<id...>", "Ids of robots").requiredOption("--fleet <id>", "Target fleet"),
+  (context, ids, { fleet }) => changeRobots(context, ids, { fleet_id: fleet }, "Moved"),
+  ["rf robots move rob_… rob_… --fleet fleet_…"],
+);
+
+export const replace = defineCommand<[string]>(
+  "Create a key for a robot's replacement computer. The computer that enrolls with it becomes the robot, with its name, fleet and releases; the old computer is then refused.",
+  (command) => command.argument("<id>", "Id of the robot"),
+  async (context, id) => {
+    const client = await context.client();
+    // No idempotency key: the response to a repeat would not contain the secret.
+    const answer = await client.replaceRobot({ params: { id } });
+    const { out } = context;
+    await out.result(answer, () => {
+      const { key, trusted, expires_at } = answer.data;
+      out.details([
+        ["Robot", id],
+        ["Key", out.paint("strong", key)],
+        ["Uses", 1],
+        ["Secrets", trusted ? "the robot continues to get them" : "after an admin approves the robot"],
+        ["Expires", relative(expires_at, context.now())],
+      ]);
+      showKeyUse(context, client, key);
+    });
+  },
+);
+
+export const admit = defineCommand<[string]>(
+  "Unblock a robot that is quarantined because several machines use its identity. Turn off the other machines first, or give the robot a new key: rf robots replace <id>",
+  (command) => command.argument("<id>", "Id of the robot"),
+  async (context, id) => {
+    const client = await context.client();
+    const { held_at } = (await client.getRobot({ params: { id } })).data;
+    const answer = await client.releaseHold({ params: { id }, idempotency_key: context.idempotencyKey() });
+    await context.out.result(answer, () => {
+      const { name } = answer.data;
+      context.out.line(
+        held_at === null
+          ? line`Robot ${name} was not quarantined: nothing changed.`
+          : line`Robot ${name} is unblocked. It reconnects within five minutes.`,
+      );
+    });
+  },
+);
+
+export const approve = defineCommand<[string]>(
+  "Approve a robot that enrolled with an untrusted key: it then receives secret config values and registry logins. Verify first that the computer is yours. Needs the role admin in the whole org.",
+  (command) => command.argument("<id>", "Id of the robot"),
+  async (context, id) => {
+    const client = await context.client();
+    const before = (await client.getRobot({ params: { id } })).data.approval;
+    const answer = await client.approveRobot({ params: { id }, idempotency_key: context.idempotencyKey() });
+    await context.out.result(answer, () => {
+      const { name } = answer.data;
+      context.out.line(before === "approved" ? line`Robot ${name} was already approved.` : line`Robot ${name} is approved.`);
+    });
+  },
+  ["rf robots approve rob_…"],
+);
+
+export const remove = defineCommand<[string]>(
+  "Decommission a robot permanently: its deployments are cancelled, its connection is closed, and its key is revoked. Its history is kept, and the machine keeps running its apps.",
+  (command) => command.argument("<id>", "Id of the robot"),
+  async (context, id) => {
+    const answer = await (await context.client()).deleteRobot({ params: { id } });
+    await context.out.result(answer, () => {
+      context.out.line(line`Robot ${answer.data.name} is decommissioned: ${id}`);
+      context.out.line("To use the machine again, empty the state directory of its agent and enroll it again.");
+    });
+  },
+  ["rf robots remove rob_…"],
+);
+
+type Change = Omit<Arguments<"bulkUpdateRobots">["body"], "robot_ids">;
+
+/** Robots per request: the maximum that the service accepts. */
+const REQUEST_ROBOTS_MAX = 1_000;
+
+/** Changes many robots, reports each failure with its reason, and exits with the code of the first failure. */
+async function changeRobots(context: Context, ids: readonly string[], change: Change, done: string): Promise<void> {
+  const client = await context.client();
+  const items: Body<"bulkUpdateRobots">["items"] = [];
+  for (let from = 0; from < ids.length; from += REQUEST_ROBOTS_MAX) {
+    const body = { ...change, robot_ids: ids.slice(from, from + REQUEST_ROBOTS_MAX) };
+    items.push(...(await client.bulkUpdateRobots({ body, idempotency_key: context.idempotencyKey() })).items);
+  }
+  const refused = items.filter(({ outcome }) => !(outcome in GOOD));
+  const count = (outcome: string): number => items.filter((item) => item.outcome === outcome).length;
+  await context.out.result({ items }, () => {
+    const [changed, unchanged] = [count("changed"), count("unchanged")];
+    if (changed > 0) context.out.line(line`${done} ${String(changed)} ${changed === 1 ? "robot" : "robots"}.`);
+    if (unchanged > 0) context.out.line(line`${String(unchanged)} ${unchanged === 1 ? "was" : "were"} already up to date.`);
+  });
+  const [first] = refused;
+  if (first === undefined) return;
+  throw new Failure(
+    CODES[first.outcome] ?? EXIT.error,
+    refused.length === 1 ? (first.message ?? first.outcome) : `${refused.length} of ${items.length} robots were not changed`,
+    { document: undefined, hints: refused.length === 1 ? [] : refused.slice(0, 10).map(({ robot_id, message }) => message ?? robot_id) },
+  );
+}
+
+const GOOD: Record<string, true> = { changed: true, unchanged: true };
+const CODES: Record<string, ExitCode> = { not_found: EXIT.not_found, forbidden: EXIT.auth, conflict: EXIT.conflict };

@@ -1,0 +1,107 @@
+import type { Body } from "@roamfleet/sdk";
+import { Option } from "commander";
+import { defineCommand, wholeNumber } from "../command.ts";
+import type { Context } from "../context.ts";
+import { duration, relative } from "../duration.ts";
+import { type LimitOption, limitOption, printList } from "../lists.ts";
+import { type RoleOptions, roleOptions, scopesOf, scopesText } from "../scopes.ts";
+import { line } from "../text.ts";
+
+const STATUSES = ["active", "expired", "revoked"] as const;
+
+export const list = defineCommand<[LimitOption & { status?: (typeof STATUSES)[number]; user?: string }]>(
+  undefined,
+  (command) =>
+    limitOption(command)
+      .addOption(new Option("--status <status>", "Only tokens in this status").choices(STATUSES))
+      .option("--user <id>", "Only tokens of this user"),
+  (context, { limit, status, user }) =>
+    printList(context, "listTokens", {
+      limit,
+      query: { status, user_id: user },
+      empty: "No matching tokens. Create one: rf tokens create <label> --role <role>",
+      columns: [
+        { title: "ID", value: ({ id }) => id },
+        { title: "LABEL", value: ({ label }) => label ?? "" },
+        { title: "TOKEN", value: ({ prefix }) => `${prefix}…` },
+        { title: "ROLE", value: ({ role }) => role },
+        { title: "STATUS", value: (token) => context.out.status(token.status) },
+        { title: "EXPIRES", value: ({ expires_at }) => relative(expires_at, context.now()) },
+        { title: "LAST USED", value: ({ last_used_at }) => relative(last_used_at, context.now()) },
+        { title: "SCOPES", value: ({ scopes }) => scopesText(scopes), wide: true },
+        { title: "USER", value: ({ user_id }) => user_id ?? "–", wide: true },
+        { title: "BY", value: ({ created_by }) => created_by?.name ?? created_by?.type ?? "–", wide: true },
+        { title: "CREATED", value: ({ created_at }) => relative(created_at, context.now()), wide: true },
+      ],
+    }),
+);
+
+export const create = defineCommand<[string, RoleOptions & { user?: string; expiresInHours?: number }]>(
+  "Create a token of the org, or of one of its users. The token is shown only once.",
+  (command) =>
+    roleOptions(command.argument("<label>", "What the token is for"), "the token", { mandatory: true })
+      .option("--user <id>", "Create a token of this user (default: of the org)")
+      .option("--expires-in-hours <n>", "Lifetime in hours; 0 means no expiry (default: 0)", wholeNumber(0)),
+  async (context, label, options) => {
+    const { user, expiresInHours } = options;
+    const body = { label, role: options.role!, scopes: scopesOf(options), user_id: user, expires_in_hours: expiresInHours };
+    // No idempotency key: the response to a repeat would not contain the secret.
+    const answer = await (await context.client()).createToken({ body });
+    await context.out.result(answer, () => {
+      showToken(context, answer.data, answer.data.token);
+      context.out.line("\nThe token is not shown again. Save it on the machine that uses it: rf login");
+    });
+  },
+  ["rf tokens create ci --role operator --expires-in-hours 720", "rf tokens create laptop --role viewer --user usr_… --fleet fleet_…"],
+);
+
+export const show = defineCommand<[string]>(
+  undefined,
+  (command) => command.argument("<id>", "Id of the token"),
+  async (context, id) => {
+    const answer = await (await context.client()).getToken({ params: { id } });
+    await context.out.result(answer, () => showToken(context, answer.data));
+  },
+);
+
+export const revoke = defineCommand<[string]>(
+  "Revoke a token. Its sessions end within two seconds, including open streams.",
+  (command) => command.argument("<id>", "Id of the token"),
+  async (context, id) => {
+    const answer = await (await context.client()).revokeToken({ params: { id }, idempotency_key: context.idempotencyKey() });
+    await context.out.result(answer, () => context.out.line(line`Token ${answer.data.id} (${answer.data.prefix}…) is revoked.`));
+  },
+);
+
+export const rotate = defineCommand<[string, { overlapSeconds?: number }]>(
+  "Replace a token's secret. The new one is shown only once. Role, scopes and label are kept.",
+  (command) =>
+    command
+      .argument("<id>", "Id of the token")
+      .option("--overlap-seconds <n>", "How long the old secret stays valid (default: 0)", wholeNumber(0)),
+  async (context, id, { overlapSeconds = 0 }) => {
+    // No idempotency key: the response to a repeat would not contain the secret.
+    const answer = await (await context.client()).rotateToken({ params: { id }, body: { overlap_seconds: overlapSeconds } });
+    await context.out.result(answer, () => {
+      showToken(context, answer.data, answer.data.token);
+      const old = overlapSeconds === 0 ? "is now invalid" : `stays valid for ${duration(overlapSeconds)}`;
+      context.out.line(`\nThe token is not shown again. The old one ${old}.`);
+    });
+  },
+);
+
+function showToken({ out, now }: Context, token: Body<"getToken">["data"], secret?: string | null): void {
+  const { created_by } = token;
+  out.details([
+    ["Id", token.id],
+    ["Label", token.label ?? undefined],
+    ["Token", secret == null ? `${token.prefix}…` : out.paint("strong", secret)],
+    ["Status", out.status(token.status)],
+    ["Role", `${token.role} of ${scopesText(token.scopes)}`],
+    ["User", token.user_id ?? undefined],
+    ["Expires", relative(token.expires_at, now())],
+    ["Last used", relative(token.last_used_at, now())],
+    ["Revoked", token.revoked_at === null ? undefined : relative(token.revoked_at, now())],
+    ["Created", `${relative(token.created_at, now())}${created_by === null ? "" : ` by ${created_by.name ?? created_by.type}`}`],
+  ]);
+}

@@ -1,0 +1,117 @@
+import { ROLES, type Role } from "@roamfleet/protocol";
+import type { Body } from "@roamfleet/sdk";
+import { Option } from "commander";
+import { defineCommand } from "../command.ts";
+import type { Context } from "../context.ts";
+import { relative } from "../duration.ts";
+import { usage } from "../failure.ts";
+import { type LimitOption, limitOption, printList } from "../lists.ts";
+import { type RoleOptions, roleOptions, scopesOf, scopesText } from "../scopes.ts";
+import { line } from "../text.ts";
+
+export const list = defineCommand<[LimitOption & { role?: Role }]>(
+  undefined,
+  (command) => limitOption(command).addOption(new Option("--role <role>", "Only users with this role").choices(ROLES)),
+  (context, { limit, role }) =>
+    printList(context, "listUsers", {
+      limit,
+      query: { role },
+      no_match: "No matching users.",
+      empty: "No users yet. Add one: rf users create <email> --name <name> --role <role>",
+      columns: [
+        { title: "ID", value: ({ id }) => id },
+        { title: "EMAIL", value: ({ email }) => email },
+        { title: "NAME", value: ({ name }) => name },
+        { title: "ROLE", value: (user) => user.role },
+        { title: "LAST SEEN", value: ({ last_seen_at }) => relative(last_seen_at, context.now()) },
+        {
+          title: "ROLES",
+          value: ({ grants }) => grants.map((grant) => `${grant.role}: ${scopesText(grant.scopes)}`).join("; "),
+          wide: true,
+        },
+        { title: "ADDED", value: ({ created_at }) => relative(created_at, context.now()), wide: true },
+      ],
+    }),
+);
+
+export const create = defineCommand<[string, RoleOptions & { name: string }]>(
+  "Add a user to the org, or add a role to an existing user. Create a token for the user separately.",
+  (command) =>
+    roleOptions(command.argument("<email>", "E-mail address").requiredOption("--name <name>", "Name of the person"), "the person", {
+      mandatory: true,
+    }),
+  async (context, email, options) => {
+    const body = { email, name: options.name, role: options.role!, scopes: scopesOf(options) };
+    const answer = await (await context.client()).createUser({ body, idempotency_key: context.idempotencyKey() });
+    const { data } = answer;
+    await context.out.result(answer, () => {
+      context.out.line(line`User ${data.name} (${data.email}) is ${data.role}: ${data.id}`);
+      context.out.line(line`Next: rf tokens create <label> --user ${data.id} --role ${data.role}`);
+    });
+  },
+  ["rf users create ada@example.org --name 'Ada Lovelace' --role operator --site site_…"],
+);
+
+export const show = defineCommand<[string]>(
+  undefined,
+  (command) => command.argument("<id>", "Id of the user"),
+  async (context, id) => {
+    const answer = await (await context.client()).getUser({ params: { id } });
+    await context.out.result(answer, () => showUser(context, answer.data));
+  },
+);
+
+export const update = defineCommand<[string, RoleOptions & { name?: string; wholeOrg?: boolean }]>(
+  undefined,
+  (command) =>
+    roleOptions(command.argument("<id>", "Id of the user").option("--name <name>", "New name"), "the user", { mandatory: false }).option(
+      "--whole-org",
+      "Remove the limits to sites and fleets",
+    ),
+  async (context, id, options) => {
+    const { name, role, wholeOrg } = options;
+    const given = scopesOf(options);
+    if (wholeOrg && given !== undefined) throw usage("--whole-org cannot be used with --site or --fleet");
+    const scopes = wholeOrg ? [] : given;
+    if (name === undefined && role === undefined && scopes === undefined)
+      throw usage("nothing to change: use --name, --role, --site, --fleet or --whole-org");
+    const answer = await (await context.client()).updateUser({ params: { id }, body: { name, role, scopes } });
+    await context.out.result(answer, () => showUser(context, answer.data));
+  },
+  ["rf users update usr_… --role operator --fleet fleet_…", "rf users update usr_… --role admin --whole-org"],
+);
+
+export const remove = defineCommand<[string]>(
+  "Remove a user from the org. The user's roles, tokens and enrollment keys are revoked, and pending deployments are cancelled. Prints each affected object and its new status.",
+  (command) => command.argument("<id>", "Id of the user"),
+  async (context, id) => {
+    const { out } = context;
+    const answer = await (await context.client()).deleteUser({ params: { id } });
+    await out.result(answer, async () => {
+      const { name, email } = answer.data;
+      // A server of an earlier version removes the user without the list.
+      const holdings = (answer.data as Partial<typeof answer.data>).holdings ?? [];
+      out.line(line`${name} (${email}) is no longer in the org.`);
+      if (holdings.length === 0) return;
+      out.line();
+      await out.table(holdings, [
+        { title: "OBJECT", value: ({ kind }) => kind.replaceAll("_", " ") },
+        { title: "ID", value: ({ id: left }) => left },
+        { title: "LABEL", value: ({ label }) => label ?? "" },
+        { title: "WAS", value: ({ status }) => status },
+        { title: "NOW", value: ({ outcome }) => outcome },
+      ]);
+    });
+  },
+);
+
+function showUser({ out, now }: Context, user: Body<"getUser">["data"]): void {
+  out.details([
+    ["Id", user.id],
+    ["Name", user.name],
+    ["E-mail", user.email],
+    ...user.grants.map(({ role, scopes }) => ["Role", `${role} of ${scopesText(scopes)}`] as const),
+    ["Last seen", relative(user.last_seen_at, now())],
+    ["Added", relative(user.created_at, now())],
+  ]);
+}
