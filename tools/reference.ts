@@ -20,7 +20,7 @@ import { root } from "../bin/launch.mjs";
 import { LIMIT_DEFAULTS, type LimitName } from "../packages/server/src/config.ts";
 import { DOCTOR_FLAGS } from "../packages/server/src/doctor/command.ts";
 import { LIMIT_MEANINGS, SERVE_ENVIRONMENT, SERVE_FLAGS } from "../packages/server/src/flags.ts";
-import { SWARM_FLAGS } from "../packages/swarm/src/fleet/options.ts";
+import { SWARM_FLAGS } from "../packages/swarm/src/options.ts";
 import { OBJECTS, ROLE_TERMS, SECRETS, STATUSES, TERMS, WAITS } from "./glossary.ts";
 import { CLIENT_INPUTS, type Input, ROBOT_INPUTS, SERVER_INPUTS } from "./limits.ts";
 

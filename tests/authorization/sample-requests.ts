@@ -4,7 +4,7 @@ import type { TObject, TSchema } from "typebox";
 import type { Route } from "@roamfleet/protocol/routes";
 import { publicKeyOf, type SignedText, signTrust } from "@roamfleet/protocol/signatures";
 import type { HarnessOrg } from "../harness/index.ts";
-import type { SimulatedRobot } from "@roamfleet/swarm";
+import type { SimulatedRobot } from "@roamfleet/swarm/testing";
 
 /** One object of each kind in an org. */
 export interface Things {

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { gzipSync } from "node:zlib";
 import { pack } from "../../packages/server/src/features/logs/codec.ts";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
-import { authorizeGet, makeIdentity } from "../../packages/swarm/src/identity.ts";
+import { authorizeGet, makeIdentity } from "../../packages/swarm/src/testing/identity.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkTime } from "../harness/promise.ts";
 

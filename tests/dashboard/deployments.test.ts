@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rollBack, slow } from "@roamfleet/swarm";
+import { rollBack, slow } from "@roamfleet/swarm/testing";
 import { axe, goTo, NO_BROWSER, openDashboard } from "../harness/browser.ts";
 
 const ROBOTS = 20;

@@ -1,5 +1,5 @@
 import { test } from "node:test";
-import { rollBack, slow } from "@roamfleet/swarm";
+import { rollBack, slow } from "@roamfleet/swarm/testing";
 import { NO_BROWSER, openDashboard, visit } from "../harness/browser.ts";
 
 /** More than one batch of events lists individually. */

@@ -1,5 +1,5 @@
 import type { HealthBody } from "@roamfleet/protocol/link";
-import type { SimulatedRobot } from "@roamfleet/swarm";
+import type { SimulatedRobot } from "@roamfleet/swarm/testing";
 import { flush, addPoint } from "../../packages/server/src/features/health/history.ts";
 import type { HarnessOrg } from "../harness/harness-org.ts";
 import type { Harness } from "../harness/index.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rollBack } from "@roamfleet/swarm";
+import { rollBack } from "@roamfleet/swarm/testing";
 import type { Page } from "playwright-core";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { assertFits, axe, type Dashboard, goTo, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
@@ -117,7 +117,7 @@ async function paused({ page, org, server }: Dashboard): Promise<void> {
 }
 
 async function failures({ page, org, server }: Dashboard): Promise<void> {
-  const robot = await org.enrollRobot({ fleet_id: await org.fleet({ name: "Drills" }), behaviour: rollBack() });
+  const robot = await org.enrollRobot({ fleet_id: await org.fleet({ name: "Drills" }), behavior: rollBack() });
   const failed = async (tag: string): Promise<string> => {
     const { id } = await org.deploy(await org.release({ tag }), { robot_id: robot.id });
     await server.until(`${tag} to fail`, async () => (await org.deployment(id)).status === "failed");

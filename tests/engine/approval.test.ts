@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { ApiError, type Client } from "@roamfleet/sdk";
-import { SimulatedRobot } from "@roamfleet/swarm";
+import { SimulatedRobot } from "@roamfleet/swarm/testing";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ApiError } from "@roamfleet/sdk";
-import { ignore, rollBack, slow, stuckAt } from "@roamfleet/swarm";
+import { ignore, rollBack, slow, stuckAt } from "@roamfleet/swarm/testing";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 
@@ -72,7 +72,7 @@ for (const [step, seconds] of [
 ] as const) {
   test(`cancel: a robot that is ${step} finishes, and the deployment ends with its result`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
-    const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+    const robot = await plane.enrollRobot({ behavior: slow(10_000) });
     const release = await plane.release();
     const { id } = await plane.deploy(release, { robot_id: robot.id });
     await plane.settle();
@@ -105,13 +105,13 @@ test("cancel: a robot that is rolling back ends rolled_back", TIMEOUT, async () 
   await checkEngine(plane, { ended: true });
 });
 
-for (const [name, behaviour] of [
+for (const [name, behavior] of [
   ["never began", ignore],
   ["ignores it", stuckAt("downloading")],
 ] as const) {
   test(`cancel: a robot that ${name} is not waited for longer than a minute`, TIMEOUT, async () => {
     await using plane = await startPlane({ at: AT });
-    const robot = await plane.enrollRobot({ behaviour });
+    const robot = await plane.enrollRobot({ behavior });
     const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
     await plane.settle();
     await cancel(plane, id);
@@ -149,7 +149,7 @@ test("cancel: ends a fleet's queued targets, keeps ended ones, and cancels the d
 
 test("cancel: is idempotent, and returns 409 for an ended deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+  const robot = await plane.enrollRobot({ behavior: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
   await plane.advance({ seconds: 22 });
@@ -211,7 +211,7 @@ test("cancel: a robot that began to install before the server knew it ends appli
 
 test("cancel: further progress reports do not extend the timeout", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: stuckAt("downloading") });
+  const robot = await plane.enrollRobot({ behavior: stuckAt("downloading") });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
   const target_id = (await plane.targets(id)).get(robot.id)?.id ?? "";

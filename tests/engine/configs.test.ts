@@ -130,7 +130,7 @@ test("reports a manually changed file as drift, and the next deployment restores
 
 test("deployments of releases and of configs are independent", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: { step_ms: { downloading: 60_000 } } });
+  const robot = await plane.enrollRobot({ behavior: { step_ms: { downloading: 60_000 } } });
   await setValue(plane.api, "speed", 1);
   const release = await plane.release();
   const deployment = await plane.deploy(release, { robot_id: robot.id });

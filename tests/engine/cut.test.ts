@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { idSource } from "@roamfleet/clock";
-import { SimulatedRobot } from "@roamfleet/swarm";
+import { SimulatedRobot } from "@roamfleet/swarm/testing";
 import { int, list, row, sql } from "../../packages/server/src/kernel/sql.ts";
-import { makeIdentity } from "../../packages/swarm/src/identity.ts";
+import { makeIdentity } from "../../packages/swarm/src/testing/identity.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { Proxy } from "../harness/proxy.ts";
 import { isAtLeast } from "../harness/log-level.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fail, ignore, offlineAt, type RobotStep } from "@roamfleet/swarm";
+import { fail, ignore, offlineAt, type RobotStep } from "@roamfleet/swarm/testing";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 import { deployUntilStuck } from "./deploy-until-stuck.ts";
@@ -72,7 +72,7 @@ test("expiry: an installation in progress finishes, and a later one of an offlin
 
 test("timeout: the target of a robot that does not start fails after three attempts", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: ignore });
+  const robot = await plane.enrollRobot({ behavior: ignore });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.advance({ seconds: 115 });
   assert.deepEqual(await targetOf(plane, id, robot.id), { status: "dispatched", reason: null, attempt: 1, waiting_for: null });
@@ -114,7 +114,7 @@ for (const [step, minutes, end] of STUCK) {
 
 test("timeout: a robot that cannot download tries again after 10 s and after 20 s more, then the target fails", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: fail("download_failed") });
+  const robot = await plane.enrollRobot({ behavior: fail("download_failed") });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
   assert.deepEqual(await targetOf(plane, id, robot.id), { status: "queued", reason: "download_failed", attempt: 1, waiting_for: null });
@@ -130,7 +130,7 @@ test("timeout: a robot that cannot download tries again after 10 s and after 20 
 
 test("timeout: a download that reports progress does not time out", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: { step_ms: { downloading: 25 * 60_000 } } });
+  const robot = await plane.enrollRobot({ behavior: { step_ms: { downloading: 25 * 60_000 } } });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
   const target_id = (await plane.targets(id)).get(robot.id)?.id ?? "";
@@ -147,7 +147,7 @@ test("timeout: a download that reports progress does not time out", TIMEOUT, asy
 
 test("a robot that reconnects after its target timed out reports that it already runs the release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: offlineAt("downloading", { downloading: 60_000 }) });
+  const robot = await plane.enrollRobot({ behavior: offlineAt("downloading", { downloading: 60_000 }) });
   const release = await plane.release();
   const { id } = await plane.deploy(release, { robot_id: robot.id });
   await plane.advance({ minutes: 12 });

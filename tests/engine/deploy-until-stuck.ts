@@ -1,4 +1,4 @@
-import { type RobotStep, stuckAt } from "@roamfleet/swarm";
+import { type RobotStep, stuckAt } from "@roamfleet/swarm/testing";
 import type { Harness } from "../harness/index.ts";
 
 /** Deploys a second release to a new robot, which hangs at this step; returns the deployment's id. */

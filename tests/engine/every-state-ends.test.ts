@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import path from "node:path";
 import { test } from "node:test";
 import { DEPLOYMENT_STATUSES, isTerminal, TARGET_STATUSES } from "@roamfleet/protocol";
-import { stuckAt } from "@roamfleet/swarm";
+import { stuckAt } from "@roamfleet/swarm/testing";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";

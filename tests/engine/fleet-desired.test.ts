@@ -3,7 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { test } from "node:test";
 import { publicKeyOf, signTrust } from "@roamfleet/protocol/signatures";
 import { ApiError } from "@roamfleet/sdk";
-import { rollBack, stuckAt } from "@roamfleet/swarm";
+import { rollBack, stuckAt } from "@roamfleet/swarm/testing";
 import { ConnectionSync } from "../../packages/server/src/features/deployments/follow/connection-sync.ts";
 import { followConnections } from "../../packages/server/src/features/deployments/follow/follow.ts";
 import { listFleetsToFollow, moveFollowCursor, setFleetDesired } from "../../packages/server/src/features/fleets/index.ts";
@@ -111,7 +111,7 @@ test("a rollback of the fleet's release cancels automatic deployments that have 
   const release = await plane.release();
   const { id } = await plane.deploy(release, { fleet_id });
   await plane.settle();
-  const late = await plane.enrollRobot({ fleet_id, behaviour: stuckAt("downloading") });
+  const late = await plane.enrollRobot({ fleet_id, behavior: stuckAt("downloading") });
   await plane.advance({ seconds: 10 });
   const automatic = async () => (await plane.api.listDeployments({})).items.find(({ robot_id }) => robot_id === late.id);
   assert.ok(await automatic());

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ignore, rollBack, type SimulatedRobot } from "@roamfleet/swarm";
+import { ignore, rollBack, type SimulatedRobot } from "@roamfleet/swarm/testing";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 

@@ -13,7 +13,7 @@ import {
 } from "@roamfleet/protocol/link";
 import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { WebSocket } from "ws";
-import { answerChallenge } from "../../packages/swarm/src/identity.ts";
+import { answerChallenge } from "../../packages/swarm/src/testing/identity.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 
 const AT = "2030-01-01T00:00:00Z";

@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import type { Role } from "@roamfleet/protocol";
 import type { Client } from "@roamfleet/sdk";
-import { stuckAt } from "@roamfleet/swarm";
+import { stuckAt } from "@roamfleet/swarm/testing";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";

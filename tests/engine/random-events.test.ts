@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { seededRandom } from "@roamfleet/clock";
 import { isTerminal } from "@roamfleet/protocol";
 import { ApiError } from "@roamfleet/sdk";
-import type { Behaviour, RobotStep, SimulatedRobot } from "@roamfleet/swarm";
+import type { Behavior, RobotStep, SimulatedRobot } from "@roamfleet/swarm/testing";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 
@@ -27,11 +27,11 @@ class Chance {
   }
 }
 
-function anyBehaviour(chance: Chance): Behaviour {
+function anyBehaviour(chance: Chance): Behavior {
   const ms = chance.of([0, 0, 1_000, 20_000, 90_000]);
   const step_ms = { downloading: ms, staged: chance.of([0, 5_000]), installing: ms / 2, verifying: ms, rolling_back: ms / 2 };
   const step = chance.of<Exclude<RobotStep, "rolling_back">>(["downloading", "staged", "installing", "verifying"]);
-  return chance.of<Behaviour>([
+  return chance.of<Behavior>([
     { step_ms },
     { step_ms },
     { step_ms, failure: { at: step, reason: chance.of(["download_failed", "crash_loop", "insufficient_disk"]) } },

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rollBack, slow } from "@roamfleet/swarm";
+import { rollBack, slow } from "@roamfleet/swarm/testing";
 import { startPlane } from "../harness/index.ts";
 
 test("release_state: a cancelled release counts as not failed, a rolled back release as failed", { timeout: 120_000 }, async () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { TargetReport } from "@roamfleet/protocol/link";
-import { rollBack, slow } from "@roamfleet/swarm";
+import { rollBack, slow } from "@roamfleet/swarm/testing";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
@@ -24,7 +24,7 @@ const ignored = (plane: Harness): unknown[] => plane.logged.filter(({ msg }) => 
 
 test("ignores and logs reports of another attempt and of earlier steps", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+  const robot = await plane.enrollRobot({ behavior: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
   await plane.advance({ seconds: 22 });
@@ -54,7 +54,7 @@ test("ignores and logs reports of another attempt and of earlier steps", TIMEOUT
 test("ignores reports about another robot's targets", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const other_org = await plane.org();
-  const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+  const robot = await plane.enrollRobot({ behavior: slow(10_000) });
   const [neighbor, stranger] = [await plane.enrollRobot(), await other_org.enrollRobot()];
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
@@ -72,7 +72,7 @@ test("ignores reports about another robot's targets", TIMEOUT, async () => {
 
 test("processes reports from an offline period in order after the reconnect, once each", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: { step_ms: { downloading: 5_000, installing: 5_000 }, offline_at: "downloading" } });
+  const robot = await plane.enrollRobot({ behavior: { step_ms: { downloading: 5_000, installing: 5_000 }, offline_at: "downloading" } });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
   await plane.advance({ seconds: 30 });
@@ -97,7 +97,7 @@ test("processes reports from an offline period in order after the reconnect, onc
 
 test("acknowledges a report that is repeated much later, without effect", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: { step_ms: { installing: 5_000 }, offline_at: "installing" } });
+  const robot = await plane.enrollRobot({ behavior: { step_ms: { installing: 5_000 }, offline_at: "installing" } });
   const [old, newer] = [await plane.release(), await plane.release()];
   await plane.deploy(old, { robot_id: robot.id });
   await plane.advance({ seconds: 30 });
@@ -118,7 +118,7 @@ test("acknowledges a report that is repeated much later, without effect", TIMEOU
 
 test("a robot that loses its link and restarts resumes its deployment", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+  const robot = await plane.enrollRobot({ behavior: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   await plane.settle();
   for (let i = 0; i < 4; i += 1) {
@@ -134,7 +134,7 @@ test("a robot that loses its link and restarts resumes its deployment", TIMEOUT,
 
 test("a running deployment survives a restart of the plane at every step", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
-  const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+  const robot = await plane.enrollRobot({ behavior: slow(10_000) });
   const { id } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   for (let i = 0; i < 5; i += 1) {
     await plane.restart();
@@ -150,7 +150,7 @@ test("a running deployment survives a restart of the plane at every step", TIMEO
 test("the running target of a removed robot ends with that reason", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
-  const [gone, stays] = await plane.enrollRobots(2, { fleet_id, behaviour: slow(10_000) });
+  const [gone, stays] = await plane.enrollRobots(2, { fleet_id, behavior: slow(10_000) });
   assert.ok(gone && stays);
   const { id } = await plane.deploy(await plane.release(), { fleet_id });
   await plane.settle();

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ApiError } from "@roamfleet/sdk";
-import { rollBack, slow } from "@roamfleet/swarm";
+import { rollBack, slow } from "@roamfleet/swarm/testing";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 

@@ -3,7 +3,7 @@ import { generateKeyPairSync } from "node:crypto";
 import { test } from "node:test";
 import { publicKeyOf, signTrust } from "@roamfleet/protocol/signatures";
 import { ApiError } from "@roamfleet/sdk";
-import { ignore, rollBack, type SimulatedRobot, stuckAt } from "@roamfleet/swarm";
+import { ignore, rollBack, type SimulatedRobot, stuckAt } from "@roamfleet/swarm/testing";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 

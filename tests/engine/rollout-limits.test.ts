@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { isTerminal } from "@roamfleet/protocol";
 import type { Rollout } from "@roamfleet/protocol/routes";
-import { type SimulatedRobot, slow, stuckAt } from "@roamfleet/swarm";
+import { type SimulatedRobot, slow, stuckAt } from "@roamfleet/swarm/testing";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 
@@ -34,7 +34,7 @@ async function mostAtOnce(plane: Harness, id: string, of: (robot_id: string) => 
 test("never updates more robots than max_parallel, and offline robots take no slot", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
-  const robots = await plane.enrollRobots(9, { fleet_id, behaviour: slow(1_000) });
+  const robots = await plane.enrollRobots(9, { fleet_id, behavior: slow(1_000) });
   for (const robot of robots.slice(0, 4)) await robot.disconnect();
   await plane.settle();
   const id = await rollOut(plane, fleet_id, { max_parallel: 2 });
@@ -52,7 +52,7 @@ test("never updates more robots than max_parallel, and offline robots take no sl
 test("at most max_unavailable robots of each group are unavailable, including those that already were", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const fleet_id = await plane.fleet();
-  const inZone = (zone: string, count: number) => plane.enrollRobots(count, { fleet_id, labels: { zone }, behaviour: slow(1_000) });
+  const inZone = (zone: string, count: number) => plane.enrollRobots(count, { fleet_id, labels: { zone }, behavior: slow(1_000) });
   const [north, south] = [await inZone("north", 6), await inZone("south", 6)];
   const [away, unwell] = [north[0] as SimulatedRobot, south[0] as SimulatedRobot];
   await away.disconnect();
@@ -122,7 +122,7 @@ test("robots download before their window and install in it", TIMEOUT, async () 
 
 test("a robot that missed its window is assigned the next one without a new attempt", TIMEOUT, async () => {
   await using plane = await startPlane({ at: "2030-01-01T00:03:00Z" });
-  const robot = await plane.enrollRobot({ behaviour: stuckAt("staged") });
+  const robot = await plane.enrollRobot({ behavior: stuckAt("staged") });
   // Windows at 00:00, 00:10, and on the next day.
   const { id } = await plane.deploy(
     await plane.release(),

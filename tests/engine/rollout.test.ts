@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { ApiError } from "@roamfleet/sdk";
-import { rollBack, type SimulatedRobot, slow } from "@roamfleet/swarm";
+import { rollBack, type SimulatedRobot, slow } from "@roamfleet/swarm/testing";
 import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { EnrolmentFailed, SimulatedRobot, startSwarm } from "@roamfleet/swarm";
+import { EnrollmentFailed, SimulatedRobot, startSwarm } from "@roamfleet/swarm/testing";
 import { startPlane } from "../harness/index.ts";
 import { checkEngine } from "./check-engine.ts";
 
@@ -40,7 +40,7 @@ test("refuses a robot with an unknown key, and accepts logs and signed requests 
   await using plane = await startPlane();
   await assert.rejects(
     SimulatedRobot.enroll(plane.swarm, { key: `rf_enroll_${"0".repeat(64)}` }),
-    (error: unknown) => error instanceof EnrolmentFailed && error.status === 401,
+    (error: unknown) => error instanceof EnrollmentFailed && error.status === 401,
   );
   const robot = await plane.enrollRobot();
   robot.log("hello from the robot", { level: "warn", source: "camera" });

@@ -1,7 +1,7 @@
 import type { TestContext } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { type Client, createClient } from "@roamfleet/sdk";
-import { SimulatedRobot, Swarm } from "@roamfleet/swarm";
+import { SimulatedRobot, Swarm } from "@roamfleet/swarm/testing";
 import { Ledger } from "../crash/ledger.ts";
 import { Balancer } from "../harness/balancer.ts";
 import { spreadFetch } from "../harness/nodes.ts";

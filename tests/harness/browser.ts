@@ -4,7 +4,7 @@ import { createRequire } from "node:module";
 import type { TestContext } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import type { Role } from "@roamfleet/protocol";
-import type { SimulatedRobot } from "@roamfleet/swarm";
+import type { SimulatedRobot } from "@roamfleet/swarm/testing";
 import { type Browser, type BrowserContext, chromium, type Page } from "playwright-core";
 import type { HarnessOrg } from "./harness-org.ts";
 import { CHROMIUM, signIn } from "./chromium.ts";

@@ -3,7 +3,7 @@ import { type Clock, idSource } from "@roamfleet/clock";
 import type { Role } from "@roamfleet/protocol";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { type Client, createClient } from "@roamfleet/sdk";
-import { type RobotOptions, SimulatedRobot, type Swarm } from "@roamfleet/swarm";
+import { type RobotOptions, SimulatedRobot, type Swarm } from "@roamfleet/swarm/testing";
 import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";
 

@@ -7,7 +7,7 @@ import { freePort } from "@roamfleet/clock/testing/free-port";
 import { SECRET_PREFIXES } from "@roamfleet/protocol";
 import type { Client } from "@roamfleet/sdk";
 import { createLog, LIMIT_DEFAULTS, type Limits, type RunningPlane, type Settings, startPlane as startServer } from "@roamfleet/server";
-import { Swarm } from "@roamfleet/swarm";
+import { Swarm } from "@roamfleet/swarm/testing";
 import type { DbEngine } from "../../packages/server/src/engines/db/index.ts";
 import { createTestDatabase, type TestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { createCredential } from "../../packages/server/src/features/tokens/index.ts";

@@ -1,5 +1,5 @@
 import { trackActivity, type TrackedActivity } from "@roamfleet/clock";
-import type { Swarm } from "@roamfleet/swarm";
+import type { Swarm } from "@roamfleet/swarm/testing";
 import type { Bus } from "../../packages/server/src/engines/bus/index.ts";
 import { passed } from "../../packages/server/src/engines/bus/testing/listening.ts";
 

@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { CONTROL_CHANNEL, decodeFrame, type Frame, LINK_SUBPROTOCOL, type Refused } from "@roamfleet/protocol/link";
 import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { WebSocket } from "ws";
-import { authorizeGet, makeIdentity } from "../../packages/swarm/src/identity.ts";
+import { authorizeGet, makeIdentity } from "../../packages/swarm/src/testing/identity.ts";
 import { startPlane } from "../harness/index.ts";
 import { controlFrame, helloOf, openLink, RawRobot } from "./raw-robot.ts";
 

@@ -17,7 +17,7 @@ import {
 } from "@roamfleet/protocol/link";
 import { LINK_PATH } from "@roamfleet/protocol/paths";
 import { WebSocket } from "ws";
-import { answerChallenge, type Identity } from "../../packages/swarm/src/identity.ts";
+import { answerChallenge, type Identity } from "../../packages/swarm/src/testing/identity.ts";
 
 export const helloOf = (id: string, identity: Identity, challenge: LinkChallenge): Hello => ({
   type: "hello",

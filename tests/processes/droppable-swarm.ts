@@ -1,7 +1,7 @@
 import { systemClock } from "@roamfleet/clock";
-import { Fleet } from "../../packages/swarm/src/fleet/fleet.ts";
-import { swarmLog } from "../../packages/swarm/src/fleet/log.ts";
-import { readFleetOptions, type SwarmFlags } from "../../packages/swarm/src/fleet/options.ts";
+import { Fleet } from "../../packages/swarm/src/fleet.ts";
+import { swarmLog } from "../../packages/swarm/src/run.ts";
+import { readFleetOptions, type SwarmFlags } from "../../packages/swarm/src/options.ts";
 
 /** A swarm that cuts all its links on SIGUSR2 and prints changes of their number. Its flags are JSON in the first argument. */
 const LOOK_MS = 250;

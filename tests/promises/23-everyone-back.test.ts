@@ -3,14 +3,13 @@ import { randomBytes } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import https from "node:https";
 import path from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "@roamfleet/clock/testing";
 import type { Client } from "@roamfleet/sdk";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { withClient } from "../../packages/server/src/engines/db/embedded/cluster.ts";
-import type { KeptRobot } from "../../packages/swarm/src/fleet/kept.ts";
-import { robotKey } from "../../packages/swarm/src/fleet/robot-key.ts";
+import { robotKey, type StoredRobot } from "../../packages/swarm/src/robot-file.ts";
 import { Program } from "../processes/process.ts";
 import { ownDatabase, ServerProcess } from "../processes/server-process.ts";
 
@@ -111,7 +110,7 @@ async function makeRobots(server: ServerProcess, place: { org_id: string; site_i
       const directory = path.join(server.data, `swarm-${swarm}`);
       mkdirSync(directory);
       const lines = robots.map(({ number, robot_id, key }) => {
-        const kept: KeptRobot = {
+        const kept: StoredRobot = {
           number,
           key: key.toString("base64"),
           robot_id,

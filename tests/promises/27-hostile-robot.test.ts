@@ -8,7 +8,7 @@ import { setTimeout } from "node:timers/promises";
 import { until } from "@roamfleet/clock/testing";
 import { encodeFrame, FrameType, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import type { Client } from "@roamfleet/sdk";
-import { type Identity, makeIdentity } from "../../packages/swarm/src/identity.ts";
+import { type Identity, makeIdentity } from "../../packages/swarm/src/testing/identity.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";
 import { RawRobot } from "../hostile/raw-robot.ts";
 import { ServerProcess } from "../processes/server-process.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import type { Client } from "@roamfleet/sdk";
-import { rollBack, type SimulatedRobot } from "@roamfleet/swarm";
+import { rollBack, type SimulatedRobot } from "@roamfleet/swarm/testing";
 import { int, row, sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { test, type TestContext } from "node:test";
 import { type Client, createClient } from "@roamfleet/sdk";
-import type { SimulatedRobot } from "@roamfleet/swarm";
+import type { SimulatedRobot } from "@roamfleet/swarm/testing";
 import { sql } from "../../packages/server/src/kernel/sql.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { promiseSize, provePromise } from "../harness/promise.ts";

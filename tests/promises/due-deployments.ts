@@ -3,7 +3,7 @@ import { hash, randomBytes, randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "@roamfleet/clock/testing";
 import type { Client } from "@roamfleet/sdk";
-import { SimulatedRobot, Swarm } from "@roamfleet/swarm";
+import { SimulatedRobot, Swarm } from "@roamfleet/swarm/testing";
 import pg from "pg";
 import { ServerProcess } from "../processes/server-process.ts";
 import { standInNode } from "../processes/stand-in-node.ts";

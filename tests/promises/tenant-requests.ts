@@ -1,7 +1,7 @@
 import { hash, randomBytes } from "node:crypto";
 import { encodeFrame, FrameType, LOG_CHANNEL } from "@roamfleet/protocol/link";
 import type { Client } from "@roamfleet/sdk";
-import { type Identity, makeIdentity } from "../../packages/swarm/src/identity.ts";
+import { type Identity, makeIdentity } from "../../packages/swarm/src/testing/identity.ts";
 
 /** An org and one of its admin tokens. */
 export interface Org {

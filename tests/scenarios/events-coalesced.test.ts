@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { slow } from "@roamfleet/swarm";
+import { slow } from "@roamfleet/swarm/testing";
 import { keysOf } from "../../packages/dashboard/src/api/stale.ts";
 import { EventReader } from "../harness/event-reader.ts";
 import { type HarnessOrg, startPlane } from "../harness/index.ts";
@@ -74,7 +74,7 @@ test(
   async (t) => {
     const org = await plane.org();
     const fleet_id = await org.fleet();
-    await org.enrollRobots(ROBOTS, { fleet_id, behaviour: slow(STEP_MS) });
+    await org.enrollRobots(ROBOTS, { fleet_id, behavior: slow(STEP_MS) });
     const release = await org.release();
     const headers = { authorization: `Bearer ${org.admin_token}` };
     using dashboard = await EventReader.open(plane.url, headers, { coalesce: true });

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import type { LogRecord } from "@roamfleet/protocol/routes";
-import type { SimulatedRobot } from "@roamfleet/swarm";
+import type { SimulatedRobot } from "@roamfleet/swarm/testing";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { startPlane } from "../harness/index.ts";
 import { lineTo, secondNode } from "../harness/second-node.ts";

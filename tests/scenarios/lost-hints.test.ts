@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { createClient } from "@roamfleet/sdk";
-import { SimulatedRobot } from "@roamfleet/swarm";
+import { SimulatedRobot } from "@roamfleet/swarm/testing";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { ADMIN_TOKEN, startPlane } from "../harness/index.ts";
 import { connected, secondNode } from "../harness/second-node.ts";

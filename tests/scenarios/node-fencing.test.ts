@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
-import { SimulatedRobot, Swarm } from "@roamfleet/swarm";
+import { SimulatedRobot, Swarm } from "@roamfleet/swarm/testing";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { nullable, row, sql, text } from "../../packages/server/src/kernel/sql.ts";

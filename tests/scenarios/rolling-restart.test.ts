@@ -3,7 +3,7 @@ import { randomUUID } from "node:crypto";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { type Client, createClient } from "@roamfleet/sdk";
-import { SimulatedRobot, Swarm } from "@roamfleet/swarm";
+import { SimulatedRobot, Swarm } from "@roamfleet/swarm/testing";
 import { NatsServer, SKIP_NATS } from "../../packages/server/src/engines/bus/testing/nats-server.ts";
 import { createTestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";
 import { Balancer } from "../harness/balancer.ts";

@@ -12,7 +12,7 @@ import {
 } from "@roamfleet/protocol/link";
 import { LINK_PATH } from "@roamfleet/protocol/paths";
 import type { Client } from "@roamfleet/sdk";
-import { SimulatedRobot, Swarm } from "@roamfleet/swarm";
+import { SimulatedRobot, Swarm } from "@roamfleet/swarm/testing";
 import pg from "pg";
 import { WebSocket } from "ws";
 import { signedHello } from "../../packages/server/src/features/testing/places.ts";

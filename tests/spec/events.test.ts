@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rollBack } from "@roamfleet/swarm";
+import { rollBack } from "@roamfleet/swarm/testing";
 import { type Item } from "./http.ts";
 import { httpOf, sharedPlane } from "./spec-plane.ts";
 

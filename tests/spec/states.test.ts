@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { rollBack, slow } from "@roamfleet/swarm";
+import { rollBack, slow } from "@roamfleet/swarm/testing";
 import { startPlane } from "../harness/index.ts";
 import { freshKey } from "./http.ts";
 import { httpOf } from "./spec-plane.ts";
@@ -33,7 +33,7 @@ test("a deployment ends applied, failed, rolled_back or cancelled, and keeps tha
 test("a deployment is queued, then in_progress, and its events show this order", LIMIT, async () => {
   await using plane = await startPlane({ at: AT });
   const http = httpOf(plane);
-  const robot = await plane.enrollRobot({ behaviour: slow(10_000) });
+  const robot = await plane.enrollRobot({ behavior: slow(10_000) });
   const { id, status } = await plane.deploy(await plane.release(), { robot_id: robot.id });
   assert.equal(status, "queued");
   await plane.advance({ seconds: 25 });

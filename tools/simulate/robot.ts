@@ -1,8 +1,7 @@
 import type { Clock } from "@roamfleet/clock";
 import type { Desired, DesiredRelease, Report, ReportBody } from "@roamfleet/protocol/link";
-import { AppRunner, type RobotSide } from "../../packages/swarm/src/app-runner.ts";
-import type { Behaviour } from "../../packages/swarm/src/behaviour.ts";
-import { MemoryOutbox } from "../../packages/swarm/src/outbox.ts";
+import { MemoryOutbox } from "../../packages/swarm/src/memory.ts";
+import { AppRunner, type Behavior, type AppHost } from "../../packages/swarm/src/testing/app-runner.ts";
 
 /** A message from the server, in order. */
 export type Down = { type: "ack"; seq: number } | Desired;
@@ -17,13 +16,13 @@ export interface Link {
  * A simulated robot: the agent's own plan and journal, an outbox that survives crashes, and links that break. The schedule decides when
  * messages arrive.
  */
-export class Robot implements RobotSide {
+export class Robot implements AppHost {
   readonly id: string;
   readonly clock: Clock;
   readonly kinds: readonly string[] = ["app_bundle"];
   readonly outbox: MemoryOutbox;
   readonly apps = new Map<string, AppRunner>();
-  behaviour: Behaviour = {};
+  behavior: Behavior = {};
   link: Link | undefined;
   /** Broken links from which the server still reads some reports. */
   late: Link[] = [];
@@ -41,8 +40,8 @@ export class Robot implements RobotSide {
     this.outbox = new MemoryOutbox(`outbox-${id}`);
   }
 
-  behaviourOf(_: DesiredRelease): Behaviour {
-    return this.behaviour;
+  behaviorOf(_: DesiredRelease): Behavior {
+    return this.behavior;
   }
 
   report(body: ReportBody): void {

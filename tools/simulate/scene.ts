@@ -1,5 +1,5 @@
 import type { Rollout } from "@roamfleet/protocol/routes";
-import type { Behaviour, RobotStep } from "../../packages/swarm/src/behaviour.ts";
+import type { Behavior, RobotStep } from "../../packages/swarm/src/testing/app-runner.ts";
 import type { Chance } from "./chance.ts";
 import type { Setting } from "./server.ts";
 
@@ -17,12 +17,12 @@ export function anySetting(chance: Chance): Setting {
 }
 
 /** Chooses how a robot handles releases from now on. */
-export function anyBehaviour(chance: Chance): Behaviour {
+export function anyBehaviour(chance: Chance): Behavior {
   const ms = chance.of([0, 0, 1, 20, 90]) * SECOND_MS;
   const step_ms = { downloading: ms, staged: chance.of([0, 5, 60]) * SECOND_MS, installing: ms / 2, verifying: ms, rolling_back: ms / 2 };
   const step = chance.of<Exclude<RobotStep, "rolling_back">>(["downloading", "staged", "installing", "verifying"]);
   const reason = chance.of(["download_failed", "crash_loop", "insufficient_disk", "health_check_failed"]);
-  return chance.weighted<Behaviour>([
+  return chance.weighted<Behavior>([
     [6, { step_ms }],
     [4, { step_ms, failure: { at: step, reason } }],
     [2, { step_ms, failure: { at: "verifying", reason: "health_check_failed" } }],

@@ -1,5 +1,5 @@
 import { isTerminal } from "@roamfleet/protocol";
-import type { Behaviour } from "../../packages/swarm/src/behaviour.ts";
+import type { Behavior } from "../../packages/swarm/src/testing/app-runner.ts";
 import { Chance } from "./chance.ts";
 import type { Coverage } from "./coverage.ts";
 import { Broken, checkEnd, checkLate, checkMoment, checkStep } from "./invariants.ts";
@@ -164,7 +164,7 @@ class Schedule {
     const connected = all.filter(({ link }) => link !== undefined);
     await chance.weighted<() => Promise<void>>([
       [theme.operates, () => this.#operate()],
-      some("behaves", theme.behaves, all, (robot) => void (robot.behaviour = anyBehaviour(chance))),
+      some("behaves", theme.behaves, all, (robot) => void (robot.behavior = anyBehaviour(chance))),
       some(
         "connects",
         8,
@@ -330,7 +330,7 @@ class Schedule {
 
   async #heal(robot: Robot): Promise<void> {
     if (this.#removed.has(robot.id)) return;
-    robot.behaviour = HEALTHY;
+    robot.behavior = HEALTHY;
     const connected = robot.link !== undefined;
     robot.crash();
     if (connected) await this.#server.disconnect(robot.id);
@@ -381,7 +381,7 @@ class Schedule {
   }
 }
 
-const HEALTHY: Behaviour = {};
+const HEALTHY: Behavior = {};
 
 const LOOP_WEIGHTS: readonly (readonly [number, Loop])[] = [
   [8, "dispatch"],

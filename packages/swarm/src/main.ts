@@ -1,8 +1,8 @@
 import { systemClock } from "@roamfleet/clock";
 import { Command } from "commander";
 import { readEnrollKey } from "./config.ts";
-import { SWARM_FLAGS, type SwarmFlags } from "./fleet/options.ts";
-import { runSwarm } from "./fleet/run.ts";
+import { SWARM_FLAGS, type SwarmFlags } from "./options.ts";
+import { runSwarm } from "./run.ts";
 
 const SERVER_DEFAULT = "http://127.0.0.1:7600";
 

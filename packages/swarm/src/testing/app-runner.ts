@@ -13,13 +13,12 @@ import {
 } from "@roamfleet/agent/deployments/state";
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { DesiredApp, DesiredRelease, ReportBody, ReportedStatus } from "@roamfleet/protocol/link";
-import type { Behaviour, RobotStep } from "./behaviour.ts";
 
 /** The parts of a simulated robot that an app uses. */
-export interface RobotSide {
+export interface AppHost {
   readonly clock: Clock;
   readonly kinds: readonly string[];
-  behaviourOf(release: DesiredRelease): Behaviour;
+  behaviorOf(release: DesiredRelease): Behavior;
   report(body: ReportBody): void;
   /** Reports the progress of a download; not durable. */
   progress(target_id: string, attempt: number, bytes_done: number, bytes_total: number): void;
@@ -35,7 +34,7 @@ const WINDOW_LOOK_MS = 3_600_000;
 /** One app of a simulated robot: the agent's own plan, with behaviors instead of executors. */
 export class AppRunner {
   readonly app: string;
-  readonly #robot: RobotSide;
+  readonly #robot: AppHost;
   #state: AppState;
   #wish: DesiredAppState = "unknown";
   #timer: Timer | undefined;
@@ -44,7 +43,7 @@ export class AppRunner {
   /** A convergence without a deployment failed; it is retried only when the desired release changes. */
   #gave_up = false;
 
-  constructor(app: string, robot: RobotSide) {
+  constructor(app: string, robot: AppHost) {
     this.app = app;
     this.#robot = robot;
     this.#state = emptyState(app);
@@ -56,7 +55,7 @@ export class AppRunner {
   }
 
   wishFor(wish: DesiredAppState): void {
-    if (typeof wish === "object" && wish.release !== null && this.#robot.behaviourOf(wish.release).ignores === true) return;
+    if (typeof wish === "object" && wish.release !== null && this.#robot.behaviorOf(wish.release).ignores === true) return;
     if (JSON.stringify(wish) !== JSON.stringify(this.#wish)) this.#gave_up = false;
     this.#wish = wish;
     const { work } = this.#state;
@@ -176,7 +175,7 @@ export class AppRunner {
 
   /** Waits for a step's duration, then continues with the next one or fails as the behavior defines. */
   #take(work: Work, release: DesiredRelease, step: Exclude<RobotStep, "rolling_back">, next: Phase | "applied"): void {
-    const { failure } = this.#robot.behaviourOf(release);
+    const { failure } = this.#robot.behaviorOf(release);
     this.#spend(release, step, () => {
       const now = this.#state.work ?? work;
       if (failure?.at === step) return this.#failed(now, release, { reason: failure.reason, message: `simulated: ${failure.reason}` });
@@ -196,14 +195,14 @@ export class AppRunner {
       const now = this.#state.work ?? work;
       const old = this.#state.current;
       if (old === null) return this.#end(now, "failed", failure, { current: null, previous: null });
-      if (this.#robot.behaviourOf(release).rollback_fails === true)
+      if (this.#robot.behaviorOf(release).rollback_fails === true)
         return this.#end(now, "failed", { reason: "rollback_failed", message: `release ${old.tag} did not come back` });
       this.#end(now, "rolled_back", failure);
     });
   }
 
   #spend(release: DesiredRelease, step: RobotStep, then: () => void): void {
-    const ms = this.#robot.behaviourOf(release).step_ms?.[step] ?? 0;
+    const ms = this.#robot.behaviorOf(release).step_ms?.[step] ?? 0;
     if (ms === 0) return then();
     const { work } = this.#state;
     if (step === "downloading" && work?.target_id != null) this.#robot.progress(work.target_id, work.attempt, 0, release.artifact_size);
@@ -217,7 +216,7 @@ export class AppRunner {
   #enter(work: Work): void {
     this.#state = { ...this.#state, work };
     this.#reportPhase();
-    if (work.release !== null && this.#robot.behaviourOf(work.release).stuck_at === work.phase) this.#stuck = true;
+    if (work.release !== null && this.#robot.behaviorOf(work.release).stuck_at === work.phase) this.#stuck = true;
     this.#maybeLoseLink(work.release, work.phase);
   }
 
@@ -252,7 +251,7 @@ export class AppRunner {
   }
 
   #maybeLoseLink(release: DesiredRelease | null, status: Phase | ReportedStatus): void {
-    if (release !== null && this.#robot.behaviourOf(release).offline_at === status) this.#robot.loseLink();
+    if (release !== null && this.#robot.behaviorOf(release).offline_at === status) this.#robot.loseLink();
   }
 
   #reportPhase(): void {
@@ -295,3 +294,47 @@ const asked = ({
 function explain(why: { reason: string | null; message: string | null } | null): { reason?: string; message?: string } {
   return { ...(why?.reason ? { reason: why.reason } : {}), ...(why?.message ? { message: why.message } : {}) };
 }
+
+/** The steps of a simulated update; the behavior sets the duration of each. */
+export const STEPS = ["downloading", "staged", "installing", "verifying", "rolling_back"] as const;
+export type RobotStep = (typeof STEPS)[number];
+
+/** How a robot handles a release. Default: every step immediately, then `applied`. */
+export interface Behavior {
+  /** Duration of each step in milliseconds; default 0. */
+  step_ms?: Partial<Record<RobotStep, number>>;
+  /** Fails in this step for this reason; from installing on the robot rolls back to its previous release, if any. */
+  failure?: { at: Exclude<RobotStep, "rolling_back">; reason: string };
+  /** The rollback fails too. */
+  rollback_fails?: true;
+  /** Reports this step and then nothing more: it does not continue and ignores a cancellation. */
+  stuck_at?: RobotStep;
+  /** Ignores the desired state. */
+  ignores?: true;
+  /** Drops its link right after reporting this status and continues offline. */
+  offline_at?: ReportedStatus;
+}
+
+/** Completes all steps, each with the given duration in milliseconds. */
+export const apply = (step_ms: Behavior["step_ms"] = {}): Behavior => ({ step_ms });
+
+/** Like `apply`, with the same duration for every step. */
+export const slow = (ms: number): Behavior => ({
+  step_ms: { downloading: ms, staged: ms, installing: ms, verifying: ms, rolling_back: ms },
+});
+
+/** Ends `failed` before anything has changed on the robot: download failed, disk full, or bundle refused. */
+export const fail = (reason: string, at: "downloading" | "staged" = "downloading", step_ms: Behavior["step_ms"] = {}): Behavior => ({
+  step_ms,
+  failure: { at, reason },
+});
+
+/** Starts the release, finds it unhealthy and rolls back; ends `failed` without a previous release. */
+export const rollBack = (reason = "health_check_failed", step_ms: Behavior["step_ms"] = {}): Behavior => ({
+  step_ms,
+  failure: { at: "verifying", reason },
+});
+
+export const ignore: Behavior = { ignores: true };
+export const stuckAt = (step: RobotStep): Behavior => ({ stuck_at: step });
+export const offlineAt = (status: ReportedStatus, step_ms: Behavior["step_ms"] = {}): Behavior => ({ step_ms, offline_at: status });

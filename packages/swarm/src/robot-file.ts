@@ -1,10 +1,11 @@
+import { createHmac, createPrivateKey, createPublicKey, type KeyObject, sign } from "node:crypto";
 import { appendFile, readFile, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
-import type { AppState } from "@roamfleet/agent/parts";
+import type { AppState, RobotKey } from "@roamfleet/agent/parts";
 import type { Clock, Timer } from "@roamfleet/clock";
 
 /** Everything that a simulated robot would store on its disk. */
-export interface KeptRobot {
+export interface StoredRobot {
   /** From 1, in enrollment order. */
   number: number;
   /** 32 bytes of the Ed25519 key, base64. */
@@ -26,9 +27,9 @@ const FLUSH_MS = 1_000;
  * restarts like robots after a power failure.
  */
 export class RobotFile {
-  readonly robots = new Map<number, KeptRobot>();
+  readonly robots = new Map<number, StoredRobot>();
   readonly #file: string;
-  readonly #changed = new Set<KeptRobot>();
+  readonly #changed = new Set<StoredRobot>();
   readonly #timer: Timer;
   readonly #complain: (error: unknown) => void;
   #writing: Promise<void> = Promise.resolve();
@@ -45,19 +46,19 @@ export class RobotFile {
    * the disk.
    */
   static async open(directory: string, clock: Clock, complain: (error: unknown) => void): Promise<RobotFile> {
-    const kept = new RobotFile(path.join(directory, "robots.jsonl"), clock, complain);
-    const text = await readFile(kept.#file, "utf8").catch(() => "");
+    const opened = new RobotFile(path.join(directory, "robots.jsonl"), clock, complain);
+    const text = await readFile(opened.#file, "utf8").catch(() => "");
     for (const line of text.split("\n")) {
       const robot = parseLine(line);
-      if (robot !== undefined) kept.robots.set(robot.number, robot);
+      if (robot !== undefined) opened.robots.set(robot.number, robot);
     }
-    const next = `${kept.#file}.next`;
-    await writeFile(next, [...kept.robots.values()].map(lineOf).join(""), { mode: 0o600 });
-    await rename(next, kept.#file);
-    return kept;
+    const next = `${opened.#file}.next`;
+    await writeFile(next, [...opened.robots.values()].map(lineOf).join(""), { mode: 0o600 });
+    await rename(next, opened.#file);
+    return opened;
   }
 
-  changed(robot: KeptRobot): void {
+  changed(robot: StoredRobot): void {
     this.robots.set(robot.number, robot);
     this.#changed.add(robot);
   }
@@ -71,7 +72,7 @@ export class RobotFile {
     return this.#writing;
   }
 
-  async #append(lines: string, robots: readonly KeptRobot[]): Promise<void> {
+  async #append(lines: string, robots: readonly StoredRobot[]): Promise<void> {
     try {
       // Starts a new line, because a failed write may have left a partial one.
       await appendFile(this.#file, this.#failing ? `\n${lines}` : lines);
@@ -90,17 +91,43 @@ export class RobotFile {
 }
 
 /** Registry credentials are temporary and not stored. */
-const lineOf = (robot: KeptRobot): string =>
+const lineOf = (robot: StoredRobot): string =>
   `${JSON.stringify(robot, (key, value: unknown) => (key === "registry_auth" ? undefined : value))}\n`;
 
 /** Undefined for an incomplete line. */
-function parseLine(line: string): KeptRobot | undefined {
+function parseLine(line: string): StoredRobot | undefined {
   try {
-    const value = JSON.parse(line) as Partial<KeptRobot> | null;
+    const value = JSON.parse(line) as Partial<StoredRobot> | null;
     return typeof value?.number === "number" && typeof value.key === "string" && typeof value.robot_id === "string"
-      ? (value as KeptRobot)
+      ? (value as StoredRobot)
       : undefined;
   } catch {
     return undefined;
   }
 }
+
+/** An Ed25519 key in PKCS #8 format is this prefix and the 32 bytes of the key. */
+const PKCS8_HEAD = Buffer.from("302e020100300506032b657004220420", "hex");
+const RAW_KEY_BYTES = 32;
+
+/**
+ * Derives the 32 bytes of a robot's key from the seed and number, so that the next run uses the same robots, and from the enrollment key,
+ * so that they cannot be derived without it.
+ */
+export function deriveRobotKey(enroll_key: string, seed: number, number: number): Buffer {
+  return createHmac("sha256", enroll_key).update(`roamfleet swarm\n${seed}\n${number}`).digest();
+}
+
+/**
+ * Signs with a key of 32 bytes. The key object is created for each signature: thousands of them would take megabytes, and robots sign
+ * rarely.
+ */
+export function robotKey(raw: Buffer): RobotKey {
+  const der = createPublicKey(privateKey(raw)).export({ type: "spki", format: "der" });
+  return {
+    public_key: der.subarray(-RAW_KEY_BYTES).toString("base64"),
+    sign: (text) => sign(null, Buffer.from(text), privateKey(raw)).toString("base64"),
+  };
+}
+
+const privateKey = (raw: Buffer): KeyObject => createPrivateKey({ key: Buffer.concat([PKCS8_HEAD, raw]), format: "der", type: "pkcs8" });

@@ -1,15 +1,14 @@
 import { askOnce, backoffMs, EnrolmentRefused, type HttpClient } from "@roamfleet/agent/parts";
 import type { Clock } from "@roamfleet/clock";
-import type { KeptRobot } from "./kept.ts";
-import { deriveRobotKey, robotKey } from "./robot-key.ts";
+import { deriveRobotKey, type StoredRobot, robotKey } from "./robot-file.ts";
 
 /** Timeout for reaching the server before the first robot; later the wait is unlimited. */
 const FIRST_WAIT_MS = 30_000;
 
 /** The server does not respond, or its response is invalid. */
-export class CannotEnrol extends Error {}
+export class EnrollmentError extends Error {}
 
-export interface EnrolmentOptions {
+export interface EnrollmentOptions {
   server: string;
   /** The raw enrollment key. */
   key: string;
@@ -26,29 +25,29 @@ export interface EnrolmentOptions {
 
 /**
  * Enrolls robots one after the other, so that their ids have the order of their numbers, and yields each immediately. Robots of `known` are
- * yielded unchanged. Throws EnrolmentRefused for an invalid key, CannotEnrol if the server does not respond or responds with invalid data.
+ * yielded unchanged. Throws EnrolmentRefused for an invalid key, EnrollmentError if the server does not respond or responds with invalid data.
  */
 export async function enrollFleet(
-  options: EnrolmentOptions,
-  known: ReadonlyMap<number, KeptRobot>,
-  take: (robot: KeptRobot) => void,
+  options: EnrollmentOptions,
+  known: ReadonlyMap<number, StoredRobot>,
+  take: (robot: StoredRobot) => void,
 ): Promise<void> {
   const digits = String(options.robots).length;
   let heard = false;
   for (let number = 1; number <= options.robots && !options.signal.aborted; number += 1) {
-    const kept = known.get(number);
-    if (kept === undefined) {
+    const stored = known.get(number);
+    if (stored === undefined) {
       const name = `${options.name_prefix}-${String(number).padStart(digits, "0")}`;
       const enrolled = await enrollOne(options, number, name, heard);
       if (enrolled === undefined) return;
       heard = true;
       take(enrolled);
-    } else take(kept);
+    } else take(stored);
   }
 }
 
 /** Returns undefined if aborted. */
-async function enrollOne(options: EnrolmentOptions, number: number, name: string, heard: boolean): Promise<KeptRobot | undefined> {
+async function enrollOne(options: EnrollmentOptions, number: number, name: string, heard: boolean): Promise<StoredRobot | undefined> {
   const { server, clock, http, signal, seed, labels } = options;
   const key = deriveRobotKey(options.key, seed, number);
   const { public_key } = robotKey(key);
@@ -57,14 +56,14 @@ async function enrollOne(options: EnrolmentOptions, number: number, name: string
   for (let attempt = 0; !signal.aborted; attempt += 1) {
     const result = await askOnce({ config, key: { public_key }, clock, http, signal }, options.key).catch((error: unknown) => {
       if (signal.aborted) return undefined;
-      throw error instanceof EnrolmentRefused ? error : new CannotEnrol(error instanceof Error ? error.message : String(error));
+      throw error instanceof EnrolmentRefused ? error : new EnrollmentError(error instanceof Error ? error.message : String(error));
     });
     if (result === undefined) return undefined;
     if ("enrolment" in result) {
       const { robot_id, org_id, name: named } = result.enrolment;
       return { number, key: key.toString("base64"), robot_id, org_id, name: named, installs: 0, first: {}, apps: {} };
     }
-    if (!heard && clock.monotonic() - began > FIRST_WAIT_MS) throw new CannotEnrol(`${server} does not respond: ${result.reason}`);
+    if (!heard && clock.monotonic() - began > FIRST_WAIT_MS) throw new EnrollmentError(`${server} does not respond: ${result.reason}`);
     const wait_ms = result.retry_after_ms ?? backoffMs(clock, Math.min(attempt, 3));
     options.waiting(result.reason, wait_ms);
     await clock.sleep(wait_ms, signal);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { createServer, type Socket } from "node:net";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
-import { Opening, OPENING_MAX } from "./opening.ts";
+import { ConnectionOpener, OPENING_MAX } from "./connection-opener.ts";
 
 const MORE = 10;
 const { signal } = new AbortController();
@@ -13,7 +13,7 @@ test("limits concurrent handshakes and starts the next when one ends", { timeout
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   t.after(() => server.close());
   const { port } = server.address() as { port: number };
-  const opening = new Opening(undefined);
+  const opening = new ConnectionOpener(undefined);
   const opened: Socket[] = [];
   t.after(() => opened.forEach((socket) => socket.destroy()));
   for (let i = 0; i < OPENING_MAX + MORE; i += 1)
@@ -29,7 +29,7 @@ test("without TLS a connection is open as soon as it is connected", { timeout: 2
   const server = createServer((socket) => socket.on("error", () => {}));
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   const { port } = server.address() as { port: number };
-  const opening = new Opening(undefined);
+  const opening = new ConnectionOpener(undefined);
   const opened: Socket[] = [];
   t.after(() => {
     opened.forEach((socket) => socket.destroy());
@@ -45,7 +45,7 @@ test("opens nothing for a robot that stopped while queued, and continues with th
   await new Promise<void>((listening) => server.listen(0, "127.0.0.1", listening));
   t.after(() => server.close());
   const { port } = server.address() as { port: number };
-  const opening = new Opening(undefined);
+  const opening = new ConnectionOpener(undefined);
   const opened: { who: string; socket: Socket }[] = [];
   t.after(() => opened.forEach(({ socket }) => socket.destroy()));
   const ask = (who: string, asked: AbortSignal): void =>

@@ -11,7 +11,7 @@ export const OPENING_MAX = 64;
  * A real robot performs its handshake on its own processor. A process that starts thousands concurrently completes none before the first
  * ones time out, and then restarts all of them. The TLS context is created once, too.
  */
-export class Opening {
+export class ConnectionOpener {
   readonly #tls: ConnectionOptions;
   /** At most one entry per robot; robots that stopped meanwhile are still included. */
   readonly #waiting: { open: () => void; signal: AbortSignal }[] = [];

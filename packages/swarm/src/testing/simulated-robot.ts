@@ -13,19 +13,17 @@ import {
   type ServerMessage,
   type Welcome,
 } from "@roamfleet/protocol/link";
-import { AppRunner, type RobotSide } from "./app-runner.ts";
-import type { Behaviour } from "./behaviour.ts";
-import { type ConfigSide, ConfigRunner } from "./config-runner.ts";
-import { enroll, type Enrolled, type EnrollOptions } from "./enroll.ts";
-import { healthOf } from "./health.ts";
-import { answerChallenge, authorizeGet, type Identity, makeIdentity } from "./identity.ts";
-import { MemoryOutbox } from "./outbox.ts";
+import { healthOf } from "../health.ts";
+import { MemoryOutbox } from "../memory.ts";
+import { AppRunner, type Behavior, type AppHost } from "./app-runner.ts";
+import { ConfigRunner, type ConfigHost } from "./config-runner.ts";
+import { answerChallenge, authorizeGet, enroll, type Enrolled, type EnrollOptions, type Identity, makeIdentity } from "./identity.ts";
 import { RobotLink } from "./robot-link.ts";
-import type { Member, Swarm } from "./swarm.ts";
+import { type Member, Swarm, type SwarmOptions } from "./swarm.ts";
 
 export interface RobotOptions extends EnrollOptions {
   /** Behavior for releases without a specific one. */
-  behaviour?: Behaviour | undefined;
+  behavior?: Behavior | undefined;
   /** Release kinds that it announces as installable. */
   kinds?: readonly string[] | undefined;
 }
@@ -38,7 +36,7 @@ const RECONNECT_FIRST_MS = 1_000;
 const RECONNECT_LAST_MS = 60_000;
 
 /** A robot that uses the real protocol over a real WebSocket and only simulates installs. */
-export class SimulatedRobot implements Member, RobotSide, ConfigSide {
+export class SimulatedRobot implements Member, AppHost, ConfigHost {
   readonly id: string;
   readonly org_id: string;
   readonly name: string;
@@ -50,8 +48,8 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
   readonly #outbox: MemoryOutbox;
   readonly #apps = new Map<string, AppRunner>();
   readonly #configs = new Map<string, ConfigRunner>();
-  readonly #behaviours = new Map<string, Behaviour>();
-  #behaviour: Behaviour;
+  readonly #behaviors = new Map<string, Behavior>();
+  #behavior: Behavior;
   #link: RobotLink | undefined;
   #desired: Desired | undefined;
   #server_offset_ms = 0;
@@ -63,19 +61,19 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
   #last_log_seq = 0;
 
   /** Creates a robot that is already enrolled. */
-  constructor(swarm: Swarm, identity: Identity, enrolled: Enrolled, options: Pick<RobotOptions, "behaviour" | "kinds"> = {}) {
+  constructor(swarm: Swarm, identity: Identity, enrolled: Enrolled, options: Pick<RobotOptions, "behavior" | "kinds"> = {}) {
     this.#swarm = swarm;
     this.id = enrolled.robot_id;
     this.org_id = enrolled.org_id;
     this.name = enrolled.name;
     this.identity = identity;
     this.kinds = options.kinds ?? KINDS;
-    this.#behaviour = options.behaviour ?? {};
+    this.#behavior = options.behavior ?? {};
     this.#outbox = new MemoryOutbox(`outbox-${this.id}`);
     swarm.robots.add(this);
   }
 
-  /** Creates a key, enrolls with it and returns the robot, not yet connected. Throws EnrolmentFailed. */
+  /** Creates a key, enrolls with it and returns the robot, not yet connected. Throws EnrollmentFailed. */
   static async enroll(swarm: Swarm, options: RobotOptions): Promise<SimulatedRobot> {
     const identity = makeIdentity();
     return new SimulatedRobot(swarm, identity, await enroll(swarm, identity, options), options);
@@ -110,13 +108,13 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
   }
 
   /** Sets the behavior for this release (tag or id), or without one for all others. */
-  behave(behaviour: Behaviour, release?: string): void {
-    if (release === undefined) this.#behaviour = behaviour;
-    else this.#behaviours.set(release, behaviour);
+  behave(behavior: Behavior, release?: string): void {
+    if (release === undefined) this.#behavior = behavior;
+    else this.#behaviors.set(release, behavior);
   }
 
-  behaviourOf({ id, tag }: DesiredRelease): Behaviour {
-    return this.#behaviours.get(id) ?? this.#behaviours.get(tag) ?? this.#behaviour;
+  behaviorOf({ id, tag }: DesiredRelease): Behavior {
+    return this.#behaviors.get(id) ?? this.#behaviors.get(tag) ?? this.#behavior;
   }
 
   /** Opens the link and resolves when the server has welcomed the robot; rejects otherwise. */
@@ -314,4 +312,50 @@ export class SimulatedRobot implements Member, RobotSide, ConfigSide {
     this.#configs.set(namespace, made);
     return made;
   }
+}
+
+export interface StartSwarmOptions extends SwarmOptions, Pick<RobotOptions, "key" | "labels" | "behavior" | "kinds"> {
+  count: number;
+  /** Names are this prefix and a number; default `sim`. */
+  name_prefix?: string;
+  /** Robots that enroll and connect concurrently; default 32. */
+  parallel?: number;
+  /** Milliseconds between two health snapshots of each robot; default: none are sent. */
+  health_ms?: number;
+  /** Called after each robot has connected. */
+  on_connected?: (connected: number) => void;
+}
+
+export interface RunningSwarm {
+  swarm: Swarm;
+  robots: SimulatedRobot[];
+  stop(): Promise<void>;
+}
+
+/** Enrolls `count` robots with one key and connects them; they reconnect automatically until stopped. Throws if one fails. */
+export async function startSwarm(options: StartSwarmOptions): Promise<RunningSwarm> {
+  const { count, name_prefix = "sim", parallel = 32, health_ms, on_connected } = options;
+  const swarm = new Swarm({ reconnects: true, ...options });
+  const robots: SimulatedRobot[] = [];
+  const connected: SimulatedRobot[] = [];
+  let next = 0;
+  const work = async (): Promise<void> => {
+    while (next < count) {
+      const number = (next += 1);
+      const robot = await SimulatedRobot.enroll(swarm, { ...options, name: `${name_prefix}-${number}` });
+      robots.push(robot);
+      await robot.connect();
+      connected.push(robot);
+      on_connected?.(connected.length);
+    }
+  };
+  try {
+    await Promise.all(Array.from({ length: Math.min(parallel, count) }, work));
+  } catch (error) {
+    next = count;
+    await swarm.stop();
+    throw error;
+  }
+  if (health_ms !== undefined) swarm.sendHealthEvery(health_ms);
+  return { swarm, robots, stop: () => swarm.stop() };
 }

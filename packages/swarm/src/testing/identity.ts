@@ -7,8 +7,9 @@ import {
   REQUEST_NONCE_BYTES,
   robotAuthorization,
 } from "@roamfleet/protocol/link";
+import type { Swarm } from "./swarm.ts";
 
-/** The key of a simulated robot: kept in memory only. */
+/** The key of a simulated robot: in memory only. */
 export interface Identity {
   /** base64 of the 32 raw Ed25519 bytes. */
   readonly public_key: string;
@@ -38,4 +39,44 @@ export function authorizeGet(
   const nonce = randomBytes(REQUEST_NONCE_BYTES).toString("base64url");
   const request = { host: hostOf(url), channel, method: "GET", path, at, nonce };
   return robotAuthorization(robot_id, request, signatureOf(identity, httpRequestText(robot_id, request)));
+}
+
+export interface EnrollOptions {
+  /** The raw enrollment key. */
+  key: string;
+  name?: string | undefined;
+  labels?: Record<string, string> | undefined;
+}
+
+export interface Enrolled {
+  robot_id: string;
+  org_id: string;
+  name: string;
+}
+
+/** The server refused to enroll the robot. */
+export class EnrollmentFailed extends Error {
+  readonly status: number;
+  constructor(status: number, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** POST /agent/enroll. Throws EnrollmentFailed with the server's message. */
+export async function enroll(swarm: Swarm, identity: Identity, { key, name, labels }: EnrollOptions): Promise<Enrolled> {
+  const platform = { os: "Simulated", arch: "x64", hostname: name ?? "simulated", kernel: "0" };
+  const end = swarm.activity.begin();
+  try {
+    const response = await swarm.fetch(`${swarm.url}/agent/enroll`, {
+      method: "POST",
+      headers: { "content-type": "application/json" },
+      body: JSON.stringify({ key, public_key: identity.public_key, name, labels, platform }),
+    });
+    const body = (await response.json()) as { data?: Enrolled; error?: { message: string } };
+    if (body.data === undefined) throw new EnrollmentFailed(response.status, body.error?.message ?? `HTTP status ${response.status}`);
+    return body.data;
+  } finally {
+    end();
+  }
 }

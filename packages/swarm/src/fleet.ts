@@ -4,13 +4,11 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { AGENT_VERSION } from "@roamfleet/agent";
 import { establishTrust, httpClient, lockState, type Logger, UsageError } from "@roamfleet/agent/parts";
-import type { Clock, Timer } from "@roamfleet/clock";
-import { seededRandom } from "@roamfleet/clock";
-import { chance, failingRobots } from "./chance.ts";
-import { enrollFleet } from "./enrolment.ts";
+import { type Clock, seededRandom, type Timer } from "@roamfleet/clock";
+import { enrollFleet } from "./enrollment.ts";
 import { FleetRobot, type FleetShared } from "./fleet-robot.ts";
-import { type KeptRobot, RobotFile } from "./kept.ts";
-import { Opening } from "./opening.ts";
+import { type StoredRobot, RobotFile } from "./robot-file.ts";
+import { ConnectionOpener } from "./connection-opener.ts";
 import type { FleetOptions } from "./options.ts";
 import { Tally } from "./tally.ts";
 
@@ -50,7 +48,7 @@ export class Fleet {
 
   /**
    * Enrolls the robots in order and connects each immediately; resolves when the last is enrolled. Throws UsageError, StateLockedError,
-   * EnrolmentRefused, CannotEnrol, UntrustedAuthority.
+   * EnrolmentRefused, EnrollmentError, UntrustedAuthority.
    */
   async start(): Promise<void> {
     const { clock, log, signal, waiting } = this.#parts;
@@ -60,7 +58,7 @@ export class Fleet {
       const complain = (err: unknown): void => log.error({ err }, "the robots' state could not be saved; retrying");
       this.#file = await RobotFile.open(state_directory, clock, complain);
     }
-    const known = this.#file?.robots ?? new Map<number, KeptRobot>();
+    const known = this.#file?.robots ?? new Map<number, StoredRobot>();
     const all_known = Array.from({ length: robots }, (_, i) => i + 1).every((number) => known.has(number));
     if (key === undefined && !all_known)
       throw new UsageError(`${state_directory} holds ${known.size} robots: pass --key KEY to enroll the others`);
@@ -69,9 +67,9 @@ export class Fleet {
     const shared = this.#share(tls.ca, http);
     if (flap_ms !== undefined) this.#flap(flap_ms);
     const enrolment = { server, key: key ?? "", seed, robots, name_prefix, labels, clock, http, signal, waiting };
-    await enrollFleet(enrolment, known, (kept) => {
-      this.#file?.changed(kept);
-      const robot = new FleetRobot(shared, kept);
+    await enrollFleet(enrolment, known, (stored) => {
+      this.#file?.changed(stored);
+      const robot = new FleetRobot(shared, stored);
       this.robots.push(robot);
       this.tally.enrolled += 1;
       robot.start();
@@ -126,7 +124,7 @@ export class Fleet {
     return {
       server,
       ca,
-      open_socket: new Opening(ca).open,
+      open_socket: new ConnectionOpener(ca).open,
       clock,
       log,
       http,
@@ -170,4 +168,17 @@ function shareDownloads(): FleetShared["fetchArtifact"] {
     fetched.set(sha256, fetching);
     await fetching;
   };
+}
+
+/** Returns a number in [0, 1) that depends only on the arguments, on every machine and in any order of calls. */
+export function chance(...words: readonly (string | number)[]): number {
+  return Number.parseInt(hash("sha256", words.join("\n")).slice(0, 8), 16) / 2 ** 32;
+}
+
+/**
+ * Returns the numbers (1 to `robots`) of the `fail` robots that fail, each in the middle of its interval, so that any part of the fleet in
+ * enrollment order contains its share, plus or minus one.
+ */
+export function failingRobots(robots: number, fail: number): Set<number> {
+  return new Set(Array.from({ length: fail }, (_, i) => Math.floor(((i + 0.5) * robots) / fail) + 1));
 }

@@ -2,7 +2,7 @@ import { hash } from "node:crypto";
 import type { DesiredConfig, ReportBody } from "@roamfleet/protocol/link";
 
 /** The parts of a simulated robot that its configs use. */
-export interface ConfigSide {
+export interface ConfigHost {
   report(body: ReportBody): void;
   /** Fetches the file from the server; throws if that fails. */
   fetchConfig(namespace: string, sha256: string): Promise<string>;
@@ -11,7 +11,7 @@ export interface ConfigSide {
 /** The config file of a namespace on a simulated robot, in memory. */
 export class ConfigRunner {
   readonly #namespace: string;
-  readonly #robot: ConfigSide;
+  readonly #robot: ConfigHost;
   #content: string | undefined;
   /** The last applied version; the file may have been changed manually since. */
   #applied: { version: number; sha256: string } | undefined;
@@ -19,7 +19,7 @@ export class ConfigRunner {
   #last: { target_id: string; attempt: number; body: ReportBody } | undefined;
   #busy = false;
 
-  constructor(namespace: string, robot: ConfigSide) {
+  constructor(namespace: string, robot: ConfigHost) {
     this.#namespace = namespace;
     this.#robot = robot;
   }

@@ -17,14 +17,12 @@ import {
 } from "@roamfleet/agent/parts";
 import { type Clock, idleActivity } from "@roamfleet/clock";
 import type { Desired, DesiredRelease, ReportBody } from "@roamfleet/protocol/link";
-import { ConfigRunner, type ConfigSide } from "../config-runner.ts";
-import { healthOf } from "../health.ts";
-import { MemoryOutbox } from "../outbox.ts";
-import type { KeptRobot } from "./kept.ts";
-import { MemoryLogSpool } from "./memory-log.ts";
-import { robotKey } from "./robot-key.ts";
-import { fetchAndCheck, KINDS, simulatedExecutors } from "./runtime.ts";
+import { healthOf } from "./health.ts";
+import { type StoredRobot, robotKey } from "./robot-file.ts";
+import { MemoryLogSpool, MemoryOutbox } from "./memory.ts";
 import type { Tally } from "./tally.ts";
+import { fetchAndCheck, KINDS, simulatedExecutors } from "./runtime.ts";
+import { ConfigRunner, type ConfigHost } from "./testing/config-runner.ts";
 
 /** State shared by the robots of a swarm. */
 export interface FleetShared {
@@ -46,15 +44,15 @@ export interface FleetShared {
   /** Downloads for one robot, or once for all of them. */
   fetchArtifact: (artifact: Artifact, io: StageIo, own: () => Promise<void>) => Promise<void>;
   /** Called when the state that the robot would store on disk has changed. */
-  keep: (robot: KeptRobot) => void;
+  keep: (robot: StoredRobot) => void;
 }
 
 /**
  * A robot of a swarm: the agent's link, session, report order, plan, worker and download, with memory instead of a disk, and a runtime that
  * only records what would run.
  */
-export class FleetRobot implements ConfigSide {
-  readonly kept: KeptRobot;
+export class FleetRobot implements ConfigHost {
+  readonly stored: StoredRobot;
   readonly #shared: FleetShared;
   readonly #outbox: MemoryOutbox;
   readonly #spool: MemoryLogSpool;
@@ -68,24 +66,24 @@ export class FleetRobot implements ConfigSide {
   readonly #stopping = new AbortController();
   #desired: Desired | undefined;
 
-  constructor(shared: FleetShared, kept: KeptRobot) {
+  constructor(shared: FleetShared, stored: StoredRobot) {
     const { server, ca, open_socket, clock, log, http } = shared;
     this.#shared = shared;
-    this.kept = kept;
-    const key = robotKey(Buffer.from(kept.key, "base64"));
+    this.stored = stored;
+    const key = robotKey(Buffer.from(stored.key, "base64"));
     const time = new RobotTime(clock);
     this.#time = time;
-    this.#outbox = new MemoryOutbox(`swarm-${shared.run_id}-${kept.number}`);
+    this.#outbox = new MemoryOutbox(`swarm-${shared.run_id}-${stored.number}`);
     this.#spool = new MemoryLogSpool(clock);
     this.#shipper = new LogShipper(this.#spool, clock);
-    this.#fetcher = signedFetcher({ server, robot_id: kept.robot_id, key, time, http });
+    this.#fetcher = signedFetcher({ server, robot_id: stored.robot_id, key, time, http });
     this.#executors = simulatedExecutors({
       clock,
       real_time: shared.real_time,
       delay: shared.delay,
       staging: (app, release) => this.#staging(app, release),
       fetch: (artifact, io) => shared.fetchArtifact(artifact, io, () => this.#fetch(artifact, io)),
-      isUnwell: (app, { id }) => shared.isUnwell({ number: kept.number, install: kept.installs, first: kept.first[app] === id }),
+      isUnwell: (app, { id }) => shared.isUnwell({ number: stored.number, install: stored.installs, first: stored.first[app] === id }),
       log: (app, message) => this.#say(app, message),
     });
     this.#link = this.#makeLink({ server, ca, open_socket, clock, log, key, time });
@@ -97,7 +95,7 @@ export class FleetRobot implements ConfigSide {
 
   /** Resumes its previous state and connects; the link reconnects automatically until `stop`. */
   start(): void {
-    for (const app of Object.keys(this.kept.apps)) this.#workerOf(app);
+    for (const app of Object.keys(this.stored.apps)) this.#workerOf(app);
     this.#link.start();
   }
 
@@ -114,9 +112,9 @@ export class FleetRobot implements ConfigSide {
 
   report(body: ReportBody): void {
     this.#outbox.add(body, this.#shared.clock.now().toISOString());
-    this.#shared.tally.reported(this.kept.number, body);
+    this.#shared.tally.reported(this.stored.number, body);
     if (body.kind === "app")
-      this.#shared.tally.runs(this.kept.number, body.app, this.#workers.get(body.app)?.workload()?.release_tag ?? undefined);
+      this.#shared.tally.runs(this.stored.number, body.app, this.#workers.get(body.app)?.workload()?.release_tag ?? undefined);
     this.#link.reportAdded();
   }
 
@@ -128,7 +126,7 @@ export class FleetRobot implements ConfigSide {
 
   #makeLink(parts: Pick<LinkOptions, "server" | "ca" | "open_socket" | "clock" | "log" | "key" | "time">): Link {
     const { agent_version, run_id } = this.#shared;
-    const { number, robot_id, name } = this.kept;
+    const { number, robot_id, name } = this.stored;
     const boot_id = `swarm-${run_id}`;
     return new Link({
       ...parts,
@@ -199,10 +197,10 @@ export class FleetRobot implements ConfigSide {
   /** The counterpart of the agent's journal on disk: the newest record of each app. */
   #journal(): ConstructorParameters<typeof AppWorker>[0]["journal"] {
     return {
-      records: new Map(Object.entries(this.kept.apps)),
+      records: new Map(Object.entries(this.stored.apps)),
       append: (state) => {
-        this.kept.apps[state.app] = state;
-        this.#shared.keep(this.kept);
+        this.stored.apps[state.app] = state;
+        this.#shared.keep(this.stored);
       },
     };
   }
@@ -216,9 +214,9 @@ export class FleetRobot implements ConfigSide {
   }
 
   #staging(app: string, release: DesiredRelease): void {
-    this.kept.installs += 1;
-    this.kept.first[app] ??= release.id;
-    this.#shared.keep(this.kept);
+    this.stored.installs += 1;
+    this.stored.first[app] ??= release.id;
+    this.#shared.keep(this.stored);
   }
 
   async #fetch(artifact: Artifact, io: StageIo): Promise<void> {

@@ -1,10 +1,9 @@
 import { StateLockedError } from "@roamfleet/agent";
-import { EnrolmentRefused, UsageError } from "@roamfleet/agent/parts";
+import { agentLog, EnrolmentRefused, type Logger, UsageError } from "@roamfleet/agent/parts";
 import type { Clock } from "@roamfleet/clock";
 import { UntrustedAuthority } from "@roamfleet/protocol/authority";
-import { CannotEnrol } from "./enrolment.ts";
+import { EnrollmentError } from "./enrollment.ts";
 import { Fleet } from "./fleet.ts";
-import { swarmLog } from "./log.ts";
 import { readFleetOptions, type SwarmFlags } from "./options.ts";
 import { Progress, type Screen } from "./progress.ts";
 
@@ -50,7 +49,7 @@ function exitCodeOf(error: unknown): number | undefined {
   if (error instanceof UsageError) return EXIT.usage;
   if (error instanceof EnrolmentRefused || error instanceof UntrustedAuthority) return EXIT.auth;
   if (error instanceof StateLockedError) return EXIT.conflict;
-  if (error instanceof CannotEnrol) return EXIT.error;
+  if (error instanceof EnrollmentError) return EXIT.error;
   return undefined;
 }
 
@@ -69,4 +68,26 @@ function onceEach(say: (reason: string, wait_ms: number) => void): (reason: stri
     last = reason;
     say(reason, wait_ms);
   };
+}
+
+/** Interval at which the same message of another robot is shown again. */
+const QUIET_MS = 10_000;
+const LINES_REMEMBERED_MAX = 100;
+
+/**
+ * The combined log of all robots. When a server restarts, thousands of robots log the same reason: it is shown once per interval, or always
+ * with `verbose`.
+ */
+export function swarmLog(say: (line: string) => void, verbose: boolean, clock: Clock): Logger {
+  const said = new Map<string, number>();
+  const write = ({ message, fields = {} }: { message: string; fields?: Record<string, unknown> }): void => {
+    const why = fields["reason"] ?? fields["err"];
+    const line = why === undefined ? message : `${message}: ${typeof why === "string" ? why : JSON.stringify(why)}`;
+    const now = clock.monotonic();
+    if (!verbose && now - (said.get(line) ?? -Infinity) < QUIET_MS) return;
+    if (said.size >= LINES_REMEMBERED_MAX) said.clear();
+    said.set(line, now);
+    say(line);
+  };
+  return agentLog({ level: "warn", now: () => clock.now(), print: () => {}, sink: { write } }).log;
 }

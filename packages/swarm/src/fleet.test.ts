@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { chance, failingRobots } from "./chance.ts";
+import { chance, failingRobots } from "./fleet.ts";
 
 test("selects the requested number of failing robots, evenly distributed over the enrollment order", () => {
   for (const [robots, fail] of [
