@@ -26,7 +26,7 @@ export const listSites = (db: Db, caller: Caller, q: string | undefined, { after
       select ${siteRow} from site
       where org_id = ${org_id} and id < ${after ?? MAX_ID} ${q === undefined ? sql`` : sql`and name ~ ${containing(q)}`} ${seen(caller)}
       order by id desc limit ${limit})
-    select ${siteRow.of("page")}, counts.robot_count, counts.online_count
+    select page.id, page.name, counts.robot_count, counts.online_count, page.created_at, page.updated_at
     -- A lateral join uses the index for each site; a plain join may read all robots of the org for one page.
     from page cross join lateral (
       select count(*)::int as robot_count, count(r.node_id)::int as online_count from robot r
@@ -37,7 +37,7 @@ export const listSites = (db: Db, caller: Caller, q: string | undefined, { after
 export const findSite = (db: Db, caller: Caller, id: string): Promise<SiteRow | undefined> =>
   // reads: robot
   db.maybe(sql(countedRow)`
-    select ${siteRow.of("s")}, counts.robot_count, counts.online_count
+    select s.id, s.name, counts.robot_count, counts.online_count, s.created_at, s.updated_at
     from site s cross join lateral (
       select count(*)::int as robot_count, count(r.node_id)::int as online_count from robot r
       where r.org_id = s.org_id and r.site_id = s.id and r.decommissioned_at is null ${visible(caller, "r.site_id", "r.fleet_id")}) counts
