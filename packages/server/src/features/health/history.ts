@@ -2,7 +2,7 @@ import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
 import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
 import { type Failures, isolateFailures } from "../../kernel/isolate-failures.ts";
-import { oncePer } from "../../kernel/once-per.ts";
+import { planeState } from "../../kernel/kernel-plane.ts";
 import { type Drawn, pack, pointOf, type TimedPoint } from "./point.ts";
 import { insertBatches, type NewBatch } from "./store.ts";
 
@@ -23,10 +23,7 @@ interface UnwrittenPoints {
 }
 
 /** Points of this node's robots that are not written yet, by robot. */
-const unwrittenOf = oncePer(
-  ({ link }: Plane) => link,
-  () => new Map<string, UnwrittenPoints>(),
-);
+const unwrittenOf = planeState((_: Plane) => new Map<string, UnwrittenPoints>());
 
 /** Keeps the first snapshot of each minute in memory as a point of the robot's history. Does not use the database. */
 export function addPoint(plane: Plane, org_id: string, robot_id: string, snapshot: Drawn, at: Date): void {

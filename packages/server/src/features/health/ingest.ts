@@ -1,6 +1,6 @@
 import type { Health, HealthBody } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
-import { oncePer } from "../../kernel/once-per.ts";
+import { planeState } from "../../kernel/kernel-plane.ts";
 import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import type { Session } from "../../link/index.ts";
 import { announce } from "../events/index.ts";
@@ -12,9 +12,8 @@ const BATCH_SNAPSHOTS_MAX = 200;
 const BATCHES_AT_ONCE = 2;
 
 /** Thousands of robots send snapshots every few seconds: those that arrive during a write are written in one batch. */
-const batcherOf = oncePer(
-  ({ link }: Plane) => link,
-  ({ db, db_errors, clock }) =>
+const batcherOf = planeState(
+  ({ db, db_errors, clock }: Plane) =>
     new KeyedBatcher<NewSnapshot, Kept | undefined>({
       items_max: BATCH_SNAPSHOTS_MAX,
       concurrency_max: BATCHES_AT_ONCE,

@@ -1,6 +1,6 @@
 import type { LogRecordBody } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
-import { oncePer } from "../../kernel/once-per.ts";
+import { planeState } from "../../kernel/kernel-plane.ts";
 import type { Session } from "../../link/index.ts";
 import type { LogPosition } from "./store.ts";
 import { toLines } from "./codec.ts";
@@ -48,10 +48,7 @@ interface Followed {
   notified: Session | undefined;
 }
 
-const followedOf = oncePer(
-  (plane: Plane) => plane,
-  () => new Map<string, Followed>(),
-);
+const followedOf = planeState((_: Plane) => new Map<string, Followed>());
 
 const keyOf = (org_id: string, robot_id: string): string => `${org_id}/${robot_id}`;
 

@@ -1,6 +1,6 @@
 import type { LogRecordBody, Logs } from "@roamfleet/protocol/link";
 import type { Plane } from "../../context.ts";
-import { oncePer } from "../../kernel/once-per.ts";
+import { planeState } from "../../kernel/kernel-plane.ts";
 import { RateLimit } from "../../kernel/rate-limit.ts";
 import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { jsonOfRecords, type Session } from "../../link/index.ts";
@@ -29,9 +29,8 @@ const BATCH_FLUSHES_MAX = 64;
 const BATCHES_AT_ONCE = 3;
 
 /** Flushes that arrive during a write are written in one batch: the rate of commits would limit the server otherwise. */
-const batcherOf = oncePer(
-  ({ link }: Plane) => link,
-  ({ db, db_errors }) =>
+const batcherOf = planeState(
+  ({ db, db_errors }: Plane) =>
     new KeyedBatcher<NewBatch, boolean>({
       // No delay: a robot that catches up sends its next flush only after the previous one is stored.
       min_interval_ms: 0,
@@ -233,7 +232,4 @@ function paidFor({ acked_seq, last_seq, since, due }: Unacknowledged, now: numbe
   return acked_seq + Math.floor(((last_seq - acked_seq) * (now - since)) / (due - since));
 }
 
-const logPaceOf = oncePer(
-  ({ link }: Plane) => link,
-  (plane) => new LogPace(plane),
-);
+const logPaceOf = planeState((plane: Plane) => new LogPace(plane));

@@ -5,6 +5,7 @@ import { SimulatedClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import type { LogRecordBody, ServerMessage } from "@roamfleet/protocol/link";
 import type { LogRecord } from "@roamfleet/protocol/routes";
+import { PlaneState } from "../../kernel/kernel-plane.ts";
 import { LIMIT_DEFAULTS, type Limits } from "../../config.ts";
 import { bigint, row, sql } from "../../kernel/sql.ts";
 import type { Session } from "../../link/index.ts";
@@ -202,7 +203,7 @@ test("a resuming reader misses nothing when the robot moves to a server whose cl
   const { robot_id, session, seqs } = await robotIn(it, org);
   const behind = {
     ...plane,
-    link: { ...plane.link },
+    state: new PlaneState(),
     clock: new SimulatedClock({ at: new Date(it.clock.now().getTime() - 3_600_000).toISOString() }),
   };
   const match = new LogMatch({ since: undefined, until: undefined, level: undefined, source: undefined, q: undefined });

@@ -1,5 +1,5 @@
 import type { Plane } from "../../context.ts";
-import { oncePer } from "../../kernel/once-per.ts";
+import { planeState } from "../../kernel/kernel-plane.ts";
 import {
   addOrgUsage,
   addRobotUsage,
@@ -37,10 +37,7 @@ interface Failure {
   again_at: number;
 }
 
-const failuresOf = oncePer(
-  (plane: Plane) => plane,
-  () => new Map<string, Failure>(),
-);
+const failuresOf = planeState((_: Plane) => new Map<string, Failure>());
 
 /**
  * Deletes logs of orgs above their limit: the oldest records of the robots with the most bytes, until these have equally many. So a

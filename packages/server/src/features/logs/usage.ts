@@ -2,7 +2,7 @@ import type { Plane } from "../../context.ts";
 import { background } from "../../kernel/background.ts";
 import { type DailyTable, keepPartitions } from "../../kernel/daily-partitions.ts";
 import { isolateFailures } from "../../kernel/isolate-failures.ts";
-import { oncePer } from "../../kernel/once-per.ts";
+import { planeState } from "../../kernel/kernel-plane.ts";
 import { enforceQuota } from "./quota.ts";
 import { addOrgUsage, addRobotUsage, deleteUsage, periodOf, type RobotUsage, ROW_BYTES } from "./store-usage.ts";
 
@@ -21,10 +21,7 @@ interface Counters {
   robots: Counted;
 }
 
-const countersOf = oncePer(
-  (plane: Plane) => plane,
-  (): Counters => ({ orgs: new Map(), robots: new Map() }),
-);
+const countersOf = planeState((_: Plane): Counters => ({ orgs: new Map(), robots: new Map() }));
 
 function add(counted: Counted, key: string, usage: RobotUsage): void {
   const known = counted.get(key);

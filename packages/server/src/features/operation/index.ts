@@ -1,6 +1,6 @@
 import { statfs } from "node:fs/promises";
-import type { Clock } from "@roamfleet/clock";
 import { routes } from "@roamfleet/protocol/routes";
+import { within } from "../../kernel/background.ts";
 import packageJson from "../../../package.json" with { type: "json" };
 import type { Plane } from "../../context.ts";
 import { httpError, notFound } from "../../kernel/fault.ts";
@@ -36,17 +36,12 @@ const COUNT_TIMEOUT_MS = 500;
 
 /** Sets the metric of live nodes. Keeps the last count if the database does not answer in time. */
 async function countNodes({ db, clock, metrics }: Plane): Promise<void> {
-  const nodes = await within(clock, COUNT_TIMEOUT_MS, listLivingNodes(db));
-  if (Array.isArray(nodes)) metrics.nodes_living.set(nodes.length);
-}
-
-/** Returns the result of the work, or why there is none. */
-async function within<T>(clock: Clock, timeout_ms: number, work: Promise<T>): Promise<T | string> {
-  const abort = new AbortController();
-  const late = clock.sleep(timeout_ms, abort.signal).then(() => LATE);
-  const answer = await Promise.race([work.catch(() => FAILS), late]);
-  abort.abort();
-  return answer;
+  const nodes = await within(
+    clock,
+    COUNT_TIMEOUT_MS,
+    listLivingNodes(db).catch(() => undefined),
+  );
+  if (nodes !== undefined) metrics.nodes_living.set(nodes.length);
 }
 
 const LATE = "does not answer";
@@ -59,15 +54,19 @@ const DISK_FULL_BYTES = 16 * 1024 ** 2;
 
 /** Checks each dependency of requests. Returns `ok` or the problem, by name. */
 async function checkReady({ db, blobs, bus, clock, settings }: Plane): Promise<Record<string, string>> {
-  const [is_ready, free_bytes, is_full] = await Promise.all([
+  const artifacts = blobs.freeBytes().then(
+    () => "ok",
+    () => FAILS,
+  );
+  const [is_ready, artifacts_state = LATE, is_full] = await Promise.all([
     db.ready(READY_TIMEOUT_MS),
-    within(clock, READY_TIMEOUT_MS, blobs.freeBytes()),
+    within(clock, READY_TIMEOUT_MS, artifacts),
     isDataDiskFull(settings),
   ]);
   return {
     database: is_ready ? "ok" : LATE,
     bus: bus.connected ? "ok" : BUS_DISCONNECTED,
-    artifacts: typeof free_bytes === "string" ? free_bytes : "ok",
+    artifacts: artifacts_state,
     disk: is_full ? DISK_FULL : "ok",
   };
 }

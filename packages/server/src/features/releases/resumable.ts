@@ -6,7 +6,7 @@ import { BlobError } from "../../engines/blobs/index.ts";
 import type { AuditNote } from "../../kernel/audit.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, Fault, found, httpError, notFound, printable } from "../../kernel/fault.ts";
-import { oncePer } from "../../kernel/once-per.ts";
+import { planeState } from "../../kernel/kernel-plane.ts";
 import { pages } from "../../kernel/page.ts";
 import { Answer } from "../../kernel/serve.ts";
 import { DiskWatch, UploadAdmission } from "./upload-admission.ts";
@@ -82,10 +82,7 @@ const noteUpload = (audit: AuditNote, upload: "begun" | "finished" | "dropped", 
 const uploadKey = (org_id: string, release_id: string): string => `${org_id}/${release_id}`;
 
 /** Returns the resumable uploads of a plane; its routes and its sweep share them, so that they agree on who works on an upload. */
-export const resumableUploads = oncePer(
-  (plane: Plane) => plane,
-  (plane) => new ResumableUploads(plane),
-);
+export const resumableUploads = planeState((plane: Plane) => new ResumableUploads(plane));
 
 /**
  * Artifacts uploaded in several requests (tus 1.0). There is one upload per release, so a client that resumes needs only the release's id.

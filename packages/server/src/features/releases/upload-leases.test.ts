@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
+import { PlaneState } from "../../kernel/kernel-plane.ts";
 import { sql } from "../../kernel/sql.ts";
 import { resumableUploads } from "./resumable.ts";
 import { startReleaseRig } from "./testing/release-rig.ts";
@@ -21,7 +22,7 @@ async function startHolds() {
   assert.equal(begun.status, 201);
   for (const id of ["node_a", "node_b"])
     await rig.plane.db.run(sql`insert into node (id, epoch, beat, is_over, started_at) values (${id}, 1, 1, false, ${rig.clock.now()})`);
-  const plane_b = { ...rig.plane, node: { id: "node_b", epoch: 1 } };
+  const plane_b = { ...rig.plane, state: new PlaneState(), node: { id: "node_b", epoch: 1 } };
   return { rig, bytes, headers, plane_b, upload: { org_id: rig.org.org_id, release_id } };
 }
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Robot, TimelineEntry } from "@roamfleet/protocol/routes";
+import { PlaneState } from "../../kernel/kernel-plane.ts";
 import type { Plane } from "../../context.ts";
 import { createTestDatabase } from "../../engines/db/testing/index.ts";
 import type { Db } from "../../kernel/db.ts";
@@ -64,8 +65,7 @@ async function losing(it: FeaturePlane): Promise<{ plane: Plane; lose: (is_lost:
   const say = (_fields: unknown, message: string): void => void warnings.push(message);
   const plane: Plane = {
     ...it.plane,
-    // A separate link, because presence is kept per link.
-    link: { ...it.plane.link },
+    state: new PlaneState(),
     log: { ...it.plane.log, warn: say, error: say } as unknown as Plane["log"],
     get db() {
       return is_lost ? closed : it.plane.db;

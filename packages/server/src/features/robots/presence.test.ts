@@ -4,6 +4,7 @@ import { until } from "@roamfleet/clock/testing";
 import type { JsonValue } from "@roamfleet/protocol";
 import { httpRequestText, linkChallengeText, type SignedRequest } from "@roamfleet/protocol/link";
 import type { Robot, TimelineEntry } from "@roamfleet/protocol/routes";
+import { PlaneState } from "../../kernel/kernel-plane.ts";
 import { type Caller, SYSTEM } from "../../kernel/caller.ts";
 import { int, row, sql, text } from "../../kernel/sql.ts";
 import type { ExpectedChallenge, Session } from "../../link/index.ts";
@@ -442,7 +443,7 @@ test("a robot that connects during the sweep stays online", TIMEOUT, async () =>
   await using _ = it;
   await robotConnected(it.plane, session("sess_1"));
   // As after another process: neither a link nor a pending write.
-  const plane = { ...it.plane, link: { ...it.plane.link, session: () => undefined } };
+  const plane = { ...it.plane, state: new PlaneState(), link: { ...it.plane.link, session: () => undefined } };
   let swept: Promise<unknown> | undefined;
   await it.plane.db.transaction(async (tx) => {
     await tx.run(sql`update robot set session_id = 'sess_2' where org_id = ${org_id} and id = ${robot_id}`);

@@ -1,6 +1,6 @@
 import type { Plane } from "../../context.ts";
 import { type Failures, isolateFailures } from "../../kernel/isolate-failures.ts";
-import { oncePer } from "../../kernel/once-per.ts";
+import { planeState } from "../../kernel/kernel-plane.ts";
 import { deleteIsolated } from "../../kernel/retention.ts";
 import type { Session } from "../../link/index.ts";
 import { ConnectWriter, DisconnectWriter, recordOffline } from "./presence-writers.ts";
@@ -26,10 +26,11 @@ interface Presences {
   disconnects: DisconnectWriter;
 }
 
-const presencesOf = oncePer(
-  ({ link }: Plane) => link,
-  (plane): Presences => ({ holders: new Map(), connects: new ConnectWriter(plane), disconnects: new DisconnectWriter(plane) }),
-);
+const presencesOf = planeState((plane: Plane): Presences => ({
+  holders: new Map(),
+  connects: new ConnectWriter(plane),
+  disconnects: new DisconnectWriter(plane),
+}));
 
 /**
  * Records that the robot is online, in its row and timeline, in one transaction. Links of one robot are written in order, each after the

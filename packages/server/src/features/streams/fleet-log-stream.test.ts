@@ -4,6 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
+import { PlaneState } from "../../kernel/kernel-plane.ts";
 import { createLog } from "../../kernel/log.ts";
 import { sql } from "../../kernel/sql.ts";
 import { openNodes, type Session, writeNodeAddress } from "../../link/index.ts";
@@ -132,7 +133,7 @@ test("sends no record twice when a server comes back, even after many flushes wi
   for (let seq = 1; seq <= FLUSHES; seq += 1) await Promise.all(crowd.map((one) => ingestLogs(plane, one, flush(seq, seq))));
   // Stored by the other server, so this node gets no live flush.
   const other = await anotherRobot(it);
-  await ingestLogs({ ...plane }, other, flush(1, 1, error));
+  await ingestLogs({ ...plane, state: new PlaneState() }, other, flush(1, 1, error));
   await writeNodeAddress(plane.db, to_b!, to_b);
   await rig.clock.advance({ seconds: 1 });
   await until("what it stored meanwhile", () => viewer.records.some(({ robot_id }) => robot_id === other.robot_id));
@@ -153,7 +154,7 @@ test("reads the records of a server that came back again if the first read fails
   await ingestLogs(plane, session, flush(1, 1));
   await until("the record of the local robot", () => viewer.records.length === 1);
   const other = await anotherRobot(it);
-  await ingestLogs({ ...plane }, other, flush(1, 1));
+  await ingestLogs({ ...plane, state: new PlaneState() }, other, flush(1, 1));
   const warned: string[] = [];
   Object.assign(plane, { log: createLog({ level: "warn", fold: false, stream: { write: (line: string) => void warned.push(line) } }) });
   await plane.db.run(sql`alter table log_batch rename to log_batch_away`);
@@ -178,12 +179,12 @@ test("sends a batch that is committed late before the robot's next one, whatever
   // Committed by a server that is killed before it publishes the batch.
   await plane.db.transaction(async (tx) => {
     const db = Object.assign(Object.create(plane.db) as typeof plane.db, { forOrg: () => tx });
-    await ingestLogs({ ...plane, link: { ...plane.link }, db }, late, flush(2, 3));
+    await ingestLogs({ ...plane, state: new PlaneState(), db }, late, flush(2, 3));
     await ingestLogs(plane, session, flush(2, 3));
     await until("the other robot's records", () => seqsOf(session).length === 3);
   });
   assert.deepEqual(seqsOf(late), [1]);
-  await ingestLogs({ ...plane }, { ...late, session_id: "sess_3" }, flush(4, 4));
+  await ingestLogs({ ...plane, state: new PlaneState() }, { ...late, session_id: "sess_3" }, flush(4, 4));
   const looked = { meanwhile: () => rig.clock.advance({ seconds: 10 }) };
   await until("the late records, though the robot logs no more", () => seqsOf(late).length === 4, looked);
   await ingestLogs(plane, { ...late, session_id: "sess_4" }, flush(5, 5));
@@ -198,7 +199,7 @@ test("reads a flush that was not received live before the next one, immediately 
   await ingestLogs(plane, session, flush(1, 2));
   const viewers = [it.view(await tokenOfFleet(it)), new TestViewer(`${origin}${path}?token=${token}`)];
   await until("the stored records", () => viewers.every(({ records }) => records.length === 2));
-  await ingestLogs({ ...plane }, session, flush(3, 4));
+  await ingestLogs({ ...plane, state: new PlaneState() }, session, flush(3, 4));
   await ingestLogs(plane, session, flush(5, 5));
   await ingestLogs(plane, session, flush(6, 6));
   await until("all of them", () => viewers.every(({ seqs }) => seqs.at(-1) === 6));
