@@ -16,7 +16,7 @@ test("pages show the actual state of tags, offline robots, pauses and long lists
   await t.test("shows an undeployed config change as pending for its value, fleet and robot", () => pending(it));
   await t.test("finds a pasted ID, and keys move in a table without a click", () => keys(it));
   await t.test("selects robots beyond the loaded page and shows their number", () => selectAll(it));
-  await t.test("notifications cover no button on wide and narrow screens, also beside a dialog", () => toasts(it));
+  await t.test("notifications overlap no control of the page, a dialog, the palette or the navigation, on any screen", () => toasts(it));
 });
 
 async function typedTag({ page, org, server }: Dashboard): Promise<void> {
@@ -207,49 +207,84 @@ async function selectAll({ page, org, server }: Dashboard): Promise<void> {
   await page.keyboard.press("Escape");
 }
 
-/** Asserts that notifications cover no control that is otherwise clickable. */
-async function assertUncovered(page: Page): Promise<void> {
-  const covered = await page.evaluate<string[]>(`(() => {
-    const controls = [...document.querySelectorAll("button, a, input")].filter((one) => one.closest("[data-toast]") === null);
-    const reached = () => controls.filter((one) => {
-      const { left, top, width, height } = one.getBoundingClientRect();
-      return one.contains(document.elementFromPoint(left + width / 2, top + height / 2));
-    });
-    const messages = [...document.querySelectorAll("[data-toast]")];
-    const now = reached();
-    for (const message of messages) message.style.pointerEvents = "none";
-    const without = reached();
-    for (const message of messages) message.style.pointerEvents = "";
-    return without.filter((one) => !now.includes(one)).map((one) => one.outerHTML.slice(0, 200));
+/** Asserts that no notification overlaps any visible part of a control, whether the control is under or over it. */
+async function assertUncovered(page: Page, what: string): Promise<void> {
+  const overlapping = await page.evaluate<string[]>(`(() => {
+    /** The part of an element that is not scrolled out of view. */
+    const visible = (element) => {
+      let { left, top, right, bottom } = element.getBoundingClientRect();
+      const clip = (box) => {
+        [left, top] = [Math.max(left, box.left), Math.max(top, box.top)];
+        [right, bottom] = [Math.min(right, box.right), Math.min(bottom, box.bottom)];
+      };
+      clip({ left: 0, top: 0, right: innerWidth, bottom: innerHeight });
+      for (let at = element; at !== null && getComputedStyle(at).position !== "fixed"; at = at.parentElement)
+        if (at !== element && getComputedStyle(at).overflowY !== "visible") clip(at.getBoundingClientRect());
+      return { left, top, right, bottom };
+    };
+    const overlap = (a, b) =>
+      Math.min(a.right, b.right) - Math.max(a.left, b.left) > 0.5 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 0.5;
+    const toasts = [...document.querySelectorAll("[data-toast]")].map(visible);
+    const controls = [...document.querySelectorAll("button, a, input, select, textarea, [role=option], [tabindex]")];
+    return controls
+      .filter((one) => one.closest("[data-toast]") === null && one.querySelector("[data-toast]") === null)
+      .filter((one) => one.checkVisibility({ opacityProperty: true }) && toasts.some((toast) => overlap(toast, visible(one))))
+      .map((one) => one.outerHTML.slice(0, 200));
   })()`);
-  assert.deepEqual(covered, []);
+  assert.deepEqual(overlapping, [], what);
 }
+
+const TOASTS = 5;
 
 async function toasts(it: Dashboard): Promise<void> {
   const { page, org } = it;
   it.allow(/was answered 5\d\d|status of 5\d\d/);
   const fleet_id = (await org.api.listFleets({ query: { q: "Carts" } })).items[0]!.id;
+  const message = "refused for the test: ".repeat(20);
   await page.route("**/api/fleets/*", (route) =>
-    route.request().method() === "GET"
-      ? route.continue()
-      : route.fulfill({ status: 409, json: { error: { code: "conflict", message: "refused for the test" } } }),
+    route.request().method() === "GET" ? route.continue() : route.fulfill({ status: 409, json: { error: { code: "conflict", message } } }),
   );
   for (const [width, height] of [
     [1_440, 900],
     [390, 700],
+    [700, 400],
   ] as const) {
     await page.setViewportSize({ width, height });
     await goTo(page, `/fleets/${fleet_id}`);
     await settled(page);
     await page.getByRole("button", { name: /auto-update/ }).click();
     const dialog = page.getByRole("dialog");
-    for (let again = 0; again < 2; again += 1) await dialog.getByRole("button").last().click();
-    await page.locator("[data-toast]").nth(1).waitFor();
-    await assertUncovered(page);
+    // Each click needs the button to be uncovered.
+    for (let shown = 1; shown <= TOASTS; shown += 1) {
+      await dialog.getByRole("button").last().click();
+      await page
+        .locator("[data-toast]")
+        .nth(shown - 1)
+        .waitFor();
+    }
+    const size = `at ${width} × ${height}`;
+    await assertUncovered(page, `a dialog ${size}`);
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
-    await assertUncovered(page);
+    await assertUncovered(page, `a page ${size}`);
     await assertFits(page);
+    await page.locator("#page").evaluate("(page) => page.scrollTo(0, page.scrollHeight)");
+    await assertUncovered(page, `the end of a page ${size}`);
+    for (const [key, name] of [
+      ["?", "Keyboard shortcuts"],
+      ["Control+k", "Search or run a command"],
+    ] as const) {
+      await page.keyboard.press(key);
+      await page.getByRole("dialog", { name }).waitFor();
+      await assertUncovered(page, `${name} ${size}`);
+      await page.keyboard.press("Escape");
+      await dialog.waitFor({ state: "detached" });
+    }
+    if (width < 768) {
+      await page.getByRole("button", { name: "Open navigation" }).click();
+      await page.getByRole("navigation", { name: "Main" }).waitFor();
+      await assertUncovered(page, `the open navigation ${size}`);
+    }
     await visit(page, "/robots");
   }
   await page.unroute("**/api/fleets/*");

@@ -1,10 +1,8 @@
-import { useEffect, useSyncExternalStore } from "react";
+import { useEffect } from "react";
 import { setOutage } from "../ui/outage.ts";
-import { watchAnswers } from "./query-client.ts";
-import { readAgain } from "./read-again.ts";
+import { createStore } from "../ui/store.ts";
+import { refetchQueries, watchAnswers } from "./query-client.ts";
 import { type Change, type ChangeSummary, keysOf } from "./stale.ts";
-
-export { type Change, type ChangeSummary, isSummary } from "./stale.ts";
 
 type Watch = (change: Change | ChangeSummary) => void;
 
@@ -15,32 +13,18 @@ const POLL_MS = 5_000;
 /** Delay before reopening a stream that the server refused. */
 const REOPEN_MS = 5_000;
 /** Timeout without a heartbeat, which the server sends every 3 s: the stream or the server has failed. */
-export const SILENCE_MS = 10_000;
+const SILENCE_MS = 10_000;
 const CHECK_MS = 1_000;
 /** A tab that has been hidden for this long closes its stream: over HTTP/1.1, browsers allow six connections per server for all tabs. */
 const HIDDEN_MS = 10_000;
 
 /** live: heartbeats arrive. polling: they do not, but requests are answered. stale: neither. */
 export type Liveness = "live" | "connecting" | "polling" | "stale";
-let liveness: Liveness = "connecting";
-const listeners = new Set<() => void>();
+const liveness = createStore<Liveness>("connecting");
 const watchers = new Set<Watch>();
 
-function become(next: Liveness): void {
-  if (next === liveness) return;
-  liveness = next;
-  for (const listener of listeners) listener();
-}
-
 /** Returns whether changes appear live, for the mark in the corner. */
-export const useLiveness = (): Liveness =>
-  useSyncExternalStore(
-    (listener) => {
-      listeners.add(listener);
-      return () => listeners.delete(listener);
-    },
-    () => liveness,
-  );
+export const useLiveness = liveness.use;
 
 /**
  * Calls `watch` for each change, and for each summary of many, while the component is mounted: for pages that do more than refetch.
@@ -61,10 +45,10 @@ export function followChanges(): () => void {
     gathering = undefined;
     const keys = gathered;
     gathered = new Map();
-    for (const key of keys.values()) readAgain(key);
+    for (const key of keys.values()) refetchQueries(key);
   };
   const stream = new ChangeStream({
-    onStale: () => readAgain(),
+    onStale: () => refetchQueries(),
     onChange: (change) => {
       for (const watch of watchers) watch(change);
       for (const key of keysOf(change)) gathered.set(JSON.stringify(key), key);
@@ -80,7 +64,7 @@ export function followChanges(): () => void {
   followSight();
   document.addEventListener("visibilitychange", followSight);
   const poll = setInterval(() => {
-    if (liveness !== "live" && document.visibilityState === "visible") readAgain();
+    if (liveness.get() !== "live" && document.visibilityState === "visible") refetchQueries();
   }, POLL_MS);
   return () => {
     document.removeEventListener("visibilitychange", followSight);
@@ -126,7 +110,7 @@ class ChangeStream {
     clearTimeout(this.#reopening);
     clearInterval(this.#checking);
     this.#unwatch();
-    become("connecting");
+    liveness.set("connecting");
     setOutage(undefined);
   }
 
@@ -154,7 +138,7 @@ class ChangeStream {
       for (const change of changes) this.#onChange(change);
     });
     source.addEventListener("error", () => {
-      if (liveness === "live") become("connecting");
+      if (liveness.get() === "live") liveness.set("connecting");
       // The browser reconnects, but not after a refusal.
       if (source.readyState !== EventSource.CLOSED) return;
       clearTimeout(this.#reopening);
@@ -184,7 +168,7 @@ class ChangeStream {
   }
 
   #show(next: Liveness): void {
-    become(next);
+    liveness.set(next);
     setOutage(next === "stale" ? { since_ms: this.#answered_at } : undefined);
   }
 }

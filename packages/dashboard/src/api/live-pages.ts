@@ -1,6 +1,6 @@
 import type { Body, ListRouteName, Rest } from "@roamfleet/sdk/browser";
 import { type InfiniteData, keepPreviousData, type Query, useInfiniteQuery } from "@tanstack/react-query";
-import { useCallback, useEffect, useMemo, useRef } from "react";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { api } from "./client.ts";
 import { collector, mergePage, pagesOf, type RowPage } from "./merge-page.ts";
 import { pagesQuery } from "./queries.ts";
@@ -13,17 +13,20 @@ const REREAD_GAP_MS = 500;
 const REREAD_PAGES_MAX = 3;
 
 type RowOf<N extends ListRouteName> = Body<N> extends { items: readonly (infer Row)[] } ? Row : never;
-type Pages = InfiniteData<RowPage<unknown>, string | undefined>;
+type Pages = InfiniteData<RowPage<Row>, string | undefined>;
+/** Every row of a list has an ID. */
+type Row = { id: string };
+const idOf = ({ id }: Row): string => id;
 
 /**
  * Loads a list of any length and keeps it up to date: stale pages are refetched only while their rows are visible, others when they
- * become visible. Pass `onRange` and `onEnd` to the DataTable. `keyOf` identifies rows and must be stable.
+ * become visible. Pass the result to a ListTable.
  */
-export function useLivePages<N extends ListRouteName>(name: N, keyOf: (row: RowOf<N>) => string, ...rest: Rest<N>) {
+export function useLivePages<N extends ListRouteName>(name: N, ...rest: Rest<N>) {
   const args = rest[0] as { query?: Record<string, unknown> } | undefined;
   const asked = { ...args, query: { limit: PAGE_ROWS, ...args?.query } };
   const options = pagesQuery(name, ...([asked] as unknown as Rest<N>));
-  const result = useInfiniteQuery({
+  const query = useInfiniteQuery({
     ...options,
     // Never stale for React Query, which would refetch all pages: `rereader` below refetches single pages.
     staleTime: "static",
@@ -31,24 +34,24 @@ export function useLivePages<N extends ListRouteName>(name: N, keyOf: (row: RowO
     refetchOnReconnect: false,
     placeholderData: keepPreviousData,
   });
-  const pages = result.data?.pages as RowPage<RowOf<N>>[] | undefined;
-  const collect = useMemo(() => collector(keyOf), [keyOf]);
+  const pages = query.data?.pages as RowPage<RowOf<N> & Row>[] | undefined;
+  const [collect] = useState(() => collector<RowOf<N> & Row>(idOf));
   const rows = useMemo(() => collect(pages ?? []), [pages, collect]);
-  const onRange = useReread(name, asked, options.queryKey, keyOf as (row: unknown) => string);
-  const { fetchNextPage, isFetchingNextPage, hasNextPage, isError } = result;
+  const onRange = useReread(name, asked, options.queryKey);
+  const { fetchNextPage, isFetchingNextPage, hasNextPage, isError } = query;
   const onEnd = useCallback(() => {
     if (!isFetchingNextPage && !isError) void fetchNextPage();
   }, [fetchNextPage, isFetchingNextPage, isError]);
-  return { query: result, rows, has_more: hasNextPage, onEnd, onRange };
+  return { query, rows, has_more: hasNextPage, onEnd, onRange };
 }
 
 /** Refetches visible pages when the list is invalidated. Returns the callback that receives the visible range. */
-function useReread(name: ListRouteName, args: object, key: readonly unknown[], keyOf: (row: unknown) => string) {
+function useReread(name: ListRouteName, args: object, key: readonly unknown[]) {
   const hash = JSON.stringify(key);
   const state = useRef({ range: [0, 0] as readonly [number, number], wake: () => {} });
   // The arguments are new objects on each render; their key identifies them.
-  const latest = useRef({ args, key, keyOf });
-  latest.current = { args, key, keyOf };
+  const latest = useRef({ args, key });
+  latest.current = { args, key };
   useEffect(() => {
     const reader = rereader(name, latest.current, () => state.current.range);
     state.current.wake = reader.wake;
@@ -63,7 +66,6 @@ function useReread(name: ListRouteName, args: object, key: readonly unknown[], k
 interface List {
   args: object;
   key: readonly unknown[];
-  keyOf: (row: unknown) => string;
 }
 
 function rereader(name: ListRouteName, list: List, range: () => readonly [number, number]) {
@@ -137,21 +139,21 @@ function retry(failed: Query<Pages>): void {
   else failed.setState({ status: "success", error: null });
 }
 
-async function readPage(name: ListRouteName, args: object, cursor: string): Promise<RowPage<unknown> | undefined> {
+async function readPage(name: ListRouteName, args: object, cursor: string): Promise<RowPage<Row> | undefined> {
   const { query } = args as { query: Record<string, unknown> };
   const page = { ...args, query: { ...query, cursor: cursor === "" ? undefined : cursor } };
   try {
-    return (await api.call(name, ...([page] as unknown as Rest<ListRouteName>))).body;
+    return (await api.call(name, ...([page] as unknown as Rest<ListRouteName>))).body as RowPage<Row>;
   } catch {
     return undefined;
   }
 }
 
-function putPage({ key, keyOf }: List, cursor: string, fresh: RowPage<unknown>): void {
+function putPage({ key }: List, cursor: string, fresh: RowPage<Row>): void {
   const data = queryClient.getQueryData<Pages>(key);
   const at = data?.pageParams.findIndex((param) => (param ?? "") === cursor) ?? -1;
   if (data === undefined || at === -1) return;
-  const pages = mergePage(data.pages, at, fresh, keyOf);
+  const pages = mergePage(data.pages, at, fresh, idOf);
   if (pages === undefined) return void queryClient.resetQueries({ queryKey: key, exact: true });
   queryClient.setQueryData<Pages>(key, { pages, pageParams: data.pageParams.slice(0, pages.length) });
 }

@@ -1,10 +1,11 @@
+import type { Fleet, Site } from "@roamfleet/protocol/routes";
 import type { Body, JsonRouteName, ListRouteName, Rest } from "@roamfleet/sdk/browser";
-import { infiniteQueryOptions, queryOptions, useMutation } from "@tanstack/react-query";
+import { infiniteQueryOptions, queryOptions, useMutation, useQuery } from "@tanstack/react-query";
+import { useMemo } from "react";
 import { isOutage, OUTAGE_REASON } from "../ui/outage.ts";
-import { tellError, tellDone } from "../ui/toasts.ts";
-import { api } from "./client.ts";
-import { randomId } from "./random-id.ts";
-import { readAgain } from "./read-again.ts";
+import { notifyDone, notifyError } from "../ui/toasts.tsx";
+import { api, randomId } from "./client.ts";
+import { refetchQueries } from "./query-client.ts";
 
 type Args = { params?: Record<string, string>; query?: Record<string, unknown> } | undefined;
 
@@ -59,12 +60,38 @@ export function useAction<N extends JsonRouteName>(name: N, options: ActionOptio
       return (await api.call(name, ...([{ ...args, idempotency_key: randomId() }] as unknown as Rest<N>))).body;
     },
     onSuccess: (body) => {
-      readAgain();
-      if (options.done !== undefined) tellDone(typeof options.done === "string" ? options.done : options.done(body));
+      refetchQueries();
+      if (options.done !== undefined) notifyDone(typeof options.done === "string" ? options.done : options.done(body));
       options.onSuccess?.(body);
     },
     onError: (error) => {
-      if (options.quiet !== true) tellError(error);
+      if (options.quiet !== true) notifyError(error);
     },
   });
+}
+
+export interface Places {
+  sites: readonly Site[];
+  fleets: readonly Fleet[];
+  /** Names by ID. The user cannot see objects whose IDs are missing. */
+  site_names: ReadonlyMap<string, string>;
+  fleet_names: ReadonlyMap<string, string>;
+  /** Whether both lists are loaded. */
+  is_read: boolean;
+}
+
+/** Loads all sites and fleets that the user can see, for names and selects. */
+export function usePlaces(): Places {
+  const sites = useQuery(query("listSites")).data?.items;
+  const fleets = useQuery(query("listFleets")).data?.items;
+  return useMemo(
+    () => ({
+      sites: sites ?? [],
+      fleets: fleets ?? [],
+      site_names: new Map((sites ?? []).map(({ id, name }) => [id, name])),
+      fleet_names: new Map((fleets ?? []).map(({ id, name }) => [id, name])),
+      is_read: sites !== undefined && fleets !== undefined,
+    }),
+    [sites, fleets],
+  );
 }

@@ -1,5 +1,5 @@
 import { ApiError, Unreachable } from "@roamfleet/sdk/browser";
-import { QueryCache, QueryClient } from "@tanstack/react-query";
+import { type Query, QueryCache, QueryClient, type QueryKey } from "@tanstack/react-query";
 
 /** Maximum age of data that is shown without a refetch. */
 const STALE_MS = 30_000;
@@ -42,3 +42,29 @@ export const queryClient = new QueryClient({
     },
   },
 });
+
+/** Queries to refetch after their current request completes. */
+const once_more = new Set<string>();
+
+/**
+ * Refetches mounted queries whose keys start with `queryKey`; others are marked stale and refetched when mounted. A request in progress
+ * may be older than the change. It is not aborted, or frequent changes would starve the query; the query is refetched afterwards.
+ */
+export function refetchQueries(queryKey: QueryKey = []): void {
+  for (const query of queryClient.getQueryCache().findAll({ queryKey })) {
+    if (query.state.fetchStatus === "fetching" && query.promise !== undefined) refetchOnceMore(query);
+    else invalidate(query);
+  }
+}
+
+function refetchOnceMore(query: Query): void {
+  if (once_more.has(query.queryHash)) return;
+  once_more.add(query.queryHash);
+  const after = (): void => {
+    once_more.delete(query.queryHash);
+    invalidate(query);
+  };
+  query.promise?.then(after, after);
+}
+
+const invalidate = ({ queryKey }: Query): void => void queryClient.invalidateQueries({ queryKey, exact: true, refetchType: "active" });

@@ -1,5 +1,5 @@
-import { ApiError } from "@roamfleet/sdk/browser";
 import type { Me, Session } from "@roamfleet/protocol/routes";
+import { ApiError } from "@roamfleet/sdk/browser";
 import { useSuspenseQuery } from "@tanstack/react-query";
 import { api, holdCsrfToken } from "./client.ts";
 import { query } from "./queries.ts";
@@ -8,7 +8,7 @@ import { queryClient } from "./query-client.ts";
 export type Role = Me["org"]["role"];
 const RANK: Record<Role, number> = { viewer: 0, operator: 1, admin: 2 };
 
-export interface SignedIn {
+interface SignedIn {
   session: Session;
   me: Me;
 }

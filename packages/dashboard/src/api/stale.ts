@@ -4,7 +4,7 @@ import type { Change, ChangeKind, ChangeSummary } from "@roamfleet/protocol/rout
 export type { Change, ChangeKind, ChangeSummary };
 
 /** Prefix of a query key: the route's name and its path parameters. */
-export type KeyPrefix = readonly [RouteName, { params: Record<string, string> }] | readonly [RouteName];
+type KeyPrefix = readonly [RouteName, { params: Record<string, string> }] | readonly [RouteName];
 
 /** Wildcard for the fields that a summary does not have. */
 const ANY = "*";

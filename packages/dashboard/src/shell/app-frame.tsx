@@ -1,16 +1,13 @@
 import { Outlet, useRouter } from "@tanstack/react-router";
-import { Menu as MenuIcon } from "lucide-react";
+import { CloudOff, Menu as MenuIcon } from "lucide-react";
 import { useEffect, useState } from "react";
 import { followChanges } from "../api/events.ts";
 import { queryClient, watchSignedOut } from "../api/query-client.ts";
 import { useMe } from "../api/session.ts";
-import { IconButton, Text, useOutage } from "../ui/index.ts";
-import { LivenessMark } from "./liveness-mark.tsx";
-import { OutageNote } from "./outage-note.tsx";
-import { Navigation } from "./navigation.tsx";
+import { IconButton, TextLine, Time, useOutage } from "../ui/index.ts";
+import { LivenessMark, Navigation } from "./navigation.tsx";
 import { Palette } from "./palette.tsx";
-import { ShortcutHelp } from "./shortcut-help.tsx";
-import { useShortcuts } from "./shortcuts.ts";
+import { ShortcutHelp, useShortcuts } from "./shortcuts.tsx";
 
 type Window = "palette" | "help" | undefined;
 
@@ -46,10 +43,8 @@ export function AppFrame() {
       <Navigation is_open={is_open} onClose={() => setOpen(false)} onPalette={() => setShown("palette")} onHelp={() => setShown("help")} />
       <div className="flex min-w-0 flex-1 flex-col">
         <header className="flex h-12 shrink-0 items-center gap-2 border-b border-line px-3 md:hidden">
-          <IconButton label="Open navigation" icon={<MenuIcon size={18} aria-hidden />} onClick={() => setOpen(true)} />
-          <Text line className="flex-1 font-medium">
-            {me.org.name}
-          </Text>
+          <IconButton label="Open navigation" icon={MenuIcon} size={18} onClick={() => setOpen(true)} />
+          <TextLine className="flex-1 font-medium">{me.org.name}</TextLine>
           <LivenessMark />
         </header>
         <OutageNote />
@@ -64,6 +59,22 @@ export function AppFrame() {
       </div>
       <Palette open={shown === "palette"} onClose={() => setShown(undefined)} />
       <ShortcutHelp open={shown === "help"} onClose={() => setShown(undefined)} />
+    </div>
+  );
+}
+
+/** A bar above every page during an outage: the data below is old, and actions are disabled. */
+function OutageNote() {
+  const outage = useOutage();
+  if (outage === undefined) return null;
+  return (
+    <div role="status" data-outage className="flex shrink-0 items-start gap-2.5 border-b border-bad bg-bad-soft px-4 py-2 md:px-6">
+      <CloudOff size={16} aria-hidden className="mt-0.5 shrink-0 text-bad" />
+      <p className="min-w-0">
+        <strong className="font-semibold">The server is not responding.</strong> This page shows data from{" "}
+        <Time at={new Date(outage.since_ms).toISOString()} exact />. Actions are disabled until the server responds. The page reconnects
+        automatically.
+      </p>
     </div>
   );
 }

@@ -2,10 +2,9 @@ import { createRootRoute, createRoute, Outlet, redirect, useRouter } from "@tans
 import { useCallback, useEffect } from "react";
 import { mayPass } from "../api/query-client.ts";
 import { readSession } from "../api/session.ts";
-import { ErrorState } from "../ui/index.ts";
-import { ToastList } from "../ui/toast-list.tsx";
+import { EmptyState, ErrorState, LinkButton, PageHeader } from "../ui/index.ts";
+import { ToastList } from "../ui/toasts.tsx";
 import { AppFrame } from "./app-frame.tsx";
-import { NotFoundPage } from "./not-found-page.tsx";
 
 const RETRY_MS = 5_000;
 
@@ -56,3 +55,14 @@ export const appRoute = createRoute({
 
 /** Unknown addresses, shown inside the frame so that the navigation stays available. */
 export const nowhereRoute = createRoute({ getParentRoute: () => appRoute, path: "$", component: NotFoundPage });
+
+function NotFoundPage() {
+  return (
+    <>
+      <PageHeader title="Page not found" label="Page not found" />
+      <EmptyState title="No page at this address" actions={<LinkButton to="/">Go to overview</LinkButton>}>
+        The link may be incomplete, or from another version of Roamfleet.
+      </EmptyState>
+    </>
+  );
+}

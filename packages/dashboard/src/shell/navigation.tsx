@@ -1,12 +1,12 @@
 import { Link, useNavigate, useRouter } from "@tanstack/react-router";
 import { Check, ChevronsUpDown, CircleHelp, Monitor, Moon, Search, Sun } from "lucide-react";
+import { type Liveness, useLiveness } from "../api/events.ts";
 import { changeOrg, signOut, useMay, useMe } from "../api/session.ts";
-import { cx, IconButton, Menu, Text, tellError } from "../ui/index.ts";
-import { LivenessMark } from "./liveness-mark.tsx";
+import { cx, IconButton, Menu, notifyError, TextLine } from "../ui/index.ts";
 import { type Place, PLACES } from "./places.ts";
 import { chooseTheme, type Theme, useTheme } from "./theme.ts";
 
-export interface NavigationProps {
+interface NavigationProps {
   /** Whether it is shown over the page on narrow screens. */
   is_open: boolean;
   onClose: () => void;
@@ -23,7 +23,7 @@ export function Navigation({ is_open, onClose, onPalette, onHelp }: NavigationPr
         onKeyDown={(event) => event.key === "Escape" && onClose()}
         className={cx(
           "z-30 flex w-56 shrink-0 flex-col border-r border-line bg-sunken",
-          is_open ? "max-md:fixed max-md:inset-y-0 max-md:left-0" : "max-md:hidden",
+          is_open ? "max-md:fixed max-md:top-0 max-md:bottom-(--toasts,0px) max-md:left-0" : "max-md:hidden",
         )}
       >
         <OrgMenu />
@@ -45,7 +45,7 @@ export function Navigation({ is_open, onClose, onPalette, onHelp }: NavigationPr
           <LivenessMark />
           <div className="flex">
             <ThemeMenu />
-            <IconButton label="Shortcuts and help" icon={<CircleHelp size={16} aria-hidden />} onClick={onHelp} />
+            <IconButton label="Shortcuts and help" icon={CircleHelp} size={16} onClick={onHelp} />
           </div>
         </div>
       </nav>
@@ -79,6 +79,8 @@ function PlaceGroup({ title, places }: { title: string; places: readonly Place[]
   );
 }
 
+const Blank = () => <span className="size-3.5" />;
+
 /** The current organization, a switch to others, the account page and sign-out. */
 function OrgMenu() {
   const me = useMe();
@@ -91,7 +93,7 @@ function OrgMenu() {
         await router.invalidate();
         await navigate({ to });
       },
-      tellError,
+      notifyError,
     );
   return (
     <Menu
@@ -100,12 +102,8 @@ function OrgMenu() {
         <button type="button" className="m-2 flex min-w-0 items-center gap-2 rounded-md p-2 text-left hover:bg-hover">
           <img src="/icon.svg" alt="" width={24} height={24} />
           <span className="min-w-0 flex-1">
-            <Text line className="font-semibold">
-              {me.org.name}
-            </Text>
-            <Text line className="text-xs text-muted">
-              {`${me.actor.name ?? me.token.label ?? me.token.prefix} · ${me.org.role}`}
-            </Text>
+            <TextLine className="font-semibold">{me.org.name}</TextLine>
+            <TextLine className="text-xs text-muted">{`${me.actor.name ?? me.token.label ?? me.token.prefix} · ${me.org.role}`}</TextLine>
           </span>
           <ChevronsUpDown size={14} aria-hidden className="text-muted" />
         </button>
@@ -113,7 +111,7 @@ function OrgMenu() {
       entries={[
         ...me.orgs.map(({ id, name }) => ({
           label: name,
-          icon: id === me.org.id ? <Check size={14} aria-hidden /> : <span className="size-3.5" />,
+          icon: id === me.org.id ? Check : Blank,
           onSelect: () => id !== me.org.id && go(changeOrg(id), "/"),
         })),
         { label: "Account", onSelect: () => void navigate({ to: "/account" }) },
@@ -142,9 +140,29 @@ function ThemeMenu() {
       }
       entries={THEMES.map(({ theme, label, icon: Each }) => ({
         label: theme === chosen ? `${label} (selected)` : label,
-        icon: <Each size={14} aria-hidden />,
+        icon: Each,
         onSelect: () => chooseTheme(theme),
       }))}
     />
+  );
+}
+
+const WORDS: Record<Liveness, string> = {
+  live: "Live: changes appear without a reload",
+  connecting: "Connecting to the server",
+  polling: "Not live: refreshed every 5 s",
+  stale: "Not live: the server is not responding and the data shown is out of date",
+};
+const SHORT: Record<Liveness, string> = { live: "Live", connecting: "Connecting", polling: "Not live", stale: "Not live" };
+const DOTS: Record<Liveness, string> = { live: "bg-ok", connecting: "bg-line-strong", polling: "bg-warn", stale: "bg-bad" };
+
+/** Shows whether the page receives changes live. */
+export function LivenessMark() {
+  const liveness = useLiveness();
+  return (
+    <span role="status" title={WORDS[liveness]} className="inline-flex items-center gap-1.5 text-xs text-muted">
+      <span className={cx("size-2 rounded-full", DOTS[liveness])} />
+      {SHORT[liveness]}
+    </span>
   );
 }

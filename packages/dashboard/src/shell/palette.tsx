@@ -1,12 +1,13 @@
 import { Dialog } from "@base-ui/react/dialog";
+import type { JsonRouteName } from "@roamfleet/sdk/browser";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { Bot, Boxes, Package, Plus, Rocket } from "lucide-react";
+import { Bot, Boxes, FileCog, type LucideIcon, MapPin, Package, Plus, Rocket, SquareTerminal } from "lucide-react";
 import { type KeyboardEvent, useDeferredValue, useState } from "react";
+import { api } from "../api/client.ts";
 import { query } from "../api/queries.ts";
 import { useMay } from "../api/session.ts";
-import { cx, Text } from "../ui/index.ts";
-import { type Entry, useEntryOf } from "./palette-ids.tsx";
+import { cx, TextLine } from "../ui/index.ts";
 import { ADMIN_PLACE, PLACES } from "./places.ts";
 
 const FOUND_MAX = 6;
@@ -18,7 +19,7 @@ export function Palette({ open, onClose }: { open: boolean; onClose: () => void 
     <Dialog.Root open={open} onOpenChange={(next) => !next && onClose()}>
       <Dialog.Portal>
         <Dialog.Backdrop className="fixed inset-0 z-40 bg-overlay" />
-        <Dialog.Popup className="fixed top-[12dvh] left-1/2 z-40 flex max-h-[70dvh] w-[calc(100vw-2rem)] max-w-xl -translate-x-1/2 flex-col overflow-hidden rounded-lg border border-line bg-raised shadow-raised">
+        <Dialog.Popup className="fixed top-[12dvh] left-1/2 z-40 flex max-h-[min(70dvh,calc(86dvh-var(--toasts,0px)))] w-[calc(100vw-2rem)] max-w-xl -translate-x-1/2 flex-col overflow-hidden rounded-lg border border-line bg-raised shadow-raised">
           <Dialog.Title className="sr-only">Search or run a command</Dialog.Title>
           <Finder onClose={onClose} />
         </Dialog.Popup>
@@ -76,10 +77,8 @@ function Finder({ onClose }: { onClose: () => void }) {
             onMouseMove={() => setAt(index)}
             className={cx("flex h-9 cursor-pointer items-center gap-3 rounded px-3", index === chosen && "bg-active")}
           >
-            <span className="text-muted">{entry.icon}</span>
-            <Text line className="flex-1">
-              {entry.label}
-            </Text>
+            <entry.icon {...ICON} className="text-muted" />
+            <TextLine className="flex-1">{entry.label}</TextLine>
             <span className="shrink-0 text-xs text-muted">{entry.hint}</span>
           </li>
         ))}
@@ -99,38 +98,79 @@ function useEntries(text: string): Entry[] {
   const by_id = useEntryOf(text);
   const places = [...PLACES.flatMap((group) => group.places), ADMIN_PLACE]
     .filter(({ role }) => role === undefined || is_admin)
-    .map(({ label, to, icon: Icon }) => ({ key: to, label, hint: "page", icon: <Icon {...ICON} />, to }));
+    .map(({ label, to, icon }) => ({ key: to, label, hint: "page", icon, to }));
   const actions: Entry[] = is_operator
     ? [
-        { key: "deploy", label: "Deploy a release", hint: "action", icon: <Rocket {...ICON} />, to: "/deployments/new" },
-        { key: "enroll", label: "Enroll robots", hint: "action", icon: <Plus {...ICON} />, to: "/enrollment" },
-        { key: "push", label: "Push a release", hint: "action", icon: <Plus {...ICON} />, to: "/releases" },
+        { key: "deploy", label: "Deploy a release", hint: "action", icon: Rocket, to: "/deployments/new" },
+        { key: "enroll", label: "Enroll robots", hint: "action", icon: Plus, to: "/enrollment" },
+        { key: "push", label: "Push a release", hint: "action", icon: Plus, to: "/releases" },
       ]
     : [];
   const lower = text.toLowerCase();
+  const shown = (kind: "rob" | "fleet" | "rel", items: readonly { id: string; name?: string; tag?: string }[] = []): Entry[] =>
+    text === "" ? [] : items.map((item) => entryOf(KINDS[kind]!, item));
   return [
     ...(by_id === undefined ? [] : [by_id]),
-    ...(text === "" ? [] : (robots.data?.items ?? [])).map(({ id, name }) => ({
-      key: id,
-      label: name,
-      hint: "robot",
-      icon: <Bot {...ICON} />,
-      to: `/robots/${id}`,
-    })),
-    ...(text === "" ? [] : (fleets.data?.items ?? [])).map(({ id, name }) => ({
-      key: id,
-      label: name,
-      hint: "fleet",
-      icon: <Boxes {...ICON} />,
-      to: `/fleets/${id}`,
-    })),
-    ...(text === "" ? [] : (releases.data?.items ?? [])).map(({ id, tag }) => ({
-      key: id,
-      label: tag,
-      hint: "release",
-      icon: <Package {...ICON} />,
-      to: `/releases/${id}`,
-    })),
+    ...shown("rob", robots.data?.items),
+    ...shown("fleet", fleets.data?.items),
+    ...shown("rel", releases.data?.items),
     ...[...places, ...actions].filter(({ label }) => label.toLowerCase().includes(lower)),
   ];
+}
+
+interface Entry {
+  key: string;
+  label: string;
+  hint: string;
+  icon: LucideIcon;
+  to: string;
+}
+
+const ID = /^(?<kind>[a-z]+)_[0-9a-z]{26}$/;
+
+/** Object types by the prefix of their IDs. */
+interface ObjectKind {
+  route: JsonRouteName;
+  hint: string;
+  icon: LucideIcon;
+  to: string;
+}
+const KINDS: Record<string, ObjectKind> = {
+  rob: { route: "getRobot", hint: "robot", icon: Bot, to: "/robots/" },
+  fleet: { route: "getFleet", hint: "fleet", icon: Boxes, to: "/fleets/" },
+  site: { route: "getSite", hint: "site", icon: MapPin, to: "/sites/" },
+  rel: { route: "getRelease", hint: "release", icon: Package, to: "/releases/" },
+  dep: { route: "getDeployment", hint: "deployment", icon: Rocket, to: "/deployments/" },
+  cdep: { route: "getConfigDeployment", hint: "config deployment", icon: Rocket, to: "/config-deployments/" },
+  cfg: { route: "getConfig", hint: "config", icon: FileCog, to: "/configs/" },
+  shl: { route: "getShellSession", hint: "shell session", icon: SquareTerminal, to: "/shells/" },
+};
+
+interface Found {
+  id: string;
+  name?: string;
+  tag?: string;
+  release?: { tag: string };
+}
+
+const entryOf = ({ hint, icon, to }: ObjectKind, { id, name, tag, release }: Found): Entry => ({
+  key: id,
+  label: name ?? tag ?? release?.tag ?? id,
+  hint,
+  icon,
+  to: `${to}${id}`,
+});
+
+/** Returns the entry for a pasted ID, in upper or lower case; undefined for other text, while loading, and for unknown IDs. */
+function useEntryOf(text: string): Entry | undefined {
+  const id = text.trim().toLowerCase();
+  const kind = KINDS[ID.exec(id)?.groups?.["kind"] ?? ""];
+  const found = useQuery({
+    queryKey: ["paletteId", id],
+    queryFn: async ({ signal }) => ((await api.call(kind!.route, { params: { id }, signal } as never)) as { body: unknown }).body,
+    enabled: kind !== undefined,
+    retry: false,
+  }).data as { data: Found } | undefined;
+  if (kind === undefined || found === undefined) return undefined;
+  return entryOf(kind, { ...found.data, id });
 }

@@ -1,18 +1,13 @@
-import { useSyncExternalStore } from "react";
+import { createStore } from "../ui/store.ts";
 
 export type Theme = "system" | "light" | "dark";
 const KEY = "roamfleet.theme";
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
-const listeners = new Set<() => void>();
-
-function stored(): Theme {
-  const value = localStorage.getItem(KEY);
-  return value === "light" || value === "dark" ? value : "system";
-}
+const stored = localStorage.getItem(KEY);
+const theme = createStore<Theme>(stored === "light" || stored === "dark" ? stored : "system");
 
 function show(): void {
-  const theme = stored();
-  document.documentElement.dataset.theme = theme === "system" ? (dark.matches ? "dark" : "light") : theme;
+  document.documentElement.dataset.theme = theme.get() === "system" ? (dark.matches ? "dark" : "light") : theme.get();
 }
 
 /** Applies the theme before the first paint, and again when the system's color scheme changes. */
@@ -21,15 +16,11 @@ export function followTheme(): void {
   dark.addEventListener("change", show);
 }
 
-export function chooseTheme(theme: Theme): void {
-  if (theme === "system") localStorage.removeItem(KEY);
-  else localStorage.setItem(KEY, theme);
+export function chooseTheme(next: Theme): void {
+  if (next === "system") localStorage.removeItem(KEY);
+  else localStorage.setItem(KEY, next);
+  theme.set(next);
   show();
-  for (const listener of listeners) listener();
 }
 
-export const useTheme = (): Theme =>
-  useSyncExternalStore((listener) => {
-    listeners.add(listener);
-    return () => listeners.delete(listener);
-  }, stored);
+export const useTheme = theme.use;

@@ -1,8 +1,8 @@
+import { Tooltip as Base } from "@base-ui/react/tooltip";
 import { Link, type LinkProps } from "@tanstack/react-router";
-import type { ButtonHTMLAttributes, ReactNode } from "react";
-import { cx } from "./class-names.ts";
+import type { AnchorHTMLAttributes, ButtonHTMLAttributes, ComponentType, ReactElement, ReactNode } from "react";
 import { OUTAGE_REASON, useOutage } from "./outage.ts";
-import { Tooltip } from "./tooltip.tsx";
+import { cx } from "./text.tsx";
 
 type Look = "primary" | "secondary" | "quiet" | "danger";
 const LOOKS: Record<Look, string> = {
@@ -14,13 +14,22 @@ const LOOKS: Record<Look, string> = {
 const SHAPE =
   "inline-flex h-8 shrink-0 items-center justify-center gap-1.5 rounded-md px-3 font-medium whitespace-nowrap select-none aria-disabled:opacity-60 disabled:cursor-not-allowed disabled:opacity-60";
 
-export interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement> {
+/** An icon of lucide-react, or a component that takes its place. */
+export type Icon = ComponentType<{ size?: number; "aria-hidden"?: boolean }>;
+
+interface Shown {
   look?: Look;
   /** Shown beside the text. */
-  icon?: ReactNode;
+  icon?: Icon | undefined;
+}
+
+interface ButtonProps extends ButtonHTMLAttributes<HTMLButtonElement>, Shown {
   /** Whether the request is running. Set it, even to false, on every button that sends a request: it is then disabled during an outage. */
   busy?: boolean;
 }
+
+const IconOf = ({ icon: Shape, size = 14 }: { icon: Icon | undefined; size?: number }) =>
+  Shape !== undefined && <Shape size={size} aria-hidden />;
 
 export function Button({ look = "secondary", icon, busy, children, className, type = "button", disabled, title, ...rest }: ButtonProps) {
   const is_cut_off = useOutage() !== undefined && busy !== undefined;
@@ -33,7 +42,7 @@ export function Button({ look = "secondary", icon, busy, children, className, ty
       title={is_cut_off ? OUTAGE_REASON : title}
       {...rest}
     >
-      {icon}
+      <IconOf icon={icon} />
       {children}
       {busy === true && <span className="size-3 animate-spin rounded-full border-2 border-current border-t-transparent" />}
     </button>
@@ -41,11 +50,19 @@ export function Button({ look = "secondary", icon, busy, children, className, ty
 }
 
 /** An icon-only button. Its label is its accessible name and its tooltip. */
-export function IconButton({ label, icon, look = "quiet", className, type = "button", ...rest }: ButtonProps & { label: string }) {
+export function IconButton({
+  label,
+  icon,
+  size = 14,
+  look = "quiet",
+  className,
+  type = "button",
+  ...rest
+}: ButtonProps & { label: string; size?: number }) {
   return (
     <Tooltip text={label}>
       <button type={type} aria-label={label} className={cx(SHAPE, "w-8 !px-0", LOOKS[look], className)} {...rest}>
-        {icon}
+        <IconOf icon={icon} size={size} />
       </button>
     </Tooltip>
   );
@@ -58,11 +75,35 @@ export function LinkButton({
   children,
   className,
   ...rest
-}: LinkProps & { look?: Look; icon?: ReactNode; children: ReactNode; className?: string }) {
+}: LinkProps & Shown & { children: ReactNode; className?: string; "aria-current"?: "true" | undefined }) {
   return (
     <Link className={cx(SHAPE, LOOKS[look], className)} {...rest}>
-      {icon}
+      <IconOf icon={icon} />
       {children}
     </Link>
+  );
+}
+
+/** A link styled as a button, for targets outside the dashboard: a file, the API reference. */
+export const AnchorButton = ({ icon, children, ...rest }: AnchorHTMLAttributes<HTMLAnchorElement> & Pick<Shown, "icon">) => (
+  <a className={cx(SHAPE, LOOKS.secondary)} {...rest}>
+    <IconOf icon={icon} />
+    {children}
+  </a>
+);
+
+/** A tooltip on hover and focus. Never the only place of essential information. */
+export function Tooltip({ text, children }: { text: ReactNode; children: ReactElement }) {
+  return (
+    <Base.Root>
+      <Base.Trigger render={children} />
+      <Base.Portal>
+        <Base.Positioner sideOffset={6} className="z-50">
+          <Base.Popup className="max-w-80 rounded-md border border-line bg-raised px-2 py-1 text-xs text-ink shadow-raised [overflow-wrap:anywhere]">
+            {text}
+          </Base.Popup>
+        </Base.Positioner>
+      </Base.Portal>
+    </Base.Root>
   );
 }

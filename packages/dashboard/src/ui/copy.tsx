@@ -36,23 +36,22 @@ function useCopy(text: string): [boolean, () => void] {
 }
 
 /** An icon button that copies `text`. */
-export function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
+function CopyButton({ text, label = "Copy" }: { text: string; label?: string }) {
   const [is_copied, act] = useCopy(text);
-  const icon = is_copied ? <Check size={14} aria-hidden /> : <Copy size={14} aria-hidden />;
-  return <IconButton label={is_copied ? "Copied" : label} icon={icon} onClick={act} />;
+  return <IconButton label={is_copied ? "Copied" : label} icon={is_copied ? Check : Copy} onClick={act} />;
 }
 
 /** A short text, such as an ID, which is copied on click. */
-export function CopyText({ children, label }: { children: string; label: string }) {
-  const [is_copied, act] = useCopy(children);
+export function CopyText({ text, label }: { text: string; label: string }) {
+  const [is_copied, act] = useCopy(text);
   return (
     <button
       type="button"
       onClick={act}
-      aria-label={`Copy ${label} ${children}`}
+      aria-label={`Copy ${label} ${text}`}
       className="-mx-1 inline-flex min-h-6 max-w-full items-center gap-1 rounded px-1 font-mono text-xs text-muted hover:bg-hover hover:text-ink"
     >
-      <span className="truncate">{children}</span>
+      <span className="truncate">{text}</span>
       {is_copied ? <Check size={12} aria-hidden className="shrink-0" /> : <Copy size={12} aria-hidden className="shrink-0" />}
     </button>
   );
@@ -89,7 +88,7 @@ export function SecretOnce({ secret, children }: { secret: string; children?: Re
         <code className="min-w-0 flex-1 rounded bg-surface px-2 py-1.5 font-mono text-xs [overflow-wrap:anywhere]" data-secret>
           {secret}
         </code>
-        <Button onClick={act} icon={is_copied ? <Check size={14} aria-hidden /> : <Copy size={14} aria-hidden />}>
+        <Button onClick={act} icon={is_copied ? Check : Copy}>
           {is_copied ? "Copied" : "Copy"}
         </Button>
       </div>

@@ -1,7 +1,9 @@
+import type { UseInfiniteQueryResult } from "@tanstack/react-query";
 import { useVirtualizer } from "@tanstack/react-virtual";
 import { type KeyboardEvent, memo, type ReactNode, useCallback, useEffect, useRef } from "react";
-import { cx } from "./class-names.ts";
 import { Checkbox } from "./field.tsx";
+import { QueryState } from "./query-state.tsx";
+import { cx } from "./text.tsx";
 
 const ROW_PX = 40;
 const OVERSCAN_ROWS = 6;
@@ -20,11 +22,12 @@ export interface Column<Row> {
   align?: "right";
 }
 
-export interface DataTableProps<Row> {
+interface DataTableProps<Row> {
   label: string;
   columns: readonly Column<Row>[];
   rows: readonly Row[];
-  rowKey: (row: Row) => string;
+  /** Default: the ID of the row. */
+  rowKey?: (row: Row) => string;
   /** Called on Enter or a click on the row. Links inside cells keep working. */
   onOpen?: (row: Row) => void;
   /** Keys of the selected rows. If set, each row has a checkbox. */
@@ -42,6 +45,8 @@ export interface DataTableProps<Row> {
   height?: string;
 }
 
+const idOf = (row: unknown): string => (row as { id: string }).id;
+
 const HIDDEN: Record<1 | 2 | 3, string> = { 1: "", 2: "max-sm:hidden", 3: "max-lg:hidden" };
 
 /**
@@ -49,7 +54,7 @@ const HIDDEN: Record<1 | 2 | 3, string> = { 1: "", 2: "max-sm:hidden", 3: "max-l
  * Enter opens a row, x selects it.
  */
 export function DataTable<Row>(props: DataTableProps<Row>) {
-  const { rows, rowKey, onEnd, onRange, has_more = false } = props;
+  const { rows, rowKey = idOf, onEnd, onRange, has_more = false } = props;
   const scroller = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({
     count: rows.length,
@@ -119,7 +124,7 @@ const GRID =
   "grid items-center gap-3 px-3 [grid-template-columns:var(--tracks-1)] sm:[grid-template-columns:var(--tracks-2)] lg:[grid-template-columns:var(--tracks-3)]";
 
 function Head<Row>(props: DataTableProps<Row>) {
-  const { columns, rows, selected, onSelect, rowKey } = props;
+  const { columns, rows, selected, onSelect, rowKey = idOf } = props;
   const is_all = selected !== undefined && rows.length > 0 && rows.every((row) => selected.has(rowKey(row)));
   return (
     <div role="rowgroup" className="sticky top-0 z-10 border-b border-line bg-sunken">
@@ -238,4 +243,28 @@ function moveByKey(event: KeyboardEvent, scroller: HTMLElement | null): void {
   event.preventDefault();
   next.focus({ preventScroll: true });
   next.scrollIntoView({ block: "nearest" });
+}
+
+/** A paginated list, as `useLivePages` returns it. */
+interface List<Row> {
+  query: UseInfiniteQueryResult;
+  rows: readonly Row[];
+  has_more: boolean;
+  onEnd: () => void;
+  onRange?: (first: number, last: number) => void;
+}
+
+/** A table of a paginated list. Loads further pages while scrolling, and shows the loading and error states. */
+export function ListTable<Row>({
+  list: { query, ...list },
+  placeholder_rows = 8,
+  ...table
+}: Omit<DataTableProps<Row>, keyof List<Row>> & { list: List<Row>; placeholder_rows?: number }) {
+  return (
+    <div className={table.height === undefined ? undefined : "min-h-0 flex-1"} aria-busy={query.isPlaceholderData}>
+      <QueryState query={query} rows={placeholder_rows}>
+        {() => <DataTable {...table} {...list} />}
+      </QueryState>
+    </div>
+  );
 }

@@ -1,12 +1,13 @@
 import { Dialog as Base } from "@base-ui/react/dialog";
 import { X } from "lucide-react";
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useId, useState } from "react";
 import { Button } from "./button.tsx";
-import { OUTAGE_REASON, useOutage } from "./outage.ts";
 import { Command } from "./copy.tsx";
-import { cx } from "./class-names.ts";
+import { OUTAGE_REASON, useOutage } from "./outage.ts";
+import { ErrorText } from "./query-state.tsx";
+import { cx } from "./text.tsx";
 
-export interface DialogProps {
+interface DialogProps {
   open: boolean;
   onClose: () => void;
   title: string;
@@ -26,7 +27,7 @@ export function Dialog({ open, onClose, title, description, children, actions, w
         <Base.Backdrop className="fixed inset-0 z-40 bg-overlay" />
         <Base.Popup
           className={cx(
-            "fixed top-1/2 left-1/2 z-40 flex max-h-[calc(100dvh-2rem-2*var(--toasts,0px))] w-[calc(100vw-2rem)] -translate-1/2 flex-col rounded-lg border border-line bg-raised shadow-raised",
+            "fixed top-[calc((100dvh-var(--toasts,0px))/2)] left-1/2 z-40 flex max-h-[calc(100dvh-2rem-var(--toasts,0px))] w-[calc(100vw-2rem)] -translate-1/2 flex-col rounded-lg border border-line bg-raised shadow-raised",
             wide ? "max-w-3xl" : "max-w-lg",
           )}
         >
@@ -114,6 +115,74 @@ export function ConfirmDialog({ open, onClose, title, consequence, verb, danger 
           <Command>{rest.command}</Command>
         </div>
       )}
+    </Dialog>
+  );
+}
+
+/** The part of a mutation's state that the form shows. */
+interface Sending {
+  isPending: boolean;
+  error: Error | null;
+}
+
+interface FormDialogProps {
+  onClose: () => void;
+  title: string;
+  description?: ReactNode;
+  /** The text of the submit button. */
+  verb: string;
+  sending: Sending;
+  /** An error that no field shows. Default: the error of `sending`. */
+  error?: Error | null;
+  /** Whether the current input is incomplete or invalid: disables the submit button. */
+  locked?: boolean;
+  /** The equivalent `rf` command. */
+  command?: string | undefined;
+  wide?: boolean;
+  onSubmit: () => void;
+  children: ReactNode;
+}
+
+/** A dialog with a form. Enter submits it, and an error appears below the fields. Render it only while it is open. */
+export function FormDialog({
+  onClose,
+  title,
+  description,
+  verb,
+  sending,
+  error = sending.error,
+  locked = false,
+  onSubmit,
+  ...rest
+}: FormDialogProps) {
+  const id = useId();
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title={title}
+      description={description}
+      wide={rest.wide ?? false}
+      actions={
+        <>
+          <Button onClick={onClose}>Cancel</Button>
+          <Button look="primary" type="submit" form={id} busy={sending.isPending} disabled={locked}>
+            {verb}
+          </Button>
+        </>
+      }
+    >
+      <form
+        id={id}
+        onSubmit={(event) => {
+          event.preventDefault();
+          onSubmit();
+        }}
+      >
+        {rest.children}
+      </form>
+      <ErrorText error={error} className="mb-3" />
+      {rest.command !== undefined && <Command>{rest.command}</Command>}
     </Dialog>
   );
 }

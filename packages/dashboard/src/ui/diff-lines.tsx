@@ -1,6 +1,6 @@
 import { diffLines } from "diff";
 import { useMemo } from "react";
-import { cx } from "./class-names.ts";
+import { cx } from "./text.tsx";
 
 /** Unchanged lines shown around each difference. */
 const AROUND = 3;

@@ -1,11 +1,26 @@
 import { Checkbox as BaseCheckbox } from "@base-ui/react/checkbox";
 import { Switch as BaseSwitch } from "@base-ui/react/switch";
 import { Check } from "lucide-react";
-import { type InputHTMLAttributes, type ReactNode, type SelectHTMLAttributes, type TextareaHTMLAttributes, useId } from "react";
-import { cx } from "./class-names.ts";
+import {
+  type InputHTMLAttributes,
+  type ReactNode,
+  type SelectHTMLAttributes,
+  type TextareaHTMLAttributes,
+  useEffect,
+  useId,
+  useRef,
+  useState,
+} from "react";
+import { fromLocalInput, toLocalInput } from "./format.ts";
+import { cx } from "./text.tsx";
 
 const CONTROL =
   "w-full rounded-md border border-line-strong bg-surface px-2.5 text-ink placeholder:text-muted aria-invalid:border-bad disabled:cursor-not-allowed disabled:opacity-60";
+
+interface Values {
+  onValue: (value: string) => void;
+}
+type InputProps = Omit<InputHTMLAttributes<HTMLInputElement>, "onChange"> & Values;
 
 interface FieldParts {
   label: string;
@@ -16,7 +31,7 @@ interface FieldParts {
 }
 
 /** A form field. `children` receives the attributes that associate the control with its label, hint and error. */
-export function Field({
+function Field({
   label,
   hint,
   error,
@@ -43,23 +58,27 @@ export function Field({
   );
 }
 
-export function TextInput({ label, hint, error, className, ...rest }: FieldParts & InputHTMLAttributes<HTMLInputElement>) {
+export function TextInput({ label, hint, error, className, onValue, ...rest }: FieldParts & InputProps) {
   return (
     <Field label={label} hint={hint} error={error}>
-      {(ties) => <input {...ties} {...rest} className={cx(CONTROL, "h-8", className)} />}
+      {(ties) => <input {...ties} {...rest} onChange={({ target }) => onValue(target.value)} className={cx(CONTROL, "h-8", className)} />}
     </Field>
   );
 }
 
 /** The field for the name of a site, fleet or robot. */
-export const NameInput = ({ onChange, ...rest }: { value: string; onChange: (name: string) => void; autoFocus?: boolean }) => (
-  <TextInput label="Name" required maxLength={200} {...rest} onChange={(event) => onChange(event.target.value)} />
+export const NameInput = (props: { value: string; onValue: (name: string) => void; autoFocus?: boolean }) => (
+  <TextInput label="Name" required maxLength={200} {...props} />
 );
 
-export function TextArea({ label, hint, error, className, ...rest }: FieldParts & TextareaHTMLAttributes<HTMLTextAreaElement>) {
+type TextAreaProps = Omit<TextareaHTMLAttributes<HTMLTextAreaElement>, "onChange"> & Values;
+
+export function TextArea({ label, hint, error, className, onValue, ...rest }: FieldParts & TextAreaProps) {
   return (
     <Field label={label} hint={hint} error={error}>
-      {(ties) => <textarea rows={4} {...ties} {...rest} className={cx(CONTROL, "py-1.5", className)} />}
+      {(ties) => (
+        <textarea {...ties} {...rest} onChange={({ target }) => onValue(target.value)} className={cx(CONTROL, "py-1.5", className)} />
+      )}
     </Field>
   );
 }
@@ -69,32 +88,42 @@ export interface Option {
   label: string;
 }
 
+type SelectProps = Omit<SelectHTMLAttributes<HTMLSelectElement>, "onChange"> & Values & { options: readonly Option[] };
+
 /** A native select: it works on every screen and with every screen reader. */
-export function Select({
-  label,
-  hint,
-  error,
-  options,
-  className,
-  ...rest
-}: FieldParts & { options: readonly Option[] } & SelectHTMLAttributes<HTMLSelectElement>) {
+export function Select({ label, hint, error, options, className, onValue, ...rest }: FieldParts & SelectProps) {
   return (
     <Field label={label} hint={hint} error={error}>
       {(ties) => (
-        <select {...ties} {...rest} className={cx(CONTROL, "h-8", className)}>
-          {options.map(({ value, label: text }) => (
-            <option key={value} value={value}>
-              {text}
-            </option>
-          ))}
+        <select {...ties} {...rest} onChange={({ target }) => onValue(target.value)} className={cx(CONTROL, "h-8", className)}>
+          <Options options={options} />
         </select>
       )}
     </Field>
   );
 }
 
-/** A select for filter bars, without a separate label: its empty option shows the label. */
-export function FilterSelect({
+const Options = ({ options }: { options: readonly Option[] }) =>
+  options.map(({ value, label }) => (
+    <option key={value} value={value}>
+      {label}
+    </option>
+  ));
+
+/** A select in a bar of settings, without a visible label. */
+export const BarSelect = ({ label, options, onValue, ...rest }: SelectProps & { label: string }) => (
+  <select
+    aria-label={label}
+    {...rest}
+    onChange={({ target }) => onValue(target.value)}
+    className="h-8 max-w-56 rounded-md border border-line-strong bg-surface px-2.5 disabled:opacity-60"
+  >
+    <Options options={options} />
+  </select>
+);
+
+/** A select for filter bars, without a separate label: its empty option shows the label. Options without a label show their value. */
+export function FilterSelect<Value extends string>({
   label,
   value,
   options,
@@ -104,29 +133,26 @@ export function FilterSelect({
   label: string;
   /** The text after the label in the empty option. */
   none?: string;
-  value: string | undefined;
-  options: readonly Option[];
-  onChange: (value: string | undefined) => void;
+  value: Value | undefined;
+  options: readonly (Value | { value: Value; label: string })[];
+  onChange: (value: Value | undefined) => void;
 }) {
+  const labeled = options.map((option) => (typeof option === "string" ? { value: option, label: option.replaceAll("_", " ") } : option));
   return (
     <select
       aria-label={label}
       value={value ?? ""}
-      onChange={(event) => onChange(event.target.value === "" ? undefined : event.target.value)}
+      onChange={({ target }) => onChange(target.value === "" ? undefined : (target.value as Value))}
       className={cx(CONTROL, "h-8 !w-auto max-w-48 !px-1.5", value === undefined && "text-muted")}
     >
       <option value="">{`${label}: ${none}`}</option>
-      {options.map((option) => (
-        <option key={option.value} value={option.value}>
-          {option.label}
-        </option>
-      ))}
+      <Options options={labeled} />
     </select>
   );
 }
 
 /** A search field. The shortcut `/` focuses the one on the page, found by `data-search`. */
-export function SearchInput({ label, className, ...rest }: { label: string } & InputHTMLAttributes<HTMLInputElement>) {
+export function SearchInput({ label, className, onValue, ...rest }: { label: string } & InputProps) {
   return (
     <input
       type="search"
@@ -134,10 +160,57 @@ export function SearchInput({ label, className, ...rest }: { label: string } & I
       placeholder={label}
       data-search
       className={cx(CONTROL, "h-8 sm:max-w-72", className)}
+      onChange={({ target }) => onValue(target.value)}
       {...rest}
     />
   );
 }
+
+const TYPING_MS = 250;
+
+/** A search field that reports its text when typing pauses. Follows external changes of `value`, such as by the back button. */
+export function TypedSearch({ value = "", onValue, ...rest }: TypedSearchProps) {
+  const [text, setText] = useState(value);
+  const report = useRef(onValue);
+  report.current = onValue;
+  useEffect(() => setText(value), [value]);
+  useEffect(() => {
+    if (text === value) return undefined;
+    const timer = setTimeout(() => report.current(text === "" ? undefined : text), TYPING_MS);
+    return () => clearTimeout(timer);
+  }, [text, value]);
+  return <SearchInput maxLength={200} {...rest} value={text} onValue={setText} />;
+}
+
+interface TypedSearchProps {
+  label: string;
+  value: string | undefined;
+  onValue: (text: string | undefined) => void;
+  className?: string;
+}
+
+/** A time in the browser's time zone, read and reported as RFC 3339 in UTC. Reported when the field loses the focus. */
+export const TimeInput = ({
+  label,
+  value,
+  onValue,
+}: {
+  label: string;
+  value: string | undefined;
+  onValue: (at: string | undefined) => void;
+}) => (
+  <label className="flex items-center gap-1.5 text-muted max-sm:w-full">
+    <span className="max-sm:w-10">{label}</span>
+    <input
+      key={value}
+      type="datetime-local"
+      step={1}
+      defaultValue={toLocalInput(value)}
+      onBlur={({ target }) => target.value !== toLocalInput(value) && onValue(fromLocalInput(target.value))}
+      className="h-8 rounded-md border border-line-strong bg-surface px-1.5 text-ink max-sm:min-w-0 max-sm:flex-1"
+    />
+  </label>
+);
 
 export function Checkbox({
   label,

@@ -45,3 +45,67 @@ const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle
 
 /** Formats a date and time in the browser's time zone. */
 export const dateText = (at: string): string => DATE.format(new Date(at));
+
+/** Converts a time to the value of a datetime-local input: local time without a zone; empty for anything else. */
+export function toLocalInput(at: string | undefined): string {
+  const at_ms = Date.parse(at ?? "");
+  if (Number.isNaN(at_ms)) return "";
+  return new Date(at_ms - new Date(at_ms).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
+}
+
+/** Converts the value of a datetime-local input to RFC 3339; undefined if empty. */
+export function fromLocalInput(value: string): string | undefined {
+  const at = Date.parse(value);
+  return Number.isNaN(at) ? undefined : new Date(at).toISOString();
+}
+
+/** The parsed value of a text, or why it is not JSON, with the line and column of the error. */
+type JsonText = { value: unknown } | { problem: string };
+
+/** Parses a JSON text. Refuses numbers that JavaScript cannot represent, such as 1e999, which would be sent as null. */
+export function readJson(text: string): JsonText {
+  if (text.trim() === "") return { problem: "Enter a JSON value." };
+  let value: unknown;
+  try {
+    value = JSON.parse(text, (_, part: unknown) => {
+      if (typeof part === "number" && !Number.isFinite(part)) throw new RangeError("A number is too large.");
+      return part;
+    });
+  } catch (error) {
+    return { problem: problemOf(error, text) };
+  }
+  return { value };
+}
+
+function problemOf(error: unknown, text: string): string {
+  if (error instanceof RangeError) return error.message;
+  const message = error instanceof Error ? error.message : String(error);
+  const position = /at position (\d+)/.exec(message)?.[1];
+  const at = position === undefined ? text.length : Number(position);
+  const before = text.slice(0, at).split("\n");
+  return `Invalid JSON: line ${before.length}, column ${before.at(-1)!.length + 1}`;
+}
+
+/** Formats a value as indented JSON for reading and editing. */
+export const jsonText = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";
+
+const PLAIN = /^[\w@%+=:,./-]+$/;
+
+/** Quotes any text as one shell word. */
+export const shellWord = (text: string): string => (PLAIN.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+
+/** Flags by name: left out if undefined or false, without a value if true, repeated for a list. */
+export type Flags = Record<string, string | number | boolean | undefined | readonly string[]>;
+
+const flagWords = (flags: Flags): string[] =>
+  Object.entries(flags).flatMap(([name, value]) => {
+    if (value === undefined || value === false) return [];
+    return value === true ? [`--${name}`] : [value].flat().flatMap((one) => [`--${name}`, String(one)]);
+  });
+
+/** Joins words and flags to a shell command, with quotes where necessary. */
+export const shellLine = (...words: (string | false | undefined | Flags)[]): string =>
+  words
+    .flatMap((word) => (typeof word === "object" ? flagWords(word) : word === false || word === undefined ? [] : [word]))
+    .map(shellWord)
+    .join(" ");

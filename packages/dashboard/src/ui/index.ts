@@ -1,32 +1,28 @@
-export { AnchorButton } from "./anchor-button.tsx";
-export { Button, IconButton, LinkButton } from "./button.tsx";
-export { cx } from "./class-names.ts";
-export { copyAsRf } from "./copy-entry.tsx";
-export { Command, CopyText, SecretOnce } from "./copy.tsx";
-export { type Column, DataTable } from "./data-table.tsx";
-export { Diff } from "./diff.tsx";
-export { ConfirmDialog, Dialog } from "./dialog.tsx";
-export { Checkbox, FilterSelect, NameInput, type Option, SearchInput, Select, Switch, TextArea, TextInput } from "./field.tsx";
-export { FormDialog } from "./form-dialog.tsx";
-export { byteText, durationText } from "./format.ts";
-export { HealthBadge } from "./health-badge.tsx";
-export { JsonInput } from "./json-input.tsx";
-export { jsonText, readJson } from "./json-text.ts";
-export { Json } from "./json.tsx";
-export { ListActions } from "./list-actions.tsx";
-export { ListTable } from "./list-table.tsx";
-export { Menu, type MenuEntry } from "./menu.tsx";
-export { Card, KeyValue, PageHeader, Section } from "./page.tsx";
-export { DeletePlaceDialog, RenameDialog } from "./place-dialogs.tsx";
-export { Meter, type Part, Progress } from "./progress.tsx";
-export { EmptyState, ErrorState, NoMatch, QueryState, Skeleton } from "./query-state.tsx";
-export { Segments } from "./segments.tsx";
-export { shellLine, shellWord } from "./shell-text.ts";
-export { Badge, StatusBadge, type Tone } from "./status.tsx";
+export { AnchorButton, Button, IconButton, LinkButton, Tooltip } from "./button.tsx";
+export { Command, copy, CopyText, SecretOnce } from "./copy.tsx";
+export { type Column, DataTable, ListTable } from "./data-table.tsx";
+export { ConfirmDialog, type ConfirmDialogProps, Dialog, FormDialog } from "./dialog.tsx";
+export {
+  BarSelect,
+  Checkbox,
+  FilterSelect,
+  NameInput,
+  type Option,
+  SearchInput,
+  Select,
+  Switch,
+  TextArea,
+  TextInput,
+  TimeInput,
+  TypedSearch,
+} from "./field.tsx";
+export { Finder, type FinderProps } from "./finder.tsx";
+export { byteText, durationText, jsonText, readJson, shellLine } from "./format.ts";
+export { Diff, Json, JsonInput } from "./json.tsx";
+export { copyAsRf, ListActions, Menu } from "./menu.tsx";
 export { useOutage } from "./outage.ts";
-export { LinkTabs, type Tab } from "./tabs.tsx";
-export { Text } from "./text.tsx";
-export { tellDone, tellError } from "./toasts.ts";
-export { Tooltip } from "./tooltip.tsx";
-export { ticker } from "./ticker.ts";
-export { Bytes, Duration, Time, useNow } from "./values.tsx";
+export { Card, CardList, KeyValue, LinkTabs, PageHeader, Section, Segments } from "./page.tsx";
+export { EmptyState, ErrorState, ErrorText, type Loaded, NoMatch, QueryState, Skeleton } from "./query-state.tsx";
+export { Badge, HealthBadge, Meter, type Part, Progress, StatusBadge, type Tone } from "./status.tsx";
+export { Bytes, cx, Duration, NameLink, Text, TextLine, ticker, Time, useNow } from "./text.tsx";
+export { notifyDone, notifyError } from "./toasts.tsx";

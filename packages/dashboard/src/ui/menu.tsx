@@ -1,12 +1,17 @@
 import { Menu as Base } from "@base-ui/react/menu";
-import { Ellipsis } from "lucide-react";
-import type { ReactElement, ReactNode } from "react";
-import { cx } from "./class-names.ts";
+import { Ellipsis, Plus, SquareTerminal } from "lucide-react";
+import { type ReactElement, type ReactNode, useState } from "react";
+import { Button, type Icon } from "./button.tsx";
+import { copy } from "./copy.tsx";
+import { cx } from "./text.tsx";
+import { notifyDone, notifyError } from "./toasts.tsx";
 
-export interface MenuEntry {
+interface MenuEntry {
   label: string;
-  icon?: ReactNode;
-  onSelect: () => void;
+  icon?: Icon | undefined;
+  onSelect?: () => void;
+  /** Opens a dialog instead. */
+  renderDialog?: (onClose: () => void) => ReactNode;
   danger?: boolean;
   disabled?: boolean;
 }
@@ -22,34 +27,74 @@ export function Menu({
   trigger?: ReactElement;
 }) {
   const shown = entries.filter((entry) => entry !== false && entry !== undefined);
+  const [chosen, setChosen] = useState<MenuEntry>();
+  // An open dialog shows the current data, and stays open when its entry disappears.
+  const opened = chosen === undefined ? undefined : (shown.find((entry) => entry.label === chosen.label) ?? chosen);
   const own = (
     <button type="button" aria-label={label} className="inline-flex size-8 items-center justify-center rounded-md hover:bg-hover">
       <Ellipsis size={16} aria-hidden />
     </button>
   );
   return (
-    <Base.Root>
-      <Base.Trigger render={trigger ?? own} />
-      <Base.Portal>
-        <Base.Positioner align="end" sideOffset={4} className="z-50">
-          <Base.Popup className="max-h-[var(--available-height)] min-w-44 overflow-y-auto rounded-md border border-line bg-raised p-1 shadow-raised">
-            {shown.map(({ label: text, icon, onSelect, danger = false, disabled = false }) => (
-              <Base.Item
-                key={text}
-                disabled={disabled}
-                onClick={onSelect}
-                className={cx(
-                  "flex min-h-8 items-center gap-2 rounded px-2 outline-none select-none data-disabled:opacity-50 data-highlighted:bg-hover",
-                  danger && "text-bad",
-                )}
-              >
-                {icon}
-                {text}
-              </Base.Item>
-            ))}
-          </Base.Popup>
-        </Base.Positioner>
-      </Base.Portal>
-    </Base.Root>
+    <>
+      <Base.Root>
+        <Base.Trigger render={trigger ?? own} />
+        <Base.Portal>
+          <Base.Positioner align="end" sideOffset={4} className="z-50">
+            <Base.Popup className="max-h-[var(--available-height)] min-w-44 overflow-y-auto rounded-md border border-line bg-raised p-1 shadow-raised">
+              {shown.map((entry) => (
+                <Base.Item
+                  key={entry.label}
+                  disabled={entry.disabled ?? false}
+                  onClick={() => (entry.renderDialog === undefined ? entry.onSelect?.() : setChosen(entry))}
+                  className={cx(
+                    "flex min-h-8 items-center gap-2 rounded px-2 outline-none select-none data-disabled:opacity-50 data-highlighted:bg-hover",
+                    entry.danger === true && "text-bad",
+                  )}
+                >
+                  {entry.icon !== undefined && <entry.icon size={14} aria-hidden />}
+                  {entry.label}
+                </Base.Item>
+              ))}
+            </Base.Popup>
+          </Base.Positioner>
+        </Base.Portal>
+      </Base.Root>
+      {opened?.renderDialog?.(() => setChosen(undefined))}
+    </>
+  );
+}
+
+/** Returns a menu entry that copies the `rf` command for what the page shows or does. */
+export const copyAsRf = (line: string, label = "Copy rf command"): MenuEntry => ({
+  label,
+  icon: SquareTerminal,
+  onSelect: () => void copy(line).then(() => notifyDone("Command copied"), notifyError),
+});
+
+/** The actions of a list page: a button that opens the create dialog, if the user may create, and the list's `rf` command. */
+export function ListActions({
+  verb,
+  icon = Plus,
+  renderDialog,
+  command,
+}: {
+  verb: string;
+  icon?: Icon;
+  /** False if the user may not create. */
+  renderDialog: ((onClose: () => void) => ReactNode) | false;
+  command: string;
+}) {
+  const [is_open, setOpen] = useState(false);
+  return (
+    <>
+      {renderDialog !== false && (
+        <Button look="primary" busy={false} icon={icon} onClick={() => setOpen(true)}>
+          {verb}
+        </Button>
+      )}
+      <Menu label="More" entries={[copyAsRf(command)]} />
+      {is_open && renderDialog !== false && renderDialog(() => setOpen(false))}
+    </>
   );
 }

@@ -1,4 +1,7 @@
-import type { ReactNode } from "react";
+import { Link, type LinkProps, useLocation } from "@tanstack/react-router";
+import { type ReactNode, useEffect, useRef } from "react";
+import type { Option } from "./field.tsx";
+import { cx } from "./text.tsx";
 
 /** The header of a page: title, metadata and actions. Also sets the browser's title. */
 export function PageHeader({
@@ -42,6 +45,32 @@ export function Card({ children, className = "" }: { children: ReactNode; classN
   return <div className={`min-w-0 rounded-lg border border-line bg-raised p-4 ${className}`}>{children}</div>;
 }
 
+/** A framed list. `children` returns the `li` of an item; `empty` is shown instead of an empty list. */
+export function CardList<Item>({ items, empty, label, ordered = false, children }: CardListProps<Item>) {
+  const List = ordered ? "ol" : "ul";
+  if (items.length === 0 && empty !== undefined) return <p className="text-muted">{empty}</p>;
+  return (
+    <Card className="!p-0">
+      <List
+        className={cx("divide-y divide-line", label !== undefined && "max-h-80 overflow-y-auto")}
+        aria-label={label}
+        tabIndex={label === undefined ? undefined : 0}
+      >
+        {items.map(children)}
+      </List>
+    </Card>
+  );
+}
+
+interface CardListProps<Item> {
+  items: readonly Item[];
+  empty?: string;
+  /** The name of a list that scrolls. */
+  label?: string;
+  ordered?: boolean;
+  children: (item: Item) => ReactNode;
+}
+
 /** Names and values in two columns. */
 export function KeyValue({ items }: { items: readonly (readonly [string, ReactNode] | false)[] }) {
   return (
@@ -56,5 +85,73 @@ export function KeyValue({ items }: { items: readonly (readonly [string, ReactNo
           ),
       )}
     </dl>
+  );
+}
+
+interface Tab {
+  label: string;
+  link: LinkProps;
+  count?: number | undefined;
+}
+
+/** Tabs of a page, each with a URL. */
+export function LinkTabs({ label, tabs }: { label: string; tabs: readonly Tab[] }) {
+  const nav = useRef<HTMLElement>(null);
+  const { pathname } = useLocation();
+  // On narrow screens, scroll the open tab into view. A fade shows that there are more tabs.
+  useEffect(() => {
+    // In braces: newer browsers return a promise, which React would take for a cleanup function.
+    nav.current?.querySelector("[aria-current=page]")?.scrollIntoView({ inline: "nearest", block: "nearest" });
+  }, [pathname]);
+  return (
+    <nav
+      ref={nav}
+      aria-label={label}
+      className="mb-4 flex scroll-px-10 gap-1 overflow-x-auto border-b border-line max-sm:[mask-image:linear-gradient(to_right,black_calc(100%-2.5rem),transparent)] max-sm:pr-10"
+    >
+      {tabs.map(({ label: text, link, count }) => (
+        <Link
+          key={text}
+          {...link}
+          className="flex h-9 items-center gap-1.5 border-b-2 border-transparent px-2.5 whitespace-nowrap text-muted hover:text-ink"
+          activeProps={{ className: "!border-accent !text-ink font-medium", "aria-current": "page" }}
+          activeOptions={{ exact: true, includeSearch: false }}
+        >
+          {text}
+          {count !== undefined && <span className="rounded bg-active px-1 text-xs tabular-nums">{count}</span>}
+        </Link>
+      ))}
+    </nav>
+  );
+}
+
+/** A segmented control: a few options side by side, one of which is selected. */
+export function Segments<Value extends string>({
+  label,
+  options,
+  value,
+  onChange,
+}: {
+  label: string;
+  /** `title`: a longer text for the tooltip. */
+  options: readonly (Option & { value: Value; title?: string })[];
+  value: Value;
+  onChange: (value: Value) => void;
+}) {
+  return (
+    <div role="group" aria-label={label} className="inline-flex rounded-md border border-line-strong p-px">
+      {options.map((option) => (
+        <button
+          key={option.value}
+          type="button"
+          title={option.title}
+          aria-pressed={option.value === value}
+          onClick={() => onChange(option.value)}
+          className={cx("h-7 rounded px-3", option.value === value ? "bg-accent-soft font-medium" : "text-muted hover:bg-hover")}
+        >
+          {option.label}
+        </button>
+      ))}
+    </div>
   );
 }

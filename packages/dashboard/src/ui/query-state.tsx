@@ -1,17 +1,19 @@
 import { ApiError, Unreachable } from "@roamfleet/sdk/browser";
-import type { UseQueryResult } from "@tanstack/react-query";
-import { CloudOff, Inbox, Lock, SearchX, TriangleAlert } from "lucide-react";
+import { CloudOff, Inbox, Lock, type LucideIcon, SearchX, TriangleAlert } from "lucide-react";
 import type { ReactNode } from "react";
 import { Button } from "./button.tsx";
 import { Command } from "./copy.tsx";
+import { cx } from "./text.tsx";
 
 /** Shown for an empty list: what will appear there and how to create it. */
 export function EmptyState({
+  icon: Icon = Inbox,
   title,
   children,
   actions,
   command,
 }: {
+  icon?: LucideIcon;
   title: string;
   children?: ReactNode;
   actions?: ReactNode;
@@ -19,10 +21,10 @@ export function EmptyState({
 }) {
   return (
     <div className="mx-auto flex max-w-md flex-col items-center gap-2 px-4 py-12 text-center">
-      <Inbox size={28} aria-hidden className="text-muted" />
+      <Icon size={28} aria-hidden className="text-muted" />
       <h2 className="font-semibold">{title}</h2>
       {children !== undefined && <div className="text-muted">{children}</div>}
-      {actions !== undefined && <div className="mt-2 flex flex-wrap justify-center gap-2">{actions}</div>}
+      {Boolean(actions) && <div className="mt-2 flex flex-wrap justify-center gap-2">{actions}</div>}
       {command !== undefined && (
         <div className="mt-2 w-full text-left">
           <Command>{command}</Command>
@@ -54,7 +56,15 @@ export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: () =>
   );
 }
 
-function explain(error: unknown): { icon: typeof Inbox; title: string; text: string } {
+/** The message of an error beside the input that caused it; nothing without an error. */
+export const ErrorText = ({ error, className }: { error: Error | null; className?: string }) =>
+  error !== null && (
+    <p role="alert" className={cx("text-left whitespace-normal text-bad [overflow-wrap:anywhere]", className)}>
+      {error.message}
+    </p>
+  );
+
+function explain(error: unknown): { icon: LucideIcon; title: string; text: string } {
   if (error instanceof Unreachable)
     return {
       icon: CloudOff,
@@ -83,8 +93,16 @@ export function Skeleton({ rows = 5 }: { rows?: number }) {
   );
 }
 
+/** The result of a query, or of several. */
+export interface Loaded<T> {
+  data: T | undefined;
+  isError: boolean;
+  error: unknown;
+  refetch: () => Promise<unknown>;
+}
+
 /** Shows the placeholder, the error or the data of a query. Data stays visible while it is refetched. */
-export function QueryState<T>({ query, children, rows }: { query: UseQueryResult<T>; children: (data: T) => ReactNode; rows?: number }) {
+export function QueryState<T>({ query, children, rows }: { query: Loaded<T>; children: (data: T) => ReactNode; rows?: number }) {
   if (query.data !== undefined) return children(query.data);
   if (query.isError) return <ErrorState error={query.error} onRetry={() => void query.refetch()} />;
   return <Skeleton {...(rows === undefined ? {} : { rows })} />;

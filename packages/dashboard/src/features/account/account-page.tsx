@@ -1,6 +1,6 @@
 import { useNavigate, useRouter } from "@tanstack/react-router";
 import { signOut, useMe } from "../../api/session.ts";
-import { Badge, Button, Card, CopyText, KeyValue, PageHeader, Section, Text, tellError, Time } from "../../ui/index.ts";
+import { Badge, Button, Card, CopyText, KeyValue, PageHeader, Section, Text, notifyError, Time } from "../../ui/index.ts";
 
 /** The signed-in user or token, its expiry and its organizations. */
 export function AccountPage() {
@@ -11,7 +11,7 @@ export function AccountPage() {
     void signOut().then(async () => {
       await router.invalidate();
       await navigate({ to: "/sign-in" });
-    }, tellError);
+    }, notifyError);
   return (
     <div className="max-w-3xl">
       <PageHeader title="Account" label="Account" actions={<Button onClick={leave}>Sign out</Button>} />
@@ -28,12 +28,7 @@ export function AccountPage() {
                 </span>,
               ],
               ["Token expires", token.expires_at === null ? "never" : <Time key="ends" at={token.expires_at} exact />],
-              [
-                "ID",
-                <CopyText key="id" label="ID">
-                  {actor.id}
-                </CopyText>,
-              ],
+              ["ID", <CopyText key="id" label="ID" text={actor.id} />],
             ]}
           />
         </Card>

@@ -1,6 +1,8 @@
 import { ApiError, type BrowserClient, createBrowserClient } from "@roamfleet/sdk/browser";
-import { useMutation, useQueryClient } from "@tanstack/react-query";
-import { tellDone } from "../../ui/index.ts";
+import { useInfiniteQuery, useMutation, useQueryClient } from "@tanstack/react-query";
+import { rowsOf } from "../../api/queries.ts";
+import { shellLine } from "../../ui/format.ts";
+import { notifyDone } from "../../ui/index.ts";
 
 const TIMEOUT_MS = 30_000;
 
@@ -29,8 +31,38 @@ export function useAdminAction<T>(act: () => Promise<T>, { done, onSuccess }: { 
     mutationFn: act,
     onSuccess: (answer) => {
       void queries.invalidateQueries({ queryKey: ["admin"] });
-      if (done !== undefined) tellDone(done);
+      if (done !== undefined) notifyDone(done);
       onSuccess?.(answer);
     },
   });
 }
+
+interface Page<Row> {
+  items: Row[];
+  next_cursor: string | null;
+}
+
+/** Loads a list of the admin API in pages, for a ListTable. */
+export function useAdminPages<Row>(key: readonly unknown[], read: (cursor: string | undefined, signal: AbortSignal) => Promise<Page<Row>>) {
+  const query = useInfiniteQuery({
+    queryKey: ["admin", ...key],
+    queryFn: ({ pageParam, signal }) => read(pageParam, signal),
+    initialPageParam: undefined as string | undefined,
+    getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
+  });
+  const onEnd = (): void => {
+    if (!query.isFetchingNextPage) void query.fetchNextPage();
+  };
+  return { query, rows: rowsOf(query.data), has_more: query.hasNextPage, onEnd };
+}
+
+/** The `rf` commands equivalent to the admin actions. `rf` reads the token from ROAMFLEET_ADMIN_TOKEN. */
+export const adminLines = {
+  list: "rf orgs list",
+  create: (name: string) => shellLine("rf", "orgs", "create", name || "NAME"),
+  approve: (id: string) => shellLine("rf", "orgs", "approve", id),
+  reject: (id: string) => shellLine("rf", "orgs", "reject", id),
+  suspend: (id: string) => shellLine("rf", "orgs", "suspend", id),
+  resume: (id: string) => shellLine("rf", "orgs", "resume", id),
+  audit: "rf audit --service",
+};

@@ -1,39 +1,46 @@
-import type { BrowserClient } from "@roamfleet/sdk/browser";
 import type { ApprovedOrg, Org } from "@roamfleet/protocol/routes";
-import { useInfiniteQuery } from "@tanstack/react-query";
-import { getRouteApi } from "@tanstack/react-router";
+import type { BrowserClient } from "@roamfleet/sdk/browser";
+import { useMutation } from "@tanstack/react-query";
+import { getRouteApi, useRouter } from "@tanstack/react-router";
 import { useState } from "react";
+import { randomId } from "../../api/client.ts";
+import { signIn } from "../../api/session.ts";
+import type { AdminSearch } from "../../search.ts";
 import {
   Button,
+  Checkbox,
   type Column,
+  Command,
   ConfirmDialog,
   copyAsRf,
+  Dialog,
   EmptyState,
+  ErrorText,
   FilterSelect,
+  FormDialog,
   ListTable,
   Menu,
+  NameInput,
+  notifyError,
+  SecretOnce,
+  shellLine,
   StatusBadge,
-  Text,
+  TextInput,
+  TextLine,
   Time,
 } from "../../ui/index.ts";
-import { useAdminAction } from "./admin-client.ts";
-import { adminLines } from "./admin-lines.ts";
-import { BootstrapToken } from "./bootstrap-token.tsx";
+import { adminLines, useAdminAction, useAdminPages } from "./admin-client.ts";
 
 const route = getRouteApi("/admin");
-const PAGE_ROWS = 200;
-const STATUSES = ["pending", "active", "suspended"].map((value) => ({ value, label: value === "pending" ? "requests" : value }));
+const STATUSES = [{ value: "pending", label: "requests" }, "active", "suspended"] as const;
 
-export function Orgs({ client, status }: { client: BrowserClient; status: Org["status"] | undefined }) {
+export function Orgs({ client, status }: { client: BrowserClient; status: AdminSearch["status"] }) {
   // Kept outside the table: the filter may hide the row of an approved organization.
   const [approved, setApproved] = useState<ApprovedOrg>();
   const navigate = route.useNavigate();
-  const list = useInfiniteQuery({
-    queryKey: ["admin", "orgs", status ?? null],
-    queryFn: ({ pageParam, signal }) => client.listOrgs({ query: { status, limit: PAGE_ROWS, cursor: pageParam }, signal }),
-    initialPageParam: undefined as string | undefined,
-    getNextPageParam: ({ next_cursor }) => next_cursor ?? undefined,
-  });
+  const list = useAdminPages(["orgs", status ?? null], (cursor, signal) =>
+    client.listOrgs({ query: { status, limit: 200, cursor }, signal }),
+  );
   return (
     <>
       <div className="mb-3">
@@ -41,13 +48,12 @@ export function Orgs({ client, status }: { client: BrowserClient; status: Org["s
           label="Status"
           value={status}
           options={STATUSES}
-          onChange={(value) => void navigate({ search: { status: value as Org["status"] | undefined }, replace: true })}
+          onChange={(value) => void navigate({ search: { status: value }, replace: true })}
         />
       </div>
       <ListTable
         label="Organizations"
         list={list}
-        rowKey={({ id }) => id}
         columns={columns(client, setApproved)}
         empty={
           status === undefined ? (
@@ -70,141 +76,191 @@ const columns = (client: BrowserClient, onApproved: Approved): Column<Org>[] => 
   {
     name: "Name",
     width: "minmax(8rem,2fr)",
-    cell: ({ name }) => (
-      <Text line className="font-medium">
-        {name}
-      </Text>
-    ),
+    cell: ({ name }) => <TextLine className="font-medium">{name}</TextLine>,
   },
-  { name: "Requested by", width: "minmax(8rem,2fr)", priority: 2, cell: ({ email }) => <Text line>{email}</Text> },
+  { name: "Requested by", width: "minmax(8rem,2fr)", priority: 2, cell: ({ email }) => <TextLine>{email}</TextLine> },
   { name: "Status", width: "7rem", cell: ({ status }) => <StatusBadge status={status} /> },
   { name: "Since", width: "7rem", priority: 2, cell: ({ created_at }) => <Time at={created_at} /> },
   { name: "", width: "8.5rem", align: "right", cell: (org) => <OrgActions client={client} org={org} onApproved={onApproved} /> },
 ];
 
-type Shown = "approve" | "reject" | "suspend" | "resume";
+type Act = "approve" | "reject" | "suspend" | "resume";
 
 function OrgActions({ client, org, onApproved }: { client: BrowserClient; org: Org; onApproved: Approved }) {
-  const [shown, setShown] = useState<Shown>();
-  const close = (): void => setShown(undefined);
+  const [is_approving, setApproving] = useState(false);
   const { id, name, status } = org;
+  const renderDialog = (act: Act) => (close: () => void) => (
+    <OrgDialog client={client} org={org} act={act} onClose={close} onApproved={onApproved} />
+  );
   return (
     <span className="flex items-center justify-end gap-1">
-      {status === "pending" && <Button onClick={() => setShown("approve")}>Approve</Button>}
+      {status === "pending" && <Button onClick={() => setApproving(true)}>Approve</Button>}
       <Menu
         label={`Actions for ${name.slice(0, 80)}`}
         entries={[
-          status === "pending" && { label: "Reject…", danger: true, onSelect: () => setShown("reject") },
-          status === "active" && { label: "Suspend…", danger: true, onSelect: () => setShown("suspend") },
-          status === "suspended" && { label: "Resume…", onSelect: () => setShown("resume") },
+          status === "pending" && { label: "Reject…", danger: true, renderDialog: renderDialog("reject") },
+          status === "active" && { label: "Suspend…", danger: true, renderDialog: renderDialog("suspend") },
+          status === "suspended" && { label: "Resume…", renderDialog: renderDialog("resume") },
           copyAsRf(status === "pending" ? adminLines.approve(id) : status === "active" ? adminLines.suspend(id) : adminLines.resume(id)),
         ]}
       />
-      {shown === "approve" && (
-        <Approve
-          client={client}
-          org={org}
-          onClose={close}
-          onApproved={(answer) => {
-            close();
-            onApproved(answer);
-          }}
-        />
-      )}
-      {shown === "reject" && <Reject client={client} org={org} onClose={close} />}
-      {shown === "suspend" && <Suspend client={client} org={org} onClose={close} />}
-      {shown === "resume" && <Resume client={client} org={org} onClose={close} />}
+      {is_approving && renderDialog("approve")(() => setApproving(false))}
     </span>
   );
 }
 
-interface Parts {
+const ACTS: Record<Act, { verb: string; done?: string; danger?: true; consequence: string }> = {
+  approve: {
+    verb: "Approve",
+    consequence:
+      "The organization becomes active. Next, its bootstrap token with full access is shown once: have a secure channel ready to send it.",
+  },
+  reject: {
+    verb: "Reject",
+    done: "Rejected",
+    danger: true,
+    consequence: "Deletes the request and frees the name. No email is sent to the requester.",
+  },
+  suspend: {
+    verb: "Suspend",
+    done: "Suspended",
+    danger: true,
+    consequence:
+      "Within two seconds, its tokens are refused, its users signed out and its robots disconnected. Robots keep running their apps. Scheduled deployments wait; the time limits of running ones continue, with all robots counted as offline. Nothing is deleted, and you can resume the organization.",
+  },
+  resume: {
+    verb: "Resume",
+    done: "Resumed",
+    consequence:
+      "Its tokens work again, and its robots can reconnect. Scheduled deployments whose time has passed start within 30 seconds.",
+  },
+};
+
+interface OrgDialogProps {
   client: BrowserClient;
   org: Org;
+  act: Act;
   onClose: () => void;
+  onApproved: Approved;
 }
 
-/** Shows an error inside the dialog. */
-const Refused = ({ error }: { error: Error | null }) =>
-  error !== null && (
-    <p role="alert" className="text-left text-bad [overflow-wrap:anywhere] whitespace-normal">
-      {error.message}
-    </p>
+function OrgDialog({ client, org: { id, name }, act, onClose, onApproved }: OrgDialogProps) {
+  const { verb, done, danger = false, consequence } = ACTS[act];
+  const acting = useAdminAction(
+    async () => {
+      const of = { params: { id } };
+      if (act === "approve") return (await client.approveOrg(of)).data;
+      await { reject: () => client.rejectOrg(of), suspend: () => client.suspendOrg(of), resume: () => client.resumeOrg(of) }[act]();
+      return undefined;
+    },
+    {
+      ...(done === undefined ? {} : { done }),
+      onSuccess: (approved) => {
+        onClose();
+        if (approved !== undefined) onApproved(approved);
+      },
+    },
   );
+  return (
+    <ConfirmDialog
+      open
+      onClose={onClose}
+      title={`${verb} ${name.slice(0, 80)}?`}
+      consequence={consequence}
+      verb={verb}
+      danger={danger}
+      {...(act === "suspend" ? { type_to_confirm: name } : {})}
+      command={adminLines[act](id)}
+      busy={acting.isPending}
+      onConfirm={() => acting.mutate()}
+    >
+      <ErrorText error={acting.error} />
+    </ConfirmDialog>
+  );
+}
 
-function Approve({ client, org: { id, name }, onClose, onApproved }: Parts & { onApproved: Approved }) {
-  const approving = useAdminAction(async () => (await client.approveOrg({ params: { id } })).data, {
-    onSuccess: onApproved,
+/** Creates an organization and optionally approves it. */
+export function NewOrg({ client, onClose }: { client: BrowserClient; onClose: () => void }) {
+  const [name, setName] = useState("");
+  const [email, setEmail] = useState("");
+  const [at_once, setAtOnce] = useState(true);
+  const [approved, setApproved] = useState<ApprovedOrg>();
+  const making = useAdminAction(
+    async () => {
+      const body = { name: name.trim(), ...(email.trim() === "" ? {} : { email: email.trim() }) };
+      const { data } = await client.createOrg({ body, idempotency_key: randomId() });
+      return at_once ? (await client.approveOrg({ params: { id: data.id } })).data : undefined;
+    },
+    { onSuccess: (org) => (org === undefined ? onClose() : setApproved(org)) },
+  );
+  if (approved !== undefined) return <BootstrapToken org={approved} onClose={onClose} />;
+  return (
+    <FormDialog
+      title="New organization"
+      verb={at_once ? "Create and approve" : "Create"}
+      onClose={onClose}
+      sending={making}
+      command={at_once ? `${adminLines.create(name.trim())}\n${adminLines.approve("ID")}` : adminLines.create(name.trim())}
+      onSubmit={() => making.mutate()}
+    >
+      <NameInput value={name} onValue={setName} autoFocus />
+      <TextInput label="Email of the owner" type="email" value={email} onValue={setEmail} hint="Optional. No email is sent." />
+      <div className="mb-3">
+        <Checkbox label="Approve immediately and show the bootstrap token" checked={at_once} onChange={setAtOnce} />
+      </div>
+    </FormDialog>
+  );
+}
+
+/** Shows the first token of an organization and the next steps. */
+function BootstrapToken({ org: { name, token }, onClose }: { org: ApprovedOrg; onClose: () => void }) {
+  const router = useRouter();
+  const entering = useMutation({
+    mutationFn: (secret: string) => signIn(secret),
+    onSuccess: async () => {
+      await router.invalidate();
+      await router.navigate({ to: "/" });
+    },
+    onError: notifyError,
   });
   return (
-    <ConfirmDialog
+    <Dialog
       open
       onClose={onClose}
-      title={`Approve ${name.slice(0, 80)}?`}
-      consequence="The organization becomes active. Next, its bootstrap token with full access is shown once: have a secure channel ready to send it."
-      verb="Approve"
-      command={adminLines.approve(id)}
-      busy={approving.isPending}
-      onConfirm={() => approving.mutate()}
+      title={`${name.slice(0, 80)} is active`}
+      actions={
+        <>
+          <Button onClick={onClose}>Done</Button>
+          {token !== null && (
+            <Button look="primary" busy={entering.isPending} onClick={() => entering.mutate(token)}>
+              Sign in with this token
+            </Button>
+          )}
+        </>
+      }
     >
-      <Refused error={approving.error} />
-    </ConfirmDialog>
-  );
-}
-
-function Reject({ client, org: { id, name }, onClose }: Parts) {
-  const rejecting = useAdminAction(() => client.rejectOrg({ params: { id } }), { done: "Rejected", onSuccess: onClose });
-  return (
-    <ConfirmDialog
-      open
-      onClose={onClose}
-      title={`Reject ${name.slice(0, 80)}?`}
-      consequence="Deletes the request and frees the name. No email is sent to the requester."
-      verb="Reject"
-      danger
-      command={adminLines.reject(id)}
-      busy={rejecting.isPending}
-      onConfirm={() => rejecting.mutate()}
-    >
-      <Refused error={rejecting.error} />
-    </ConfirmDialog>
-  );
-}
-
-function Suspend({ client, org: { id, name }, onClose }: Parts) {
-  const suspending = useAdminAction(() => client.suspendOrg({ params: { id } }), { done: "Suspended", onSuccess: onClose });
-  return (
-    <ConfirmDialog
-      open
-      onClose={onClose}
-      title={`Suspend ${name.slice(0, 80)}?`}
-      consequence="Within two seconds, its tokens are refused, its users signed out and its robots disconnected. Robots keep running their apps. Scheduled deployments wait; the time limits of running ones continue, with all robots counted as offline. Nothing is deleted, and you can resume the organization."
-      verb="Suspend"
-      danger
-      type_to_confirm={name}
-      command={adminLines.suspend(id)}
-      busy={suspending.isPending}
-      onConfirm={() => suspending.mutate()}
-    >
-      <Refused error={suspending.error} />
-    </ConfirmDialog>
-  );
-}
-
-function Resume({ client, org: { id, name }, onClose }: Parts) {
-  const resuming = useAdminAction(() => client.resumeOrg({ params: { id } }), { done: "Resumed", onSuccess: onClose });
-  return (
-    <ConfirmDialog
-      open
-      onClose={onClose}
-      title={`Resume ${name.slice(0, 80)}?`}
-      consequence="Its tokens work again, and its robots can reconnect. Scheduled deployments whose time has passed start within 30 seconds."
-      verb="Resume"
-      command={adminLines.resume(id)}
-      busy={resuming.isPending}
-      onConfirm={() => resuming.mutate()}
-    >
-      <Refused error={resuming.error} />
-    </ConfirmDialog>
+      {token === null ? (
+        <p>
+          The organization was approved, but the response with its token was lost, and the token is shown only once. Suspend the
+          organization and create another one.
+        </p>
+      ) : (
+        <div className="text-left">
+          <SecretOnce secret={token}>
+            Copy the bootstrap token now: it is shown only once. It has full access to this organization.
+          </SecretOnce>
+          <ol className="mt-4 list-decimal space-y-2 pl-5">
+            <li>
+              Send it over a secure channel, or sign in with it on this server's page or in a terminal:
+              <div className="mt-1">
+                <Command>{shellLine("rf", "login", "--base-url", window.location.origin, "--token", token)}</Command>
+              </div>
+            </li>
+            <li>Enroll the first robot.</li>
+            <li>Invite users, each with a separate token. Then revoke this token.</li>
+          </ol>
+        </div>
+      )}
+    </Dialog>
   );
 }

@@ -1,94 +1,169 @@
-import type { AuditEntry } from "@roamfleet/protocol/routes";
-import { type InfiniteData, useInfiniteQuery, type UseInfiniteQueryResult } from "@tanstack/react-query";
+import { paths } from "@roamfleet/protocol/paths";
+import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { Download, RefreshCw } from "lucide-react";
-import { pagesQuery, rowsOf } from "../../api/queries.ts";
+import { type FormEvent, type ReactNode, useEffect, useState } from "react";
+import { useLivePages } from "../../api/live-pages.ts";
+import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, copyAsRf, EmptyState, ListTable, Menu, PageHeader, shellLine } from "../../ui/index.ts";
-import { AuditDetails } from "./audit-details.tsx";
-import { AuditFilters } from "./audit-filters.tsx";
-import { AUDIT_COLUMNS } from "./audit-columns.tsx";
-import { type AuditSearch, auditWords, exportPath, filterOf } from "./audit-search.ts";
+import type { AuditSearch } from "../../search.ts";
+import {
+  AnchorButton,
+  Button,
+  copyAsRf,
+  cx,
+  EmptyState,
+  FilterSelect,
+  ListTable,
+  Menu,
+  PageHeader,
+  SearchInput,
+  TimeInput,
+} from "../../ui/index.ts";
+import { AUDIT_COLUMNS, AuditDetails } from "./audit-entries.tsx";
+import { actionWords, auditCommand, exportPath, filterOf } from "./audit-search.ts";
 
 const route = getRouteApi("/app/audit");
 const PAGE_ROWS = 200;
 
 /** The audit log with filters and export. */
 export function AuditPage() {
-  const search = route.useSearch();
-  const is_admin = useMay("admin");
-  const line = shellLine(...auditWords(search));
-  const list = useInfiniteQuery({
-    ...pagesQuery("listAudit", { query: { ...filterOf(search), limit: PAGE_ROWS } }),
-    enabled: is_admin,
-  });
+  if (useMay("admin")) return <AuditLog />;
   return (
-    <div className="flex h-full min-h-96 flex-col">
-      <PageHeader
-        title="Audit log"
-        label="Audit log"
-        meta="Actions of users, tokens and robots, with origin and outcome. Entries are never changed."
-        actions={
-          is_admin && (
-            <>
-              <Button look="quiet" icon={<RefreshCw size={14} aria-hidden />} busy={list.isRefetching} onClick={() => void list.refetch()}>
-                Refresh
-              </Button>
-              <a
-                href={exportPath(search)}
-                download="audit.ndjson"
-                className="inline-flex h-8 items-center gap-1.5 rounded-md border border-line bg-raised px-3 font-medium hover:bg-hover"
-              >
-                <Download size={14} aria-hidden />
-                Export
-              </a>
-              <Menu label="More" entries={[copyAsRf(line), copyAsRf(`${line} --export > audit.ndjson`, "Copy rf export command")]} />
-            </>
-          )
-        }
-      />
-      {is_admin ? (
-        <Entries list={list} />
-      ) : (
-        <EmptyState title="You don't have access">Only admins of the whole organization can view the audit log.</EmptyState>
-      )}
-    </div>
+    <>
+      <Head />
+      <EmptyState title="You don't have access">Only admins of the whole organization can view the audit log.</EmptyState>
+    </>
   );
 }
 
-function Entries({ list }: { list: UseInfiniteQueryResult<InfiniteData<{ items: readonly AuditEntry[] }>> }) {
+const Head = ({ actions }: { actions?: ReactNode }) => (
+  <PageHeader
+    title="Audit log"
+    label="Audit log"
+    meta="Actions of users, tokens and robots, with origin and outcome. Entries are never changed."
+    actions={actions}
+  />
+);
+
+function AuditLog() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
+  const list = useLivePages("listAudit", { query: { ...filterOf(search), limit: PAGE_ROWS } });
+  const line = auditCommand(search);
   const show = (change: AuditSearch): void => void navigate({ search: (before) => ({ ...before, ...change }), replace: true });
-  const entry = rowsOf(list.data).find(({ id }) => id === search.entry);
-  const is_filtered = Object.values(filterOf(search)).some((value) => value !== undefined);
+  const clear = (): void => void navigate({ search: {}, replace: true });
+  const entry = list.rows.find(({ id }) => id === search.entry);
+  const is_filtered = Object.keys(filterOf(search)).length > 0;
   return (
-    <>
+    <div className="flex h-full min-h-96 flex-col">
+      <Head
+        actions={
+          <>
+            <Button look="quiet" icon={RefreshCw} busy={list.query.isRefetching} onClick={() => void list.query.refetch()}>
+              Refresh
+            </Button>
+            <AnchorButton href={exportPath(search)} download="audit.ndjson" icon={Download}>
+              Export
+            </AnchorButton>
+            <Menu label="More" entries={[copyAsRf(line), copyAsRf(`${line} --export > audit.ndjson`, "Copy rf export command")]} />
+          </>
+        }
+      />
       <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter audit log">
         <AuditFilters search={search} onChange={show} />
         {is_filtered && (
-          <Button look="quiet" onClick={() => void navigate({ search: {}, replace: true })}>
+          <Button look="quiet" onClick={clear}>
             Clear
           </Button>
         )}
       </div>
-      <div className="min-h-64 flex-1">
+      <div className="flex min-h-64 flex-1 flex-col">
         <ListTable
           label="Audit log"
           list={list}
-          rowKey={({ id }) => id}
           columns={AUDIT_COLUMNS}
           height="100%"
           onOpen={({ id }) => show({ entry: id })}
-          empty={
-            <EmptyState
-              title="No matching entries"
-              {...(is_filtered ? { actions: <Button onClick={() => void navigate({ search: {}, replace: true })}>Show all</Button> } : {})}
-            />
-          }
+          empty={<EmptyState title="No matching entries" actions={is_filtered && <Button onClick={clear}>Show all</Button>} />}
         />
       </div>
       {entry !== undefined && <AuditDetails entry={entry} onClose={() => show({ entry: undefined })} />}
+    </div>
+  );
+}
+
+/** All action names: routes that change data, and stream events. */
+const ACTIONS = ["stream.opened", "stream.closed", ...Object.entries(paths).flatMap(([name, [method]]) => (method === "GET" ? [] : [name]))]
+  .map((value) => ({ value, label: actionWords(value) }))
+  .toSorted((a, b) => a.label.localeCompare(b.label));
+interface Parts {
+  search: AuditSearch;
+  onChange: (change: AuditSearch) => void;
+}
+
+function AuditFilters({ search, onChange }: Parts) {
+  const [is_open, setOpen] = useState(false);
+  return (
+    <>
+      <FilterSelect label="Action" value={search.action} options={ACTIONS} onChange={(action) => onChange({ action })} />
+      <Button className="sm:hidden" aria-expanded={is_open} onClick={() => setOpen(!is_open)}>
+        {is_open ? "Fewer filters" : "More filters"}
+      </Button>
+      <div className={cx("contents", !is_open && "max-sm:hidden")}>
+        <RarerFilters search={search} onChange={onChange} />
+      </div>
     </>
+  );
+}
+
+/** Filters that are collapsed on narrow screens. */
+function RarerFilters({ search, onChange }: Parts) {
+  const users = useQuery(query("listUsers")).data?.items ?? [];
+  const tokens = useQuery(query("listTokens")).data?.items ?? [];
+  const actors = [
+    ...users.map(({ id, name }) => ({ value: id, label: name })),
+    ...tokens.filter(({ user_id }) => user_id === null).map(({ id, label, prefix }) => ({ value: id, label: `token ${label ?? prefix}` })),
+  ];
+  // The URL may name an actor that is not listed, such as a robot or a removed user.
+  const known = search.actor_id === undefined || actors.some(({ value }) => value === search.actor_id);
+  return (
+    <>
+      <FilterSelect
+        label="User"
+        value={search.actor_id}
+        options={known ? actors : [...actors, { value: search.actor_id!, label: search.actor_id! }]}
+        onChange={(actor_id) => onChange({ actor_id })}
+      />
+      <FilterSelect label="Outcome" value={search.outcome} options={["done", "refused"]} onChange={(outcome) => onChange({ outcome })} />
+      <ObjectFilter object_id={search.object_id} onChange={onChange} />
+      <TimeInput label="Since" value={search.since} onValue={(since) => onChange({ since })} />
+      <TimeInput label="Until" value={search.until} onValue={(until) => onChange({ until })} />
+    </>
+  );
+}
+
+/** A field for a pasted ID. The filter applies on submit. */
+function ObjectFilter({ object_id, onChange }: { object_id: string | undefined; onChange: (change: AuditSearch) => void }) {
+  const [text, setText] = useState(object_id ?? "");
+  useEffect(() => setText(object_id ?? ""), [object_id]);
+  const submit = (event: FormEvent): void => {
+    event.preventDefault();
+    onChange({ object_id: text.trim() || undefined });
+  };
+  return (
+    <form onSubmit={submit} className="w-36 max-sm:w-full">
+      <SearchInput
+        label="Object ID"
+        value={text}
+        onValue={(next) => {
+          setText(next);
+          if (next === "") onChange({ object_id: undefined });
+        }}
+        onBlur={() => {
+          if ((text.trim() || undefined) !== object_id) onChange({ object_id: text.trim() || undefined });
+        }}
+      />
+    </form>
   );
 }

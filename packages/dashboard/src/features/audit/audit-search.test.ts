@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { auditWords, exportPath, filterOf, fromLocalInput, readAuditSearch, toLocalInput } from "./audit-search.ts";
+import { readAuditSearch } from "../../search.ts";
+import { fromLocalInput, toLocalInput } from "../../ui/format.ts";
+import { actionWords, auditCommand, exportPath, filterOf } from "./audit-search.ts";
 
 test("ignores invalid URL parameters", () => {
   assert.deepEqual(readAuditSearch({ actor_id: "usr_1", outcome: "maybe", since: "yesterday", until: 5, action: "", other: "x" }), {
@@ -12,7 +14,7 @@ test("the export and the rf command have the filters but not the open entry", ()
   const search = { actor_id: "usr_1", outcome: "refused" as const, since: "2030-01-01T00:00:00.000Z", entry: "aud_1" };
   assert.deepEqual(filterOf(search), { actor_id: "usr_1", outcome: "refused", since: "2030-01-01T00:00:00.000Z" });
   assert.equal(exportPath(search), "/api/audit/export?actor_id=usr_1&outcome=refused&since=2030-01-01T00%3A00%3A00.000Z");
-  assert.deepEqual(auditWords(search), ["rf", "audit", "--actor", "usr_1", "--outcome", "refused", "--since", "2030-01-01T00:00:00.000Z"]);
+  assert.deepEqual(auditCommand(search), "rf audit --actor usr_1 --outcome refused --since 2030-01-01T00:00:00.000Z");
   assert.equal(exportPath({}), "/api/audit/export");
 });
 
@@ -21,4 +23,11 @@ test("converts times to input values and back", () => {
   assert.equal(fromLocalInput(toLocalInput(at)), at);
   assert.equal(toLocalInput(undefined), "");
   assert.equal(fromLocalInput(""), undefined);
+});
+
+test("converts action names to words", () => {
+  assert.equal(actionWords("getShellRecording"), "Get shell recording");
+  assert.equal(actionWords("stream.opened"), "Stream opened");
+  assert.equal(actionWords("rollBackConfig"), "Roll back config");
+  assert.equal(actionWords(""), "");
 });

@@ -3,13 +3,13 @@ import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
 import { useParams } from "@tanstack/react-router";
 import { LockKeyhole } from "lucide-react";
 import { useState } from "react";
-import { pagesQuery, query, rowsOf, useAction } from "../../api/queries.ts";
+import { ConfirmAction } from "../../api/action-dialogs.tsx";
+import { pagesQuery, query, rowsOf } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import {
   Badge,
   Button,
   Card,
-  ConfirmDialog,
   copyAsRf,
   CopyText,
   Diff,
@@ -23,11 +23,10 @@ import {
   Text,
   Time,
 } from "../../ui/index.ts";
+import { historyLine, rollbackLine } from "./config-values.ts";
+import { useScopeName } from "./configs-frame.tsx";
 import { ValuePending } from "./pending-badge.tsx";
-import { historyLine, rollbackLine } from "./rf-lines.ts";
-import { useScopeName } from "./scope-picker.tsx";
-import { UnsetDialog } from "./unset-dialog.tsx";
-import { ValueDialog } from "./value-dialog.tsx";
+import { UnsetDialog, ValueDialog } from "./value-dialog.tsx";
 
 const VERSIONS_A_PAGE = 50;
 
@@ -50,7 +49,7 @@ function Shown({ entry }: { entry: ConfigEntry }) {
   const name = useScopeName(scope, scope_id ?? undefined);
   const may_set = useMay(secret ? "admin" : "operator");
   const is_admin = useMay("admin");
-  const [shown, setShown] = useState<"edit" | "unset">();
+  const [is_editing, setEditing] = useState(false);
   const value = { namespace, key, value: entry.value, secret, scope, scope_id, config_id: id, version };
   return (
     <>
@@ -71,7 +70,7 @@ function Shown({ entry }: { entry: ConfigEntry }) {
               {name !== undefined && <bdi className="text-ink">{name}</bdi>}
             </span>
             <span>version {version}</span>
-            <CopyText label="ID">{id}</CopyText>
+            <CopyText label="ID" text={id} />
           </>
         }
         actions={
@@ -80,7 +79,7 @@ function Shown({ entry }: { entry: ConfigEntry }) {
               All values of this {scope === "org" ? "organization" : scope}
             </LinkButton>
             {may_set && (
-              <Button look="primary" onClick={() => setShown("edit")}>
+              <Button look="primary" onClick={() => setEditing(true)}>
                 {removed_at === null ? "Change…" : "Set again…"}
               </Button>
             )}
@@ -88,31 +87,39 @@ function Shown({ entry }: { entry: ConfigEntry }) {
               label="Actions for this value"
               entries={[
                 copyAsRf(historyLine(entry)),
-                is_admin && removed_at === null && { label: "Unset…", danger: true, onSelect: () => setShown("unset") },
+                is_admin &&
+                  removed_at === null && {
+                    label: "Unset…",
+                    danger: true,
+                    renderDialog: (close) => <UnsetDialog of={value} onClose={close} />,
+                  },
               ]}
             />
           </>
         }
       />
-      <Section title="Value">
-        {secret ? (
-          <Card>
-            <p className="flex items-center gap-2">
-              <LockKeyhole size={14} aria-hidden /> Secret: encrypted, and sent only to the robots that use it.
-            </p>
-          </Card>
-        ) : removed_at !== null ? (
-          <p className="text-muted">Not set</p>
-        ) : (
-          <Json value={entry.value} />
-        )}
-      </Section>
+      <Value entry={entry} />
       <History entry={entry} may_set={may_set} />
-      {shown === "edit" && (
-        <ValueDialog place={{ scope, scope_id: scope_id ?? undefined }} of={value} onClose={() => setShown(undefined)} />
-      )}
-      {shown === "unset" && <UnsetDialog of={value} onClose={() => setShown(undefined)} />}
+      {is_editing && <ValueDialog place={{ scope, scope_id: scope_id ?? undefined }} of={value} onClose={() => setEditing(false)} />}
     </>
+  );
+}
+
+function Value({ entry: { secret, removed_at, value } }: { entry: ConfigEntry }) {
+  return (
+    <Section title="Value">
+      {secret ? (
+        <Card>
+          <p className="flex items-center gap-2">
+            <LockKeyhole size={14} aria-hidden /> Secret: encrypted, and sent only to the robots that use it.
+          </p>
+        </Card>
+      ) : removed_at !== null ? (
+        <p className="text-muted">Not set</p>
+      ) : (
+        <Json value={value} />
+      )}
+    </Section>
   );
 }
 
@@ -165,7 +172,7 @@ function VersionCard({
   onRollBack?: () => void;
 }) {
   const { change, rollback_of, actor, at, secret } = version;
-  const is_told = !secret && before?.secret !== true;
+  const is_shown = !secret && before?.secret !== true;
   return (
     <Card className="!py-2.5">
       <div className="flex min-h-8 flex-wrap items-center gap-x-3 gap-y-1">
@@ -182,7 +189,7 @@ function VersionCard({
           {before === undefined ? "Initial value" : `Changes since version ${before.version}`}
         </summary>
         <div className="mt-1">
-          {is_told ? (
+          {is_shown ? (
             <Diff label={`Changes in version ${version.version}`} before={textOf(before)} after={textOf(version)} />
           ) : (
             <p className="text-muted">Changes of secrets are not shown.</p>
@@ -193,31 +200,20 @@ function VersionCard({
   );
 }
 
-function RollBack({ entry, to, onClose }: { entry: ConfigEntry; to: ConfigVersion; onClose: () => void }) {
-  const action = useAction("rollBackConfig", {
-    quiet: true,
-    done: ({ data }) => `Rolled back to version ${to.version} as version ${data.version}. Deploy it to update robots.`,
-    onSuccess: onClose,
-  });
-  return (
-    <ConfirmDialog
-      open
-      onClose={onClose}
-      title={`Roll back to version ${to.version}`}
-      consequence={`Sets the value of version ${to.version} again, as version ${entry.version + 1}. The history is kept. Robots change only with the next config deployment.`}
-      verb="Roll back"
-      busy={action.isPending}
-      command={rollbackLine(entry, to.version)}
-      onConfirm={() => action.mutate({ params: { id: entry.id }, body: { version: to.version } })}
-    >
-      {!to.secret && !entry.secret && (
-        <Diff label="Changes" before={entry.removed_at === null ? jsonText(entry.value) : ""} after={jsonText(to.value)} />
-      )}
-      {action.error !== null && (
-        <p role="alert" className="mt-2 text-bad [overflow-wrap:anywhere]">
-          {action.error.message}
-        </p>
-      )}
-    </ConfirmDialog>
-  );
-}
+const RollBack = ({ entry, to, onClose }: { entry: ConfigEntry; to: ConfigVersion; onClose: () => void }) => (
+  <ConfirmAction
+    route="rollBackConfig"
+    args={{ params: { id: entry.id }, body: { version: to.version } }}
+    onClose={onClose}
+    quiet
+    title={`Roll back to version ${to.version}`}
+    consequence={`Sets the value of version ${to.version} again, as version ${entry.version + 1}. The history is kept. Robots change only with the next config deployment.`}
+    verb="Roll back"
+    done={({ data }) => `Rolled back to version ${to.version} as version ${data.version}. Deploy it to update robots.`}
+    command={rollbackLine(entry, to.version)}
+  >
+    {!to.secret && !entry.secret && (
+      <Diff label="Changes" before={entry.removed_at === null ? jsonText(entry.value) : ""} after={jsonText(to.value)} />
+    )}
+  </ConfirmAction>
+);

@@ -1,16 +1,13 @@
+import type { RobotConfigDiff } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { ChevronRight } from "lucide-react";
 import { useState } from "react";
-import { usePlaces } from "../../api/places.ts";
-import { query, useAction } from "../../api/queries.ts";
-import { randomId } from "../../api/random-id.ts";
-import { FormDialog, QueryState, Section, Select, StatusBadge, Text } from "../../ui/index.ts";
-import type { Scope } from "./configs-search.ts";
-import { PlacePicker } from "./place-picker.tsx";
-import { deployLine } from "./rf-lines.ts";
-import { RobotDiff } from "./robot-diff.tsx";
-import { useScopeName } from "./scope-picker.tsx";
+import { randomId } from "../../api/client.ts";
+import { query, useAction, usePlaces } from "../../api/queries.ts";
+import { Badge, Diff, FormDialog, jsonText, QueryState, Section, Select, StatusBadge, TextLine } from "../../ui/index.ts";
+import { type ConfigScope, deployLine } from "./config-values.ts";
+import { PlacePicker } from "./configs-frame.tsx";
 
 /** Maximum robots of a fleet whose changes are shown. */
 const ROBOTS_SHOWN = 20;
@@ -21,15 +18,7 @@ interface Target {
 }
 
 /** Deploys configs to a robot or a fleet after showing the changes. Render it only while it is open. */
-export function DeployDialog({
-  place,
-  namespace,
-  onClose,
-}: {
-  place: { scope: Scope; scope_id: string | undefined };
-  namespace: string | undefined;
-  onClose: () => void;
-}) {
+export function DeployDialog({ place, namespace, onClose }: { place: ConfigScope; namespace: string | undefined; onClose: () => void }) {
   const navigate = useNavigate();
   const is_target = place.scope === "fleet" || place.scope === "robot";
   const [target, setTarget] = useState<Target>({
@@ -38,7 +27,6 @@ export function DeployDialog({
   });
   const [only, setOnly] = useState(namespace);
   const { scope, scope_id } = target;
-  const name = useScopeName(scope, scope_id);
   const action = useAction("createConfigDeployment", {
     quiet: true,
     onSuccess: ({ data: { id } }) => {
@@ -70,15 +58,10 @@ export function DeployDialog({
             { value: "fleet", label: "A fleet: all robots in it" },
             { value: "robot", label: "One robot" },
           ]}
-          onChange={(event) => setTarget({ scope: event.target.value === "robot" ? "robot" : "fleet", scope_id: undefined })}
+          onValue={(kind) => setTarget({ scope: kind === "robot" ? "robot" : "fleet", scope_id: undefined })}
         />
         <div className="mb-3">
-          <PlacePicker
-            key={`${scope} ${scope_id ?? ""}`}
-            kind={scope}
-            chosen={name}
-            onChoose={(id) => setTarget({ scope, scope_id: id })}
-          />
+          <PlacePicker kind={scope} id={scope_id} onChoose={(id) => setTarget({ scope, scope_id: id })} />
         </div>
         <NamespaceChoice value={only} onChange={setOnly} />
       </div>
@@ -101,7 +84,7 @@ function NamespaceChoice({ value, onChange }: { value: string | undefined; onCha
       label="Namespaces"
       value={value ?? ALL}
       options={[{ value: ALL, label: "All namespaces" }, ...names.map((name) => ({ value: name, label: `Only ${name}` }))]}
-      onChange={(event) => onChange(event.target.value === ALL ? undefined : event.target.value)}
+      onValue={(name) => onChange(name === ALL ? undefined : name)}
     />
   );
 }
@@ -139,9 +122,7 @@ function RobotChanges(props: { id: string; name: string; config_state: string; n
     <details open={is_open} onToggle={(event) => setOpen(event.currentTarget.open)} className="group px-3 py-2">
       <summary className="flex min-h-6 items-center gap-2">
         <ChevronRight size={14} aria-hidden className="shrink-0 text-muted transition-transform group-open:rotate-90" />
-        <Text line className="flex-1">
-          {props.name}
-        </Text>
+        <TextLine className="flex-1">{props.name}</TextLine>
         <StatusBadge status={props.config_state} />
       </summary>
       {is_open && (
@@ -150,5 +131,51 @@ function RobotChanges(props: { id: string; name: string; config_state: string; n
         </div>
       )}
     </details>
+  );
+}
+
+type Change = RobotConfigDiff["changes"][number];
+
+/** Shows what the next config deployment would change in a robot's files. */
+function RobotDiff({ robot_id, namespace }: { robot_id: string; namespace: string | undefined }) {
+  const diff = useQuery(query("diffRobotConfig", { params: { id: robot_id }, query: { namespace } }));
+  return (
+    <QueryState query={diff} rows={3}>
+      {({ data: { changes } }) =>
+        changes.length === 0 ? (
+          <p className="text-muted">All values are deployed. A deployment would only restore files that were changed on the robot.</p>
+        ) : (
+          <ul className="space-y-3">
+            {changes.map((change) => (
+              <li key={JSON.stringify([change.namespace, change.key])}>
+                <ChangeShown change={change} />
+              </li>
+            ))}
+          </ul>
+        )
+      }
+    </QueryState>
+  );
+}
+
+const TONES = { added: "ok", removed: "bad", changed: "info" } as const;
+
+function ChangeShown({ change: { namespace, key, change, deployed, effective, secret } }: { change: Change }) {
+  const name = `${namespace}/${key}`;
+  return (
+    <>
+      <p className="mb-1 flex items-center gap-2">
+        <bdi className="min-w-0 truncate font-mono text-xs">{name}</bdi>
+        <Badge tone={TONES[change]}>{change}</Badge>
+        {secret && <span className="text-xs text-muted">secret: changes are not shown</span>}
+      </p>
+      {!secret && (
+        <Diff
+          label={`Changes of ${name.slice(0, 80)}`}
+          before={change === "added" ? "" : jsonText(deployed)}
+          after={change === "removed" ? "" : jsonText(effective)}
+        />
+      )}
+    </>
   );
 }

@@ -1,29 +1,26 @@
 import type { Robot } from "@roamfleet/protocol/routes";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
+import { useNavigate, useSearch } from "@tanstack/react-router";
 import { Rocket } from "lucide-react";
 import { createContext, use, useState } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
-import { usePlaces } from "../../api/places.ts";
+import { usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import {
   Button,
   type Column,
   Command,
   cx,
-  DataTable,
   EmptyState,
-  ErrorState,
   LinkButton,
-  Skeleton,
+  ListTable,
+  NameLink,
   StatusBadge,
-  Text,
+  TextLine,
   Time,
 } from "../../ui/index.ts";
 import { ConfigsFrame } from "./configs-frame.tsx";
-import type { DriftSearch } from "./configs-search.ts";
 import { DeployDialog } from "./deploy-dialog.tsx";
 
-const keyOf = ({ id }: Robot): string => id;
 /** The action of the button in each row. */
 const DeployContext = createContext<(robot_id: string) => void>(() => {});
 
@@ -31,11 +28,7 @@ const COLUMNS: readonly Column<Robot>[] = [
   {
     name: "Robot",
     width: "minmax(7rem, 2fr)",
-    cell: ({ id, name }) => (
-      <Link to="/robots/$id" params={{ id }} className="block min-w-0 font-medium hover:underline">
-        <Text line>{name}</Text>
-      </Link>
-    ),
+    cell: ({ id, name }) => <NameLink to="/robots/$id" params={{ id }} name={name} className="font-medium" />,
   },
   { name: "Fleet", width: "minmax(5rem, 1fr)", priority: 2, cell: ({ fleet_id }) => <FleetName id={fleet_id} /> },
   { name: "Config", width: "6.5rem", priority: 2, cell: ({ config_state }) => <StatusBadge status={config_state} /> },
@@ -45,7 +38,7 @@ const COLUMNS: readonly Column<Robot>[] = [
 ];
 
 function FleetName({ id }: { id: string }) {
-  return <Text line>{usePlaces().fleet_names.get(id)}</Text>;
+  return <TextLine>{usePlaces().fleet_names.get(id)}</TextLine>;
 }
 
 function RowActs({ id }: { id: string }) {
@@ -57,7 +50,7 @@ function RowActs({ id }: { id: string }) {
         Values
       </LinkButton>
       {may_deploy && (
-        <Button className="!h-7 !px-2" icon={<Rocket size={14} aria-hidden />} onClick={() => deploy(id)}>
+        <Button className="!h-7 !px-2" icon={Rocket} onClick={() => deploy(id)}>
           Deploy
         </Button>
       )}
@@ -75,10 +68,10 @@ const STATES = {
 
 /** Robots whose config files differ from the deployed ones, and robots with a config deployment in progress. */
 export function DriftPage() {
-  const { state }: DriftSearch = useSearch({ from: "/app/configs/drift" });
+  const { state } = useSearch({ from: "/app/configs/drift" });
   const navigate = useNavigate();
   const [robot_id, setRobot] = useState<string>();
-  const { query, rows, has_more, onEnd, onRange } = useLivePages("listRobots", keyOf, { query: { config_state: state } });
+  const list = useLivePages("listRobots", { query: { config_state: state } });
   return (
     <ConfigsFrame label="Config drift">
       <div role="group" aria-label="State" className="mb-2 flex flex-wrap gap-2">
@@ -96,29 +89,17 @@ export function DriftPage() {
       </div>
       <p className="mb-3 text-muted">{STATES[state].text}</p>
       <DeployContext value={setRobot}>
-        {query.data === undefined ? (
-          query.isError ? (
-            <ErrorState error={query.error} onRetry={() => void query.refetch()} />
-          ) : (
-            <Skeleton rows={8} />
-          )
-        ) : (
-          <DataTable
-            label={`Robots whose config is ${state}`}
-            columns={COLUMNS}
-            rows={rows}
-            rowKey={keyOf}
-            onOpen={({ id }) => void navigate({ to: "/configs", search: { scope: "robot", scope_id: id } })}
-            has_more={has_more}
-            onEnd={onEnd}
-            onRange={onRange}
-            empty={
-              <EmptyState title={state === "drifted" ? "No drifted robots" : "No pending robots"}>
-                {state === "drifted" ? "All config files match the last deployment." : "No config deployment is in progress."}
-              </EmptyState>
-            }
-          />
-        )}
+        <ListTable
+          label={`Robots whose config is ${state}`}
+          list={list}
+          columns={COLUMNS}
+          onOpen={({ id }) => void navigate({ to: "/configs", search: { scope: "robot", scope_id: id } })}
+          empty={
+            <EmptyState title={state === "drifted" ? "No drifted robots" : "No pending robots"}>
+              {state === "drifted" ? "All config files match the last deployment." : "No config deployment is in progress."}
+            </EmptyState>
+          }
+        />
       </DeployContext>
       <div className="mt-3 max-w-xl">
         <Command>{`rf robots list --config ${state}`}</Command>

@@ -1,16 +1,14 @@
 import type { ConfigEntry, Fleet } from "@roamfleet/protocol/routes";
-import { useQuery } from "@tanstack/react-query";
+import { useQueries, useQuery } from "@tanstack/react-query";
 import { Clock } from "lucide-react";
-import { query } from "../../api/queries.ts";
+import { query, usePlaces } from "../../api/queries.ts";
 import { Badge } from "../../ui/index.ts";
-import { usePendingCount, usePendingFleets } from "./use-pending.ts";
-
-const ICON = <Clock size={12} aria-hidden />;
+import { pendingFleets } from "./config-values.ts";
 
 function Pending({ children, title }: { children: string; title: string }) {
   return (
     <span title={title} className="inline-flex max-w-full">
-      <Badge tone="warn" icon={ICON}>
+      <Badge tone="warn" icon={Clock}>
         {children}
       </Badge>
     </span>
@@ -46,4 +44,36 @@ export function ValuePending({ entry }: { entry: ConfigEntry }) {
       {scope === "fleet" ? "pending" : `pending in ${fleets.length.toLocaleString()} ${fleets.length === 1 ? "fleet" : "fleets"}`}
     </Pending>
   );
+}
+
+const DEPLOYMENTS_MAX = 500;
+
+/** Config deployments of the organization, newest first, and the time from which the list is complete; undefined until loaded. */
+function useDeployments() {
+  const read = useQuery(query("listConfigDeployments", { query: { cause: "request", limit: DEPLOYMENTS_MAX } })).data;
+  if (read === undefined) return undefined;
+  const oldest = read.items.at(-1);
+  const complete_since_ms = read.next_cursor === null || oldest === undefined ? 0 : Date.parse(oldest.created_at);
+  return { deployments: read.items, complete_since_ms };
+}
+
+/** Fleets to which the current value of an entry was not deployed. */
+function usePendingFleets(entry: ConfigEntry): readonly Fleet[] {
+  const { fleets } = usePlaces();
+  const known = useDeployments();
+  return known === undefined ? [] : pendingFleets(entry, fleets, known.deployments, known.complete_since_ms);
+}
+
+/** Number of values that changed since they were deployed to the fleet. */
+function usePendingCount(fleet: Fleet): number {
+  const known = useDeployments();
+  const scopes = [{ scope: "org" }, { scope: "site", scope_id: fleet.site_id }, { scope: "fleet", scope_id: fleet.id }] as const;
+  const entries = useQueries({
+    queries: scopes.flatMap((scope) => [
+      query("listConfigs", { query: scope }),
+      query("listConfigs", { query: { ...scope, removed: true } }),
+    ]),
+  }).flatMap(({ data }) => data?.items ?? []);
+  if (known === undefined) return 0;
+  return entries.filter((entry) => pendingFleets(entry, [fleet], known.deployments, known.complete_since_ms).length > 0).length;
 }

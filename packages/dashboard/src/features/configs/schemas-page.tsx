@@ -2,38 +2,42 @@ import type { ConfigSchema } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Plus } from "lucide-react";
 import { useState } from "react";
+import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { query, useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import {
   Button,
   Card,
-  ConfirmDialog,
   copyAsRf,
+  Diff,
   EmptyState,
+  FormDialog,
   Json,
+  JsonInput,
+  jsonText,
   LinkButton,
   Menu,
   QueryState,
+  readJson,
   shellLine,
   Text,
+  TextInput,
+  TextLine,
   Time,
 } from "../../ui/index.ts";
 import { ConfigsFrame } from "./configs-frame.tsx";
-import { SchemaDialog } from "./schema-dialog.tsx";
-
-type Window = { kind: "edit"; of: ConfigSchema | undefined } | { kind: "remove"; of: ConfigSchema } | undefined;
 
 /** The JSON schemas of all namespaces. */
 export function SchemasPage() {
   const schemas = useQuery(query("listConfigSchemas"));
   const may_set = useMay("operator");
-  const [shown, setShown] = useState<Window>();
+  const [shown, setShown] = useState<{ of: ConfigSchema | undefined }>();
   return (
     <ConfigsFrame
       label="Config schemas"
       actions={
         may_set && (
-          <Button look="primary" icon={<Plus size={14} aria-hidden />} onClick={() => setShown({ kind: "edit", of: undefined })}>
+          <Button look="primary" icon={Plus} onClick={() => setShown({ of: undefined })}>
             Set schema
           </Button>
         )
@@ -50,24 +54,19 @@ export function SchemasPage() {
             <ul className="space-y-3">
               {items.map((schema) => (
                 <li key={schema.namespace}>
-                  <SchemaCard
-                    schema={schema}
-                    onEdit={() => setShown({ kind: "edit", of: schema })}
-                    onRemove={() => setShown({ kind: "remove", of: schema })}
-                  />
+                  <SchemaCard schema={schema} onEdit={() => setShown({ of: schema })} />
                 </li>
               ))}
             </ul>
           )
         }
       </QueryState>
-      {shown?.kind === "edit" && <SchemaDialog of={shown.of} onClose={() => setShown(undefined)} />}
-      {shown?.kind === "remove" && <RemoveSchema of={shown.of} onClose={() => setShown(undefined)} />}
+      {shown !== undefined && <SchemaDialog of={shown.of} onClose={() => setShown(undefined)} />}
     </ConfigsFrame>
   );
 }
 
-function SchemaCard({ schema, onEdit, onRemove }: { schema: ConfigSchema; onEdit: () => void; onRemove: () => void }) {
+function SchemaCard({ schema, onEdit }: { schema: ConfigSchema; onEdit: () => void }) {
   const { namespace, version, updated_at, updated_by } = schema;
   const may_set = useMay("operator");
   const is_admin = useMay("admin");
@@ -75,7 +74,7 @@ function SchemaCard({ schema, onEdit, onRemove }: { schema: ConfigSchema; onEdit
     <Card className="!py-3">
       <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
         <h2 className="min-w-0 font-semibold">
-          <Text line>{namespace}</Text>
+          <TextLine>{namespace}</TextLine>
         </h2>
         <span className="min-w-0 flex-1 text-muted max-sm:basis-full">
           version {version}, <Time at={updated_at} /> by <Text>{updated_by.name ?? updated_by.id ?? updated_by.type}</Text>
@@ -88,7 +87,7 @@ function SchemaCard({ schema, onEdit, onRemove }: { schema: ConfigSchema; onEdit
           label={`Actions for the schema of ${namespace.slice(0, 80)}`}
           entries={[
             copyAsRf(shellLine("rf", "configs", "schema", "show", namespace)),
-            is_admin && { label: "Remove…", danger: true, onSelect: onRemove },
+            is_admin && { label: "Remove…", danger: true, renderDialog: (close) => <RemoveSchema of={schema} onClose={close} /> },
           ]}
         />
       </div>
@@ -102,24 +101,79 @@ function SchemaCard({ schema, onEdit, onRemove }: { schema: ConfigSchema; onEdit
   );
 }
 
-function RemoveSchema({ of: { namespace }, onClose }: { of: ConfigSchema; onClose: () => void }) {
-  const removal = useAction("deleteConfigSchema", { done: "Schema removed", onSuccess: onClose });
+const RemoveSchema = ({ of: { namespace }, onClose }: { of: ConfigSchema; onClose: () => void }) => (
+  <ConfirmAction
+    route="deleteConfigSchema"
+    args={{ params: { namespace } }}
+    onClose={onClose}
+    title="Remove schema?"
+    consequence={
+      <>
+        Any value is then valid in the namespace <bdi className="font-mono text-ink [overflow-wrap:anywhere]">{namespace}</bdi>. Existing
+        values and robots do not change.
+      </>
+    }
+    verb="Remove schema"
+    danger
+    done="Schema removed"
+    command={shellLine("rf", "configs", "schema", "remove", namespace)}
+  />
+);
+
+const FIRST = jsonText({ type: "object", properties: {}, additionalProperties: false });
+
+/** Sets the schema of a namespace. Render it only while it is open. */
+function SchemaDialog({ of, onClose }: { of: ConfigSchema | undefined; onClose: () => void }) {
+  const [namespace, setNamespace] = useState(of?.namespace ?? "default");
+  const before = of === undefined ? "" : jsonText(of.schema);
+  const [text, setText] = useState(of === undefined ? FIRST : before);
+  const read = readJson(text);
+  const action = useAction("setConfigSchema", {
+    quiet: true,
+    done: ({ data }) => `Version ${data.version} of the schema set. Invalid values are now refused.`,
+    onSuccess: onClose,
+  });
+  const broken = brokenValues(action.error);
+  const is_changed = of !== undefined && "value" in read && jsonText(read.value) !== before;
   return (
-    <ConfirmDialog
-      open
+    <FormDialog
       onClose={onClose}
-      title="Remove schema?"
-      consequence={
-        <>
-          Any value is then valid in the namespace <bdi className="font-mono text-ink [overflow-wrap:anywhere]">{namespace}</bdi>. Existing
-          values and robots do not change.
-        </>
-      }
-      verb="Remove schema"
-      danger
-      busy={removal.isPending}
-      command={shellLine("rf", "configs", "schema", "remove", namespace)}
-      onConfirm={() => removal.mutate({ params: { namespace } })}
-    />
+      wide
+      title={of === undefined ? "Set schema" : "Change schema"}
+      description="A JSON Schema (draft 2020-12) for the namespace's object. Invalid values are refused when set, and robots never receive a combination of values that violates it."
+      verb="Set schema"
+      sending={action}
+      locked={"problem" in read}
+      error={broken === undefined ? action.error : null}
+      command={shellLine("rf", "configs", "schema", "set", namespace, "schema.json")}
+      onSubmit={() => {
+        if ("value" in read) action.mutate({ params: { namespace }, body: { schema: read.value } });
+      }}
+    >
+      <TextInput label="Namespace" required maxLength={200} disabled={of !== undefined} value={namespace} onValue={setNamespace} />
+      <JsonInput label="Schema" rows={14} value={text} onChange={setText} />
+      {broken !== undefined && (
+        <div role="alert" className="mb-3 rounded-md border border-bad bg-bad-soft p-3 text-bad">
+          <p className="mb-1 font-medium">Existing values violate this schema. Change them first:</p>
+          <ul className="list-inside list-disc space-y-0.5 [overflow-wrap:anywhere]">
+            {broken.map((each) => (
+              <li key={each}>{each}</li>
+            ))}
+          </ul>
+        </div>
+      )}
+      {is_changed && (
+        <div className="mb-3">
+          <h3 className="mb-1 font-medium">Changes</h3>
+          <Diff label="Current and new schema" before={before} after={text} />
+        </div>
+      )}
+    </FormDialog>
   );
+}
+
+/** Returns the violating values that the server's error lists; undefined for other errors. */
+function brokenValues(error: Error | null): string[] | undefined {
+  const said = /^values of namespace .*? break the schema: (.*)$/s.exec(error?.message ?? "")?.[1];
+  return said?.split("; ");
 }

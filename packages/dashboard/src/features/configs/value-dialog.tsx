@@ -2,15 +2,12 @@ import type { ConfigEntry } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
 import { useRef, useState } from "react";
+import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { query, useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { Diff, FormDialog, Json, JsonInput, jsonText, readJson, Switch, TextInput } from "../../ui/index.ts";
-import type { Scope } from "./configs-search.ts";
-import { type EffectiveValue, valueLine } from "./effective.ts";
-import { setLine } from "./rf-lines.ts";
-import { useScopeName } from "./scope-picker.tsx";
-import { isOwn } from "./values-table.tsx";
-import { wrongLine } from "./wrong-place.ts";
+import { type ConfigScope, type EffectiveValue, isOwn, type Scope, setLine, unsetLine, valueLine, wrongLine } from "./config-values.ts";
+import { useScopeName } from "./configs-frame.tsx";
 
 const NAMESPACE_DEFAULT = "default";
 const VALUE_HINT = "JSON: 1.5, true, a quoted string, a list or an object";
@@ -36,7 +33,7 @@ export function ValueDialog({
   of,
   onClose,
 }: {
-  place: { scope: Scope; scope_id: string | undefined };
+  place: ConfigScope;
   of: EffectiveValue | undefined;
   onClose: () => void;
 }) {
@@ -142,7 +139,7 @@ function Names({ draft, onChange, is_new }: { draft: Draft; onChange: (draft: Dr
           maxLength={200}
           disabled={!is_new}
           value={draft.key}
-          onChange={(event) => onChange({ ...draft, key: event.target.value })}
+          onValue={(key) => onChange({ ...draft, key })}
         />
         <TextInput
           label="Namespace"
@@ -150,7 +147,7 @@ function Names({ draft, onChange, is_new }: { draft: Draft; onChange: (draft: Dr
           maxLength={200}
           disabled={!is_new}
           value={draft.namespace}
-          onChange={(event) => onChange({ ...draft, namespace: event.target.value })}
+          onValue={(namespace) => onChange({ ...draft, namespace })}
           hint={is_new ? "Each namespace is one file on the robot" : undefined}
         />
       </div>
@@ -220,5 +217,40 @@ function OtherPlace({ entry }: { entry: ConfigEntry }) {
       </Link>
       <span className="min-w-0 truncate font-mono">{valueLine(entry)}</span>
     </li>
+  );
+}
+
+/** Unsets a value after confirmation. Render it only while it is open. */
+export function UnsetDialog({
+  of,
+  onClose,
+}: {
+  of: Pick<EffectiveValue, "namespace" | "key" | "scope" | "scope_id" | "config_id">;
+  onClose: () => void;
+}) {
+  const wider =
+    of.scope === "org"
+      ? "After the next config deployment, robots without a narrower value have no such value."
+      : "After the next config deployment, the value of a wider scope applies again, if there is one.";
+  return (
+    <ConfirmAction
+      route="deleteConfig"
+      args={{ params: { id: of.config_id } }}
+      onClose={onClose}
+      title="Unset value?"
+      consequence={
+        <>
+          <bdi className="font-mono text-ink [overflow-wrap:anywhere]">
+            {of.namespace}/{of.key}
+          </bdi>{" "}
+          of the {of.scope} is removed. {wider} Until then, robots keep their current value. The history is kept, and you can restore an
+          earlier version.
+        </>
+      }
+      verb="Unset value"
+      danger
+      done="Value unset. Deploy configs to update robots."
+      command={unsetLine(of)}
+    />
   );
 }

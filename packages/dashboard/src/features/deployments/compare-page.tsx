@@ -1,16 +1,28 @@
-import type { Deployment } from "@roamfleet/protocol/routes";
+import type { Deployment, DeploymentTarget } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { ArrowLeftRight } from "lucide-react";
-import type { ReactNode } from "react";
-import { type Places, usePlaces } from "../../api/places.ts";
-import { query } from "../../api/queries.ts";
-import { Badge, durationText, EmptyState, LinkButton, PageHeader, QueryState, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
-import { releaseName } from "../robots/index.ts";
-import { policyDifferences, secondsOf } from "./compare.ts";
-import { DifferingRobots } from "./differing-robots.tsx";
-import { ActorName, CountsBar, TargetLink } from "./parts.tsx";
-import { reasonText } from "./reasons.ts";
+import { type ReactNode, useMemo } from "react";
+import { api } from "../../api/client.ts";
+import { type Places, query, usePlaces } from "../../api/queries.ts";
+import {
+  Badge,
+  type Column,
+  DataTable,
+  durationText,
+  EmptyState,
+  LinkButton,
+  PageHeader,
+  QueryState,
+  Section,
+  StatusBadge,
+  Text,
+  TextLine,
+  Time,
+} from "../../ui/index.ts";
+import { releaseName } from "../robots/robot-text.ts";
+import { ActorName, CountsBar, RobotLink, TargetLink } from "./deployment-parts.tsx";
+import { differingRobots, policyDifferences, reasonText, type RobotDifference, secondsOf, type TargetOutcome } from "./deployment-text.ts";
 
 const route = getRouteApi("/app/deployments/compare");
 
@@ -25,7 +37,7 @@ export function ComparePage() {
         actions={
           a !== undefined &&
           b !== undefined && (
-            <LinkButton to="/deployments/compare" search={{ a: b, b: a }} icon={<ArrowLeftRight size={14} aria-hidden />}>
+            <LinkButton to="/deployments/compare" search={{ a: b, b: a }} icon={ArrowLeftRight}>
               Swap
             </LinkButton>
           )
@@ -162,7 +174,7 @@ function Compared({ a, b, rows }: Pair & { rows: readonly ComparedRow[] }) {
             {[a, b].map((one, index) => (
               <th key={index} scope="col" className="px-3 py-2 font-medium">
                 <Link to="/deployments/$id" params={{ id: one.id }} className="text-accent underline">
-                  <Text line>{one.release.tag === "" ? one.id : one.release.tag}</Text>
+                  <TextLine>{one.release.tag === "" ? one.id : one.release.tag}</TextLine>
                 </Link>
                 <Time at={one.created_at} />
               </th>
@@ -182,5 +194,94 @@ function Compared({ a, b, rows }: Pair & { rows: readonly ComparedRow[] }) {
         </tbody>
       </table>
     </div>
+  );
+}
+
+const PAGE_ROWS = 1_000;
+/** Above this number, robots are not compared individually. */
+const ROBOTS_MAX = 20_000;
+
+/** Loads all robots of a deployment once. The comparison needs the complete list, and the deployment has usually ended. */
+function useOutcomes({ id, updated_at, counts }: Deployment) {
+  return useQuery({
+    queryKey: ["compareTargets", id, updated_at] as const,
+    queryFn: async ({ signal }) => {
+      const found: DeploymentTarget[] = [];
+      let cursor: string | undefined;
+      do {
+        const query = { limit: PAGE_ROWS, ...(cursor === undefined ? {} : { cursor }) };
+        const { body } = await api.call("listDeploymentTargets", { params: { id }, query, signal });
+        found.push(...body.items);
+        cursor = body.next_cursor ?? undefined;
+      } while (cursor !== undefined);
+      return found;
+    },
+    enabled: counts.total <= ROBOTS_MAX,
+    staleTime: "static",
+  });
+}
+
+const keyOf = ({ robot_id }: RobotDifference): string => robot_id;
+
+function Outcome({ of }: { of: TargetOutcome | undefined }) {
+  if (of === undefined) return <span className="text-muted">not included</span>;
+  return (
+    <span className="flex min-w-0 items-center gap-2">
+      <StatusBadge status={of.status} />
+      {of.reason !== null && <TextLine className="text-xs text-muted max-sm:hidden">{reasonText(of.reason)}</TextLine>}
+    </span>
+  );
+}
+
+/** Lists robots with different results in the two deployments. */
+function DifferingRobots({ a, b }: { a: Deployment; b: Deployment }) {
+  const of_a = useOutcomes(a);
+  const of_b = useOutcomes(b);
+  if (Math.max(a.counts.total, b.counts.total) > ROBOTS_MAX)
+    return (
+      <Section title="Differing robots">
+        <p className="text-muted">Deployments with more than {ROBOTS_MAX.toLocaleString()} robots are not compared robot by robot.</p>
+      </Section>
+    );
+  return (
+    <Section title="Differing robots">
+      <QueryState query={of_a}>
+        {(first) => <QueryState query={of_b}>{(second) => <Differences a={a} b={b} of_a={first} of_b={second} />}</QueryState>}
+      </QueryState>
+    </Section>
+  );
+}
+
+const columnsOf = (a: Deployment, b: Deployment, names: ReadonlyMap<string, string>): Column<RobotDifference>[] => [
+  { name: "Robot", width: "minmax(0, 1fr)", cell: ({ robot_id }) => <RobotLink id={robot_id} name={names.get(robot_id)} /> },
+  { name: `First: ${a.release.tag}`, width: "minmax(0, 1.3fr)", cell: (row) => <Outcome of={row.a} /> },
+  { name: `Second: ${b.release.tag}`, width: "minmax(0, 1.3fr)", cell: (row) => <Outcome of={row.b} /> },
+];
+
+interface Outcomes {
+  a: Deployment;
+  b: Deployment;
+  of_a: readonly DeploymentTarget[];
+  of_b: readonly DeploymentTarget[];
+}
+
+function Differences({ a, b, of_a, of_b }: Outcomes) {
+  const rows = useMemo(() => differingRobots(of_a, of_b), [of_a, of_b]);
+  const names = useMemo(() => new Map([...of_a, ...of_b].map((target) => [target.robot_id, target.robot_name])), [of_a, of_b]);
+  const columns = useMemo(() => columnsOf(a, b, names), [a, b, names]);
+  if (rows.length === 0) return <p className="text-muted">Every robot has the same result in both.</p>;
+  return (
+    <>
+      <p className="mb-2 text-muted">
+        {rows.length.toLocaleString()} of {names.size.toLocaleString()} robots.
+      </p>
+      <DataTable
+        label="Differing robots"
+        columns={columns}
+        rows={rows}
+        rowKey={keyOf}
+        height={`${Math.min(14, rows.length) * 40 + 38}px`}
+      />
+    </>
   );
 }

@@ -2,8 +2,7 @@ import type { ConfigDeployment } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { usePlaces } from "../../api/places.ts";
-import { query, useAction } from "../../api/queries.ts";
+import { query, useAction, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import {
   Button,
@@ -23,15 +22,11 @@ import {
   Time,
   Tooltip,
 } from "../../ui/index.ts";
-import { Counts } from "./counts.tsx";
-import { EventLog } from "./event-log.tsx";
-import { ActorName, TargetLink } from "./parts.tsx";
-import { reasonAdvice, reasonText } from "./reasons.ts";
-import { robots } from "./rollout-text.ts";
-import type { DeploymentSearch } from "./search.ts";
-import type { Situation } from "./situation.ts";
-import { SituationNote } from "./situation-note.tsx";
-import { hasEnded } from "./steps.ts";
+import { ActorName, EventLog, TargetLink } from "./deployment-parts.tsx";
+import { Counts, SituationNote } from "./deployment-progress.tsx";
+import { reasonAdvice, reasonText, robots } from "./deployment-text.ts";
+import type { DeploymentSearch } from "../../search.ts";
+import { hasEnded, type Situation } from "./steps.ts";
 import { TargetTable } from "./target-table.tsx";
 
 const route = getRouteApi("/app/config-deployments/$id");
@@ -83,7 +78,7 @@ function Live({ deployment }: { deployment: ConfigDeployment }) {
         meta={
           <>
             <StatusBadge status={status} />
-            <CopyText label="ID">{id}</CopyText>
+            <CopyText label="ID" text={id} />
           </>
         }
         actions={<Actions deployment={deployment} />}
@@ -109,12 +104,7 @@ function Facts({ deployment }: { deployment: ConfigDeployment }) {
         <KeyValue
           items={[
             ["Namespace", <Text key="namespace">{deployment.namespace ?? "all"}</Text>],
-            [
-              "Revision",
-              <CopyText key="revision" label="Revision">
-                {deployment.revision}
-              </CopyText>,
-            ],
+            ["Revision", <CopyText key="revision" label="Revision" text={deployment.revision} />],
             ["Created by", <ActorName key="by" actor={deployment.created_by} />],
             time("Created", deployment.created_at),
             time("Started", deployment.started_at),

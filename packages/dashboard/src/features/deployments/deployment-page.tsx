@@ -1,19 +1,15 @@
 import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
-import { type Places, usePlaces } from "../../api/places.ts";
-import { query } from "../../api/queries.ts";
+import { type Places, query, usePlaces } from "../../api/queries.ts";
 import { Card, CopyText, KeyValue, PageHeader, QueryState, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
-import { Counts } from "./counts.tsx";
-import { EventLog } from "./event-log.tsx";
-import { ActorName, TargetLink } from "./parts.tsx";
-import { policyLines } from "./rollout-text.ts";
-import type { DeploymentSearch } from "./search.ts";
-import { situationOf } from "./situation.ts";
-import { SituationNote } from "./situation-note.tsx";
+import { ActorName, EventLog, TargetLink } from "./deployment-parts.tsx";
+import { Counts, SituationNote, WaveList } from "./deployment-progress.tsx";
+import { policyLines } from "./deployment-text.ts";
+import type { DeploymentSearch } from "../../search.ts";
 import { StepBar } from "./step-bar.tsx";
+import { situationOf } from "./steps.ts";
 import { TargetTable } from "./target-table.tsx";
-import { WaveList } from "./wave-list.tsx";
 
 /** No event reports that a queued robot is offline: refetch the page this often. */
 const OFFLINE_REFRESH_MS = 10_000;
@@ -47,7 +43,7 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: readonly D
           <>
             <StatusBadge status={status} />
             <span>app {release.app}</span>
-            <CopyText label="ID">{id}</CopyText>
+            <CopyText label="ID" text={id} />
           </>
         }
         actions={<StepBar deployment={deployment} waves={waves} />}
@@ -55,12 +51,7 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: readonly D
       <SituationNote situation={situationOf(deployment, waves)} />
       <Counts counts={counts} label={`Robots of ${tag}`} search={search} onChange={change} />
       {wave_count > 1 && (
-        <WaveList
-          waves={waves}
-          is_paused={status === "paused"}
-          chosen={search.wave}
-          onChoose={(wave) => change({ ...search, wave } as DeploymentSearch)}
-        />
+        <WaveList waves={waves} is_paused={status === "paused"} chosen={search.wave} onChoose={(wave) => change({ ...search, wave })} />
       )}
       <Section title="Robots">
         <TargetTable name="listDeploymentTargets" deployment={deployment} waves={wave_count} search={search} onChange={change} />

@@ -1,14 +1,13 @@
 import { DEPLOYMENT_STATUSES } from "@roamfleet/protocol/states";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { GitCompare, Rocket } from "lucide-react";
+import { GitCompare, Rocket, X } from "lucide-react";
 import { useState } from "react";
-import { usePlaces } from "../../api/places.ts";
+import { ObjectPicker } from "../../api/object-picker.tsx";
+import { usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, Checkbox, copyAsRf, cx, FilterSelect, LinkButton, Menu, PageHeader, shellLine } from "../../ui/index.ts";
-import { ConfigDeploymentTable } from "./config-deployment-table.tsx";
-import { DeploymentTable } from "./deployment-table.tsx";
-import { ReleaseFilter, RobotFilter, SinceFilter } from "./filters.tsx";
-import type { DeploymentsSearch } from "./search.ts";
+import type { DeploymentsSearch } from "../../search.ts";
+import { Button, Checkbox, copyAsRf, cx, FilterSelect, IconButton, LinkButton, Menu, PageHeader, shellLine, Time } from "../../ui/index.ts";
+import { ConfigDeploymentTable, DeploymentTable } from "./deployment-tables.tsx";
 
 const route = getRouteApi("/app/deployments");
 const NONE: ReadonlySet<string> = new Set();
@@ -34,7 +33,7 @@ export function DeploymentsPage() {
           <>
             {search.tab === undefined && (
               <Button
-                icon={<GitCompare size={14} aria-hidden />}
+                icon={GitCompare}
                 disabled={selected.size !== COMPARED}
                 title={selected.size === COMPARED ? undefined : "Select two deployments to compare them"}
                 onClick={() => {
@@ -45,7 +44,7 @@ export function DeploymentsPage() {
               </Button>
             )}
             {may_deploy && (
-              <LinkButton to="/deployments/new" look="primary" icon={<Rocket size={14} aria-hidden />}>
+              <LinkButton to="/deployments/new" look="primary" icon={Rocket}>
                 Deploy
               </LinkButton>
             )}
@@ -67,16 +66,7 @@ export function DeploymentsPage() {
 const listCommand = ({ tab, status, robot_id, fleet_id, since, following }: DeploymentsSearch): string =>
   tab === "configs"
     ? "rf configs deployments"
-    : shellLine(
-        "rf",
-        "deployments",
-        "list",
-        ...(status === undefined ? [] : ["--status", status]),
-        ...(robot_id === undefined ? [] : ["--robot", robot_id]),
-        ...(fleet_id === undefined ? [] : ["--fleet", fleet_id]),
-        ...(since === undefined ? [] : ["--since", since]),
-        ...(following === true ? ["--following"] : []),
-      );
+    : shellLine("rf", "deployments", "list", { status, robot: robot_id, fleet: fleet_id, since, following });
 
 interface Parts {
   search: DeploymentsSearch;
@@ -115,20 +105,17 @@ function Filters({ search, onChange }: Parts) {
   const is_filtered = Object.keys(search).some((name) => name !== "tab");
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter deployments">
-      <FilterSelect
-        label="Status"
-        value={search.status}
-        options={DEPLOYMENT_STATUSES.map((value) => ({ value, label: value.replaceAll("_", " ") }))}
-        onChange={(value) => set("status", value)}
-      />
+      <FilterSelect label="Status" value={search.status} options={DEPLOYMENT_STATUSES} onChange={(value) => set("status", value)} />
       <FilterSelect
         label="Fleet"
         value={search.fleet_id}
         options={fleets.map(({ id, name }) => ({ value: id, label: name }))}
         onChange={(value) => set("fleet_id", value)}
       />
-      {search.tab === undefined && <ReleaseFilter id={search.release_id} onChange={(value) => set("release_id", value)} />}
-      <RobotFilter id={search.robot_id} onChange={(value) => set("robot_id", value)} />
+      {search.tab === undefined && (
+        <ObjectFilter kind="release" label="Release: any" id={search.release_id} onChange={(value) => set("release_id", value)} />
+      )}
+      <ObjectFilter kind="robot" label="Robot: any" id={search.robot_id} onChange={(value) => set("robot_id", value)} />
       {search.since !== undefined && <SinceFilter since={search.since} onRemove={() => set("since", undefined)} />}
       {search.robot_id === undefined && (
         <Checkbox
@@ -148,3 +135,28 @@ function Filters({ search, onChange }: Parts) {
     </div>
   );
 }
+
+interface ObjectFilterProps {
+  kind: "release" | "robot";
+  label: string;
+  id: string | undefined;
+  onChange: (id: string | undefined) => void;
+}
+
+/** Filters deployments by a release or a target robot. */
+const ObjectFilter = ({ kind, onChange, ...picker }: ObjectFilterProps) => (
+  <div className="flex items-center">
+    <ObjectPicker compact kind={kind} hints={kind === "release"} onChoose={onChange} {...picker} />
+    {picker.id !== undefined && <IconButton label={`Any ${kind}`} icon={X} onClick={() => onChange(undefined)} />}
+  </div>
+);
+
+/** Shows the filter by creation time, which links set, and removes it. */
+const SinceFilter = ({ since, onRemove }: { since: string; onRemove: () => void }) => (
+  <span className="flex h-8 items-center gap-1 rounded-md border border-line-strong pl-2.5">
+    <span>
+      Since <Time at={since} exact />
+    </span>
+    <IconButton label="Any time" icon={X} onClick={onRemove} />
+  </span>
+);

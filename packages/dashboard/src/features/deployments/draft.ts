@@ -1,5 +1,5 @@
 import type { Rollout } from "@roamfleet/protocol/routes";
-import { readSeconds } from "./lengths.ts";
+import { type Flags, shellLine } from "../../ui/format.ts";
 
 export interface WaveDraft {
   /** A stable React key while rows are reordered. */
@@ -101,6 +101,10 @@ export interface Written {
 const WHOLE = "Enter a whole number, 1 or more.";
 const LENGTH = "Enter a duration such as 90s, 10m, 2h or 3d.";
 
+/** Returns the fields that have a value. */
+const defined = <T extends object>(fields: T) =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as { [K in keyof T]?: Exclude<T[K], undefined> };
+
 /** Parses fields and collects their errors. */
 class Reader {
   readonly errors: Errors = {};
@@ -143,13 +147,7 @@ function readWave(reader: Reader, { by, amount, soak, gate }: WaveDraft, number:
   const percent = by === "percent" ? reader.percent(`${path}.percent`, amount) : undefined;
   const count = by === "count" ? reader.whole(`${path}.count`, amount) : undefined;
   const labels = by === "labels" ? readLabels(reader, `${path}.labels`, amount) : undefined;
-  return {
-    ...(percent === undefined ? {} : { percent }),
-    ...(count === undefined ? {} : { count }),
-    ...(labels === undefined ? {} : { labels }),
-    ...(soak_seconds === undefined ? {} : { soak_seconds }),
-    ...(gate ? { gate: "manual" as const } : {}),
-  };
+  return defined({ percent, count, labels, soak_seconds, gate: gate ? ("manual" as const) : undefined });
 }
 
 function readThreshold(reader: Reader, draft: Draft): Rollout["failure_threshold"] | undefined {
@@ -159,11 +157,7 @@ function readThreshold(reader: Reader, draft: Draft): Rollout["failure_threshold
   const percent = threshold_by === "percent" ? reader.percent(`${path}.percent`, threshold, true) : undefined;
   const count = threshold_by === "count" ? reader.whole(`${path}.count`, threshold, 0) : undefined;
   const decided = min_decided.trim() === "" ? undefined : reader.whole(`${path}.min_decided`, min_decided);
-  return {
-    ...(percent === undefined ? {} : { percent }),
-    ...(count === undefined ? {} : { count }),
-    ...(decided === undefined ? {} : { min_decided: decided }),
-  };
+  return defined({ percent, count, min_decided: decided });
 }
 
 function readUnavailable(reader: Reader, { unavailable_by, unavailable, group_by }: Draft): Rollout["max_unavailable"] | undefined {
@@ -172,11 +166,7 @@ function readUnavailable(reader: Reader, { unavailable_by, unavailable, group_by
   const percent = unavailable_by === "percent" ? reader.percent(`${path}.percent`, unavailable) : undefined;
   const count = unavailable_by === "count" ? reader.whole(`${path}.count`, unavailable) : undefined;
   if (group_by === "label:") reader.wrong(`${path}.group_by`, "Enter the label whose values define the groups.");
-  return {
-    ...(percent === undefined ? {} : { percent }),
-    ...(count === undefined ? {} : { count }),
-    ...(group_by === "" ? {} : { group_by }),
-  };
+  return defined({ percent, count, group_by: group_by || undefined });
 }
 
 function readWindow(reader: Reader, { has_window, cron, time_zone, window_minutes }: Draft): Rollout["window"] | undefined {
@@ -213,17 +203,17 @@ export function readDraft(draft: Draft, kind: "robot" | "fleet", now_ms: number)
   const starts_ms = scheduled_at === undefined ? now_ms : Date.parse(scheduled_at);
   const decides_failures = waves.length > 0 || failure_threshold !== undefined;
   return {
-    rollout: {
-      ...(waves.length === 0 ? {} : { waves }),
-      ...(max_parallel === undefined ? {} : { max_parallel }),
-      ...(max_unavailable === undefined ? {} : { max_unavailable }),
-      ...(failure_threshold === undefined ? {} : { failure_threshold }),
-      ...(decides_failures && draft.on_failure !== "stop" ? { on_failure: draft.on_failure } : {}),
-      ...(window === undefined ? {} : { window }),
-      ...(expires_seconds === undefined ? {} : { expires_at: new Date(starts_ms + 1_000 * expires_seconds).toISOString() }),
-      ...(max_attempts === undefined ? {} : { max_attempts }),
-      ...(verify_seconds === undefined ? {} : { verify_seconds }),
-    },
+    rollout: defined({
+      waves: waves.length === 0 ? undefined : waves,
+      max_parallel,
+      max_unavailable,
+      failure_threshold,
+      on_failure: decides_failures && draft.on_failure !== "stop" ? draft.on_failure : undefined,
+      window,
+      expires_at: expires_seconds === undefined ? undefined : new Date(starts_ms + 1_000 * expires_seconds).toISOString(),
+      max_attempts,
+      verify_seconds,
+    }),
     scheduled_at,
     expires_seconds,
     errors: reader.errors,
@@ -240,4 +230,101 @@ export function errorsOf(message: string): Errors | undefined {
 export function errorAt(errors: Errors, ...paths: readonly string[]): string | undefined {
   const found = Object.keys(errors).find((path) => paths.some((one) => path === one || path.startsWith(`${one}.`)));
   return found === undefined ? undefined : errors[found];
+}
+
+interface DeployRequest {
+  /** Tag or ID of the release. */
+  release: string;
+  target: { kind: "robot" | "fleet"; id: string };
+  rollout: Rollout;
+  scheduled_at?: string | undefined;
+  /** Seconds from now until it expires. The rollout contains this as an absolute time. */
+  expires_seconds?: number | undefined;
+}
+
+type Wave = NonNullable<Rollout["waves"]>[number];
+
+/**
+ * Returns the equivalent `rf deploy` command. Uses flags where possible. Otherwise (waves with different soak times or gates, the expiry
+ * of a scheduled deployment) it passes a policy on standard input.
+ */
+export function deployCommand({ release, target, rollout, scheduled_at, expires_seconds }: DeployRequest): string {
+  const words = ["rf", "deploy", release, `--${target.kind}`, target.id];
+  if (scheduled_at !== undefined) words.push("--scheduled-at", scheduled_at);
+  const { expires_at, ...rest } = rollout;
+  if (canBeFlags(rest) && (expires_at === undefined || (scheduled_at === undefined && expires_seconds !== undefined))) {
+    const expires_in = expires_seconds === undefined || expires_at === undefined ? undefined : writeSeconds(expires_seconds);
+    return shellLine(...words, { ...flagsOf(rest), "expires-in": expires_in });
+  }
+  return `${shellLine(...words)} --policy /dev/stdin <<'END'\n${JSON.stringify(rollout, null, 2)}\nEND`;
+}
+
+const after = ({ soak_seconds = 0, gate = "auto" }: Wave): string => `${soak_seconds} ${gate}`;
+
+/** Whether flags can express the rollout: `--soak` and `--gate` apply to all waves, and label values cannot contain commas. */
+function canBeFlags({ waves }: Rollout): boolean {
+  const [first, ...others] = waves ?? [];
+  if (first === undefined) return true;
+  if (others.some((wave) => after(wave) !== after(first))) return false;
+  return (waves ?? []).every(({ labels }) => Object.values(labels ?? {}).every((value) => !value.includes(",")));
+}
+
+const amount = ({ percent, count }: { percent?: number; count?: number }): string => (percent === undefined ? `${count}` : `${percent}%`);
+
+function waveFlag({ labels, ...size }: Wave): string {
+  if (labels === undefined) return amount(size);
+  return `labels:${Object.entries(labels)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(",")}`;
+}
+
+function flagsOf(rollout: Rollout): Flags {
+  const { waves = [], max_unavailable, failure_threshold: threshold, window, verify_seconds } = rollout;
+  const soak = waves[0]?.soak_seconds ?? 0;
+  const group_by = max_unavailable?.group_by === undefined ? "" : `/${max_unavailable.group_by}`;
+  return {
+    wave: waves.map(waveFlag),
+    soak: soak > 0 && writeSeconds(soak),
+    gate: waves[0]?.gate === "manual",
+    "fail-threshold": threshold && amount(threshold),
+    "min-decided": threshold?.min_decided,
+    "on-failure": rollout.on_failure,
+    "max-parallel": rollout.max_parallel,
+    "max-unavailable": max_unavailable && `${amount(max_unavailable)}${group_by}`,
+    window: window?.cron,
+    "window-zone": window?.time_zone,
+    "window-minutes": window?.duration_minutes,
+    "max-attempts": rollout.max_attempts,
+    verify: verify_seconds === undefined ? undefined : writeSeconds(verify_seconds),
+  };
+}
+
+const LENGTHS: Record<string, number> = { s: 1, m: 60, min: 60, h: 3_600, d: 86_400 };
+const SHORT = [
+  ["d", 86_400],
+  ["h", 3_600],
+  ["m", 60],
+] as const;
+
+/** Parses `90s`, `10m`, `2h`, `3d` to seconds, as `rf` does; undefined for other texts. */
+export function readSeconds(text: string): number | undefined {
+  const match = /^(\d{1,9})\s?(s|m|min|h|d)$/.exec(text.trim());
+  return match === null ? undefined : Number(match[1]) * (LENGTHS[match[2] ?? ""] ?? 1);
+}
+
+/** Formats seconds for `rf` in the largest unit without remainder: 5,400 → `90m`. */
+export function writeSeconds(seconds: number): string {
+  for (const [unit, length] of SHORT) if (seconds >= length && seconds % length === 0) return `${seconds / length}${unit}`;
+  return `${seconds}s`;
+}
+
+const two = (value: number): string => String(value).padStart(2, "0");
+
+/** Formats the time left: "9:05", "1:02:09", "3 d 4 h"; undefined once it has passed. */
+export function countdownText(until: string, now_ms: number): string | undefined {
+  const left = Math.ceil((Date.parse(until) - now_ms) / 1_000);
+  if (!(left > 0)) return undefined;
+  const [days, hours, minutes, seconds] = [Math.floor(left / 86_400), Math.floor(left / 3_600) % 24, Math.floor(left / 60) % 60, left % 60];
+  if (days > 0) return hours === 0 ? `${days} d` : `${days} d ${hours} h`;
+  return hours > 0 ? `${hours}:${two(minutes)}:${two(seconds)}` : `${minutes}:${two(seconds)}`;
 }

@@ -1,18 +1,17 @@
+import type { Release } from "@roamfleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
-import { useEffect, useMemo, useState } from "react";
-import { useAction } from "../../api/queries.ts";
-import { randomId } from "../../api/random-id.ts";
+import { useDeferredValue, useEffect, useMemo, useState } from "react";
+import { randomId } from "../../api/client.ts";
+import { ObjectPicker, searchQuery, useTyped } from "../../api/object-picker.tsx";
+import { query, useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, Command, EmptyState, LinkButton, PageHeader, Section } from "../../ui/index.ts";
-import { deployCommand } from "./deploy-command.ts";
-import { type Draft, EMPTY_DRAFT, errorAt, type Errors, readDraft, type Written } from "./draft.ts";
-import { PlanView } from "./plan-view.tsx";
-import { ReleasePicker, useRelease } from "./release-picker.tsx";
+import type { NewDeploymentSearch } from "../../search.ts";
+import { Button, byteText, Command, EmptyState, Finder, LinkButton, PageHeader, Section, Segments, StatusBadge } from "../../ui/index.ts";
+import { robots } from "./deployment-text.ts";
+import { deployCommand, type Draft, EMPTY_DRAFT, errorAt, type Errors, readDraft, type Written } from "./draft.ts";
+import { type Planned, type PlanRequest, PlanView, usePlan } from "./plan-view.tsx";
 import { RolloutEditor } from "./rollout-editor.tsx";
-import { robots } from "./rollout-text.ts";
-import type { NewDeploymentSearch } from "./search.ts";
-import { type Target, TargetPicker } from "./target-picker.tsx";
-import { type Planned, type PlanRequest, usePlan } from "./use-plan.ts";
 
 const route = getRouteApi("/app/deployments/new");
 
@@ -156,4 +155,113 @@ function doText(tag: string | undefined, total: number | undefined, request: Pla
   if (request === undefined) return `Deploy ${tag}`;
   const to = total === undefined ? "" : ` to ${robots(total)}`;
   return request.scheduled_at === undefined ? `Deploy ${tag}${to}` : `Schedule ${tag}${to}`;
+}
+
+const ID = /^rel_[0-9a-z]{26}$/;
+
+interface ChosenRelease {
+  /** The ID or tag from the URL. */
+  name: string | undefined;
+  release: Release | undefined;
+  /** Whether no release has this ID or tag. */
+  is_missing: boolean;
+}
+
+/** Loads a release by its ID or tag. */
+function useRelease(name: string | undefined): ChosenRelease {
+  const is_id = name !== undefined && ID.test(name);
+  const by_id = useQuery({ ...query("getRelease", { params: { id: name ?? "" } }), enabled: is_id });
+  const by_tag = useQuery({ ...query("listReleases", { query: { tag: name ?? "", limit: 1 } }), enabled: name !== undefined && !is_id });
+  const release = is_id ? by_id.data?.data : by_tag.data?.items[0];
+  const is_missing = name !== undefined && release === undefined && (is_id ? by_id.isError : by_tag.isSuccess);
+  return { name, release, is_missing };
+}
+
+const FROM: Record<Release["artifact_state"], string> = {
+  stored: "",
+  awaiting_upload: "The artifact is not uploaded yet: robots wait for it.",
+  external: "Robots pull the image from its registry.",
+};
+
+/** Selects a release by tag. */
+function ReleasePicker({
+  chosen: { name, release, is_missing },
+  onChoose,
+  onTyping,
+  error,
+}: {
+  chosen: ChosenRelease;
+  onChoose: (tag: string) => void;
+  onTyping: (is_typing: boolean) => void;
+  error: string | undefined;
+}) {
+  const [text, setText] = useTyped(onTyping);
+  const found = useQuery(query("listReleases", { query: searchQuery(useDeferredValue(text.trim())) }));
+  const missing = is_missing ? `Release ${name ?? ""} does not exist. Choose one from the list, or push it first.` : undefined;
+  return (
+    <Finder
+      free
+      label="Release"
+      chosen={release?.tag ?? name}
+      text={text}
+      onText={setText}
+      found={(found.data?.items ?? []).map(({ tag, app, artifact_state }) => ({
+        value: tag,
+        label: tag,
+        hint: `app ${app}`,
+        mark: artifact_state === "awaiting_upload" ? <StatusBadge status={artifact_state} /> : undefined,
+      }))}
+      onChoose={onChoose}
+      is_looking={found.isPending}
+      error={missing ?? error}
+      note={
+        release === undefined
+          ? "Search by tag."
+          : `app ${release.app}, ${release.kind.replaceAll("_", " ")}, ${byteText(release.artifact_size)}. ${FROM[release.artifact_state]}`
+      }
+    />
+  );
+}
+
+interface Target {
+  kind: "robot" | "fleet";
+  id: string;
+}
+
+const TARGETS = [
+  { value: "fleet", label: "A fleet" },
+  { value: "robot", label: "One robot" },
+] as const;
+
+interface TargetPickerProps {
+  kind: Target["kind"];
+  onKind: (kind: Target["kind"]) => void;
+  target: Target | undefined;
+  onChoose: (target: Target) => void;
+  onTyping: (is_typing: boolean) => void;
+  error: string | undefined;
+}
+
+/** Selects a fleet or a robot. */
+function TargetPicker({ kind, onKind, target, onChoose, ...rest }: TargetPickerProps) {
+  return (
+    <>
+      <div className="mb-2">
+        <p className="mb-1 font-medium" aria-hidden>
+          To
+        </p>
+        <Segments label="Target" options={TARGETS} value={kind} onChange={onKind} />
+      </div>
+      <ObjectPicker
+        key={kind}
+        kind={kind}
+        label={kind === "fleet" ? "Fleet" : "Robot"}
+        id={target?.id}
+        hints={kind === "robot"}
+        onChoose={(id) => onChoose({ kind, id })}
+        note={kind === "fleet" ? "All robots that are in the fleet at the start." : "Waves and failure limits apply to fleets only."}
+        {...rest}
+      />
+    </>
+  );
 }

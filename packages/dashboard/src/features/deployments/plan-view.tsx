@@ -1,10 +1,12 @@
-import type { DeploymentPlan } from "@roamfleet/protocol/routes";
-import type { ReactNode } from "react";
-import { Badge, Card, byteText, type Column, cx, DataTable, ErrorState, KeyValue, Section, Skeleton, Text, Time } from "../../ui/index.ts";
-import type { Errors } from "./draft.ts";
-import { RobotLink } from "./parts.tsx";
-import { afterWaveText, reachOf, robots, waveText } from "./rollout-text.ts";
-import type { Planned } from "./use-plan.ts";
+import type { DeploymentPlan, Rollout } from "@roamfleet/protocol/routes";
+import { ApiError } from "@roamfleet/sdk/browser";
+import { keepPreviousData, useQuery } from "@tanstack/react-query";
+import { type ReactNode, useEffect, useState } from "react";
+import { api, randomId } from "../../api/client.ts";
+import { Badge, byteText, Card, type Column, cx, DataTable, ErrorState, KeyValue, Section, Skeleton, Text, Time } from "../../ui/index.ts";
+import { RobotLink } from "./deployment-parts.tsx";
+import { afterWaveText, reachOf, robots, waveText } from "./deployment-text.ts";
+import { type Errors, errorsOf } from "./draft.ts";
 
 /** Previews a deployment: its robots, waves and times if it were created now. */
 export function PlanView({ planned, is_asked, errors }: { planned: Planned; is_asked: boolean; errors: Errors }) {
@@ -151,4 +153,66 @@ function PlanRobots({ plan }: { plan: DeploymentPlan }) {
       )}
     </>
   );
+}
+
+const PAUSE_MS = 400;
+/** Age at which a plan is refetched, because it depends on current state. */
+const STALE_MS = 15_000;
+
+export interface PlanRequest {
+  release: string;
+  robot_id?: string;
+  fleet_id?: string;
+  scheduled_at?: string;
+  rollout: Rollout;
+}
+
+export interface Planned {
+  plan: DeploymentPlan | undefined;
+  /** Whether the plan does not contain the latest input yet. */
+  is_behind: boolean;
+  /** The server's errors by field. */
+  errors: Errors;
+  /** An error that is about no field, or a missing response. */
+  error: unknown;
+  retry: () => void;
+}
+
+/** The request, debounced. */
+function usePaused(request: PlanRequest | undefined): string | undefined {
+  const text = request === undefined ? undefined : JSON.stringify(request);
+  const [paused, setPaused] = useState(text);
+  useEffect(() => {
+    const timer = setTimeout(() => setPaused(text), PAUSE_MS);
+    return () => clearTimeout(timer);
+  }, [text]);
+  return paused;
+}
+
+/** Loads the plan of a deployment after each change of the request. Undefined request: nothing to plan yet. */
+export function usePlan(request: PlanRequest | undefined): Planned {
+  const asked = usePaused(request);
+  const result = useQuery({
+    queryKey: ["planDeployment", asked] as const,
+    queryFn: async ({ signal }) => {
+      const body = { ...(JSON.parse(asked ?? "{}") as PlanRequest), dry_run: true as const };
+      const answer = await api.call("createDeployment", { body, idempotency_key: randomId(), signal });
+      // A dry run has a different response type than the route.
+      return (answer.body as unknown as { data: DeploymentPlan }).data;
+    },
+    enabled: asked !== undefined,
+    placeholderData: keepPreviousData,
+    staleTime: STALE_MS,
+    retry: false,
+  });
+  const { error } = result;
+  const errors = error instanceof ApiError ? errorsOf(error.message) : undefined;
+  const is_behind = request !== undefined && (asked !== JSON.stringify(request) || result.isPlaceholderData || result.isPending);
+  return {
+    plan: request === undefined || error !== null ? undefined : result.data,
+    is_behind,
+    errors: is_behind ? {} : (errors ?? {}),
+    error: errors === undefined && !is_behind ? (error ?? undefined) : undefined,
+    retry: () => void result.refetch(),
+  };
 }

@@ -1,9 +1,7 @@
 import { useState } from "react";
 import { cx, Section, Select, TextInput } from "../../ui/index.ts";
+import { DraftShare, DraftText, type EditorParts, Row, WaveEditor, WindowEditor } from "./draft-fields.tsx";
 import { type Draft, EMPTY_DRAFT, errorAt, PRESETS } from "./draft.ts";
-import { DraftShare, DraftText, type EditorParts, Row } from "./editor-parts.tsx";
-import { WaveEditor } from "./wave-editor.tsx";
-import { WindowEditor } from "./window-editor.tsx";
 
 /** Edits the rollout policy of a deployment. */
 export function RolloutEditor({ kind, ...parts }: EditorParts & { kind: "robot" | "fleet" }) {
@@ -99,7 +97,7 @@ function Failures(parts: EditorParts) {
         <Select
           label="Action above the limit"
           value={draft.on_failure}
-          onChange={(event) => onChange({ on_failure: event.target.value as Draft["on_failure"] })}
+          onValue={(value) => onChange({ on_failure: value as Draft["on_failure"] })}
           options={[
             { value: "stop", label: "Stop: remaining robots do not receive the release" },
             { value: "pause", label: "Pause: a user resumes, rolls back or cancels" },
@@ -144,7 +142,7 @@ function Groups({ draft: { group_by }, errors, onChange }: EditorParts) {
       <Select
         label="Counted per"
         value={by}
-        onChange={(event) => onChange({ group_by: event.target.value === "label" ? "label:" : event.target.value })}
+        onValue={(value) => onChange({ group_by: value === "label" ? "label:" : value })}
         options={[
           { value: "", label: "Deployment" },
           { value: "site", label: "Site" },
@@ -156,7 +154,7 @@ function Groups({ draft: { group_by }, errors, onChange }: EditorParts) {
           label="Label"
           placeholder="zone"
           value={group_by.slice("label:".length)}
-          onChange={(event) => onChange({ group_by: `label:${event.target.value}` })}
+          onValue={(label) => onChange({ group_by: `label:${label}` })}
           error={errorAt(errors, "rollout.max_unavailable.group_by")}
           hint="Robots with the same value form a group."
         />

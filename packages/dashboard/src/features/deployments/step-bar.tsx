@@ -1,19 +1,18 @@
 import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { useNavigate } from "@tanstack/react-router";
-import { FastForward, Pause, Play, RotateCcw, Undo2 } from "lucide-react";
-import { type ReactNode, useState } from "react";
+import { FastForward, type LucideIcon, Pause, Play, RotateCcw, Undo2 } from "lucide-react";
+import { useState } from "react";
 import { useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, ConfirmDialog, copyAsRf, Menu, shellLine, tellDone, Tooltip } from "../../ui/index.ts";
+import { Button, ConfirmDialog, copyAsRf, Menu, notifyDone, shellLine, Tooltip } from "../../ui/index.ts";
 import { type Step, type StepName, stepsOf } from "./steps.ts";
 
-const ICON = { size: 14, "aria-hidden": true } as const;
-const ICONS: Record<StepName, ReactNode> = {
-  promote: <FastForward {...ICON} />,
-  pause: <Pause {...ICON} />,
-  resume: <Play {...ICON} />,
-  retry: <RotateCcw {...ICON} />,
-  rollback: <Undo2 {...ICON} />,
+const ICONS: Record<StepName, LucideIcon | undefined> = {
+  promote: FastForward,
+  pause: Pause,
+  resume: Play,
+  retry: RotateCcw,
+  rollback: Undo2,
   cancel: undefined,
   cancel_rollback: undefined,
 };
@@ -96,7 +95,7 @@ function useSteps(id: string, onDone: () => void): { act: (step: StepName) => vo
   const go = ({ data }: { data: Deployment }): void => {
     onDone();
     if (data.id === id) return;
-    tellDone("Deployment created");
+    notifyDone("Deployment created");
     void navigate({ to: "/deployments/$id", params: { id: data.id } });
   };
   const pause = useAction("pauseDeployment", { ...done, done: "Paused" });

@@ -1,26 +1,28 @@
 import type { DeploymentTarget } from "@roamfleet/protocol/routes";
 import { TARGET_STATUSES } from "@roamfleet/protocol/states";
-import { useMemo, useState } from "react";
-import { useDeferredText } from "./use-deferred-text.ts";
+import type { InfiniteData } from "@tanstack/react-query";
+import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useChanges } from "../../api/events.ts";
+import { type Change, type ChangeSummary, isSummary } from "../../api/stale.ts";
+import { useLivePages } from "../../api/live-pages.ts";
+import { queryClient } from "../../api/query-client.ts";
+import type { DeploymentSearch } from "../../search.ts";
 import {
   Button,
   byteText,
   type Column,
-  DataTable,
   EmptyState,
   FilterSelect,
+  ListTable,
   Progress,
-  QueryState,
-  SearchInput,
   StatusBadge,
-  Text,
+  TextLine,
   Time,
+  TypedSearch,
 } from "../../ui/index.ts";
-import { RobotEvents } from "./event-log.tsx";
-import { RobotLink } from "./parts.tsx";
-import { reasonAdvice, targetText } from "./reasons.ts";
-import type { DeploymentSearch } from "./search.ts";
-import { targetKey, useTargets } from "./use-targets.ts";
+import { RobotEvents, RobotLink } from "./deployment-parts.tsx";
+import { reasonAdvice, targetText } from "./deployment-text.ts";
+import { latestStatuses, patchPages } from "./patch-targets.ts";
 
 const ROW_PX = 40;
 const HEAD_PX = 38;
@@ -56,7 +58,7 @@ const columnsOf = (waves: number, is_fetched: boolean): Column<DeploymentTarget>
     priority: 2,
     cell: (target) => (
       <span title={target.reason === null ? undefined : reasonAdvice(target.reason)}>
-        <Text line>{targetText(target)}</Text>
+        <TextLine>{targetText(target)}</TextLine>
       </span>
     ),
   },
@@ -87,24 +89,14 @@ export function TargetTable({
   return (
     <>
       <TargetFilters waves={waves} search={search} onChange={onChange} />
-      <div aria-busy={list.query.isPlaceholderData}>
-        <QueryState query={list.query} rows={8}>
-          {() => (
-            <DataTable
-              label="Robots of this deployment"
-              columns={columns}
-              rows={list.rows}
-              rowKey={targetKey}
-              onOpen={setOpened}
-              onEnd={list.onEnd}
-              onRange={list.onRange}
-              has_more={list.has_more}
-              height={`${HEAD_PX + ROW_PX * rows_shown}px`}
-              empty={<NoTargets total={counts.total} is_filtered={is_filtered} onClear={() => onChange({})} />}
-            />
-          )}
-        </QueryState>
-      </div>
+      <ListTable
+        label="Robots of this deployment"
+        list={list}
+        columns={columns}
+        onOpen={setOpened}
+        height={`${HEAD_PX + ROW_PX * rows_shown}px`}
+        empty={<NoTargets total={counts.total} is_filtered={is_filtered} onClear={() => onChange({})} />}
+      />
       {opened !== undefined && (
         <RobotEvents
           name={name === "listDeploymentTargets" ? "listDeploymentEvents" : "listConfigDeploymentEvents"}
@@ -131,16 +123,10 @@ function TargetFilters({
     const { [name]: _, ...rest } = search;
     onChange(value === undefined ? rest : { ...rest, [name]: value });
   };
-  const [text, setText] = useDeferredText(search.q ?? "", (q) => set("q", q === "" ? undefined : q));
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter robots">
-      <SearchInput label="Search robots" value={text} onChange={(event) => setText(event.target.value)} className="!w-48" />
-      <FilterSelect
-        label="Status"
-        value={search.status}
-        options={TARGET_STATUSES.map((value) => ({ value, label: value.replaceAll("_", " ") }))}
-        onChange={(value) => set("status", value)}
-      />
+      <TypedSearch label="Search robots" value={search.q} onValue={(q) => set("q", q)} className="!w-48" />
+      <FilterSelect label="Status" value={search.status} options={TARGET_STATUSES} onChange={(value) => set("status", value)} />
       {waves > 1 && (
         <FilterSelect
           label="Wave"
@@ -166,4 +152,51 @@ function NoTargets({ total, is_filtered, onClear }: { total: number; is_filtered
       </EmptyState>
     );
   return <EmptyState title="No robots yet">Robots appear here when the deployment starts.</EmptyState>;
+}
+
+/** Changes within this time are rendered in one batch: four renderings per second feel live. */
+const GATHER_MS = 250;
+
+type Pages = InfiniteData<{ items: readonly DeploymentTarget[]; next_cursor: string | null }, string | undefined>;
+type ListName = "listDeploymentTargets" | "listConfigDeploymentTargets";
+
+/**
+ * Loads the robots of a deployment in pages and updates them live: a change is applied to its row immediately. Visible rows are then
+ * refetched for fields that changes do not contain, such as bytes and reasons.
+ */
+function useTargets(name: ListName, id: string, search: DeploymentSearch) {
+  usePatches(name, id);
+  const { status, wave, q } = search;
+  return useLivePages(name, {
+    params: { id },
+    query: {
+      ...(status === undefined ? {} : { status }),
+      // Config deployments have no waves.
+      ...(wave === undefined || name === "listConfigDeploymentTargets" ? {} : { wave: wave - 1 }),
+      ...(q === undefined ? {} : { q }),
+    },
+  });
+}
+
+function usePatches(name: ListName, id: string): void {
+  const gathered = useRef<Change[]>([]);
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  useEffect(() => () => clearTimeout(timer.current), [id]);
+  useChanges(
+    useCallback(
+      (change: Change | ChangeSummary) => {
+        // A summary contains only the number of changes: the visible rows are refetched.
+        if (isSummary(change) || change.deployment_id !== id || change.status === undefined) return;
+        gathered.current.push(change);
+        timer.current ??= setTimeout(() => {
+          timer.current = undefined;
+          const latest = latestStatuses(gathered.current.splice(0), id);
+          queryClient.setQueriesData<Pages>({ queryKey: [name, { params: { id } }] }, (data) =>
+            data === undefined || !("pages" in data) ? data : { ...data, pages: patchPages(data.pages, latest) },
+          );
+        }, GATHER_MS);
+      },
+      [name, id],
+    ),
+  );
 }

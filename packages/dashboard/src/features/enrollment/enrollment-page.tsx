@@ -1,10 +1,11 @@
 import type { EnrollmentKey } from "@roamfleet/protocol/routes";
-import { useInfiniteQuery } from "@tanstack/react-query";
-import { getRouteApi, Link } from "@tanstack/react-router";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { KeyRound } from "lucide-react";
-import { type Places, usePlaces } from "../../api/places.ts";
-import { pagesQuery } from "../../api/queries.ts";
+import { ConfirmAction } from "../../api/action-dialogs.tsx";
+import { useLivePages } from "../../api/live-pages.ts";
+import { type Places, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
+import { KEY_STATUSES } from "../../search.ts";
 import {
   type Column,
   copyAsRf,
@@ -13,18 +14,16 @@ import {
   LinkButton,
   ListTable,
   Menu,
+  NameLink,
   NoMatch,
   PageHeader,
   StatusBadge,
-  Text,
+  TextLine,
   Time,
 } from "../../ui/index.ts";
-import { KeyMenu } from "./key-menu.tsx";
-import { keyLines } from "./key-lines.ts";
+import { keyLines } from "./enrollment-lines.ts";
 
 const route = getRouteApi("/app/enrollment");
-const PAGE_ROWS = 200;
-const STATUSES = ["active", "expired", "exhausted", "revoked"].map((value) => ({ value, label: value }));
 
 /** The enrollment keys with their use and expiry. */
 export function EnrollmentPage() {
@@ -32,9 +31,9 @@ export function EnrollmentPage() {
   const navigate = route.useNavigate();
   const may_change = useMay("operator");
   const places = usePlaces();
-  const list = useInfiniteQuery(pagesQuery("listEnrollmentKeys", { query: { status, limit: PAGE_ROWS } }));
+  const list = useLivePages("listEnrollmentKeys", { query: { status } });
   const make = (
-    <LinkButton look="primary" to="/enrollment/new" icon={<KeyRound size={14} aria-hidden />}>
+    <LinkButton look="primary" to="/enrollment/new" icon={KeyRound}>
       Enroll robots
     </LinkButton>
   );
@@ -55,14 +54,13 @@ export function EnrollmentPage() {
         <FilterSelect
           label="Status"
           value={status}
-          options={STATUSES}
-          onChange={(value) => void navigate({ search: { status: value as typeof status }, replace: true })}
+          options={KEY_STATUSES}
+          onChange={(value) => void navigate({ search: { status: value }, replace: true })}
         />
       </div>
       <ListTable
         label="Enrollment keys"
         list={list}
-        rowKey={({ id }) => id}
         columns={columns(places)}
         empty={
           status === undefined ? (
@@ -81,13 +79,11 @@ export function EnrollmentPage() {
 /** The label of a key. On narrow screens, which have no column for it, a key without label shows its fleet. */
 function Label({ of: { label, robot_id }, fleet }: { of: EnrollmentKey; fleet: string | undefined }) {
   const text = label ?? (robot_id === null ? null : "replacement");
-  if (text !== null || fleet === undefined) return <Text line>{text}</Text>;
+  if (text !== null || fleet === undefined) return <TextLine>{text}</TextLine>;
   return (
     <>
       <span className="text-muted max-sm:hidden">—</span>
-      <Text line className="text-muted sm:hidden">
-        {fleet}
-      </Text>
+      <TextLine className="text-muted sm:hidden">{fleet}</TextLine>
     </>
   );
 }
@@ -119,9 +115,7 @@ const columns = ({ site_names, fleet_names }: Places): Column<EnrollmentKey>[] =
     priority: 2,
     cell: ({ fleet_id, robot_id }) =>
       robot_id === null ? (
-        <Link to="/fleets/$id" params={{ id: fleet_id }} className="hover:underline">
-          <Text line>{fleet_names.get(fleet_id) ?? fleet_id}</Text>
-        </Link>
+        <NameLink to="/fleets/$id" params={{ id: fleet_id }} name={fleet_names.get(fleet_id) ?? fleet_id} />
       ) : (
         <Link to="/robots/$id" params={{ id: robot_id }} className="hover:underline">
           replaces a computer
@@ -132,15 +126,54 @@ const columns = ({ site_names, fleet_names }: Places): Column<EnrollmentKey>[] =
     name: "Site",
     width: "minmax(6rem,1.8fr)",
     priority: 3,
-    cell: ({ site_id }) => <Text line>{site_names.get(site_id) ?? site_id}</Text>,
+    cell: ({ site_id }) => <TextLine>{site_names.get(site_id) ?? site_id}</TextLine>,
   },
   { name: "Expires", width: "7rem", priority: 2, cell: ({ expires_at }) => <Time at={expires_at} /> },
   {
     name: "Created by",
     width: "minmax(4rem,0.8fr)",
     priority: 3,
-    cell: ({ created_by }) => <Text line>{created_by?.name ?? created_by?.type}</Text>,
+    cell: ({ created_by }) => <TextLine>{created_by?.name ?? created_by?.type}</TextLine>,
   },
   { name: "Created", width: "6rem", priority: 3, cell: ({ created_at }) => <Time at={created_at} /> },
   { name: "", width: "2rem", cell: (key) => <KeyMenu enrollment_key={key} /> },
 ];
+
+/** The actions on an enrollment key. */
+function KeyMenu({ enrollment_key: { id, label, status, fleet_id, uses } }: { enrollment_key: EnrollmentKey }) {
+  const may_change = useMay("operator");
+  const navigate = useNavigate();
+  const stay =
+    uses === 0
+      ? "No robot has enrolled with it."
+      : uses === 1
+        ? "The robot that enrolled with it is not affected."
+        : `The ${uses.toLocaleString()} robots that enrolled with it are not affected.`;
+  return (
+    <Menu
+      label={`Actions for key ${label?.slice(0, 80) ?? id}`}
+      entries={[
+        { label: "Show robots of the fleet", onSelect: () => void navigate({ to: "/robots", search: { fleet_id } }) },
+        copyAsRf(keyLines.list),
+        may_change &&
+          status === "active" && {
+            label: "Revoke…",
+            danger: true,
+            renderDialog: (close) => (
+              <ConfirmAction
+                route="revokeEnrollmentKey"
+                args={{ params: { id } }}
+                onClose={close}
+                title="Revoke key?"
+                consequence={`Robots can no longer enroll with this key. ${stay} This cannot be undone; create another key when you need one.`}
+                verb="Revoke key"
+                danger
+                done="Key revoked"
+                command={keyLines.revoke(id)}
+              />
+            ),
+          },
+      ]}
+    />
+  );
+}

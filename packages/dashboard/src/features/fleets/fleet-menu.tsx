@@ -1,107 +1,127 @@
-import { useNavigate } from "@tanstack/react-router";
 import type { Fleet } from "@roamfleet/protocol/routes";
+import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
-import { useAction } from "../../api/queries.ts";
+import { ConfirmAction, DeletePlace, RenamePlace } from "../../api/action-dialogs.tsx";
+import { useAction, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { ConfirmDialog, copyAsRf, DeletePlaceDialog, Menu, RenameDialog } from "../../ui/index.ts";
-import { fleetLines } from "./fleet-lines.ts";
-
-type Shown = "rename" | "follow" | "delete";
+import { shellLine } from "../../ui/format.ts";
+import { copyAsRf, Dialog, EmptyState, FormDialog, LinkButton, Menu, NameInput, Select, Switch } from "../../ui/index.ts";
 
 /** The actions on a fleet. */
 export function FleetMenu({ fleet }: { fleet: Fleet }) {
   const may_change = useMay("operator");
   const may_delete = useMay("admin");
   const navigate = useNavigate();
-  const [shown, setShown] = useState<Shown>();
-  const close = (): void => setShown(undefined);
-  const { id } = fleet;
+  const { id, name, follow, robot_count } = fleet;
+  const showRobots = (): void => void navigate({ to: "/robots", search: { fleet_id: id } });
+  const place = { kind: "fleet", id, name } as const;
   return (
-    <>
-      <Menu
-        label={`Actions for ${fleet.name.slice(0, 80)}`}
-        entries={[
-          { label: "Show robots", onSelect: () => void navigate({ to: "/robots", search: { fleet_id: id } }) },
-          { label: "Show logs", onSelect: () => void navigate({ to: "/fleets/$id/logs", params: { id } }) },
-          may_change && { label: "Rename…", onSelect: () => setShown("rename") },
-          may_change && { label: fleet.follow ? "Disable auto-update…" : "Enable auto-update…", onSelect: () => setShown("follow") },
-          copyAsRf(fleetLines.show(id)),
-          may_delete && { label: "Delete…", danger: true, onSelect: () => setShown("delete") },
-        ]}
-      />
-      {shown === "rename" && <RenameFleet fleet={fleet} onClose={close} />}
-      {shown === "follow" && <FollowFleet fleet={fleet} onClose={close} />}
-      {shown === "delete" && <DeleteFleet fleet={fleet} onClose={close} />}
-    </>
-  );
-}
-
-interface Parts {
-  fleet: Fleet;
-  onClose: () => void;
-}
-
-function RenameFleet({ fleet: { id, name }, onClose }: Parts) {
-  const renaming = useAction("updateFleet", { quiet: true, done: "Renamed", onSuccess: onClose });
-  return (
-    <RenameDialog
-      title="Rename fleet"
-      name={name}
-      onClose={onClose}
-      sending={renaming}
-      command={(typed) => fleetLines.rename(id, typed)}
-      onRename={(to) => renaming.mutate({ params: { id }, body: { name: to } })}
+    <Menu
+      label={`Actions for ${name.slice(0, 80)}`}
+      entries={[
+        { label: "Show robots", onSelect: showRobots },
+        { label: "Show logs", onSelect: () => void navigate({ to: "/fleets/$id/logs", params: { id } }) },
+        may_change && {
+          label: "Rename…",
+          renderDialog: (close) => <RenamePlace {...place} onClose={close} command={(typed) => fleetLines.rename(id, typed)} />,
+        },
+        may_change && {
+          label: follow ? "Disable auto-update…" : "Enable auto-update…",
+          renderDialog: (close) => <FollowFleet fleet={fleet} onClose={close} />,
+        },
+        copyAsRf(fleetLines.show(id)),
+        may_delete && {
+          label: "Delete…",
+          danger: true,
+          renderDialog: (close) => (
+            <DeletePlace
+              {...place}
+              onClose={close}
+              full={
+                robot_count > 0 && {
+                  text: `${robot_count.toLocaleString()} ${robot_count === 1 ? "robot is" : "robots are"} in this fleet. Move them to another fleet or decommission them first.`,
+                  verb: "Show robots",
+                  onShow: showRobots,
+                }
+              }
+              consequence="Deletes the fleet and its enrollment keys. The fleet has no robots."
+              command={fleetLines.delete(id)}
+            />
+          ),
+        },
+      ]}
     />
   );
 }
 
 /** Enables or disables auto-update, after showing its effect. */
-export function FollowFleet({ fleet, onClose }: Parts) {
-  const changing = useAction("updateFleet", { done: fleet.follow ? "Auto-update disabled" : "Auto-update enabled", onSuccess: onClose });
+export const FollowFleet = ({ fleet: { id, follow }, onClose }: { fleet: Fleet; onClose: () => void }) => (
+  <ConfirmAction
+    route="updateFleet"
+    args={{ params: { id }, body: { follow: !follow } }}
+    onClose={onClose}
+    title={follow ? "Disable auto-update?" : "Enable auto-update?"}
+    consequence={
+      follow
+        ? "Robots that join this fleet or reconnect late keep their releases and config until the next deployment. Updates in progress continue."
+        : "Robots that join this fleet, and robots that reconnect after a deployment expired for them, receive the fleet's releases and config when they connect. Each gets a separate deployment, verified and rolled back like any other."
+    }
+    verb={follow ? "Disable auto-update" : "Enable auto-update"}
+    done={follow ? "Auto-update disabled" : "Auto-update enabled"}
+    command={fleetLines.follow(id, !follow)}
+  />
+);
+
+export function NewFleet({ site_id, onClose }: { site_id?: string | undefined; onClose: () => void }) {
+  const { sites, is_read } = usePlaces();
+  if (is_read && sites.length === 0)
+    return (
+      <Dialog open onClose={onClose} title="New fleet">
+        <EmptyState title="Create a site first" actions={<LinkButton to="/sites">Go to sites</LinkButton>}>
+          Every fleet belongs to a site.
+        </EmptyState>
+      </Dialog>
+    );
+  return <NewFleetForm key={String(is_read)} site_id={site_id ?? sites[0]?.id ?? ""} onClose={onClose} />;
+}
+
+function NewFleetForm({ site_id: first, onClose }: { site_id: string; onClose: () => void }) {
+  const { sites } = usePlaces();
+  const navigate = useNavigate();
+  const [name, setName] = useState("");
+  const [site_id, setSite] = useState(first);
+  const [follow, setFollow] = useState(true);
+  const making = useAction("createFleet", {
+    quiet: true,
+    onSuccess: ({ data: { id } }) => void navigate({ to: "/fleets/$id", params: { id } }),
+  });
   return (
-    <ConfirmDialog
-      open
+    <FormDialog
+      title="New fleet"
+      verb="Create fleet"
       onClose={onClose}
-      title={fleet.follow ? "Disable auto-update?" : "Enable auto-update?"}
-      consequence={
-        fleet.follow
-          ? "Robots that join this fleet or reconnect late keep their releases and config until the next deployment. Updates in progress continue."
-          : "Robots that join this fleet, and robots that reconnect after a deployment expired for them, receive the fleet's releases and config when they connect. Each gets a separate deployment, verified and rolled back like any other."
-      }
-      verb={fleet.follow ? "Disable auto-update" : "Enable auto-update"}
-      command={fleetLines.follow(fleet.id, !fleet.follow)}
-      busy={changing.isPending}
-      onConfirm={() => changing.mutate({ params: { id: fleet.id }, body: { follow: !fleet.follow } })}
-    />
+      sending={making}
+      command={fleetLines.create(name, site_id)}
+      onSubmit={() => making.mutate({ body: { name: name.trim(), site_id, follow } })}
+    >
+      <NameInput value={name} onValue={setName} autoFocus />
+      <Select label="Site" value={site_id} options={sites.map((site) => ({ value: site.id, label: site.name }))} onValue={setSite} />
+      <Switch
+        label="Auto-update new robots"
+        hint="Robots that enroll, move here or reconnect late receive the fleet's releases and config."
+        checked={follow}
+        onChange={setFollow}
+      />
+    </FormDialog>
   );
 }
 
-function DeleteFleet({ fleet, onClose }: Parts) {
-  const navigate = useNavigate();
-  const deleting = useAction("deleteFleet", {
-    done: "Deleted",
-    onSuccess: () => {
-      onClose();
-      void navigate({ to: "/fleets" });
-    },
-  });
-  const { id, name, robot_count } = fleet;
-  return (
-    <DeletePlaceDialog
-      kind="fleet"
-      name={name}
-      full={
-        robot_count > 0 && {
-          text: `${robot_count.toLocaleString()} ${robot_count === 1 ? "robot is" : "robots are"} in this fleet. Move them to another fleet or decommission them first.`,
-          verb: "Show robots",
-          onShow: () => void navigate({ to: "/robots", search: { fleet_id: id } }),
-        }
-      }
-      consequence="Deletes the fleet and its enrollment keys. The fleet has no robots."
-      command={fleetLines.delete(id)}
-      busy={deleting.isPending}
-      onDelete={() => deleting.mutate({ params: { id } })}
-      onClose={onClose}
-    />
-  );
-}
+/** The `rf` commands equivalent to the actions on fleets. */
+export const fleetLines = {
+  list: "rf fleets list",
+  show: (id: string) => shellLine("rf", "fleets", "show", id),
+  create: (name: string, site_id: string) => shellLine("rf", "fleets", "create", name || "NAME", "--site", site_id || "SITE_ID"),
+  rename: (id: string, name: string) => shellLine("rf", "fleets", "update", id, "--name", name || "NAME"),
+  follow: (id: string, follow: boolean) => shellLine("rf", "fleets", "update", id, "--follow", follow ? "on" : "off"),
+  delete: (id: string) => shellLine("rf", "api", "DELETE", `/api/fleets/${id}`),
+};

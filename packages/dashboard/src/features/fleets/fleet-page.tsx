@@ -3,12 +3,24 @@ import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, Link } from "@tanstack/react-router";
 import { Rocket, ScrollText } from "lucide-react";
 import { useState } from "react";
-import { usePlaces } from "../../api/places.ts";
-import { query } from "../../api/queries.ts";
+import { query, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, Card, CopyText, KeyValue, LinkButton, PageHeader, QueryState, Section, Text, Time } from "../../ui/index.ts";
-import { FleetPending } from "../configs/index.ts";
-import { FleetDeployments } from "./fleet-deployments.tsx";
+import {
+  Button,
+  Card,
+  CardList,
+  CopyText,
+  KeyValue,
+  LinkButton,
+  PageHeader,
+  QueryState,
+  Section,
+  StatusBadge,
+  Text,
+  TextLine,
+  Time,
+} from "../../ui/index.ts";
+import { FleetPending } from "../configs/pending-badge.tsx";
 import { FleetMenu, FollowFleet } from "./fleet-menu.tsx";
 import { HeatMap } from "./heat-map.tsx";
 
@@ -37,16 +49,16 @@ function Found({ fleet }: { fleet: Fleet }) {
             <Link to="/robots" search={{ fleet_id: id, status: "online" }} className="hover:underline">
               {online_count.toLocaleString()} online
             </Link>
-            <CopyText label="ID">{id}</CopyText>
+            <CopyText label="ID" text={id} />
           </>
         }
         actions={
           <>
-            <LinkButton to="/fleets/$id/logs" params={{ id }} icon={<ScrollText size={14} aria-hidden />}>
+            <LinkButton to="/fleets/$id/logs" params={{ id }} icon={ScrollText}>
               Logs
             </LinkButton>
             {may_change && (
-              <LinkButton look="primary" icon={<Rocket size={14} aria-hidden />} to="/deployments/new" search={{ fleet_id: id }}>
+              <LinkButton look="primary" icon={Rocket} to="/deployments/new" search={{ fleet_id: id }}>
                 Deploy
               </LinkButton>
             )}
@@ -122,6 +134,41 @@ function Desired({ fleet }: { fleet: Fleet }) {
         />
       </Card>
       {is_asking && <FollowFleet fleet={fleet} onClose={() => setAsking(false)} />}
+    </Section>
+  );
+}
+
+const RECENT = 8;
+
+/** The latest deployments to the fleet. */
+function FleetDeployments({ fleet_id }: { fleet_id: string }) {
+  const list = useQuery(query("listDeployments", { query: { fleet_id, limit: RECENT } }));
+  return (
+    <Section
+      title="Deployments"
+      actions={
+        <LinkButton look="quiet" to="/deployments" search={{ fleet_id }}>
+          View all
+        </LinkButton>
+      }
+    >
+      <QueryState query={list}>
+        {({ items }) => (
+          <CardList items={items} empty="No deployments yet">
+            {({ id, release, status, created_at }) => (
+              <li key={id}>
+                <Link to="/deployments/$id" params={{ id }} className="flex items-center gap-3 px-4 py-2 hover:bg-hover">
+                  <TextLine className="flex-1 font-medium">{release.tag}</TextLine>
+                  <StatusBadge status={status} />
+                  <span className="w-20 shrink-0 text-right text-xs text-muted">
+                    <Time at={created_at} />
+                  </span>
+                </Link>
+              </li>
+            )}
+          </CardList>
+        )}
+      </QueryState>
     </Section>
   );
 }

@@ -1,9 +1,7 @@
-import { useInfiniteQuery } from "@tanstack/react-query";
-import { getRouteApi, Link } from "@tanstack/react-router";
 import type { Fleet } from "@roamfleet/protocol/routes";
-import { useState } from "react";
-import { usePlaces } from "../../api/places.ts";
-import { pagesQuery } from "../../api/queries.ts";
+import { getRouteApi } from "@tanstack/react-router";
+import { useLivePages } from "../../api/live-pages.ts";
+import { usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import {
   Badge,
@@ -12,43 +10,39 @@ import {
   FilterSelect,
   ListActions,
   ListTable,
+  NameLink,
   NoMatch,
   PageHeader,
-  SearchInput,
-  Text,
+  TypedSearch,
 } from "../../ui/index.ts";
-import { DesiredTags } from "./desired-tags.tsx";
-import { FleetMenu } from "./fleet-menu.tsx";
-import { fleetLines } from "./fleet-lines.ts";
-import { NewFleet } from "./new-fleet.tsx";
-
-export interface FleetsSearch {
-  q?: string | undefined;
-  site_id?: string | undefined;
-}
+import { fleetLines, FleetMenu, NewFleet } from "./fleet-menu.tsx";
 
 const route = getRouteApi("/app/fleets");
-const PAGE_ROWS = 200;
 
 /** All fleets with their releases and online robots. */
 export function FleetsPage() {
   const search = route.useSearch();
   const navigate = route.useNavigate();
   const may_change = useMay("operator");
-  const [is_making, setMaking] = useState(false);
   const { sites, site_names } = usePlaces();
-  const list = useInfiniteQuery(pagesQuery("listFleets", { query: { ...search, limit: PAGE_ROWS } }));
-  const show = (change: FleetsSearch): void => void navigate({ search: (before) => ({ ...before, ...change }), replace: true });
+  const list = useLivePages("listFleets", { query: search });
+  const show = (change: typeof search): void => void navigate({ search: (before) => ({ ...before, ...change }), replace: true });
   const is_filtered = search.q !== undefined || search.site_id !== undefined;
   return (
     <>
       <PageHeader
         title="Fleets"
         label="Fleets"
-        actions={<ListActions verb="New fleet" onMake={may_change ? () => setMaking(true) : undefined} command={fleetLines.list} />}
+        actions={
+          <ListActions
+            verb="New fleet"
+            renderDialog={may_change && ((close) => <NewFleet site_id={search.site_id} onClose={close} />)}
+            command={fleetLines.list}
+          />
+        }
       />
       <div className="mb-3 flex flex-wrap gap-2">
-        <SearchInput label="Search by name" value={search.q ?? ""} onChange={(event) => show({ q: event.target.value || undefined })} />
+        <TypedSearch label="Search by name" value={search.q} onValue={(q) => show({ q })} />
         <FilterSelect
           label="Site"
           value={search.site_id}
@@ -59,7 +53,6 @@ export function FleetsPage() {
       <ListTable
         label="Fleets"
         list={list}
-        rowKey={({ id }) => id}
         columns={columns(site_names)}
         onOpen={({ id }) => void navigate({ to: "/fleets/$id", params: { id } })}
         empty={
@@ -72,7 +65,6 @@ export function FleetsPage() {
           )
         }
       />
-      {is_making && <NewFleet {...(search.site_id === undefined ? {} : { site_id: search.site_id })} onClose={() => setMaking(false)} />}
     </>
   );
 }
@@ -81,21 +73,13 @@ const columns = (site_names: ReadonlyMap<string, string>): Column<Fleet>[] => [
   {
     name: "Name",
     width: "minmax(8rem,2fr)",
-    cell: ({ id, name }) => (
-      <Link to="/fleets/$id" params={{ id }} className="font-medium hover:underline">
-        <Text line>{name}</Text>
-      </Link>
-    ),
+    cell: ({ id, name }) => <NameLink to="/fleets/$id" params={{ id }} name={name} className="font-medium" />,
   },
   {
     name: "Site",
     width: "minmax(6rem,1fr)",
     priority: 2,
-    cell: ({ site_id }) => (
-      <Link to="/sites/$id" params={{ id: site_id }} className="hover:underline">
-        <Text line>{site_names.get(site_id) ?? site_id}</Text>
-      </Link>
-    ),
+    cell: ({ site_id }) => <NameLink to="/sites/$id" params={{ id: site_id }} name={site_names.get(site_id) ?? site_id} />,
   },
   { name: "Online", width: "7rem", align: "right", cell: ({ robot_count, online_count }) => `${online_count} of ${robot_count}` },
   { name: "Current release", width: "minmax(8rem,2fr)", priority: 2, cell: ({ desired }) => <DesiredTags desired={desired} /> },
@@ -107,3 +91,16 @@ const columns = (site_names: ReadonlyMap<string, string>): Column<Fleet>[] => [
   },
   { name: "", width: "2rem", cell: (fleet) => <FleetMenu fleet={fleet} /> },
 ];
+
+/** The current release of each app of a fleet, on one line. */
+function DesiredTags({ desired }: { desired: Fleet["desired"] }) {
+  const apps = Object.entries(desired);
+  if (apps.length === 0) return <span className="text-muted">no release</span>;
+  return (
+    <span className="flex min-w-0 gap-2">
+      {apps.map(([app, { id, tag }]) => (
+        <NameLink key={app} to="/releases/$id" params={{ id }} name={tag} />
+      ))}
+    </span>
+  );
+}

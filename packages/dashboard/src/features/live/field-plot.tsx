@@ -2,10 +2,9 @@ import "uplot/dist/uPlot.min.css";
 import { X } from "lucide-react";
 import { useEffect, useRef } from "react";
 import uPlot from "uplot";
-import { IconButton, Text } from "../../ui/index.ts";
 import { useTheme } from "../../shell/theme.ts";
-import { numberAt } from "./field-path.ts";
-import { type createSeries, WINDOW_S } from "./series.ts";
+import { IconButton, TextLine } from "../../ui/index.ts";
+import { type createSeries, numberAt, WINDOW_S } from "./topic-series.ts";
 
 const HEIGHT_PX = 240;
 const DRAW_MS = 200;
@@ -15,7 +14,7 @@ const DASHES: readonly number[][] = [[], [8, 4], [2, 3], [10, 3, 2, 3], [4, 4], 
 
 const CLOCK = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
 
-export interface FieldPlotProps {
+interface FieldPlotProps {
   fields: readonly string[];
   series: ReturnType<typeof createSeries>;
   /** The latest message, for the values beside the names. */
@@ -63,11 +62,12 @@ export function FieldPlot({ fields, series, newest, onRemove }: FieldPlotProps) 
                 stroke={`var(${TOKENS[index]})`}
               />
             </svg>
-            <Text line>{field === "" ? "value" : field}</Text>
+            <TextLine>{field === "" ? "value" : field}</TextLine>
             <span className="text-muted tabular-nums">{shownNumber(numberAt(newest, field))}</span>
             <IconButton
               label={`Remove ${field} from the chart`}
-              icon={<X size={12} aria-hidden />}
+              icon={X}
+              size={12}
               onClick={() => onRemove(field)}
               className="!h-[24px] !w-[24px]"
             />

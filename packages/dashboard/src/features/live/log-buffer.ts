@@ -7,7 +7,7 @@ const TRIM_SLACK = 250;
 /** Maximum records that wait while the view is paused. */
 export const LOG_WAITING_MAX = 2_000;
 
-export interface LogRow {
+interface LogRow {
   /** Increases with time and is stable for each row. */
   key: number;
   record: LogRecord;

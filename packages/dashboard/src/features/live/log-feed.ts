@@ -1,11 +1,12 @@
 import type { LogRecord } from "@roamfleet/protocol/routes";
+import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { api } from "../../api/client.ts";
+import { type Following, followStream, type LiveState } from "./live-stream.tsx";
 import { createLogBuffer, type LogBuffer, type LogStore } from "./log-buffer.ts";
-import type { LogFilter } from "./log-search.ts";
-import { type Following, followStream, type LiveState } from "./live-socket.ts";
+import type { LogFilter } from "./log-text.ts";
 
 /** The state before the first page. */
-export const NOTHING_YET: LogFeedState = {
+const NOTHING_YET: LogFeedState = {
   buffer: { rows: [], waiting: 0, not_kept: 0, is_cut: false, sources: [] },
   live: undefined,
   is_loading: true,
@@ -24,7 +25,7 @@ export interface LogOf {
   filter: LogFilter;
 }
 
-export interface LogFeedState {
+interface LogFeedState {
   buffer: LogBuffer;
   /** Undefined if the feed is not live: the filter has an end, or the first page is loading. */
   live: LiveState | undefined;
@@ -36,7 +37,7 @@ export interface LogFeedState {
 }
 
 /** Loads the newest records, streams new ones, and loads older ones on request, until `close`. */
-export function openLogFeed({ of, id, filter }: LogOf) {
+function openLogFeed({ of, id, filter }: LogOf) {
   const buffer = createLogBuffer({ many: of === "fleets" });
   const aborting = new AbortController();
   const listeners = new Set<() => void>();
@@ -143,7 +144,7 @@ function followLog(
   };
 }
 
-export type LogFeed = ReturnType<typeof openLogFeed>;
+type LogFeed = ReturnType<typeof openLogFeed>;
 
 interface Page {
   items: LogRecord[];
@@ -182,4 +183,43 @@ function recordOf(data: string | ArrayBuffer): LogRecord | undefined {
 export function exportUrl({ of, id, filter }: LogOf): string {
   const query = new URLSearchParams(Object.entries(filter)).toString();
   return `/api/${of}/${encodeURIComponent(id)}/logs/export${query === "" ? "" : `?${query}`}`;
+}
+
+export interface UsedLogFeed {
+  state: LogFeedState;
+  loadOlder: () => void;
+  hold: () => void;
+  /** Shows the waiting records and resumes following. */
+  follow: () => void;
+  again: () => void;
+}
+
+/** Follows a log while the component is mounted. A `log` with different content opens a new feed. */
+export function useLogFeed(log: LogOf, is_online: boolean): UsedLogFeed {
+  const [feed, setFeed] = useState<LogFeed>();
+  const [opened, setOpened] = useState(0);
+  const key = JSON.stringify(log);
+  useEffect(() => {
+    const next = openLogFeed(JSON.parse(key) as LogOf);
+    setFeed(next);
+    return () => next.close();
+  }, [key, opened]);
+  const nothing = useCallback(() => () => {}, []);
+  const state = useSyncExternalStore(feed?.subscribe ?? nothing, () => feed?.read() ?? NOTHING_YET);
+  // The robot was offline and is online again.
+  useEffect(() => {
+    if (is_online && feed?.read().live?.is === "offline") feed.again();
+  }, [feed, is_online]);
+  return useMemo(
+    () => ({
+      state,
+      loadOlder: () => feed?.loadOlder(),
+      hold: () => feed?.hold(),
+      follow: () => {
+        if (feed?.release() === false) setOpened((count) => count + 1);
+      },
+      again: () => feed?.again(),
+    }),
+    [feed, state],
+  );
 }

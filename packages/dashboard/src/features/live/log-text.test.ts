@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { beginningOf, LINE_CHARACTERS_MAX, piecesOf } from "./log-text.ts";
+import { readLogSearch, timeOf } from "../../search.ts";
+import { beginningOf, filterOf, LINE_CHARACTERS_MAX, logCommand, piecesOf } from "./log-text.ts";
 
 const shown = (message: string, options?: Parameters<typeof piecesOf>[1]): string =>
   piecesOf(message, options)
@@ -43,4 +44,30 @@ test("cuts a long message between characters", () => {
   assert.equal(text, "x".repeat(LINE_CHARACTERS_MAX - 1));
   assert.equal(left_out, 4);
   assert.deepEqual(beginningOf("short"), { text: "short", left_out: 0 });
+});
+
+const NOW = Date.parse("2030-01-01T12:00:00Z");
+
+test("ignores invalid URL parameters", () => {
+  assert.deepEqual(readLogSearch({ level: "loud", source: "", q: 404, since: "soon", until: "2030-01-01", wrap: true }), {
+    q: "404",
+    until: "2030-01-01",
+    wrap: true,
+  });
+  assert.deepEqual(readLogSearch({ q: "x".repeat(201) }), {});
+});
+
+test("converts a duration to a time before now", () => {
+  assert.equal(timeOf("2h", NOW), "2030-01-01T10:00:00.000Z");
+  assert.equal(timeOf("2030-01-01T08:00:00+01:00", NOW), "2030-01-01T07:00:00.000Z");
+  assert.equal(timeOf("2w", NOW), undefined);
+  assert.deepEqual(filterOf({ since: "10m", level: "warn", wrap: true }, NOW), { level: "warn", since: "2030-01-01T11:50:00.000Z" });
+});
+
+test("the command has the same filters, quoted, and follows without an end time", () => {
+  assert.equal(
+    logCommand("robots", "rob_1", { level: "warn", q: "it's $HOME" }),
+    "rf robots logs rob_1 --level warn --grep 'it'\\''s $HOME' --follow",
+  );
+  assert.equal(logCommand("fleets", "fleet_1", { since: "2h", until: "1h" }), "rf fleets logs fleet_1 --since 2h --until 1h");
 });

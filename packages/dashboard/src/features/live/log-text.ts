@@ -1,10 +1,16 @@
+import type { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
+import { type LogSearch, timeOf } from "../../search.ts";
+import { shellLine } from "../../ui/format.ts";
+
+export type Level = (typeof LOG_LEVELS)[number];
+
 // eslint-disable-next-line no-control-regex -- matches control characters on purpose
 const COLORS = /\u001b\[[0-9;:]*m/g;
 /** C0 without tab and newline, DEL, C1, and what turns or hides text: bidirectional marks, zero-width and tag characters. */
 // eslint-disable-next-line no-control-regex -- matches control characters on purpose
 const HARMFUL = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu;
 
-export interface Piece {
+interface Piece {
   text: string;
   /** plain: unchanged text; sign: a symbol for an invisible character; hit: a match of the search. */
   kind: "plain" | "sign" | "hit";
@@ -65,3 +71,24 @@ export function beginningOf(message: string): { text: string; left_out: number }
   const end = code >= 0xd800 && code < 0xdc00 ? LINE_CHARACTERS_MAX - 1 : LINE_CHARACTERS_MAX;
   return { text: message.slice(0, end), left_out: message.length - end };
 }
+
+export interface LogFilter {
+  level?: Level;
+  source?: string;
+  q?: string;
+  since?: string;
+  until?: string;
+}
+
+/** Converts the filters for the API. */
+export function filterOf({ level, source, q, since, until }: LogSearch, now_ms: number): LogFilter {
+  const times = {
+    since: since === undefined ? undefined : timeOf(since, now_ms),
+    until: until === undefined ? undefined : timeOf(until, now_ms),
+  };
+  return JSON.parse(JSON.stringify({ level, source, q, ...times })) as LogFilter;
+}
+
+/** Returns the equivalent `rf` command. It follows the log if there is no end time. */
+export const logCommand = (of: "robots" | "fleets", id: string, { level, source, q, since, until }: LogSearch): string =>
+  shellLine("rf", of, "logs", id, { level, source, grep: q, since, until, follow: until === undefined });

@@ -1,11 +1,9 @@
 import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
 import { Download, WrapText } from "lucide-react";
-import { useEffect, useId, useRef, useState } from "react";
-import { AnchorButton, Button, FilterSelect, SearchInput } from "../../ui/index.ts";
-import type { LogSearch } from "./log-search.ts";
+import { useEffect, useId, useState } from "react";
+import type { LogSearch } from "../../search.ts";
+import { AnchorButton, Button, FilterSelect, TimeInput, TypedSearch } from "../../ui/index.ts";
 
-/** Debounce of the text filters. */
-const TYPED_MS = 350;
 const SINCE = [
   { value: "15m", label: "last 15 minutes" },
   { value: "1h", label: "last hour" },
@@ -31,7 +29,7 @@ export function LogToolbar({ search, onSearch, sources, export_url, robots }: Lo
   return (
     <div className="mb-2 space-y-2">
       <div className="flex flex-wrap items-center gap-2" role="search" aria-label="Filter log">
-        <Typed label="Search messages" value={q} onValue={(text) => onSearch({ q: text })} />
+        <TypedSearch label="Search messages" value={q} onValue={(text) => onSearch({ q: text })} className="sm:!w-64" />
         <FilterSelect
           label="Level"
           value={level}
@@ -59,40 +57,26 @@ export function LogToolbar({ search, onSearch, sources, export_url, robots }: Lo
         <span className="flex-1" />
         <Button
           look="quiet"
-          icon={<WrapText size={14} aria-hidden />}
+          icon={WrapText}
           aria-pressed={wrap === true}
           onClick={() => onSearch({ wrap: wrap === true ? undefined : true })}
           className={wrap === true ? "bg-active" : ""}
         >
           Wrap
         </Button>
-        <AnchorButton
-          href={export_url}
-          download
-          icon={<Download size={14} aria-hidden />}
-          title="All records that match the filter, as JSON lines"
-        >
+        <AnchorButton href={export_url} download icon={Download} title="All records that match the filter, as JSON lines">
           Download
         </AnchorButton>
       </div>
-      {is_between && <Between since={since} until={until} onSearch={onSearch} />}
+      {is_between && (
+        <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
+          <TimeInput label="From" value={since} onValue={(value) => onSearch({ since: value })} />
+          <TimeInput label="Until" value={until} onValue={(value) => onSearch({ until: value })} />
+          <span className="text-xs text-muted">Times are in this browser's time zone. A log with an end time is not live.</span>
+        </div>
+      )}
     </div>
   );
-}
-
-/** A debounced search field. */
-function Typed({ label, value, onValue }: { label: string; value: string | undefined; onValue: (text: string | undefined) => void }) {
-  const [text, setText] = useState(value ?? "");
-  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
-  const type = (next: string): void => {
-    setText(next);
-    clearTimeout(timer.current);
-    timer.current = setTimeout(() => onValue(next === "" ? undefined : next), TYPED_MS);
-  };
-  useEffect(() => () => clearTimeout(timer.current), []);
-  // Follow changes of the URL, such as by the back button.
-  useEffect(() => setText(value ?? ""), [value]);
-  return <SearchInput label={label} maxLength={200} value={text} onChange={(event) => type(event.target.value)} className="sm:!w-64" />;
 }
 
 function SourceInput({
@@ -114,10 +98,10 @@ function SourceInput({
         list={list}
         maxLength={200}
         value={text}
-        onChange={(event) => {
-          setText(event.target.value);
+        onChange={({ target }) => {
+          setText(target.value);
           // Selected from the list or cleared: apply immediately.
-          if (event.target.value === "" || sources.includes(event.target.value)) pass(event.target.value);
+          if (target.value === "" || sources.includes(target.value)) pass(target.value);
         }}
         onBlur={() => pass(text)}
         onKeyDown={(event) => event.key === "Enter" && pass(text)}
@@ -130,44 +114,4 @@ function SourceInput({
       </datalist>
     </>
   );
-}
-
-interface BetweenProps extends Pick<LogToolbarProps, "onSearch"> {
-  since: string | undefined;
-  until: string | undefined;
-}
-
-function Between({ since, until, onSearch }: BetweenProps) {
-  return (
-    <div className="flex flex-wrap items-center gap-x-4 gap-y-2">
-      <Moment label="From" value={since} onValue={(value) => onSearch({ since: value })} />
-      <Moment label="Until" value={until} onValue={(value) => onSearch({ until: value })} />
-      <span className="text-xs text-muted">Times are in this browser's time zone. A log with an end time is not live.</span>
-    </div>
-  );
-}
-
-/** A time field, entered in local time and stored in UTC. */
-function Moment({ label, value, onValue }: { label: string; value: string | undefined; onValue: (value: string | undefined) => void }) {
-  return (
-    <label className="flex items-center gap-2">
-      <span className="text-muted">{label}</span>
-      <input
-        type="datetime-local"
-        step={1}
-        defaultValue={localText(value)}
-        onBlur={({ target }) => {
-          const at = Date.parse(target.value);
-          onValue(Number.isNaN(at) ? undefined : new Date(at).toISOString());
-        }}
-        className="h-8 rounded-md border border-line-strong bg-surface px-2 text-ink"
-      />
-    </label>
-  );
-}
-
-function localText(value: string | undefined): string {
-  const at = value === undefined ? Number.NaN : Date.parse(value);
-  if (Number.isNaN(at)) return "";
-  return new Date(at - new Date(at).getTimezoneOffset() * 60_000).toISOString().slice(0, 19);
 }

@@ -1,8 +1,8 @@
-import { ChevronDown, ChevronRight, ChartLine } from "lucide-react";
+import { ChartLine, ChevronDown, ChevronRight } from "lucide-react";
 import { useState } from "react";
 import { cx } from "../../ui/index.ts";
-import { childPath } from "./field-path.ts";
 import { piecesOf } from "./log-text.ts";
+import { childPath } from "./topic-series.ts";
 
 /** Maximum children shown of a list or object. */
 const CHILDREN_MAX = 100;
@@ -10,7 +10,7 @@ const TEXT_CHARACTERS_MAX = 2_000;
 /** Depth to which the tree is expanded initially. */
 const OPEN_DEPTH = 3;
 
-export interface MessageTreeProps {
+interface MessageTreeProps {
   value: unknown;
   plotted: readonly string[];
   onPlot: (field: string) => void;

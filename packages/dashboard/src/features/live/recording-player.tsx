@@ -1,9 +1,8 @@
 import { Pause, Play, SkipBack, SkipForward } from "lucide-react";
 import { type KeyboardEvent, useEffect, useMemo, useRef, useState } from "react";
 import { Checkbox, cx, IconButton } from "../../ui/index.ts";
-import { type Cast, clockText, shortenPauses } from "./asciicast.ts";
-import { createPlayer, type Player, type PlayerState } from "./player.ts";
-import { openTerminal } from "./terminal.ts";
+import { type Cast, type CastEvent, castSize, clockText, countUntil, shortenPauses } from "./asciicast.ts";
+import { type OpenedTerminal, openTerminal } from "./terminal.ts";
 
 const SPEEDS = [0.5, 1, 2, 4, 8];
 const STEP_S = 5;
@@ -48,14 +47,15 @@ export function RecordingPlayer({ cast: whole }: { cast: Cast }) {
         <div ref={holder} className="w-max" />
       </div>
       <div className="flex flex-wrap items-center gap-2">
-        <IconButton label="Go to start" icon={<SkipBack size={16} aria-hidden />} onClick={() => player?.seek(0)} />
+        <IconButton label="Go to start" icon={SkipBack} size={16} onClick={() => player?.seek(0)} />
         <IconButton
           look="primary"
           label={state.is_playing ? "Pause" : "Play"}
-          icon={state.is_playing ? <Pause size={16} aria-hidden /> : <Play size={16} aria-hidden />}
+          icon={state.is_playing ? Pause : Play}
+          size={16}
           onClick={toggle}
         />
-        <IconButton label="Go to end" icon={<SkipForward size={16} aria-hidden />} onClick={() => player?.seek(cast.duration)} />
+        <IconButton label="Go to end" icon={SkipForward} size={16} onClick={() => player?.seek(cast.duration)} />
         <input
           type="range"
           aria-label="Position"
@@ -125,3 +125,108 @@ function usePlayer(
   useEffect(() => player?.setSpeed(speed), [player, speed]);
   return { player, state };
 }
+
+/** The terminal that plays a recording. */
+type Shown = Pick<OpenedTerminal, "terminal" | "writer">;
+
+interface PlayerState {
+  /** Position in seconds. */
+  at: number;
+  is_playing: boolean;
+}
+
+function showEvents({ terminal, writer }: Shown, events: readonly CastEvent[]): void {
+  let text = "";
+  let size: { cols: number; rows: number } | undefined;
+  const write = (): void => {
+    if (text !== "") writer.write(text);
+    text = "";
+  };
+  // Resize only after all earlier output, which belongs to the old size.
+  const resize = (): void => {
+    const now = size;
+    if (now !== undefined) writer.after(() => terminal.resize(now.cols, now.rows));
+    size = undefined;
+  };
+  for (const event of events) {
+    if (event.kind === "output") {
+      resize();
+      text += event.text;
+    } else if (event.kind === "resize") {
+      write();
+      // Of consecutive resizes only the last one applies.
+      size = castSize(event.text) ?? size;
+    }
+  }
+  write();
+  resize();
+}
+
+/** Plays a recording in a terminal. Calls `onChange` for each animation frame while playing. */
+function createPlayer(on: Shown, cast: Cast, onChange: (state: PlayerState) => void) {
+  let [shown, at, speed] = [0, 0, 1];
+  let is_playing = false;
+  let frame: number | undefined;
+  let last_ms: number | undefined;
+
+  const tell = (): void => onChange({ at, is_playing });
+  /** Writes the events up to the current position. */
+  const show = (): void => {
+    const until = countUntil(cast.events, at);
+    showEvents(on, cast.events.slice(shown, until));
+    shown = until;
+  };
+  const step = (now_ms: number): void => {
+    frame = undefined;
+    if (last_ms !== undefined) at = Math.min(cast.duration, at + ((now_ms - last_ms) / 1_000) * speed);
+    last_ms = now_ms;
+    show();
+    if (at >= cast.duration) return pause();
+    tell();
+    frame = requestAnimationFrame(step);
+  };
+  const pause = (): void => {
+    is_playing = false;
+    if (frame !== undefined) cancelAnimationFrame(frame);
+    frame = undefined;
+    last_ms = undefined;
+    tell();
+  };
+  const seek = (seconds: number): void => {
+    const next = Math.min(cast.duration, Math.max(0, seconds));
+    if (next < at) {
+      on.writer.clear();
+      on.writer.after(() => {
+        on.terminal.reset();
+        on.terminal.resize(cast.cols, cast.rows);
+      });
+      shown = 0;
+    }
+    at = next;
+    show();
+    tell();
+  };
+  return {
+    play(): void {
+      if (is_playing) return;
+      if (at >= cast.duration) seek(0);
+      is_playing = true;
+      last_ms = undefined;
+      frame = requestAnimationFrame(step);
+      tell();
+    },
+    pause,
+    seek,
+    setSpeed(next: number): void {
+      speed = next;
+    },
+    get at(): number {
+      return at;
+    },
+    get is_playing(): boolean {
+      return is_playing;
+    },
+  };
+}
+
+type Player = ReturnType<typeof createPlayer>;

@@ -1,14 +1,12 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useBlocker, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { Accessibility, Radio, SquareTerminal } from "lucide-react";
+import { Accessibility, CircleCheck, Radio, SquareTerminal, TriangleAlert } from "lucide-react";
 import { useRef, useState } from "react";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Badge, Button, byteText, Command, ConfirmDialog, QueryState } from "../../ui/index.ts";
-import { OperatorsOnly } from "./operators-only.tsx";
-import { PortsAndFiles } from "./ports-and-files.tsx";
-import { ShellEnded } from "./shell-ended.tsx";
-import { type ShellState, useShell, type UsedShell } from "./use-shell.ts";
+import { Badge, BarSelect, Button, byteText, Command, ConfirmDialog, cx, QueryState, Section } from "../../ui/index.ts";
+import { OperatorsOnly } from "./live-stream.tsx";
+import { type ShellState, type UsedShell, useShell } from "./use-shell.ts";
 
 const SCREEN_READER = "roamfleet.screen_reader";
 
@@ -44,7 +42,7 @@ function Shell({ id, apps, is_online }: { id: string; apps: readonly string[]; i
   return (
     <div className="space-y-3">
       <div ref={bar} className="flex flex-wrap items-center gap-2" role="group" aria-label="Shell">
-        <Badge tone="warn" icon={<Radio size={12} aria-hidden />}>
+        <Badge tone="warn" icon={Radio}>
           {state.is === "idle" ? "Shells are recorded" : "This session is recorded"}
         </Badge>
         <ShellBadge state={state} />
@@ -52,7 +50,7 @@ function Shell({ id, apps, is_online }: { id: string; apps: readonly string[]; i
         <span className="flex-1" />
         <Button
           look="quiet"
-          icon={<Accessibility size={14} aria-hidden />}
+          icon={Accessibility}
           aria-pressed={screen_reader}
           onClick={toggleReader}
           className={screen_reader ? "bg-active" : ""}
@@ -93,20 +91,13 @@ function AppPicker({ id, app, apps, disabled }: { id: string; app: string | unde
   const navigate = useNavigate({ from: "/robots/$id/shell" });
   const known = app === undefined || apps.includes(app) ? apps : [...apps, app];
   return (
-    <select
-      aria-label="Run in"
+    <BarSelect
+      label="Run in"
       disabled={disabled}
       value={app ?? ""}
-      onChange={({ target }) => void navigate({ params: { id }, search: target.value === "" ? {} : { app: target.value }, replace: true })}
-      className="h-8 max-w-56 rounded-md border border-line-strong bg-surface px-2.5 disabled:opacity-60"
-    >
-      <option value="">On the robot</option>
-      {known.map((name) => (
-        <option key={name} value={name}>
-          In {name}
-        </option>
-      ))}
-    </select>
+      options={[{ value: "", label: "On the robot" }, ...known.map((name) => ({ value: name, label: `In ${name}` }))]}
+      onValue={(name) => void navigate({ params: { id }, search: name === "" ? {} : { app: name }, replace: true })}
+    />
   );
 }
 
@@ -157,5 +148,67 @@ function LeaveDialog({ is_open }: { is_open: boolean }) {
       verb="End shell and leave"
       danger
     />
+  );
+}
+
+/** Shows how a shell ended. A new shell is opened only on request, because it has a new state. */
+function ShellEnded({ state, is_online, onOpen }: { state: ShellState; is_online: boolean; onOpen: () => void }) {
+  if (state.is !== "ended") return null;
+  const { exit_code, signal, why } = state;
+  const is_fine = exit_code === 0;
+  const Icon = is_fine ? CircleCheck : TriangleAlert;
+  const words =
+    exit_code !== undefined
+      ? `The program ended with exit code ${exit_code}${signal === undefined ? "" : ` (${signal})`}.`
+      : why === undefined
+        ? "You ended the shell."
+        : `${why.title}. ${why.text}`;
+  const may_open = why?.again !== "never" && (is_online || why?.again !== "offline");
+  return (
+    <div
+      role="status"
+      className="flex flex-wrap items-center gap-x-3 gap-y-2 rounded-md border border-line bg-raised px-3 py-2"
+      data-shell-ended
+    >
+      <Icon size={16} aria-hidden className={cx("shrink-0", is_fine ? "text-ok" : "text-warn")} />
+      <span className="min-w-0 flex-1 [overflow-wrap:anywhere]">
+        {words} <span className="text-muted">{exit_code === undefined && "Its programs were stopped."}</span>
+      </span>
+      {may_open && (
+        <Button look="primary" busy={false} onClick={onOpen} disabled={!is_online}>
+          Open new shell
+        </Button>
+      )}
+    </div>
+  );
+}
+
+/** Shows the `rf` commands for port forwarding and file transfer, which browsers cannot do. */
+function PortsAndFiles({ robot_id }: { robot_id: string }) {
+  return (
+    <Section title="Ports and files">
+      <div className="grid gap-4 md:grid-cols-2">
+        <div className="min-w-0 space-y-2">
+          <p className="text-muted">
+            Forwards a port of your machine to the robot, until Ctrl-C. By default, the robot allows its loopback addresses only;
+            `forward.allow` in its config file allows others.
+          </p>
+          <Command>{`rf robots forward ${robot_id} 8080:80`}</Command>
+          <Command>{`rf robots forward ${robot_id} 0:22`}</Command>
+        </div>
+        <div className="min-w-0 space-y-2">
+          <p className="text-muted">
+            Copies files and directories in either direction, and resumes interrupted transfers. The robot gives access to files that its
+            shell user can read, below `files.directories` of its config file.
+          </p>
+          <Command>{`rf robots cp ${robot_id}:/var/log/nav.log .`}</Command>
+          <Command>{`rf robots cp -r ./maps ${robot_id}:maps`}</Command>
+        </div>
+      </div>
+      <p className="mt-2 text-xs text-muted">
+        Both require the operator role. The robot can disable them with `streams: {"{ forward: off, files: off }"}` in
+        /etc/roamfleet/agent.yaml, which no server can change. Requests are then refused with “switched off on the robot”.
+      </p>
+    </Section>
   );
 }

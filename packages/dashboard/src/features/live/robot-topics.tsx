@@ -1,14 +1,40 @@
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
-import { useEffect, useRef, useState } from "react";
+import { lazy, Suspense, useState } from "react";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Badge, cx, EmptyState, QueryState, SearchInput, Skeleton, Text } from "../../ui/index.ts";
-import { LiveNotice, NothingLive } from "./live-notice.tsx";
-import { type Following, followStream, type LiveState } from "./live-socket.ts";
-import { OperatorsOnly } from "./operators-only.tsx";
-import { TopicEcho } from "./topic-echo.tsx";
-import type { TopicSearch } from "./topic-search.ts";
+import type { TopicSearch } from "../../search.ts";
+import {
+  Badge,
+  BarSelect,
+  Command,
+  cx,
+  EmptyState,
+  QueryState,
+  SearchInput,
+  shellLine,
+  Skeleton,
+  Switch,
+  Text,
+  TextLine,
+} from "../../ui/index.ts";
+import { LiveBadge, LiveNotice, NothingLive, OperatorsOnly, useIsVisible, useStream } from "./live-stream.tsx";
+import { MessageTree } from "./message-tree.tsx";
+import { createRateMeter, createSeries, type TopicRate } from "./topic-series.ts";
+
+/** Messages per second: enough for reading, and few enough for slow connections. */
+const DEFAULT_RATE = 5;
+/** Maximum plotted fields: the number of colors. */
+const PLOTTED_MAX = 6;
+
+const plottedOf = ({ plot }: TopicSearch): string[] => (plot === undefined ? [] : plot.split(",").filter(Boolean).slice(0, PLOTTED_MAX));
+
+/** Returns the `plot` parameter with a field added or removed. */
+function togglePlot(search: TopicSearch, field: string): string | undefined {
+  const plotted = plottedOf(search);
+  const next = plotted.includes(field) ? plotted.filter((one) => one !== field) : [...plotted, field].slice(-PLOTTED_MAX);
+  return next.length === 0 ? undefined : next.join(",");
+}
 
 interface Topic {
   name: string;
@@ -40,18 +66,29 @@ export function RobotTopics() {
 function TopicsOf({ id, is_online }: { id: string; is_online: boolean }) {
   const search = useSearch({ from: "/app/robots/$id/topics" });
   const navigate = useNavigate({ from: "/robots/$id/topics" });
-  const { told, live, again } = useTopics(id, is_online);
+  const [listed, setListed] = useState<Topics>();
+  const { live, again } = useStream({
+    name: "ros_echo",
+    id,
+    what: "this robot's topics",
+    is_online,
+    start: () => ({
+      onFrame: (data) => {
+        if (typeof data === "string") setListed(JSON.parse(data) as Topics);
+      },
+    }),
+  });
   const change = (part: Partial<Record<keyof TopicSearch, unknown>>): void =>
     void navigate({ search: (old) => JSON.parse(JSON.stringify({ ...old, ...part })) as TopicSearch, replace: true });
-  if (told === undefined && live !== undefined && "why" in live)
+  if (listed === undefined && live !== undefined && "why" in live)
     return <NothingLive why={live.why} command={`rf robots topics ${id} list`} onAgain={again} />;
   return (
     <>
       <LiveNotice live={live} onAgain={again} />
       <div className="grid gap-4 lg:grid-cols-[minmax(16rem,22rem)_minmax(0,1fr)]">
-        <TopicList told={told} search={search} onSearch={change} id={id} />
+        <TopicList listed={listed} search={search} onSearch={change} id={id} />
         {search.topic === undefined ? (
-          <div className={cx("max-lg:hidden", (told?.topics.length ?? 0) === 0 && "hidden")}>
+          <div className={cx("max-lg:hidden", (listed?.topics.length ?? 0) === 0 && "hidden")}>
             <EmptyState title="Select a topic" command={`rf robots topics ${id} list`}>
               Its latest message and message rate appear here. Numbers in messages can be plotted over time.
             </EmptyState>
@@ -73,34 +110,33 @@ function TopicsOf({ id, is_online }: { id: string; is_online: boolean }) {
 
 interface TopicListProps {
   id: string;
-  told: Topics | undefined;
+  listed: Topics | undefined;
   search: TopicSearch;
   onSearch: (part: Partial<Record<keyof TopicSearch, unknown>>) => void;
 }
 
-function TopicList({ id, told, search, onSearch }: TopicListProps) {
-  if (told === undefined) return <Skeleton rows={8} />;
+function TopicList({ id, listed, search, onSearch }: TopicListProps) {
+  if (listed === undefined) return <Skeleton rows={8} />;
   const wanted = (search.q ?? "").toLowerCase();
-  const all = told.topics.flatMap(rowsOf);
+  const all = listed.topics.flatMap(rowsOf);
   const has_several = new Set(all.map(({ adapter }) => adapter)).size > 1;
   const found = all.filter(({ name, type, adapter }) => `${name} ${type} ${adapter ?? ""}`.toLowerCase().includes(wanted));
   return (
     <section aria-label="Topics" className="min-w-0">
       <div className="mb-2 flex flex-wrap items-center gap-2">
-        <SearchInput
-          label="Search topics"
-          defaultValue={search.q ?? ""}
-          onChange={({ target }) => onSearch({ q: target.value === "" ? undefined : target.value })}
-        />
-        <Adapters told={told} />
+        <SearchInput label="Search topics" defaultValue={search.q ?? ""} onValue={(q) => onSearch({ q: q || undefined })} />
+        <Adapters listed={listed} />
       </div>
-      {told.topics.length === 0 && (
+      {listed.topics.length === 0 && (
         <EmptyState title="No topics" command={`rf robots inspect ${id}`}>
-          {told.adapter === null ? "The agent has not found ROS on this robot and keeps checking." : "No node publishes a topic."}
+          {listed.adapter === null ? "The agent has not found ROS on this robot and keeps checking." : "No node publishes a topic."}
         </EmptyState>
       )}
       <ul
-        className={cx("max-h-[60dvh] overflow-y-auto rounded-lg border border-line max-lg:max-h-64", told.topics.length === 0 && "hidden")}
+        className={cx(
+          "max-h-[60dvh] overflow-y-auto rounded-lg border border-line max-lg:max-h-64",
+          listed.topics.length === 0 && "hidden",
+        )}
       >
         {found.slice(0, TOPICS_SHOWN).map(({ name, type, adapter, is_other }) => (
           <li key={`${name} ${type}`} className="border-b border-line last:border-0">
@@ -114,16 +150,12 @@ function TopicList({ id, told, search, onSearch }: TopicListProps) {
                 isShown(search, name, type, is_other) && "bg-accent-soft",
               )}
             >
-              <Text line className="font-mono text-xs">
-                {name}
-              </Text>
-              <Text line className="text-xs text-muted">
-                {has_several && adapter !== undefined ? `${type} · ${adapter}` : type}
-              </Text>
+              <TextLine className="font-mono text-xs">{name}</TextLine>
+              <TextLine className="text-xs text-muted">{has_several && adapter !== undefined ? `${type} · ${adapter}` : type}</TextLine>
             </Link>
           </li>
         ))}
-        {found.length === 0 && told.topics.length > 0 && <li className="p-3 text-center text-muted">No matching topics</li>}
+        {found.length === 0 && listed.topics.length > 0 && <li className="p-3 text-center text-muted">No matching topics</li>}
         {found.length > TOPICS_SHOWN && (
           <li className="p-2 text-center text-xs text-muted">and {found.length - TOPICS_SHOWN} more: refine the search</li>
         )}
@@ -147,7 +179,7 @@ const isShown = (search: TopicSearch, name: string, type: string, is_other: bool
   search.topic === name && (search.type === undefined ? !is_other : search.type === type);
 
 /** The connected adapters, and failed or lost ones with the reason. */
-function Adapters({ told: { topics, adapter, distro, adapters } }: { told: Topics }) {
+function Adapters({ listed: { topics, adapter, distro, adapters } }: { listed: Topics }) {
   const connected = adapters?.filter(({ state }) => state === "connected") ?? (adapter === null ? [] : [{ name: adapter, distro }]);
   const broken = adapters?.filter(({ state }) => state === "failed" || state === "lost") ?? [];
   return (
@@ -172,30 +204,139 @@ function Adapters({ told: { topics, adapter, distro, adapters } }: { told: Topic
   );
 }
 
-/** The topics of a robot, updated live. */
-function useTopics(robot_id: string, is_online: boolean) {
-  const [told, setTold] = useState<Topics>();
-  const [live, setLive] = useState<LiveState>();
-  const following = useRef<Following>(undefined);
-  useEffect(() => {
-    const stream = followStream({
-      name: "ros_echo",
-      id: robot_id,
-      what: "this robot's topics",
-      query: () => ({}),
-      onState: setLive,
-      onFrame: (data) => {
-        if (typeof data === "string") setTold(JSON.parse(data) as Topics);
-      },
-    });
-    following.current = stream;
-    return () => stream.close();
-  }, [robot_id]);
-  useEffect(() => {
-    if (is_online && live?.is === "offline") following.current?.again();
-  }, [is_online, live]);
-  return { told, live, again: () => following.current?.again() };
-}
-
 /** Removes the plotted fields, which another topic does not have. */
 const withoutPlot = ({ plot: _, type: __, ...rest }: TopicSearch): TopicSearch => rest;
+
+/** Loaded on first use, because it contains uPlot. */
+const FieldPlot = lazy(async () => ({ default: (await import("./field-plot.tsx")).FieldPlot }));
+
+/** Minimum interval between renderings, independent of the message rate. */
+const SHOW_MS = 200;
+const RATES = [1, 2, DEFAULT_RATE, 10, 30, 100];
+
+interface Echo {
+  skipped?: number;
+  type: string;
+  at: string;
+  message: unknown;
+  note?: string;
+}
+
+interface TopicEchoProps {
+  robot_id: string;
+  topic: string;
+  is_online: boolean;
+  search: TopicSearch;
+  onSearch: (part: Partial<Record<keyof TopicSearch, unknown>>) => void;
+}
+
+/** The latest message of a topic, the message rate, and a plot of selected numbers. */
+function TopicEcho({ robot_id, topic, is_online, search, onSearch }: TopicEchoProps) {
+  const { live, newest, rate, series, again } = useEcho(robot_id, topic, search, is_online);
+  const plotted = plottedOf(search);
+  const toggle = (field: string): void => onSearch({ plot: togglePlot(search, field) });
+  return (
+    <section aria-label={`Messages of ${topic}`} className="min-w-0 space-y-3">
+      <header className="flex flex-wrap items-center gap-2">
+        <h2 className="min-w-0 font-mono font-semibold">
+          <Text>{topic}</Text>
+        </h2>
+        {newest !== undefined && (
+          <Badge>
+            <Text>{newest.type}</Text>
+          </Badge>
+        )}
+        <LiveBadge live={live} />
+        <Rate rate={rate} />
+      </header>
+      <div className="flex flex-wrap items-center gap-3">
+        <RateSelect value={search.rate ?? DEFAULT_RATE} onValue={(rate) => onSearch({ rate: rate === DEFAULT_RATE ? undefined : rate })} />
+        <div className="-mb-3">
+          <Switch
+            label="Full messages"
+            hint="Shows long lists and strings completely, up to 512 KiB per message"
+            checked={search.full === true}
+            onChange={(on) => onSearch({ full: on ? true : undefined })}
+          />
+        </div>
+      </div>
+      <LiveNotice live={live} onAgain={again} />
+      {newest?.note !== undefined && <p className="rounded-md bg-warn-soft px-3 py-2 text-warn [overflow-wrap:anywhere]">{newest.note}</p>}
+      {plotted.length > 0 && (
+        <Suspense fallback={<Skeleton rows={4} />}>
+          <FieldPlot fields={plotted} series={series} newest={newest?.message} onRemove={toggle} />
+        </Suspense>
+      )}
+      {newest === undefined ? (
+        <p className="appear-late text-muted">
+          {live?.is === "open" ? "No messages yet. Messages appear here when a node publishes them." : ""}
+        </p>
+      ) : (
+        <MessageTree value={newest.message} plotted={plotted} onPlot={toggle} />
+      )}
+      {newest !== undefined && plotted.length === 0 && <p className="text-xs text-muted">Select a number above to plot it over time.</p>}
+      <Command>{echoCommand(robot_id, topic, search)}</Command>
+    </section>
+  );
+}
+
+const echoCommand = (robot_id: string, topic: string, { type, rate = DEFAULT_RATE, full }: TopicSearch): string =>
+  shellLine("rf", "robots", "topics", robot_id, "echo", topic, { type, rate, full });
+
+function RateSelect({ value, onValue }: { value: number; onValue: (value: number) => void }) {
+  const rates = [...new Set([...RATES, value])].toSorted((a, b) => a - b);
+  return (
+    <BarSelect
+      label="Rate"
+      value={value}
+      options={rates.map((rate) => ({ value: String(rate), label: `up to ${rate}/s` }))}
+      onValue={(rate) => onValue(Number(rate))}
+    />
+  );
+}
+
+function Rate({ rate: { hz, skipped, messages } }: { rate: TopicRate }) {
+  if (messages < 2) return null;
+  return (
+    <span className="text-xs text-muted tabular-nums" data-topic-rate>
+      {hz >= 10 ? hz.toFixed(1) : hz.toFixed(2)} Hz · {messages.toLocaleString("en")} shown · {skipped.toLocaleString("en")} skipped
+    </span>
+  );
+}
+
+function useEcho(robot_id: string, topic: string, { type, rate: most, full }: TopicSearch, is_online: boolean) {
+  const [shown, setShown] = useState<{ newest: Echo | undefined; rate: TopicRate }>({
+    newest: undefined,
+    rate: { hz: 0, skipped: 0, messages: 0 },
+  });
+  const [series] = useState(createSeries);
+  const { live, again } = useStream({
+    name: "ros_echo",
+    id: robot_id,
+    what: "this robot's topics",
+    query: { topic, rate: most ?? DEFAULT_RATE, type, full: full === true ? "true" : undefined },
+    is_online,
+    is_wanted: useIsVisible(),
+    start: () => {
+      const meter = createRateMeter();
+      let newest: Echo | undefined;
+      let timer: ReturnType<typeof setTimeout> | undefined;
+      series.clear();
+      setShown({ newest: undefined, rate: meter.read() });
+      return {
+        onFrame: (data) => {
+          if (typeof data !== "string") return;
+          newest = JSON.parse(data) as Echo;
+          meter.add(newest.at, newest.skipped ?? 0);
+          series.add(newest.at, newest.message);
+          timer ??= setTimeout(() => {
+            timer = undefined;
+            setShown({ newest, rate: meter.read() });
+          }, SHOW_MS);
+        },
+        stop: () => clearTimeout(timer),
+      };
+    },
+  });
+  return { live, ...shown, series, again };
+}

@@ -1,6 +1,6 @@
-import { ApiError } from "@roamfleet/sdk/browser";
-import type { ShellSession } from "@roamfleet/protocol/routes";
 import { fillPath, paths } from "@roamfleet/protocol/paths";
+import type { ShellSession } from "@roamfleet/protocol/routes";
+import { ApiError } from "@roamfleet/sdk/browser";
 import { queryOptions, useQuery } from "@tanstack/react-query";
 import { Link, useParams } from "@tanstack/react-router";
 import { Download } from "lucide-react";
@@ -87,12 +87,7 @@ function Facts({ session, robot_name }: { session: ShellSession; robot_name: str
           ["Result", exit_code === null ? (reason ?? "—").replaceAll("_", " ") : `exit code ${exit_code}`],
           ["Output", <Bytes key="printed" count={output_bytes} />],
           ["Recording", recording.status === "kept" ? <Bytes key="recording" count={recording.bytes} /> : "deleted"],
-          [
-            "ID",
-            <CopyText key="id" label="ID">
-              {session.id}
-            </CopyText>,
-          ],
+          ["ID", <CopyText key="id" label="ID" text={session.id} />],
         ]}
       />
     </Card>
@@ -150,7 +145,7 @@ function Recording({ session }: { session: ShellSession }) {
     <Section
       title="Recording"
       actions={
-        <AnchorButton href={fillPath(paths.getShellRecording[1], { id })} download={`${id}.cast`} icon={<Download size={14} aria-hidden />}>
+        <AnchorButton href={fillPath(paths.getShellRecording[1], { id })} download={`${id}.cast`} icon={Download}>
           Download recording
         </AnchorButton>
       }

@@ -1,62 +1,50 @@
 import type { RobotShellSession } from "@roamfleet/protocol/routes";
-import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useSearch } from "@tanstack/react-router";
-import { useCallback, useMemo } from "react";
-import { pagesQuery, query, rowsOf } from "../../api/queries.ts";
+import { useQuery } from "@tanstack/react-query";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { useLivePages } from "../../api/live-pages.ts";
+import { query } from "../../api/queries.ts";
+import { SHELL_STATUSES, type ShellsSearch } from "../../search.ts";
 import {
   Badge,
-  Bytes,
   Button,
+  Bytes,
   type Column,
   Command,
-  DataTable,
   EmptyState,
-  ErrorState,
   FilterSelect,
+  ListTable,
+  NameLink,
   PageHeader,
-  Skeleton,
   StatusBadge,
-  Text,
+  TextLine,
   Time,
 } from "../../ui/index.ts";
-import type { ShellsSearch } from "./shell-search.ts";
-
-const PAGE_ROWS = 100;
-const STATUSES = [
-  { value: "open", label: "open" },
-  { value: "ended", label: "ended" },
-  { value: "aborted", label: "aborted" },
-];
 
 const COLUMNS: readonly Column<RobotShellSession>[] = [
   {
     name: "Robot",
     width: "minmax(7rem, 2fr)",
-    cell: ({ id, robot_name }) => (
-      <Link to="/shells/$id" params={{ id }} className="text-ink hover:underline">
-        <Text line>{robot_name}</Text>
-      </Link>
-    ),
+    cell: ({ id, robot_name }) => <NameLink to="/shells/$id" params={{ id }} name={robot_name} />,
   },
   {
     name: "User",
     width: "minmax(6rem, 1.5fr)",
     priority: 2,
-    cell: ({ actor }) => <Text line>{actor.name ?? actor.id ?? actor.type}</Text>,
+    cell: ({ actor }) => <TextLine>{actor.name ?? actor.id ?? actor.type}</TextLine>,
   },
   { name: "Started", width: "minmax(6rem, 1fr)", cell: ({ started_at }) => <Time at={started_at} /> },
   {
     name: "Command",
     width: "minmax(6rem, 1.5fr)",
     priority: 3,
-    cell: ({ app, program }) => <Text line>{`${program ?? "login shell"}${app === null ? "" : ` in ${app}`}`}</Text>,
+    cell: ({ app, program }) => <TextLine>{`${program ?? "login shell"}${app === null ? "" : ` in ${app}`}`}</TextLine>,
   },
   { name: "State", width: "6.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   {
     name: "Result",
     width: "minmax(6rem, 1fr)",
     priority: 3,
-    cell: ({ exit_code, reason }) => <Text line>{exit_code === null ? (reason ?? "").replaceAll("_", " ") : `exit ${exit_code}`}</Text>,
+    cell: ({ exit_code, reason }) => <TextLine>{exit_code === null ? (reason ?? "").replaceAll("_", " ") : `exit ${exit_code}`}</TextLine>,
   },
   { name: "Output", width: "5rem", priority: 2, align: "right", cell: ({ output_bytes }) => <Bytes count={output_bytes} /> },
   {
@@ -71,10 +59,7 @@ const COLUMNS: readonly Column<RobotShellSession>[] = [
 export function ShellsPage() {
   const search = useSearch({ from: "/app/shells" });
   const navigate = useNavigate({ from: "/shells" });
-  const list = useInfiniteQuery(pagesQuery("listAllShellSessions", { query: { ...search, limit: PAGE_ROWS } }));
-  const rows = useMemo(() => rowsOf(list.data), [list.data]);
-  const { fetchNextPage } = list;
-  const more = useCallback(() => void fetchNextPage(), [fetchNextPage]);
+  const list = useLivePages("listAllShellSessions", { query: search });
   return (
     <>
       <PageHeader
@@ -86,29 +71,18 @@ export function ShellsPage() {
         <FilterSelect
           label="State"
           value={search.status}
-          options={STATUSES}
-          onChange={(status) =>
-            void navigate({ search: (old) => JSON.parse(JSON.stringify({ ...old, status })) as ShellsSearch, replace: true })
-          }
+          options={SHELL_STATUSES}
+          onChange={(status) => void navigate({ search: (old) => ({ ...old, status }), replace: true })}
         />
         <Chosen search={search} />
       </div>
-      {list.isPending ? (
-        <Skeleton rows={8} />
-      ) : list.isError && rows.length === 0 ? (
-        <ErrorState error={list.error} onRetry={() => void list.refetch()} />
-      ) : (
-        <DataTable
-          label="Shell sessions"
-          columns={COLUMNS}
-          rows={rows}
-          rowKey={({ id }) => id}
-          onOpen={({ id }) => void navigate({ to: "/shells/$id", params: { id } })}
-          onEnd={more}
-          has_more={list.hasNextPage}
-          empty={<EmptyState title="No shell sessions yet">Open a shell on the page of a robot, or with `rf robots shell`.</EmptyState>}
-        />
-      )}
+      <ListTable
+        label="Shell sessions"
+        list={list}
+        columns={COLUMNS}
+        onOpen={({ id }) => void navigate({ to: "/shells/$id", params: { id } })}
+        empty={<EmptyState title="No shell sessions yet">Open a shell on the page of a robot, or with `rf robots shell`.</EmptyState>}
+      />
       {search.robot_id !== undefined && (
         <div className="mt-3">
           <Command>{`rf robots sessions list ${search.robot_id}`}</Command>

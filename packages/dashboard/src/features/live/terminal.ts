@@ -2,9 +2,6 @@ import "@xterm/xterm/css/xterm.css";
 import { FitAddon } from "@xterm/addon-fit";
 import { type ITheme, Terminal } from "@xterm/xterm";
 import { pageNonce } from "../../page-nonce.ts";
-import { boundCounts } from "./terminal-bounds.ts";
-import { openUnderPolicy } from "./terminal-policy.ts";
-import { createTerminalWriter, type TerminalWriter } from "./terminal-writer.ts";
 
 const SCROLLBACK_ROWS = 5_000;
 const FONT = '"JetBrains Mono Variable", ui-monospace, monospace';
@@ -49,7 +46,7 @@ const LIGHT: ITheme = {
 };
 
 /** Returns the colors of the current theme. */
-export function terminalTheme(): ITheme {
+function terminalTheme(): ITheme {
   const style = getComputedStyle(document.documentElement);
   const token = (name: string): string => style.getPropertyValue(name).trim();
   return {
@@ -72,7 +69,7 @@ export interface OpenedTerminal {
   dispose: () => void;
 }
 
-export interface TerminalOptions {
+interface TerminalOptions {
   cols?: number;
   rows?: number;
   /** Whether input is disabled. */
@@ -118,4 +115,164 @@ export async function openTerminal(holder: HTMLElement, options: TerminalOptions
       terminal.dispose();
     },
   };
+}
+
+/** Cursor tabs in a row of any width. */
+const TABS_MAX = 1_000;
+
+/**
+ * Sequences whose cost grows with their count: xterm repeats the work, or allocates, as often as the count states, up to 2^31 times.
+ * Beyond these bounds a higher count has no other effect. All other counts are clamped by xterm to the size of the screen.
+ */
+const COUNTED: Record<string, (terminal: Terminal) => number> = {
+  // REP
+  b: ({ cols, rows }) => cols * rows,
+  // IL, DL, SU, SD
+  L: ({ rows }) => rows,
+  M: ({ rows }) => rows,
+  S: ({ rows }) => rows,
+  T: ({ rows }) => rows,
+  // CHT, CBT
+  I: () => TABS_MAX,
+  Z: () => TABS_MAX,
+};
+
+/** Clamps the counts of control sequences before xterm runs them: `CSI 999999999 b` would freeze the page or exhaust its memory. */
+function boundCounts(terminal: Terminal): void {
+  // The handlers of the public API get copies of the parameters; these get what the next handler reads.
+  const { _core } = terminal as unknown as ParserInsides;
+  for (const [final, most] of Object.entries(COUNTED))
+    _core.registerCsiHandler({ final }, ({ params }) => {
+      params[0] = Math.min(params[0] ?? 0, most(terminal));
+      return false;
+    });
+}
+
+/** Internals of xterm 6 that run control sequences. */
+interface ParserInsides {
+  _core: { registerCsiHandler: (id: { final: string }, handle: (params: { params: Int32Array }) => boolean) => unknown };
+}
+
+/* oxlint-disable no-underscore-dangle -- these are names of xterm's own */
+
+/**
+ * Opens a terminal on a page whose content security policy allows only styles with its nonce. xterm creates style elements without a
+ * nonce and writes colors into style attributes. Its option documentOverride covers neither the scrollbar's style nor the rows, so both
+ * are patched here. tests/dashboard checks that the policy blocks nothing.
+ */
+function openUnderPolicy(terminal: Terminal, holder: HTMLElement, nonce: string | undefined): void {
+  const make = document.createElement.bind(document);
+  document.createElement = (...args: Parameters<typeof make>): HTMLElement => {
+    const element = make(...args);
+    if (element instanceof HTMLStyleElement && nonce !== undefined) element.nonce = nonce;
+    return element;
+  };
+  try {
+    terminal.open(holder);
+  } finally {
+    // Delete the override, so that the prototype's method applies again.
+    Reflect.deleteProperty(document, "createElement");
+  }
+  const rows = (terminal as unknown as RendererInsides)._core?._renderService?._renderer?.value?._rowFactory;
+  // The policy covers the style attribute but not the properties of `style`.
+  if (rows !== undefined) rows._addStyle = (element, style) => void (element.style.cssText += style);
+}
+
+/** Internals of xterm 6 that create the spans of rows. */
+interface RendererInsides {
+  _core?: {
+    _renderService?: { _renderer?: { value?: { _rowFactory?: { _addStyle: (element: HTMLElement, style: string) => void } } } };
+  };
+}
+
+/**
+ * Characters that xterm parses without a pause. Sequences of three characters may rewrite the whole screen, so a longer slice could
+ * block the page for seconds.
+ */
+const SLICE_CHARACTERS = 1_024;
+/**
+ * A run of marks that xterm adds to the character before (the control character DEL does not end the run): the browser takes minutes to
+ * draw a cell with a million of them, so the rest of a longer run is dropped.
+ */
+const MARK = "[\\p{M}\\p{Cf}\\u1160-\\u11ff\\u007f]";
+const MARKS_MAX = 16;
+const MARKS = new RegExp(`(${MARK}{${MARKS_MAX}})${MARK}+`, "gu");
+const LAST_MARKS = new RegExp(`${MARK}{0,${MARKS_MAX}}$`, "u");
+/** Finished work is removed from the queue when there is so much of it. */
+const FINISHED_MAX = 256;
+
+type Work = { text: string; at: number; done: (() => void) | undefined } | (() => void);
+
+interface TerminalWriter {
+  /** Draws bytes of UTF-8, which may be cut anywhere, or text. Calls `done` when they are drawn. */
+  write: (output: Uint8Array | string, done?: () => void) => void;
+  /** Calls `work` after everything before it is drawn. */
+  after: (work: () => void) => void;
+  /** Drops what is not drawn yet. Its `done` is not called. */
+  clear: () => void;
+}
+
+/**
+ * Writes to a terminal in slices, each after the one before is drawn: the page stays responsive, whatever is written, and xterm's own
+ * queue, which throws when it is full, stays empty.
+ */
+function createTerminalWriter(terminal: Terminal): TerminalWriter {
+  const decoder = new TextDecoder();
+  let last_marks = "";
+  const withFewMarks = (slice: string): string => {
+    const text = (last_marks + slice).replace(MARKS, "$1");
+    const added = text.slice(last_marks.length);
+    last_marks = LAST_MARKS.exec(text)?.[0] ?? "";
+    return added;
+  };
+  let queue: Work[] = [];
+  let next = 0;
+  let is_running = false;
+  const run = (): void => {
+    if (next >= FINISHED_MAX) {
+      queue = queue.slice(next);
+      next = 0;
+    }
+    const work = queue[next];
+    is_running = work !== undefined;
+    if (work === undefined) {
+      queue = [];
+      next = 0;
+    } else if (typeof work === "function") {
+      next += 1;
+      terminal.write("", () => {
+        work();
+        run();
+      });
+    } else {
+      const end = sliceEnd(work.text, work.at);
+      const slice = withFewMarks(work.text.slice(work.at, end));
+      work.at = end;
+      const is_last = end >= work.text.length;
+      if (is_last) next += 1;
+      terminal.write(slice, () => {
+        if (is_last) work.done?.();
+        run();
+      });
+    }
+  };
+  const add = (work: Work): void => {
+    queue.push(work);
+    if (!is_running) run();
+  };
+  return {
+    write: (output, done) => add({ text: typeof output === "string" ? output : decoder.decode(output, { stream: true }), at: 0, done }),
+    after: add,
+    clear: () => {
+      queue = [];
+      next = 0;
+    },
+  };
+}
+
+/** No slice ends between the halves of a surrogate pair. */
+function sliceEnd(text: string, from: number): number {
+  const end = from + SLICE_CHARACTERS;
+  const last = text.charCodeAt(end - 1);
+  return last >= 0xd800 && last <= 0xdbff ? end + 1 : end;
 }

@@ -1,11 +1,24 @@
-import { useQuery } from "@tanstack/react-query";
+import type { Deployment } from "@roamfleet/protocol/routes";
+import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link, type LinkProps } from "@tanstack/react-router";
 import { Rocket } from "lucide-react";
-import type { ReactNode } from "react";
-import { query } from "../../api/queries.ts";
+import { query, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Card, cx, EmptyState, LinkButton, PageHeader, QueryState, Section, Text, Time } from "../../ui/index.ts";
-import { RunningDeployments } from "./running-deployments.tsx";
+import {
+  CardList,
+  cx,
+  EmptyState,
+  LinkButton,
+  NameLink,
+  PageHeader,
+  QueryState,
+  Section,
+  StatusBadge,
+  TextLine,
+  Time,
+} from "../../ui/index.ts";
+import { CountsBar } from "../deployments/deployment-parts.tsx";
+import { releaseName } from "../robots/robot-text.ts";
 
 const RECENT = 12;
 
@@ -22,7 +35,7 @@ export function OverviewPage() {
           may_change && (
             <>
               <LinkButton to="/enrollment/new">Enroll robots</LinkButton>
-              <LinkButton look="primary" icon={<Rocket size={14} aria-hidden />} to="/deployments/new">
+              <LinkButton look="primary" icon={Rocket} to="/deployments/new">
                 Deploy
               </LinkButton>
             </>
@@ -146,26 +159,16 @@ function Figure({ label, value, link, tone = "" }: { label: string; value: numbe
 function FailingChecks({ robots, total }: { robots: readonly { id: string; name: string; failing: readonly string[] }[]; total: number }) {
   return (
     <Section title="Failing checks">
-      {robots.length === 0 ? (
-        <p className="text-muted">No failing checks</p>
-      ) : (
-        <Card className="!p-0">
-          <ul className="divide-y divide-line">
-            {robots.map(({ id, name, failing }) => (
-              <li key={id}>
-                <Link to="/robots/$id" params={{ id }} className="flex items-baseline gap-3 px-4 py-2 hover:bg-hover">
-                  <Text line className="max-w-[40%] shrink-0 font-medium">
-                    {name}
-                  </Text>
-                  <Text line className="text-bad">
-                    {failing.join(", ")}
-                  </Text>
-                </Link>
-              </li>
-            ))}
-          </ul>
-        </Card>
-      )}
+      <CardList items={robots} empty="No failing checks">
+        {({ id, name, failing }) => (
+          <li key={id}>
+            <Link to="/robots/$id" params={{ id }} className="flex items-baseline gap-3 px-4 py-2 hover:bg-hover">
+              <TextLine className="max-w-[40%] shrink-0 font-medium">{name}</TextLine>
+              <TextLine className="text-bad">{failing.join(", ")}</TextLine>
+            </Link>
+          </li>
+        )}
+      </CardList>
       {total > robots.length && (
         <Link to="/robots" search={{ health: "failing" }} className="mt-2 inline-block text-accent underline">
           View all {total.toLocaleString()}
@@ -180,30 +183,87 @@ function RecentTimeline() {
   return (
     <Section title="Recent activity">
       <QueryState query={timeline}>
-        {({ items }): ReactNode =>
-          items.length === 0 ? (
-            <p className="text-muted">No activity yet</p>
-          ) : (
-            <Card className="!p-0">
-              <ol className="divide-y divide-line">
-                {items.map(({ id, at, robot_id, robot_name, summary }) => (
-                  <li key={id} className="flex items-baseline gap-3 px-4 py-2">
-                    <span className="w-24 shrink-0 text-xs text-muted">
-                      <Time at={at} />
-                    </span>
-                    <Link to="/robots/$id" params={{ id: robot_id }} className="max-w-[35%] min-w-0 shrink-0 hover:underline">
-                      <Text line>{robot_name}</Text>
-                    </Link>
-                    <Text line className="text-muted">
-                      {summary}
-                    </Text>
-                  </li>
-                ))}
-              </ol>
-            </Card>
-          )
-        }
+        {({ items }) => (
+          <CardList items={items} empty="No activity yet" ordered>
+            {({ id, at, robot_id, robot_name, summary }) => (
+              <li key={id} className="flex items-baseline gap-3 px-4 py-2">
+                <span className="w-24 shrink-0 text-xs text-muted">
+                  <Time at={at} />
+                </span>
+                <NameLink to="/robots/$id" params={{ id: robot_id }} name={robot_name} className="max-w-[35%] shrink-0" />
+                <TextLine className="text-muted">{summary}</TextLine>
+              </li>
+            )}
+          </CardList>
+        )}
       </QueryState>
     </Section>
+  );
+}
+
+const LATEST = 6;
+/** Statuses that are listed first. */
+const OPEN = ["in_progress", "paused", "queued", "rolling_back", "cancelling"] as const;
+
+/** The latest deployments, running ones first. Leaves out automatic updates of single robots. */
+function RunningDeployments() {
+  const asked = { limit: LATEST, cause: "request" } as const;
+  const latest = useQuery(query("listDeployments", { query: asked }));
+  const open = useQueries({ queries: OPEN.map((status) => query("listDeployments", { query: { ...asked, status } })) });
+  return (
+    <Section title="Deployments">
+      <QueryState query={latest}>
+        {({ items }) => {
+          const first = open.flatMap(({ data }) => data?.items ?? []);
+          const shown = [...new Map([...first, ...items].map((one) => [one.id, one])).values()].slice(0, LATEST);
+          return (
+            <CardList items={shown} empty="No deployments yet">
+              {(deployment) => <Item key={deployment.id} deployment={deployment} />}
+            </CardList>
+          );
+        }}
+      </QueryState>
+    </Section>
+  );
+}
+
+function Item({ deployment }: { deployment: Deployment }) {
+  const { id, release, status, counts, target_kind } = deployment;
+  return (
+    <li>
+      <Link to="/deployments/$id" params={{ id }} className="block px-4 py-2 hover:bg-hover">
+        <span className="flex items-center justify-between gap-3">
+          <TextLine className="font-medium">{releaseName(release)}</TextLine>
+          <span className="shrink-0">
+            <StatusBadge status={status} />
+          </span>
+        </span>
+        <span className="mb-1.5 flex gap-1 text-xs text-muted tabular-nums">
+          <Target deployment={deployment} />
+          <span className="shrink-0">
+            {counts.total > 0 && `· ${counts.applied.toLocaleString()} of ${counts.total.toLocaleString()} `}·{" "}
+            <When deployment={deployment} />
+          </span>
+        </span>
+        <CountsBar counts={counts} label={`${release.tag} on a ${target_kind}`} />
+      </Link>
+    </li>
+  );
+}
+
+/** The name of the target. */
+function Target({ deployment: { fleet_id, robot_id } }: { deployment: Deployment }) {
+  const { fleet_names } = usePlaces();
+  const robot = useQuery({ ...query("getRobot", { params: { id: robot_id ?? "" } }), enabled: robot_id !== null }).data?.data;
+  const name = fleet_id === null ? (robot?.name ?? "one robot") : (fleet_names.get(fleet_id) ?? "a fleet");
+  return <TextLine>{`to ${name}`}</TextLine>;
+}
+
+function When({ deployment: { status, scheduled_at, started_at, finished_at, created_at } }: { deployment: Deployment }) {
+  if (status !== "scheduled") return <Time at={finished_at ?? started_at ?? created_at} />;
+  return (
+    <>
+      starts <Time at={scheduled_at} />
+    </>
   );
 }

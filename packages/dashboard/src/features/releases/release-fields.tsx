@@ -2,7 +2,7 @@ import type { Release } from "@roamfleet/protocol/routes";
 import { ApiError } from "@roamfleet/sdk/browser";
 import { useState } from "react";
 import { useAction } from "../../api/queries.ts";
-import { JsonInput, readJson, Select, TextArea, TextInput } from "../../ui/index.ts";
+import { ErrorText, JsonInput, readJson, Select, TextArea, TextInput } from "../../ui/index.ts";
 
 /** The metadata of a release. `manifest` is the unparsed text. */
 export interface Described {
@@ -61,7 +61,7 @@ export function ReleaseFields({
           required
           maxLength={200}
           value={tag}
-          onChange={(event) => onChange({ tag: event.target.value })}
+          onValue={(tag) => onChange({ tag })}
           hint="Unique in the organization. Cannot be changed later."
           error={is_taken ? `${error.message}: the content of a tag cannot change.` : undefined}
         />
@@ -70,19 +70,12 @@ export function ReleaseFields({
           required
           pattern="[a-z0-9][a-z0-9._\-]{0,62}"
           value={app}
-          onChange={(event) => onChange({ app: event.target.value })}
+          onValue={(app) => onChange({ app })}
           hint="The app of this release. A robot runs one release per app."
         />
       </div>
       {!is_image && <KindField kind={kind} note={note} onChange={(next) => onChange({ kind: next })} />}
-      <TextArea
-        label="Release notes"
-        rows={2}
-        maxLength={20_000}
-        value={notes}
-        onChange={(event) => onChange({ notes: event.target.value })}
-        hint="Optional"
-      />
+      <TextArea label="Release notes" rows={2} maxLength={20_000} value={notes} onValue={(notes) => onChange({ notes })} hint="Optional" />
       {kind !== "app_bundle" && (
         <JsonInput
           label="Manifest"
@@ -107,7 +100,7 @@ function KindField({ kind, note, onChange }: { kind: string; note: string | unde
         label="Kind"
         value={is_known ? kind : OTHER}
         options={[...KINDS, { value: OTHER, label: "Custom kind" }]}
-        onChange={(event) => onChange(event.target.value === OTHER ? "" : event.target.value)}
+        onValue={(value) => onChange(value === OTHER ? "" : value)}
         hint={note ?? "Defines how robots install the release"}
       />
       {!is_known && (
@@ -116,7 +109,7 @@ function KindField({ kind, note, onChange }: { kind: string; note: string | unde
           required
           pattern="[a-z0-9][a-z0-9._\-]{0,62}"
           value={kind}
-          onChange={(event) => onChange(event.target.value)}
+          onValue={onChange}
           hint="Robots whose agent does not support this kind refuse the release"
         />
       )}
@@ -130,12 +123,7 @@ export function useCreateRelease(onCreated: (release: Release) => void) {
 }
 
 /** An error that belongs to no field. */
-export function OtherRefusal({ error }: { error: unknown }) {
-  if (!(error instanceof Error)) return null;
-  if ((error instanceof ApiError && error.status === 409) || error.message.startsWith("field manifest")) return null;
-  return (
-    <p role="alert" className="mb-3 text-bad [overflow-wrap:anywhere]">
-      {error.message}
-    </p>
-  );
+export function OtherRefusal({ error }: { error: Error | null }) {
+  const is_shown = (error instanceof ApiError && error.status === 409) || error?.message.startsWith("field manifest") === true;
+  return <ErrorText error={is_shown ? null : error} className="mb-3" />;
 }

@@ -1,35 +1,38 @@
-import type { Release } from "@roamfleet/protocol/routes";
+import type { Release, Robot } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { useParams } from "@tanstack/react-router";
+import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { ChevronRight, Download, Rocket, Trash2 } from "lucide-react";
-import { useState } from "react";
-import { query } from "../../api/queries.ts";
+import { ConfirmAction } from "../../api/action-dialogs.tsx";
+import { useLivePages } from "../../api/live-pages.ts";
+import { query, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import {
   AnchorButton,
   Badge,
   Bytes,
   Card,
+  CardList,
+  type Column,
   copyAsRf,
   CopyText,
+  HealthBadge,
   Json,
   KeyValue,
   LinkButton,
+  ListTable,
   Menu,
+  NameLink,
   PageHeader,
   QueryState,
   Section,
   shellLine,
   StatusBadge,
   Text,
+  TextLine,
   Time,
 } from "../../ui/index.ts";
-import { ContinueUpload } from "./continue-upload.tsx";
-import { DeleteRelease } from "./delete-release.tsx";
-import { PushPanel } from "./push-panel.tsx";
-import { ReleaseDeployments } from "./release-deployments.tsx";
-import { ReleaseFleets, ReleaseRobots } from "./release-robots.tsx";
 import { ReleaseSignature } from "./release-signature.tsx";
+import { ContinueUpload, dismissPush, PushPanel } from "./uploads.tsx";
 
 /** A release: details, signature, robots and deployments. */
 export function ReleasePage() {
@@ -76,7 +79,6 @@ function Head({ release }: { release: Release }) {
   const { id, tag, app, artifact_state } = release;
   const may_change = useMay("operator");
   const is_admin = useMay("admin");
-  const [is_deleting, setDeleting] = useState(false);
   const artifact = `/api/releases/${encodeURIComponent(id)}/artifact`;
   return (
     <>
@@ -89,18 +91,18 @@ function Head({ release }: { release: Release }) {
             <span>
               release of <bdi className="font-medium text-ink">{app}</bdi>
             </span>
-            <CopyText label="ID">{id}</CopyText>
+            <CopyText label="ID" text={id} />
           </>
         }
         actions={
           <>
             {may_change && artifact_state === "stored" && (
-              <AnchorButton href={artifact} download={tag} icon={<Download size={14} aria-hidden />}>
+              <AnchorButton href={artifact} download={tag} icon={Download}>
                 Download
               </AnchorButton>
             )}
             {may_change && (
-              <LinkButton look="primary" to="/deployments/new" search={{ release: id }} icon={<Rocket size={14} aria-hidden />}>
+              <LinkButton look="primary" to="/deployments/new" search={{ release: id }} icon={Rocket}>
                 Deploy
               </LinkButton>
             )}
@@ -111,16 +113,15 @@ function Head({ release }: { release: Release }) {
                 may_change && copyAsRf(`${shellLine("rf", "deploy", tag)} --fleet FLEET_ID --watch`, "Copy rf deploy command"),
                 is_admin && {
                   label: "Delete…",
-                  icon: <Trash2 size={14} aria-hidden />,
+                  icon: Trash2,
                   danger: true,
-                  onSelect: () => setDeleting(true),
+                  renderDialog: (close) => <DeleteRelease release={release} onClose={close} />,
                 },
               ]}
             />
           </>
         }
       />
-      {is_deleting && <DeleteRelease release={release} onClose={() => setDeleting(false)} />}
     </>
   );
 }
@@ -140,12 +141,7 @@ function Facts({ release }: { release: Release }) {
                 {image}
               </Text>,
             ],
-            [
-              "SHA-256",
-              <CopyText key="sha" label="SHA-256">
-                {artifact_sha256}
-              </CopyText>,
-            ],
+            ["SHA-256", <CopyText key="sha" label="SHA-256" text={artifact_sha256} />],
             [
               "Pushed",
               <span key="pushed">
@@ -187,7 +183,7 @@ function Layers({ images }: { images: Release["images"] }) {
                   {layers.map(({ sha256, size }, at) => (
                     <li key={at} className="grid grid-cols-[2rem_minmax(0,1fr)_5rem] items-center gap-2">
                       <span className="text-right text-muted tabular-nums">{at + 1}</span>
-                      <CopyText label="Layer">{sha256}</CopyText>
+                      <CopyText label="Layer" text={sha256} />
                       <span className="text-right">
                         <Bytes count={size} />
                       </span>
@@ -199,6 +195,135 @@ function Layers({ images }: { images: Release["images"] }) {
           );
         })}
       </div>
+    </Section>
+  );
+}
+
+/** Deletes a release after confirmation. */
+function DeleteRelease({ release: { id, tag }, onClose }: { release: Release; onClose: () => void }) {
+  const navigate = useNavigate();
+  return (
+    <ConfirmAction
+      route="deleteRelease"
+      args={{ params: { id } }}
+      onClose={onClose}
+      quiet
+      title="Delete release?"
+      consequence="The release can no longer be deployed or rolled back to, and its tag becomes free. Its storage is freed one day later. Releases that a robot runs, is assigned or keeps for rollback, and current releases of a fleet, cannot be deleted."
+      verb="Delete release"
+      danger
+      type_to_confirm={tag}
+      done="Release deleted"
+      onSuccess={() => {
+        dismissPush(id);
+        void navigate({ to: "/releases" });
+      }}
+      command={`rf api DELETE /api/releases/${id}`}
+    />
+  );
+}
+
+const LATEST = 10;
+
+/** The latest deployments of a release. */
+function ReleaseDeployments({ release: { id } }: { release: Release }) {
+  const { fleet_names } = usePlaces();
+  const deployments = useQuery(query("listDeployments", { query: { release_id: id, limit: LATEST, cause: "request" } }));
+  return (
+    <Section
+      title="Deployments"
+      actions={
+        <LinkButton look="quiet" to="/deployments" search={{ release_id: id }}>
+          View all
+        </LinkButton>
+      }
+    >
+      <QueryState query={deployments} rows={3}>
+        {({ items }) => (
+          <CardList items={items} empty="No deployments yet">
+            {({ id: deployment, status, fleet_id, counts, created_at, scheduled_at }) => (
+              <li key={deployment}>
+                <Link to="/deployments/$id" params={{ id: deployment }} className="flex items-center gap-3 px-4 py-2 hover:bg-hover">
+                  <StatusBadge status={status} />
+                  <TextLine className="flex-1">
+                    {fleet_id === null ? "to one robot" : `to fleet ${fleet_names.get(fleet_id) ?? fleet_id}`}
+                  </TextLine>
+                  <span className="shrink-0 text-xs text-muted tabular-nums">
+                    {status === "scheduled" ? "starts " : `${counts.applied} of ${counts.total} applied · `}
+                    <Time at={status === "scheduled" ? scheduled_at : created_at} />
+                  </span>
+                </Link>
+              </li>
+            )}
+          </CardList>
+        )}
+      </QueryState>
+    </Section>
+  );
+}
+
+const COLUMNS: readonly Column<Robot>[] = [
+  {
+    name: "Robot",
+    width: "minmax(6rem, 2fr)",
+    cell: (robot) => <NameLink to="/robots/$id" params={{ id: robot.id }} name={robot.name} className="font-medium" />,
+  },
+  { name: "Fleet", width: "minmax(5rem, 1fr)", priority: 2, cell: ({ fleet_id }) => <FleetName id={fleet_id} /> },
+  { name: "Status", width: "7.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
+  { name: "Health", width: "6rem", priority: 2, cell: (robot) => <HealthBadge robot={robot} /> },
+];
+
+function FleetName({ id }: { id: string }) {
+  const { fleet_names } = usePlaces();
+  return <TextLine>{fleet_names.get(id)}</TextLine>;
+}
+
+/** The robots that run a release. */
+function ReleaseRobots({ release: { id, app } }: { release: Release }) {
+  const navigate = useNavigate();
+  const list = useLivePages("listRobots", { query: { release_id: id } });
+  const { query, rows, has_more } = list;
+  const count = has_more ? `${rows.length}+` : String(rows.length);
+  return (
+    <Section
+      title={query.data === undefined || rows.length === 0 ? "Installed on" : `Installed on ${count} robot${count === "1" ? "" : "s"}`}
+      actions={
+        rows.length > 0 && (
+          <LinkButton look="quiet" to="/robots" search={{ release_id: id }}>
+            View all
+          </LinkButton>
+        )
+      }
+    >
+      <ListTable
+        label={`Robots that run this release as ${app}`}
+        list={list}
+        placeholder_rows={3}
+        columns={COLUMNS}
+        onOpen={(robot) => void navigate({ to: "/robots/$id", params: { id: robot.id } })}
+        empty={<p className="text-muted">Not installed on any robot</p>}
+      />
+    </Section>
+  );
+}
+
+/** The fleets whose current release it is. */
+function ReleaseFleets({ release: { id } }: { release: Release }) {
+  const { fleets, site_names, is_read } = usePlaces();
+  const having = fleets.filter(({ desired }) => Object.values(desired).some((release) => release.id === id));
+  if (!is_read || having.length === 0) return null;
+  return (
+    <Section title="Current release of">
+      <CardList items={having}>
+        {({ id: fleet_id, name, site_id, online_count, robot_count }) => (
+          <li key={fleet_id} className="flex items-center justify-between gap-3 px-4 py-2">
+            <NameLink to="/fleets/$id" params={{ id: fleet_id }} name={name} className="font-medium" />
+            <span className="shrink-0 text-xs text-muted tabular-nums">
+              <bdi>{site_names.get(site_id)}</bdi> · {online_count} of {robot_count} robots online
+            </span>
+          </li>
+        )}
+      </CardList>
     </Section>
   );
 }

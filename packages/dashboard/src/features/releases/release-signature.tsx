@@ -32,7 +32,7 @@ function Unsigned({ release, keys }: { release: Release; keys: SigningKeys | und
   return (
     <>
       <p className="mb-2 flex flex-wrap items-center gap-2">
-        <Badge tone={keys?.require_signature === true ? "bad" : "idle"} icon={<ShieldQuestion size={12} aria-hidden />}>
+        <Badge tone={keys?.require_signature === true ? "bad" : "idle"} icon={ShieldQuestion}>
           not signed
         </Badge>
         <span>
@@ -60,7 +60,7 @@ function SignedBy({ release, signed, keys }: { release: Release; signed: Signed;
           "Key",
           <span key="key" className="flex flex-wrap items-center gap-x-2">
             {key !== undefined && <Text>{key.name}</Text>}
-            <CopyText label="Key">{key_id}</CopyText>
+            <CopyText label="Key" text={key_id} />
           </span>,
         ],
         ["Version", `${said.version}`],
@@ -100,7 +100,7 @@ function StandingText({ release, signed, keys }: { release: Release; signed: Sig
   if (keys === undefined)
     return (
       <span className="flex flex-wrap items-center gap-2">
-        <Badge icon={<ShieldCheck size={12} aria-hidden />}>signed</Badge>
+        <Badge icon={ShieldCheck}>signed</Badge>
         <span className="text-muted">
           Signed with a key of the organization. Admins can see which key; robots verify the signature themselves.
         </span>
@@ -109,13 +109,13 @@ function StandingText({ release, signed, keys }: { release: Release; signed: Sig
   const { tone, text, icon: Icon } = STANDINGS[standingOf(release, signed, keys.keys, now)];
   if (is_true === false)
     return (
-      <Badge tone="bad" icon={<ShieldX size={12} aria-hidden />}>
+      <Badge tone="bad" icon={ShieldX}>
         invalid signature: robots refuse this release
       </Badge>
     );
   return (
     <span className="flex flex-wrap items-center gap-2">
-      <Badge tone={tone} icon={<Icon size={12} aria-hidden />}>
+      <Badge tone={tone} icon={Icon}>
         {tone === "ok" ? "valid" : tone === "warn" ? "expired" : "refused"}
       </Badge>
       <span>{text}</span>

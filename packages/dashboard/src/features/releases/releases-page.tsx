@@ -1,22 +1,29 @@
-import { useNavigate, useSearch } from "@tanstack/react-router";
 import type { Release } from "@roamfleet/protocol/routes";
-import { Upload } from "lucide-react";
+import { useNavigate, useSearch } from "@tanstack/react-router";
+import { ShieldCheck, Upload } from "lucide-react";
 import { useState } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, EmptyState, ErrorState, FilterSelect, PageHeader, SearchInput, Skeleton } from "../../ui/index.ts";
-import { PageDrop } from "./file-drop.tsx";
+import type { ReleasesSearch } from "../../search.ts";
+import {
+  Badge,
+  Button,
+  Bytes,
+  type Column,
+  EmptyState,
+  FilterSelect,
+  ListTable,
+  NameLink,
+  PageHeader,
+  StatusBadge,
+  TextLine,
+  Time,
+  TypedSearch,
+} from "../../ui/index.ts";
+import { PageDrop } from "./file-input.tsx";
 import { PushDialog } from "./push-dialog.tsx";
-import { PushPanel } from "./push-panel.tsx";
-import { ReleasesTable } from "./releases-table.tsx";
+import { PushPanel } from "./uploads.tsx";
 
-export interface ReleasesSearch {
-  q?: string;
-  app?: string;
-  kind?: string;
-}
-
-const keyOf = ({ id }: Release): string => id;
 const KINDS = ["container_image", "app_bundle", "file"];
 
 /** The list of releases, with a dialog that pushes new ones. */
@@ -25,12 +32,11 @@ export function ReleasesPage() {
   const navigate = useNavigate();
   const may_push = useMay("operator");
   const [pushing, setPushing] = useState<{ file: File | undefined }>();
-  const list = useLivePages("listReleases", keyOf, { query: search });
+  const list = useLivePages("listReleases", { query: search });
   const set = (change: Partial<Record<keyof ReleasesSearch, string | undefined>>): void => {
     const next = Object.entries({ ...search, ...change }).filter(([, value]) => value !== undefined && value !== "");
     void navigate({ to: "/releases", search: Object.fromEntries(next), replace: true });
   };
-  const push = <Upload size={14} aria-hidden />;
   return (
     <>
       <PageHeader
@@ -38,7 +44,7 @@ export function ReleasesPage() {
         label="Releases"
         actions={
           may_push && (
-            <Button look="primary" icon={push} onClick={() => setPushing({ file: undefined })}>
+            <Button look="primary" icon={Upload} onClick={() => setPushing({ file: undefined })}>
               Push release
             </Button>
           )
@@ -50,15 +56,13 @@ export function ReleasesPage() {
       )}
       <PushPanel />
       <Filters search={search} rows={list.rows} onChange={set} />
-      {list.query.data === undefined ? (
-        list.query.isError ? (
-          <ErrorState error={list.query.error} onRetry={() => void list.query.refetch()} />
-        ) : (
-          <Skeleton rows={8} />
-        )
-      ) : (
-        <ReleasesTable list={list} empty={<Nothing is_filtered={Object.keys(search).length > 0} may_push={may_push} />} />
-      )}
+      <ListTable
+        label="Releases"
+        list={list}
+        columns={COLUMNS}
+        onOpen={({ id }) => void navigate({ to: "/releases/$id", params: { id } })}
+        empty={<Nothing is_filtered={Object.keys(search).length > 0} may_push={may_push} />}
+      />
     </>
   );
 }
@@ -79,7 +83,7 @@ function Filters({
       .map((value) => ({ value, label: value }));
   return (
     <div role="search" className="mb-3 flex flex-wrap items-center gap-2">
-      <SearchInput label="Search tags" value={search.q ?? ""} maxLength={200} onChange={(event) => onChange({ q: event.target.value })} />
+      <TypedSearch label="Search tags" value={search.q} onValue={(q) => onChange({ q })} />
       <FilterSelect
         label="App"
         value={search.app}
@@ -105,4 +109,35 @@ function Nothing({ is_filtered, may_push }: { is_filtered: boolean; may_push: bo
         : "Users with the operator role can push releases."}
     </EmptyState>
   );
+}
+
+const COLUMNS: readonly Column<Release>[] = [
+  {
+    name: "Tag",
+    width: "minmax(8rem, 3fr)",
+    cell: ({ id, tag }) => <NameLink to="/releases/$id" params={{ id }} name={tag} className="font-medium" />,
+  },
+  { name: "App", width: "minmax(4rem, 1fr)", priority: 2, cell: ({ app }) => <TextLine>{app}</TextLine> },
+  { name: "Kind", width: "minmax(6rem, 1fr)", priority: 3, cell: ({ kind }) => <TextLine>{kind}</TextLine> },
+  { name: "State", width: "8.5rem", cell: ({ artifact_state }) => <StatusBadge status={artifact_state} /> },
+  { name: "Signed", width: "5.5rem", priority: 3, cell: ({ signature }) => <Signed signature={signature} /> },
+  {
+    name: "Size",
+    width: "5rem",
+    priority: 2,
+    align: "right",
+    cell: ({ artifact_size, image }) => (image === null ? <Bytes count={artifact_size} /> : <span className="text-muted">—</span>),
+  },
+  {
+    name: "Pushed by",
+    width: "minmax(5rem, 1fr)",
+    priority: 3,
+    cell: ({ created_by }) => <TextLine>{created_by === null ? null : (created_by.name ?? created_by.type)}</TextLine>,
+  },
+  { name: "Pushed", width: "7rem", priority: 2, cell: ({ created_at }) => <Time at={created_at} /> },
+];
+
+function Signed({ signature }: { signature: unknown }) {
+  if (signature === null || signature === undefined) return <span className="text-muted">no</span>;
+  return <Badge icon={ShieldCheck}>signed</Badge>;
 }

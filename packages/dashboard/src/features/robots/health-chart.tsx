@@ -16,7 +16,7 @@ const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-d
 const DAY = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short" });
 const MOMENT = new Intl.DateTimeFormat(undefined, { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit" });
 
-export interface HealthChartProps {
+interface HealthChartProps {
   title: string;
   unit: string;
   /** Upper end of the scale, which starts at 0. Default: fits the values. */

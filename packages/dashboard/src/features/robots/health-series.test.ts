@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HealthPoint } from "@roamfleet/protocol/routes";
 import { chartText, hasValues, lonely, seriesOf, sinceOf } from "./health-series.ts";
-import { joinWorkloads } from "./workloads.ts";
-import { readTimelineSearch, timelineQuery } from "./timeline-search.ts";
+import { readTimelineSearch } from "../../search.ts";
+import { joinWorkloads, timelineQuery } from "./robot-text.ts";
 
 const point = (minute: number, extra: Partial<HealthPoint> = {}): HealthPoint => ({
   at: new Date(Date.UTC(2030, 0, 1, 0, minute)).toISOString(),

@@ -22,7 +22,7 @@ export interface HealthSeries {
 }
 
 /** Returns the interval between the points of a range, in seconds. */
-export const pointSeconds = (range_seconds: number): number => Math.max(MINUTE_SECONDS, Math.ceil(range_seconds / HISTORY_POINTS));
+const pointSeconds = (range_seconds: number): number => Math.max(MINUTE_SECONDS, Math.ceil(range_seconds / HISTORY_POINTS));
 
 /** Returns the start of the range that ends now, aligned to the point interval, so that repeated queries have the same key. */
 export function sinceOf(now_ms: number, range_seconds: number): string {

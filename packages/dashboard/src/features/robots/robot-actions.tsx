@@ -1,114 +1,255 @@
 import type { Robot } from "@roamfleet/protocol/routes";
 import { BadgeCheck, FolderInput, KeyRound, PencilLine, Rocket, ShieldCheck, Tags, Trash2 } from "lucide-react";
 import { useState } from "react";
+import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { ConfirmDialog, copyAsRf, LinkButton, Menu } from "../../ui/index.ts";
-import { MoveDialog, RenameDialog, RobotLabelsDialog } from "./change-dialogs.tsx";
-import { ReplaceDialog } from "./replace-dialog.tsx";
-import { robotLines } from "./robot-lines.ts";
-
-const ICON = { size: 14, "aria-hidden": true } as const;
-type Shown = "rename" | "labels" | "move" | "replace" | "admit" | "approve" | "decommission";
+import {
+  Button,
+  Command,
+  copyAsRf,
+  Dialog,
+  FormDialog,
+  LinkButton,
+  Menu,
+  SecretOnce,
+  shellLine,
+  TextArea,
+  TextInput,
+  Time,
+} from "../../ui/index.ts";
+import { FleetSelect } from "./bulk.tsx";
+import { labelsText, readLabels, robotLines } from "./robot-text.ts";
 
 /** The actions on a robot that the user's role allows. */
 export function RobotActions({ robot }: { robot: Robot }) {
-  const [shown, setShown] = useState<Shown>();
+  const { id } = robot;
   const is_there = robot.status !== "decommissioned";
   const may_change = useMay("operator") && is_there;
-  const is_admin = useMay("admin");
-  const may_remove = is_admin && is_there;
+  const may_remove = useMay("admin") && is_there;
   return (
     <>
       {may_change && (
-        <LinkButton look="primary" icon={<Rocket {...ICON} />} to="/deployments/new" search={{ robot_id: robot.id } as never}>
+        <LinkButton look="primary" icon={Rocket} to="/deployments/new" search={{ robot_id: id } as never}>
           Deploy
         </LinkButton>
       )}
       <Menu
         label="Actions for this robot"
         entries={[
-          may_change && { label: "Rename…", icon: <PencilLine {...ICON} />, onSelect: () => setShown("rename") },
-          may_change && { label: "Labels…", icon: <Tags {...ICON} />, onSelect: () => setShown("labels") },
-          may_change && { label: "Move to another fleet…", icon: <FolderInput {...ICON} />, onSelect: () => setShown("move") },
-          may_change && { label: "Replace computer…", icon: <KeyRound {...ICON} />, onSelect: () => setShown("replace") },
-          may_change && robot.held_at !== null && { label: "Unblock…", icon: <ShieldCheck {...ICON} />, onSelect: () => setShown("admit") },
+          may_change && { label: "Rename…", icon: PencilLine, renderDialog: (close) => <RenameRobot robot={robot} onClose={close} /> },
+          may_change && { label: "Labels…", icon: Tags, renderDialog: (close) => <RobotLabels robot={robot} onClose={close} /> },
+          may_change && {
+            label: "Move to another fleet…",
+            icon: FolderInput,
+            renderDialog: (close) => <MoveRobot robot={robot} onClose={close} />,
+          },
+          may_change && {
+            label: "Replace computer…",
+            icon: KeyRound,
+            renderDialog: (close) => <ReplaceComputer robot={robot} onClose={close} />,
+          },
+          may_change &&
+            robot.held_at !== null && {
+              label: "Unblock…",
+              icon: ShieldCheck,
+              renderDialog: (close) => <Unblock robot={robot} onClose={close} />,
+            },
           may_remove &&
-            robot.approval === "pending" && { label: "Approve…", icon: <BadgeCheck {...ICON} />, onSelect: () => setShown("approve") },
-          copyAsRf(robotLines.show(robot.id)),
-          may_remove && { label: "Decommission…", icon: <Trash2 {...ICON} />, danger: true, onSelect: () => setShown("decommission") },
+            robot.approval === "pending" && {
+              label: "Approve…",
+              icon: BadgeCheck,
+              renderDialog: (close) => <Approve robot={robot} onClose={close} />,
+            },
+          copyAsRf(robotLines.show(id)),
+          may_remove && {
+            label: "Decommission…",
+            icon: Trash2,
+            danger: true,
+            renderDialog: (close) => <Decommission robot={robot} onClose={close} />,
+          },
         ]}
       />
-      {shown !== undefined && <ActionDialog robot={robot} shown={shown} onClose={() => setShown(undefined)} />}
     </>
   );
 }
 
-function ActionDialog({ shown, ...rest }: { shown: Shown; robot: Robot; onClose: () => void }) {
-  switch (shown) {
-    case "rename":
-      return <RenameDialog {...rest} />;
-    case "labels":
-      return <RobotLabelsDialog {...rest} />;
-    case "move":
-      return <MoveDialog {...rest} />;
-    case "replace":
-      return <ReplaceDialog {...rest} />;
-    case "admit":
-      return <AdmitDialog {...rest} />;
-    case "approve":
-      return <ApproveDialog {...rest} />;
-    case "decommission":
-      return <DecommissionDialog {...rest} />;
-  }
+interface Props {
+  robot: Robot;
+  onClose: () => void;
 }
 
-function AdmitDialog({ robot: { id }, onClose }: { robot: Robot; onClose: () => void }) {
-  const admit = useAction("releaseHold", { done: "Robot unblocked", onSuccess: onClose });
+const Unblock = ({ robot: { id }, onClose }: Props) => (
+  <ConfirmAction
+    route="releaseHold"
+    args={{ params: { id } }}
+    onClose={onClose}
+    title="Unblock robot?"
+    consequence="The first machine that connects with this identity is accepted. If another machine still uses it, the robot is blocked again: switch the other machines off first, or replace the robot's computer."
+    verb="Unblock"
+    done="Robot unblocked"
+    command={robotLines.admit(id)}
+  />
+);
+
+const Approve = ({ robot: { id, name }, onClose }: Props) => (
+  <ConfirmAction
+    route="approveRobot"
+    args={{ params: { id } }}
+    onClose={onClose}
+    title={`Approve ${name}?`}
+    consequence="The robot will receive secret config values and registry logins. First check that the computer is yours: anyone with access to it can read them."
+    verb="Approve"
+    done="Robot approved"
+    command={robotLines.approve(id)}
+  />
+);
+
+const Decommission = ({ robot: { id, name }, onClose }: Props) => (
+  <ConfirmAction
+    route="deleteRobot"
+    args={{ params: { id } }}
+    onClose={onClose}
+    title="Decommission robot?"
+    consequence="The server will refuse this robot's identity, and open deployments continue without it. Its apps keep running, but can no longer be changed from here. This cannot be undone: the machine would have to enroll again."
+    verb="Decommission"
+    danger
+    type_to_confirm={name}
+    done="Robot decommissioned"
+    command={robotLines.decommission(id)}
+  />
+);
+
+function RenameRobot({ robot: { id, name }, onClose }: Props) {
+  const [typed, setTyped] = useState(name);
+  const update = useAction("updateRobot", { done: "Renamed", onSuccess: onClose, quiet: true });
+  const trimmed = typed.trim();
+  const can_save = trimmed !== "" && trimmed !== name;
   return (
-    <ConfirmDialog
-      open
+    <FormDialog
+      title="Rename"
+      description="Links, configs and deployments use the ID and do not change."
+      verb="Rename"
+      locked={!can_save}
+      sending={update}
+      error={null}
+      command={can_save ? robotLines.rename(id, trimmed) : undefined}
+      onSubmit={() => update.mutate({ params: { id }, body: { name: trimmed } })}
       onClose={onClose}
-      title="Unblock robot?"
-      consequence="The first machine that connects with this identity is accepted. If another machine still uses it, the robot is blocked again: switch the other machines off first, or replace the robot's computer."
-      verb="Unblock"
-      busy={admit.isPending}
-      command={robotLines.admit(id)}
-      onConfirm={() => admit.mutate({ params: { id } })}
-    />
+    >
+      <TextInput
+        label="Name"
+        value={typed}
+        maxLength={200}
+        autoFocus
+        error={update.error?.message}
+        onValue={(text) => {
+          update.reset();
+          setTyped(text);
+        }}
+      />
+    </FormDialog>
   );
 }
 
-function ApproveDialog({ robot: { id, name }, onClose }: { robot: Robot; onClose: () => void }) {
-  const approve = useAction("approveRobot", { done: "Robot approved", onSuccess: onClose });
+function RobotLabels({ robot: { id, labels }, onClose }: Props) {
+  const [typed, setTyped] = useState(() => labelsText(labels));
+  const update = useAction("updateRobot", { done: "Labels changed", onSuccess: onClose, quiet: true });
+  const read = readLabels(typed);
+  const can_save = read.problem === undefined && labelsText(read.labels) !== labelsText(labels);
   return (
-    <ConfirmDialog
-      open
+    <FormDialog
+      title="Labels"
+      verb="Save labels"
+      locked={!can_save}
+      sending={update}
+      error={null}
+      command={can_save ? robotLines.labels(id, read.labels) : undefined}
+      onSubmit={() => update.mutate({ params: { id }, body: { labels: read.labels } })}
       onClose={onClose}
-      title={`Approve ${name}?`}
-      consequence="The robot will receive secret config values and registry logins. First check that the computer is yours: anyone with access to it can read them."
-      verb="Approve"
-      busy={approve.isPending}
-      command={robotLines.approve(id)}
-      onConfirm={() => approve.mutate({ params: { id } })}
-    />
+    >
+      <TextArea
+        label="Labels"
+        rows={8}
+        className="font-mono text-xs"
+        value={typed}
+        autoFocus
+        placeholder={"zone=a\nmodel=cart-3"}
+        hint="One key=value per line. Labels that are not listed are removed."
+        error={read.problem ?? update.error?.message}
+        onValue={(text) => {
+          update.reset();
+          setTyped(text);
+        }}
+      />
+    </FormDialog>
   );
 }
 
-function DecommissionDialog({ robot: { id, name }, onClose }: { robot: Robot; onClose: () => void }) {
-  const remove = useAction("deleteRobot", { done: "Robot decommissioned", onSuccess: onClose });
+function MoveRobot({ robot: { id, fleet_id }, onClose }: Props) {
+  const [to, setTo] = useState("");
+  const update = useAction("updateRobot", { done: "Moved", onSuccess: onClose, quiet: true });
+  const can_save = to !== "";
   return (
-    <ConfirmDialog
+    <FormDialog
+      title="Move to another fleet"
+      description="The robot moves to the site of that fleet. It receives the fleet's config with the next config deployment. It receives the fleet's release immediately if the fleet has auto-update enabled."
+      verb="Move"
+      locked={!can_save}
+      sending={update}
+      error={null}
+      command={can_save ? robotLines.move(id, to) : undefined}
+      onSubmit={() => update.mutate({ params: { id }, body: { fleet_id: to } })}
+      onClose={onClose}
+    >
+      <FleetSelect except={fleet_id} value={to} onValue={setTo} hint={update.error?.message} />
+    </FormDialog>
+  );
+}
+
+/** Creates the enrollment key for a robot's new computer and shows it once. */
+function ReplaceComputer({ robot: { id, name }, onClose }: Props) {
+  const replace = useAction("replaceRobot");
+  const made = replace.data?.data;
+  return (
+    <Dialog
       open
       onClose={onClose}
-      title="Decommission robot?"
-      consequence="The server will refuse this robot's identity, and open deployments continue without it. Its apps keep running, but can no longer be changed from here. This cannot be undone: the machine would have to enroll again."
-      verb="Decommission"
-      danger
-      type_to_confirm={name}
-      busy={remove.isPending}
-      command={robotLines.decommission(id)}
-      onConfirm={() => remove.mutate({ params: { id } })}
-    />
+      title="Replace computer"
+      description={
+        made === undefined
+          ? "Creates a key that can be used once within one day. The computer that enrolls with it becomes this robot, with the same name, fleet, labels, releases and config. From then on, the previous computer is refused; until then, it keeps working."
+          : undefined
+      }
+      actions={
+        made === undefined ? (
+          <>
+            <Button onClick={onClose}>Cancel</Button>
+            <Button look="primary" busy={replace.isPending} onClick={() => replace.mutate({ params: { id } })}>
+              Create key
+            </Button>
+          </>
+        ) : (
+          <Button look="primary" onClick={onClose}>
+            Done
+          </Button>
+        )
+      }
+    >
+      {made === undefined ? (
+        <Command>{robotLines.replace(id)}</Command>
+      ) : (
+        <>
+          <SecretOnce secret={made.key ?? ""}>
+            The key for the new computer of <bdi className="font-medium [overflow-wrap:anywhere]">{name}</bdi>is shown only once. It expires{" "}
+            <Time at={made.expires_at} />.
+          </SecretOnce>
+          <p className="mt-4 mb-1">On the new computer, with an empty state directory:</p>
+          <Command>
+            {`ROAMFLEET_ENROLL_KEY=${made.key ?? "KEY"} ${shellLine("rf-agent", "run", "--server", window.location.origin, "--state", "/var/lib/roamfleet-agent")}`}
+          </Command>
+        </>
+      )}
+    </Dialog>
   );
 }

@@ -1,10 +1,13 @@
-import type { RobotConfig } from "@roamfleet/protocol/routes";
+import type { Robot, RobotConfig, RobotConfigDiff } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { query } from "../../api/queries.ts";
-import { Card, Command, EmptyState, QueryState, Section, StatusBadge, Text } from "../../ui/index.ts";
-import { ConfigDiff } from "./config-diff.tsx";
-import { EffectiveValues } from "./effective-values.tsx";
-import { robotLines } from "./robot-lines.ts";
+import { Link, useNavigate } from "@tanstack/react-router";
+import { EyeOff, Rocket } from "lucide-react";
+import { useState } from "react";
+import { ConfirmAction } from "../../api/action-dialogs.tsx";
+import { query, usePlaces } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { Badge, Button, Card, CardList, Command, EmptyState, QueryState, Section, StatusBadge, Text, type Tone } from "../../ui/index.ts";
+import { robotLines, valueText } from "./robot-text.ts";
 import { useRobot } from "./use-robot.ts";
 
 /** The effective config of a robot with origins, the pending changes, and the files deployed to and reported by the robot. */
@@ -39,13 +42,7 @@ function Namespaces({ namespaces }: Pick<RobotConfig, "namespaces">) {
   if (namespaces.length === 0) return null;
   return (
     <Section title="Files on the robot">
-      <Card className="!p-0">
-        <ul className="divide-y divide-line">
-          {namespaces.map((namespace) => (
-            <Namespace key={namespace.namespace} {...namespace} />
-          ))}
-        </ul>
-      </Card>
+      <CardList items={namespaces}>{(namespace) => <Namespace key={namespace.namespace} {...namespace} />}</CardList>
     </Section>
   );
 }
@@ -70,4 +67,153 @@ function Namespace({ namespace, deployed_version, deployed_sha256, reported_sha2
       {state === "drifted" && <p className="w-full text-xs">The file was changed on the robot. Deploy config to restore it.</p>}
     </li>
   );
+}
+
+type Change = RobotConfigDiff["changes"][number];
+const TONES: Record<Change["change"], Tone> = { added: "ok", changed: "info", removed: "bad" };
+
+/**
+ * Shows what the next config deployment would change in a robot's files, with a button that deploys. `drifted`: the number of files
+ * that were changed on the robot.
+ */
+function ConfigDiff({ robot, drifted }: { robot: Robot; drifted: number }) {
+  const diff = useQuery(query("diffRobotConfig", { params: { id: robot.id } }));
+  const may_change = useMay("operator") && robot.status !== "decommissioned";
+  const [is_asking, setAsking] = useState(false);
+  const changes = diff.data?.data.changes;
+  return (
+    <Section
+      title="Next config deployment"
+      actions={
+        may_change && (
+          <Button
+            look={(changes !== undefined && changes.length > 0) || drifted > 0 ? "primary" : "secondary"}
+            icon={Rocket}
+            onClick={() => setAsking(true)}
+          >
+            Deploy config
+          </Button>
+        )
+      }
+    >
+      {changes !== undefined && changes.length === 0 && (
+        <p className="text-muted">{drifted === 0 ? "Up to date" : `No values change. ${putBackText(drifted)}`}</p>
+      )}
+      {changes !== undefined && changes.length > 0 && (
+        <>
+          <CardList items={changes}>{(change) => <ChangeItem key={`${change.namespace}/${change.key}`} change={change} />}</CardList>
+          {drifted > 0 && <p className="mt-2 text-muted">{putBackText(drifted)}</p>}
+          <div className="mt-2 max-w-xl">
+            <Command>{robotLines.configDiff(robot.id)}</Command>
+          </div>
+        </>
+      )}
+      {is_asking && <DeployConfig robot={robot} count={changes?.length} onClose={() => setAsking(false)} />}
+    </Section>
+  );
+}
+
+const putBackText = (drifted: number): string =>
+  drifted === 1 ? "Restores the file that was changed on the robot." : `Restores the ${drifted} files that were changed on the robot.`;
+
+function ChangeItem({ change: { namespace, key, change, deployed, effective, secret } }: { change: Change }) {
+  return (
+    <li className="flex flex-wrap items-baseline gap-x-3 gap-y-1 px-4 py-2">
+      <Badge tone={TONES[change]}>{change}</Badge>
+      <span className="min-w-0">
+        <Text className="text-muted">{`${namespace} / `}</Text>
+        <Text className="font-medium">{key}</Text>
+      </span>
+      {secret ? (
+        <span className="text-muted">secret</span>
+      ) : (
+        <span className="flex min-w-0 flex-wrap items-baseline gap-2 font-mono text-xs [overflow-wrap:anywhere] whitespace-pre-wrap">
+          {change !== "added" && <del className="max-h-24 overflow-y-auto rounded bg-bad-soft px-1 text-bad">{valueText(deployed)}</del>}
+          {change !== "removed" && (
+            <ins className="max-h-24 overflow-y-auto rounded bg-ok-soft px-1 text-ok no-underline">{valueText(effective)}</ins>
+          )}
+        </span>
+      )}
+    </li>
+  );
+}
+
+function DeployConfig({ robot: { id, status }, count, onClose }: { robot: Robot; count: number | undefined; onClose: () => void }) {
+  const navigate = useNavigate();
+  return (
+    <ConfirmAction
+      route="createConfigDeployment"
+      // useAction sets the key.
+      args={{ body: { robot_id: id }, idempotency_key: "" }}
+      onClose={onClose}
+      title="Deploy config to this robot?"
+      consequence={`${count === undefined ? "The effective values" : count === 0 ? "The config files, without changed values," : `${count} ${count === 1 ? "change" : "changes"}`} will be written to the robot ${status === "online" ? "now" : "when it reconnects"}, and its apps are notified. Other robots do not change.`}
+      verb="Deploy config"
+      done="Config deployment created"
+      onSuccess={({ data }) => void navigate({ to: "/config-deployments/$id", params: { id: data.id } })}
+      command={robotLines.configDeploy(id)}
+    />
+  );
+}
+
+type Value = RobotConfig["effective"][number];
+
+/** The effective values by file, each with the scope at which it is set. */
+function EffectiveValues({ config: { effective } }: { config: RobotConfig }) {
+  const by_namespace = Map.groupBy(effective, ({ namespace }) => namespace);
+  return (
+    <Section title="Effective values">
+      {effective.length === 0 && <p className="text-muted">None. The next config deployment removes the config files from the robot.</p>}
+      {[...by_namespace].map(([namespace, values]) => (
+        <Card key={namespace} className="mb-3 overflow-hidden !p-0">
+          <h3 className="border-b border-line bg-sunken px-4 py-1.5 text-xs font-medium text-muted">
+            <Text>{namespace}</Text>
+          </h3>
+          <ul className="divide-y divide-line">
+            {values.map((value) => (
+              <ValueItem key={value.key} value={value} />
+            ))}
+          </ul>
+        </Card>
+      ))}
+    </Section>
+  );
+}
+
+function ValueItem({ value: { key, value, secret, scope, scope_id, config_id, version } }: { value: Value }) {
+  return (
+    <li className="grid gap-x-4 gap-y-1 px-4 py-2 sm:grid-cols-[minmax(0,1fr)_minmax(0,2fr)_12rem]">
+      <Link to="/configs/$id" params={{ id: config_id }} className="min-w-0 font-medium text-accent hover:underline">
+        <Text>{key}</Text>
+      </Link>
+      {secret ? (
+        <span className="inline-flex items-center gap-1.5 text-muted">
+          <EyeOff size={14} aria-hidden /> secret, sent to robots only
+        </span>
+      ) : (
+        <code className="max-h-32 overflow-y-auto font-mono text-xs [overflow-wrap:anywhere] whitespace-pre-wrap">{valueText(value)}</code>
+      )}
+      <span className="flex min-w-0 items-start gap-2 text-xs text-muted sm:justify-end">
+        <Origin scope={scope} scope_id={scope_id} /> {`v${version}`}
+      </span>
+    </li>
+  );
+}
+
+function Origin({ scope, scope_id }: Pick<Value, "scope" | "scope_id">) {
+  const { fleet_names, site_names } = usePlaces();
+  const id = scope_id ?? "";
+  if (scope === "fleet")
+    return (
+      <Link to="/fleets/$id" params={{ id }} className="max-w-40 min-w-0" title="Set for the fleet">
+        <Badge>{`fleet ${fleet_names.get(id) ?? ""}`}</Badge>
+      </Link>
+    );
+  if (scope === "site")
+    return (
+      <Link to="/sites/$id" params={{ id }} className="max-w-40 min-w-0" title="Set for the site">
+        <Badge>{`site ${site_names.get(id) ?? ""}`}</Badge>
+      </Link>
+    );
+  return <Badge tone={scope === "robot" ? "info" : "idle"}>{scope === "robot" ? "this robot" : "org"}</Badge>;
 }

@@ -1,10 +1,11 @@
 import type { Robot } from "@roamfleet/protocol/routes";
 import { Link, Outlet } from "@tanstack/react-router";
-import { CopyText, HealthBadge, LinkTabs, PageHeader, QueryState, StatusBadge, Text, Time } from "../../ui/index.ts";
-import { RobotPending } from "../configs/index.ts";
-import { usePlaces } from "./place-names.ts";
+import { CircleDashed, CircleX, type LucideIcon, ShieldAlert, Unplug } from "lucide-react";
+import type { ReactNode } from "react";
+import { usePlaces } from "../../api/queries.ts";
+import { CopyText, cx, HealthBadge, LinkTabs, PageHeader, QueryState, StatusBadge, Text, Time } from "../../ui/index.ts";
+import { RobotPending } from "../configs/pending-badge.tsx";
 import { RobotActions } from "./robot-actions.tsx";
-import { RobotNotice } from "./robot-notice.tsx";
 import { useRobotQuery } from "./use-robot.ts";
 
 /** The header of a robot's page with name and status, and the selected tab. */
@@ -25,7 +26,7 @@ export function RobotFrame() {
 }
 
 function RobotHead({ robot }: { robot: Robot }) {
-  const { fleetName, siteName } = usePlaces();
+  const { fleet_names, site_names } = usePlaces();
   const { id, name, status, health, release_state, config_state, fleet_id, site_id, last_seen_at } = robot;
   return (
     <PageHeader
@@ -45,11 +46,11 @@ function RobotHead({ robot }: { robot: Robot }) {
           {status !== "decommissioned" && <RobotPending robot_id={id} />}
           <span className="flex min-w-0 flex-wrap items-center gap-1">
             <Link to="/fleets/$id" params={{ id: fleet_id }} className="min-w-0 text-accent underline">
-              <Text>{fleetName(fleet_id) ?? "fleet"}</Text>
+              <Text>{fleet_names.get(fleet_id) ?? "fleet"}</Text>
             </Link>
             at
             <Link to="/sites/$id" params={{ id: site_id }} className="min-w-0 text-accent underline">
-              <Text>{siteName(site_id) ?? "site"}</Text>
+              <Text>{site_names.get(site_id) ?? "site"}</Text>
             </Link>
           </span>
           {status !== "online" && (
@@ -57,7 +58,7 @@ function RobotHead({ robot }: { robot: Robot }) {
               last seen <Time at={last_seen_at} />
             </span>
           )}
-          <CopyText label="ID">{id}</CopyText>
+          <CopyText label="ID" text={id} />
         </>
       }
     />
@@ -88,5 +89,71 @@ function RobotTabs({ id }: { id: string }) {
         { label: "Topics", link: { to: "/robots/$id/topics", params } },
       ]}
     />
+  );
+}
+
+/** Explains why a robot is unreachable or restricted, and which actions still work. Renders nothing for a normal robot. */
+function RobotNotice({ robot: { status, held_at, approval, last_seen_at } }: { robot: Robot }) {
+  if (status === "decommissioned")
+    return (
+      <Notice icon={CircleX} title="Decommissioned">
+        The server refuses this robot's identity, and the robot can no longer be changed. Its timeline, logs and recordings are kept until
+        their retention ends.
+      </Notice>
+    );
+  if (held_at !== null)
+    return (
+      <Notice icon={ShieldAlert} title="Blocked: several machines use this identity" tone="bad">
+        None of them has been accepted since <Time at={held_at} />. Switch the other machines off and unblock the robot, or replace its
+        computer. Both actions are in the menu.
+      </Notice>
+    );
+  if (approval === "pending")
+    return (
+      <Notice icon={ShieldAlert} title="Awaiting approval">
+        It enrolled with a key that is not trusted. Secret config values and registry logins are withheld, and config deployments that
+        contain secrets wait, until an admin of the organization approves the robot in its menu.
+      </Notice>
+    );
+  if (status === "offline")
+    return (
+      <Notice icon={Unplug} title="Offline">
+        Last seen <Time at={last_seen_at} />. This page shows its last reported state. You can deploy, change config and labels, and move
+        the robot now; changes take effect when it reconnects. Shell, camera, topics and new log records are not available.
+      </Notice>
+    );
+  if (status === "never_connected")
+    return (
+      <Notice icon={CircleDashed} title="Never connected">
+        The robot has enrolled, but its agent has not connected yet. Check that the agent runs and can reach this server.
+      </Notice>
+    );
+  return null;
+}
+
+function Notice({
+  icon: Icon,
+  title,
+  children,
+  tone = "warn",
+}: {
+  icon: LucideIcon;
+  title: string;
+  children: ReactNode;
+  tone?: "warn" | "bad";
+}) {
+  return (
+    <div
+      role="status"
+      className={cx(
+        "mb-4 flex items-start gap-2.5 rounded-lg border px-3 py-2",
+        tone === "bad" ? "border-bad bg-bad-soft" : "border-line bg-sunken",
+      )}
+    >
+      <Icon size={16} aria-hidden className={cx("mt-0.5 shrink-0", tone === "bad" ? "text-bad" : "text-warn")} />
+      <p className="min-w-0">
+        <strong className="font-semibold">{title}.</strong> {children}
+      </p>
+    </div>
   );
 }

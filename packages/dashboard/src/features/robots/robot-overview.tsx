@@ -1,14 +1,32 @@
-import type { HealthSnapshot, Robot } from "@roamfleet/protocol/routes";
+import type { Deployment, HealthSnapshot, Robot } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link } from "@tanstack/react-router";
+import { ArrowRight } from "lucide-react";
 import { query } from "../../api/queries.ts";
-import { healthQuery } from "./health-query.ts";
-import { Badge, Card, Command, CopyText, cx, EmptyState, KeyValue, LinkButton, Section, Text, Time } from "../../ui/index.ts";
-import { RobotDeployments } from "./robot-deployments.tsx";
-import { robotLines } from "./robot-lines.ts";
-import { RobotWorkloads } from "./robot-workloads.tsx";
-import { TimelineList } from "./timeline-list.tsx";
-import { useRobot } from "./use-robot.ts";
+import {
+  Badge,
+  Bytes,
+  Card,
+  CardList,
+  Command,
+  CopyText,
+  cx,
+  EmptyState,
+  KeyValue,
+  LinkButton,
+  NameLink,
+  Progress,
+  Section,
+  StatusBadge,
+  Text,
+  TextLine,
+  Time,
+  type Tone,
+} from "../../ui/index.ts";
+import { reasonText, waitingText } from "../deployments/deployment-text.ts";
+import { joinWorkloads, releaseName, robotLines, saysApp, type Workload } from "./robot-text.ts";
+import { TimelineList } from "./robot-timeline.tsx";
+import { healthQuery, useRobot } from "./use-robot.ts";
 
 const RECENT = 8;
 
@@ -78,12 +96,7 @@ function Facts({ robot }: { robot: Robot }) {
             ],
             ["Last seen", <Time key="seen" at={last_seen_at} exact />],
             ["Enrolled", <Time key="enrolled" at={created_at} exact />],
-            [
-              "Key",
-              <CopyText key="key" label="Fingerprint">
-                {public_key_fingerprint}
-              </CopyText>,
-            ],
+            ["Key", <CopyText key="key" label="Fingerprint" text={public_key_fingerprint} />],
           ]}
         />
       </Card>
@@ -151,7 +164,7 @@ function Labels({ labels }: { labels: Robot["labels"] }) {
                 className="inline-flex min-h-6 max-w-full items-center"
               >
                 <Badge>
-                  <Text line>{`${key}: ${value}`}</Text>
+                  <TextLine>{`${key}: ${value}`}</TextLine>
                 </Badge>
               </Link>
             </li>
@@ -183,3 +196,119 @@ function LatestEntries({ robot_id }: { robot_id: string }) {
 }
 
 const counted = (count: number, thing: string): string => `${count} ${thing}${count === 1 ? "" : "s"}`;
+
+const TONES: Record<string, Tone> = { running: "ok", stopped: "idle", starting: "info", failed: "bad" };
+
+/** The apps of a robot: current and desired release, and status. */
+function RobotWorkloads({ robot }: { robot: Robot }) {
+  // A robot without reported health has no snapshot.
+  const health = useQuery({ ...healthQuery(robot.id), enabled: robot.health !== "unknown" }).data?.data;
+  const workloads = joinWorkloads(robot.apps, health?.workloads ?? []);
+  return (
+    <Section title="Apps">
+      <CardList items={workloads} empty="No apps deployed yet">
+        {(workload) => <WorkloadItem key={workload.app} workload={workload} />}
+      </CardList>
+    </Section>
+  );
+}
+
+function WorkloadItem({ workload: { app, current, desired, status, kind, restarts, release_state } }: { workload: Workload }) {
+  const releases = [current, desired].filter((release) => release !== null);
+  const is_said = releases.length > 0 && releases.every(({ tag }) => saysApp({ app, tag }));
+  return (
+    <li className="flex flex-wrap items-center gap-x-3 gap-y-1 px-4 py-2.5">
+      {!is_said && (
+        <span className="min-w-0 font-medium">
+          <Text>{app}</Text>
+        </span>
+      )}
+      <span className="flex min-w-0 flex-1 items-center gap-1.5">
+        <Release release={current} />
+        {desired !== null && desired.id !== current?.id && (
+          <>
+            <ArrowRight size={12} aria-label="changing to" className="shrink-0 text-muted" />
+            <Release release={desired} />
+          </>
+        )}
+      </span>
+      {kind !== undefined && <span className="text-xs text-muted">{kind.replaceAll("_", " ")}</span>}
+      {restarts !== undefined && restarts > 0 && (
+        <span className="text-xs text-muted tabular-nums">{`${restarts} ${restarts === 1 ? "restart" : "restarts"}`}</span>
+      )}
+      {status !== "" && <Badge tone={TONES[status] ?? "idle"}>{status}</Badge>}
+      <StatusBadge status={release_state} />
+    </li>
+  );
+}
+
+function Release({ release }: { release: { id: string; tag: string } | null }) {
+  if (release === null) return <span className="text-muted">none</span>;
+  return (
+    <Link to="/releases/$id" params={{ id: release.id }} className="min-w-0 font-medium text-accent hover:underline">
+      <Text>{release.tag}</Text>
+    </Link>
+  );
+}
+
+const SHOWN = 5;
+
+/** The latest deployments that include this robot, with the progress of running ones. */
+function RobotDeployments({ robot: { id: robot_id, fleet_id } }: { robot: Robot }) {
+  const own = useQuery(query("listDeployments", { query: { robot_id, limit: SHOWN } }));
+  const of_fleet = useQuery(query("listDeployments", { query: { fleet_id, limit: SHOWN } }));
+  const items = latest([...(own.data?.items ?? []), ...(of_fleet.data?.items ?? [])]);
+  return (
+    <Section
+      title="Deployments"
+      actions={
+        items.length > 0 && (
+          <LinkButton look="quiet" to="/deployments" search={{ robot_id }}>
+            View all
+          </LinkButton>
+        )
+      }
+    >
+      {(items.length > 0 || (own.data !== undefined && of_fleet.data !== undefined)) && (
+        <CardList items={items} empty="No deployments yet">
+          {(deployment) => <DeploymentItem key={deployment.id} deployment={deployment} robot_id={robot_id} />}
+        </CardList>
+      )}
+    </Section>
+  );
+}
+
+const latest = (deployments: readonly Deployment[]): Deployment[] =>
+  deployments.toSorted((a, b) => Date.parse(b.created_at) - Date.parse(a.created_at)).slice(0, SHOWN);
+
+function DeploymentItem({ deployment, robot_id }: { deployment: Deployment; robot_id: string }) {
+  const { id, release, created_at, finished_at, target_kind } = deployment;
+  const targets = useQuery(query("listDeploymentTargets", { params: { id }, query: { robot_id, limit: 1 } }));
+  const target = targets.data?.items[0];
+  // The robot joined the fleet after the deployment ended.
+  if (targets.data !== undefined && target === undefined && finished_at !== null) return null;
+  return (
+    <li className="px-4 py-2">
+      <div className="flex flex-wrap items-center gap-x-3 gap-y-1">
+        <NameLink to="/deployments/$id" params={{ id }} name={releaseName(release)} className="flex-1 font-medium" />
+        <span className="text-xs text-muted">
+          {target_kind === "fleet" ? "fleet, " : "direct, "}
+          <Time at={finished_at ?? created_at} />
+        </span>
+        <StatusBadge status={target?.status ?? deployment.status} />
+      </div>
+      {target?.reason != null && <p className="text-xs text-muted">{reasonText(target.reason)}</p>}
+      {target?.waiting_for != null && <p className="text-xs text-muted">{waitingText(target.waiting_for)}</p>}
+      {target?.progress != null && target.status === "downloading" && (
+        <div className="mt-1.5 flex items-center gap-3 text-xs text-muted">
+          <Progress
+            label="Download"
+            total={target.progress.bytes_total}
+            parts={[{ value: target.progress.bytes_done, tone: "info", label: "bytes" }]}
+          />
+          <Bytes count={target.progress.bytes_done} />
+        </div>
+      )}
+    </li>
+  );
+}

@@ -1,13 +1,11 @@
 import type { TimelineEntry } from "@roamfleet/protocol/routes";
-import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
 import { useLivePages } from "../../api/live-pages.ts";
-import { Button, Command, EmptyState, FilterSelect, QueryState } from "../../ui/index.ts";
-import { robotLines } from "./robot-lines.ts";
-import { TimelineList } from "./timeline-list.tsx";
-import { TIMELINE_KINDS, timelineQuery, type TimelineSearch } from "./timeline-search.ts";
+import type { TimelineSearch } from "../../search.ts";
+import { Button, CardList, Command, cx, EmptyState, FilterSelect, QueryState, Text, TextLine, Time } from "../../ui/index.ts";
+import { robotLines, TIMELINE_KINDS, timelineQuery } from "./robot-text.ts";
 
 const route = getRouteApi("/app/robots/$id/timeline");
-const idOf = ({ id }: TimelineEntry): string => id;
 const PAGE_ROWS = 50;
 const KINDS = Object.entries(TIMELINE_KINDS).map(([value, label]) => ({ value, label }));
 
@@ -16,7 +14,7 @@ export function RobotTimeline() {
   const { id } = route.useParams();
   const search = route.useSearch();
   const navigate = useNavigate();
-  const { query, rows, has_more, onEnd } = useLivePages("listRobotTimeline", idOf, {
+  const { query, rows, has_more, onEnd } = useLivePages("listRobotTimeline", {
     params: { id },
     query: { ...timelineQuery(search), limit: PAGE_ROWS },
   });
@@ -81,9 +79,57 @@ function Day({ label, value, onChange }: { label: string; value: string | undefi
       <input
         type="date"
         value={value ?? ""}
-        onChange={(event) => onChange(event.target.value)}
+        onChange={({ target }) => onChange(target.value)}
         className="h-8 rounded-md border border-line-strong bg-surface px-2 text-ink"
       />
     </label>
   );
+}
+
+/** Timeline entries, newest first, with their actors. */
+export function TimelineList({ entries, exact = false }: { entries: readonly TimelineEntry[]; exact?: boolean }) {
+  return (
+    <CardList items={entries} ordered>
+      {(entry) => (
+        <li key={entry.id} className="flex flex-wrap items-baseline gap-x-3 px-4 py-2 sm:flex-nowrap">
+          <span className={cx("shrink-0 text-xs text-muted", exact ? "sm:w-44" : "sm:w-20")}>
+            <Time at={entry.at} exact={exact} />
+          </span>
+          <span className="ml-auto min-w-0 shrink-0 text-xs text-muted max-sm:max-w-[50%] sm:order-last sm:max-w-40">
+            <TextLine>{actorText(entry.actor)}</TextLine>
+          </span>
+          <span className="min-w-0 flex-1 max-sm:w-full max-sm:flex-none">
+            <Text>{entry.summary}</Text> <Where entry={entry} />
+          </span>
+        </li>
+      )}
+    </CardList>
+  );
+}
+
+const actorText = ({ type, name }: TimelineEntry["actor"]): string =>
+  name ?? { user: "a user", org_token: "a token", robot: "the robot", system: "the service", admin: "the service's admin" }[type];
+
+/** A link to the object of an entry. */
+function Where({ entry: { kind, data } }: { entry: TimelineEntry }) {
+  const { deployment_id, session_id } = data;
+  const className = "ml-1 whitespace-nowrap text-xs text-accent underline";
+  if (typeof deployment_id === "string")
+    return kind.startsWith("config.") ? (
+      <Link to="/config-deployments/$id" params={{ id: deployment_id }} className={className}>
+        deployment
+      </Link>
+    ) : (
+      <Link to="/deployments/$id" params={{ id: deployment_id }} className={className}>
+        deployment
+      </Link>
+    );
+  // Connections have a session ID too, but no page.
+  if (typeof session_id === "string" && kind.startsWith("shell."))
+    return (
+      <Link to="/shells/$id" params={{ id: session_id }} className={className}>
+        session
+      </Link>
+    );
+  return null;
 }

@@ -1,22 +1,35 @@
 import { useQuery } from "@tanstack/react-query";
-import { Plus, X } from "lucide-react";
-import { type ReactNode, useEffect, useState } from "react";
-import { query } from "../../api/queries.ts";
-import { Button, cx, FilterSelect, type Option, SearchInput, Text } from "../../ui/index.ts";
-import { readLabel } from "./labels.ts";
-import type { Places } from "./place-names.ts";
-import { isFiltered, labelsOf, type RobotsSearch } from "./robots-search.ts";
+import { useNavigate } from "@tanstack/react-router";
+import { Bookmark, Check, Link2, Plus, Save, Trash2, X } from "lucide-react";
+import { useState } from "react";
+import { type Places, query } from "../../api/queries.ts";
+import { useMe } from "../../api/session.ts";
+import type { RobotsSearch } from "../../search.ts";
+import {
+  Button,
+  copy,
+  cx,
+  FilterSelect,
+  FormDialog,
+  Menu,
+  notifyDone,
+  notifyError,
+  type Option,
+  TextInput,
+  TextLine,
+  TypedSearch,
+} from "../../ui/index.ts";
+import { readLabel } from "./robot-text.ts";
+import { isFiltered, isSameView, labelsOf, useSavedViews, withView } from "./robots-search.ts";
 
-/** Debounce of the search field. */
-const TYPING_MS = 250;
-
-export interface FiltersProps {
+interface FiltersProps {
   search: RobotsSearch;
   places: Places;
   onChange: (search: RobotsSearch) => void;
 }
 
-const options = (texts: Record<string, string>): Option[] => Object.entries(texts).map(([value, label]) => ({ value, label }));
+const options = <V extends string>(texts: Record<V, string>) =>
+  (Object.entries(texts) as [V, string][]).map(([value, label]) => ({ value, label }));
 const STATUSES = options({ online: "Online", offline: "Offline", never_connected: "Never connected", decommissioned: "Decommissioned" });
 const HEALTH = options({ ok: "Healthy", failing: "Failing", unknown: "Health unknown" });
 const RELEASE = options({ current: "Release current", behind: "Release behind", failed: "Release failed", unknown: "Release unknown" });
@@ -29,7 +42,7 @@ export function RobotsFilters({ search, places, onChange }: FiltersProps) {
   const [is_open, setOpen] = useState(false);
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Robots">
-      <TextFilter value={search.q ?? ""} onChange={(q) => set({ q: q === "" ? undefined : q })} />
+      <TypedSearch label="Search by name" className="max-sm:!max-w-none sm:!w-52" value={search.q} onValue={(q) => set({ q: q?.trim() })} />
       <FilterSelect label="Status" value={search.status} options={STATUSES} onChange={(status) => set({ status })} />
       <Button className="sm:hidden" aria-expanded={is_open} onClick={() => setOpen(!is_open)}>
         {is_open ? "Fewer filters" : "More filters"}
@@ -67,7 +80,7 @@ function RarerFilters({ search, places, set }: { search: RobotsSearch; places: P
       <FilterSelect
         label="Order"
         none="newest"
-        value={search.sort === "name" ? "name" : undefined}
+        value={search.sort === "newest" ? undefined : search.sort}
         options={SORTS}
         onChange={(sort) => set({ sort })}
       />
@@ -76,27 +89,6 @@ function RarerFilters({ search, places, set }: { search: RobotsSearch; places: P
 }
 
 const named = (places: readonly { id: string; name: string }[]): Option[] => places.map(({ id, name }) => ({ value: id, label: name }));
-
-function TextFilter({ value, onChange }: { value: string; onChange: (text: string) => void }) {
-  const [typed, setTyped] = useState(value);
-  useEffect(() => setTyped(value), [value]);
-  useEffect(() => {
-    if (typed.trim() === value) return undefined;
-    const timer = setTimeout(() => onChange(typed.trim()), TYPING_MS);
-    return () => clearTimeout(timer);
-    // `onChange` is a new function on each render, with the same effect.
-    // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [typed, value]);
-  return (
-    <SearchInput
-      label="Search by name"
-      className="max-sm:!max-w-none sm:!w-52"
-      value={typed}
-      maxLength={200}
-      onChange={(event) => setTyped(event.target.value)}
-    />
-  );
-}
 
 /** Loads releases only when the filter is opened. */
 function ReleaseFilter({ value, onChange }: { value: string | undefined; onChange: (id: string | undefined) => void }) {
@@ -133,7 +125,7 @@ function LabelFilter({ labels, onChange }: { labels: readonly string[]; onChange
           placeholder="label key:value"
           value={typed}
           maxLength={300}
-          onChange={(event) => setTyped(event.target.value)}
+          onChange={({ target }) => setTyped(target.value)}
           className="h-8 w-36 rounded-md border border-line-strong bg-surface px-2.5 placeholder:text-muted"
         />
         {read !== undefined && (
@@ -143,26 +135,98 @@ function LabelFilter({ labels, onChange }: { labels: readonly string[]; onChange
         )}
       </form>
       {labels.map((label) => (
-        <Chip key={label} label={label} onRemove={() => onChange(labels.filter((each) => each !== label))}>
-          {label}
-        </Chip>
+        <span key={label} className="inline-flex h-8 max-w-60 items-center gap-1 rounded-md bg-accent-soft pl-2 text-accent">
+          <TextLine>{label}</TextLine>
+          <button
+            type="button"
+            aria-label={`Remove label filter ${label}`}
+            onClick={() => onChange(labels.filter((each) => each !== label))}
+            className="inline-flex size-7 items-center justify-center rounded"
+          >
+            <X size={12} aria-hidden />
+          </button>
+        </span>
       ))}
     </>
   );
 }
 
-function Chip({ label, children, onRemove }: { label: string; children: string; onRemove: () => void }): ReactNode {
+const Blank = () => <span className="size-3.5" />;
+
+/** The menu of saved views. They are stored in this browser and shared by link. */
+export function ViewsMenu({ search }: { search: RobotsSearch }) {
+  const navigate = useNavigate();
+  const [views, keep] = useSavedViews(useMe().org.id);
+  const shown = views.find((view) => isSameView(view.search, search));
+  const can_save = shown === undefined && (isFiltered(search) || search.sort !== undefined);
   return (
-    <span className="inline-flex h-8 max-w-60 items-center gap-1 rounded-md bg-accent-soft pl-2 text-accent">
-      <Text line>{children}</Text>
-      <button
-        type="button"
-        aria-label={`Remove label filter ${label}`}
-        onClick={onRemove}
-        className="inline-flex size-7 items-center justify-center rounded"
-      >
-        <X size={12} aria-hidden />
-      </button>
-    </span>
+    <>
+      <Menu
+        label="Views"
+        trigger={
+          <Button icon={Bookmark} className="max-w-56">
+            <span className="truncate">{shown?.name ?? "Views"}</span>
+          </Button>
+        }
+        entries={[
+          {
+            label: "All robots",
+            icon: isFiltered(search) ? Blank : Check,
+            onSelect: () => void navigate({ to: "/robots", search: {} }),
+          },
+          ...views.map(({ name, search: of }) => ({
+            label: name,
+            icon: name === shown?.name ? Check : Blank,
+            onSelect: () => void navigate({ to: "/robots", search: of }),
+          })),
+          can_save && {
+            label: "Save view…",
+            icon: Save,
+            renderDialog: (close) => (
+              <NameView taken={views.map(({ name }) => name)} onClose={close} onSave={(name) => keep(withView(views, { name, search }))} />
+            ),
+          },
+          {
+            label: "Copy link to this view",
+            icon: Link2,
+            onSelect: () => void copy(window.location.href).then(() => notifyDone("Link copied"), notifyError),
+          },
+          shown !== undefined && {
+            label: `Delete “${shown.name}”`,
+            icon: Trash2,
+            danger: true,
+            onSelect: () => keep(views.filter(({ name }) => name !== shown.name)),
+          },
+        ]}
+      />
+    </>
+  );
+}
+
+function NameView({ taken, onClose, onSave }: { taken: readonly string[]; onClose: () => void; onSave: (name: string) => void }) {
+  const [name, setName] = useState("");
+  const trimmed = name.trim();
+  return (
+    <FormDialog
+      title="Save view"
+      description="The view is saved in this browser. To share it, send its link."
+      verb="Save"
+      sending={{ isPending: false, error: null }}
+      locked={trimmed === ""}
+      onClose={onClose}
+      onSubmit={() => {
+        onSave(trimmed);
+        onClose();
+      }}
+    >
+      <TextInput
+        label="Name"
+        value={name}
+        maxLength={80}
+        autoFocus
+        onValue={setName}
+        hint={taken.includes(trimmed) ? "Replaces the existing view with this name." : undefined}
+      />
+    </FormDialog>
   );
 }

@@ -1,18 +1,31 @@
 import type { Robot } from "@roamfleet/protocol/routes";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { ArrowRight, TriangleAlert } from "lucide-react";
 import { useCallback, useMemo, useState } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
+import { type Places, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Button, copyAsRf, DataTable, EmptyState, LinkButton, Menu, PageHeader, QueryState } from "../../ui/index.ts";
-import { BulkBar } from "./bulk-bar.tsx";
-import { usePlaces } from "./place-names.ts";
-import { robotsColumns } from "./robots-columns.tsx";
-import { RobotsFilters } from "./robots-filters.tsx";
-import { isFiltered, robotsCommand, type RobotsSearch } from "./robots-search.ts";
-import { ViewsMenu } from "./views-menu.tsx";
+import type { RobotsSearch } from "../../search.ts";
+import {
+  Button,
+  type Column,
+  copyAsRf,
+  EmptyState,
+  HealthBadge,
+  LinkButton,
+  ListTable,
+  Menu,
+  NameLink,
+  PageHeader,
+  StatusBadge,
+  TextLine,
+  Time,
+} from "../../ui/index.ts";
+import { BulkBar } from "./bulk.tsx";
+import { RobotsFilters, ViewsMenu } from "./robots-filters.tsx";
+import { isFiltered, robotsCommand } from "./robots-search.ts";
 
 const route = getRouteApi("/app/robots");
-const idOf = ({ id }: Robot): string => id;
 const NONE: ReadonlySet<string> = new Set();
 
 /** The list of all robots. */
@@ -22,7 +35,8 @@ export function RobotsPage() {
   const places = usePlaces();
   const may_change = useMay("operator");
   const [selected, setSelected] = useState(NONE);
-  const { query, rows, has_more, onEnd, onRange } = useLivePages("listRobots", idOf, { query: search });
+  const list = useLivePages("listRobots", { query: search });
+  const { query, rows, has_more } = list;
   const columns = useMemo(() => robotsColumns(places), [places]);
   const chosen = useMemo(() => (selected.size === 0 ? [] : rows.filter(({ id }) => selected.has(id))), [rows, selected]);
   const open = useCallback(({ id }: Robot) => void navigate({ to: "/robots/$id", params: { id } }), [navigate]);
@@ -31,7 +45,7 @@ export function RobotsPage() {
   const selectAll = useCallback(async () => {
     for (;;) {
       const { data, hasNextPage, isError } = await fetchNextPage();
-      setSelected(new Set((data?.pages ?? []).flatMap(({ items }) => items.map(idOf))));
+      setSelected(new Set((data?.pages ?? []).flatMap(({ items }) => items.map(({ id }) => id))));
       if (!hasNextPage || isError) return;
     }
   }, [fetchNextPage]);
@@ -53,28 +67,17 @@ export function RobotsPage() {
         }
       />
       <RobotsFilters search={search} places={places} onChange={change} />
-      {chosen.length > 0 && (
-        <BulkBar robots={chosen} places={places} onClear={() => setSelected(NONE)} {...(has_more ? { onSelectAll: selectAll } : {})} />
-      )}
-      <div className="min-h-0 flex-1" aria-busy={query.isPlaceholderData}>
-        <QueryState query={query} rows={12}>
-          {() => (
-            <DataTable
-              label="Robots"
-              columns={columns}
-              rows={rows}
-              rowKey={idOf}
-              onOpen={open}
-              {...(may_change ? { selected, onSelect: setSelected } : {})}
-              onEnd={onEnd}
-              onRange={onRange}
-              has_more={has_more}
-              height="100%"
-              empty={<NoRobots search={search} onClear={() => change({})} />}
-            />
-          )}
-        </QueryState>
-      </div>
+      {chosen.length > 0 && <BulkBar robots={chosen} onClear={() => setSelected(NONE)} {...(has_more ? { onSelectAll: selectAll } : {})} />}
+      <ListTable
+        label="Robots"
+        list={list}
+        placeholder_rows={12}
+        columns={columns}
+        onOpen={open}
+        {...(may_change ? { selected, onSelect: setSelected } : {})}
+        height="100%"
+        empty={<NoRobots search={search} onClear={() => change({})} />}
+      />
       <Loaded count={rows.length} has_more={has_more} />
     </div>
   );
@@ -107,5 +110,71 @@ function NoRobots({ search, onClear }: { search: RobotsSearch; onClear: () => vo
     >
       Create an enrollment key and run its command on the robot. The robot then appears here automatically.
     </EmptyState>
+  );
+}
+
+/** Returns the columns of the table. The names of fleets and sites are loaded separately. */
+const robotsColumns = ({ fleet_names, site_names }: Places): readonly Column<Robot>[] => [
+  {
+    name: "Name",
+    width: "minmax(8rem, 2fr)",
+    text: ({ name }) => name,
+    cell: ({ id, name }) => <NameLink to="/robots/$id" params={{ id }} name={name} className="font-medium" />,
+  },
+  {
+    name: "Status",
+    width: "minmax(8.5rem, 1fr)",
+    cell: ({ status, health }) => (
+      <span className="flex items-center gap-1.5">
+        <StatusBadge status={status} />
+        {/* For narrow screens, which have no health column. */}
+        {status === "online" && health === "failing" && (
+          <TriangleAlert size={16} role="img" aria-label="failing" className="shrink-0 text-bad sm:hidden" />
+        )}
+      </span>
+    ),
+  },
+  {
+    name: "Health",
+    width: "minmax(6rem, 1fr)",
+    priority: 2,
+    cell: (robot) => <HealthBadge robot={robot} />,
+  },
+  {
+    name: "Fleet and site",
+    width: "minmax(8rem, 3fr)",
+    priority: 3,
+    cell: ({ fleet_id, site_id }) => (
+      <TextLine className="text-muted">{`${fleet_names.get(fleet_id) ?? fleet_id} · ${site_names.get(site_id) ?? site_id}`}</TextLine>
+    ),
+  },
+  { name: "Release", width: "minmax(9rem, 2fr)", priority: 2, cell: (robot) => <ReleaseCell {...robot} /> },
+  { name: "Config", width: "minmax(6rem, 1fr)", priority: 3, cell: ({ config_state }) => <StatusBadge status={config_state} /> },
+  {
+    name: "Last seen",
+    width: "minmax(6rem, 1fr)",
+    priority: 3,
+    align: "right",
+    cell: ({ last_seen_at, status }) => (status === "online" ? <span className="text-muted">now</span> : <Time at={last_seen_at} />),
+  },
+];
+
+/** Shows the current release, and the desired one if it differs, of the app "main" or else the first app; then the number of further apps. */
+function ReleaseCell({ apps, release_state }: Robot) {
+  const shown = apps.find(({ app }) => app === "main") ?? apps[0];
+  if (shown === undefined) return <span className="text-muted">—</span>;
+  const { current, desired } = shown;
+  return (
+    <span className="flex min-w-0 items-center gap-1" title={shown.app}>
+      <TextLine>{current?.tag ?? "none"}</TextLine>
+      {desired !== null && desired.id !== current?.id && (
+        <>
+          <ArrowRight size={12} aria-label="changing to" className="shrink-0 text-muted" />
+          <TextLine>{desired.tag}</TextLine>
+        </>
+      )}
+      {apps.length > 1 && <span className="shrink-0 text-xs text-muted">and {apps.length - 1} more</span>}
+      {release_state === "failed" && <StatusBadge status="failed" />}
+    </span>
   );
 }

@@ -1,25 +1,29 @@
-import type { OwnOrg } from "@roamfleet/protocol/routes";
+import type { OwnOrg, SigningKeys } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { type ReactNode, useState } from "react";
 import { query, useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
+import { shellLine } from "../../ui/format.ts";
 import {
+  Badge,
   Button,
   Card,
   Command,
+  copyAsRf,
   CopyText,
+  Dialog,
   KeyValue,
+  Menu,
   NameInput,
   PageHeader,
   QueryState,
   Section,
+  StatusBadge,
   Text,
   TextInput,
   Time,
 } from "../../ui/index.ts";
-import { ServerSection } from "./server-section.tsx";
-import { orgLine } from "./settings-lines.ts";
-import { SigningSection } from "./signing-section.tsx";
+import { useAuthority } from "../enrollment/authority.ts";
 
 const DAYS_MAX = 365;
 
@@ -49,12 +53,7 @@ const daysWords = (days: number | null): string => (days === null ? "server defa
 
 const madeFacts = (id: string, created_at: string): [string, ReactNode][] => [
   ["Created", <Time key="made" at={created_at} exact />],
-  [
-    "ID",
-    <CopyText key="id" label="ID">
-      {id}
-    </CopyText>,
-  ],
+  ["ID", <CopyText key="id" label="ID" text={id} />],
 ];
 
 function OrgFacts({ org: { id, name, settings, created_at } }: { org: OwnOrg }) {
@@ -85,7 +84,7 @@ function OrgForm({ org: { id, name: present, settings, created_at } }: { org: Ow
           changing.mutate({ body: { name: name.trim(), settings: { deployment_expires_days: Number(days) } } });
         }}
       >
-        <NameInput value={name} onChange={setName} />
+        <NameInput value={name} onValue={setName} />
         <TextInput
           label="Deployments expire after (days)"
           type="number"
@@ -94,7 +93,7 @@ function OrgForm({ org: { id, name: present, settings, created_at } }: { org: Ow
           required
           className="max-w-32"
           value={days}
-          onChange={(event) => setDays(event.target.value)}
+          onValue={setDays}
           hint="Robots that have not started by then are cancelled. 0: server default. Applies to deployments that start after this change."
           error={changing.error?.message}
         />
@@ -109,3 +108,149 @@ function OrgForm({ org: { id, name: present, settings, created_at } }: { org: Ow
     </Card>
   );
 }
+
+/** The address and certificate authority of the server, with links to the API documentation. */
+function ServerSection() {
+  const authority = useAuthority().data ?? null;
+  const { origin } = window.location;
+  return (
+    <Section title="Server and API">
+      <Card>
+        <KeyValue
+          items={[
+            ["Address", <CopyText key="address" label="Address" text={origin} />],
+            authority !== null && [
+              "Certificate authority",
+              <CopyText key="authority" label="Fingerprint of its certificate authority" text={authority} />,
+            ],
+            [
+              "API",
+              <span key="api" className="flex flex-wrap gap-x-3">
+                <a className="inline-block min-h-[24px] leading-[24px] text-accent underline" href="/docs">
+                  API reference
+                </a>
+                <a className="inline-block min-h-[24px] leading-[24px] text-accent underline" href="/openapi.json">
+                  OpenAPI document
+                </a>
+              </span>,
+            ],
+          ]}
+        />
+      </Card>
+    </Section>
+  );
+}
+
+/** The signing keys that robots trust. Changes must be signed with a private key, which never enters a browser. */
+function SigningSection() {
+  const is_admin = useMay("admin");
+  return (
+    <Section title="Signed releases" actions={is_admin && <Menu label="Actions for signing" entries={[copyAsRf(signingLines.list)]} />}>
+      {is_admin ? (
+        <Read />
+      ) : (
+        <Card>
+          <p className="text-muted">Only admins of the whole organization can view the keys. Each release shows whether it is signed.</p>
+        </Card>
+      )}
+    </Section>
+  );
+}
+
+function Read() {
+  const keys = useQuery(query("getSigningKeys"));
+  return (
+    <QueryState query={keys} rows={2}>
+      {({ data }) => (
+        <Card>
+          {data.keys.length === 0 ? <NoKeys /> : <Keys data={data} />}
+          <p className="mt-3 text-xs text-muted">
+            Adding or revoking a key, or requiring signatures, needs a signature by an existing key, on the machine that has its private
+            key. Neither this page nor the server can sign.
+          </p>
+        </Card>
+      )}
+    </QueryState>
+  );
+}
+
+function NoKeys() {
+  return (
+    <>
+      <p className="mb-2">
+        <Badge>not used</Badge> Robots install every release that a user with the operator role deploys. With signing keys, they install
+        only signed releases. Start on the machine where releases are built:
+      </p>
+      <Command>{signingLines.begin}</Command>
+    </>
+  );
+}
+
+function Keys({ data: { keys, require_signature, serial } }: { data: SigningKeys }) {
+  const [revoking, setRevoking] = useState<string>();
+  return (
+    <>
+      <p className="mb-3 flex flex-wrap items-center gap-2">
+        <Badge tone={require_signature ? "ok" : "warn"}>{require_signature ? "required" : "not required"}</Badge>
+        {require_signature
+          ? "Robots refuse releases that are not signed with one of these keys."
+          : "Robots still install unsigned releases. To refuse them:"}
+      </p>
+      {!require_signature && <Command>{signingLines.require(true)}</Command>}
+      <ul className="my-3 divide-y divide-line border-y border-line">
+        {keys.map(({ id, name, added_at, revoked_at }) => (
+          <li key={id} className="flex flex-wrap items-center gap-x-3 gap-y-1 py-2">
+            <Text className="font-medium">{name}</Text>
+            <StatusBadge status={revoked_at === null ? "active" : "revoked"} />
+            <CopyText label="Fingerprint" text={id} />
+            <span className="ml-auto text-xs text-muted">
+              {revoked_at === null ? (
+                <>
+                  added <Time at={added_at} />
+                </>
+              ) : (
+                <>
+                  revoked <Time at={revoked_at} />
+                </>
+              )}
+            </span>
+            {revoked_at === null && (
+              <Menu
+                label={`Actions for key ${name.slice(0, 80)}`}
+                entries={[{ label: "Revoke…", danger: true, onSelect: () => setRevoking(id) }]}
+              />
+            )}
+          </li>
+        ))}
+      </ul>
+      <details>
+        <summary className="text-muted">Add a key or stop requiring signatures (latest statement: {serial})</summary>
+        <div className="mt-2 space-y-2">
+          <Command>{signingLines.add}</Command>
+          {require_signature && <Command>{signingLines.require(false)}</Command>}
+        </div>
+      </details>
+      <Dialog
+        open={revoking !== undefined}
+        onClose={() => setRevoking(undefined)}
+        title="Revoke key"
+        description="Robots then refuse releases that this key signed: sign them again with another key. Run this command on the machine that has another key of the organization."
+      >
+        <Command>{signingLines.revoke(revoking ?? "")}</Command>
+      </Dialog>
+    </>
+  );
+}
+
+/** Returns the `rf` command that sets the organization's settings. */
+const orgLine = (name: string, deployment_expires_days: number): string =>
+  shellLine("rf", "org", "set", "--name", name || "NAME", "--deployment-expires-days", String(deployment_expires_days));
+
+/** `rf` commands that require a private signing key, which the page does not have. */
+const signingLines = {
+  begin: "rf signing-keys new release-key.pem\nrf signing-keys add release-key.pem.pub --sign release-key.pem",
+  list: "rf signing-keys list",
+  add: "rf signing-keys new new-key.pem\nrf signing-keys add new-key.pem.pub --sign release-key.pem",
+  require: (on: boolean) => shellLine("rf", "signing-keys", "require", on ? "on" : "off", "--sign", "release-key.pem"),
+  revoke: (id: string) => shellLine("rf", "signing-keys", "revoke", id, "--sign", "release-key.pem"),
+};

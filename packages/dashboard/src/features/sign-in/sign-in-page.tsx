@@ -4,7 +4,7 @@ import { getRouteApi, useRouter } from "@tanstack/react-router";
 import { type FormEvent, useState } from "react";
 import { api } from "../../api/client.ts";
 import { changeOrg, readSession, signIn } from "../../api/session.ts";
-import { Button, Command, PageHeader, Text, TextInput } from "../../ui/index.ts";
+import { Button, Command, PageHeader, TextInput, TextLine } from "../../ui/index.ts";
 
 const route = getRouteApi("/sign-in");
 
@@ -70,7 +70,7 @@ function TokenForm({ onToken, busy, error }: { onToken: (token: string) => void;
         spellCheck={false}
         placeholder="rf_user_… or rf_org_…"
         value={token}
-        onChange={(event) => setToken(event.target.value)}
+        onValue={setToken}
         hint="Exchanged for a session. This browser does not store the token."
         error={error === null ? undefined : why(error)}
       />
@@ -97,9 +97,7 @@ function OrgList({ orgs, onChoose }: { orgs: readonly Choice[]; onChoose: (id: s
             onClick={() => onChoose(id)}
             className="flex w-full items-center justify-between gap-3 rounded-md border border-line p-3 text-left hover:bg-hover"
           >
-            <Text line className="font-medium">
-              {name}
-            </Text>
+            <TextLine className="font-medium">{name}</TextLine>
             <span className="text-muted">{role}</span>
           </button>
         </li>
@@ -148,15 +146,8 @@ function OrgRequest() {
         asking.mutate();
       }}
     >
-      <TextInput label="Organization name" required value={name} onChange={(event) => setName(event.target.value)} />
-      <TextInput
-        label="Your email"
-        type="email"
-        required
-        value={email}
-        onChange={(event) => setEmail(event.target.value)}
-        error={asking.error?.message}
-      />
+      <TextInput label="Organization name" required value={name} onValue={setName} />
+      <TextInput label="Your email" type="email" required value={email} onValue={setEmail} error={asking.error?.message} />
       <Button type="submit" busy={asking.isPending}>
         Request an organization
       </Button>

@@ -1,14 +1,14 @@
 import { Plus, X } from "lucide-react";
 import { useState } from "react";
-import { usePlaces } from "../../api/places.ts";
-import { Button, IconButton, Select, Text } from "../../ui/index.ts";
-import { freeRoles, type Grant, ROLE_OPTIONS, ROLE_WORDS, type Scopes, scopeWords } from "./grants.ts";
+import { usePlaces } from "../../api/queries.ts";
+import { Button, IconButton, Select, TextLine } from "../../ui/index.ts";
+import { freeRoles, type Grant, ROLE_WORDS, ROLES, type Scopes, scopeWords } from "./grants.ts";
 
 /** Selects a role and its scope. */
 export function GrantFields({
   grant,
   onChange,
-  roles = ROLE_OPTIONS.map(({ value }) => value),
+  roles = ROLES,
 }: {
   grant: Grant;
   onChange: (grant: Grant) => void;
@@ -20,9 +20,9 @@ export function GrantFields({
       <Select
         label="Role"
         value={grant.role}
-        options={ROLE_OPTIONS.filter(({ value }) => roles.includes(value))}
+        options={ROLES.filter((value) => roles.includes(value)).map((value) => ({ value, label: value }))}
         hint={`${grant.role}: ${ROLE_WORDS[grant.role]}.`}
-        onChange={(event) => onChange({ ...grant, role: event.target.value as Grant["role"] })}
+        onValue={(role) => onChange({ ...grant, role: role as Grant["role"] })}
       />
       <ScopeFields scopes={grant.scopes} onChange={(scopes) => onChange({ ...grant, scopes })} />
     </>
@@ -54,9 +54,9 @@ function ScopeFields({ scopes, onChange }: { scopes: Scopes; onChange: (scopes: 
           { value: "all", label: "whole organization" },
           { value: "some", label: "selected sites or fleets" },
         ]}
-        onChange={(event) => {
-          setLimited(event.target.value === "some");
-          if (event.target.value === "all") onChange([]);
+        onValue={(access) => {
+          setLimited(access === "some");
+          if (access === "all") onChange([]);
         }}
       />
       {is_limited && (
@@ -66,10 +66,11 @@ function ScopeFields({ scopes, onChange }: { scopes: Scopes; onChange: (scopes: 
               const words = scopeWords([scope], site_names, fleet_names);
               return (
                 <li key={scope.fleet_id ?? scope.site_id} className="flex max-w-full items-center rounded-md bg-active pl-2">
-                  <Text line>{words}</Text>
+                  <TextLine>{words}</TextLine>
                   <IconButton
                     label={`Remove ${words.slice(0, 80)}`}
-                    icon={<X size={12} aria-hidden />}
+                    icon={X}
+                    size={12}
                     className="!h-6 !w-6"
                     onClick={() => onChange(scopes.filter((one) => one !== scope))}
                   />
@@ -84,7 +85,7 @@ function ScopeFields({ scopes, onChange }: { scopes: Scopes; onChange: (scopes: 
             error={
               scopes.length === 0 ? "Select at least one. Without a selection, the role applies to the whole organization." : undefined
             }
-            onChange={(event) => add(event.target.value)}
+            onValue={add}
           />
         </div>
       )}
@@ -112,12 +113,7 @@ export function GrantsFields({ grants, onChange }: { grants: readonly Grant[]; o
         </fieldset>
       ))}
       {free.length > 0 && (
-        <Button
-          look="quiet"
-          className="mb-3"
-          icon={<Plus size={14} aria-hidden />}
-          onClick={() => onChange([...grants, { role: free[0]!, scopes: [] }])}
-        >
+        <Button look="quiet" className="mb-3" icon={Plus} onClick={() => onChange([...grants, { role: free[0]!, scopes: [] }])}>
           Add another role
         </Button>
       )}

@@ -1,39 +1,32 @@
 import type { User } from "@roamfleet/protocol/routes";
-import { useQuery } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
+import { ConfirmAction } from "../../api/action-dialogs.tsx";
+import { api, randomId } from "../../api/client.ts";
 import { query, useAction } from "../../api/queries.ts";
+import { refetchQueries } from "../../api/query-client.ts";
 import { useMe } from "../../api/session.ts";
-import { ConfirmDialog, copyAsRf, FormDialog, Menu, NameInput } from "../../ui/index.ts";
-import { type Grant, isLastAdmin } from "./grants.ts";
-import { GrantsFields } from "./grant-fields.tsx";
-import { NewTokenDialog } from "./new-token.tsx";
-import { userLines } from "./user-lines.ts";
-
-type Shown = "change" | "token" | "remove";
+import { Checkbox, ConfirmDialog, copyAsRf, FormDialog, Menu, NameInput, TextInput } from "../../ui/index.ts";
+import { GrantFields, GrantsFields } from "./grant-fields.tsx";
+import { type Grant, isLastAdmin, userLines } from "./grants.ts";
+import { type MadeToken, NewTokenDialog, TokenOnce } from "./token-menu.tsx";
 
 /** The actions on a user. */
 export function UserMenu({ user }: { user: User }) {
   const navigate = useNavigate();
-  const [shown, setShown] = useState<Shown>();
-  const close = (): void => setShown(undefined);
   return (
-    <>
-      <Menu
-        label={`Actions for ${user.name.slice(0, 80)}`}
-        entries={[
-          { label: "Change name or role…", onSelect: () => setShown("change") },
-          { label: "New token…", onSelect: () => setShown("token") },
-          { label: "Tokens", onSelect: () => void navigate({ to: "/users/tokens", search: { user_id: user.id } }) },
-          { label: "Show in audit log", onSelect: () => void navigate({ to: "/audit", search: { actor_id: user.id } }) },
-          copyAsRf(userLines.show(user.id)),
-          { label: "Remove…", danger: true, onSelect: () => setShown("remove") },
-        ]}
-      />
-      {shown === "change" && <ChangeUser user={user} onClose={close} />}
-      {shown === "token" && <NewTokenDialog user_id={user.id} onClose={close} />}
-      {shown === "remove" && <RemoveUser user={user} onClose={close} />}
-    </>
+    <Menu
+      label={`Actions for ${user.name.slice(0, 80)}`}
+      entries={[
+        { label: "Change name or role…", renderDialog: (close) => <ChangeUser user={user} onClose={close} /> },
+        { label: "New token…", renderDialog: (close) => <NewTokenDialog user_id={user.id} onClose={close} /> },
+        { label: "Tokens", onSelect: () => void navigate({ to: "/users/tokens", search: { user_id: user.id } }) },
+        { label: "Show in audit log", onSelect: () => void navigate({ to: "/audit", search: { actor_id: user.id } }) },
+        copyAsRf(userLines.show(user.id)),
+        { label: "Remove…", danger: true, renderDialog: (close) => <RemoveUser user={user} onClose={close} /> },
+      ]}
+    />
   );
 }
 
@@ -72,7 +65,7 @@ function ChangeUser({ user, onClose }: Parts) {
       command={userLines.change(user.id, new_name, grants)}
       onSubmit={() => changing.mutate({ params: { id: user.id }, body: { name: new_name, grants: [...grants] } })}
     >
-      <NameInput value={name} onChange={setName} />
+      <NameInput value={name} onValue={setName} />
       <GrantsFields grants={grants} onChange={setGrants} />
     </FormDialog>
   );
@@ -81,24 +74,23 @@ function ChangeUser({ user, onClose }: Parts) {
 function RemoveUser({ user, onClose }: Parts) {
   const me = useMe();
   const is_last = useLastAdmin(user);
-  const removing = useAction("deleteUser", { done: "Removed", onSuccess: onClose });
   if (is_last)
     return <ConfirmDialog open onClose={onClose} title="User cannot be removed" consequence={PROTECTED} verb="Close" onConfirm={onClose} />;
   const self = user.id === me.actor.id ? "This is your own account: you will be signed out immediately. " : "";
   return (
-    <ConfirmDialog
-      open
+    <ConfirmAction
+      route="deleteUser"
+      args={{ params: { id: user.id } }}
       onClose={onClose}
       title={`Remove ${user.name.slice(0, 80)}?`}
       consequence={`${self}All roles and tokens of ${user.email} in this organization end within two seconds, including open pages, shells and streams. Audit log entries are kept. Other organizations of this account are not affected.`}
       verb="Remove user"
       danger
+      done="Removed"
       command={userLines.remove(user.id)}
-      busy={removing.isPending}
-      onConfirm={() => removing.mutate({ params: { id: user.id } })}
     >
       <Holdings id={user.id} />
-    </ConfirmDialog>
+    </ConfirmAction>
   );
 }
 
@@ -119,5 +111,51 @@ function Holdings({ id }: { id: string }) {
         </li>
       ))}
     </ul>
+  );
+}
+
+/** Creates a user and optionally their first token. */
+export function Invite({ onClose }: { onClose: () => void }) {
+  const [email, setEmail] = useState("");
+  const [name, setName] = useState("");
+  const [grant, setGrant] = useState<Grant>({ role: "operator", scopes: [] });
+  const [with_token, setWithToken] = useState(true);
+  const [made, setMade] = useState<MadeToken>();
+  const inviting = useMutation({
+    mutationFn: async () => {
+      const body = { email: email.trim(), name: name.trim(), ...grant };
+      const { data: user } = await api.createUser({ body, idempotency_key: randomId() });
+      if (!with_token) return undefined;
+      const token = { label: "first token", user_id: user.id, ...grant };
+      return { token: (await api.createToken({ body: token, idempotency_key: randomId() })).data, of: user.name };
+    },
+    onSettled: () => refetchQueries(),
+    onSuccess: (token) => (token === undefined ? onClose() : setMade(token)),
+  });
+  if (made !== undefined) return <TokenOnce made={made} onClose={onClose} />;
+  return (
+    <FormDialog
+      title="Invite user"
+      verb="Invite"
+      onClose={onClose}
+      sending={inviting}
+      command={userLines.create(email, name, grant)}
+      onSubmit={() => inviting.mutate()}
+    >
+      <TextInput
+        label="Email address"
+        type="email"
+        required
+        autoFocus
+        value={email}
+        onValue={setEmail}
+        hint="Identifies the user. No email is sent."
+      />
+      <NameInput value={name} onValue={setName} />
+      <GrantFields grant={grant} onChange={setGrant} />
+      <div className="mb-3">
+        <Checkbox label="Create a token now, to send over a secure channel" checked={with_token} onChange={setWithToken} />
+      </div>
+    </FormDialog>
   );
 }

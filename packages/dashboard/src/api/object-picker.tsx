@@ -1,0 +1,72 @@
+import { useQuery } from "@tanstack/react-query";
+import { useDeferredValue, useEffect, useState } from "react";
+import { Finder, type FinderProps } from "../ui/index.ts";
+import { query } from "./queries.ts";
+
+const FOUND_MAX = 20;
+const ROUTES = {
+  site: { list: "listSites", get: "getSite" },
+  fleet: { list: "listFleets", get: "getFleet" },
+  robot: { list: "listRobots", get: "getRobot" },
+  release: { list: "listReleases", get: "getRelease" },
+} as const;
+type Kind = keyof typeof ROUTES;
+
+/** The fields by which an object is shown: releases have a tag, the others a name. */
+interface Shown {
+  id: string;
+  name?: string;
+  tag?: string;
+  app?: string;
+  status?: string;
+}
+
+interface ObjectPickerProps extends Pick<FinderProps, "label" | "note" | "error" | "compact" | "placeholder" | "className" | "onChoose"> {
+  kind: Kind;
+  /** The ID of the selected object. */
+  id: string | undefined;
+  /** Whether the list shows the app or status beside the names. */
+  hints?: boolean;
+  /** Reports whether text is typed, which replaces the previous selection. */
+  onTyping?: (is_typing: boolean) => void;
+}
+
+/** Selects a site, fleet, robot or release by name. Searches on the server, so that the number of objects does not matter. */
+export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...finder }: ObjectPickerProps) {
+  const [text, setText] = useTyped(onTyping);
+  const { list, get } = ROUTES[kind];
+  const found = useQuery(query(list, { query: searchQuery(useDeferredValue(text.trim())) }));
+  const chosen = useQuery({ ...query(get, { params: { id: id ?? "" } }), enabled: id !== undefined });
+  const shown = chosen.data?.data as Shown | undefined;
+  const items = (found.data?.items ?? []) as readonly Shown[];
+  return (
+    <Finder
+      {...finder}
+      chosen={shown?.name ?? shown?.tag ?? id}
+      text={text}
+      onText={setText}
+      found={items.map(({ id: value, name, tag, app, status }) => ({
+        value,
+        label: name ?? tag ?? value,
+        ...(hints ? { hint: app ?? status?.replaceAll("_", " ") } : {}),
+      }))}
+      is_looking={found.isPending}
+      error={chosen.isError ? `${kind[0]!.toUpperCase()}${kind.slice(1)} ${id ?? ""} does not exist` : error}
+    />
+  );
+}
+
+/** Returns the query of a list that is searched while typing. */
+export const searchQuery = (q: string): { limit: number; q?: string } => ({ limit: FOUND_MAX, ...(q === "" ? {} : { q }) });
+
+/** The text of a finder. */
+export function useTyped(onTyping: ((is_typing: boolean) => void) | undefined): [string, (text: string) => void] {
+  const [text, setText] = useState("");
+  // The text of an unmounted field is discarded.
+  useEffect(() => () => onTyping?.(false), [onTyping]);
+  const type = (next: string): void => {
+    setText(next);
+    onTyping?.(next.trim() !== "");
+  };
+  return [text, type];
+}

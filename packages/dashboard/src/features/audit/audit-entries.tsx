@@ -1,0 +1,135 @@
+import type { AuditEntry } from "@roamfleet/protocol/routes";
+import { Link } from "@tanstack/react-router";
+import { CircleCheck, CircleX } from "lucide-react";
+import type { ReactNode } from "react";
+import { Badge, type Column, CopyText, Dialog, Json, KeyValue, Text, TextLine, Time } from "../../ui/index.ts";
+import { actionWords } from "./audit-search.ts";
+
+const errorWords = (error: string): string => error.replaceAll("_", " ");
+
+/** Shows "done", or the error code of a refused action. */
+function Outcome({ error }: Pick<AuditEntry, "error">) {
+  return error === null ? (
+    <Badge tone="ok" icon={CircleCheck}>
+      done
+    </Badge>
+  ) : (
+    <Badge tone="bad" icon={CircleX}>
+      {errorWords(error)}
+    </Badge>
+  );
+}
+
+const actorWords = ({ actor }: Pick<AuditEntry, "actor">): string => actor.name ?? actor.id ?? actor.type;
+
+/** The action in words. On narrow screens, which have no outcome column, refused actions have an icon. */
+function Action({ entry: { action, error } }: { entry: AuditEntry }) {
+  return (
+    <span className="flex min-w-0 items-center gap-1.5">
+      <span title={action} className="min-w-0 truncate font-medium">
+        {actionWords(action)}
+      </span>
+      {error !== null && (
+        <span role="img" aria-label={`Refused: ${errorWords(error)}`} title={errorWords(error)} className="shrink-0 text-bad sm:hidden">
+          <CircleX size={14} aria-hidden />
+        </span>
+      )}
+    </span>
+  );
+}
+
+export const AUDIT_COLUMNS: readonly Column<AuditEntry>[] = [
+  { name: "Time", width: "6.5rem", cell: ({ at }) => <Time at={at} /> },
+  { name: "User", width: "minmax(6rem,1.5fr)", cell: (entry) => <TextLine>{actorWords(entry)}</TextLine> },
+  { name: "Action", width: "minmax(7rem,2fr)", cell: (entry) => <Action entry={entry} /> },
+  {
+    name: "Object",
+    width: "minmax(8rem,2fr)",
+    priority: 3,
+    cell: ({ object_id }) => (
+      <ObjectLink id={object_id}>
+        <TextLine className="font-mono text-xs">{object_id}</TextLine>
+      </ObjectLink>
+    ),
+  },
+  { name: "Outcome", width: "8rem", priority: 2, cell: ({ error }) => <Outcome error={error} /> },
+  { name: "Address", width: "minmax(6rem,1fr)", priority: 3, cell: ({ ip }) => <TextLine>{ip}</TextLine> },
+];
+
+const idText = (label: string, id: string | null): ReactNode => (id === null ? "—" : <CopyText label={label} text={id} />);
+
+/** All fields of an entry. */
+export function AuditDetails({ entry, onClose }: { entry: AuditEntry; onClose: () => void }) {
+  const { actor, data } = entry;
+  return (
+    <Dialog open onClose={onClose} title={actionWords(entry.action)} wide>
+      <KeyValue
+        items={[
+          [
+            "Action",
+            <code key="action" className="font-mono text-xs">
+              {entry.action}
+            </code>,
+          ],
+          ["Time", <Time key="time" at={entry.at} exact />],
+          [
+            "User",
+            <span key="who">
+              <Text>{actor.name ?? actor.id ?? actor.type}</Text> <span className="text-muted">({actor.type.replaceAll("_", " ")})</span>
+            </span>,
+          ],
+          ["User ID", idText("ID", actor.id)],
+          ["Token", idText("Token", entry.token_id)],
+          ["Outcome", <Outcome key="outcome" error={entry.error} />],
+          ["Status", entry.status ?? "—"],
+          [
+            "Object",
+            <span key="about" className="flex flex-wrap items-center gap-x-3">
+              {idText("ID", entry.object_id)}
+              <ObjectLink id={entry.object_id} is_only>
+                Open
+              </ObjectLink>
+            </span>,
+          ],
+          ["Request", <Text key="request">{`${entry.method} ${entry.path}`}</Text>],
+          ["Address", <Text key="address">{entry.ip}</Text>],
+          ["User agent", <Text key="program">{entry.user_agent}</Text>],
+          ["Request ID", idText("Request ID", entry.request_id)],
+        ]}
+      />
+      {Object.keys(data).length > 0 && (
+        <div className="mt-4">
+          <p className="mb-1 text-muted">Data</p>
+          <Json value={data} />
+        </div>
+      )}
+    </Dialog>
+  );
+}
+
+/** Pages of objects by ID prefix. */
+const PAGES = {
+  rob: "/robots/$id",
+  fleet: "/fleets/$id",
+  site: "/sites/$id",
+  rel: "/releases/$id",
+  dep: "/deployments/$id",
+  shl: "/shells/$id",
+} as const;
+
+/** Returns the page of an object; undefined if it has none. */
+const pageOf = (id: string | null): (typeof PAGES)[keyof typeof PAGES] | undefined => {
+  const prefix = id?.split("_", 1)[0] ?? "";
+  return Object.hasOwn(PAGES, prefix) ? PAGES[prefix as keyof typeof PAGES] : undefined;
+};
+
+/** A link to the page of an object. Without a page, renders the children alone, or nothing with `is_only`. */
+function ObjectLink({ id, is_only = false, children }: { id: string | null; is_only?: boolean; children: ReactNode }) {
+  const to = pageOf(id);
+  if (id === null || to === undefined) return is_only ? null : children;
+  return (
+    <Link to={to} params={{ id }} className="block min-w-0 text-accent hover:underline">
+      {children}
+    </Link>
+  );
+}

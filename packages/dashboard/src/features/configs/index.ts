@@ -1,1 +1,0 @@
-export { FleetPending, RobotPending } from "./pending-badge.tsx";

@@ -1,0 +1,232 @@
+import type { Reason, TargetStatus, WaitingFor } from "@roamfleet/protocol";
+import type { Deployment, Rollout, WholeRollout } from "@roamfleet/protocol/routes";
+import { durationText } from "../../ui/format.ts";
+
+/** Formats a number of robots: "1 robot", "1,200 robots". */
+export const robots = (count: number): string => `${count.toLocaleString("en")} robot${count === 1 ? "" : "s"}`;
+
+const labelsText = (labels: Readonly<Record<string, string>>): string =>
+  Object.entries(labels)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(", ");
+
+interface WaveSize {
+  percent?: number | null | undefined;
+  count?: number | null | undefined;
+  labels?: Readonly<Record<string, string>> | null | undefined;
+}
+
+/** Describes the robots of a wave: "up to 5%", "up to 20 robots", "robots with zone=a", "remaining robots". */
+export function waveText({ percent, count, labels }: WaveSize): string {
+  if (percent !== undefined && percent !== null) return `up to ${percent}%`;
+  if (count !== undefined && count !== null) return `up to ${robots(count)}`;
+  if (labels !== undefined && labels !== null) return `robots with ${labelsText(labels)}`;
+  return "remaining robots";
+}
+
+/** Describes what happens between a wave and the next one: "soak 10 min, manual promotion"; empty if nothing. */
+export function afterWaveText({ soak_seconds = 0, gate = "auto" }: { soak_seconds?: number; gate?: "auto" | "manual" }): string {
+  return [...(soak_seconds > 0 ? [`soak ${durationText(soak_seconds)}`] : []), ...(gate === "manual" ? ["manual promotion"] : [])].join(
+    ", ",
+  );
+}
+
+/** Describes a wave completely: "up to 5%, soak 10 min, manual promotion". */
+export const wholeWaveText = (wave: WaveSize & Parameters<typeof afterWaveText>[0]): string =>
+  [waveText(wave), afterWaveText(wave)].filter((text) => text !== "").join(", ");
+
+/** Returns the cumulative share after each wave: [10, 90, 900] of 1,000 → 1%, 10%, 100%. `from` and `to` count robots from 1. */
+export function reachOf(waves: readonly { total: number }[]): { from: number; to: number; percent: number }[] {
+  const all = waves.reduce((sum, { total }) => sum + total, 0);
+  let before = 0;
+  return waves.map(({ total }) => {
+    const from = before + (total > 0 ? 1 : 0);
+    before += total;
+    return { from, to: before, percent: all === 0 ? 0 : Math.round((1_000 * before) / all) / 10 };
+  });
+}
+
+function groupText(group_by: string | undefined): string {
+  if (group_by === undefined) return "";
+  return ` per ${group_by.replace(/^label:/, "")}`;
+}
+
+const ON_FAILURE: Record<WholeRollout["on_failure"], string> = {
+  stop: "stop: remaining robots do not receive the release",
+  pause: "pause",
+  rollback: "roll back all robots",
+};
+
+export const amountText = ({ percent, count }: { percent?: number; count?: number }): string =>
+  percent === undefined ? robots(count ?? 0) : `${percent}%`;
+
+/** Describes a policy, one line per setting. Settings that are null or missing have no line. */
+export function policyLines(rollout: WholeRollout | Rollout): (readonly [string, string])[] {
+  const { waves, failure_threshold: threshold, max_unavailable, window, max_parallel, verify_seconds, max_attempts } = rollout;
+  const lines: (readonly [string, string])[] = [];
+  const has_waves = waves !== null && waves !== undefined && waves.length > 0;
+  lines.push(["Waves", has_waves ? `${waves.length}, then remaining robots` : "none: all robots at once"]);
+  if (threshold !== null && threshold !== undefined) {
+    const after = (threshold.min_decided ?? 1) > 1 ? `, after ${robots(threshold.min_decided ?? 1)} have finished` : "";
+    lines.push(["Failure limit", `${amountText(threshold)}${threshold.percent === undefined ? "" : " of finished robots"}${after}`]);
+  } else if (has_waves) lines.push(["Failure limit", "no failures allowed"]);
+  if (has_waves || (threshold !== null && threshold !== undefined)) lines.push(["On failure", ON_FAILURE[rollout.on_failure ?? "stop"]]);
+  if (max_parallel !== null && max_parallel !== undefined) lines.push(["Concurrency", `at most ${robots(max_parallel)}`]);
+  if (max_unavailable !== null && max_unavailable !== undefined)
+    lines.push(["Unavailable", `at most ${amountText(max_unavailable)}${groupText(max_unavailable.group_by)}`]);
+  if (window !== null && window !== undefined)
+    lines.push(["Window", `${window.cron} (${window.time_zone}), open for ${durationText(60 * window.duration_minutes)}`]);
+  if (max_attempts !== undefined) lines.push(["Attempts", String(max_attempts)]);
+  if (verify_seconds !== undefined) lines.push(["Verification", durationText(verify_seconds)]);
+  return lines;
+}
+
+interface Explanation {
+  /** The reason, without a full stop. */
+  text: string;
+  /** A suggested next step. */
+  advice?: string;
+}
+
+/** Texts for all reasons. Exhaustive: a new reason without a text does not compile. */
+const REASONS: Record<Reason, Explanation> = {
+  already_installed: { text: "the robot already runs this release and is healthy" },
+  timeout: {
+    text: "a step on a connected robot timed out",
+    advice: "Check the robot's log around that time, then retry.",
+  },
+  health_check_failed: {
+    text: "health check failed",
+    advice: "The robot's log around that time contains the output of the check.",
+  },
+  crash_loop: { text: "crash loop", advice: "The robot's log contains the last output and the exit code of the program." },
+  download_failed: { text: "download of the artifact failed", advice: "Check the network between the robot and the server." },
+  digest_mismatch: {
+    text: "the downloaded artifact had the wrong digest twice",
+    advice: "Possible causes: a proxy that changes downloads, or a failing disk.",
+  },
+  signature_invalid: {
+    text: "the release is not signed with a key that the robot trusts",
+    advice: "Sign the release with a trusted key, or install the key on the robot.",
+  },
+  incompatible: {
+    text: "the robot does not support this kind of release",
+    advice: "Deploy a kind that its agent supports, or update the agent.",
+  },
+  insufficient_disk: { text: "not enough disk space on the robot", advice: "Free the space that the message names, then retry." },
+  rejected_by_robot: {
+    text: "the robot refused the release or its manifest",
+    advice: "The agent's log names the invalid field or archive entry.",
+  },
+  rollback_requested: { text: "a rollback was requested by a user or by the policy" },
+  rollback_failed: {
+    text: "the previous version did not start again",
+    advice: "Check the robot. Its supervisor keeps restarting the previous version.",
+  },
+  superseded: { text: "replaced by a newer deployment" },
+  expired: { text: "not started before it expired", advice: "Deploy again." },
+  no_targets: { text: "the fleet had no robots at the start", advice: "Enroll robots or move some to the fleet, then deploy again." },
+  robot_removed: { text: "robot decommissioned" },
+  scope_lost: {
+    text: "its creator may no longer deploy to this robot",
+    advice: "Deploy again as someone who may deploy to the robot's fleet.",
+  },
+  creator_removed: {
+    text: "its creator left the organization, or the token was revoked",
+    advice: "Deploy again as a member of the organization.",
+  },
+  user_cancelled: { text: "cancelled by a user" },
+  threshold_exceeded: { text: "too many robots failed", advice: "Check why the robots failed, then retry on them." },
+  agent_lost: {
+    text: "the robot disconnected during a step and did not reconnect in time",
+    advice: "Deploy again when the robot is online.",
+  },
+};
+
+const WAITS: Record<WaitingFor, string> = {
+  robot_online: "robot offline: starts when it connects",
+  slot: "concurrency limit reached",
+  window: "waiting for its maintenance window",
+  artifact: "waiting for the artifact to be uploaded",
+  previous_deployment: "waiting for an older deployment to finish installing",
+  gate: "awaiting promotion",
+  approval: "an admin must approve the robot: its config has secrets",
+  robot: "updates blocked by the robot",
+};
+
+const STEPS: Record<TargetStatus, string> = {
+  pending: "in a later wave",
+  queued: "queued",
+  dispatched: "sent to the robot",
+  downloading: "downloading the artifact",
+  staged: "downloaded and unpacked",
+  installing: "switching to the new version",
+  verifying: "verifying",
+  rolling_back: "rolling back to the previous version",
+  applied: "healthy",
+  failed: "failed",
+  rolled_back: "failed; previous version restored",
+  cancelled: "not installed",
+};
+
+const isKnown = <K extends string>(map: Record<K, unknown>, key: string): key is K => Object.hasOwn(map, key);
+
+/** Returns the text of a reason. An unknown reason is shown by its name. */
+export const reasonText = (reason: string): string => (isKnown(REASONS, reason) ? REASONS[reason].text : reason.replaceAll("_", " "));
+export const reasonAdvice = (reason: string): string | undefined => (isKnown(REASONS, reason) ? REASONS[reason].advice : undefined);
+export const waitingText = (waiting_for: string): string =>
+  isKnown(WAITS, waiting_for) ? WAITS[waiting_for] : `waiting for ${waiting_for.replaceAll("_", " ")}`;
+const stepText = (status: string): string => (isKnown(STEPS, status) ? STEPS[status] : status.replaceAll("_", " "));
+
+/** Returns the details of a robot in a deployment: what it waits for, otherwise the reason of its status, otherwise its step. */
+export function targetText(target: { status: string; reason: string | null; waiting_for: string | null; removed?: boolean }): string {
+  if (target.removed === true) return "app removed from the robot";
+  if (target.waiting_for !== null) return waitingText(target.waiting_for);
+  if (target.reason !== null) return reasonText(target.reason);
+  return stepText(target.status);
+}
+
+export interface TargetOutcome {
+  robot_id: string;
+  status: string;
+  reason: string | null;
+}
+
+export interface RobotDifference {
+  robot_id: string;
+  /** Undefined if the robot was not part of the deployment. */
+  a: TargetOutcome | undefined;
+  b: TargetOutcome | undefined;
+}
+
+/** Returns robots with different results in two deployments, or in only one of them; robots of the first one come first. */
+export function differingRobots(a: readonly TargetOutcome[], b: readonly TargetOutcome[]): RobotDifference[] {
+  const in_b = new Map(b.map((target) => [target.robot_id, target]));
+  const in_a = new Set(a.map(({ robot_id }) => robot_id));
+  return [
+    ...a.flatMap((one) => {
+      const other = in_b.get(one.robot_id);
+      return other?.status === one.status && other.reason === one.reason ? [] : [{ robot_id: one.robot_id, a: one, b: other }];
+    }),
+    ...b.flatMap((one) => (in_a.has(one.robot_id) ? [] : [{ robot_id: one.robot_id, a: undefined, b: one }])),
+  ];
+}
+
+/** Returns the seconds from start to end; undefined if the deployment has not started or not ended. */
+export function secondsOf({ started_at, finished_at }: Pick<Deployment, "started_at" | "finished_at">): number | undefined {
+  return started_at === null || finished_at === null ? undefined : (Date.parse(finished_at) - Date.parse(started_at)) / 1_000;
+}
+
+/** Returns the differences of two policies in words; "—" where one has no value. */
+export function policyDifferences(a: WholeRollout, b: WholeRollout): { name: string; a: string; b: string }[] {
+  const [in_a, in_b] = [new Map(allLines(a)), new Map(allLines(b))];
+  return [...new Set([...in_a.keys(), ...in_b.keys()])].flatMap((name) => {
+    const [one = "—", other = "—"] = [in_a.get(name), in_b.get(name)];
+    return one === other ? [] : [{ name, a: one, b: other }];
+  });
+}
+
+const allLines = (rollout: WholeRollout): (readonly [string, string])[] => [
+  ...policyLines(rollout),
+  ...(rollout.waves ?? []).map((wave, at) => [`Wave ${at + 1}`, wholeWaveText(wave)] as const),
+];

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { deployCommand, EMPTY_DRAFT, errorAt, errorsOf, PRESETS, readDraft } from "./draft.ts";
+
+const NOW_MS = Date.parse("2030-01-01T00:00:00Z");
+const target = { kind: "fleet", id: "fleet_1" } as const;
+const lineOf = (rollout: Parameters<typeof deployCommand>[0]["rollout"], rest: object = {}): string =>
+  deployCommand({ release: "1.4.0", target, rollout, ...rest });
+
+test("an empty rollout needs no flags, and names are quoted for the shell", () => {
+  assert.equal(lineOf({}), "rf deploy 1.4.0 --fleet fleet_1");
+  assert.equal(
+    deployCommand({ release: "it's $(new)", target: { kind: "robot", id: "rob_1" }, rollout: {} }),
+    `rf deploy 'it'\\''s $(new)' --robot rob_1`,
+  );
+});
+
+test("uses flags where possible", () => {
+  assert.equal(
+    lineOf({
+      waves: [
+        { percent: 5, soak_seconds: 600, gate: "manual" },
+        { count: 20, soak_seconds: 600, gate: "manual" },
+        { labels: { zone: "a", type: "lift" }, soak_seconds: 600, gate: "manual" },
+      ],
+      failure_threshold: { percent: 10, min_decided: 10 },
+      on_failure: "rollback",
+      max_parallel: 20,
+      max_unavailable: { percent: 10, group_by: "site" },
+      window: { cron: "0 2 * * 1-5", time_zone: "Europe/Berlin", duration_minutes: 120 },
+      max_attempts: 5,
+      verify_seconds: 90,
+    }),
+    "rf deploy 1.4.0 --fleet fleet_1 --wave 5% --wave 20 --wave labels:zone=a,type=lift --soak 10m --gate --fail-threshold 10% " +
+      "--min-decided 10 --on-failure rollback --max-parallel 20 --max-unavailable 10%/site --window '0 2 * * 1-5' " +
+      "--window-zone Europe/Berlin --window-minutes 120 --max-attempts 5 --verify 90s",
+  );
+});
+
+test("passes waves with different soak times or gates, and labels with commas, as a policy", () => {
+  const waves = [{ percent: 1, soak_seconds: 60 }, { percent: 10 }];
+  const line = lineOf({ waves });
+  assert.match(line, /^rf deploy 1\.4\.0 --fleet fleet_1 --policy \/dev\/stdin <<'END'\n/);
+  assert.deepEqual(JSON.parse(line.split("\n").slice(1, -1).join("\n")), { waves });
+  assert.match(lineOf({ waves: [{ labels: { note: "a,b" } }] }), /--policy/);
+});
+
+test("passes the expiry as a duration flag, and for scheduled deployments as a time in the policy", () => {
+  const rollout = { expires_at: "2030-01-04T00:00:00.000Z" };
+  assert.equal(lineOf(rollout, { expires_seconds: 259_200 }), "rf deploy 1.4.0 --fleet fleet_1 --expires-in 3d");
+  const scheduled = lineOf(rollout, { expires_seconds: 86_400, scheduled_at: "2030-01-03T00:00:00.000Z" });
+  assert.match(scheduled, /--scheduled-at 2030-01-03T00:00:00\.000Z --policy/);
+  assert.match(scheduled, /"expires_at": "2030-01-04T00:00:00.000Z"/);
+});
+
+test("every preset is a valid policy", () => {
+  for (const { label, draft } of PRESETS) assert.deepEqual(readDraft({ ...EMPTY_DRAFT, ...draft }, "fleet", NOW_MS).errors, {}, label);
+});
+
+test("leaves out waves and the failure threshold for a single robot", () => {
+  const { draft } = PRESETS[2]!;
+  const { rollout } = readDraft({ ...EMPTY_DRAFT, ...draft }, "robot", NOW_MS);
+  assert.deepEqual(rollout, { max_unavailable: { percent: 10, group_by: "site" } });
+});
+
+test("reports each error at its field", () => {
+  const { errors } = readDraft(
+    {
+      ...EMPTY_DRAFT,
+      waves: [{ key: 1, by: "percent", amount: "0", soak: "soon", gate: false }],
+      max_parallel: "1.5",
+      has_window: true,
+      cron: "at night",
+      scheduled_at: "2029-12-31T00:00",
+      expires_in: "3 weeks",
+    },
+    "fleet",
+    NOW_MS,
+  );
+  assert.deepEqual(Object.keys(errors).toSorted(), [
+    "rollout.expires_at",
+    "rollout.max_parallel",
+    "rollout.waves.0.percent",
+    "rollout.waves.0.soak_seconds",
+    "rollout.window.cron",
+    "scheduled_at",
+  ]);
+});
+
+test("maps an error of the server to the field that it names", () => {
+  const errors = errorsOf("rollout.window.time_zone is not a known time zone; use a name such as Europe/Berlin");
+  assert.match(errorAt(errors ?? {}, "rollout.window.time_zone") ?? "", /time zone/);
+  assert.match(errorAt(errors ?? {}, "rollout.window") ?? "", /time zone/);
+  assert.equal(errorAt(errors ?? {}, "rollout.win"), undefined);
+  assert.equal(errorsOf("fleet fleet_1 has no robots"), undefined);
+});

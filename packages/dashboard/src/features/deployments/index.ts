@@ -1,1 +1,0 @@
-export { reasonText, waitingText } from "./reasons.ts";

@@ -1,1 +1,0 @@
-export { readAuthority } from "./authority.ts";

@@ -1,1 +1,0 @@
-export { NewFleet } from "./new-fleet.tsx";

@@ -1,1 +1,0 @@
-export { releaseName } from "./release-name.ts";

@@ -1,0 +1,246 @@
+import type { Site } from "@roamfleet/protocol/routes";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import { Plus } from "lucide-react";
+import { useState } from "react";
+import { DeletePlace, RenamePlace } from "../../api/action-dialogs.tsx";
+import { useLivePages } from "../../api/live-pages.ts";
+import { query, useAction } from "../../api/queries.ts";
+import { useMay } from "../../api/session.ts";
+import { shellLine } from "../../ui/format.ts";
+import {
+  Button,
+  Card,
+  type Column,
+  copyAsRf,
+  CopyText,
+  EmptyState,
+  FormDialog,
+  ListActions,
+  ListTable,
+  Menu,
+  NameInput,
+  NameLink,
+  NoMatch,
+  PageHeader,
+  Progress,
+  QueryState,
+  Section,
+  Text,
+  TextLine,
+  Time,
+  TypedSearch,
+} from "../../ui/index.ts";
+import { NewFleet } from "../fleets/fleet-menu.tsx";
+
+const sitesRoute = getRouteApi("/app/sites");
+
+/** The list of sites. */
+export function SitesPage() {
+  const { q } = sitesRoute.useSearch();
+  const navigate = sitesRoute.useNavigate();
+  const may_change = useMay("operator");
+  const list = useLivePages("listSites", { query: { q } });
+  return (
+    <>
+      <PageHeader
+        title="Sites"
+        label="Sites"
+        actions={
+          <ListActions verb="New site" renderDialog={may_change && ((close) => <NewSite onClose={close} />)} command={siteLines.list} />
+        }
+      />
+      <div className="mb-3">
+        <TypedSearch label="Search by name" value={q} onValue={(text) => void navigate({ search: { q: text }, replace: true })} />
+      </div>
+      <ListTable
+        label="Sites"
+        list={list}
+        columns={COLUMNS}
+        onOpen={({ id }) => void navigate({ to: "/sites/$id", params: { id } })}
+        empty={
+          q === undefined ? (
+            <EmptyState title="No sites yet" command={siteLines.create("")}>
+              A site is a place with fleets, such as a warehouse, a hospital ward or a field.
+            </EmptyState>
+          ) : (
+            <NoMatch title="No matching sites" onShowAll={() => void navigate({ search: {} })} />
+          )
+        }
+      />
+    </>
+  );
+}
+
+const COLUMNS: readonly Column<Site>[] = [
+  {
+    name: "Name",
+    width: "minmax(8rem,2fr)",
+    cell: ({ id, name }) => <NameLink to="/sites/$id" params={{ id }} name={name} className="font-medium" />,
+  },
+  { name: "Online", width: "8rem", align: "right", cell: ({ robot_count, online_count }) => `${online_count} of ${robot_count}` },
+  { name: "Created", width: "8rem", priority: 2, cell: ({ created_at }) => <Time at={created_at} /> },
+  { name: "", width: "2rem", cell: (site) => <SiteMenu site={site} /> },
+];
+
+const siteRoute = getRouteApi("/app/sites/$id");
+
+/** A site and its fleets. */
+export function SitePage() {
+  const { id } = siteRoute.useParams();
+  const site = useQuery(query("getSite", { params: { id } }));
+  return <QueryState query={site}>{({ data }) => <Found key={data.id} site={data} />}</QueryState>;
+}
+
+function Found({ site }: { site: Site }) {
+  const may_change = useMay("operator");
+  const [is_making, setMaking] = useState(false);
+  const { id, name, robot_count, online_count, created_at } = site;
+  return (
+    <>
+      <PageHeader
+        title={<Text>{name}</Text>}
+        label={name}
+        meta={
+          <>
+            <Link to="/robots" search={{ site_id: id }} className="hover:underline">
+              {robot_count.toLocaleString()} {robot_count === 1 ? "robot" : "robots"}
+            </Link>
+            <Link to="/robots" search={{ site_id: id, status: "online" }} className="hover:underline">
+              {online_count.toLocaleString()} online
+            </Link>
+            <span>
+              created <Time at={created_at} />
+            </span>
+            <CopyText label="ID" text={id} />
+          </>
+        }
+        actions={
+          <>
+            {may_change && (
+              <Button icon={Plus} onClick={() => setMaking(true)}>
+                New fleet
+              </Button>
+            )}
+            <SiteMenu site={site} />
+          </>
+        }
+      />
+      <SiteFleets site_id={id} />
+      {is_making && <NewFleet site_id={id} onClose={() => setMaking(false)} />}
+    </>
+  );
+}
+
+function SiteFleets({ site_id }: { site_id: string }) {
+  const fleets = useQuery(query("listFleets", { query: { site_id } }));
+  return (
+    <Section title="Fleets">
+      <QueryState query={fleets}>
+        {({ items }) =>
+          items.length === 0 ? (
+            <EmptyState title="No fleets at this site yet" />
+          ) : (
+            <ul className="grid gap-3 sm:grid-cols-2 xl:grid-cols-3">
+              {items.map(({ id, name, robot_count, online_count }) => (
+                <li key={id} className="min-w-0">
+                  <Link to="/fleets/$id" params={{ id }} className="block">
+                    <Card className="hover:bg-hover">
+                      <span className="mb-2 flex items-baseline justify-between gap-3">
+                        <TextLine className="font-medium">{name}</TextLine>
+                        <span className="shrink-0 text-xs text-muted tabular-nums">
+                          {online_count.toLocaleString()} of {robot_count.toLocaleString()} online
+                        </span>
+                      </span>
+                      <Progress
+                        label={`Robots of ${name.slice(0, 80)} that are online`}
+                        total={robot_count}
+                        parts={[{ value: online_count, tone: "ok", label: "online" }]}
+                      />
+                    </Card>
+                  </Link>
+                </li>
+              ))}
+            </ul>
+          )
+        }
+      </QueryState>
+    </Section>
+  );
+}
+
+/** The actions on a site. */
+function SiteMenu({ site: { id, name } }: { site: Site }) {
+  const may_change = useMay("operator");
+  const may_delete = useMay("admin");
+  const navigate = useNavigate();
+  const place = { kind: "site", id, name } as const;
+  return (
+    <Menu
+      label={`Actions for ${name.slice(0, 80)}`}
+      entries={[
+        { label: "Show robots", onSelect: () => void navigate({ to: "/robots", search: { site_id: id } }) },
+        { label: "Show fleets", onSelect: () => void navigate({ to: "/fleets", search: { site_id: id } }) },
+        may_change && {
+          label: "Rename…",
+          renderDialog: (close) => <RenamePlace {...place} onClose={close} command={(typed) => siteLines.rename(id, typed)} />,
+        },
+        copyAsRf(siteLines.show(id)),
+        may_delete && { label: "Delete…", danger: true, renderDialog: (close) => <DeleteSite id={id} name={name} onClose={close} /> },
+      ]}
+    />
+  );
+}
+
+function NewSite({ onClose }: { onClose: () => void }) {
+  const [name, setName] = useState("");
+  const navigate = useNavigate();
+  const making = useAction("createSite", {
+    quiet: true,
+    onSuccess: ({ data: { id } }) => void navigate({ to: "/sites/$id", params: { id } }),
+  });
+  return (
+    <FormDialog
+      title="New site"
+      verb="Create site"
+      onClose={onClose}
+      sending={making}
+      command={siteLines.create(name)}
+      onSubmit={() => making.mutate({ body: { name: name.trim() } })}
+    >
+      <NameInput value={name} onValue={setName} autoFocus />
+    </FormDialog>
+  );
+}
+
+function DeleteSite({ id, name, onClose }: { id: string; name: string; onClose: () => void }) {
+  const navigate = useNavigate();
+  const fleets = useQuery(query("listFleets", { query: { site_id: id, limit: 1 } })).data?.items;
+  return (
+    <DeletePlace
+      kind="site"
+      id={id}
+      name={name}
+      onClose={onClose}
+      full={
+        fleets &&
+        fleets.length > 0 && {
+          text: "The site has fleets. Delete them first.",
+          verb: "Show fleets",
+          onShow: () => void navigate({ to: "/fleets", search: { site_id: id } }),
+        }
+      }
+      consequence="Deletes the site. It has no fleets."
+      command={siteLines.delete(id)}
+    />
+  );
+}
+
+/** The `rf` commands equivalent to the actions on sites. */
+const siteLines = {
+  list: "rf sites list",
+  show: (id: string) => shellLine("rf", "api", "GET", `/api/sites/${id}`),
+  create: (name: string) => shellLine("rf", "sites", "create", name || "NAME"),
+  rename: (id: string, name: string) => shellLine("rf", "api", "PATCH", `/api/sites/${id}`, "-f", `name=${name || "NAME"}`),
+  delete: (id: string) => shellLine("rf", "api", "DELETE", `/api/sites/${id}`),
+};

@@ -1,0 +1,205 @@
+import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
+import { DEPLOYMENT_STATUSES, TARGET_STATUSES } from "@roamfleet/protocol/states";
+
+/** The URL parameters of all pages. Invalid ones are ignored, because people write and share URLs by hand. */
+type Search = Record<string, unknown>;
+type Read<T> = (value: unknown) => T | undefined;
+type Found<Fields extends Record<string, Read<unknown>>> = { -readonly [K in keyof Fields]?: ReturnType<Fields[K]> };
+
+/** Returns a function that reads these parameters. Missing and invalid ones have no property. */
+function searchOf<const Fields extends Record<string, Read<unknown>>>(fields: Fields): (search: Search) => Found<Fields> {
+  return (search) => {
+    const found = Object.entries(fields).map(([name, read]) => [name, read(search[name])] as const);
+    return Object.fromEntries(found.filter(([, value]) => value !== undefined)) as Found<Fields>;
+  };
+}
+
+/** The router parses `?q=404` as a number, and `?q=true` as a boolean. */
+const text =
+  (characters_max = Infinity): Read<string> =>
+  (value) =>
+    ["string", "number", "boolean"].includes(typeof value) && value !== "" && String(value).length <= characters_max
+      ? String(value)
+      : undefined;
+
+const oneOf =
+  <const V extends string>(values: readonly V[]): Read<V> =>
+  (value) =>
+    values.find((one) => one === value);
+
+const number =
+  (least: number, most: number): Read<number> =>
+  (value) =>
+    typeof value === "number" && value >= least && value <= most ? value : undefined;
+
+const whole =
+  (least: number, most: number): Read<number> =>
+  (value) =>
+    number(least, most)(value) === undefined ? undefined : Math.round(Number(value));
+
+const on: Read<true> = (value) => (value === true ? true : undefined);
+const time: Read<string> = (value) => (typeof value === "string" && !Number.isNaN(Date.parse(value)) ? value : undefined);
+
+export const readSignInSearch = searchOf({
+  /** Only paths of this dashboard: prevents open redirects. */
+  next: (value) => (typeof value === "string" && /^\/(?![/\\])/.test(value) ? value : undefined),
+});
+
+export const readAdminSearch = searchOf({ status: oneOf(["pending", "active", "suspended"]), tab: oneOf(["orgs", "audit"]) });
+export type AdminSearch = ReturnType<typeof readAdminSearch>;
+
+/** The filters and the open entry. */
+export const readAuditSearch = searchOf({
+  actor_id: text(),
+  token_id: text(),
+  object_id: text(),
+  action: text(),
+  outcome: oneOf(["done", "refused"]),
+  since: time,
+  until: time,
+  entry: text(),
+});
+export type AuditSearch = ReturnType<typeof readAuditSearch>;
+
+const readConfigFilters = searchOf({ scope: oneOf(["site", "fleet", "robot"]), scope_id: text(), namespace: text(), q: text() });
+export type ConfigsSearch = ReturnType<typeof readConfigFilters>;
+
+/** Without a scope: the organization. A scope without an ID is valid, because the user may still select the object. */
+export function readConfigsSearch(search: Search): ConfigsSearch {
+  const { scope_id, ...found } = readConfigFilters(search);
+  return found.scope === undefined || scope_id === undefined ? found : { ...found, scope_id };
+}
+
+export const readDriftSearch = ({ state }: Search) => ({ state: state === "pending" ? ("pending" as const) : ("drifted" as const) });
+
+export const readDeploymentsSearch = searchOf({
+  /** Shows config deployments instead of release deployments. */
+  tab: oneOf(["configs"]),
+  status: oneOf(DEPLOYMENT_STATUSES),
+  fleet_id: text(),
+  robot_id: text(),
+  release_id: text(),
+  /** Created at this time or later. */
+  since: (value) => (time(value) === undefined ? undefined : new Date(String(value)).toISOString()),
+  /** Includes automatic updates of single robots. With a robot filter they are always included. */
+  following: on,
+});
+export type DeploymentsSearch = ReturnType<typeof readDeploymentsSearch>;
+
+const readPreselection = searchOf({ release: text(), fleet_id: text(), robot_id: text() });
+export type NewDeploymentSearch = ReturnType<typeof readPreselection>;
+
+/** The ID or tag of a release, and a target. Accepts `fleet`, `robot` and `release_id`, too. */
+export function readNewDeploymentSearch(search: Search): NewDeploymentSearch {
+  const { release = search.release_id, fleet_id = search.fleet, robot_id = search.robot } = search;
+  return readPreselection({ release, fleet_id, robot_id: fleet_id === undefined || fleet_id === "" ? robot_id : undefined });
+}
+
+export const readDeploymentSearch = searchOf({
+  status: oneOf(TARGET_STATUSES),
+  /** Counted from 1, as the page shows it. */
+  wave: (value) => (Number.isSafeInteger(Number(value)) && Number(value) > 0 ? Number(value) : undefined),
+  q: text(),
+});
+export type DeploymentSearch = ReturnType<typeof readDeploymentSearch>;
+
+export const readCompareSearch = searchOf({ a: text(), b: text() });
+
+export const KEY_STATUSES = ["active", "expired", "exhausted", "revoked"] as const;
+export const readKeysSearch = searchOf({ status: oneOf(KEY_STATUSES) });
+export const readNewKeySearch = searchOf({ fleet_id: text() });
+
+export const readFleetsSearch = searchOf({ q: text(), site_id: text() });
+export const readSitesSearch = searchOf({ q: text() });
+
+/** Requested camera settings. Missing ones use the robot's defaults. The bounds are those of `@roamfleet/protocol/link/limits`. */
+export const readCameraSearch = searchOf({ camera: text(100), fps: number(0.1, 30), width: whole(64, 1920), quality: whole(1, 100) });
+export type CameraSearch = ReturnType<typeof readCameraSearch>;
+
+const UNITS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+
+/** Converts an RFC 3339 time, or a duration before now such as `2h`, to RFC 3339; undefined if invalid. */
+export function timeOf(value: string, now_ms: number): string | undefined {
+  const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(value) ?? [];
+  if (count !== undefined) return new Date(now_ms - Number(count) * UNITS[unit as keyof typeof UNITS]).toISOString();
+  const at = Date.parse(value);
+  return /^\d{4}-\d\d-\d\d/.test(value) && !Number.isNaN(at) ? new Date(at).toISOString() : undefined;
+}
+
+const LOG_CHARACTERS_MAX = 200;
+const logText = text(LOG_CHARACTERS_MAX);
+const logTime: Read<string> = (value) => (timeOf(logText(value) ?? "", 0) === undefined ? undefined : logText(value));
+
+/** The filters and display options of a log. `robot_id`: in a fleet's log, only this robot. */
+export const readLogSearch = searchOf({
+  level: oneOf(LOG_LEVELS),
+  source: logText,
+  q: logText,
+  robot_id: logText,
+  since: logTime,
+  until: logTime,
+  wrap: on,
+});
+export type LogSearch = ReturnType<typeof readLogSearch>;
+
+/** Opens the shell in this app. */
+export const readShellSearch = searchOf({ app: text(100) });
+export const SHELL_STATUSES = ["open", "ended", "aborted"] as const;
+export const readShellsSearch = searchOf({ robot_id: text(100), actor_id: text(100), status: oneOf(SHELL_STATUSES) });
+export type ShellsSearch = ReturnType<typeof readShellsSearch>;
+
+export const readTopicSearch = searchOf({
+  q: text(256),
+  topic: text(256),
+  /** Set if several topics with different types have this name. */
+  type: text(256),
+  /** Maximum messages per second. */
+  rate: (value) => (typeof value === "number" && value > 0 && value <= 1_000 ? value : undefined),
+  full: on,
+  /** Paths of the plotted fields, separated by commas. */
+  plot: text(2_000),
+});
+export type TopicSearch = ReturnType<typeof readTopicSearch>;
+
+export const readReleasesSearch = searchOf({ q: text(), app: text(), kind: text() });
+export type ReleasesSearch = ReturnType<typeof readReleasesSearch>;
+
+const isLabel = (value: unknown): value is string => typeof value === "string" && /^[^:]+:/.test(value);
+
+/** Filters and sort order of the robots. `label`: KEY:VALUE each; robots must have all of them. */
+export const readRobotsSearch = searchOf({
+  status: oneOf(["online", "offline", "never_connected", "decommissioned"]),
+  health: oneOf(["ok", "failing", "unknown"]),
+  release_state: oneOf(["current", "behind", "failed", "unknown"]),
+  config_state: oneOf(["in_sync", "pending", "drifted", "unknown"]),
+  sort: oneOf(["newest", "name"]),
+  q: text(),
+  fleet_id: text(),
+  site_id: text(),
+  release_id: text(),
+  app: text(),
+  label: (value): string | string[] | undefined => {
+    const labels = (Array.isArray(value) ? value : [value]).filter(isLabel);
+    return labels.length > 1 ? labels : labels[0];
+  },
+});
+export type RobotsSearch = ReturnType<typeof readRobotsSearch>;
+
+export const readHealthSearch = searchOf({ range: oneOf(["1h", "24h", "7d", "30d"]) });
+export type HealthRange = NonNullable<ReturnType<typeof readHealthSearch>["range"]>;
+
+/** YYYY-MM-DD in the browser's time zone. */
+const day: Read<string> = (value) => (/^\d{4}-\d{2}-\d{2}$/.test(String(value)) ? time(value) : undefined);
+export const readTimelineSearch = searchOf({
+  kind: (value) => (typeof value === "string" ? text(100)(value) : undefined),
+  from: day,
+  to: day,
+});
+export type TimelineSearch = ReturnType<typeof readTimelineSearch>;
+
+export const readUsersSearch = searchOf({ q: text(), role: oneOf(["viewer", "operator", "admin"]) });
+export type UsersSearch = ReturnType<typeof readUsersSearch>;
+
+export const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
+export const readTokensSearch = searchOf({ status: oneOf(TOKEN_STATUSES), user_id: text() });
+export type TokensSearch = ReturnType<typeof readTokensSearch>;

@@ -1,0 +1,28 @@
+import assert from "node:assert/strict";
+import { execFileSync } from "node:child_process";
+import { test } from "node:test";
+import { jsonText, readJson, shellLine, shellWord } from "./format.ts";
+
+test("parses what it formatted", () => {
+  for (const value of [1.5, "a", null, false, [1, { a: "b" }]]) assert.deepEqual(readJson(jsonText(value)), { value });
+});
+
+test("returns the line and column of a syntax error", () => {
+  assert.deepEqual(readJson('{\n  "a": 1,\n  b\n}'), { problem: "Invalid JSON: line 3, column 3" });
+  assert.deepEqual(readJson('{"a":'), { problem: "Invalid JSON: line 1, column 6" });
+  assert.deepEqual(readJson(" "), { problem: "Enter a JSON value." });
+});
+
+test("refuses a number that would be sent as null", () => {
+  assert.deepEqual(readJson("[1e999]"), { problem: "A number is too large." });
+});
+
+test("does not quote plain words", () => {
+  assert.equal(shellLine("rf", "fleets", "update", "fleet_1", false, "--follow", undefined, "on"), "rf fleets update fleet_1 --follow on");
+});
+
+test("a shell parses a quoted text back to the original", () => {
+  for (const text of ["", "two words", "it's", "$(reboot)", "`id`", "a;b|c&d", 'say "hi"', "back\\slash", "*", "line\nfeed", "שלום"]) {
+    assert.equal(execFileSync("sh", ["-c", `printf %s ${shellWord(text)}`], { encoding: "utf8" }), text);
+  }
+});
