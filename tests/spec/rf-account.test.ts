@@ -32,7 +32,7 @@ test("rf login without --token and without a terminal reads the token from stdin
 test("rf login preserves other content of the file including comments, and --profile adds a table", LIMIT, async () => {
   await using home = await RfHome.make();
   await mkdir(path.dirname(home.credentials_file), { recursive: true });
-  await writeFile(home.credentials_file, '# mine\ncolour = "blue"\ntoken = "rf_user_old" # old\n');
+  await writeFile(home.credentials_file, '# mine\ncolor = "blue"\ntoken = "rf_user_old" # old\n');
   await chmod(home.credentials_file, 0o644);
   assert.equal((await home.run(["login", "--token", token, "--base-url", plane.url])).code, 0);
   assert.equal((await home.run(["login", "--token", token, "--base-url", plane.url, "--profile", "lab"])).code, 0);
