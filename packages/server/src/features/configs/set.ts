@@ -4,7 +4,7 @@ import type { Caller } from "../../kernel/caller.ts";
 import type { Db } from "../../kernel/db.ts";
 import { badRequest, conflict, Fault, found, notFound, printable } from "../../kernel/fault.ts";
 import { readPage } from "../../kernel/page.ts";
-import { wireTimes } from "../../kernel/time.ts";
+import { wireTime } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
 import { ensureOrgSecrets, entryBound, openOrgSecrets, type Sealing } from "./data-keys.ts";
 import { requireRegistryLogin } from "./effective.ts";
@@ -160,7 +160,7 @@ export async function listHistory(
     query,
     ["listConfigHistory", org_id, id],
     ({ after, limit }) => listVersions(db, org_id, id, readVersion(after), limit),
-    ({ sealed, ...version }) => ({ ...wireTimes(version), secret: sealed !== null }),
+    ({ sealed, rollback_of, actor, at, ...version }) => ({ ...version, secret: sealed !== null, rollback_of, actor, at: wireTime(at) }),
     ({ version }) => String(version),
   );
 }
@@ -201,11 +201,20 @@ export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id:
 }
 
 /** `schema` is the namespace's; the entry shows the part for its key. */
-export const toWire = ({ sealed, ...entry }: EntryRow, schema: JsonValue): ConfigEntry => ({
-  ...wireTimes(entry),
-  secret: sealed !== null,
+export const toWire = (entry: EntryRow, schema: JsonValue): ConfigEntry => ({
+  id: entry.id,
+  key: entry.key,
+  value: entry.value,
+  secret: entry.sealed !== null,
+  namespace: entry.namespace,
+  scope: entry.scope,
   scope_id: entry.scope_id || null,
+  version: entry.version,
   schema: schemaOfKey(schema, entry.key),
+  updated_by: entry.updated_by,
+  removed_at: wireTime(entry.removed_at),
+  created_at: wireTime(entry.created_at),
+  updated_at: wireTime(entry.updated_at),
 });
 
 function schemaOfKey(schema: JsonValue, key: string): JsonValue {

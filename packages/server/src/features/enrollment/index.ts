@@ -8,7 +8,7 @@ import { badRequest, conflict, forbidden, found, printable } from "../../kernel/
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { Answer, created, serve } from "../../kernel/serve.ts";
-import { wireTimes } from "../../kernel/time.ts";
+import { wireTime } from "../../kernel/time.ts";
 import { authorityOf } from "../access/index.ts";
 import { announce } from "../events/index.ts";
 import { requireFleet } from "../fleets/index.ts";
@@ -109,9 +109,21 @@ async function issueKey(plane: Plane, tx: Db, caller: Caller, terms: KeyTerms, e
   return { ...toWire(key, at), key: secret };
 }
 
-const toWire = ({ org_id: _, authority: _authority, ...key }: KeyRow, now: Date): EnrollmentKey => ({
-  ...wireTimes(key),
+const toWire = (key: KeyRow, now: Date): EnrollmentKey => ({
+  id: key.id,
+  label: key.label,
+  site_id: key.site_id,
+  fleet_id: key.fleet_id,
+  robot_id: key.robot_id,
+  max_uses: key.max_uses,
+  uses: key.uses,
+  trusted: key.trusted,
+  expires_at: wireTime(key.expires_at),
   status: statusOf(key, now),
+  revoked_at: wireTime(key.revoked_at),
+  created_by: key.created_by,
+  created_at: wireTime(key.created_at),
+  updated_at: wireTime(key.updated_at),
 });
 
 export { revokeEveryKey, revokeKeysOf } from "./store.ts";

@@ -7,7 +7,7 @@ import { conflict, found, printable } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
-import { wireTimes } from "../../kernel/time.ts";
+import { wireTime } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
 import { requireSite } from "../sites/index.ts";
 import {
@@ -84,8 +84,16 @@ export const requireFleet = async (db: Db, org_id: string, id: string): Promise<
   found(await shareFleet(db, org_id, id), "fleet", id);
 
 const toWire = (fleet: FleetRow): Fleet => ({
-  ...wireTimes(fleet),
+  id: fleet.id,
+  name: fleet.name,
+  site_id: fleet.site_id,
+  robot_count: fleet.robot_count,
+  online_count: fleet.online_count,
   desired: Object.fromEntries(Object.entries(fleet.desired).map(([app, { id, tag }]) => [app, { id, tag }])),
+  config_revision: fleet.config_revision,
+  follow: fleet.follow,
+  created_at: wireTime(fleet.created_at),
+  updated_at: wireTime(fleet.updated_at),
 });
 
 export {

@@ -9,7 +9,7 @@ import { readPage } from "../../kernel/page.ts";
 import { AddressRateLimit } from "../../kernel/rate-limit.ts";
 import { deleteIsolated } from "../../kernel/retention.ts";
 import { created, serve } from "../../kernel/serve.ts";
-import { wireTimes } from "../../kernel/time.ts";
+import { wireTime, wireTimes } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
 import { HINT_SUSPENDED } from "../robots/index.ts";
 import { createCredential } from "../tokens/index.ts";
@@ -66,9 +66,13 @@ const requireOrg = async (db: Db, id: string): Promise<OrgRow> => found(await fi
 
 const toWire = ({ settings: _, ...org }: OrgRow): Org => wireTimes(org);
 
-const toOwnWire = ({ email: _, settings, ...org }: OrgRow): OwnOrg => ({
-  ...wireTimes(org),
+const toOwnWire = ({ id, name, status, settings, created_at, updated_at }: OrgRow): OwnOrg => ({
+  id,
+  name,
+  status,
   settings: { deployment_expires_days: settings.deployment_expires_days ?? null },
+  created_at: wireTime(created_at),
+  updated_at: wireTime(updated_at),
 });
 
 /** Creates a pending org. 409 if the name is taken. */

@@ -58,9 +58,9 @@ export const shown = (page: Statement<unknown>, order: Statement<unknown>): Stat
     left join health_snapshot health on health.org_id = page.org_id and health.robot_id = page.id
     cross join lateral (
       select json_agg(json_build_object(
-        'app', a.app, 'status', a.status, 'release_state', a.state,
-        'current', case when cur.id is not null then json_build_object('id', cur.id, 'tag', cur.tag) end,
-        'desired', case when des.id is not null then json_build_object('id', des.id, 'tag', des.tag) end) order by a.app) as list
+        'app', a.app, 'current', case when cur.id is not null then json_build_object('id', cur.id, 'tag', cur.tag) end,
+        'desired', case when des.id is not null then json_build_object('id', des.id, 'tag', des.tag) end,
+        'status', a.status, 'release_state', a.state) order by a.app) as list
       from robot_app a
       left join release cur on cur.org_id = a.org_id and cur.id = a.current_release_id
       left join release des on des.org_id = a.org_id and des.id = a.desired_release_id

@@ -43,13 +43,10 @@ export const findSite = (db: Db, caller: Caller, id: string): Promise<SiteRow | 
       where r.org_id = s.org_id and r.site_id = s.id and r.decommissioned_at is null ${visible(caller, "r.site_id", "r.fleet_id")}) counts
     where s.org_id = ${caller.org_id} and s.id = ${id}`);
 
-export const insertSite = async (db: Db, site: { org_id: string; id: string; name: string; at: Date }): Promise<SiteRow> => ({
-  ...(await db.one(sql(siteRow)`
+export const insertSite = (db: Db, site: { org_id: string; id: string; name: string; at: Date }): Promise<SiteRow> =>
+  db.one(sql(countedRow)`
     insert into site (org_id, id, name, created_at, updated_at) values (${site.org_id}, ${site.id}, ${site.name}, ${site.at}, ${site.at})
-    returning ${siteRow}`)),
-  robot_count: 0,
-  online_count: 0,
-});
+    returning id, name, 0 as robot_count, 0 as online_count, created_at, updated_at`);
 
 export const renameSite = (db: Db, org_id: string, id: string, name: string, now: Date): Promise<number> =>
   db.run(sql`update site set name = ${name}, updated_at = ${now} where org_id = ${org_id} and id = ${id} and name <> ${name}`);

@@ -7,7 +7,7 @@ import { badRequest, conflict, forbidden, found, notFound } from "../../kernel/f
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { created, serve } from "../../kernel/serve.ts";
-import { wireTime, wireTimes } from "../../kernel/time.ts";
+import { wireTime } from "../../kernel/time.ts";
 import { noteAuthorityChange } from "../deployments/index.ts";
 import { revokeKeysOf } from "../enrollment/index.ts";
 import { announce } from "../events/index.ts";
@@ -150,8 +150,18 @@ function statusOf({ revoked_at, expires_at }: Pick<TokenRow, "revoked_at" | "exp
   return expires_at !== null && expires_at <= now ? "expired" : "active";
 }
 
-const toWire = ({ kind: _, ...token }: TokenRow, now: Date): Token => ({
-  ...wireTimes(token),
+const toWire = (token: TokenRow, now: Date): Token => ({
+  id: token.id,
+  label: token.label,
+  role: token.role,
   scopes: [...token.scopes],
+  prefix: token.prefix,
+  user_id: token.user_id,
   status: statusOf(token, now),
+  expires_at: wireTime(token.expires_at),
+  last_used_at: wireTime(token.last_used_at),
+  revoked_at: wireTime(token.revoked_at),
+  created_by: token.created_by,
+  created_at: wireTime(token.created_at),
+  updated_at: wireTime(token.updated_at),
 });

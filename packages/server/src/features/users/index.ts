@@ -7,7 +7,7 @@ import { badRequest, conflict, found } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { readPage } from "../../kernel/page.ts";
 import { Answer, created, serve } from "../../kernel/serve.ts";
-import { wireTimes } from "../../kernel/time.ts";
+import { wireTime } from "../../kernel/time.ts";
 import { noteAuthorityChange } from "../deployments/index.ts";
 import { revokeKeysOf } from "../enrollment/index.ts";
 import { announce } from "../events/index.ts";
@@ -157,9 +157,14 @@ async function keepAnAdmin(plane: Plane, tx: Db, org_id: string, before: UserRow
 }
 
 const toWire = (user: UserRow): User => ({
-  ...wireTimes(user),
+  id: user.id,
+  email: user.email,
+  name: user.name,
   role: highestRole(user.grants.map(({ role }) => role)) ?? ROLES[0],
   grants: user.grants
     .toSorted((a, b) => ROLES.indexOf(b.role) - ROLES.indexOf(a.role))
     .map(({ role, scopes }) => ({ role, scopes: [...scopes] })),
+  last_seen_at: wireTime(user.last_seen_at),
+  created_at: wireTime(user.created_at),
+  updated_at: wireTime(user.updated_at),
 });
