@@ -14,6 +14,13 @@ function searchOf<const Fields extends Record<string, Read<unknown>>>(fields: Fi
   };
 }
 
+/** Like `searchOf`, but missing and invalid parameters are undefined. Otherwise the router passes invalid ones to the page unchanged. */
+function completeSearchOf<const Fields extends Record<string, Read<unknown>>>(fields: Fields): (search: Search) => Found<Fields> {
+  const read = searchOf(fields);
+  const none = Object.fromEntries(Object.keys(fields).map((name) => [name, undefined]));
+  return (search) => ({ ...none, ...read(search) });
+}
+
 /** The router parses `?q=404` as a number, and `?q=true` as a boolean. */
 const text =
   (characters_max = Infinity): Read<string> =>
@@ -40,12 +47,12 @@ const whole =
 const on: Read<true> = (value) => (value === true ? true : undefined);
 const time: Read<string> = (value) => (typeof value === "string" && !Number.isNaN(Date.parse(value)) ? value : undefined);
 
-export const readSignInSearch = searchOf({
+export const readSignInSearch = completeSearchOf({
   /** Only paths of this dashboard: prevents open redirects. */
   next: (value) => (typeof value === "string" && /^\/(?![/\\])/.test(value) ? value : undefined),
 });
 
-export const readAdminSearch = searchOf({ status: oneOf(["pending", "active", "suspended"]), tab: oneOf(["orgs", "audit"]) });
+export const readAdminSearch = completeSearchOf({ status: oneOf(["pending", "active", "suspended"]), tab: oneOf(["orgs", "audit"]) });
 export type AdminSearch = ReturnType<typeof readAdminSearch>;
 
 /** The filters and the open entry. */
@@ -197,9 +204,9 @@ export const readTimelineSearch = searchOf({
 });
 export type TimelineSearch = ReturnType<typeof readTimelineSearch>;
 
-export const readUsersSearch = searchOf({ q: text(), role: oneOf(["viewer", "operator", "admin"]) });
+export const readUsersSearch = completeSearchOf({ q: text(), role: oneOf(["viewer", "operator", "admin"]) });
 export type UsersSearch = ReturnType<typeof readUsersSearch>;
 
 export const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
-export const readTokensSearch = searchOf({ status: oneOf(TOKEN_STATUSES), user_id: text() });
+export const readTokensSearch = completeSearchOf({ status: oneOf(TOKEN_STATUSES), user_id: text() });
 export type TokensSearch = ReturnType<typeof readTokensSearch>;

@@ -131,7 +131,8 @@ interface FormDialogProps {
   description?: ReactNode;
   /** The text of the submit button. */
   verb: string;
-  sending: Sending;
+  /** Undefined if nothing is sent to the server: the form then works during an outage, too. */
+  sending?: Sending;
   /** An error that no field shows. Default: the error of `sending`. */
   error?: Error | null;
   /** Whether the current input is incomplete or invalid: disables the submit button. */
@@ -150,7 +151,7 @@ export function FormDialog({
   description,
   verb,
   sending,
-  error = sending.error,
+  error = sending?.error ?? null,
   locked = false,
   onSubmit,
   ...rest
@@ -166,7 +167,7 @@ export function FormDialog({
       actions={
         <>
           <Button onClick={onClose}>Cancel</Button>
-          <Button look="primary" type="submit" form={id} busy={sending.isPending} disabled={locked}>
+          <Button look="primary" type="submit" form={id} {...(sending === undefined ? {} : { busy: sending.isPending })} disabled={locked}>
             {verb}
           </Button>
         </>

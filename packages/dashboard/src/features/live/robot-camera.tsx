@@ -184,11 +184,13 @@ const NOTHING: FrameFigures = { rate: 0, width: 0, height: 0, bytes: 0, frames: 
 function useCamera({ robot_id, is_online, search, canvas, is_visible }: CameraOptions) {
   const [figures, setFigures] = useState(NOTHING);
   const painter = useRef<FramePainter>(undefined);
+  // The URL may have further parameters, which the server refuses.
+  const { camera, fps, width, quality } = search;
   const { live, again } = useStream({
     name: "camera",
     id: robot_id,
     what: "this camera",
-    query: { ...search },
+    query: { camera, fps, width, quality },
     is_online,
     is_wanted: is_visible,
     start: () => {

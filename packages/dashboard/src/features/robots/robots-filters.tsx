@@ -42,7 +42,12 @@ export function RobotsFilters({ search, places, onChange }: FiltersProps) {
   const [is_open, setOpen] = useState(false);
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Robots">
-      <TypedSearch label="Search by name" className="max-sm:!max-w-none sm:!w-52" value={search.q} onValue={(q) => set({ q: q?.trim() })} />
+      <TypedSearch
+        label="Search by name"
+        className="max-sm:!max-w-none sm:!w-52"
+        value={search.q}
+        onValue={(q) => set({ q: q?.trim() || undefined })}
+      />
       <FilterSelect label="Status" value={search.status} options={STATUSES} onChange={(status) => set({ status })} />
       <Button className="sm:hidden" aria-expanded={is_open} onClick={() => setOpen(!is_open)}>
         {is_open ? "Fewer filters" : "More filters"}
@@ -211,7 +216,6 @@ function NameView({ taken, onClose, onSave }: { taken: readonly string[]; onClos
       title="Save view"
       description="The view is saved in this browser. To share it, send its link."
       verb="Save"
-      sending={{ isPending: false, error: null }}
       locked={trimmed === ""}
       onClose={onClose}
       onSubmit={() => {
