@@ -1,3 +1,4 @@
+import { ApiError } from "@roamfleet/sdk/browser";
 import { useQuery } from "@tanstack/react-query";
 import { useDeferredValue, useEffect, useState } from "react";
 import { Finder, type FinderProps } from "../ui/index.ts";
@@ -38,6 +39,8 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
   const found = useQuery(query(list, { query: searchQuery(useDeferredValue(text.trim())) }));
   const chosen = useQuery({ ...query(get, { params: { id: id ?? "" } }), enabled: id !== undefined });
   const shown = chosen.data?.data as Shown | undefined;
+  // Not during an outage: the object may well exist.
+  const is_missing = chosen.error instanceof ApiError && chosen.error.status === 404;
   const items = (found.data?.items ?? []) as readonly Shown[];
   return (
     <Finder
@@ -51,7 +54,7 @@ export function ObjectPicker({ kind, id, hints = false, onTyping, error, ...find
         ...(hints ? { hint: app ?? status?.replaceAll("_", " ") } : {}),
       }))}
       is_looking={found.isPending}
-      error={chosen.isError ? `${kind[0]!.toUpperCase()}${kind.slice(1)} ${id ?? ""} does not exist` : error}
+      error={is_missing ? `${kind[0]!.toUpperCase()}${kind.slice(1)} ${id ?? ""} does not exist` : error}
     />
   );
 }
