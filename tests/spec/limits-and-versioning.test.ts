@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Program } from "../processes/process.ts";
+import { runCommand } from "../processes/server-command.ts";
 import { paths } from "@roamfleet/protocol/paths";
 import { startPlane } from "../harness/index.ts";
 import { Http } from "./http.ts";
@@ -31,6 +32,17 @@ test("roamfleet serve --help lists every limit with its default", LIMIT, async (
   assert.equal((await program.ended).code, 0);
   for (const name of ["token_requests_per_minute=600", "token_burst=1200", "unknown_requests_per_minute=20"])
     assert.ok(program.output.includes(name), name);
+});
+
+test("roamfleet --help lists swarm; the launcher starts it, and the server alone refuses it", LIMIT, async () => {
+  const help = await runCommand(["--help"]);
+  assert.match(help.output, /^ +swarm +run simulated robots against a server/m);
+  const refused = await runCommand(["swarm", "--robots", "1"]);
+  assert.deepEqual([refused.code, refused.output.split(":")[0]], [2, "roamfleet"]);
+  assert.match(refused.output, /bin\/roamfleet\.mjs swarm/);
+  const launched = new Program("bin/roamfleet.mjs", ["swarm", "--help"]);
+  assert.equal((await launched.ended).code, 0);
+  assert.match(launched.output, /--failure-rate <rate>/);
 });
 
 test("the OpenAPI document lists exactly the routes of the running server under /api/", LIMIT, async () => {

@@ -66,8 +66,16 @@ program
 
 addDoctor(program);
 addNodes(program);
-// A program of its own, which bin/roamfleet.mjs starts: the server does not contain simulated robots.
-program.addHelpText("after", "\nSimulated robots, to try a rollout or to load a server: roamfleet swarm --help");
+program
+  .command("swarm")
+  .description("run simulated robots against a server, to try a rollout or to load it")
+  .helpOption(false)
+  .allowUnknownOption()
+  .allowExcessArguments()
+  .action(() => {
+    // A separate program, which bin/roamfleet.mjs starts instead of this one: the server and its image do not contain simulated robots.
+    throw new Refusal("simulated robots are not part of the server: start them in a clone with ./bin/roamfleet.mjs swarm");
+  });
 
 const print = (line: string): void => void process.stdout.write(`${line}\n`);
 const warn = (line: string): void => void process.stderr.write(`roamfleet: ${line}\n`);
