@@ -65,6 +65,18 @@ test("a second start runs only new migrations", TIMEOUT, async () => {
   assert.deepEqual(await migrate(database.connection, files), ["0002_second"]);
 });
 
+test("refuses a database whose migrations ran in another order", TIMEOUT, async () => {
+  await using database = await createTestDatabase({ empty: true });
+  await using files = await directoryWith({
+    "0001_first.sql": "create table first (id int);",
+    "0002_second.sql": "create table second (id int);",
+  });
+  await migrate(database.connection, files);
+  const db = await database.connect();
+  await db.run(sql`update schema_migration set id = 3 where name = '0001_first'`);
+  await assert.rejects(migrate(database.connection, files), /0001_first is preceding already run migration 0002_second/);
+});
+
 test("refuses a migration that was changed after it ran, by its name, with nothing changed", TIMEOUT, async () => {
   await using database = await createTestDatabase({ empty: true });
   await using first = await directoryWith({ "0001_first.sql": "create table first (id int);" });

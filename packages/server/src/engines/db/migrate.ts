@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { readdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
+import { isDeepStrictEqual } from "node:util";
 import pg from "pg";
 import { writeDurably } from "../../kernel/files.ts";
 import type { EngineLog } from "../log.ts";
@@ -53,7 +54,9 @@ export async function migrate(
       return [];
     }
     const before = await listRun(client);
-    const run = before.length === known.size ? [] : await runPending(client, directory, log);
+    // In another order, the library refuses the database.
+    const is_current = isDeepStrictEqual(before, [...known].toSorted());
+    const run = is_current ? [] : await runPending(client, directory, log);
     await storeChecksums(client, directory);
     await options.on_schema?.(await listRun(client));
     if (run.length > 0) log.info({ migrations: run }, "database migrated");
