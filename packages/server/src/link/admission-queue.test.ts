@@ -168,13 +168,13 @@ test("a robot that leaves the line is not admitted, and closing sends away those
   assert.deepEqual(seen, ["first in", "third in", "fourth away string"]);
 });
 
-test("a hanging admission delays the others until they are sent away; queue are bounded and expire", async () => {
+test("a hanging admission delays the others until they are sent away; slots are bounded and expire", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 10);
   let away = 0;
   for (let i = 0; i < 5_000; i += 1)
     queue.request({ ...ANYWHERE, slot: undefined, enter: () => (queue.started(), true), sendAway: () => (away += 1) });
-  assert.ok(queue.booked <= 600, `${queue.booked} queue are booked`);
+  assert.ok(queue.booked <= 600, `${queue.booked} slots are booked`);
   await clock.advance({ seconds: 120 });
   assert.equal(queue.queued, 0);
   assert.ok(away > 0);
