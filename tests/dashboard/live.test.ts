@@ -75,7 +75,7 @@ async function shell({ it, robot }: Scene): Promise<void> {
   await axe(page);
   await page.getByRole("button", { name: "Open shell" }).click();
   await sees(it, page, PROMPT);
-  await type(page, String.raw`printf '\033[38;2;12;200;99m%s\033[0m\n' "$((6*7))-coloured"`);
+  await type(page, String.raw`printf '\033[38;2;12;200;99m%s\033[0m\n' "$((6*7))-colored"`);
   await sees(it, page, /^42-colored/m);
   const color = await page
     .locator(".xterm-rows span", { hasText: "42-colored" })
