@@ -75,8 +75,8 @@ test("every start of the server passes the same flags to Node", LIMIT, () => {
   assert.match(read("systemd/roamfleet.service"), /^ExecStart=\/opt\/roamfleet\/bin\/roamfleet\.mjs serve/m);
 });
 
-test("every variable in deploy/ is in the reference of settings", LIMIT, () => {
-  const reference = readFileSync(path.join(root, "docs/reference/settings.md"), "utf8");
+test("every variable in deploy/ is in the reference of settings or commands", LIMIT, () => {
+  const reference = ["settings.md", "commands.md"].map((page) => readFileSync(path.join(root, "docs/reference", page), "utf8")).join("\n");
   const known = new Set(reference.match(/\b[A-Z][A-Z0-9_]{3,}\b/g));
   const named = FILES.flatMap((name) =>
     [...read(name).matchAll(/\b(?:ROAMFLEET_[A-Z_]+|AWS_[A-Z_]+|DATABASE_URL|SERVICE_ADMIN_TOKEN)\b/g)].map(([variable]) => ({
