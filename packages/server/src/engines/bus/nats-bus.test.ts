@@ -94,7 +94,7 @@ test("an unconfirmed subscription does not wait long, and causes a gap once it i
   await using there = await listenConnected({ address: nats.address() });
   await passed(there.bus, here.bus);
   const before = here.gaps();
-  nats.freeze();
+  await nats.freeze();
   const heard: unknown[] = [];
   here.bus.subscribe("rf.late", (message) => void heard.push(message));
   const subscribed = here.bus.subscribed();
@@ -113,7 +113,7 @@ test("drops the connection to a frozen NATS after missed pings, and delivers no 
   await using there = await listenConnected({ address: nats.address(), ping_every_ms: 100 });
   await passed(here.bus, there.bus);
   const before = [here.gaps(), there.gaps()] as const;
-  nats.freeze();
+  await nats.freeze();
   let sent = 0;
   // Far more than the connection's buffers hold: the connection must be dropped although this is not flushed.
   const filler = "x".repeat(50_000);

@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -81,8 +81,13 @@ export class NatsServer implements AsyncDisposable {
   }
 
   /** Sends SIGSTOP: it keeps its connections and answers nothing. */
-  freeze(): void {
-    this.#process?.kill("SIGSTOP");
+  /** Stops its process. Resolves when every thread is stopped: until then it may still answer. */
+  async freeze(): Promise<void> {
+    const { pid } = this.#process ?? {};
+    if (pid === undefined) return;
+    process.kill(pid, "SIGSTOP");
+    const stateOf = (task: string): string => readFileSync(`/proc/${pid}/task/${task}/stat`, "utf8").replace(/^.*\) /s, "").slice(0, 1);
+    await until("NATS to be stopped", () => readdirSync(`/proc/${pid}/task`).every((task) => stateOf(task) === "T"));
   }
 
   thaw(): void {
