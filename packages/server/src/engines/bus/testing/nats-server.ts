@@ -86,7 +86,10 @@ export class NatsServer implements AsyncDisposable {
     const { pid } = this.#process ?? {};
     if (pid === undefined) return;
     process.kill(pid, "SIGSTOP");
-    const stateOf = (task: string): string => readFileSync(`/proc/${pid}/task/${task}/stat`, "utf8").replace(/^.*\) /s, "").slice(0, 1);
+    const stateOf = (task: string): string =>
+      readFileSync(`/proc/${pid}/task/${task}/stat`, "utf8")
+        .replace(/^.*\) /s, "")
+        .slice(0, 1);
     await until("NATS to be stopped", () => readdirSync(`/proc/${pid}/task`).every((task) => stateOf(task) === "T"));
   }
 
