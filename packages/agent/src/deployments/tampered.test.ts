@@ -134,6 +134,18 @@ test("a rollback also verifies the previous release's signed files before it sta
   assert.ok(!outOf(rig).includes("EVIL"));
 });
 
+test("a rollback also verifies a copy of the previous release that a program has put beside it", LIMIT, async () => {
+  await using rig = await startSigned();
+  const one = await bundle(rig, "v1", 1);
+  assert.equal((await rig.ended(rig.deploy(one))).status, "applied");
+  const beside = `${versionOf(rig, one)}.complete`;
+  const bad = await shellRelease("v2", `cp -r ${versionOf(rig, one)} ${beside}; sed -i s/v1/EVIL/ ${beside}/run.sh; exit 1`);
+  assert.equal((await rig.ended(rig.deploy(signed(bad, KEY, 2)))).status, "rolled_back");
+  await until("the release before to run", () => rig.processes("main", "v1").length === 1);
+  assert.equal(fs.existsSync(beside), false);
+  assert.ok(!outOf(rig).includes("EVIL"));
+});
+
 test("a staged file that was changed is downloaded again before it is installed", LIMIT, async () => {
   await using rig = await startSigned();
   const one = signed(releaseOf("v1", Buffer.from("a signed map"), { kind: "file", manifest: {} }), KEY, 1);

@@ -137,11 +137,12 @@ export class BundleExecutor implements Executor {
   async start(app: string, release: DesiredRelease, { fresh, signal }: StartOptions): Promise<void> {
     const { paths, clock, timing, log, logs, on_step } = this.#options;
     if (!fresh && this.#running.get(app)?.release.id === release.id) return;
+    // Before the check: it must see the files that are started.
+    const directory = recoverVersion(paths, app, release.id);
     const problem = await this.#problem(app, release);
     // First, so that a bad release stops even if the previous one cannot be downloaded.
     await this.stop(app);
     if (problem !== undefined) await this.#replace(app, release, problem, signal);
-    const directory = recoverVersion(paths, app, release.id);
     const manifest = readBundleManifest(directory);
     await stopEarlierProcesses({ app, paths, clock, log, grace_ms: manifest.stop_timeout_seconds * 1_000 });
     on_step("bundle.stopped");

@@ -66,6 +66,13 @@ test("a version whose replacement was interrupted between its renames is complet
     assert.equal(isStaged(paths, "main", "rel_1"), true);
     assert.equal(readFileSync(path.join(paths.version("main", "rel_1"), "data"), "utf8"), "complete");
     assert.deepEqual(readdirSync(paths.versions("main")), ["rel_1"]);
+    mkdirSync(`${paths.version("main", "rel_1")}.complete/left`, { recursive: true });
+    await stageVersion(paths, "main", "rel_1", async (directory) => {
+      mkdirSync(directory);
+      writeFileSync(path.join(directory, "data"), "newest");
+    });
+    assert.equal(readFileSync(path.join(paths.version("main", "rel_1"), "data"), "utf8"), "newest");
+    assert.deepEqual(readdirSync(paths.versions("main")), ["rel_1"]);
   } finally {
     rmSync(state, { recursive: true, force: true });
   }

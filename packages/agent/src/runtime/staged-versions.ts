@@ -49,6 +49,8 @@ export async function stageVersion(
     fs.rmSync(temporary, { recursive: true, force: true });
     throw error;
   }
+  // Left by an interrupted replacement: this copy is newer.
+  fs.rmSync(completeCopy(directory), { recursive: true, force: true });
   renameDurably(temporary, fs.existsSync(directory) ? completeCopy(directory) : directory);
   recoverVersion(paths, app, release_id);
   failpoint("stage:after-rename", "file");
