@@ -136,15 +136,12 @@ export function findProgram(name: string, search: string, cwd = "/"): string | u
 type TakeLine = (text: string, missing_characters: number) => void;
 
 /** Splits bytes into lines in bounded memory: a program may print without line breaks. The last line needs no line break. */
-export function splitLines(
-  line: TakeLine,
-  characters_max: number = LOG_MESSAGE_CHARACTERS_MAX,
-): { push: (chunk: Uint8Array) => void; end: () => void } {
+export function splitLines(line: TakeLine): { push: (chunk: Uint8Array) => void; end: () => void } {
   const decoder = new StringDecoder("utf8");
   let kept = "";
   let missing = 0;
   const take = (text: string): void => {
-    const room = characters_max - kept.length;
+    const room = LOG_MESSAGE_CHARACTERS_MAX - kept.length;
     kept += text.slice(0, room);
     missing += Math.max(0, text.length - room);
   };
@@ -173,7 +170,7 @@ export function splitLines(
 }
 
 /** Passes on the lines of a stream until it ends or breaks. */
-export function readLines(stream: Readable, line: TakeLine, characters_max?: number): void {
-  const lines = splitLines(line, characters_max);
+export function readLines(stream: Readable, line: TakeLine): void {
+  const lines = splitLines(line);
   stream.on("data", lines.push).on("end", lines.end).on("error", lines.end);
 }

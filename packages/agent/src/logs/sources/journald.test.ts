@@ -1,14 +1,16 @@
 import assert from "node:assert/strict";
 import { type ChildProcess, execFileSync, spawn, spawnSync } from "node:child_process";
+import { once } from "node:events";
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { PassThrough } from "node:stream";
 import { test, type TestContext } from "node:test";
 import { systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { pino } from "pino";
 import type { LogRecord } from "../../contract.ts";
-import { readJournalEntry } from "./journald.ts";
+import { boundedLines, readJournalEntry } from "./journald.ts";
 import { type LogSources, startLogSources } from "./index.ts";
 
 const TIMEOUT = { timeout: 180_000 };
@@ -148,6 +150,16 @@ test("a missing journalctl is logged once and has no other effect", TIMEOUT, asy
   assert.deepEqual(reader.said, ["no journal here: there is no such command"]);
   await reader.stop();
   rmSync(base, { recursive: true });
+});
+
+test("an entry is limited in bytes, and one without its end is ignored", async () => {
+  const stream = new PassThrough();
+  const taken: (string | { bytes: number })[] = [];
+  boundedLines(stream, 8, (line) => taken.push(line));
+  for (const text of ["ääää\nää", "äää\n", "12345678\r\n", "a\nrest of a long line"]) stream.write(text);
+  stream.end();
+  await once(stream, "end");
+  assert.deepEqual(taken, ["ääää", { bytes: 10 }, { bytes: 9 }, "a"]);
 });
 
 test("journal entries with fields of any shape are read", () => {

@@ -1,17 +1,18 @@
 import type { ChildProcess } from "node:child_process";
 import { readFileSync } from "node:fs";
+import type { Readable } from "node:stream";
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { LogLevel } from "@roamfleet/protocol/link";
 import { errorCode, errorText } from "../../disk/write-atomically.ts";
 import { backoffMs } from "../../link/backoff.ts";
-import { spawnChild, readLines } from "../../runtime/spawn-child.ts";
+import { spawnChild } from "../../runtime/spawn-child.ts";
 import type { LogRateLimiter } from "../log-rate-limiter.ts";
 import type { Positions } from "./positions.ts";
 import type { LogRecord } from "../../contract.ts";
 
 /** An entry may have any size; one that is longer as JSON is dropped and reported. */
-const ENTRY_CHARACTERS_MAX = 256 * 1024;
+const ENTRY_BYTES_MAX = 256 * 1024;
 const STOP_TIMEOUT_MS = 2_000;
 const ROOM_LOOK_MS = 250;
 const STDERR_CHARACTERS_MAX = 300;
@@ -102,7 +103,7 @@ export class Journal {
     this.#child = child;
     const { stdout, stderr } = child;
     // Both are missing when no file descriptors are left; then `error` is emitted.
-    if (stdout) readLines(stdout, (line, missing) => this.#take(line, missing), ENTRY_CHARACTERS_MAX);
+    if (stdout) boundedLines(stdout, ENTRY_BYTES_MAX, (line) => this.#take(line));
     stderr?.setEncoding("utf8").on("data", (text: string) => this.#logStderr(text));
     this.#ended = new Promise((resolve) => {
       let has_ended = false;
@@ -126,14 +127,14 @@ export class Journal {
     });
   }
 
-  #take(line: string, missing: number): void {
+  #take(line: string | { bytes: number }): void {
     const { limiter, positions } = this.#options;
-    if (missing > 0) {
+    if (typeof line !== "string") {
       limiter.write({
         level: "warn",
         source: "roamfleet",
         message: "1 records dropped: an entry of the journal is too long",
-        fields: { gap: { count: 1 }, bytes: ENTRY_CHARACTERS_MAX + missing },
+        fields: { gap: { count: 1 }, bytes: line.bytes },
       });
       return;
     }
@@ -185,6 +186,33 @@ function ownUnit(): string | undefined {
   } catch {
     return undefined;
   }
+}
+
+const NEWLINE = 0x0a;
+
+/**
+ * Passes on each complete line, or its number of bytes if it is longer than the limit. Text after the last newline is ignored: the journal writes
+ * that entry again after its cursor.
+ */
+export function boundedLines(stream: Readable, bytes_max: number, take: (line: string | { bytes: number }) => void): void {
+  let pieces: Buffer[] = [];
+  let bytes = 0;
+  stream.on("data", (chunk: Buffer) => {
+    let start = 0;
+    for (let end = chunk.indexOf(NEWLINE); end >= 0; end = chunk.indexOf(NEWLINE, start)) {
+      const last = chunk.subarray(start, end);
+      bytes += last.length;
+      if (bytes > bytes_max) take({ bytes });
+      else take((pieces.length === 0 ? last : Buffer.concat([...pieces, last])).toString("utf8"));
+      pieces = [];
+      bytes = 0;
+      start = end + 1;
+    }
+    const rest = chunk.subarray(start);
+    bytes += rest.length;
+    if (bytes > bytes_max) pieces = [];
+    else if (rest.length > 0) pieces.push(Buffer.from(rest));
+  });
 }
 
 /** By syslog's priorities: emerg, alert, crit, err, warning, notice, info, debug. */
