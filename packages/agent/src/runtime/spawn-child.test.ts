@@ -81,6 +81,18 @@ test("a camera, a ROS command and a shell that cannot be started end with a reas
   assert.deepEqual(camera, { failed: true, reason: "ffmpeg cannot be run (E2BIG)" });
 });
 
+test("output of a ROS command is not awaited after its timeout or abort, even if another process keeps its pipe open", LIMIT, async () => {
+  const command = { program: "/bin/sh", environment: env, clock };
+  const args = ["-c", "setsid sleep 15 & sleep 15"];
+  const started_at = clock.monotonic();
+  const abort = new AbortController();
+  const aborted = outputOf(command, args, 60_000, abort.signal);
+  assert.equal(await outputOf(command, args, 100), undefined);
+  abort.abort();
+  assert.equal(await aborted, undefined);
+  assert.ok(clock.monotonic() - started_at < 10_000);
+});
+
 test("a command whose signal is aborted before it starts ends immediately", { timeout: 120_000 }, async () => {
   const signal = AbortSignal.abort();
   const { ok, message } = await runCommand({

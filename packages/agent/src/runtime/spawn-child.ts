@@ -56,7 +56,7 @@ interface CommandOptions {
   clock: Clock;
   /** Ends the command like a timeout. */
   signal?: AbortSignal | undefined;
-  /** Reads stdout to its end, in contrast to its tail; more than this is a failure. */
+  /** Reads all of stdout, not only the end of the output, and ignores stderr; more than this is a failure. */
   output_bytes_max?: number;
 }
 
@@ -73,11 +73,13 @@ export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...optio
   const { cwd, output_bytes_max } = options;
   return new Promise((resolve) => {
     const [program = "", ...args] = argv;
-    const child = spawnChild(program, args, { cwd, env: { ...env }, detached: true, stdio: ["ignore", "pipe", "pipe"] });
+    const stderr = output_bytes_max === undefined ? "pipe" : "ignore";
+    const child = spawnChild(program, args, { cwd, env: { ...env }, detached: true, stdio: ["ignore", "pipe", stderr] });
     let tail = "";
     const parts: Buffer[] = [];
     let bytes = 0;
     let why_killed: string | undefined;
+    let has_ended = false;
     const keepTail = (chunk: Buffer): void => {
       tail = (tail + chunk.toString("utf8")).slice(-OUTPUT_TAIL_CHARACTERS);
     };
@@ -89,6 +91,8 @@ export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...optio
     child.stdout?.on("data", output_bytes_max === undefined ? keepTail : keepAll);
     child.stderr?.on("data", keepTail);
     const end = (ok: boolean, why: string): void => {
+      if (has_ended) return;
+      has_ended = true;
       timer.cancel();
       cut?.removeEventListener("abort", abort);
       // Includes processes that the command left in the background.
@@ -102,11 +106,13 @@ export function runCommand({ argv, env, timeout_ms, clock, signal: cut, ...optio
     const kill = (why?: string): void => {
       why_killed ??= why;
       if (child.pid !== undefined) signalGroup(child.pid, "SIGKILL");
+      // A process outside of its group may keep the pipe open: `close` may never come.
+      if (output_bytes_max !== undefined) end(false, why ?? "was aborted");
     };
     const abort = (): void => kill();
     cut?.addEventListener("abort", abort, { once: true });
-    if (cut?.aborted) kill();
     const timer = clock.setTimer(timeout_ms, () => kill(`did not end within ${timeout_ms} ms`));
+    if (cut?.aborted) kill();
     child.on("error", (error) => end(false, `could not be started (${error.message})`));
     // Processes in the background keep its pipes open: `close` is awaited only if all output is needed.
     child.on(output_bytes_max === undefined ? "exit" : "close", (code: number | null, signal: NodeJS.Signals | null) => {

@@ -179,6 +179,7 @@ export async function outputOf(
   timeout_ms: number,
   signal?: AbortSignal,
 ): Promise<string | undefined> {
+  if (signal?.aborted) return undefined;
   const env = { ...environment, PYTHONUNBUFFERED: "1" };
   const { ok, output } = await runCommand({ argv: [program, ...args], env, timeout_ms, clock, signal, output_bytes_max: OUTPUT_BYTES_MAX });
   return ok ? output : undefined;
