@@ -3,7 +3,6 @@ import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import { errorCode, isMissing, readIfExists } from "./write-atomically.ts";
-import { readProcess } from "../runtime/processes.ts";
 
 export class StateLockedError extends Error {}
 
@@ -166,5 +165,21 @@ function lives(holder: Holder): boolean {
 }
 
 function holderOf(pid: number): Holder {
-  return { pid, started: String(readProcess(pid)?.start_time ?? ""), boot_id: (readText("/proc/sys/kernel/random/boot_id") ?? "").trim() };
+  return { pid, started: startTime(pid), boot_id: (readText("/proc/sys/kernel/random/boot_id") ?? "").trim() };
+}
+
+/**
+ * Returns field 22 of /proc/PID/stat; the name before it may contain spaces and parentheses. Empty if the process is gone. Throws for any other
+ * error, such as a lack of descriptors: the lock of a live process must not be taken over.
+ */
+function startTime(pid: number): string {
+  try {
+    const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
+    const after_name = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return after_name[0] === "Z" ? "" : (after_name[19] ?? "");
+  } catch (error) {
+    // ESRCH: the process ended between opening and reading.
+    if (isMissing(error) || errorCode(error) === "ESRCH") return "";
+    throw error;
+  }
 }
