@@ -43,7 +43,9 @@ function open(socket: string, method: string, path: string, headers: Record<stri
   });
 }
 
-const readText = async (response: IncomingMessage): Promise<string> => (await readAll(response, ANSWER_BYTES_MAX)).toString("utf8");
+const tooLarge = (): Error => new Error("the agent's response is too large");
+const readText = async (response: IncomingMessage): Promise<string> =>
+  (await readAll(response, ANSWER_BYTES_MAX, tooLarge)).toString("utf8");
 
 /** Calls the agent at a unix socket and returns the response's `data`. Throws AgentUnreachable, AgentRefused. */
 export async function askAgent<T>(socket: string, method: string, path: string, body?: unknown): Promise<T> {

@@ -165,7 +165,7 @@ export class FollowerServer implements HttpServer {
 
   async #answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     const tooLong = new Error("the request is too long");
-    const received = await readAll(request, BODY_BYTES_MAX, () => tooLong).catch((error: unknown) => {
+    const received = await readAll(request.iterator({ destroyOnReturn: false }), BODY_BYTES_MAX, () => tooLong).catch((error: unknown) => {
       if (error !== tooLong) throw error;
       return undefined;
     });

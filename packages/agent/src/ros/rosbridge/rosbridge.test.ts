@@ -63,6 +63,9 @@ for (const prefix of ["/rosapi/", "rosapi/"])
     assert.deepEqual(await adapter.topics(), [{ name: "/chatter", type: "std_msgs/msg/String" }]);
     assert.deepEqual(await adapter.nodes(), ["/talker", "/rosbridge_websocket"]);
     assert.equal(adapter.distro, "humble");
+    server.topics.clear();
+    server.topics.set("/odd", { type: null as unknown as string, typedefs: [] }).set("/chatter", STRING);
+    assert.deepEqual((await adapter.topics()).at(1), { name: "/chatter", type: "std_msgs/msg/String" });
   });
 
 test("the adapter reports the same topics and messages as roslib does with the same server", { timeout: TIMEOUT_MS }, async (t) => {

@@ -69,8 +69,9 @@ class RosbridgeAdapter implements RosAdapter {
 
   async topics(): Promise<RosTopic[]> {
     const answer = await this.#ask("topics", {});
-    const types = textsOf(answer?.["types"]);
-    return textsOf(answer?.["topics"]).map((name, index) => ({ name, type: types[index] ?? "" }));
+    // Both lists are read by position.
+    const types = listOf(answer?.["types"]).map((type) => (typeof type === "string" ? type : ""));
+    return listOf(answer?.["topics"]).flatMap((name, index) => (typeof name === "string" ? [{ name, type: types[index] ?? "" }] : []));
   }
 
   subscribe(topic: string, on: (message: RosMessage) => void): Promise<() => void> {
