@@ -16,6 +16,10 @@ const SHARED = "shared.json";
 const SHARED_MS_MAX = 120_000;
 const SHARED_BYTES_MAX = 1_500_000_000;
 const FILES_PER_PROCESS = 20;
+/** Time for a process to end after its last file. */
+const END_MS_MAX = Number(process.env.ROAMFLEET_TEST_END_MS ?? 60_000);
+/** Failures outside of any test that the processes of many files have noticed, one per line. */
+const PROBLEMS = "problems";
 /** Test files at once on 2 cores: each waits for processes half of its time. With more, timeouts of real processes expire. */
 export const CONCURRENCY = 3;
 
@@ -57,16 +61,49 @@ export function fileOf(entry: string): string | undefined {
  */
 export async function runShared(directory: string, is_last: boolean): Promise<void> {
   const files = JSON.parse(readFileSync(path.join(directory, SHARED), "utf8")) as string[];
+  const report = (problem: string): void => appendFileSync(path.join(directory, PROBLEMS), `${problem}\n`);
+  // Its streams are created on first use: they are not left open by a file.
+  for (const stream of [process.stdout, process.stderr]) stream.write("");
+  const at_start = countResources();
+  const open_after: { file: string; resources: Resources }[] = [];
   for (const [index, file] of files.entries()) {
-    if (!is_last && (performance.now() > SHARED_MS_MAX || process.memoryUsage.rss() > SHARED_BYTES_MAX)) return;
+    if (!is_last && (performance.now() > SHARED_MS_MAX || process.memoryUsage.rss() > SHARED_BYTES_MAX)) break;
     if (!take(path.join(directory, `taken-${index}`))) continue;
     const before = { ms: performance.now(), cpu: cpuSeconds() };
     await test(file, async () => {
       await import(pathToFileURL(path.join(root, file)).href);
     });
+    open_after.push({ file, resources: countResources() });
+    // Set by the runner for an error that belongs to no running test.
+    if (process.exitCode) report(`${file}: an error outside of its tests, see above`);
+    process.exitCode = undefined;
     const usage = { file, seconds: Math.round(performance.now() - before.ms) / 1000, cpu_seconds: cpuSeconds() - before.cpu };
     if (process.env.ROAMFLEET_TEST_USAGE !== undefined) appendFileSync(process.env.ROAMFLEET_TEST_USAGE, `${JSON.stringify(usage)}\n`);
   }
+  // Does not keep the process running, so it fires only if a file has left something open.
+  setTimeout(() => {
+    const isMore = (resources: Resources, type: string): boolean => (resources[type] ?? 0) > (at_start[type] ?? 0);
+    const at_end = countResources();
+    for (const type of Object.keys(at_end).filter((type) => isMore(at_end, type))) {
+      const first = open_after[open_after.findLastIndex(({ resources }) => !isMore(resources, type)) + 1];
+      report(`${first?.file ?? "a process of many files"}: left open: ${type}`);
+    }
+    process.exit(1);
+  }, END_MS_MAX).unref();
+}
+
+/** Active resources by type: `{ Timeout: 2 }`. */
+type Resources = Partial<Record<string, number>>;
+
+const countResources = (): Resources =>
+  Object.fromEntries(
+    Object.entries(Object.groupBy(process.getActiveResourcesInfo(), (type) => type)).map(([type, all]) => [type, all?.length]),
+  );
+
+/** Returns the failures that processes of many files have noticed outside of any test. */
+export async function readProblems(directory: string): Promise<string[]> {
+  const text = await readFile(path.join(directory, PROBLEMS), "utf8").catch(() => "");
+  return text.split("\n").filter((line) => line !== "");
 }
 
 /** Of this process and of its children that have ended. */

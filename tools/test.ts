@@ -6,7 +6,7 @@ import { type Ending, endLike, runChild } from "../bin/run-child.mjs";
 import { root } from "../bin/launch.mjs";
 import { ensureDebianPackages } from "./debian.ts";
 import type { Tally, TestCounts } from "./test-counts.ts";
-import { CONCURRENCY, keepDurations, writeEntries } from "./test-processes.ts";
+import { CONCURRENCY, keepDurations, readProblems, writeEntries } from "./test-processes.ts";
 
 // Timeout of a single test or file, so that no run hangs.
 const TEST_TIMEOUT_MS = 10 * 60_000;
@@ -36,12 +36,15 @@ async function main(): Promise<void> {
   const first = await runNodeTests(files);
   const [failed, ...others] = first.counts?.failed_files ?? [];
   // Beyond the tests of one file, a failure is no chance.
-  const may_be_unstable = process.env.CI && failed !== undefined && others.length === 0 && first.counts?.failed === failed.failed;
+  const may_be_unstable =
+    process.env.CI && first.problems.length === 0 && failed !== undefined && others.length === 0 && first.counts?.failed === failed.failed;
   const { ending, counts } = may_be_unstable && first.counts ? await runAgain(first.counts, failed) : first;
   if (ending.signal !== null) return endLike(ending);
   if (counts === undefined) return finish({ ...NOTHING_RAN, failed: 1 }, false, "the test runner ended without a summary");
   const lost = files.filter((file) => first.counts?.seconds[file] === undefined);
-  if (counts.failed === 0 && lost.length > 0) return finish({ ...counts, failed: lost.length }, false, `did not end: ${lost.join(" ")}`);
+  const problems = lost.length === 0 ? first.problems : [...first.problems, `did not end: ${lost.join(" ")}`];
+  const failures = counts.failed || Math.max(first.problems.length, lost.length);
+  if (problems.length > 0) return finish({ ...counts, failed: failures }, false, problems.join("\nroamfleet: "));
   if (process.env.UPDATE_DURATIONS === "1" && filters.length === 0) await keepDurations(counts.seconds);
   finish(counts, ending.code === 0);
 }
@@ -53,10 +56,11 @@ async function main(): Promise<void> {
 async function runAgain(first: TestCounts, before: Tally & { file: string }): Promise<TestRun> {
   process.stdout.write(`roamfleet: failed, run once more: ${before.file}\n`);
   const { ending, counts } = await runNodeTests([before.file]);
-  if (counts === undefined) return { ending, counts };
+  if (counts === undefined) return { ending, counts, problems: [] };
   if (counts.failed === 0) process.stdout.write(`roamfleet: UNSTABLE, failed and then passed: ${before.file}\n`);
   return {
     ending,
+    problems: [],
     counts: {
       ...counts,
       passed: first.passed - before.passed + counts.passed,
@@ -76,6 +80,8 @@ function takeOption(name: string): string | undefined {
 interface TestRun {
   ending: Ending;
   counts: TestCounts | undefined;
+  /** Failures outside of any test. */
+  problems: string[];
 }
 
 async function runNodeTests(files: readonly string[]): Promise<TestRun> {
@@ -87,7 +93,7 @@ async function runNodeTests(files: readonly string[]): Promise<TestRun> {
     // With options of node, such as a pattern for names, and alone, each file has a process as node starts it.
     const entries = files.length > 1 && options.length === 0 ? await writeEntries(directory, files) : files;
     const ending = await runChild(process.execPath, nodeArguments(counts_file, entries), { cwd: root });
-    return { ending, counts: await readCounts(counts_file) };
+    return { ending, counts: await readCounts(counts_file), problems: await readProblems(directory) };
   } finally {
     await rm(directory, { recursive: true, force: true });
   }
