@@ -28,6 +28,7 @@ test("a change concerns the promises whose tests use it, also in a program that 
   assert.deepEqual(promisesConcerned(["docs/reference/promises.md", "packages/dashboard/src/main.tsx"]), []);
   assert.deepEqual(promisesConcerned(["tests/promises/20-simulated-links.test.ts"]), [20]);
   assert.deepEqual(promisesConcerned(["tools/simulate/schedule.ts"]), [20]);
+  assert.ok(promisesConcerned(["packages/server/migrations/0001_initial.sql"]).includes(20));
   const of_agent = promisesConcerned(["packages/agent/src/disk/lock.ts"]);
   assert.ok(of_agent.includes(21) && !of_agent.includes(10), of_agent.join(" "));
   const of_protocol = promisesConcerned(["packages/protocol/src/paths.ts"]);

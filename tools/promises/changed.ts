@@ -24,10 +24,16 @@ export function promisesConcerned(files: readonly string[]): number[] {
   const known = new Map<string, readonly string[]>();
   const concerned = proofsInTests().filter(({ file }) => {
     const used = filesOf(file, known);
-    return files.some((changed) => used.has(changed));
+    const packages = new Set(Array.from(used, packageOf));
+    return files.some((changed) => used.has(changed) || (isData(changed) && packages.has(packageOf(changed))));
   });
   return [...new Set(concerned.map(({ promise }) => promise))].toSorted((a, b) => a - b);
 }
+
+/** No import names a migration or the dependencies of a package: they concern all tests that use the package. */
+const isData = (file: string): boolean => /^packages\/.*\.(sql|json)$/.test(file);
+
+const packageOf = (file: string): string => file.split("/").slice(0, 2).join("/");
 
 /** Returns the files that a test uses, itself included. */
 function filesOf(test: string, known: Map<string, readonly string[]>): ReadonlySet<string> {
