@@ -29,17 +29,22 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
     const org = db.forOrg(org_id);
     const ids = own.map(({ id }) => id);
-    const order = new Map((await drawOrderNumbers(org, org_id, ids)).map(({ id, order_number }) => [id, order_number]));
-    const remaining = await releaseToRobots(org, engine, org_id, order).catch((error: unknown) => {
+    let numbered = false;
+    const remaining = await (async () => {
+      await drawOrderNumbers(org, org_id, ids);
+      numbered = true;
+      return releaseToRobots(org, engine, org_id, ids);
+    })().catch((error: unknown) => {
       if (isConnectionLost(error)) throw error;
       // One failing deployment must not delay the others: each is started in a separate transaction.
-      return [...order];
+      return ids;
     });
     // A failing deployment is postponed in its row. If even that write fails, it is postponed in memory.
-    const items = remaining.map(([id, order_number]) => ({ org_id, id, order_number }));
+    const items = remaining.map((id) => ({ org_id, id }));
     await processItems(engine, postponed, separately(items), async ([item]) => {
       if (item === undefined) return;
       try {
+        if (!numbered) await drawOrderNumbers(org, org_id, [item.id]);
         await releaseOne(org, engine, item);
       } catch (error) {
         if (isConnectionLost(error)) throw error;
@@ -53,21 +58,19 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   return due.length === DUE_PER_RUN;
 }
 
-type OrderNumbers = ReadonlyMap<string, number>;
-
-/** Starts single-robot deployments in one batch, because thousands may be due at one moment. Returns the others. */
-function releaseToRobots(db: Db, engine: CreateContext, org_id: string, order: OrderNumbers): Promise<[id: string, number][]> {
+/** Starts single-robot deployments in one batch, because thousands may be due at one moment. Returns the ids of the others. */
+function releaseToRobots(db: Db, engine: CreateContext, org_id: string, ids: readonly string[]): Promise<string[]> {
   return db.transaction(async (tx) => {
     const now = engine.clock.now();
-    const simple = (await lockDeployments(tx, org_id, [...order.keys()])).filter(isForOneRobot);
+    const simple = (await lockDeployments(tx, org_id, ids)).filter(isForOneRobot);
     const single_ids = simple.map(({ id }) => id);
-    const others = [...order].filter(([id]) => !single_ids.includes(id));
+    const others = ids.filter((id) => !single_ids.includes(id));
     const taken = new Set((await takeDue(tx, org_id, single_ids, now)).map(({ id }) => id));
     if (taken.size === 0) return others;
     const usual = await expiresAt(tx, engine, org_id, {}, now);
-    const leaving = simple.flatMap(({ id, rollout, order_number }): Released[] => {
+    const leaving = simple.flatMap(({ id, rollout }): Released[] => {
       const expires_at = rollout.expires_at === undefined ? usual : parseTime(rollout.expires_at);
-      return taken.has(id) ? [{ id, target_id: engine.id("tgt"), expires_at, order_number: order.get(id) ?? order_number }] : [];
+      return taken.has(id) ? [{ id, target_id: engine.id("tgt"), expires_at }] : [];
     });
     const queued = await releaseScheduled(tx, org_id, leaving, now);
     const events = queued.map((row) => deploymentEvent(engine, row, row.event_seq, SYSTEM, now));
@@ -87,14 +90,14 @@ const isForOneRobot = (row: DeploymentRow): boolean =>
   !isLimited(row) &&
   sourceOf(row) === undefined;
 
-function releaseOne(db: Db, engine: CreateContext, due: { org_id: string; id: string; order_number: number }): Promise<void> {
-  const { org_id, id, order_number } = due;
+function releaseOne(db: Db, engine: CreateContext, due: { org_id: string; id: string }): Promise<void> {
+  const { org_id, id } = due;
   return db.transaction(async (tx) => {
     // The deployment's row first, in the same order as a cancellation.
     const [row] = await lockDeployments(tx, org_id, [id]);
     if ((await takeDue(tx, org_id, [id], engine.clock.now())).length === 0) return;
     if (row === undefined || row.status !== "scheduled") return;
     if (await endScheduledIfDenied(tx, engine, row)) return;
-    await beginFanOut(tx, engine, { ...(await moveDeployment(tx, engine, row, "queued", null, SYSTEM)), order_number });
+    await beginFanOut(tx, engine, await moveDeployment(tx, engine, row, "queued", null, SYSTEM));
   });
 }

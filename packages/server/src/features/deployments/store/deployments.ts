@@ -55,27 +55,34 @@ export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Dat
 export const postponeDue = (db: Db, org_id: string, id: string, not_before_at: Date) =>
   db.run(sql`update deployment_due set not_before_at = ${not_before_at} where org_id = ${org_id} and id = ${id}`);
 
-/** Draws new order numbers for scheduled deployments that start now, in the order of their start times, then of their creation. */
+/**
+ * Draws new order numbers for scheduled deployments that start now, in the order of their start times, then of their creation. Stored before
+ * any of them starts: two nodes that start some of them each would otherwise use numbers of different draws. Locks the rows in the order of
+ * ids, like every transaction that locks several.
+ */
 export const drawOrderNumbers = (db: Db, org_id: string, ids: readonly string[]) =>
-  db.many(sql(row({ id: text, order_number: bigint }))`
-    select id, nextval('order_number') as order_number from (
-      select id from deployment where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by scheduled_at, order_number) as starting`);
+  db.run(sql`
+    with starting as materialized (
+      select id, scheduled_at, order_number from deployment
+      where org_id = ${org_id} and id = any(${list(ids)}::text[]) and status = 'scheduled' order by id for update),
+    drawn as materialized (
+      select id, nextval('order_number') as order_number from (select id from starting order by scheduled_at, starting.order_number) as in_order)
+    update deployment d set order_number = drawn.order_number from drawn where d.org_id = ${org_id} and d.id = drawn.id`);
 
 /** A scheduled deployment of a release to one robot that starts, with the new id of its target. */
 export interface Released {
   id: string;
   target_id: string;
   expires_at: Date;
-  order_number: number;
 }
 
 /** Queues these deployments, each with its one target. Returns their rows; the caller has locked them and writes their events. */
 export async function releaseScheduled(db: Db, org_id: string, released: readonly Released[], now: Date) {
   const rows = json(released);
   const queued = await db.many(sql(deploymentRow)`
-    update deployment d set status = 'queued', order_number = s.order_number, event_seq = event_seq + 1, fan_out_at = ${now}, fan_out_done_at = ${now},
+    update deployment d set status = 'queued', event_seq = event_seq + 1, fan_out_at = ${now}, fan_out_done_at = ${now},
       fan_out_cursor = robot_id, expires_at = s.expires_at, count_total = 1, count_queued = 1, updated_at = ${now}
-    from jsonb_to_recordset(${rows}::jsonb) as s (id text, expires_at timestamptz, order_number bigint)
+    from jsonb_to_recordset(${rows}::jsonb) as s (id text, expires_at timestamptz)
     where d.org_id = ${org_id} and d.id = s.id and status = 'scheduled'
     returning ${deploymentRow.of("d")}`);
   await db.run(sql`
@@ -187,9 +194,9 @@ export const setPaused = (db: Db, org_id: string, id: string, u: { paused_at: Da
   );
 
 /** Starts the fan-out of a deployment: from now on its robots are resolved and it may expire. */
-export const setFanOut = (db: Db, d: Pick<DeploymentRow, "org_id" | "id" | "order_number" | "fan_out_at" | "expires_at" | "count_total">) =>
+export const setFanOut = (db: Db, d: Pick<DeploymentRow, "org_id" | "id" | "fan_out_at" | "expires_at" | "count_total">) =>
   db.run(
-    sql`update deployment set order_number = ${d.order_number}, fan_out_at = ${d.fan_out_at}, expires_at = ${d.expires_at}, count_total = ${d.count_total} where org_id = ${d.org_id} and id = ${d.id}`,
+    sql`update deployment set fan_out_at = ${d.fan_out_at}, expires_at = ${d.expires_at}, count_total = ${d.count_total} where org_id = ${d.org_id} and id = ${d.id}`,
   );
 
 /** Records that a chunk of targets was written. With the last chunk, the total becomes the number that was written. */
