@@ -95,7 +95,11 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, claimed: 
     const now = engine.clock.now();
     const read = await getTargets(tx, org_id, idsOf(claimed));
     const wanted = oncePerRobot(claimed, read);
-    const rivals_before = await listOpenTargets(tx, org_id, robotsOf(wanted), idsOf(wanted));
+    const by_robot = new Map(wanted.map((target) => [target.robot_id, target]));
+    const rivals_before = (await listOpenTargets(tx, org_id, robotsOf(wanted), idsOf(wanted))).filter((other) => {
+      const target = by_robot.get(other.robot_id);
+      return target !== undefined && isRival(target, other);
+    });
     // Deployments that may lose a target to these are locked in the same statement, by id, so that transactions cannot deadlock.
     const deployment_ids = new Set([...wanted, ...rivals_before].map(({ deployment_id }) => deployment_id));
     const deployments = new Map((await lockDeployments(tx, org_id, [...deployment_ids])).map((row) => [row.id, row]));

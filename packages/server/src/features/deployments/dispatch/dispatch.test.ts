@@ -1,0 +1,26 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { sql } from "../../../kernel/sql.ts";
+import { startFeaturePlane } from "../../testing/feature-plane.ts";
+import { createDeployment } from "../create/create.ts";
+import { Postponed } from "../reconciler.ts";
+import { getDeploymentRow, lockDeployments } from "../store/deployments.ts";
+import { startReportRig } from "../testing/report-rig.ts";
+import { dispatchQueued } from "./dispatch.ts";
+
+test("dispatch does not wait for deployments of other apps and configs to the same robots", { timeout: 120_000 }, async () => {
+  await using it = await startFeaturePlane([]);
+  const { org_id, caller, release_id, robot_ids, deployment_ids } = await startReportRig(it, 1);
+  const { plane } = it;
+  const org = plane.db.forOrg(org_id);
+  await plane.db.run(sql`
+    insert into release (org_id, id, tag, kind, app, artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at)
+    select org_id, 'rel_second', 'second', kind, 'second', artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at
+    from release where org_id = ${org_id} and id = ${release_id}`);
+  const { row } = await createDeployment(org, plane, caller, { release: "rel_second", robot_id: robot_ids[0] ?? "" });
+  await org.transaction(async (tx) => {
+    await lockDeployments(tx, org_id, deployment_ids);
+    await dispatchQueued(plane.db, plane, new Postponed());
+  });
+  assert.equal((await getDeploymentRow(org, org_id, "release", row.id))?.status, "in_progress");
+});
