@@ -151,7 +151,7 @@ export const listEndings = (db: Db, now: Date, stopped_by: Date, limit: number, 
       where finished_at is null and step_at is not null and stop_requested_at is not null and not ${expired} and cancel_requested_at is null and rollback_requested_at is null)
     select e.org_id, e.id as deployment_id, found.id, e.work from (${inTurns(
       sql`select d.org_id, d.id, d.at, d.work from ending d
-        where d.id <> all(${list(skip)}::text[]) and (d.count_pending + d.count_queued + d.count_active > 0 or (d.status = 'rolling_back' and d.count_applied > 0))
+        where d.id <> all(${list(skip)}::text[]) and (d.count_pending + d.count_queued > 0 or (d.count_active > 0 and d.work <> 'stop') or (d.status = 'rolling_back' and d.count_applied > 0))
           and (select true ${of_deployment} limit 1)`,
       ENDING_DEPLOYMENTS_MAX,
     )}) e
