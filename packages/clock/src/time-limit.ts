@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "./clock.ts";
+import { type Clock, sleepOn, type Timer } from "./clock.ts";
 
 /** Doubles from `first_ms` with each failure, up to `last_ms`. `failures` counts from 0. */
 export const exponentialMs = (first_ms: number, last_ms: number, failures: number): number =>
@@ -23,14 +23,19 @@ export function timeLimit(clock: Pick<Clock, "setTimer">, ms: number, reason: Er
   };
 }
 
-/** Returns the result of `work`, or that of `late` after `ms`; `work` is then abandoned. */
-export async function within<T, L>(clock: Pick<Clock, "setTimer">, ms: number, work: Promise<T>, late: () => L): Promise<T | L> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = clock.setTimer(ms, resolve);
+/** Returns the value of `work`, or undefined after `ms` or when `signal` is aborted. `work` is not stopped. */
+export async function within<T>(
+  clock: Pick<Clock, "setTimer">,
+  ms: number,
+  work: Promise<T>,
+  signal?: AbortSignal,
+): Promise<T | undefined> {
+  const settled = new AbortController();
+  const ends = signal === undefined ? settled.signal : AbortSignal.any([settled.signal, signal]);
   try {
-    return await Promise.race([work, promise.then(late)]);
+    return await Promise.race([work, sleepOn(clock, ms, ends).then(() => undefined)]);
   } finally {
-    timer.cancel();
+    settled.abort();
   }
 }
 

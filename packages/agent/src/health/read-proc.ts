@@ -151,7 +151,7 @@ const unescape = (text: string): string => text.replace(/\\(\d{3})/g, (_, octal:
 
 async function readDisk(root: string, mount: string, clock: Clock): Promise<Disk | undefined> {
   try {
-    const stats = await within(clock, STATFS_TIMEOUT_MS, statfs(join(root, mount)), () => undefined);
+    const stats = await within(clock, STATFS_TIMEOUT_MS, statfs(join(root, mount)));
     if (stats === undefined || stats.blocks === 0) return undefined;
     const used = (stats.blocks - stats.bfree) * stats.bsize;
     // As in df: blocks reserved for root count neither as used nor as available.

@@ -190,7 +190,7 @@ class LatestAnswer<T> {
 
   /** Queries the adapter, and waits at most CALLER_WAIT_MS. */
   async refresh(): Promise<readonly T[]> {
-    await within(this.#options.clock, CALLER_WAIT_MS, this.ask(), () => {});
+    await within(this.#options.clock, CALLER_WAIT_MS, this.ask());
     return this.latest;
   }
 
@@ -216,7 +216,7 @@ class LatestAnswer<T> {
 
   async #ask(): Promise<readonly T[]> {
     try {
-      return await within(this.#options.clock, ROS_ASK_TIMEOUT_MS, Promise.resolve().then(this.#options.ask), () => []);
+      return (await within(this.#options.clock, ROS_ASK_TIMEOUT_MS, Promise.resolve().then(this.#options.ask))) ?? [];
     } catch (error) {
       this.#options.failed(error);
       return [];

@@ -1,5 +1,5 @@
 import path from "node:path";
-import type { Clock } from "@roamfleet/clock";
+import { type Clock, within } from "@roamfleet/clock";
 import { createColors } from "picocolors";
 import type { ServeFlags, Settings } from "../config.ts";
 import { Refusal, runningDatabase } from "../engines/db/embedded/index.ts";
@@ -27,7 +27,6 @@ import {
   type Status,
 } from "./finding.ts";
 import { readAllSettings } from "./read-settings.ts";
-import { within } from "../kernel/background.ts";
 
 /** In the order of the report. */
 export const CHECKS: readonly Check[] = [

@@ -96,19 +96,3 @@ export function alarm(clock: Pick<Clock, "now" | "setTimer">, ring: () => void):
     cancel,
   };
 }
-
-/** Returns the promise's value, or undefined after `ms` or when `signal` is aborted. The work behind the promise continues. */
-export async function within<T>(
-  clock: Pick<Clock, "sleep">,
-  ms: number,
-  promise: Promise<T>,
-  signal?: AbortSignal,
-): Promise<T | undefined> {
-  const settled = new AbortController();
-  const ends = signal === undefined ? settled.signal : AbortSignal.any([settled.signal, signal]);
-  try {
-    return await Promise.race([promise, clock.sleep(ms, ends).then(() => undefined)]);
-  } finally {
-    settled.abort();
-  }
-}

@@ -1,9 +1,8 @@
 import { hash } from "node:crypto";
-import type { Clock } from "@roamfleet/clock";
+import { type Clock, within } from "@roamfleet/clock";
 import { int, nullable, row, bytea, sql, text, timestamptz } from "./sql.ts";
 import type { Db, SystemDb } from "./db.ts";
 import { badRequest, conflict, httpError } from "./fault.ts";
-import { within } from "./background.ts";
 
 export const IDEMPOTENCY_KEY_CHARACTERS_MAX = 255;
 const HOUR_MS = 3_600_000;

@@ -1,9 +1,9 @@
-import type { Clock, Timer } from "@roamfleet/clock";
+import { type Clock, type Timer, within } from "@roamfleet/clock";
 import type { JsonValue } from "@roamfleet/protocol";
 import type { Logger } from "pino";
 import packageJson from "../../package.json" with { type: "json" };
 import { type Bus, isInteger, isText, readHint } from "../engines/bus/index.ts";
-import { background, type Background, within } from "../kernel/background.ts";
+import { background, type Background } from "../kernel/background.ts";
 import type { Db } from "../kernel/db.ts";
 import { bigint, bool, int, list, nullable, row, type RowOf, sql, text, timestamptz } from "../kernel/sql.ts";
 
@@ -48,7 +48,7 @@ export interface LeaseDuties {
 
 /** Returns the runs that no node has found dead. */
 export const listLivingNodes = (db: Db): Promise<NodeRun[]> =>
-  // reads: node
+  // reads tables of other features: node
   db.many(sql(runRow)`select ${runRow} from node where not is_over order by id`);
 
 const beatRow = row({ ...runRow.columns, beat: bigint, address: nullable(text) });
@@ -65,7 +65,7 @@ export type NodeState = RowOf<typeof nodeStateRow>;
 
 /** Returns the same runs as `listHeartbeats`. */
 export const listNodeStates = (db: Db): Promise<NodeState[]> =>
-  // reads: robot
+  // reads tables of other features: robot
   db.many(sql(nodeStateRow)`
     -- across orgs: a node has robots of all orgs
     select n.id, n.epoch, n.version, n.address, n.started_at,

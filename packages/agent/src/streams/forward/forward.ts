@@ -207,10 +207,15 @@ const connected = (socket: Socket): Promise<void> =>
     socket.once("connect", resolve);
   });
 
-const withinTime = <T>(clock: Pick<Clock, "setTimer">, work: Promise<T>, late: string): Promise<T> =>
-  within(clock, CONNECT_TIMEOUT_MS, work, () => {
-    throw new NoConnection(late);
-  });
+async function withinTime<T>(clock: Pick<Clock, "setTimer">, work: Promise<T>, late: string): Promise<T> {
+  const done = await within(
+    clock,
+    CONNECT_TIMEOUT_MS,
+    work.then((value) => ({ value })),
+  );
+  if (done === undefined) throw new NoConnection(late);
+  return done.value;
+}
 
 const WORDS = new Map<string, (name: string) => string>([
   ["ECONNREFUSED", (name) => `${name} refused the connection: nothing listens there`],

@@ -1,13 +1,12 @@
 import { randomBytes } from "node:crypto";
 import type { connect, Msg, NatsConnection, NodeConnectionOptions, Subscription } from "@nats-io/transport-node";
-import type { Activity, Clock, Timer } from "@roamfleet/clock";
+import { type Activity, type Clock, type Timer, within } from "@roamfleet/clock";
 import type { JsonValue } from "@roamfleet/protocol";
 import type { EngineLog } from "../log.ts";
 import type { Bus, BusListener } from "./bus.ts";
 import { localBus, type LocalBus } from "./local-bus.ts";
 import { greets, type NatsAddress, natsSubject } from "./nats-address.ts";
 import { Outbox } from "./nats-outbox.ts";
-import { within } from "../../kernel/background.ts";
 
 export interface NatsBusOptions {
   address: NatsAddress;

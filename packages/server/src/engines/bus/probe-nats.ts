@@ -1,7 +1,6 @@
 import { randomBytes } from "node:crypto";
-import type { Clock } from "@roamfleet/clock";
+import { type Clock, within } from "@roamfleet/clock";
 import { greets, type NatsAddress } from "./nats-address.ts";
-import { within } from "../../kernel/background.ts";
 
 /** Result of checking one server of a NATS address. */
 export interface NatsSeen {

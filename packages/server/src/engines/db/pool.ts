@@ -1,4 +1,4 @@
-import type { Activity, Clock } from "@roamfleet/clock";
+import { type Activity, type Clock, within } from "@roamfleet/clock";
 import type { FieldDef, QueryResult, QueryResultRow } from "pg";
 import type { Db, SystemDb } from "../../kernel/db.ts";
 import { type ColumnKind, type RowShape, sql, type Statement } from "../../kernel/sql.ts";
@@ -8,7 +8,6 @@ import { Connections, type DbAddress, readyFor } from "./connections.ts";
 import { classify, ConnectionLost, isRetryable } from "./errors.ts";
 import { TransactionPoints } from "./transaction-points.ts";
 import { OID } from "./values.ts";
-import { within } from "../../kernel/background.ts";
 
 export type { Db, SystemDb };
 

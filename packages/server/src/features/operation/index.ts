@@ -1,6 +1,6 @@
 import { statfs } from "node:fs/promises";
 import { routes } from "@roamfleet/protocol/routes";
-import { within } from "../../kernel/background.ts";
+import { within } from "@roamfleet/clock";
 import packageJson from "../../../package.json" with { type: "json" };
 import type { Plane } from "../../context.ts";
 import { httpError, notFound } from "../../kernel/fault.ts";

@@ -3,13 +3,12 @@ import { once } from "node:events";
 import { constants } from "node:fs";
 import { copyFile, open, rm, stat, truncate } from "node:fs/promises";
 import path from "node:path";
-import type { Clock } from "@roamfleet/clock";
+import { type Clock, within } from "@roamfleet/clock";
 import { type Cluster, removeStaleSocket, settingsFor, SOCKET_PORT } from "./cluster.ts";
 import { tryLock } from "./lock.ts";
 import { findPostgresOn, identifyPostgres, isRunning, type ProcessIdentity, readPostmasterFile, sendSignal } from "./postmaster.ts";
 import { Refusal } from "./refusal.ts";
 import { commandFor } from "./run-as.ts";
-import { within } from "../../../kernel/background.ts";
 
 /** Approximate maximum size of PostgreSQL's log, and of its predecessor `.1`. */
 const LOG_FILE_BYTES_MAX = 4 * 1024 * 1024;
