@@ -102,7 +102,7 @@ test("a killed launcher ends its program in an orderly way", { timeout: TIMEOUT_
     if (output === "") child.kill("SIGKILL");
     output += chunk.toString();
   });
-  // The program holds the output pipe too, so the end of the pipe may come before the launcher's exit.
+  // The started program writes to the same pipe: "close" fires when both the launcher and the program have ended.
   const ended = once(child, "close");
   const late = setTimeout(() => process.kill(Number(output), "SIGKILL"), TIMEOUT_MS / 2);
   await ended;

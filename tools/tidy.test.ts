@@ -162,12 +162,15 @@ test("finds SQL on another feature's table, without org_id or outside a store", 
       ),
     );
   assert.deepEqual(found("features/robots/store.ts", "select id from robot where org_id = ${o}"), []);
-  assert.deepEqual(found("features/robots/store.ts", "-- reads: site\n select id from robot r join site s using (org_id)"), []);
+  assert.deepEqual(
+    found("features/robots/store.ts", "-- reads tables of other features: site\n select id from robot r join site s using (org_id)"),
+    [],
+  );
   assert.deepEqual(found("features/robots/store.ts", "-- across orgs: a sweep\n select id from robot"), []);
   assert.deepEqual(found("features/robots/store.ts", "select id from robot r join site s using (org_id)"), [
     "table site belongs to features/sites",
   ]);
-  assert.deepEqual(found("features/robots/store.ts", "-- reads: site\n update site set org_id = 1"), [
+  assert.deepEqual(found("features/robots/store.ts", "-- reads tables of other features: site\n update site set org_id = 1"), [
     "table site belongs to features/sites",
     "says that it reads site, and does not",
   ]);

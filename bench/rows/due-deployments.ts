@@ -17,7 +17,7 @@ const RATIO_MAX = 1.5;
 
 /** Deployments to one robot each, all due at the same time. */
 async function schedule(rig: Rig, client: pg.Client, release: string, round: string, count: number, due_at: Date): Promise<void> {
-  // Dispatch checks the authority of the creator: it is this org's own token.
+  // Dispatch cancels deployments whose creator has lost access, so the creator is a valid token of this org.
   const created_by = JSON.stringify((await rig.api.getMe()).data.actor);
   await client.query("begin");
   await client.query(

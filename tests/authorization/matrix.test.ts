@@ -203,7 +203,7 @@ function outcomeOf(line: Line, { status }: Reply): Outcome | "broken" {
   return ({ 401: "unauthorized", 403: "forbidden", 404: "not found" } as const)[status] ?? "broken";
 }
 
-/** Checks that a list contains the caller's visible objects and no other objects. */
+/** Asserts that a list contains exactly the objects that the caller may see. */
 function checkList(line: Line, column: Column, reply: Reply): void {
   const name = line.route?.name;
   if (name === "getOverview")

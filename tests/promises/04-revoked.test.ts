@@ -18,11 +18,12 @@ const CASES_ON_THREE = promiseSize({ test: 1, full: 6 });
 /** Additional log viewers beside the streams of `openAll`: a robot has at most 100. */
 const FOLLOWERS = promiseSize({ test: 2, full: 80 });
 
-/** A loss of access, and the close codes with which it may end streams: `codes` for streams that need the role operator, and all others. */
+/** A way to lose access, and the close codes with which it may end streams. */
 interface Case {
   name: string;
+  /** Close codes of streams that need the role operator, and of all others unless `viewers` is present. */
   codes: readonly number[];
-  /** Close codes for streams that the role viewer may watch, if they differ. Empty: those streams stay open. */
+  /** Close codes of streams that need only the role viewer. An empty list means that these streams stay open. */
   viewers?: readonly number[];
   take: (api: Client, ids: { user_id: string; token_id: string; site_id: string; org: HarnessOrg; admin: Client }) => Promise<unknown>;
 }

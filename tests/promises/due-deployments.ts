@@ -119,7 +119,7 @@ export class DueDeployments implements AsyncDisposable {
     const values = [this.#org_id, this.#release.id, first, due_at];
     const from = "from unnest($4::timestamptz[]) with ordinality as due (at, place)";
     const id = "'dep_' || lpad(($3 + due.place - 1)::text, 26, '0')";
-    // Dispatch checks whether the creator of a deployment may still deploy: it is this org's own token.
+    // Dispatch cancels deployments whose creator has lost access, so the creator is a valid token of this org.
     const actor = `'${JSON.stringify((await this.#api.getMe()).data.actor)}'`;
     await this.#client.query("begin");
     await this.#client.query(

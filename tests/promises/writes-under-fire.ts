@@ -71,7 +71,7 @@ export async function databaseOf(server: ServerProcess): Promise<{ host: string;
   return until("PostgreSQL to run", () => runningDatabase(path.join(server.data, "postgres")));
 }
 
-/** Kills PostgreSQL itself; true if it was running. */
+/** Sends a signal to the main process of PostgreSQL. Returns whether it was running. */
 export function killPostgres(server: ServerProcess, signal: NodeJS.Signals = "SIGKILL"): boolean {
   const pid = postmaster(server);
   if (pid === undefined) return false;

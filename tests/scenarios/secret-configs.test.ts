@@ -215,7 +215,7 @@ test(
   },
 );
 
-test("a file edited on the robot is reported as drift, stays as it is, and is replaced by the next config deployment", LIMIT, async () => {
+test("reports a config file edited on the robot as drift, and replaces it only with the next config deployment", LIMIT, async () => {
   await using server = await ServerProcess.start();
   const { api, token } = await server.org("Drifting");
   const { fleet_id, key } = await makeSite(api);

@@ -114,7 +114,7 @@ test("a target is robot_id or fleet_id, or target_kind with target_id, and both 
   );
 });
 
-test("name is an alias of an enrollment key's label, and semver of a release's tag", LIMIT, async () => {
+test("accepts name instead of label for an enrollment key, and semver instead of tag for a release", LIMIT, async () => {
   const key = await http.post("/api/enrollment-keys", { site_id, fleet_id, name: "called name" });
   assert.deepEqual([key.data.label, "name" in key.data], ["called name", false]);
   const made = await http.post("/api/releases", { semver: "7.0.0", artifact_sha256: "a".repeat(64), artifact_size: 1 });

@@ -12,7 +12,7 @@ export interface SqlText {
   is_across_orgs: boolean;
   reads: ReadonlySet<string>;
   writes: ReadonlySet<string>;
-  /** Tables of other owners declared as read: `-- reads: robot` in it, or `// reads: robot` on the line above. */
+  /** Tables of other owners declared as read: `-- reads tables of other features: robot` in it, or `// reads tables of other features: robot` on the line above. */
   declared_reads: ReadonlySet<string>;
 }
 
@@ -50,7 +50,9 @@ export function findSql(file: SourceFile, tables: ReadonlySet<string>): SqlText[
 }
 
 function declaredReads(...places: readonly string[]): ReadonlySet<string> {
-  const lists = places.flatMap((place) => [...place.matchAll(/(?:--|\/\/) reads: ([a-z_, ]+)/g)].map(([, names = ""]) => names.split(",")));
+  const lists = places.flatMap((place) =>
+    [...place.matchAll(/(?:--|\/\/) reads tables of other features: ([a-z_, ]+)/g)].map(([, names = ""]) => names.split(",")),
+  );
   return new Set(lists.flat().map((name) => name.trim()));
 }
 

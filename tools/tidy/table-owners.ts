@@ -1,6 +1,6 @@
 /**
  * The folder below packages/server/src that owns a table: only its SQL may write it. Other folders may read it in a
- * statement with the comment `-- reads: robot, fleet`.
+ * statement with the comment `-- reads tables of other features: robot, fleet`.
  */
 export const TABLE_OWNERS: Readonly<Record<string, string>> = {
   org: "features/orgs",

@@ -9,7 +9,7 @@ import type { Change, Tables } from "./tables.ts";
 
 type Decided = { target: Target; decision: Decision };
 
-/** Returns targets that can be dispatched, as one query of the tables does. */
+/** Returns the targets that can be dispatched, by the same conditions as the server's claim query. */
 export const claimable = (tables: Tables): Target[] =>
   [...tables.targets.values()].filter(({ status, waiting_for, not_before_at, deployment_id }) => {
     const deployment = tables.deployments.get(deployment_id);

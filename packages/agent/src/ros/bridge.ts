@@ -207,7 +207,7 @@ export class RosBridge {
   }
 }
 
-/** Each kind of failure is logged at most once in this time. */
+/** Minimum milliseconds between two log lines about the same kind of failure. */
 const FAILURE_LOG_MS = 60_000;
 
 interface Listener {

@@ -7,7 +7,10 @@ export interface CopyPlace {
   path: string;
 }
 
-/** Parses a side as scp does: a colon before any slash names a robot; `./a:b` is a file on this machine. */
+/**
+ * Parses a source or destination as scp does: `ROBOT:PATH` is on a robot. With a slash before the colon, as in `./a:b`, it is a file on this
+ * machine.
+ */
 export function parseCopyPlace(text: string): CopyPlace {
   const remote = /^([^/:]+):([^]*)$/.exec(text);
   if (remote === null) return { robot_id: undefined, path: text };

@@ -116,7 +116,7 @@ for (const [close_code, exit_code, words] of endings) {
   });
 }
 
-test("a colon before any slash names a robot", () => {
+test("parses the text before a colon as a robot id, unless it is empty or contains a slash", () => {
   const places: [string, string | undefined, string][] = [
     ["rob_1:/var/log", "rob_1", "/var/log"],
     ["rob_1:maps/a:b", "rob_1", "maps/a:b"],

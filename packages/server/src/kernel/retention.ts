@@ -69,7 +69,7 @@ const idRow = row({ id: text });
 
 /** Returns every org. */
 export const listOrgIds = async (db: Db): Promise<string[]> =>
-  // reads: org
+  // reads tables of other features: org
   (await db.many(sql(idRow)`select id from org order by id`)).map(({ id }) => id);
 
 /** Calls `work` for each org. A failure is logged and the next org follows. */

@@ -4,7 +4,7 @@ import { readAuditSearch } from "../../search.ts";
 import { fromLocalInput, toLocalInput } from "../../ui/format.ts";
 import { actionWords, auditCommand, exportPath, filterOf } from "./audit-search.ts";
 
-test("ignores invalid URL parameters", () => {
+test("readAuditSearch drops invalid and unknown URL parameters", () => {
   assert.deepEqual(readAuditSearch({ actor_id: "usr_1", outcome: "maybe", since: "yesterday", until: 5, action: "", other: "x" }), {
     actor_id: "usr_1",
   });

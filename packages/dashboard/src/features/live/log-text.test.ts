@@ -48,7 +48,7 @@ test("cuts a long message between characters", () => {
 
 const NOW = Date.parse("2030-01-01T12:00:00Z");
 
-test("ignores invalid URL parameters", () => {
+test("readLogSearch drops invalid URL parameters, and reads a number as text", () => {
   assert.deepEqual(readLogSearch({ level: "loud", source: "", q: 404, since: "soon", until: "2030-01-01", wrap: true }), {
     q: "404",
     until: "2030-01-01",

@@ -42,7 +42,7 @@ export interface TopicRate {
   messages: number;
 }
 
-/** Measures the message rate by the robot's timestamps, so that network jitter does not affect it. */
+/** Measures messages per second. Uses the robot's timestamps instead of arrival times, so that network jitter does not change the rate. */
 export function createRateMeter() {
   let [skipped_all, messages] = [0, 0];
   let steps: { at: number; count: number }[] = [];

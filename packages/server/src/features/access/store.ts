@@ -8,7 +8,7 @@ const membershipRow = row({ user_id: text, role: textOf<Role>(), scopes: jsonb<S
 
 /** Returns the grants of these users in the org. The lock conflicts with a removal or demotion. */
 export const shareMemberships = (tx: Db, org_id: string, user_ids: readonly string[]) =>
-  // reads: membership
+  // reads tables of other features: membership
   tx.many(sql(membershipRow)`
     select user_id, role, scopes from membership where org_id = ${org_id} and user_id = any(${list(user_ids)}::text[])
     order by user_id, role for key share`);
@@ -17,7 +17,7 @@ const credentialRow = row({ id: text, role: textOf<Role>(), scopes: jsonb<Scopes
 
 /** Returns these tokens of the org. The lock conflicts with a revocation, but not with an update of `last_used_at`. */
 export const shareCredentials = (tx: Db, org_id: string, ids: readonly string[]) =>
-  // reads: credential
+  // reads tables of other features: credential
   tx.many(sql(credentialRow)`
     select id, role, scopes, revoked_at is not null as revoked from credential where org_id = ${org_id} and id = any(${list(ids)}::text[])
     order by id for key share`);
@@ -35,7 +35,7 @@ type Ids = ReturnType<typeof list>;
 
 /** A deployment is in the present place of its robot or fleet. Without it, it has no place and belongs to the org only. */
 const deployments = (org_id: string, kind: "release" | "config", ids: Ids): Statement<FoundRow> => sql(foundRow)`
-  -- reads: deployment, robot, fleet
+  -- reads tables of other features: deployment, robot, fleet
   select d.id, coalesce(r.site_id, f.site_id) as site_id, coalesce(r.fleet_id, f.id) as fleet_id, false as shared, '[]'::jsonb as fleets
   from deployment d
   left join robot r on r.org_id = d.org_id and r.id = d.robot_id
@@ -44,27 +44,27 @@ const deployments = (org_id: string, kind: "release" | "config", ids: Ids): Stat
 
 const STATEMENTS: Record<PlacedKind, (org_id: string, ids: Ids, fleets: Ids) => Statement<FoundRow>> = {
   site: (org_id, ids, fleets) => sql(foundRow)`
-    -- reads: site, fleet
+    -- reads tables of other features: site, fleet
     select s.id, s.id as site_id, null::text as fleet_id, false as shared,
       (select coalesce(jsonb_agg(f.id), '[]') from fleet f where f.org_id = s.org_id and f.site_id = s.id and f.id = any(${fleets}::text[])) as fleets
     from site s where s.org_id = ${org_id} and s.id = any(${ids}::text[])`,
   fleet: (org_id, ids) => sql(foundRow)`
-    -- reads: fleet
+    -- reads tables of other features: fleet
     select id, site_id, id as fleet_id, false as shared, '[]'::jsonb as fleets from fleet where org_id = ${org_id} and id = any(${ids}::text[])`,
   robot: (org_id, ids) => sql(foundRow)`
-    -- reads: robot
+    -- reads tables of other features: robot
     select id, site_id, fleet_id, false as shared, '[]'::jsonb as fleets from robot where org_id = ${org_id} and id = any(${ids}::text[])`,
   enrollment_key: (org_id, ids) => sql(foundRow)`
-    -- reads: enrollment_key
+    -- reads tables of other features: enrollment_key
     select id, site_id, fleet_id, false as shared, '[]'::jsonb as fleets from enrollment_key where org_id = ${org_id} and id = any(${ids}::text[])`,
   shell_session: (org_id, ids) => sql(foundRow)`
-    -- reads: shell_session, robot
+    -- reads tables of other features: shell_session, robot
     select s.id, r.site_id, r.fleet_id, false as shared, '[]'::jsonb as fleets from shell_session s
     join robot r on r.org_id = s.org_id and r.id = s.robot_id where s.org_id = ${org_id} and s.id = any(${ids}::text[])`,
   deployment: (org_id, ids) => deployments(org_id, "release", ids),
   config_deployment: (org_id, ids) => deployments(org_id, "config", ids),
   config: (org_id, ids) => sql(foundRow)`
-    -- reads: config_entry, robot, fleet
+    -- reads tables of other features: config_entry, robot, fleet
     select e.id, coalesce(case when e.scope = 'site' then e.scope_id end, f.site_id, r.site_id) as site_id, coalesce(f.id, r.fleet_id) as fleet_id,
       e.scope = 'org' as shared, '[]'::jsonb as fleets
     from config_entry e

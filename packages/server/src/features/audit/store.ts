@@ -40,12 +40,12 @@ const matching = (filter: EntryFilter) => sql`
 
 /** Newest first: ids are in the order of creation. */
 export const newestEntries = (db: Db, org_id: string, filter: EntryFilter, before: string, limit: number): Promise<EntryRow[]> =>
-  // reads: audit_entry
+  // reads tables of other features: audit_entry
   db.many(sql(entryRow)`
     select ${entryRow} from audit_entry where org_id = ${org_id} ${matching(filter)} and id < ${before} order by id desc limit ${limit}`);
 
 /** Oldest first, starting after the id `after`. */
 export const entriesAfter = (db: Db, org_id: string, filter: EntryFilter, after: string, limit: number): Promise<EntryRow[]> =>
-  // reads: audit_entry
+  // reads tables of other features: audit_entry
   db.many(sql(entryRow)`
     select ${entryRow} from audit_entry where org_id = ${org_id} ${matching(filter)} and id > ${after} order by id limit ${limit}`);

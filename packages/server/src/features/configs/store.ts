@@ -136,10 +136,10 @@ const reached = (caller: Caller): Statement<unknown> =>
     ? NOTHING
     : sql` and (scope = 'org' or (scope = 'site' ${visible(caller, "scope_id", null)})
       or (scope = 'fleet' and exists (
-        -- reads: fleet
+        -- reads tables of other features: fleet
         select from fleet f where f.org_id = config_entry.org_id and f.id = config_entry.scope_id ${visible(caller, "f.site_id", "f.id")}))
       or (scope = 'robot' and exists (
-        -- reads: robot
+        -- reads tables of other features: robot
         select from robot r where r.org_id = config_entry.org_id and r.id = config_entry.scope_id ${visible(caller, "r.site_id", "r.fleet_id")})))`;
 
 export const listEntries = (db: Db, caller: Caller, f: EntryFilter, { after, limit }: Window): Promise<EntryRow[]> =>
@@ -182,19 +182,19 @@ const placeRow = row({ id: text, site_id: text, fleet_id: text });
 export type RobotPlace = RowOf<typeof placeRow>;
 
 export const listPlaces = (db: Db, org_id: string, robot_ids: readonly string[]): Promise<RobotPlace[]> =>
-  // reads: robot
+  // reads tables of other features: robot
   db.many(sql(placeRow)`select ${placeRow} from robot where org_id = ${org_id} and id = any(${list(robot_ids)}::text[])`);
 
 const idRow = row({ id: text });
 const scopeObjects: Record<Exclude<Scope, "org">, (org_id: string, id: string) => Statement<{ id: string }>> = {
   site: (org_id, id) => sql(idRow)`
-    -- reads: site
+    -- reads tables of other features: site
     select id from site where org_id = ${org_id} and id = ${id} for key share`,
   fleet: (org_id, id) => sql(idRow)`
-    -- reads: fleet
+    -- reads tables of other features: fleet
     select id from fleet where org_id = ${org_id} and id = ${id} for key share`,
   robot: (org_id, id) => sql(idRow)`
-    -- reads: robot
+    -- reads tables of other features: robot
     select id from robot where org_id = ${org_id} and id = ${id} for key share`,
 };
 
@@ -213,13 +213,13 @@ const deployedRow = row({
 export type DeployedRow = RowOf<typeof deployedRow>;
 
 export const listDeployed = (db: Db, org_id: string, robot_id: string): Promise<DeployedRow[]> =>
-  // reads: robot_config
+  // reads tables of other features: robot_config
   db.many(sql(deployedRow)`select ${deployedRow} from robot_config where org_id = ${org_id} and robot_id = ${robot_id} order by namespace`);
 
 /** The files last deployed to the robot, one per namespace; encrypted if they contain a secret. */
 export const listDeployedFiles = (db: Db, org_id: string, robot_id: string) =>
   db.many(sql(row({ namespace: text, content: text, sha256: text }))`
-    -- reads: robot_config
+    -- reads tables of other features: robot_config
     select namespace, content, sha256 from robot_config where org_id = ${org_id} and robot_id = ${robot_id} order by namespace`);
 
 const keyRow = row({ id: text, master_key_id: text, wrapped: text });

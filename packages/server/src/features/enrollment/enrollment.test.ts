@@ -53,7 +53,7 @@ test("201: by default a key is for 100 robots and a day; its raw value is return
   assert.ok(!whole.includes(key.key?.slice(20) ?? "?"));
 });
 
-test("name is an alias of label, 0 hours means no expiry, 0 uses means no limit", TIMEOUT, async () => {
+test("accepts name instead of label, 0 hours for no expiry, and 0 uses for no limit", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { site, fleet } = await makePlace(it, token);

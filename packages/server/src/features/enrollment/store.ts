@@ -117,7 +117,7 @@ export const takeUse = (db: Db, org_id: string, id: string, now: Date): Promise<
 
 const suspendedRow = row({ suspended: bool });
 export const isSuspended = async (db: Db, org_id: string): Promise<boolean> =>
-  // reads: org
+  // reads tables of other features: org
   (await db.one(sql(suspendedRow)`select status = 'suspended' as suspended from org where id = ${org_id}`)).suspended;
 
 const ownerRow = row({ org_id: text, robot_id: text, name: text, decommissioned: bool });
@@ -125,7 +125,7 @@ type KeyOwner = RowOf<typeof ownerRow>;
 
 /** Returns the robot with this public key, in any org. */
 export const findOwner = (db: Db, public_key: Buffer): Promise<KeyOwner | undefined> =>
-  // reads: robot
+  // reads tables of other features: robot
   db.maybe(sql(ownerRow)`
     select k.org_id, k.robot_id, r.name, r.decommissioned_at is not null as decommissioned
     from robot_key k join robot r on r.org_id = k.org_id and r.id = k.robot_id where k.public_key = ${public_key}`);

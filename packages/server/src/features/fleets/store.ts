@@ -27,7 +27,7 @@ export const listFleets = (
 ): Promise<FleetRow[]> => {
   const { org_id } = caller;
   const { site_id, q } = filter;
-  // reads: robot
+  // reads tables of other features: robot
   return db.many(sql(countedRow)`
     with page as (
       select ${fleetRow} from fleet
@@ -43,7 +43,7 @@ export const listFleets = (
 };
 
 export const findFleet = (db: Db, org_id: string, id: string): Promise<FleetRow | undefined> =>
-  // reads: robot
+  // reads tables of other features: robot
   db.maybe(sql(countedRow)`
     select ${fleetRow.of("f")}, counts.robot_count, counts.online_count
     from fleet f cross join lateral (
@@ -91,7 +91,7 @@ export const lockFleet = (db: Db, org_id: string, id: string): Promise<FleetPlac
 
 export async function hasRobots(db: Db, org_id: string, id: string): Promise<boolean> {
   const { present } = await db.one(sql(anyRow)`
-    -- reads: robot
+    -- reads tables of other features: robot
     select exists (select from robot where org_id = ${org_id} and fleet_id = ${id} and decommissioned_at is null) as present`);
   return present;
 }

@@ -53,7 +53,7 @@ const snapshotRow = row({ exists: bool, received_at: nullable(timestamptz), snap
 export type SnapshotRow = RowOf<typeof snapshotRow>;
 export const findSnapshot = (db: Db, org_id: string, robot_id: string) =>
   db.maybe(sql(snapshotRow)`
-    -- reads: robot
+    -- reads tables of other features: robot
     select true as exists, h.received_at, h.snapshot from robot r left join health_snapshot h on h.org_id = r.org_id and h.robot_id = r.id
     where r.org_id = ${org_id} and r.id = ${robot_id}`);
 

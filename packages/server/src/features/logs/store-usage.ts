@@ -20,7 +20,7 @@ const dayOf = (at: Date): Date => new Date(Math.floor(at.getTime() / DAY_MS) * D
 
 /** Adds to the usage of orgs, in the order of the primary key so that concurrent calls do not deadlock. Skips deleted orgs. */
 export const addOrgUsage = (db: Db, usage: readonly Omit<RobotUsage, "robot_id">[]): Promise<number> =>
-  // reads: org
+  // reads tables of other features: org
   db.run(sql`
     -- across orgs: a node writes the counts of all orgs in one statement
     insert into log_usage as u (org_id, period_at, bytes)
@@ -33,7 +33,7 @@ export const addOrgUsage = (db: Db, usage: readonly Omit<RobotUsage, "robot_id">
 
 /** Adds to the usage of robots, by day; otherwise like addOrgUsage. */
 export const addRobotUsage = (db: Db, usage: readonly RobotUsage[]): Promise<number> =>
-  // reads: org
+  // reads tables of other features: org
   db.run(sql`
     -- across orgs: a node writes the counts of all orgs in one statement
     insert into log_robot_usage as u (org_id, robot_id, day, bytes)

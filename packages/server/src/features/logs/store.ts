@@ -170,7 +170,7 @@ const idRow = row({ id: text });
 
 /** Returns the robots of a fleet in order of creation. */
 export async function robotsOfFleet(db: Db, org_id: string, fleet_id: string): Promise<string[]> {
-  // reads: robot
+  // reads tables of other features: robot
   const robots = await db.many(sql(idRow)`
     select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null order by id`);
   return robots.map(({ id }) => id);
@@ -185,7 +185,7 @@ export async function fleetPositions(
   fleet_id: string,
   robot_id?: string,
 ): Promise<Map<string, LogPosition | undefined>> {
-  // reads: robot
+  // reads tables of other features: robot
   const rows = await db.many(sql(fleetPositionRow)`
     select r.id as robot_id, p.seq, p.updated_at from robot r left join log_position p on p.org_id = r.org_id and p.robot_id = r.id
     where r.org_id = ${org_id} and r.fleet_id = ${fleet_id} and r.decommissioned_at is null
@@ -208,7 +208,7 @@ export const fleetBatches = (
   not_before: Date | undefined,
   limit: number,
 ): Promise<BatchRow[]> =>
-  // reads: robot
+  // reads tables of other features: robot
   db.many(sql(batchRow)`
     select ${batchRow} from log_batch
     where org_id = ${org_id}

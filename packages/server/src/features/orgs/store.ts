@@ -83,7 +83,7 @@ const statsRow = row({
 });
 
 export const readStats = (db: Db): Promise<RowOf<typeof statsRow>> =>
-  // reads: robot, deployment
+  // reads tables of other features: robot, deployment
   db.one(sql(statsRow)`
     -- across orgs: statistics of the whole service
     select o.*, r.*, d.*, pg_database_size(current_database()) as database_bytes

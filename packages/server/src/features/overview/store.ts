@@ -13,7 +13,7 @@ const robotsRow = row({ total: int, online: int, never_connected: int, held: int
  * update the rows.
  */
 export const countRobots = (db: Db, caller: Caller): Promise<RowOf<typeof robotsRow>> =>
-  // reads: robot
+  // reads tables of other features: robot
   db.one(sql(robotsRow)`
     select count(*)::int as total, count(node_id)::int as online, count(held_at)::int as held,
       count(*) filter (where last_seen_at is null and node_id is null)::int as never_connected
@@ -25,7 +25,7 @@ const statesRow = row({ unhealthy: int, behind: int, failed: int, drifted: int }
 export const countRobotsWith = (db: Db, caller: Caller): Promise<RowOf<typeof statesRow>> => {
   const { org_id } = caller;
   const seen = visible(caller, "r.site_id", "r.fleet_id");
-  // reads: robot, robot_app, robot_config, health_snapshot
+  // reads tables of other features: robot, robot_app, robot_config, health_snapshot
   return db.one(sql(statesRow)`
     select
       (select count(*)::int from health_snapshot h join robot r on r.org_id = h.org_id and r.id = h.robot_id
@@ -55,7 +55,7 @@ const deploymentsRow = row({
  * one release may create thousands.
  */
 export const countDeployments = (db: Db, caller: Caller, failed_since: Date): Promise<RowOf<typeof deploymentsRow>> =>
-  // reads: deployment, deployment_target, robot, fleet
+  // reads tables of other features: deployment, deployment_target, robot, fleet
   db.one(sql(deploymentsRow)`
     with open as (
       select id, org_id, kind, status, wave_count, robot_id, fleet_id, created_by, target_kind from deployment where org_id = ${caller.org_id} and finished_at is null
@@ -82,7 +82,7 @@ export const countDeployments = (db: Db, caller: Caller, failed_since: Date): Pr
 const unhealthyRow = row({ id: text, name: text, fleet_id: text, failing: jsonb<string[]>() });
 
 export const listUnhealthy = (db: Db, caller: Caller, limit: number): Promise<RowOf<typeof unhealthyRow>[]> =>
-  // reads: robot, health_snapshot
+  // reads tables of other features: robot, health_snapshot
   db.many(sql(unhealthyRow)`
     select r.id, r.name, r.fleet_id, h.failing from health_snapshot h join robot r on r.org_id = h.org_id and r.id = h.robot_id
     where h.org_id = ${caller.org_id} and h.state = 'failing' and r.decommissioned_at is null ${visible(caller, "r.site_id", "r.fleet_id")}

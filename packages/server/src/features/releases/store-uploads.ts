@@ -59,7 +59,7 @@ export const listOpenUploads = (db: Db): Promise<RowOf<typeof openRow>[]> =>
 const otherRow = row({ is_there: bool });
 /** Whether another org shares the server. */
 export const hasOtherOrgs = async (db: Db, org_id: string): Promise<boolean> =>
-  // reads: org
+  // reads tables of other features: org
   (await db.one(sql(otherRow)`select exists (select from org where id <> ${org_id} and status = 'active') as is_there`)).is_there;
 
 /** An upload, across orgs: its lease is taken before the org's data is read. */
@@ -82,7 +82,7 @@ export const takeLease = (
   holder: string,
   silent: Lease | undefined,
 ): Promise<number> =>
-  // reads: node
+  // reads tables of other features: node
   db.run(sql`
     update artifact_upload u set holder = ${holder}, holder_node = ${self.id}, holder_epoch = ${self.epoch}, holder_beat = u.holder_beat + 1
     where u.org_id = ${org_id} and u.release_id = ${release_id} and (

@@ -129,7 +129,7 @@ export const deleteArtifactRow = (db: Db, { org_id, sha256 }: ArtifactKey): Prom
 export const adoptArtifact = (db: Db, { org_id, sha256 }: ArtifactKey, size: number, now: Date): Promise<number> =>
   db.run(sql`
     insert into artifact (org_id, sha256, size, stored_at, unreferenced_at)
-    -- reads: org
+    -- reads tables of other features: org
     select id, ${sha256}, ${size}, ${now}, ${now} from org where id = ${org_id}
     on conflict (org_id, sha256) do nothing`);
 

@@ -27,7 +27,10 @@ async function lockActive(tx: Db, org_id: string, robot_id: string): Promise<Rob
   return robot;
 }
 
-/** Renames, relabels (the given set replaces the old one) or moves a robot. A move to a fleet also changes the site. */
+/**
+ * Changes the name, labels or fleet of a robot. Given labels replace all labels of the robot. A robot that moves to a fleet also moves to
+ * that fleet's site.
+ */
 export const changeRobot = (plane: Plane, db: Db, caller: Caller, robot_id: string, body: BodyOf<Routes["updateRobot"]>): Promise<void> =>
   db.transaction(async (tx) => {
     const { org_id } = caller;

@@ -78,32 +78,32 @@ function joinsOf({ health, release, app, release_state, config_state }: RobotFil
     ${
       release === undefined
         ? NOTHING
-        : sql`-- reads: robot_app
+        : sql`-- reads tables of other features: robot_app
           join robot_app runs on runs.org_id = r.org_id and runs.robot_id = r.id and runs.robot_id < ${from} and runs.app = ${release.app} and runs.current_release_id = ${release.id}`
     }
     ${
       app === undefined
         ? NOTHING
-        : sql`-- reads: robot_app
+        : sql`-- reads tables of other features: robot_app
           join robot_app a on a.org_id = r.org_id and a.robot_id = r.id and a.robot_id < ${from} and a.app = ${app} ${release_state === undefined ? NOTHING : sql`and a.${RELEASE_STATES[release_state]}`}`
     }
     ${
       app !== undefined || release_state === undefined || release_state === "unknown" || sort === "name"
         ? NOTHING
-        : sql`-- reads: robot_app
+        : sql`-- reads tables of other features: robot_app
           join (select distinct org_id, robot_id from robot_app where ${RELEASE_STATES[release_state]} and robot_id < ${from} order by org_id, robot_id desc) any_app
             on any_app.org_id = r.org_id and any_app.robot_id = r.id`
     }
     ${
       health === undefined || health === "unknown"
         ? NOTHING
-        : sql`-- reads: health_snapshot
+        : sql`-- reads tables of other features: health_snapshot
           join health_snapshot h on h.org_id = r.org_id and h.robot_id = r.id and h.robot_id < ${from} ${HEALTH_STATES[health]}`
     }
     ${
       config_state === undefined || config_state === "unknown" || sort === "name"
         ? NOTHING
-        : sql`-- reads: robot_config
+        : sql`-- reads tables of other features: robot_config
           join (select distinct org_id, robot_id from robot_config where ${CONFIG_STATES[config_state]} and robot_id < ${from} order by org_id, robot_id desc) c
             on c.org_id = r.org_id and c.robot_id = r.id`
     }`;
@@ -127,31 +127,31 @@ function conditionsOf({ app, health, release_state, config_state }: RobotFilter,
     ${
       app !== undefined || release_state === undefined || release_state === "unknown" || sort === "newest"
         ? NOTHING
-        : sql`-- reads: robot_app
+        : sql`-- reads tables of other features: robot_app
           and exists (select from robot_app a where a.org_id = r.org_id and a.robot_id = r.id and a.${RELEASE_STATES[release_state]})`
     }
     ${
       app !== undefined || (release_state !== "current" && release_state !== "unknown")
         ? NOTHING
-        : sql`-- reads: robot_app
+        : sql`-- reads tables of other features: robot_app
           and not exists (select from robot_app w where w.org_id = r.org_id and w.robot_id = r.id and ${WORSE_RELEASE_STATES[release_state]})`
     }
     ${
       health === "unknown"
-        ? sql`-- reads: health_snapshot
+        ? sql`-- reads tables of other features: health_snapshot
           and not exists (select from health_snapshot h where h.org_id = r.org_id and h.robot_id = r.id)`
         : NOTHING
     }
     ${
       config_state === undefined || config_state === "unknown" || sort === "newest"
         ? NOTHING
-        : sql`-- reads: robot_config
+        : sql`-- reads tables of other features: robot_config
           and exists (select from robot_config c where c.org_id = r.org_id and c.robot_id = r.id and c.${CONFIG_STATES[config_state]})`
     }
     ${
       config_state === undefined || config_state === "drifted"
         ? NOTHING
-        : sql`-- reads: robot_config
+        : sql`-- reads tables of other features: robot_config
           and not exists (select from robot_config w where w.org_id = r.org_id and w.robot_id = r.id and ${WORSE[config_state]})`
     }`;
 }
@@ -166,5 +166,5 @@ const releaseRow = row({ id: text, app: text });
 
 /** Finds a release by id or tag: no tag has the form of an id. */
 export const findRelease = (db: Db, org_id: string, id_or_tag: string): Promise<{ id: string; app: string } | undefined> =>
-  // reads: release
+  // reads tables of other features: release
   db.maybe(sql(releaseRow)`select id, app from release where org_id = ${org_id} and (id = ${id_or_tag} or tag = ${id_or_tag})`);

@@ -55,7 +55,7 @@ export async function findLinkState(db: Db, org_id: string, id: string): Promise
 }
 
 export const listOnlineOfSuspended = (db: Db, node: NodeRun): Promise<RobotRef[]> =>
-  // reads: org
+  // reads tables of other features: org
   db.many(sql(robotRef)`
     select org_id, id from robot
     where org_id in (select id from org where status = 'suspended') and node_id = ${node.id} and node_epoch = ${node.epoch}`);
@@ -66,7 +66,7 @@ export const listOnlineOfSuspended = (db: Db, node: NodeRun): Promise<RobotRef[]
  * index, because with another order the planner would search the whole table.
  */
 export const setOfflineOfDeadNodes = (db: Db, self: NodeRun, limit: number, offset: number): Promise<RobotRef[]> =>
-  // reads: node
+  // reads tables of other features: node
   db.many(sql(robotRef)`
     with recursive held (node_id) as (
       select min(node_id) from robot

@@ -49,7 +49,7 @@ export type ShownRobotRow = RowOf<typeof shownRow>;
 export type RobotStatus = "online" | "offline" | "never_connected" | "decommissioned";
 /** Adds to each robot of `page` (a common table expression) its apps, the states of its configs and its health. */
 export const shown = (page: Statement<unknown>, order: Statement<unknown>): Statement<ShownRobotRow> =>
-  // reads: robot_app, release, robot_config, health_snapshot
+  // reads tables of other features: robot_app, release, robot_config, health_snapshot
   sql(shownRow)`
     with page as (${page})
     select ${robotRow.of("page")}, coalesce(apps.list, '[]') as apps, coalesce(configs.states, '[]') as config_states,
@@ -175,7 +175,7 @@ export type IdentityRow = RowOf<typeof identityRow>;
 
 /** Finds robots by id. This is the one query for robots before their org is known. */
 export const findIdentities = (db: Db, robot_ids: readonly string[]): Promise<IdentityRow[]> =>
-  // reads: robot_key, org
+  // reads tables of other features: robot_key, org
   db.many(sql(identityRow)`
     select r.org_id, r.id as robot_id, k.public_key, r.decommissioned_at is not null as decommissioned, r.held_at is not null as quarantined,
       o.status = 'suspended' as suspended

@@ -124,7 +124,7 @@ export interface SessionFilter {
 
 /** Returns the sessions on all robots that the caller sees, newest first. */
 export const listAllSessions = (db: Db, caller: Caller, { robot_id, actor_id, status }: SessionFilter, { after, limit }: Window) =>
-  // reads: robot
+  // reads tables of other features: robot
   db.many(sql(namedRow)`
     select ${sessionRow.of("s")}, r.name as robot_name from shell_session s join robot r on r.org_id = s.org_id and r.id = s.robot_id
     where s.org_id = ${caller.org_id} and s.id < ${after ?? MAX_ID} ${visible(caller, "r.site_id", "r.fleet_id")}
@@ -139,7 +139,7 @@ export const chunksAfter = (db: Db, org_id: string, session_id: string, after: n
 
 /** Returns the open sessions of dead nodes, ordered by org and id. */
 export const listOrphans = (db: Db, self: NodeRun, { after, limit }: { after: Orphan; limit: number }): Promise<SessionRow[]> =>
-  // reads: node
+  // reads tables of other features: node
   db.many(sql(sessionRow)`
     -- across orgs: any node closes them
     select ${sessionRow} from shell_session s

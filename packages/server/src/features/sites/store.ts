@@ -14,13 +14,13 @@ const seen = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? sql``
     : sql`and (true ${visible(caller, "id", null)} or exists (
-      -- reads: fleet
+      -- reads tables of other features: fleet
       select from fleet f where f.org_id = site.org_id and f.site_id = site.id ${visible(caller, "f.site_id", "f.id")}))`;
 
 /** Lists sites with the numbers of robots that the caller sees. */
 export const listSites = (db: Db, caller: Caller, q: string | undefined, { after, limit }: Window): Promise<SiteRow[]> => {
   const { org_id } = caller;
-  // reads: robot
+  // reads tables of other features: robot
   return db.many(sql(countedRow)`
     with page as (
       select ${siteRow} from site
@@ -35,7 +35,7 @@ export const listSites = (db: Db, caller: Caller, q: string | undefined, { after
 };
 
 export const findSite = (db: Db, caller: Caller, id: string): Promise<SiteRow | undefined> =>
-  // reads: robot
+  // reads tables of other features: robot
   db.maybe(sql(countedRow)`
     select s.id, s.name, counts.robot_count, counts.online_count, s.created_at, s.updated_at
     from site s cross join lateral (
@@ -62,7 +62,7 @@ export const lockSite = (db: Db, org_id: string, id: string): Promise<{ id: stri
 /** Whether the site has fleets. Robots need no check, as each is in a fleet of its site. */
 export async function hasFleets(db: Db, org_id: string, id: string): Promise<boolean> {
   const { present } = await db.one(sql(anyRow)`
-    -- reads: fleet
+    -- reads tables of other features: fleet
     select exists (select from fleet where org_id = ${org_id} and site_id = ${id}) as present`);
   return present;
 }

@@ -27,7 +27,7 @@ export const deleteOpenStream = (db: Db, org_id: string, id: string): Promise<nu
 
 /** Returns the open streams of dead nodes, ordered by org and id. */
 export const listOrphans = (db: Db, self: NodeRun, { after, limit }: { after: Orphan; limit: number }): Promise<OpenStream[]> =>
-  // reads: node
+  // reads tables of other features: node
   db.many(sql(openRow)`
     -- across orgs: any node writes their ends
     select ${openRow} from open_stream s
@@ -40,7 +40,7 @@ const presenceRow = row({ node_id: nullable(text), node_epoch: nullable(bigint) 
 
 /** Returns the id and epoch of the node that a robot is connected to; undefined if it is offline. */
 export async function nodeOfRobot(db: Db, org_id: string, robot_id: string): Promise<{ node_id: string; node_epoch: number } | undefined> {
-  // reads: robot
+  // reads tables of other features: robot
   const at = await db.maybe(sql(presenceRow)`select ${presenceRow} from robot where org_id = ${org_id} and id = ${robot_id}`);
   const { node_id = null, node_epoch = null } = at ?? {};
   return node_id === null || node_epoch === null ? undefined : { node_id, node_epoch };

@@ -49,10 +49,10 @@ export async function selectOrgEntries(
   const few = all
     ? []
     : await db.many(sql(row({ id: text }))`
-    -- reads: robot
+    -- reads tables of other features: robot
     select r.id from robot r where r.org_id = ${org_id} ${seen} limit ${FEW_ROBOTS + 1}`);
   if (!all && few.length <= FEW_ROBOTS) {
-    // reads: robot
+    // reads tables of other features: robot
     return await db.many(sql(robotEntryRow)`
       select ${entryRow.of("e")}, r.id as robot_id, r.name as robot_name
       from robot r cross join lateral (
@@ -61,7 +61,7 @@ export async function selectOrgEntries(
   }
   // The inner limit prevents a plan that joins both whole tables.
   return await db.many(sql(robotEntryRow)`
-    -- reads: robot
+    -- reads tables of other features: robot
     select ${entryRow.of("e")}, e.robot_id, r.name as robot_name
     from timeline_entry e cross join lateral (
       select r.name from robot r where r.org_id = e.org_id and r.id = e.robot_id ${seen} limit 1) r

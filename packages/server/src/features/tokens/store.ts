@@ -49,14 +49,14 @@ export const getCredential = (db: Db, id: string): Promise<CredentialRow> =>
 
 /** Returns the only org of an org's token. The role and scopes are those of the credential. */
 export const listOrgOfToken = (db: Db, org_id: string): Promise<MembershipRow[]> =>
-  // reads: org
+  // reads tables of other features: org
   db.many(sql(membershipRow)`
     select o.id as org_id, o.name, o.status = 'active' as active, null::text as role, null::jsonb as scopes, null::text as user_name
     from org o where o.id = ${org_id}`);
 
 /** Returns the user's grants, one for each row, in one org or in all orgs, including inactive ones. */
 export const listOrgsOfUser = (db: Db, user_id: string, org_id: string | null): Promise<MembershipRow[]> =>
-  // reads: membership, org, user_account
+  // reads tables of other features: membership, org, user_account
   db.many(sql(membershipRow)`
     select o.id as org_id, o.name, o.status = 'active' as active, m.role, m.scopes, coalesce(m.name, u.email) as user_name
     from membership m join org o on o.id = m.org_id join user_account u on u.id = m.user_id

@@ -20,7 +20,7 @@ const idRow = row({ id: text });
 
 /** Selects the members of the org with their grants, and the last use of a token of the member in this org. */
 const membersOf = (org_id: string, which: Statement<unknown> = sql``) =>
-  // reads: credential
+  // reads tables of other features: credential
   sql`
     select u.id, u.email, coalesce(m.name, u.email) as name, m.grants, m.created_at, m.updated_at,
       (select max(c.last_used_at) from credential c where c.org_id = ${org_id} and c.user_id = u.id) as last_seen_at
@@ -53,7 +53,7 @@ export const findUser = (db: Db, org_id: string, id: string): Promise<UserRow | 
 
 /** Serializes changes of members in an org. Otherwise the last two admins could remove each other concurrently. */
 export const lockMembers = (db: Db, org_id: string): Promise<number> =>
-  // reads: org
+  // reads tables of other features: org
   db.run(sql`select from org where id = ${org_id} for no key update`);
 
 /** Returns the id of the account with this email address, and creates it if needed. Names are stored by org, not in the account. */
@@ -105,7 +105,7 @@ const holdingRow = row({
 /** Returns what a removal of the user affects: open deployments on the user's authority, and valid enrollment keys and tokens. */
 export const listHoldings = (db: Db, org_id: string, user_id: string, now: Date): Promise<UserHolding[]> =>
   db.many(sql(holdingRow)`
-    -- reads: deployment, release, enrollment_key, credential
+    -- reads tables of other features: deployment, release, enrollment_key, credential
     (select case d.kind when 'release' then 'deployment' else 'config_deployment' end as kind, d.id, coalesce(r.tag, d.namespace) as label, d.status, 'cancelled' as outcome
       from deployment d left join release r on r.org_id = d.org_id and r.id = d.release_id
       where d.org_id = ${org_id} and d.finished_at is null

@@ -52,7 +52,7 @@ function concerns(kind: Exclude<AuthoritySubject, "robot">, subject_id: string):
  */
 export const lockDenied = (db: Db, org_id: string, deployment_id: string, denied: Statement<unknown>, limit: number) =>
   db.many(sql(targetRow)`
-    -- reads: robot
+    -- reads tables of other features: robot
     select ${targetRow.of("t")} from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id
     where t.org_id = ${org_id} and t.deployment_id = ${deployment_id}
       and (t.status in ('pending', 'queued', 'dispatched', 'downloading', 'staged') or (t.status = 'rolling_back' and t.reverting and r.node_id is null)) ${denied}
@@ -63,8 +63,8 @@ const placeRow = row({ site_id: nullable(text), fleet_id: nullable(text) });
 export const findTargetPlace = (db: Db, org_id: string, target: { robot_id: string | null; fleet_id: string | null }) =>
   target.robot_id !== null
     ? db.maybe(sql(placeRow)`
-        -- reads: robot
+        -- reads tables of other features: robot
         select site_id, fleet_id from robot where org_id = ${org_id} and id = ${target.robot_id}`)
     : db.maybe(sql(placeRow)`
-        -- reads: fleet
+        -- reads tables of other features: fleet
         select site_id, id as fleet_id from fleet where org_id = ${org_id} and id = ${target.fleet_id ?? ""}`);

@@ -185,14 +185,14 @@ export const MISSED_PER_TURN = 1_000;
  * transaction had locked the target.
  */
 const MISSED = {
-  robot_online: sql`-- reads: robot
+  robot_online: sql`-- reads tables of other features: robot
     join robot r on r.org_id = t.org_id and r.id = t.robot_id where r.node_id is not null`,
-  artifact: sql`-- reads: release
+  artifact: sql`-- reads tables of other features: release
     join release r on r.org_id = t.org_id and r.id = t.release_id where r.artifact_state <> 'awaiting_upload'`,
   previous_deployment: sql`where not exists (
     select from deployment_target o where o.org_id = t.org_id and o.robot_id = t.robot_id and o.kind = t.kind
       and o.status not in ('applied', 'failed', 'rolled_back', 'cancelled') and o.status in ('installing', 'verifying', 'rolling_back'))`,
-  approval: sql`-- reads: robot
+  approval: sql`-- reads tables of other features: robot
     join robot r on r.org_id = t.org_id and r.id = t.robot_id where r.approval_requested_at is null`,
 } satisfies Partial<Record<WaitingFor, Statement<unknown>>>;
 export type Missable = keyof typeof MISSED;
@@ -224,7 +224,7 @@ export const wakeMissed = (db: Db, waiting_for: Missable, targets: readonly RowO
 export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(sql(row({ org_id: text, id: text }))`
     -- across orgs: due deployments, by time
-    -- reads: org
+    -- reads tables of other features: org
     with recursive due_org as (
       (select org_id from deployment_due order by org_id limit 1)
       union all
@@ -239,7 +239,7 @@ export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[
     order by turn, at, id limit ${limit}`);
 
 export const nextDueAt = (db: Db, skip: readonly string[]) =>
-  // reads: org
+  // reads tables of other features: org
   db.one(sql(row({ due_at: nullable(timestamptz) }))`
     select min(coalesce(not_before_at, due_at)) as due_at from deployment_due
     where org_id not in (select id from org where status = 'suspended') and id <> all(${list(skip)}::text[])`);

@@ -95,7 +95,7 @@ export async function releaseScheduled(db: Db, org_id: string, released: readonl
 const expiryRow = row({ days: nullable(int) });
 /** Returns after how many days the org's deployments expire; null if it has no setting. */
 export const expiryDays = async (db: Db, org_id: string): Promise<number | null> =>
-  // reads: org
+  // reads tables of other features: org
   (await db.one(sql(expiryRow)`select (settings ->> 'deployment_expires_days')::int as days from org where id = ${org_id}`)).days;
 
 export const getDeploymentRow = (db: Db, org_id: string, kind: DeploymentKind, id: string) =>
@@ -226,13 +226,13 @@ export const setFanOutProgress = (
 /** Members of the fleet after a cursor; robots that joined after the deployment started are not part of it. */
 export const listMembers = (db: Db, org_id: string, fleet_id: string, before: number, after: string, limit: number) =>
   db.many(sql(row({ id: text }))`
-    -- reads: robot
+    -- reads tables of other features: robot
     select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and fleet_order_number < ${before} and id > ${after}
     order by id limit ${limit}`);
 
 export const countMembers = (db: Db, org_id: string, fleet_id: string, before: number) =>
   db.one(sql(row({ count: int }))`
-    -- reads: robot
+    -- reads tables of other features: robot
     select count(*)::int as count from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and decommissioned_at is null and fleet_order_number < ${before}`);
 
 export const deploymentReleaseRow = row({
@@ -258,35 +258,35 @@ const signedReleaseRow = row({
 /** Finds a release by its id or tag, and locks it against deletion until the transaction ends. */
 export const findRelease = (db: Db, org_id: string, name: string) =>
   db.maybe(sql(signedReleaseRow)`
-    -- reads: release
+    -- reads tables of other features: release
     select ${signedReleaseRow} from release where org_id = ${org_id} and (id = ${name} or tag = ${name}) order by (id = ${name}) desc limit 1 for key share`);
 
 /** Returns those of these releases that exist, and locks them against deletion until the transaction ends. */
 export const lockSignedReleases = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(signedReleaseRow)`
-    -- reads: release
+    -- reads tables of other features: release
     select ${signedReleaseRow} from release where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for key share`);
 
 export const listReleases = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(deploymentReleaseRow)`
-    -- reads: release
+    -- reads tables of other features: release
     select ${deploymentReleaseRow} from release where org_id = ${org_id} and id = any(${list(ids)}::text[])`);
 
 export const findTargetRobot = (db: Db, org_id: string, id: string) =>
   db.maybe(sql(row({ id: text, decommissioned: bool }))`
-    -- reads: robot
+    -- reads tables of other features: robot
     select id, decommissioned_at is not null as decommissioned from robot where org_id = ${org_id} and id = ${id}`);
 
 export const fleetExists = async (db: Db, org_id: string, id: string): Promise<boolean> =>
   (await db.maybe(sql(row({ id: text }))`
-    -- reads: fleet
+    -- reads tables of other features: fleet
     select id from fleet where org_id = ${org_id} and id = ${id}`)) !== undefined;
 
 /** Whether a robot in service runs the release, is to run it or may roll back to it, or a deployment of it is open. */
 export const releaseIsDeployed = async (db: Db, org_id: string, release_id: string): Promise<boolean> =>
   (
     await db.one(sql(row({ used: bool }))`
-      -- reads: robot
+      -- reads tables of other features: robot
       select exists (select 1 from robot_app a join robot r on r.org_id = a.org_id and r.id = a.robot_id and r.decommissioned_at is null
           where a.org_id = ${org_id} and (a.current_release_id = ${release_id} or a.desired_release_id = ${release_id} or a.previous_release_id = ${release_id}))
         or exists (select 1 from deployment where org_id = ${org_id} and release_id = ${release_id} and finished_at is null) as used`)

@@ -29,7 +29,7 @@ export type Behind = RowOf<typeof behindRow>;
  */
 export const listBehind = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(behindRow)`
-    -- reads: robot, fleet
+    -- reads tables of other features: robot, fleet
     with member as (
       select r.org_id, r.id as robot_id, r.fleet_order_number as since, f.id as fleet_id, f.desired, f.config_revision
       from robot r join fleet f on f.org_id = r.org_id and f.id = r.fleet_id
@@ -67,7 +67,7 @@ const unwantedRow = row({ id: text, reason: textOf<"superseded" | "rollback_requ
  */
 export const listUnwantedFollows = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(unwantedRow)`
-    -- reads: fleet
+    -- reads tables of other features: fleet
     select d.id, case when d.kind = 'config' or f.desired -> d.app is null then 'rollback_requested' else 'superseded' end as reason
     from deployment d join fleet f on f.org_id = d.org_id and f.id = d.authority ->> 'fleet_id'
     where d.org_id = ${org_id} and d.id = any(${list(ids)}::text[])
@@ -136,7 +136,7 @@ export async function insertRobotDeployments(
 /** Returns connected members of a fleet after a cursor, by id. */
 export const listOnlineMembers = (db: Db, org_id: string, fleet_id: string, after: string, limit: number) =>
   db.many(sql(row({ id: text }))`
-    -- reads: robot
+    -- reads tables of other features: robot
     select id from robot where org_id = ${org_id} and fleet_id = ${fleet_id} and node_id is not null and decommissioned_at is null and id > ${after}
     order by id limit ${limit}`);
 

@@ -24,7 +24,7 @@ export const setEventsDropped = (db: Db, { org_id, id }: FinishedDeployment, now
   db.run(sql`update deployment set events_dropped_at = ${now} where org_id = ${org_id} and id = ${id} and finished_at is not null`);
 
 /** A condition on d: no open deployment retries it or rolls it back, no fleet follows it, and it has no robot's newest target. */
-const isUnneeded = sql`-- reads: fleet
+const isUnneeded = sql`-- reads tables of other features: fleet
       not exists (
         select from deployment o where o.org_id = d.org_id and o.finished_at is null and d.id in (o.retry_of, o.rollback_of))
       and not exists (
@@ -69,7 +69,7 @@ export const deleteDeployment = (db: Db, { org_id, id }: FinishedDeployment): Pr
 export const deleteAttempts = (db: Db, before: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     -- across orgs: retention is the same for every org
-    -- reads: fleet
+    -- reads tables of other features: fleet
     with wanted as (
       select org_id, config_revision as subject from fleet where config_revision is not null
       union all

@@ -58,7 +58,7 @@ const unobservedRow = row({ org_id: text, robot_id: text, generation: bigint });
 
 /** Robots connected to this node that have not reported the current generation of their desired state: at most one per link. */
 export const listUnobserved = (db: Db, node: { id: string; epoch: number }) =>
-  // reads: robot
+  // reads tables of other features: robot
   db.many(sql(unobservedRow)`
     -- across orgs: each node is responsible for its own robots
     select d.org_id, d.robot_id, d.generation from robot r join robot_desired d on d.org_id = r.org_id and d.robot_id = r.id
@@ -201,7 +201,7 @@ const desiredAppRow = row({
 /** Returns the desired apps. An app without a desired release and without a target is left out: the robot does not touch it. */
 export const listDesiredApps = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(desiredAppRow)`
-    -- reads: release
+    -- reads tables of other features: release
     select a.robot_id, a.app, a.target_id, a.deployment_id, a.attempt, a.verify_seconds, a.install_from, a.install_until, r.id as release_id, r.tag, r.kind, r.artifact_sha256, r.artifact_size, r.image, r.manifest, r.signature
     from robot_app a left join release r on r.org_id = a.org_id and r.id = a.desired_release_id
     where a.org_id = ${org_id} and a.robot_id = any(${list(robot_ids)}::text[]) and (a.desired_release_id is not null or a.target_id is not null)`);
@@ -220,7 +220,7 @@ const desiredConfigRow = row({
 export const listDesiredConfigs = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(
     sql(desiredConfigRow)`
-      -- reads: robot
+      -- reads tables of other features: robot
       select ${desiredConfigRow.of("c")} from robot_config c join robot r on r.org_id = c.org_id and r.id = c.robot_id
       where c.org_id = ${org_id} and c.robot_id = any(${list(robot_ids)}::text[]) and (r.approval_requested_at is null or c.content not like 'sealed.%')`,
   );
@@ -235,7 +235,7 @@ export const listGenerations = (db: Db, org_id: string, robot_ids: readonly stri
 /** Whether these bytes are the artifact, or a part of the image, of a release that the robot runs or is to run. */
 export const mayFetch = async (db: Db, org_id: string, robot_id: string, sha256: string): Promise<boolean> =>
   (await db.maybe(sql(row({ id: text }))`
-    -- reads: release, artifact_layer
+    -- reads tables of other features: release, artifact_layer
     select r.id from robot_app a join release r on r.org_id = a.org_id and r.id in (a.desired_release_id, a.current_release_id)
     where a.org_id = ${org_id} and a.robot_id = ${robot_id} and (r.artifact_sha256 = ${sha256} or (r.kind = 'container_image' and exists (
       select from artifact_layer l where l.org_id = ${org_id} and l.artifact_sha256 = r.artifact_sha256 and l.sha256 = ${sha256}))) limit 1`)) !==

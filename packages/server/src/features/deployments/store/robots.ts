@@ -9,7 +9,7 @@ export const isApproved = async (db: Db, org_id: string, robot_id: string): Prom
 /** Returns those of the robots that are not approved, and so receive no secrets. */
 export const listUnapproved = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(row({ id: text }))`
-    -- reads: robot
+    -- reads tables of other features: robot
     select id from robot where org_id = ${org_id} and id = any(${list(robot_ids)}::text[]) and approval_requested_at is not null`);
 
 const plannedRobotRow = row({
@@ -31,7 +31,7 @@ export const listPlannedRobots = (
   limit: number,
 ) =>
   db.many(sql(plannedRobotRow)`
-    -- reads: robot
+    -- reads tables of other features: robot
     select r.id, r.name, r.node_id is not null as online, r.labels, r.kinds, a.current_release_id
     from robot r left join robot_app a on a.org_id = r.org_id and a.robot_id = r.id and a.app = ${target.app}
     where r.org_id = ${org_id} and ${target.fleet_id === null ? sql`r.id = ${target.robot_id}` : sql`r.fleet_id = ${target.fleet_id}`}
@@ -44,20 +44,20 @@ export type PartRow = RowOf<typeof partRow>;
 /** The parts of the images in these artifacts: first the config of each image, then its layers from the lowest. */
 export const listImageParts = (db: Db, org_id: string, artifact_sha256s: readonly string[]) =>
   db.many(sql(partRow)`
-    -- reads: artifact_layer
+    -- reads tables of other features: artifact_layer
     select ${partRow} from artifact_layer where org_id = ${org_id} and artifact_sha256 = any(${list(artifact_sha256s)}::text[])
     order by artifact_sha256, platform, position`);
 
 /** The platforms that the robots reported. */
 export const listArchitectures = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(row({ id: text, platform: nullable(jsonb<{ arch?: string }>()) }))`
-    -- reads: robot
+    -- reads tables of other features: robot
     select id, platform from robot where org_id = ${org_id} and id = any(${list(robot_ids)}::text[])`);
 
 /** Artifacts of the images on the robots' disks: of the current and previous release of each app. */
 export const listKeptImages = (db: Db, org_id: string, robot_ids: readonly string[]) =>
   db.many(sql(row({ robot_id: text, artifact_sha256: text }))`
-    -- reads: release
+    -- reads tables of other features: release
     select distinct a.robot_id, r.artifact_sha256
     from robot_app a join release r on r.org_id = a.org_id and r.id in (a.current_release_id, a.previous_release_id)
     where a.org_id = ${org_id} and a.robot_id = any(${list(robot_ids)}::text[]) and r.kind = 'container_image' and r.artifact_state = 'stored'

@@ -21,7 +21,7 @@ export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
 /** Returns those of these releases that exist, and locks them against deletion until the transaction ends. */
 export const lockReleases = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(row({ id: text }))`
-    -- reads: release
+    -- reads tables of other features: release
     select id from release where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for key share`);
 
 /** The targets of an ended deployment from which another one is created. */
@@ -36,7 +36,7 @@ export interface Source {
 const memberRow = row({ robot_id: text, release_id: nullable(text) });
 
 const ofSource = (org_id: string, { deployment_id, as, fleet_id }: Source) => sql`
-  -- reads: robot
+  -- reads tables of other features: robot
   from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id
   where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and r.decommissioned_at is null
     and (${fleet_id}::text is null or r.fleet_id = ${fleet_id})

@@ -141,10 +141,10 @@ export const reachedDeployments = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING
     : sql` and (exists (
-        -- reads: robot
+        -- reads tables of other features: robot
         select from robot r where r.org_id = deployment.org_id and r.id = deployment.robot_id ${visible(caller, "r.site_id", "r.fleet_id")})
       or exists (
-        -- reads: fleet
+        -- reads tables of other features: fleet
         select from fleet f where f.org_id = deployment.org_id and f.id = deployment.fleet_id ${visible(caller, "f.site_id", "f.id")}))`;
 
 /** The same for targets, by the current place of their robots. */
@@ -152,7 +152,7 @@ export const reachedTargets = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING
     : sql` and exists (
-        -- reads: robot
+        -- reads tables of other features: robot
         select from robot r where r.org_id = deployment_target.org_id and r.id = deployment_target.robot_id ${visible(caller, "r.site_id", "r.fleet_id")})`;
 
 /** The same for events; those of the deployment itself name no robot and stay visible. */
@@ -160,5 +160,5 @@ export const reachedEvents = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING
     : sql` and (robot_id is null or exists (
-        -- reads: robot
+        -- reads tables of other features: robot
         select from robot r where r.org_id = deployment_event.org_id and r.id = deployment_event.robot_id ${visible(caller, "r.site_id", "r.fleet_id")}))`;

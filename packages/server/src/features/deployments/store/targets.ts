@@ -88,7 +88,7 @@ const ENDED_BADLY: Partial<Record<string, Statement<unknown>>> = {
 
 /** Targets of a deployment, newest first, each with its robot's name; decommissioned robots keep their name. */
 export const listTargetRows = (db: Db, caller: Caller, deployment_id: string, f: TargetFilter, { after, limit }: Window) =>
-  // reads: robot
+  // reads tables of other features: robot
   db.many(sql(namedTargetRow)`
     select ${targetRow.of("deployment_target")}, named.name as robot_name
     from deployment_target join robot named on named.org_id = deployment_target.org_id and named.id = deployment_target.robot_id
@@ -232,6 +232,6 @@ export const robotStateRow = row({
 /** Reads robots for dispatch, locked against a connect or disconnect until the commit, so that no wake-up is missed. */
 export const lockRobots = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(robotStateRow)`
-    -- reads: robot
+    -- reads tables of other features: robot
     select id, site_id, fleet_id, node_id is not null as online, decommissioned_at is not null as decommissioned, approval_requested_at is null as approved, kinds from robot
     where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for share`);

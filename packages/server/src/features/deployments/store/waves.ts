@@ -36,7 +36,7 @@ export const assignToWave = (
         ${
           w.labels === undefined
             ? sql``
-            : sql`-- reads: robot
+            : sql`-- reads tables of other features: robot
           and exists (select from robot r where r.org_id = t.org_id and r.id = t.robot_id and r.labels @> ${json(w.labels)}::jsonb)`
         }
       order by t.robot_id limit ${w.limit} for update of t))`);
@@ -148,7 +148,7 @@ function groupName(group_by: string | undefined): Statement<unknown> {
 
 /** The deployment's targets `t` with their robots `r` that are in service. */
 const members = (org_id: string, deployment_id: string) => sql`
-  -- reads: robot, health_snapshot
+  -- reads tables of other features: robot, health_snapshot
   from deployment_target t join robot r on r.org_id = t.org_id and r.id = t.robot_id and r.decommissioned_at is null
   left join health_snapshot h on h.org_id = t.org_id and h.robot_id = t.robot_id
   where t.org_id = ${org_id} and t.deployment_id = ${deployment_id}`;

@@ -182,7 +182,7 @@ test("finds exactly the ends of the frames, wherever the stream is split into ch
   }
 });
 
-test("a step stops at the end of the present frame, so that another one can be inserted", () => {
+test("step returns the end of the current frame, where another frame can be inserted", () => {
   const [one, two] = framesOf([300, 5], false) as [Buffer, Buffer];
   const bytes = Buffer.concat([one, two]);
   const walk = new FrameWalk();
