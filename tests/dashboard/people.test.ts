@@ -127,6 +127,23 @@ test(
       await page.getByText("No users yet").waitFor();
     });
 
+    await t.test("a new secret stays visible when its token leaves the list", async () => {
+      const admin = await it.as("admin");
+      const { data } = await it.server.api.createToken({ body: { label: "laptop", role: "viewer" } });
+      await visit(admin, "/users/tokens?status=active");
+      await admin.getByRole("button", { name: "Actions for token laptop" }).click();
+      await admin.getByRole("menuitem", { name: "Rotate…" }).click();
+      await button(admin.getByRole("dialog"), "Rotate").click();
+      await admin.locator("[data-secret]").waitFor();
+      const secret = await secretOf(admin);
+      await it.server.api.revokeToken({ params: { id: data.id } });
+      await it.server.until("no row", async () => (await admin.locator("[data-row]", { hasText: "laptop" }).count()) === 0);
+      assert.equal(await admin.locator("[data-secret]").count(), 1);
+      assert.equal(await secretOf(admin), secret);
+      await button(admin, "Done").click();
+      await admin.locator("[data-secret]").waitFor({ state: "detached" });
+    });
+
     await t.test("the audit log filters by URL, shows an entry and exports", async () => {
       await visit(page, "/audit");
       await page.getByLabel("Action").selectOption("deleteUser");

@@ -154,6 +154,5 @@ function putPage({ key }: List, cursor: string, fresh: RowPage<Row>): void {
   const at = data?.pageParams.findIndex((param) => (param ?? "") === cursor) ?? -1;
   if (data === undefined || at === -1) return;
   const pages = mergePage(data.pages, at, fresh, idOf);
-  if (pages === undefined) return void queryClient.resetQueries({ queryKey: key, exact: true });
   queryClient.setQueryData<Pages>(key, { pages, pageParams: data.pageParams.slice(0, pages.length) });
 }

@@ -5,7 +5,7 @@ import { collector, mergePage, pagesOf, type RowPage, uniqueRows } from "./merge
 type Page = RowPage<string>;
 const page = (rows: string, next_cursor: string | null = "more"): Page => ({ items: rows.split(""), next_cursor });
 const key = (row: string): string => row;
-const shown = (pages: readonly Page[] | undefined): string => (pages === undefined ? "lost" : uniqueRows(pages, key).join(""));
+const shown = (pages: readonly Page[]): string => uniqueRows(pages, key).join("");
 
 test("keeps rows that new rows pushed off a page", () => {
   const pages = mergePage([page("abc"), page("def")], 0, page("xyab"), key);
@@ -18,9 +18,9 @@ test("drops a removed row and shows the first rows of the next page once", () =>
 });
 
 test("the last page continues where the response ends", () => {
-  const [only] = mergePage([page("abc", "after c")], 0, page("acd", "after d"), key)!;
+  const [only] = mergePage([page("abc", "after c")], 0, page("acd", "after d"), key);
   assert.deepEqual(only, page("acd", "after d"));
-  const [pushed] = mergePage([page("abc", "after c")], 0, page("xab", "after b"), key)!;
+  const [pushed] = mergePage([page("abc", "after c")], 0, page("xab", "after b"), key);
   assert.deepEqual(pushed, page("xabc", "after c"));
 });
 
@@ -28,8 +28,9 @@ test("a response without a next cursor drops all later pages", () => {
   assert.equal(shown(mergePage([page("abc"), page("def")], 0, page("ab", null), key)), "ab");
 });
 
-test("discards the list if the response contains none of its rows", () => {
-  assert.equal(shown(mergePage([page("abc"), page("def")], 0, page("xyz"), key)), "lost");
+test("a response without a known row ends the list, which continues at its next cursor", () => {
+  assert.deepEqual(mergePage([page("abc"), page("def")], 0, page("xyz", "after z"), key), [page("xyz", "after z")]);
+  assert.deepEqual(mergePage([page("abc"), page("def")], 1, page("xyz", "after z"), key), [page("abc"), page("xyz", "after z")]);
 });
 
 test("returns the pages of a range of rows", () => {

@@ -5,23 +5,22 @@ export interface RowPage<Row> {
 
 /**
  * Merges a refetched page into the pages of a list. Rows that new rows pushed off its end stay, because the next page still starts at
- * its old cursor. Rows that overlap with the next page are shown once, in their new version. Returns undefined if the response contains
- * no known row: then rows in between may be missing.
+ * its old cursor. Rows that overlap with the next page are shown once, in their new version. If the response contains no known row, rows
+ * in between may be missing: the list then ends with this page, and loads the next ones again.
  */
 export function mergePage<Row, Page extends RowPage<Row>>(
   pages: readonly Page[],
   at: number,
   fresh: Page,
   keyOf: (row: Row) => string,
-): Page[] | undefined {
-  const old = pages[at];
-  if (old === undefined) return undefined;
-  if (fresh.next_cursor === null) return [...pages.slice(0, at), fresh];
+): Page[] {
+  const old = pages[at]!;
   const keys = new Set(fresh.items.map(keyOf));
   const last_common = old.items.findLastIndex((row) => keys.has(keyOf(row)));
   const last = fresh.items.at(-1);
   const reaches_next = last !== undefined && (pages[at + 1]?.items ?? []).some((row) => keyOf(row) === keyOf(last));
-  if (last_common === -1 && !reaches_next && old.items.length > 0) return undefined;
+  const is_apart = last_common === -1 && !reaches_next && old.items.length > 0;
+  if (fresh.next_cursor === null || is_apart) return [...pages.slice(0, at), fresh];
   const rest = reaches_next ? [] : old.items.slice(last_common + 1);
   // The last loaded page ends at a later row if rows at its end were removed.
   const is_moved_on = rest.length === 0 && at === pages.length - 1;

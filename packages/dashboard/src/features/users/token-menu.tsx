@@ -1,7 +1,7 @@
 import type { NewToken, Token } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useState } from "react";
+import { createContext, use, useState } from "react";
 import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { query, useAction } from "../../api/queries.ts";
 import { useMe } from "../../api/session.ts";
@@ -51,12 +51,17 @@ const OVERLAPS = [0, 300, 3_600, 86_400].map((seconds) => ({
 
 function RotateToken({ token, of, onClose }: Parts & { onClose: () => void }) {
   const me = useMe();
+  const show = use(ShowToken);
   const [overlap, setOverlap] = useState("3600");
-  const [made, setMade] = useState<MadeToken>();
   const seconds = Number(overlap);
   const old = seconds === 0 ? "The old secret no longer works." : `The old secret works for another ${durationText(seconds)}.`;
-  const rotating = useAction("rotateToken", { quiet: true, onSuccess: ({ data }) => setMade({ token: data, of, old }) });
-  if (made !== undefined) return <TokenOnce made={made} onClose={onClose} />;
+  const rotating = useAction("rotateToken", {
+    quiet: true,
+    onSuccess: ({ data }) => {
+      onClose();
+      show({ token: data, of, old });
+    },
+  });
   return (
     <FormDialog
       title="Rotate token?"
@@ -111,15 +116,20 @@ const LIFETIMES = [
 
 /** Creates a token of the organization or of a user. */
 export function NewTokenDialog({ user_id: first, onClose }: { user_id?: string | undefined; onClose: () => void }) {
+  const show = use(ShowToken);
   const users = useQuery(query("listUsers")).data?.items ?? [];
   const [user_id, setUser] = useState(first ?? "");
   const [label, setLabel] = useState("");
   const [grant, setGrant] = useState<Grant>({ role: "operator", scopes: [] });
   const [hours, setHours] = useState("0");
-  const [made, setMade] = useState<MadeToken>();
   const of = users.find(({ id }) => id === user_id)?.name;
-  const making = useAction("createToken", { quiet: true, onSuccess: ({ data }) => setMade({ token: data, of }) });
-  if (made !== undefined) return <TokenOnce made={made} onClose={onClose} />;
+  const making = useAction("createToken", {
+    quiet: true,
+    onSuccess: ({ data }) => {
+      onClose();
+      show({ token: data, of });
+    },
+  });
   const body = { label: label.trim(), ...grant, user_id: user_id || undefined, expires_in_hours: Number(hours) };
   return (
     <FormDialog
@@ -154,6 +164,9 @@ export interface MadeToken {
   /** How long the previous secret still works, in words. */
   old?: string | undefined;
 }
+
+/** Shows a new token. The page holds it, not the dialog that creates it: a row with its dialogs disappears if its object leaves the list. */
+export const ShowToken = createContext<(made: MadeToken) => void>(() => {});
 
 /** Shows a new token, once. */
 export function TokenOnce({ made: { token, of, old }, onClose }: { made: MadeToken; onClose: () => void }) {

@@ -1,7 +1,7 @@
 import type { User } from "@roamfleet/protocol/routes";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
-import { useState } from "react";
+import { use, useState } from "react";
 import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { api, randomId } from "../../api/client.ts";
 import { query, useAction } from "../../api/queries.ts";
@@ -10,7 +10,7 @@ import { useMe } from "../../api/session.ts";
 import { Checkbox, ConfirmDialog, copyAsRf, FormDialog, Menu, NameInput, TextInput } from "../../ui/index.ts";
 import { GrantFields, GrantsFields } from "./grant-fields.tsx";
 import { type Grant, isLastAdmin, userLines } from "./grants.ts";
-import { type MadeToken, NewTokenDialog, TokenOnce } from "./token-menu.tsx";
+import { NewTokenDialog, ShowToken } from "./token-menu.tsx";
 
 /** The actions on a user. */
 export function UserMenu({ user }: { user: User }) {
@@ -116,11 +116,11 @@ function Holdings({ id }: { id: string }) {
 
 /** Creates a user and optionally their first token. */
 export function Invite({ onClose }: { onClose: () => void }) {
+  const show = use(ShowToken);
   const [email, setEmail] = useState("");
   const [name, setName] = useState("");
   const [grant, setGrant] = useState<Grant>({ role: "operator", scopes: [] });
   const [with_token, setWithToken] = useState(true);
-  const [made, setMade] = useState<MadeToken>();
   const inviting = useMutation({
     mutationFn: async () => {
       const body = { email: email.trim(), name: name.trim(), ...grant };
@@ -130,9 +130,11 @@ export function Invite({ onClose }: { onClose: () => void }) {
       return { token: (await api.createToken({ body: token, idempotency_key: randomId() })).data, of: user.name };
     },
     onSettled: () => refetchQueries(),
-    onSuccess: (token) => (token === undefined ? onClose() : setMade(token)),
+    onSuccess: (token) => {
+      onClose();
+      if (token !== undefined) show(token);
+    },
   });
-  if (made !== undefined) return <TokenOnce made={made} onClose={onClose} />;
   return (
     <FormDialog
       title="Invite user"

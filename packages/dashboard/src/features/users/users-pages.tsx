@@ -2,7 +2,7 @@ import type { Token, User } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi } from "@tanstack/react-router";
 import { KeyRound, UserPlus } from "lucide-react";
-import type { ReactNode } from "react";
+import { type ReactNode, useState } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
 import { useMay, useMe } from "../../api/session.ts";
@@ -23,14 +23,15 @@ import {
   TypedSearch,
 } from "../../ui/index.ts";
 import { ROLES, scopeWords, tokenLines, userLines } from "./grants.ts";
-import { NewTokenDialog, TokenMenu } from "./token-menu.tsx";
+import { type MadeToken, NewTokenDialog, ShowToken, TokenMenu, TokenOnce } from "./token-menu.tsx";
 import { Invite, UserMenu } from "./user-menu.tsx";
 
-/** The header of the users and tokens pages, which are for admins only. */
+/** The header of the users and tokens pages, which are for admins only, and the token that was created last. */
 function PeoplePage({ label, actions, children }: { label: string; actions: ReactNode; children: ReactNode }) {
   const is_admin = useMay("admin");
+  const [made, setMade] = useState<MadeToken>();
   return (
-    <>
+    <ShowToken value={setMade}>
       <PageHeader title="Users and tokens" label={label} actions={is_admin && actions} />
       <LinkTabs
         label="Users and tokens"
@@ -44,7 +45,8 @@ function PeoplePage({ label, actions, children }: { label: string; actions: Reac
       ) : (
         <EmptyState title="You don't have access">Only admins of the whole organization can manage users and tokens.</EmptyState>
       )}
-    </>
+      {made !== undefined && <TokenOnce made={made} onClose={() => setMade(undefined)} />}
+    </ShowToken>
   );
 }
 
