@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { test } from "node:test";
 import { axe, NO_BROWSER, openDashboard, settled, visit } from "../harness/browser.ts";
 import { makeScene } from "./scene.ts";
@@ -12,6 +13,16 @@ test("pages show errors and keep valid data", LIMIT, async (t) => {
   await t.test("404: a robot that does not exist", async () => {
     await visit(page, "/robots/rob_00000000000000000000000000");
     await page.getByRole("alert").first().waitFor();
+  });
+
+  await t.test("unknown and invalid parameters of an address have no effect", async () => {
+    const bad = "utm_source=mail&status=lost&role=owner&kind=&since=soon&until=5&q=%20&app=No%20App&label=zone&wave=0&from=x&level=loud";
+    const tabs = ["timeline", "logs"].map((tab) => `/robots/${offline.id}/${tab}`);
+    for (const path of ["/robots", "/deployments", "/releases", "/users/tokens", "/audit", ...tabs]) {
+      await visit(page, `${path}?${bad}`);
+      assert.equal(await page.getByRole("alert").count(), 0, path);
+      assert.equal(await page.getByText(/^No matching/).count(), 0, path);
+    }
   });
 
   await t.test("an offline robot is shown as offline, and its live tabs are unavailable", async () => {

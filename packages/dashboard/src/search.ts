@@ -2,7 +2,7 @@ import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
 import { DEPLOYMENT_STATUSES, TARGET_STATUSES } from "@roamfleet/protocol/states";
 
 /** The URL parameters of all pages. Invalid ones are ignored, because people write and share URLs by hand. */
-type Search = Record<string, unknown>;
+export type Search = Record<string, unknown>;
 type Read<T> = (value: unknown) => T | undefined;
 type Found<Fields extends Record<string, Read<unknown>>> = { -readonly [K in keyof Fields]?: ReturnType<Fields[K]> };
 
@@ -14,20 +14,34 @@ function searchOf<const Fields extends Record<string, Read<unknown>>>(fields: Fi
   };
 }
 
-/** Like `searchOf`, but missing and invalid parameters are undefined. Otherwise the router passes invalid ones to the page unchanged. */
-function completeSearchOf<const Fields extends Record<string, Read<unknown>>>(fields: Fields): (search: Search) => Found<Fields> {
-  const read = searchOf(fields);
-  const none = Object.fromEntries(Object.keys(fields).map((name) => [name, undefined]));
-  return (search) => ({ ...none, ...read(search) });
-}
+/** Whether any parameter is set. */
+export const hasFilters = (search: object): boolean => Object.values(search).some((value) => value !== undefined);
 
-/** The router parses `?q=404` as a number, and `?q=true` as a boolean. */
+export const readNothing = searchOf({});
+export type NoSearch = ReturnType<typeof readNothing>;
+
+/**
+ * Returns a reader for the router, which passes each parameter that a reader leaves out to the page unchanged: unknown and invalid ones
+ * are set to undefined.
+ */
+export const exactSearch =
+  <S extends object>(read: (search: Search) => S) =>
+  (search: Search): S => ({ ...Object.fromEntries(Object.keys(search).map((name) => [name, undefined])), ...read(search) });
+
+/**
+ * Text without what the API refuses: blank or longer text, NUL characters and lone surrogates. The router parses `?q=404` as a number,
+ * and `?q=true` as a boolean.
+ */
 const text =
-  (characters_max = Infinity): Read<string> =>
-  (value) =>
-    ["string", "number", "boolean"].includes(typeof value) && value !== "" && String(value).length <= characters_max
-      ? String(value)
-      : undefined;
+  (characters_max = 200): Read<string> =>
+  (value) => {
+    if (!["string", "number", "boolean"].includes(typeof value)) return undefined;
+    const found = String(value);
+    const is_valid = found.trim() !== "" && found.length <= characters_max && !found.includes("\0") && found.isWellFormed();
+    return is_valid ? found : undefined;
+  };
+
+const appName: Read<string> = (value) => (/^[a-z0-9][a-z0-9._-]{0,62}$/.test(String(value)) ? text()(value) : undefined);
 
 const oneOf =
   <const V extends string>(values: readonly V[]): Read<V> =>
@@ -45,14 +59,18 @@ const whole =
     number(least, most)(value) === undefined ? undefined : Math.round(Number(value));
 
 const on: Read<true> = (value) => (value === true ? true : undefined);
-const time: Read<string> = (value) => (typeof value === "string" && !Number.isNaN(Date.parse(value)) ? value : undefined);
 
-export const readSignInSearch = completeSearchOf({
+const TIME_MAX = Date.UTC(9_999, 0);
+/** Formats a time as RFC 3339; undefined before 1970, after the year 9998, and for NaN. */
+const isoOf = (at_ms: number): string | undefined => (at_ms >= 0 && at_ms < TIME_MAX ? new Date(at_ms).toISOString() : undefined);
+const time: Read<string> = (value) => (typeof value === "string" ? isoOf(Date.parse(value)) : undefined);
+
+export const readSignInSearch = searchOf({
   /** Only paths of this dashboard: prevents open redirects. */
   next: (value) => (typeof value === "string" && /^\/(?![/\\])/.test(value) ? value : undefined),
 });
 
-export const readAdminSearch = completeSearchOf({ status: oneOf(["pending", "active", "suspended"]), tab: oneOf(["orgs", "audit"]) });
+export const readAdminSearch = searchOf({ status: oneOf(["pending", "active", "suspended"]), tab: oneOf(["orgs", "audit"]) });
 export type AdminSearch = ReturnType<typeof readAdminSearch>;
 
 /** The filters and the open entry. */
@@ -60,7 +78,7 @@ export const readAuditSearch = searchOf({
   actor_id: text(),
   token_id: text(),
   object_id: text(),
-  action: text(),
+  action: text(100),
   outcome: oneOf(["done", "refused"]),
   since: time,
   until: time,
@@ -87,7 +105,7 @@ export const readDeploymentsSearch = searchOf({
   robot_id: text(),
   release_id: text(),
   /** Created at this time or later. */
-  since: (value) => (time(value) === undefined ? undefined : new Date(String(value)).toISOString()),
+  since: time,
   /** Includes automatic updates of single robots. With a robot filter they are always included. */
   following: on,
 });
@@ -105,7 +123,7 @@ export function readNewDeploymentSearch(search: Search): NewDeploymentSearch {
 export const readDeploymentSearch = searchOf({
   status: oneOf(TARGET_STATUSES),
   /** Counted from 1, as the page shows it. */
-  wave: (value) => (Number.isSafeInteger(Number(value)) && Number(value) > 0 ? Number(value) : undefined),
+  wave: whole(1, 1_001),
   q: text(),
 });
 export type DeploymentSearch = ReturnType<typeof readDeploymentSearch>;
@@ -128,21 +146,18 @@ const UNITS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
 /** Converts an RFC 3339 time, or a duration before now such as `2h`, to RFC 3339; undefined if invalid. */
 export function timeOf(value: string, now_ms: number): string | undefined {
   const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(value) ?? [];
-  if (count !== undefined) return new Date(now_ms - Number(count) * UNITS[unit as keyof typeof UNITS]).toISOString();
-  const at = Date.parse(value);
-  return /^\d{4}-\d\d-\d\d/.test(value) && !Number.isNaN(at) ? new Date(at).toISOString() : undefined;
+  if (count !== undefined) return isoOf(now_ms - Number(count) * UNITS[unit as keyof typeof UNITS]);
+  return /^\d{4}-\d\d-\d\d/.test(value) ? time(value) : undefined;
 }
 
-const LOG_CHARACTERS_MAX = 200;
-const logText = text(LOG_CHARACTERS_MAX);
-const logTime: Read<string> = (value) => (timeOf(logText(value) ?? "", 0) === undefined ? undefined : logText(value));
+const logTime: Read<string> = (value) => (timeOf(String(value), Date.now()) === undefined ? undefined : String(value));
 
 /** The filters and display options of a log. `robot_id`: in a fleet's log, only this robot. */
 export const readLogSearch = searchOf({
   level: oneOf(LOG_LEVELS),
-  source: logText,
-  q: logText,
-  robot_id: logText,
+  source: text(),
+  q: text(),
+  robot_id: text(),
   since: logTime,
   until: logTime,
   wrap: on,
@@ -150,9 +165,9 @@ export const readLogSearch = searchOf({
 export type LogSearch = ReturnType<typeof readLogSearch>;
 
 /** Opens the shell in this app. */
-export const readShellSearch = searchOf({ app: text(100) });
+export const readShellSearch = searchOf({ app: appName });
 export const SHELL_STATUSES = ["open", "ended", "aborted"] as const;
-export const readShellsSearch = searchOf({ robot_id: text(100), actor_id: text(100), status: oneOf(SHELL_STATUSES) });
+export const readShellsSearch = searchOf({ robot_id: text(), actor_id: text(), status: oneOf(SHELL_STATUSES) });
 export type ShellsSearch = ReturnType<typeof readShellsSearch>;
 
 export const readTopicSearch = searchOf({
@@ -168,10 +183,12 @@ export const readTopicSearch = searchOf({
 });
 export type TopicSearch = ReturnType<typeof readTopicSearch>;
 
-export const readReleasesSearch = searchOf({ q: text(), app: text(), kind: text() });
+export const readReleasesSearch = searchOf({ q: text(), app: appName, kind: text() });
 export type ReleasesSearch = ReturnType<typeof readReleasesSearch>;
 
-const isLabel = (value: unknown): value is string => typeof value === "string" && /^[^:]+:/.test(value);
+const LABELS_MAX = 16;
+const isLabel = (value: unknown): value is string =>
+  typeof value === "string" && text(300)(value) !== undefined && value.length >= 3 && /^[^:]+:.*$/.test(value);
 
 /** Filters and sort order of the robots. `label`: KEY:VALUE each; robots must have all of them. */
 export const readRobotsSearch = searchOf({
@@ -184,9 +201,9 @@ export const readRobotsSearch = searchOf({
   fleet_id: text(),
   site_id: text(),
   release_id: text(),
-  app: text(),
+  app: appName,
   label: (value): string | string[] | undefined => {
-    const labels = (Array.isArray(value) ? value : [value]).filter(isLabel);
+    const labels = (Array.isArray(value) ? value : [value]).filter(isLabel).slice(0, LABELS_MAX);
     return labels.length > 1 ? labels : labels[0];
   },
 });
@@ -196,7 +213,7 @@ export const readHealthSearch = searchOf({ range: oneOf(["1h", "24h", "7d", "30d
 export type HealthRange = NonNullable<ReturnType<typeof readHealthSearch>["range"]>;
 
 /** YYYY-MM-DD in the browser's time zone. */
-const day: Read<string> = (value) => (/^\d{4}-\d{2}-\d{2}$/.test(String(value)) ? time(value) : undefined);
+const day: Read<string> = (value) => (/^\d{4}-\d{2}-\d{2}$/.test(String(value)) && time(value) !== undefined ? String(value) : undefined);
 export const readTimelineSearch = searchOf({
   kind: (value) => (typeof value === "string" ? text(100)(value) : undefined),
   from: day,
@@ -204,9 +221,9 @@ export const readTimelineSearch = searchOf({
 });
 export type TimelineSearch = ReturnType<typeof readTimelineSearch>;
 
-export const readUsersSearch = completeSearchOf({ q: text(), role: oneOf(["viewer", "operator", "admin"]) });
+export const readUsersSearch = searchOf({ q: text(), role: oneOf(["viewer", "operator", "admin"]) });
 export type UsersSearch = ReturnType<typeof readUsersSearch>;
 
 export const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
-export const readTokensSearch = completeSearchOf({ status: oneOf(TOKEN_STATUSES), user_id: text() });
+export const readTokensSearch = searchOf({ status: oneOf(TOKEN_STATUSES), user_id: text() });
 export type TokensSearch = ReturnType<typeof readTokensSearch>;

@@ -1,15 +1,18 @@
 import { lazyRouteComponent } from "@tanstack/react-router";
+import type { ReactNode } from "react";
 
 const RELOADED = "roamfleet.reloaded";
 const TRY_EVERY_MS = 2_000;
+
+/** Loads the file of a page component. Its result is void, because its type depends on the router's, which depends on this. */
+export type Load<Name extends string> = () => Promise<Record<Name, () => void>>;
 
 /**
  * Loads the code of a page when the page is opened. Retries while the server does not respond. If the server was updated and no longer
  * has the file, reloads the browser once.
  */
-export function lazyPage<M extends Record<string, unknown>, K extends keyof M & string>(load: () => Promise<M>, name: K) {
-  return lazyRouteComponent(() => loadPatiently(load), name);
-}
+export const lazyPage = <Name extends string>(load: Load<NoInfer<Name>>, name: Name) =>
+  lazyRouteComponent(() => loadPatiently(load as () => Promise<Record<string, () => ReactNode>>), name);
 
 async function loadPatiently<M>(load: () => Promise<M>): Promise<M> {
   for (;;) {

@@ -1,5 +1,6 @@
 import { diffLines } from "diff";
 import { useMemo } from "react";
+import { counted } from "./format.ts";
 import { cx } from "./text.tsx";
 
 /** Unchanged lines shown around each difference. */
@@ -72,4 +73,4 @@ function linesOf(before: string, after: string): Line[] {
   return shown;
 }
 
-const leftOut = (lines: number): Line => ({ sign: "…", text: lines === 1 ? "1 unchanged line" : `${lines} unchanged lines` });
+const leftOut = (lines: number): Line => ({ sign: "…", text: counted(lines, "unchanged line") });

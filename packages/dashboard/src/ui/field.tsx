@@ -45,18 +45,21 @@ function Field({
         {label}
       </label>
       {children({ id, "aria-describedby": has_note ? `${id}-note` : undefined, "aria-invalid": error !== undefined })}
-      {has_note && (
-        <p
-          id={`${id}-note`}
-          className={cx("mt-1 text-xs [overflow-wrap:anywhere]", error === undefined ? "text-muted" : "text-bad")}
-          role={error === undefined ? undefined : "alert"}
-        >
-          {error ?? hint}
-        </p>
-      )}
+      {has_note && <FieldNote id={id} error={error} hint={hint} />}
     </div>
   );
 }
+
+/** The error of a field, which screen readers announce, or else its hint. */
+export const FieldNote = ({ id, error, hint }: Pick<FieldParts, "error" | "hint"> & { id: string }) => (
+  <div
+    id={`${id}-note`}
+    className={cx("mt-1 text-xs [overflow-wrap:anywhere]", error === undefined ? "text-muted" : "text-bad")}
+    role={error === undefined ? undefined : "alert"}
+  >
+    {error ?? hint}
+  </div>
+);
 
 export function TextInput({ label, hint, error, className, onValue, ...rest }: FieldParts & InputProps) {
   return (
@@ -87,6 +90,10 @@ export interface Option {
   value: string;
   label: string;
 }
+
+/** Returns objects as options, by name. */
+export const namedOptions = (objects: readonly { id: string; name: string }[]): Option[] =>
+  objects.map(({ id, name }) => ({ value: id, label: name }));
 
 type SelectProps = Omit<SelectHTMLAttributes<HTMLSelectElement>, "onChange"> & Values & { options: readonly Option[] };
 

@@ -1,4 +1,5 @@
 import { type KeyboardEvent, type ReactNode, useEffect, useId, useState } from "react";
+import { FieldNote } from "./field.tsx";
 import { cx, TextLine } from "./text.tsx";
 
 interface Found {
@@ -65,15 +66,7 @@ export function Finder(props: FinderProps) {
         )}
       />
       {is_open && <FoundList id={id} label={label} found={found} at={at} is_looking={is_looking} onChoose={choose} onAt={setAt} />}
-      {has_note && (
-        <div
-          id={`${id}-note`}
-          className={cx("mt-1 text-xs", error === undefined ? "text-muted" : "text-bad")}
-          role={error === undefined ? undefined : "alert"}
-        >
-          {error ?? note}
-        </div>
-      )}
+      {has_note && <FieldNote id={id} error={error} hint={note} />}
     </div>
   );
 }

@@ -41,6 +41,9 @@ export function relativeText(at: string, now_ms: number): string {
   return seconds < 0 ? `${text} ago` : `in ${text}`;
 }
 
+/** Formats a number of things: "1 robot", "1,200 robots". */
+export const counted = (count: number, thing: string): string => `${count.toLocaleString()} ${thing}${count === 1 ? "" : "s"}`;
+
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 
 /** Formats a date and time in the browser's time zone. */

@@ -6,6 +6,7 @@ export {
   BarSelect,
   Checkbox,
   FilterSelect,
+  namedOptions,
   NameInput,
   type Option,
   SearchInput,
@@ -16,8 +17,9 @@ export {
   TimeInput,
   TypedSearch,
 } from "./field.tsx";
+export { type Filters, MoreFilters, useFilters } from "./filters.tsx";
 export { Finder, type FinderProps } from "./finder.tsx";
-export { byteText, durationText, jsonText, readJson, shellLine } from "./format.ts";
+export { byteText, counted, durationText, jsonText, readJson, shellLine } from "./format.ts";
 export { Diff, Json, JsonInput } from "./json.tsx";
 export { copyAsRf, ListActions, Menu } from "./menu.tsx";
 export { useOutage } from "./outage.ts";

@@ -1,5 +1,6 @@
 import { Link, type LinkProps, useLocation } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useRef } from "react";
+import { LinkButton } from "./button.tsx";
 import type { Option } from "./field.tsx";
 import { cx } from "./text.tsx";
 
@@ -27,13 +28,26 @@ export function PageHeader({
   );
 }
 
+interface SectionProps {
+  title: string;
+  actions?: ReactNode;
+  /** The page with the complete list. */
+  all?: LinkProps | false;
+  children: ReactNode;
+}
+
 /** A section of a page with a heading. */
-export function Section({ title, actions, children }: { title: string; actions?: ReactNode; children: ReactNode }) {
+export function Section({ title, actions, all = false, children }: SectionProps) {
   return (
     <section className="mb-6 min-w-0" aria-label={title}>
       <div className="mb-2 flex min-h-8 items-center justify-between gap-2">
         <h2 className="font-semibold">{title}</h2>
         {actions}
+        {all !== false && (
+          <LinkButton look="quiet" {...all}>
+            View all
+          </LinkButton>
+        )}
       </div>
       {children}
     </section>
@@ -71,16 +85,16 @@ interface CardListProps<Item> {
   children: (item: Item) => ReactNode;
 }
 
-/** Names and values in two columns. */
-export function KeyValue({ items }: { items: readonly (readonly [string, ReactNode] | false)[] }) {
+/** Values by name, in two columns. Leaves out values that are false. */
+export function KeyValue({ items }: { items: Readonly<Record<string, ReactNode>> }) {
   return (
     <dl className="grid grid-cols-[minmax(6rem,auto)_minmax(0,1fr)] items-baseline gap-x-4 gap-y-1.5">
-      {items.map(
-        (item) =>
-          item !== false && (
-            <div key={item[0]} className="contents">
-              <dt className="text-muted">{item[0]}</dt>
-              <dd className="min-w-0 [overflow-wrap:anywhere]">{item[1]}</dd>
+      {Object.entries(items).map(
+        ([name, value]) =>
+          value !== false && (
+            <div key={name} className="contents">
+              <dt className="text-muted">{name}</dt>
+              <dd className="min-w-0 [overflow-wrap:anywhere]">{value}</dd>
             </div>
           ),
       )}

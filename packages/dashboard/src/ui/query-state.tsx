@@ -5,23 +5,24 @@ import { Button } from "./button.tsx";
 import { Command } from "./copy.tsx";
 import { cx } from "./text.tsx";
 
-/** Shown for an empty list: what will appear there and how to create it. */
-export function EmptyState({
-  icon: Icon = Inbox,
-  title,
-  children,
-  actions,
-  command,
-}: {
+interface EmptyStateProps {
   icon?: LucideIcon;
   title: string;
   children?: ReactNode;
   actions?: ReactNode;
   command?: string;
-}) {
+  /** Whether it is an error, which screen readers announce. */
+  is_error?: boolean;
+}
+
+/** Shown for an empty list: what will appear there and how to create it. */
+export function EmptyState({ icon: Icon = Inbox, title, children, actions, command, is_error = false }: EmptyStateProps) {
   return (
-    <div className="mx-auto flex max-w-md flex-col items-center gap-2 px-4 py-12 text-center">
-      <Icon size={28} aria-hidden className="text-muted" />
+    <div
+      role={is_error ? "alert" : undefined}
+      className="mx-auto flex max-w-md flex-col items-center gap-2 px-4 py-12 text-center [overflow-wrap:anywhere]"
+    >
+      <Icon size={28} aria-hidden className={is_error ? "text-bad" : "text-muted"} />
       <h2 className="font-semibold">{title}</h2>
       {children !== undefined && <div className="text-muted">{children}</div>}
       {Boolean(actions) && <div className="mt-2 flex flex-wrap justify-center gap-2">{actions}</div>}
@@ -36,23 +37,16 @@ export function EmptyState({
 
 /** Shown if no row matches the filters. */
 export const NoMatch = ({ title, onShowAll }: { title: string; onShowAll: () => void }) => (
-  <EmptyState title={title} actions={<Button onClick={onShowAll}>Show all</Button>} />
+  <EmptyState title={title} actions={<Button onClick={() => onShowAll()}>Show all</Button>} />
 );
 
 /** Shows an error and, with `onRetry`, a button that retries. */
 export function ErrorState({ error, onRetry }: { error: unknown; onRetry?: () => void }) {
-  const { icon: Icon, title, text } = explain(error);
+  const { text, ...shown } = explain(error);
   return (
-    <div role="alert" className="mx-auto flex max-w-md flex-col items-center gap-2 px-4 py-12 text-center">
-      <Icon size={28} aria-hidden className="text-bad" />
-      <h2 className="font-semibold">{title}</h2>
-      <p className="text-muted [overflow-wrap:anywhere]">{text}</p>
-      {onRetry !== undefined && (
-        <Button className="mt-2" onClick={onRetry}>
-          Try again
-        </Button>
-      )}
-    </div>
+    <EmptyState is_error actions={onRetry !== undefined && <Button onClick={onRetry}>Try again</Button>} {...shown}>
+      {text}
+    </EmptyState>
   );
 }
 

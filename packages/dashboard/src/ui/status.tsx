@@ -150,10 +150,10 @@ export function Progress({ parts, total, label }: { parts: readonly Part[]; tota
   );
 }
 
-/** A usage meter: yellow above 80%, red above 95%. */
-export function Meter({ value, max = 100, label }: { value: number; max?: number; label: string }) {
+/** A usage meter: yellow above 80%, red above 95%, or in another tone. */
+export function Meter({ value, max = 100, label, ...look }: { value: number; max?: number; label: string; tone?: Tone }) {
   const share = Math.min(1, Math.max(0, value / Math.max(1e-9, max)));
-  const tone: Tone = share > 0.95 ? "bad" : share > 0.8 ? "warn" : "ok";
+  const tone = look.tone ?? (share > 0.95 ? "bad" : share > 0.8 ? "warn" : "ok");
   return (
     <div
       role="meter"

@@ -18,18 +18,13 @@ export function AccountPage() {
       <Section title="Signed in as">
         <Card>
           <KeyValue
-            items={[
-              ["Name", <Text key="name">{actor.name ?? token.label ?? token.prefix}</Text>],
-              ["Kind", actor.type === "user" ? "user" : "organization token"],
-              [
-                "Token",
-                <span key="token" className="font-mono">
-                  {token.prefix}…
-                </span>,
-              ],
-              ["Token expires", token.expires_at === null ? "never" : <Time key="ends" at={token.expires_at} exact />],
-              ["ID", <CopyText key="id" label="ID" text={actor.id} />],
-            ]}
+            items={{
+              Name: <Text>{actor.name ?? token.label ?? token.prefix}</Text>,
+              Kind: actor.type === "user" ? "user" : "organization token",
+              Token: <span className="font-mono">{token.prefix}…</span>,
+              "Token expires": token.expires_at === null ? "never" : <Time at={token.expires_at} exact />,
+              ID: <CopyText label="ID" text={actor.id} />,
+            }}
           />
         </Card>
       </Section>

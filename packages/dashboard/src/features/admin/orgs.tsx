@@ -28,6 +28,7 @@ import {
   TextInput,
   TextLine,
   Time,
+  useFilters,
 } from "../../ui/index.ts";
 import { adminLines, useAdminAction, useAdminPages } from "./admin-client.ts";
 
@@ -37,19 +38,14 @@ const STATUSES = [{ value: "pending", label: "requests" }, "active", "suspended"
 export function Orgs({ client, status }: { client: BrowserClient; status: AdminSearch["status"] }) {
   // Kept outside the table: the filter may hide the row of an approved organization.
   const [approved, setApproved] = useState<ApprovedOrg>();
-  const navigate = route.useNavigate();
+  const { change } = useFilters(route.useSearch());
   const list = useAdminPages(["orgs", status ?? null], (cursor, signal) =>
     client.listOrgs({ query: { status, limit: 200, cursor }, signal }),
   );
   return (
     <>
       <div className="mb-3">
-        <FilterSelect
-          label="Status"
-          value={status}
-          options={STATUSES}
-          onChange={(value) => void navigate({ search: { status: value }, replace: true })}
-        />
+        <FilterSelect label="Status" value={status} options={STATUSES} onChange={(value) => change({ status: value })} />
       </div>
       <ListTable
         label="Organizations"

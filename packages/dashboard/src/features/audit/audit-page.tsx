@@ -6,19 +6,21 @@ import { type FormEvent, type ReactNode, useEffect, useState } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
 import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import type { AuditSearch } from "../../search.ts";
+import { type AuditSearch, hasFilters } from "../../search.ts";
 import {
   AnchorButton,
   Button,
   copyAsRf,
-  cx,
   EmptyState,
   FilterSelect,
   ListTable,
   Menu,
+  MoreFilters,
+  namedOptions,
   PageHeader,
   SearchInput,
   TimeInput,
+  useFilters,
 } from "../../ui/index.ts";
 import { AUDIT_COLUMNS, AuditDetails } from "./audit-entries.tsx";
 import { actionWords, auditCommand, exportPath, filterOf } from "./audit-search.ts";
@@ -47,14 +49,11 @@ const Head = ({ actions }: { actions?: ReactNode }) => (
 );
 
 function AuditLog() {
-  const search = route.useSearch();
-  const navigate = route.useNavigate();
+  const { search, change, clear } = useFilters(route.useSearch());
   const list = useLivePages("listAudit", { query: { ...filterOf(search), limit: PAGE_ROWS } });
   const line = auditCommand(search);
-  const show = (change: AuditSearch): void => void navigate({ search: (before) => ({ ...before, ...change }), replace: true });
-  const clear = (): void => void navigate({ search: {}, replace: true });
   const entry = list.rows.find(({ id }) => id === search.entry);
-  const is_filtered = Object.keys(filterOf(search)).length > 0;
+  const is_filtered = hasFilters(filterOf(search));
   return (
     <div className="flex h-full min-h-96 flex-col">
       <Head
@@ -71,9 +70,12 @@ function AuditLog() {
         }
       />
       <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter audit log">
-        <AuditFilters search={search} onChange={show} />
+        <FilterSelect label="Action" value={search.action} options={ACTIONS} onChange={(action) => change({ action })} />
+        <MoreFilters>
+          <RarerFilters search={search} onChange={change} />
+        </MoreFilters>
         {is_filtered && (
-          <Button look="quiet" onClick={clear}>
+          <Button look="quiet" onClick={() => clear()}>
             Clear
           </Button>
         )}
@@ -84,11 +86,11 @@ function AuditLog() {
           list={list}
           columns={AUDIT_COLUMNS}
           height="100%"
-          onOpen={({ id }) => show({ entry: id })}
-          empty={<EmptyState title="No matching entries" actions={is_filtered && <Button onClick={clear}>Show all</Button>} />}
+          onOpen={({ id }) => change({ entry: id })}
+          empty={<EmptyState title="No matching entries" actions={is_filtered && <Button onClick={() => clear()}>Show all</Button>} />}
         />
       </div>
-      {entry !== undefined && <AuditDetails entry={entry} onClose={() => show({ entry: undefined })} />}
+      {entry !== undefined && <AuditDetails entry={entry} onClose={() => change({ entry: undefined })} />}
     </div>
   );
 }
@@ -102,27 +104,11 @@ interface Parts {
   onChange: (change: AuditSearch) => void;
 }
 
-function AuditFilters({ search, onChange }: Parts) {
-  const [is_open, setOpen] = useState(false);
-  return (
-    <>
-      <FilterSelect label="Action" value={search.action} options={ACTIONS} onChange={(action) => onChange({ action })} />
-      <Button className="sm:hidden" aria-expanded={is_open} onClick={() => setOpen(!is_open)}>
-        {is_open ? "Fewer filters" : "More filters"}
-      </Button>
-      <div className={cx("contents", !is_open && "max-sm:hidden")}>
-        <RarerFilters search={search} onChange={onChange} />
-      </div>
-    </>
-  );
-}
-
-/** Filters that are collapsed on narrow screens. */
 function RarerFilters({ search, onChange }: Parts) {
   const users = useQuery(query("listUsers")).data?.items ?? [];
   const tokens = useQuery(query("listTokens")).data?.items ?? [];
   const actors = [
-    ...users.map(({ id, name }) => ({ value: id, label: name })),
+    ...namedOptions(users),
     ...tokens.filter(({ user_id }) => user_id === null).map(({ id, label, prefix }) => ({ value: id, label: `token ${label ?? prefix}` })),
   ];
   // The URL may name an actor that is not listed, such as a robot or a removed user.

@@ -20,6 +20,7 @@ import {
   SearchInput,
   StatusBadge,
   TextLine,
+  useFilters,
 } from "../../ui/index.ts";
 import {
   byName,
@@ -43,18 +44,13 @@ type Window = { kind: "edit"; of: EffectiveValue | undefined } | { kind: "unset"
 
 /** The effective values at a scope with their origins, and the actions that change them. */
 export function ConfigsPage() {
-  const search: ConfigsSearch = useSearch({ from: "/app/configs" });
-  const navigate = useNavigate();
+  const { search, change } = useFilters(useSearch({ from: "/app/configs" }));
   const may_set = useMay("operator");
   const [shown, setShown] = useState<Window>();
   const { scope = "org", scope_id, namespace } = search;
   const is_chosen = scope === "org" || scope_id !== undefined;
   const effective = useEffective(scope, scope_id);
-  const set = (change: Partial<Record<keyof ConfigsSearch, string | undefined>>): void => {
-    const next = Object.entries({ ...search, ...change }).filter(([, value]) => value !== undefined && value !== "");
-    void navigate({ to: "/configs", search: Object.fromEntries(next), replace: true });
-  };
-  const pick = (next: Scope, id: string | undefined): void => set({ scope: next === "org" ? undefined : next, scope_id: id });
+  const pick = (next: Scope, id: string | undefined): void => change({ scope: next === "org" ? undefined : next, scope_id: id });
   const place: ConfigScope = { scope, scope_id };
   return (
     <ConfigsFrame
@@ -84,7 +80,7 @@ export function ConfigsPage() {
       ) : (
         <>
           {scope === "robot" && scope_id !== undefined && <RobotFiles robot_id={scope_id} />}
-          <Filters search={search} values={effective.data ?? []} onChange={set} />
+          <ValueFilters search={search} values={effective.data ?? []} onChange={change} />
           <QueryState query={effective} rows={8}>
             {(values) => (
               <ValuesTable
@@ -105,20 +101,17 @@ export function ConfigsPage() {
   );
 }
 
-function Filters({
-  search,
-  values,
-  onChange,
-}: {
+interface ValueFiltersProps {
   search: ConfigsSearch;
   values: readonly EffectiveValue[];
-  onChange: (change: Partial<Record<keyof ConfigsSearch, string | undefined>>) => void;
-}) {
-  const { namespace, q } = search;
+  onChange: (part: ConfigsSearch) => void;
+}
+
+function ValueFilters({ search: { namespace, q }, values, onChange }: ValueFiltersProps) {
   const namespaces = [...new Set([...values.map((value) => value.namespace), ...(namespace === undefined ? [] : [namespace])])].toSorted();
   return (
     <div role="search" className="mb-3 flex flex-wrap items-center gap-2">
-      <SearchInput label="Search keys and values" value={q ?? ""} onValue={(text) => onChange({ q: text })} />
+      <SearchInput label="Search keys and values" value={q ?? ""} onValue={(text) => onChange({ q: text || undefined })} />
       <FilterSelect
         label="Namespace"
         value={namespace}

@@ -2,7 +2,7 @@ import type { ConfigEntry, Fleet } from "@roamfleet/protocol/routes";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { Clock } from "lucide-react";
 import { query, usePlaces } from "../../api/queries.ts";
-import { Badge } from "../../ui/index.ts";
+import { Badge, counted } from "../../ui/index.ts";
 import { pendingFleets } from "./config-values.ts";
 
 function Pending({ children, title }: { children: string; title: string }) {
@@ -15,7 +15,7 @@ function Pending({ children, title }: { children: string; title: string }) {
   );
 }
 
-const changes = (count: number): string => `${count.toLocaleString()} config ${count === 1 ? "change" : "changes"} pending`;
+const changes = (count: number): string => `${counted(count, "config change")} pending`;
 const HOW = "Set but not deployed: robots receive it with the next config deployment";
 
 /** Renders nothing if all values that apply to the fleet are deployed to it. */
@@ -41,7 +41,7 @@ export function ValuePending({ entry }: { entry: ConfigEntry }) {
   const names = fleets.map(({ name }) => name).join(", ");
   return (
     <Pending title={`${HOW}. ${names}`.slice(0, 500)}>
-      {scope === "fleet" ? "pending" : `pending in ${fleets.length.toLocaleString()} ${fleets.length === 1 ? "fleet" : "fleets"}`}
+      {scope === "fleet" ? "pending" : `pending in ${counted(fleets.length, "fleet")}`}
     </Pending>
   );
 }

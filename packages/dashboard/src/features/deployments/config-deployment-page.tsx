@@ -1,6 +1,6 @@
 import type { ConfigDeployment } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { getRouteApi } from "@tanstack/react-router";
 import { useState } from "react";
 import { query, useAction, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
@@ -19,13 +19,12 @@ import {
   shellLine,
   StatusBadge,
   Text,
-  Time,
   Tooltip,
+  useFilters,
 } from "../../ui/index.ts";
-import { ActorName, EventLog, TargetLink } from "./deployment-parts.tsx";
+import { ActorName, DeploymentTitle, EventLog, exactTime } from "./deployment-parts.tsx";
 import { Counts, SituationNote } from "./deployment-progress.tsx";
 import { reasonAdvice, reasonText, robots } from "./deployment-text.ts";
-import type { DeploymentSearch } from "../../search.ts";
 import { hasEnded, type Situation } from "./steps.ts";
 import { TargetTable } from "./target-table.tsx";
 
@@ -57,23 +56,12 @@ function situationOf({ status, reason, counts }: ConfigDeployment): Situation {
 
 function Live({ deployment }: { deployment: ConfigDeployment }) {
   const places = usePlaces();
-  const search = route.useSearch();
-  const navigate = useNavigate();
+  const filters = useFilters(route.useSearch());
   const { id, status, counts } = deployment;
-  const change = (next: DeploymentSearch): void =>
-    void navigate({ to: "/config-deployments/$id", params: { id }, search: next, replace: true });
   return (
     <>
       <PageHeader
-        title={
-          <span className="flex min-w-0 flex-wrap items-baseline gap-x-2">
-            <Text>{nameOf(deployment)}</Text>
-            <span className="font-normal text-muted">to</span>
-            <span className="max-w-full min-w-0">
-              <TargetLink target={deployment} places={places} />
-            </span>
-          </span>
-        }
+        title={<DeploymentTitle name={nameOf(deployment)} target={deployment} places={places} />}
         label={`${nameOf(deployment)}: ${status.replaceAll("_", " ")}`}
         meta={
           <>
@@ -84,9 +72,9 @@ function Live({ deployment }: { deployment: ConfigDeployment }) {
         actions={<Actions deployment={deployment} />}
       />
       <SituationNote situation={situationOf(deployment)} />
-      <Counts counts={counts} label="Robots that receive the config" search={search} onChange={change} />
+      <Counts counts={counts} label="Robots that receive the config" filters={filters} />
       <Section title="Robots">
-        <TargetTable name="listConfigDeploymentTargets" deployment={deployment} waves={1} search={search} onChange={change} />
+        <TargetTable name="listConfigDeploymentTargets" deployment={deployment} waves={1} filters={filters} />
       </Section>
       <div className="grid gap-x-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
         <EventLog name="listConfigDeploymentEvents" id={id} />
@@ -97,21 +85,20 @@ function Live({ deployment }: { deployment: ConfigDeployment }) {
 }
 
 function Facts({ deployment }: { deployment: ConfigDeployment }) {
-  const time = (label: string, at: string | null) => at !== null && ([label, <Time key={label} at={at} exact />] as const);
   return (
     <Section title="Details">
       <Card>
         <KeyValue
-          items={[
-            ["Namespace", <Text key="namespace">{deployment.namespace ?? "all"}</Text>],
-            ["Revision", <CopyText key="revision" label="Revision" text={deployment.revision} />],
-            ["Created by", <ActorName key="by" actor={deployment.created_by} />],
-            time("Created", deployment.created_at),
-            time("Started", deployment.started_at),
-            time("Cancelled", deployment.cancel_requested_at),
-            time("Finished", deployment.finished_at),
-            deployment.finished_at === null && time("Expires", deployment.expires_at),
-          ]}
+          items={{
+            Namespace: <Text>{deployment.namespace ?? "all"}</Text>,
+            Revision: <CopyText label="Revision" text={deployment.revision} />,
+            "Created by": <ActorName actor={deployment.created_by} />,
+            Created: exactTime(deployment.created_at),
+            Started: exactTime(deployment.started_at),
+            Cancelled: exactTime(deployment.cancel_requested_at),
+            Finished: exactTime(deployment.finished_at),
+            Expires: deployment.finished_at === null && exactTime(deployment.expires_at),
+          }}
         />
       </Card>
     </Section>

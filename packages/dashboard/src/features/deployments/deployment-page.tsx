@@ -1,12 +1,11 @@
 import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
-import { Card, CopyText, KeyValue, PageHeader, QueryState, Section, StatusBadge, Text, Time } from "../../ui/index.ts";
-import { ActorName, EventLog, TargetLink } from "./deployment-parts.tsx";
+import { Card, CopyText, KeyValue, PageHeader, QueryState, Section, StatusBadge, Text, useFilters } from "../../ui/index.ts";
+import { ActorName, DeploymentTitle, EventLog, exactTime, TargetLink } from "./deployment-parts.tsx";
 import { Counts, SituationNote, WaveList } from "./deployment-progress.tsx";
 import { policyLines } from "./deployment-text.ts";
-import type { DeploymentSearch } from "../../search.ts";
 import { StepBar } from "./step-bar.tsx";
 import { situationOf } from "./steps.ts";
 import { TargetTable } from "./target-table.tsx";
@@ -29,15 +28,13 @@ export function DeploymentPage() {
 
 function Live({ deployment, waves }: { deployment: Deployment; waves: readonly DeploymentWave[] }) {
   const places = usePlaces();
-  const search = route.useSearch();
-  const navigate = useNavigate();
+  const filters = useFilters(route.useSearch());
   const { id, release, status, counts, wave_count } = deployment;
-  const change = (next: DeploymentSearch): void => void navigate({ to: "/deployments/$id", params: { id }, search: next, replace: true });
   const tag = release.tag === "" ? "removed release" : release.tag;
   return (
     <>
       <PageHeader
-        title={<Title deployment={deployment} tag={tag} places={places} />}
+        title={<DeploymentTitle name={tag} target={deployment} places={places} />}
         label={`${tag}: ${status.replaceAll("_", " ")}`}
         meta={
           <>
@@ -49,30 +46,23 @@ function Live({ deployment, waves }: { deployment: Deployment; waves: readonly D
         actions={<StepBar deployment={deployment} waves={waves} />}
       />
       <SituationNote situation={situationOf(deployment, waves)} />
-      <Counts counts={counts} label={`Robots of ${tag}`} search={search} onChange={change} />
+      <Counts counts={counts} label={`Robots of ${tag}`} filters={filters} />
       {wave_count > 1 && (
-        <WaveList waves={waves} is_paused={status === "paused"} chosen={search.wave} onChoose={(wave) => change({ ...search, wave })} />
+        <WaveList
+          waves={waves}
+          is_paused={status === "paused"}
+          chosen={filters.search.wave}
+          onChoose={(wave) => filters.change({ wave })}
+        />
       )}
       <Section title="Robots">
-        <TargetTable name="listDeploymentTargets" deployment={deployment} waves={wave_count} search={search} onChange={change} />
+        <TargetTable name="listDeploymentTargets" deployment={deployment} waves={wave_count} filters={filters} />
       </Section>
       <div className="grid gap-x-6 lg:grid-cols-[minmax(0,3fr)_minmax(0,2fr)]">
         <EventLog name="listDeploymentEvents" id={id} />
         <Facts deployment={deployment} places={places} />
       </div>
     </>
-  );
-}
-
-function Title({ deployment, tag, places }: { deployment: Deployment; tag: string; places: Places }) {
-  return (
-    <span className="flex min-w-0 flex-wrap items-baseline gap-x-2">
-      <Text>{tag}</Text>
-      <span className="font-normal text-muted">to</span>
-      <span className="max-w-full min-w-0">
-        <TargetLink target={deployment} places={places} />
-      </span>
-    </span>
   );
 }
 
@@ -84,37 +74,35 @@ const OtherDeployment = ({ id }: { id: string }) => (
 
 function Facts({ deployment, places }: { deployment: Deployment; places: Places }) {
   const { release, retry_of, rollback_of, created_by, rollout } = deployment;
-  const time = (label: string, at: string | null) => at !== null && ([label, <Time key={label} at={at} exact />] as const);
   return (
     <div className="min-w-0">
       <Section title="Details">
         <Card>
           <KeyValue
-            items={[
-              [
-                "Release",
-                <Link key="release" to="/releases/$id" params={{ id: release.id }} className="text-accent underline">
+            items={{
+              Release: (
+                <Link to="/releases/$id" params={{ id: release.id }} className="text-accent underline">
                   <Text>{release.tag === "" ? release.id : release.tag}</Text>
-                </Link>,
-              ],
-              ["Target", <TargetLink key="to" target={deployment} places={places} />],
-              ["Created by", <ActorName key="by" actor={created_by} />],
-              retry_of !== null && ["Retry of", <OtherDeployment key="retry" id={retry_of} />],
-              rollback_of !== null && ["Rollback of", <OtherDeployment key="rollback" id={rollback_of} />],
-              time("Created", deployment.created_at),
-              time("Scheduled", deployment.scheduled_at),
-              time("Started", deployment.started_at),
-              time("Paused", deployment.paused_at),
-              time("Cancelled", deployment.cancel_requested_at),
-              time("Finished", deployment.finished_at),
-              deployment.finished_at === null && time("Expires", deployment.expires_at),
-            ]}
+                </Link>
+              ),
+              Target: <TargetLink target={deployment} places={places} />,
+              "Created by": <ActorName actor={created_by} />,
+              "Retry of": retry_of !== null && <OtherDeployment id={retry_of} />,
+              "Rollback of": rollback_of !== null && <OtherDeployment id={rollback_of} />,
+              Created: exactTime(deployment.created_at),
+              Scheduled: exactTime(deployment.scheduled_at),
+              Started: exactTime(deployment.started_at),
+              Paused: exactTime(deployment.paused_at),
+              Cancelled: exactTime(deployment.cancel_requested_at),
+              Finished: exactTime(deployment.finished_at),
+              Expires: deployment.finished_at === null && exactTime(deployment.expires_at),
+            }}
           />
         </Card>
       </Section>
       <Section title="Policy">
         <Card>
-          <KeyValue items={policyLines(rollout)} />
+          <KeyValue items={Object.fromEntries(policyLines(rollout))} />
         </Card>
       </Section>
     </div>

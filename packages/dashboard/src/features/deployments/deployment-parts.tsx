@@ -45,6 +45,20 @@ export function TargetLink({ target, places }: { target: Target; places: Places 
   return target.robot_id === null ? <Text>{null}</Text> : <RobotLink id={target.robot_id} />;
 }
 
+/** "RELEASE to TARGET". */
+export const DeploymentTitle = ({ name, target, places }: { name: string; target: Target; places: Places }) => (
+  <span className="flex min-w-0 flex-wrap items-baseline gap-x-2">
+    <Text>{name}</Text>
+    <span className="font-normal text-muted">to</span>
+    <span className="max-w-full min-w-0">
+      <TargetLink target={target} places={places} />
+    </span>
+  </span>
+);
+
+/** A time in a KeyValue list; false without a time. */
+export const exactTime = (at: string | null) => at !== null && <Time at={at} exact />;
+
 /** A link to a robot. Shows its ID until the name is loaded. */
 export function RobotLink({ id, name }: { id: string; name?: string | undefined }) {
   const robot = useQuery({ ...query("getRobot", { params: { id } }), enabled: name === undefined });

@@ -2,7 +2,7 @@ import type { TargetStatus } from "@roamfleet/protocol";
 import type { Deployment, DeploymentWave } from "@roamfleet/protocol/routes";
 import { CircleCheck, CircleDot, CircleX, Clock, TriangleAlert } from "lucide-react";
 import type { DeploymentSearch } from "../../search.ts";
-import { cx, Section, StatusBadge, TextLine, ticker, Time, type Tone } from "../../ui/index.ts";
+import { cx, type Filters, Section, StatusBadge, TextLine, ticker, Time, type Tone } from "../../ui/index.ts";
 import { CountsBar, countsText } from "./deployment-parts.tsx";
 import { reachOf, wholeWaveText } from "./deployment-text.ts";
 import { countdownText } from "./draft.ts";
@@ -25,13 +25,11 @@ const FIGURES: readonly { name: keyof Deployment["counts"]; label: string; tone:
 export function Counts({
   counts,
   label,
-  search,
-  onChange,
+  filters: { search, change },
 }: {
   counts: Deployment["counts"];
   label: string;
-  search: DeploymentSearch;
-  onChange: (next: DeploymentSearch) => void;
+  filters: Filters<DeploymentSearch>;
 }) {
   const done = counts.applied + counts.failed + counts.rolled_back + counts.cancelled;
   const percent = counts.total === 0 ? 0 : Math.floor((100 * done) / counts.total);
@@ -53,14 +51,7 @@ export function Counts({
               ink={INKS[tone]}
               value={counts[name]}
               is_on={status !== undefined && search.status === status}
-              {...(status === undefined
-                ? {}
-                : {
-                    onToggle: () => {
-                      const { status: was, ...rest } = search;
-                      onChange(was === status ? rest : { ...rest, status });
-                    },
-                  })}
+              {...(status === undefined ? {} : { onToggle: () => change({ status: search.status === status ? undefined : status }) })}
             />
           </li>
         ))}

@@ -8,7 +8,7 @@ import { useLivePages } from "../../api/live-pages.ts";
 import { type Places, usePlaces } from "../../api/queries.ts";
 import { refetchQueries } from "../../api/query-client.ts";
 import { useMay } from "../../api/session.ts";
-import type { DeploymentsSearch } from "../../search.ts";
+import { type DeploymentsSearch, hasFilters } from "../../search.ts";
 import { Button, type Column, EmptyState, LinkButton, ListTable, NameLink, StatusBadge, Time } from "../../ui/index.ts";
 import { ActorName, CountsBar, countsText, TargetLink } from "./deployment-parts.tsx";
 
@@ -96,7 +96,7 @@ export function DeploymentTable({ search, onClear, ...selection }: TableProps & 
   const list = useLivePages("listDeployments", { query: deploymentsQuery(search) });
   useFreshCounts("listDeployments", "target");
   const columns = useMemo(() => columnsWith(RELEASES, places), [places]);
-  const is_filtered = Object.keys(search).some((name) => name !== "tab" && name !== "following");
+  const is_filtered = hasFilters({ ...search, tab: undefined, following: undefined });
   return (
     <ListTable
       label="Deployments"
@@ -144,7 +144,7 @@ export function ConfigDeploymentTable({ search, onClear }: TableProps) {
   const list = useLivePages("listConfigDeployments", { query });
   useFreshCounts("listConfigDeployments", "config_target");
   const columns = useMemo(() => columnsWith(CONFIGS, places), [places]);
-  const is_filtered = Object.keys(query).some((name) => name !== "cause");
+  const is_filtered = hasFilters({ ...query, cause: undefined });
   return (
     <ListTable
       label="Config deployments"

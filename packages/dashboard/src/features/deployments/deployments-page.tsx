@@ -5,8 +5,22 @@ import { useState } from "react";
 import { ObjectPicker } from "../../api/object-picker.tsx";
 import { usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import type { DeploymentsSearch } from "../../search.ts";
-import { Button, Checkbox, copyAsRf, cx, FilterSelect, IconButton, LinkButton, Menu, PageHeader, shellLine, Time } from "../../ui/index.ts";
+import { type DeploymentsSearch, hasFilters } from "../../search.ts";
+import {
+  Button,
+  Checkbox,
+  copyAsRf,
+  cx,
+  FilterSelect,
+  IconButton,
+  LinkButton,
+  Menu,
+  namedOptions,
+  PageHeader,
+  shellLine,
+  Time,
+  useFilters,
+} from "../../ui/index.ts";
 import { ConfigDeploymentTable, DeploymentTable } from "./deployment-tables.tsx";
 
 const route = getRouteApi("/app/deployments");
@@ -15,13 +29,18 @@ const COMPARED = 2;
 
 /** All deployments, newest first. */
 export function DeploymentsPage() {
-  const search = route.useSearch();
+  const filters = useFilters(route.useSearch());
+  const { search } = filters;
   const navigate = useNavigate();
   const may_deploy = useMay("operator");
   const [selected, setSelected] = useState(NONE);
-  const change = (next: DeploymentsSearch): void => {
+  const change = (part: DeploymentsSearch): void => {
     setSelected(NONE);
-    void navigate({ to: "/deployments", search: next, replace: true });
+    filters.change(part);
+  };
+  const clear = (): void => {
+    setSelected(NONE);
+    filters.clear({ tab: search.tab });
   };
   const [a, b] = [...selected];
   return (
@@ -53,11 +72,11 @@ export function DeploymentsPage() {
         }
       />
       <KindTabs search={search} onChange={change} />
-      <Filters search={search} onChange={change} />
+      <DeploymentFilters search={search} onChange={change} onClear={clear} />
       {search.tab === "configs" ? (
-        <ConfigDeploymentTable search={search} onClear={() => change({ tab: "configs" })} />
+        <ConfigDeploymentTable search={search} onClear={clear} />
       ) : (
-        <DeploymentTable search={search} selected={selected} onSelect={setSelected} onClear={() => change({})} />
+        <DeploymentTable search={search} selected={selected} onSelect={setSelected} onClear={clear} />
       )}
     </div>
   );
@@ -70,24 +89,27 @@ const listCommand = ({ tab, status, robot_id, fleet_id, since, following }: Depl
 
 interface Parts {
   search: DeploymentsSearch;
-  onChange: (next: DeploymentsSearch) => void;
+  onChange: (part: DeploymentsSearch) => void;
 }
 
+const KINDS = [
+  { label: "Releases", tab: undefined },
+  { label: "Configs", tab: "configs" },
+] as const;
+
 function KindTabs({ search, onChange }: Parts) {
-  const { tab, release_id: _, ...rest } = search;
-  const kinds = [
-    { label: "Releases", is_on: tab === undefined, next: rest },
-    { label: "Configs", is_on: tab === "configs", next: { ...rest, tab: "configs" as const } },
-  ];
   return (
     <div role="group" aria-label="Kind of deployment" className="mb-3 flex gap-1 border-b border-line">
-      {kinds.map(({ label, is_on, next }) => (
+      {KINDS.map(({ label, tab }) => (
         <button
           key={label}
           type="button"
-          aria-pressed={is_on}
-          onClick={() => onChange(next)}
-          className={cx("h-9 border-b-2 px-2.5", is_on ? "border-accent font-medium" : "border-transparent text-muted hover:text-ink")}
+          aria-pressed={tab === search.tab}
+          onClick={() => onChange({ tab, release_id: undefined })}
+          className={cx(
+            "h-9 border-b-2 px-2.5",
+            tab === search.tab ? "border-accent font-medium" : "border-transparent text-muted hover:text-ink",
+          )}
         >
           {label}
         </button>
@@ -96,39 +118,26 @@ function KindTabs({ search, onChange }: Parts) {
   );
 }
 
-function Filters({ search, onChange }: Parts) {
+function DeploymentFilters({ search, onChange, onClear }: Parts & { onClear: () => void }) {
   const { fleets } = usePlaces();
-  const set = (name: Exclude<keyof DeploymentsSearch, "following">, value: string | undefined): void => {
-    const { [name]: _, ...rest } = search;
-    onChange(value === undefined ? rest : { ...rest, [name]: value });
-  };
-  const is_filtered = Object.keys(search).some((name) => name !== "tab");
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter deployments">
-      <FilterSelect label="Status" value={search.status} options={DEPLOYMENT_STATUSES} onChange={(value) => set("status", value)} />
-      <FilterSelect
-        label="Fleet"
-        value={search.fleet_id}
-        options={fleets.map(({ id, name }) => ({ value: id, label: name }))}
-        onChange={(value) => set("fleet_id", value)}
-      />
+      <FilterSelect label="Status" value={search.status} options={DEPLOYMENT_STATUSES} onChange={(status) => onChange({ status })} />
+      <FilterSelect label="Fleet" value={search.fleet_id} options={namedOptions(fleets)} onChange={(fleet_id) => onChange({ fleet_id })} />
       {search.tab === undefined && (
-        <ObjectFilter kind="release" label="Release: any" id={search.release_id} onChange={(value) => set("release_id", value)} />
+        <ObjectFilter kind="release" label="Release: any" id={search.release_id} onChange={(release_id) => onChange({ release_id })} />
       )}
-      <ObjectFilter kind="robot" label="Robot: any" id={search.robot_id} onChange={(value) => set("robot_id", value)} />
-      {search.since !== undefined && <SinceFilter since={search.since} onRemove={() => set("since", undefined)} />}
+      <ObjectFilter kind="robot" label="Robot: any" id={search.robot_id} onChange={(robot_id) => onChange({ robot_id })} />
+      {search.since !== undefined && <SinceFilter since={search.since} onRemove={() => onChange({ since: undefined })} />}
       {search.robot_id === undefined && (
         <Checkbox
           label="Include auto-updates"
           checked={search.following === true}
-          onChange={(on) => {
-            const { following: _, ...rest } = search;
-            onChange(on ? { ...rest, following: true } : rest);
-          }}
+          onChange={(on) => onChange({ following: on || undefined })}
         />
       )}
-      {is_filtered && (
-        <Button look="quiet" onClick={() => onChange(search.tab === undefined ? {} : { tab: search.tab })}>
+      {hasFilters({ ...search, tab: undefined }) && (
+        <Button look="quiet" onClick={onClear}>
           Clear
         </Button>
       )}

@@ -49,16 +49,15 @@ function Plan({ plan }: { plan: DeploymentPlan }) {
       </div>
       <Card className="mb-3">
         <KeyValue
-          items={[
-            ["Starts", plan.scheduled_at === null ? "immediately" : <Time key="at" at={plan.scheduled_at} exact />],
-            plan.window !== null && [
-              "Installs",
-              <span key="window">
+          items={{
+            Starts: plan.scheduled_at === null ? "immediately" : <Time at={plan.scheduled_at} exact />,
+            Installs: plan.window !== null && (
+              <span>
                 from <Time at={plan.window.opens_at} exact /> to <Time at={plan.window.closes_at} exact />, and in each later window
-              </span>,
-            ],
-            ["Expires", <Time key="expires" at={plan.expires_at} exact />],
-          ]}
+              </span>
+            ),
+            Expires: <Time at={plan.expires_at} exact />,
+          }}
         />
       </Card>
       {plan.rollout.waves !== null && <PlanWaves plan={plan} />}

@@ -12,6 +12,7 @@ import {
   byteText,
   type Column,
   EmptyState,
+  type Filters,
   FilterSelect,
   ListTable,
   Progress,
@@ -72,30 +73,27 @@ export function TargetTable({
   name,
   deployment: { id, counts },
   waves,
-  search,
-  onChange,
+  filters,
 }: {
-  name: "listDeploymentTargets" | "listConfigDeploymentTargets";
+  name: ListName;
   deployment: { id: string; counts: { total: number } };
   waves: number;
-  search: DeploymentSearch;
-  onChange: (next: DeploymentSearch) => void;
+  filters: Filters<DeploymentSearch>;
 }) {
   const [opened, setOpened] = useState<DeploymentTarget>();
-  const list = useTargets(name, id, search);
+  const list = useTargets(name, id, filters.search);
   const columns = useMemo(() => columnsOf(waves, name === "listDeploymentTargets"), [waves, name]);
-  const is_filtered = Object.keys(search).length > 0;
   const rows_shown = Math.min(ROWS_SHOWN_MAX, Math.max(1, list.rows.length));
   return (
     <>
-      <TargetFilters waves={waves} search={search} onChange={onChange} />
+      <TargetFilters waves={waves} {...filters} />
       <ListTable
         label="Robots of this deployment"
         list={list}
         columns={columns}
         onOpen={setOpened}
         height={`${HEAD_PX + ROW_PX * rows_shown}px`}
-        empty={<NoTargets total={counts.total} is_filtered={is_filtered} onClear={() => onChange({})} />}
+        empty={<NoTargets total={counts.total} {...filters} />}
       />
       {opened !== undefined && (
         <RobotEvents
@@ -110,33 +108,21 @@ export function TargetTable({
   );
 }
 
-function TargetFilters({
-  waves,
-  search,
-  onChange,
-}: {
-  waves: number;
-  search: DeploymentSearch;
-  onChange: (next: DeploymentSearch) => void;
-}) {
-  const set = (name: keyof DeploymentSearch, value: string | number | undefined): void => {
-    const { [name]: _, ...rest } = search;
-    onChange(value === undefined ? rest : { ...rest, [name]: value });
-  };
+function TargetFilters({ waves, search, change, clear, is_filtered }: Filters<DeploymentSearch> & { waves: number }) {
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Filter robots">
-      <TypedSearch label="Search robots" value={search.q} onValue={(q) => set("q", q)} className="!w-48" />
-      <FilterSelect label="Status" value={search.status} options={TARGET_STATUSES} onChange={(value) => set("status", value)} />
+      <TypedSearch label="Search robots" value={search.q} onValue={(q) => change({ q })} className="!w-48" />
+      <FilterSelect label="Status" value={search.status} options={TARGET_STATUSES} onChange={(status) => change({ status })} />
       {waves > 1 && (
         <FilterSelect
           label="Wave"
           value={search.wave === undefined ? undefined : String(search.wave)}
           options={Array.from({ length: waves }, (_, index) => ({ value: String(index + 1), label: `Wave ${index + 1}` }))}
-          onChange={(value) => set("wave", value === undefined ? undefined : Number(value))}
+          onChange={(value) => change({ wave: value === undefined ? undefined : Number(value) })}
         />
       )}
-      {Object.keys(search).length > 0 && (
-        <Button look="quiet" onClick={() => onChange({})}>
+      {is_filtered && (
+        <Button look="quiet" onClick={() => clear()}>
           Clear
         </Button>
       )}
@@ -144,10 +130,10 @@ function TargetFilters({
   );
 }
 
-function NoTargets({ total, is_filtered, onClear }: { total: number; is_filtered: boolean; onClear: () => void }) {
+function NoTargets({ total, is_filtered, clear }: Filters<DeploymentSearch> & { total: number }) {
   if (is_filtered && total > 0)
     return (
-      <EmptyState title="No matching robots" actions={<Button onClick={onClear}>Show all</Button>}>
+      <EmptyState title="No matching robots" actions={<Button onClick={() => clear()}>Show all</Button>}>
         No robot matches all filters.
       </EmptyState>
     );

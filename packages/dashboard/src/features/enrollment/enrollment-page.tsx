@@ -20,6 +20,7 @@ import {
   StatusBadge,
   TextLine,
   Time,
+  useFilters,
 } from "../../ui/index.ts";
 import { keyLines } from "./enrollment-lines.ts";
 
@@ -27,11 +28,10 @@ const route = getRouteApi("/app/enrollment");
 
 /** The enrollment keys with their use and expiry. */
 export function EnrollmentPage() {
-  const { status } = route.useSearch();
-  const navigate = route.useNavigate();
+  const { search, change, clear, is_filtered } = useFilters(route.useSearch());
   const may_change = useMay("operator");
   const places = usePlaces();
-  const list = useLivePages("listEnrollmentKeys", { query: { status } });
+  const list = useLivePages("listEnrollmentKeys", { query: search });
   const make = (
     <LinkButton look="primary" to="/enrollment/new" icon={KeyRound}>
       Enroll robots
@@ -51,24 +51,19 @@ export function EnrollmentPage() {
         }
       />
       <div className="mb-3 flex flex-wrap gap-2">
-        <FilterSelect
-          label="Status"
-          value={status}
-          options={KEY_STATUSES}
-          onChange={(value) => void navigate({ search: { status: value }, replace: true })}
-        />
+        <FilterSelect label="Status" value={search.status} options={KEY_STATUSES} onChange={(status) => change({ status })} />
       </div>
       <ListTable
         label="Enrollment keys"
         list={list}
         columns={columns(places)}
         empty={
-          status === undefined ? (
+          is_filtered ? (
+            <NoMatch title={`No ${search.status} keys`} onShowAll={clear} />
+          ) : (
             <EmptyState title="No enrollment keys yet" actions={may_change && make} command="rf keys new --site SITE_ID --fleet FLEET_ID">
               Create a key and run its command on the robot. The robot then appears automatically.
             </EmptyState>
-          ) : (
-            <NoMatch title={`No ${status} keys`} onShowAll={() => void navigate({ search: {}, replace: true })} />
           )
         }
       />

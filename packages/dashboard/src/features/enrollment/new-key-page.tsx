@@ -13,6 +13,7 @@ import {
   Command,
   EmptyState,
   LinkButton,
+  namedOptions,
   PageHeader,
   QueryState,
   SecretOnce,
@@ -176,7 +177,7 @@ function PlaceField({ label, value, options, name, onChoose, onName }: PlaceFiel
         <Select
           label={label}
           value={value}
-          options={[...options.map((one) => ({ value: one.id, label: one.name })), { value: NEW, label: `New ${noun}…` }]}
+          options={[...namedOptions(options), { value: NEW, label: `New ${noun}…` }]}
           onValue={onChoose}
         />
       )}

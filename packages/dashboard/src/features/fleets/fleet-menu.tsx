@@ -5,7 +5,7 @@ import { ConfirmAction, DeletePlace, RenamePlace } from "../../api/action-dialog
 import { useAction, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { shellLine } from "../../ui/format.ts";
-import { copyAsRf, Dialog, EmptyState, FormDialog, LinkButton, Menu, NameInput, Select, Switch } from "../../ui/index.ts";
+import { copyAsRf, Dialog, EmptyState, FormDialog, LinkButton, Menu, namedOptions, NameInput, Select, Switch } from "../../ui/index.ts";
 
 /** The actions on a fleet. */
 export function FleetMenu({ fleet }: { fleet: Fleet }) {
@@ -105,7 +105,7 @@ function NewFleetForm({ site_id: first, onClose }: { site_id: string; onClose: (
       onSubmit={() => making.mutate({ body: { name: name.trim(), site_id, follow } })}
     >
       <NameInput value={name} onValue={setName} autoFocus />
-      <Select label="Site" value={site_id} options={sites.map((site) => ({ value: site.id, label: site.name }))} onValue={setSite} />
+      <Select label="Site" value={site_id} options={namedOptions(sites)} onValue={setSite} />
       <Switch
         label="Auto-update new robots"
         hint="Robots that enroll, move here or reconnect late receive the fleet's releases and config."

@@ -10,6 +10,7 @@ import {
   Card,
   CardList,
   CopyText,
+  counted,
   KeyValue,
   LinkButton,
   PageHeader,
@@ -44,7 +45,7 @@ function Found({ fleet }: { fleet: Fleet }) {
         meta={
           <>
             <Link to="/robots" search={{ fleet_id: id }} className="hover:underline">
-              {robot_count.toLocaleString()} {robot_count === 1 ? "robot" : "robots"}
+              {counted(robot_count, "robot")}
             </Link>
             <Link to="/robots" search={{ fleet_id: id, status: "online" }} className="hover:underline">
               {online_count.toLocaleString()} online
@@ -83,54 +84,44 @@ function Desired({ fleet }: { fleet: Fleet }) {
   const [is_asking, setAsking] = useState(false);
   const { site_names } = usePlaces();
   const { desired, follow, site_id, config_revision, created_at } = fleet;
+  const releases = Object.entries(desired).map(([app, { id, tag }]) => [
+    app,
+    <Link key={app} to="/releases/$id" params={{ id }} className={LINK}>
+      <Text>{tag}</Text>
+    </Link>,
+  ]);
   return (
     <Section title="Current release">
       <Card>
         <KeyValue
-          items={[
-            ...Object.entries(desired).map(
-              ([app, release]) =>
-                [
-                  app,
-                  <Link key={app} to="/releases/$id" params={{ id: release.id }} className={LINK}>
-                    <Text>{release.tag}</Text>
-                  </Link>,
-                ] as const,
-            ),
-            Object.keys(desired).length === 0 && [
-              "Releases",
-              <span key="none" className="text-muted">
-                none deployed yet
-              </span>,
-            ],
-            [
-              "Configs",
-              <span key="configs" className="flex flex-wrap items-center gap-x-3 gap-y-1">
+          items={{
+            ...Object.fromEntries(releases),
+            Releases: releases.length === 0 && <span className="text-muted">none deployed yet</span>,
+            Configs: (
+              <span className="flex flex-wrap items-center gap-x-3 gap-y-1">
                 <Link to="/configs" search={{ scope: "fleet", scope_id: fleet.id }} className={LINK}>
                   {config_revision === null ? "effective values" : "last deployment"}
                 </Link>
                 <FleetPending fleet={fleet} />
-              </span>,
-            ],
-            [
-              "New robots",
-              <span key="follow" className="flex flex-wrap items-center gap-x-3 gap-y-1">
+              </span>
+            ),
+            "New robots": (
+              <span className="flex flex-wrap items-center gap-x-3 gap-y-1">
                 {follow ? "auto-update" : "no auto-update"}
                 {may_change && (
                   <Button className="!h-7 !px-2 text-xs" onClick={() => setAsking(true)}>
                     {follow ? "Disable auto-update" : "Enable auto-update"}
                   </Button>
                 )}
-              </span>,
-            ],
-            [
-              "Site",
-              <Link key="site" to="/sites/$id" params={{ id: site_id }} className={LINK}>
+              </span>
+            ),
+            Site: (
+              <Link to="/sites/$id" params={{ id: site_id }} className={LINK}>
                 <Text>{site_names.get(site_id) ?? site_id}</Text>
-              </Link>,
-            ],
-            ["Created", <Time key="made" at={created_at} exact />],
-          ]}
+              </Link>
+            ),
+            Created: <Time at={created_at} exact />,
+          }}
         />
       </Card>
       {is_asking && <FollowFleet fleet={fleet} onClose={() => setAsking(false)} />}
@@ -144,14 +135,7 @@ const RECENT = 8;
 function FleetDeployments({ fleet_id }: { fleet_id: string }) {
   const list = useQuery(query("listDeployments", { query: { fleet_id, limit: RECENT } }));
   return (
-    <Section
-      title="Deployments"
-      actions={
-        <LinkButton look="quiet" to="/deployments" search={{ fleet_id }}>
-          View all
-        </LinkButton>
-      }
-    >
+    <Section title="Deployments" all={{ to: "/deployments", search: { fleet_id } }}>
       <QueryState query={list}>
         {({ items }) => (
           <CardList items={items} empty="No deployments yet">

@@ -10,10 +10,12 @@ import {
   FilterSelect,
   ListActions,
   ListTable,
+  namedOptions,
   NameLink,
   NoMatch,
   PageHeader,
   TypedSearch,
+  useFilters,
 } from "../../ui/index.ts";
 import { fleetLines, FleetMenu, NewFleet } from "./fleet-menu.tsx";
 
@@ -21,13 +23,11 @@ const route = getRouteApi("/app/fleets");
 
 /** All fleets with their releases and online robots. */
 export function FleetsPage() {
-  const search = route.useSearch();
+  const { search, change, clear, is_filtered } = useFilters(route.useSearch());
   const navigate = route.useNavigate();
   const may_change = useMay("operator");
   const { sites, site_names } = usePlaces();
   const list = useLivePages("listFleets", { query: search });
-  const show = (change: typeof search): void => void navigate({ search: (before) => ({ ...before, ...change }), replace: true });
-  const is_filtered = search.q !== undefined || search.site_id !== undefined;
   return (
     <>
       <PageHeader
@@ -42,13 +42,8 @@ export function FleetsPage() {
         }
       />
       <div className="mb-3 flex flex-wrap gap-2">
-        <TypedSearch label="Search by name" value={search.q} onValue={(q) => show({ q })} />
-        <FilterSelect
-          label="Site"
-          value={search.site_id}
-          options={sites.map(({ id, name }) => ({ value: id, label: name }))}
-          onChange={(site_id) => show({ site_id })}
-        />
+        <TypedSearch label="Search by name" value={search.q} onValue={(q) => change({ q })} />
+        <FilterSelect label="Site" value={search.site_id} options={namedOptions(sites)} onChange={(site_id) => change({ site_id })} />
       </div>
       <ListTable
         label="Fleets"
@@ -57,7 +52,7 @@ export function FleetsPage() {
         onOpen={({ id }) => void navigate({ to: "/fleets/$id", params: { id } })}
         empty={
           is_filtered ? (
-            <NoMatch title="No matching fleets" onShowAll={() => void navigate({ search: {} })} />
+            <NoMatch title="No matching fleets" onShowAll={clear} />
           ) : (
             <EmptyState title="No fleets yet" command={fleetLines.create("", "")}>
               A fleet is a group of robots at one site that receive the same releases and config.

@@ -1,8 +1,7 @@
-import "uplot/dist/uPlot.min.css";
 import { X } from "lucide-react";
 import { useEffect, useRef } from "react";
-import uPlot from "uplot";
-import { useTheme } from "../../shell/theme.ts";
+import type uPlot from "uplot";
+import { axisLook, themeColor, useChart } from "../../ui/chart.ts";
 import { IconButton, TextLine } from "../../ui/index.ts";
 import { type createSeries, numberAt, WINDOW_S } from "./topic-series.ts";
 
@@ -25,23 +24,12 @@ interface FieldPlotProps {
 /** Plots numeric fields over the last minute. */
 export function FieldPlot({ fields, series, newest, onRemove }: FieldPlotProps) {
   const holder = useRef<HTMLDivElement>(null);
-  const theme = useTheme();
   const key = JSON.stringify(fields);
+  const chart = useChart(holder, key, { options: (width) => optionsOf(fields, width), data: () => series.read(fields) });
   useEffect(() => {
-    const element = holder.current;
-    if (element === null) return undefined;
-    const plotted = JSON.parse(key) as string[];
-    const plot = new uPlot(optionsOf(plotted, element.clientWidth), series.read(plotted), element);
-    const timer = setInterval(() => plot.setData(series.read(plotted)), DRAW_MS);
-    const observer = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
-    observer.observe(element);
-    return () => {
-      observer.disconnect();
-      clearInterval(timer);
-      plot.destroy();
-    };
-    // The theme changes the drawn colors.
-  }, [key, series, theme]);
+    const timer = setInterval(() => chart.current?.setData(series.read(JSON.parse(key) as string[])), DRAW_MS);
+    return () => clearInterval(timer);
+  }, [chart, key, series]);
   return (
     <figure
       className="min-w-0 rounded-lg border border-line bg-raised p-3"
@@ -81,14 +69,7 @@ export function FieldPlot({ fields, series, newest, onRemove }: FieldPlotProps) 
 const shownNumber = (value: number | undefined): string => (value === undefined ? "not a number" : Number(value.toPrecision(6)).toString());
 
 function optionsOf(fields: readonly string[], width: number): uPlot.Options {
-  const style = getComputedStyle(document.documentElement);
-  const color = (name: string): string => style.getPropertyValue(name).trim();
-  const axis: uPlot.Axis = {
-    stroke: color("--muted"),
-    grid: { stroke: color("--line"), width: 1 },
-    ticks: { stroke: color("--line"), width: 1 },
-    font: "11px Inter Variable, sans-serif",
-  };
+  const axis: uPlot.Axis = { ...axisLook(), ticks: { stroke: themeColor("--line"), width: 1 } };
   return {
     width,
     height: HEIGHT_PX,
@@ -106,7 +87,7 @@ function optionsOf(fields: readonly string[], width: number): uPlot.Options {
       {},
       ...fields.map((field, index) => ({
         label: field,
-        stroke: color(TOKENS[index] ?? "--ink"),
+        stroke: themeColor(TOKENS[index] ?? "--ink"),
         width: 2,
         dash: DASHES[index] ?? [],
         points: { show: false },

@@ -2,7 +2,7 @@ import { LOG_LEVELS } from "@roamfleet/protocol/link/limits";
 import { Download, WrapText } from "lucide-react";
 import { useEffect, useId, useState } from "react";
 import type { LogSearch } from "../../search.ts";
-import { AnchorButton, Button, FilterSelect, TimeInput, TypedSearch } from "../../ui/index.ts";
+import { AnchorButton, Button, FilterSelect, namedOptions, TimeInput, TypedSearch } from "../../ui/index.ts";
 
 const SINCE = [
   { value: "15m", label: "last 15 minutes" },
@@ -15,7 +15,7 @@ const SINCE = [
 
 export interface LogToolbarProps {
   search: LogSearch;
-  onSearch: (change: Partial<Record<keyof LogSearch, unknown>>) => void;
+  onSearch: (part: LogSearch) => void;
   sources: readonly string[];
   export_url: string;
   /** In a fleet's log: the robots to select from. */
@@ -38,12 +38,7 @@ export function LogToolbar({ search, onSearch, sources, export_url, robots }: Lo
         />
         <SourceInput value={search.source} sources={sources} onSearch={onSearch} />
         {robots !== undefined && (
-          <FilterSelect
-            label="Robot"
-            value={robot_id}
-            options={robots.map(({ id, name }) => ({ value: id, label: name }))}
-            onChange={(value) => onSearch({ robot_id: value })}
-          />
+          <FilterSelect label="Robot" value={robot_id} options={namedOptions(robots)} onChange={(value) => onSearch({ robot_id: value })} />
         )}
         <FilterSelect
           label="Time"

@@ -299,15 +299,15 @@ function Details({ record, robot_name, wanted }: Pick<LogLineProps, "record" | "
   return (
     <div className="space-y-2 border-t border-line px-8 py-2 max-sm:px-3">
       <KeyValue
-        items={[
-          ["Time", <Time key="at" at={at} exact />],
-          ["Received", <Time key="received" at={received_at} exact />],
-          ["Level", level],
-          ["Source", <Text key="source">{source}</Text>],
-          robot_name !== undefined && ["Robot", <Text key="robot">{robot_name}</Text>],
-          ["Sequence number", seq],
-          message.length > 1_000 && ["Length", <Bytes key="length" count={message.length} />],
-        ]}
+        items={{
+          Time: <Time at={at} exact />,
+          Received: <Time at={received_at} exact />,
+          Level: level,
+          Source: <Text>{source}</Text>,
+          Robot: robot_name !== undefined && <Text>{robot_name}</Text>,
+          "Sequence number": seq,
+          Length: message.length > 1_000 && <Bytes count={message.length} />,
+        }}
       />
       <pre
         dir="auto"

@@ -1,24 +1,20 @@
 import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useParams, useSearch } from "@tanstack/react-router";
 import { type ReactNode, useCallback, useEffect, useMemo } from "react";
 import { pagesQuery, query, rowsOf } from "../../api/queries.ts";
 import type { LogSearch } from "../../search.ts";
-import { Command, PageHeader, QueryState, Text } from "../../ui/index.ts";
+import { Command, PageHeader, QueryState, Text, useFilters } from "../../ui/index.ts";
 import { LiveBadge, LiveNotice } from "./live-stream.tsx";
 import { exportUrl, type LogOf, useLogFeed } from "./log-feed.ts";
 import { filterOf, logCommand } from "./log-text.ts";
 import { LogToolbar, type LogToolbarProps } from "./log-toolbar.tsx";
 import { LogView, type LogViewProps } from "./log-view.tsx";
 
-type Change = Partial<Record<keyof LogSearch, unknown>>;
-
 /** The log of a robot: stored and live records. */
 export function RobotLogs() {
   const { id } = useParams({ from: "/app/robots/$id/logs" });
-  const search = useSearch({ from: "/app/robots/$id/logs" });
-  const navigate = useNavigate({ from: "/robots/$id/logs" });
+  const { search, change } = useFilters(useSearch({ from: "/app/robots/$id/logs" }));
   const robot = useQuery(query("getRobot", { params: { id } })).data?.data;
-  const change = (part: Change): void => void navigate({ search: (old) => ({ ...old, ...part }) as LogSearch, replace: true });
   return (
     <div className="flex h-[calc(100dvh-12.5rem)] min-h-96 flex-col">
       <LogPane
@@ -121,14 +117,12 @@ export function FleetLogsPage() {
 }
 
 function FleetLog({ id }: { id: string }) {
-  const search = useSearch({ from: "/app/fleets/$id/logs" });
-  const navigate = useNavigate({ from: "/fleets/$id/logs" });
+  const { search, change } = useFilters(useSearch({ from: "/app/fleets/$id/logs" }));
   const robots = useRobots(id);
   const names = useMemo(() => new Map(robots.map((robot) => [robot.id, robot.name])), [robots]);
   const nameOf = useCallback((robot_id: string) => names.get(robot_id) ?? robot_id, [names]);
   const { robot_id } = search;
   const away = robots.filter(({ status }) => status !== "online").length;
-  const change = (part: Change): void => void navigate({ search: (old) => ({ ...old, ...part }) as LogSearch, replace: true });
   return (
     <div className="flex h-[calc(100dvh-8rem)] min-h-96 flex-col">
       <LogPane

@@ -1,11 +1,10 @@
-import { useQuery } from "@tanstack/react-query";
-import { useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { useSearch } from "@tanstack/react-router";
 import { Camera, Maximize } from "lucide-react";
 import { type RefObject, useCallback, useEffect, useRef, useState } from "react";
-import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { CameraSearch } from "../../search.ts";
-import { BarSelect, Button, byteText, Command, EmptyState, FilterSelect, QueryState, shellLine, Skeleton } from "../../ui/index.ts";
+import { BarSelect, Button, byteText, Command, EmptyState, FilterSelect, shellLine, Skeleton, useFilters } from "../../ui/index.ts";
+import { useRobot } from "../robots/use-robot.ts";
 import type { Explained } from "./ending.ts";
 import { LiveBadge, LiveNotice, NothingLive, openLiveSocket, OperatorsOnly, useIsVisible, useStream } from "./live-stream.tsx";
 
@@ -15,15 +14,13 @@ const QUALITIES = [30, 50, 70, 85, 95];
 
 /** The camera tab of a robot. */
 export function RobotCamera() {
-  const { id } = useParams({ from: "/app/robots/$id/camera" });
-  const robot = useQuery(query("getRobot", { params: { id } }));
+  const robot = useRobot();
   if (!useMay("operator")) return <OperatorsOnly what="view a robot's cameras" />;
-  return <QueryState query={robot}>{({ data }) => <Cameras id={id} name={data.name} is_online={data.status === "online"} />}</QueryState>;
+  return robot && <Cameras id={robot.id} name={robot.name} is_online={robot.status === "online"} />;
 }
 
 function Cameras({ id, name, is_online }: { id: string; name: string; is_online: boolean }) {
-  const search = useSearch({ from: "/app/robots/$id/camera" });
-  const navigate = useNavigate({ from: "/robots/$id/camera" });
+  const { search, change } = useFilters(useSearch({ from: "/app/robots/$id/camera" }));
   const { cameras, why, again } = useCameras(id, is_online);
   if (why !== undefined) return <NothingLive why={why} command={commandOf(id, search)} onAgain={again} />;
   if (cameras === undefined) return <Skeleton rows={8} />;
@@ -36,11 +33,7 @@ function Cameras({ id, name, is_online }: { id: string; name: string; is_online:
   const camera = search.camera ?? cameras[0]?.name;
   return (
     <div className="space-y-3">
-      <Controls
-        cameras={cameras}
-        search={{ ...search, ...(camera === undefined ? {} : { camera }) }}
-        onSearch={(part) => void navigate({ search: (old) => clean({ ...old, ...part }), replace: true })}
-      />
+      <Controls cameras={cameras} search={{ ...search, ...(camera === undefined ? {} : { camera }) }} onSearch={change} />
       <CameraView
         robot_id={id}
         robot_name={name}
@@ -52,13 +45,10 @@ function Cameras({ id, name, is_online }: { id: string; name: string; is_online:
   );
 }
 
-/** Removes undefined fields. */
-const clean = (search: Partial<Record<keyof CameraSearch, unknown>>): CameraSearch => JSON.parse(JSON.stringify(search)) as CameraSearch;
-
 interface ControlsProps {
   cameras: readonly CameraInfo[];
   search: CameraSearch;
-  onSearch: (part: Partial<Record<keyof CameraSearch, unknown>>) => void;
+  onSearch: (part: CameraSearch) => void;
 }
 
 function Controls({ cameras, search: { camera, fps, width, quality }, onSearch }: ControlsProps) {
@@ -184,13 +174,11 @@ const NOTHING: FrameFigures = { rate: 0, width: 0, height: 0, bytes: 0, frames: 
 function useCamera({ robot_id, is_online, search, canvas, is_visible }: CameraOptions) {
   const [figures, setFigures] = useState(NOTHING);
   const painter = useRef<FramePainter>(undefined);
-  // The URL may have further parameters, which the server refuses.
-  const { camera, fps, width, quality } = search;
   const { live, again } = useStream({
     name: "camera",
     id: robot_id,
     what: "this camera",
-    query: { camera, fps, width, quality },
+    query: { ...search },
     is_online,
     is_wanted: is_visible,
     start: () => {

@@ -1,10 +1,9 @@
-import { useQuery } from "@tanstack/react-query";
-import { Link, useBlocker, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useBlocker, useNavigate, useSearch } from "@tanstack/react-router";
 import { Accessibility, CircleCheck, Radio, SquareTerminal, TriangleAlert } from "lucide-react";
 import { useRef, useState } from "react";
-import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
-import { Badge, BarSelect, Button, byteText, Command, ConfirmDialog, cx, QueryState, Section } from "../../ui/index.ts";
+import { Badge, BarSelect, Button, byteText, Command, ConfirmDialog, cx, Section } from "../../ui/index.ts";
+import { useRobot } from "../robots/use-robot.ts";
 import { OperatorsOnly } from "./live-stream.tsx";
 import { type ShellState, type UsedShell, useShell } from "./use-shell.ts";
 
@@ -12,14 +11,9 @@ const SCREEN_READER = "roamfleet.screen_reader";
 
 /** The shell tab of a robot. */
 export function RobotShell() {
-  const { id } = useParams({ from: "/app/robots/$id/shell" });
-  const robot = useQuery(query("getRobot", { params: { id } }));
+  const robot = useRobot();
   if (!useMay("operator")) return <OperatorsOnly what="open a shell on a robot" />;
-  return (
-    <QueryState query={robot}>
-      {({ data }) => <Shell id={id} apps={data.apps.map(({ app }) => app)} is_online={data.status === "online"} />}
-    </QueryState>
-  );
+  return robot && <Shell id={robot.id} apps={robot.apps.map(({ app }) => app)} is_online={robot.status === "online"} />;
 }
 
 function Shell({ id, apps, is_online }: { id: string; apps: readonly string[]; is_online: boolean }) {

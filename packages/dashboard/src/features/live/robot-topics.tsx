@@ -1,7 +1,5 @@
-import { useQuery } from "@tanstack/react-query";
-import { Link, useNavigate, useParams, useSearch } from "@tanstack/react-router";
+import { Link, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
-import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import type { TopicSearch } from "../../search.ts";
 import {
@@ -10,14 +8,15 @@ import {
   Command,
   cx,
   EmptyState,
-  QueryState,
   SearchInput,
   shellLine,
   Skeleton,
   Switch,
   Text,
   TextLine,
+  useFilters,
 } from "../../ui/index.ts";
+import { useRobot } from "../robots/use-robot.ts";
 import { LiveBadge, LiveNotice, NothingLive, OperatorsOnly, useIsVisible, useStream } from "./live-stream.tsx";
 import { MessageTree } from "./message-tree.tsx";
 import { createRateMeter, createSeries, type TopicRate } from "./topic-series.ts";
@@ -57,15 +56,13 @@ const TOPICS_SHOWN = 500;
 
 /** The ROS topics tab of a robot. */
 export function RobotTopics() {
-  const { id } = useParams({ from: "/app/robots/$id/topics" });
-  const robot = useQuery(query("getRobot", { params: { id } }));
+  const robot = useRobot();
   if (!useMay("operator")) return <OperatorsOnly what="view a robot's topics" />;
-  return <QueryState query={robot}>{({ data }) => <TopicsOf id={id} is_online={data.status === "online"} />}</QueryState>;
+  return robot && <TopicsOf id={robot.id} is_online={robot.status === "online"} />;
 }
 
 function TopicsOf({ id, is_online }: { id: string; is_online: boolean }) {
-  const search = useSearch({ from: "/app/robots/$id/topics" });
-  const navigate = useNavigate({ from: "/robots/$id/topics" });
+  const { search, change } = useFilters(useSearch({ from: "/app/robots/$id/topics" }));
   const [listed, setListed] = useState<Topics>();
   const { live, again } = useStream({
     name: "ros_echo",
@@ -78,8 +75,6 @@ function TopicsOf({ id, is_online }: { id: string; is_online: boolean }) {
       },
     }),
   });
-  const change = (part: Partial<Record<keyof TopicSearch, unknown>>): void =>
-    void navigate({ search: (old) => JSON.parse(JSON.stringify({ ...old, ...part })) as TopicSearch, replace: true });
   if (listed === undefined && live !== undefined && "why" in live)
     return <NothingLive why={live.why} command={`rf robots topics ${id} list`} onAgain={again} />;
   return (
@@ -112,7 +107,7 @@ interface TopicListProps {
   id: string;
   listed: Topics | undefined;
   search: TopicSearch;
-  onSearch: (part: Partial<Record<keyof TopicSearch, unknown>>) => void;
+  onSearch: (part: TopicSearch) => void;
 }
 
 function TopicList({ id, listed, search, onSearch }: TopicListProps) {
@@ -227,7 +222,7 @@ interface TopicEchoProps {
   topic: string;
   is_online: boolean;
   search: TopicSearch;
-  onSearch: (part: Partial<Record<keyof TopicSearch, unknown>>) => void;
+  onSearch: (part: TopicSearch) => void;
 }
 
 /** The latest message of a topic, the message rate, and a plot of selected numbers. */

@@ -70,25 +70,24 @@ function Facts({ session, robot_name }: { session: ShellSession; robot_name: str
   return (
     <Card>
       <KeyValue
-        items={[
-          [
-            "Robot",
-            <Link key="robot" to="/robots/$id" params={{ id: session.robot_id }} className="text-accent underline">
+        items={{
+          Robot: (
+            <Link to="/robots/$id" params={{ id: session.robot_id }} className="text-accent underline">
               <Text>{robot_name ?? session.robot_id}</Text>
-            </Link>,
-          ],
-          ["User", <Text key="by">{actor.name ?? actor.id ?? actor.type}</Text>],
-          ["IP address", <Text key="from">{ip}</Text>],
-          ["Started", <Time key="started" at={started_at} exact />],
-          ["Ended", ended_at === null ? session.status === "open" ? "still open" : "unknown" : <Time key="ended" at={ended_at} exact />],
-          ended_at !== null && ["Duration", <Duration key="lasted" seconds={(Date.parse(ended_at) - Date.parse(started_at)) / 1_000} />],
-          ["Command", app === null ? (program ?? "login shell") : `${program ?? "shell"} in ${app}`],
-          ["Terminal", terminal ? "yes" : "no (raw bytes)"],
-          ["Result", exit_code === null ? (reason ?? "—").replaceAll("_", " ") : `exit code ${exit_code}`],
-          ["Output", <Bytes key="printed" count={output_bytes} />],
-          ["Recording", recording.status === "kept" ? <Bytes key="recording" count={recording.bytes} /> : "deleted"],
-          ["ID", <CopyText key="id" label="ID" text={session.id} />],
-        ]}
+            </Link>
+          ),
+          User: <Text>{actor.name ?? actor.id ?? actor.type}</Text>,
+          "IP address": <Text>{ip}</Text>,
+          Started: <Time at={started_at} exact />,
+          Ended: ended_at === null ? session.status === "open" ? "still open" : "unknown" : <Time at={ended_at} exact />,
+          Duration: ended_at !== null && <Duration seconds={(Date.parse(ended_at) - Date.parse(started_at)) / 1_000} />,
+          Command: app === null ? (program ?? "login shell") : `${program ?? "shell"} in ${app}`,
+          Terminal: terminal ? "yes" : "no (raw bytes)",
+          Result: exit_code === null ? (reason ?? "—").replaceAll("_", " ") : `exit code ${exit_code}`,
+          Output: <Bytes count={output_bytes} />,
+          Recording: recording.status === "kept" ? <Bytes count={recording.bytes} /> : "deleted",
+          ID: <CopyText label="ID" text={session.id} />,
+        }}
       />
     </Card>
   );

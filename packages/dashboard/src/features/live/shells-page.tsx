@@ -11,13 +11,16 @@ import {
   type Column,
   Command,
   EmptyState,
+  type Filters,
   FilterSelect,
   ListTable,
   NameLink,
+  NoMatch,
   PageHeader,
   StatusBadge,
   TextLine,
   Time,
+  useFilters,
 } from "../../ui/index.ts";
 
 const COLUMNS: readonly Column<RobotShellSession>[] = [
@@ -57,8 +60,9 @@ const COLUMNS: readonly Column<RobotShellSession>[] = [
 
 /** The list of shell sessions. */
 export function ShellsPage() {
-  const search = useSearch({ from: "/app/shells" });
-  const navigate = useNavigate({ from: "/shells" });
+  const filters = useFilters(useSearch({ from: "/app/shells" }));
+  const { search, change, clear, is_filtered } = filters;
+  const navigate = useNavigate();
   const list = useLivePages("listAllShellSessions", { query: search });
   return (
     <>
@@ -68,20 +72,21 @@ export function ShellsPage() {
         meta="All shells that were opened on robots. Their output is recorded, and admins can replay it."
       />
       <div className="mb-3 flex flex-wrap items-center gap-2">
-        <FilterSelect
-          label="State"
-          value={search.status}
-          options={SHELL_STATUSES}
-          onChange={(status) => void navigate({ search: (old) => ({ ...old, status }), replace: true })}
-        />
-        <Chosen search={search} />
+        <FilterSelect label="State" value={search.status} options={SHELL_STATUSES} onChange={(status) => change({ status })} />
+        <Chosen {...filters} />
       </div>
       <ListTable
         label="Shell sessions"
         list={list}
         columns={COLUMNS}
         onOpen={({ id }) => void navigate({ to: "/shells/$id", params: { id } })}
-        empty={<EmptyState title="No shell sessions yet">Open a shell on the page of a robot, or with `rf robots shell`.</EmptyState>}
+        empty={
+          is_filtered ? (
+            <NoMatch title="No matching shell sessions" onShowAll={clear} />
+          ) : (
+            <EmptyState title="No shell sessions yet">Open a shell on the page of a robot, or with `rf robots shell`.</EmptyState>
+          )
+        }
       />
       {search.robot_id !== undefined && (
         <div className="mt-3">
@@ -93,8 +98,7 @@ export function ShellsPage() {
 }
 
 /** The active filters by robot and user. */
-function Chosen({ search: { robot_id, actor_id } }: { search: ShellsSearch }) {
-  const navigate = useNavigate({ from: "/shells" });
+function Chosen({ search: { robot_id, actor_id, status }, clear }: Filters<ShellsSearch>) {
   const robot = useQuery({ ...query("getRobot", { params: { id: robot_id ?? "" } }), enabled: robot_id !== undefined });
   if (robot_id === undefined && actor_id === undefined) return null;
   return (
@@ -102,7 +106,7 @@ function Chosen({ search: { robot_id, actor_id } }: { search: ShellsSearch }) {
       <span className="min-w-0 text-muted [overflow-wrap:anywhere]">
         Only {robot_id !== undefined && <>of robot {robot.data?.data.name ?? robot_id}</>} {actor_id !== undefined && <>by {actor_id}</>}
       </span>
-      <Button onClick={() => void navigate({ search: ({ status }) => (status === undefined ? {} : { status }) })}>Show all</Button>
+      <Button onClick={() => clear({ status })}>Show all</Button>
     </>
   );
 }

@@ -132,29 +132,22 @@ function Facts({ release }: { release: Release }) {
     <Section title="Details">
       <Card>
         <KeyValue
-          items={[
-            ["Kind", <Text key="kind">{kind}</Text>],
-            image === null && ["Size", <Bytes key="size" count={artifact_size} />],
-            image !== null && [
-              "Image",
-              <Text key="image" className="font-mono text-xs">
-                {image}
-              </Text>,
-            ],
-            ["SHA-256", <CopyText key="sha" label="SHA-256" text={artifact_sha256} />],
-            [
-              "Pushed",
-              <span key="pushed">
+          items={{
+            Kind: <Text>{kind}</Text>,
+            Size: image === null && <Bytes count={artifact_size} />,
+            Image: image !== null && <Text className="font-mono text-xs">{image}</Text>,
+            "SHA-256": <CopyText label="SHA-256" text={artifact_sha256} />,
+            Pushed: (
+              <span>
                 <Time at={created_at} /> by <Text>{created_by === null ? "unknown user" : (created_by.name ?? created_by.type)}</Text>
-              </span>,
-            ],
-            [
-              "Release notes",
-              <div key="notes" className="max-h-72 overflow-y-auto whitespace-pre-wrap">
+              </span>
+            ),
+            "Release notes": (
+              <div className="max-h-72 overflow-y-auto whitespace-pre-wrap">
                 <Text>{notes}</Text>
-              </div>,
-            ],
-          ]}
+              </div>
+            ),
+          }}
         />
       </Card>
     </Section>
@@ -230,14 +223,7 @@ function ReleaseDeployments({ release: { id } }: { release: Release }) {
   const { fleet_names } = usePlaces();
   const deployments = useQuery(query("listDeployments", { query: { release_id: id, limit: LATEST, cause: "request" } }));
   return (
-    <Section
-      title="Deployments"
-      actions={
-        <LinkButton look="quiet" to="/deployments" search={{ release_id: id }}>
-          View all
-        </LinkButton>
-      }
-    >
+    <Section title="Deployments" all={{ to: "/deployments", search: { release_id: id } }}>
       <QueryState query={deployments} rows={3}>
         {({ items }) => (
           <CardList items={items} empty="No deployments yet">
@@ -287,13 +273,7 @@ function ReleaseRobots({ release: { id, app } }: { release: Release }) {
   return (
     <Section
       title={query.data === undefined || rows.length === 0 ? "Installed on" : `Installed on ${count} robot${count === "1" ? "" : "s"}`}
-      actions={
-        rows.length > 0 && (
-          <LinkButton look="quiet" to="/robots" search={{ release_id: id }}>
-            View all
-          </LinkButton>
-        )
-      }
+      all={rows.length > 0 && { to: "/robots", search: { release_id: id } }}
     >
       <ListTable
         label={`Robots that run this release as ${app}`}

@@ -54,29 +54,27 @@ function SignedBy({ release, signed, keys }: { release: Release; signed: Signed;
   const key = keys?.keys.find(({ id }) => id === key_id);
   return (
     <KeyValue
-      items={[
-        ["Status", <StandingText key="standing" release={release} signed={signed} keys={keys} />],
-        [
-          "Key",
-          <span key="key" className="flex flex-wrap items-center gap-x-2">
+      items={{
+        Status: <StandingText release={release} signed={signed} keys={keys} />,
+        Key: (
+          <span className="flex flex-wrap items-center gap-x-2">
             {key !== undefined && <Text>{key.name}</Text>}
             <CopyText label="Key" text={key_id} />
-          </span>,
-        ],
-        ["Version", `${said.version}`],
-        ["Signed", <Time key="issued" at={said.issued_at} exact />],
-        ["Installable until", <Time key="expires" at={said.expires_at} exact />],
-        said.minimum_version > 0 && ["Minimum version", `${said.minimum_version}: robots that ran this release refuse versions below it`],
-        said.robots !== null && ["For robots", <Text key="robots">{said.robots.join(", ")}</Text>],
-        said.labels !== null && [
-          "For robots with",
-          <Text key="labels">
+          </span>
+        ),
+        Version: `${said.version}`,
+        Signed: <Time at={said.issued_at} exact />,
+        "Installable until": <Time at={said.expires_at} exact />,
+        "Minimum version": said.minimum_version > 0 && `${said.minimum_version}: robots that ran this release refuse versions below it`,
+        "For robots": said.robots !== null && <Text>{said.robots.join(", ")}</Text>,
+        "For robots with": said.labels !== null && (
+          <Text>
             {Object.entries(said.labels)
               .map(([name, value]) => `${name}=${value}`)
               .join(", ")}
-          </Text>,
-        ],
-      ]}
+          </Text>
+        ),
+      }}
     />
   );
 }

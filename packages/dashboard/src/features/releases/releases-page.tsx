@@ -19,6 +19,7 @@ import {
   TextLine,
   Time,
   TypedSearch,
+  useFilters,
 } from "../../ui/index.ts";
 import { PageDrop } from "./file-input.tsx";
 import { PushDialog } from "./push-dialog.tsx";
@@ -28,15 +29,11 @@ const KINDS = ["container_image", "app_bundle", "file"];
 
 /** The list of releases, with a dialog that pushes new ones. */
 export function ReleasesPage() {
-  const search: ReleasesSearch = useSearch({ from: "/app/releases" });
+  const { search, change, is_filtered } = useFilters(useSearch({ from: "/app/releases" }));
   const navigate = useNavigate();
   const may_push = useMay("operator");
   const [pushing, setPushing] = useState<{ file: File | undefined }>();
   const list = useLivePages("listReleases", { query: search });
-  const set = (change: Partial<Record<keyof ReleasesSearch, string | undefined>>): void => {
-    const next = Object.entries({ ...search, ...change }).filter(([, value]) => value !== undefined && value !== "");
-    void navigate({ to: "/releases", search: Object.fromEntries(next), replace: true });
-  };
   return (
     <>
       <PageHeader
@@ -55,27 +52,25 @@ export function ReleasesPage() {
         <PushDialog file={pushing.file} onFile={(file) => setPushing({ file })} onClose={() => setPushing(undefined)} />
       )}
       <PushPanel />
-      <Filters search={search} rows={list.rows} onChange={set} />
+      <ReleaseFilters search={search} rows={list.rows} onChange={change} />
       <ListTable
         label="Releases"
         list={list}
         columns={COLUMNS}
         onOpen={({ id }) => void navigate({ to: "/releases/$id", params: { id } })}
-        empty={<Nothing is_filtered={Object.keys(search).length > 0} may_push={may_push} />}
+        empty={<Nothing is_filtered={is_filtered} may_push={may_push} />}
       />
     </>
   );
 }
 
-function Filters({
-  search,
-  rows,
-  onChange,
-}: {
+interface ReleaseFiltersProps {
   search: ReleasesSearch;
   rows: readonly Release[];
-  onChange: (change: Partial<Record<keyof ReleasesSearch, string | undefined>>) => void;
-}) {
+  onChange: (part: ReleasesSearch) => void;
+}
+
+function ReleaseFilters({ search, rows, onChange }: ReleaseFiltersProps) {
   // The known values, and the selected one even if no release has it.
   const choices = (known: readonly string[], chosen: string | undefined, of: (row: Release) => string) =>
     [...new Set([...known, ...rows.map(of), ...(chosen === undefined ? [] : [chosen])])]

@@ -9,6 +9,7 @@ import {
   Button,
   Command,
   copyAsRf,
+  counted,
   Dialog,
   IconButton,
   Menu,
@@ -45,7 +46,7 @@ export function BulkBar({ robots, onClear, onSelectAll }: BulkBarProps) {
       className="mb-3 flex flex-wrap items-center gap-2 rounded-lg border border-accent bg-accent-soft px-3 py-1.5"
     >
       <span className="font-medium tabular-nums" role="status">
-        {`${robots.length.toLocaleString()} ${robots.length === 1 ? "robot" : "robots"} selected`}
+        {`${counted(robots.length, "robot")} selected`}
       </span>
       {onSelectAll !== undefined && (
         <Button look="quiet" busy={is_loading} onClick={selectAll}>
@@ -135,7 +136,7 @@ function ChangeLabels({ robots, onClose }: DialogParts) {
     <BulkDialog
       robots={robots}
       onClose={onClose}
-      title={`Change labels of ${robots.length.toLocaleString()} robots`}
+      title={`Change labels of ${counted(robots.length, "robot")}`}
       description="Other labels of the robots do not change."
       verb="Change labels"
       change={Object.keys(labels).length === 0 ? undefined : { labels }}
@@ -232,7 +233,7 @@ function MoveRobots({ robots, onClose }: DialogParts) {
     <BulkDialog
       robots={robots}
       onClose={onClose}
-      title={`Move ${robots.length.toLocaleString()} robots`}
+      title={`Move ${counted(robots.length, "robot")}`}
       description="The robots receive the config of their new fleet with its next config deployment. They receive its release immediately if the fleet has auto-update enabled."
       verb="Move"
       change={fleet_id === "" ? undefined : { fleet_id }}

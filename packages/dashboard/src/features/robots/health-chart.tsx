@@ -1,7 +1,7 @@
-import "uplot/dist/uPlot.min.css";
-import { useEffect, useRef, useState } from "react";
-import uPlot from "uplot";
+import { useEffect, useRef } from "react";
+import type uPlot from "uplot";
 import "./health-chart.css";
+import { axisLook, themeColor, useChart } from "../../ui/chart.ts";
 import { Card } from "../../ui/index.ts";
 import { chartText, lonely, type Series } from "./health-series.ts";
 
@@ -31,29 +31,11 @@ interface HealthChartProps {
 export function HealthChart(props: HealthChartProps) {
   const { title, unit, times, series } = props;
   const frame = useRef<HTMLDivElement>(null);
-  const chart = useRef<uPlot>(undefined);
-  const theme = useThemeName();
   const shape = JSON.stringify([title, unit, props.max, series.map(({ label }) => label), props.until - props.from]);
-  const data = [times, ...series.map(({ values }) => values)] as unknown as uPlot.AlignedData;
-  // Create the chart again only if its shape changes; new values are set on the existing chart.
   const latest = useRef(props);
   latest.current = props;
-  useEffect(() => {
-    const element = frame.current!;
-    const drawn = new uPlot(optionsOf(latest, element.clientWidth), data, element);
-    chart.current = drawn;
-    const sized = new ResizeObserver(() => drawn.setSize({ width: element.clientWidth, height: HEIGHT_PX }));
-    sized.observe(element);
-    return () => {
-      sized.disconnect();
-      drawn.destroy();
-      chart.current = undefined;
-    };
-    // eslint-disable-next-line react-hooks/exhaustive-deps
-  }, [shape, theme]);
-  useEffect(() => {
-    chart.current?.setData([times, ...series.map(({ values }) => values)] as unknown as uPlot.AlignedData);
-  }, [times, series]);
+  const chart = useChart(frame, shape, { options: (width) => optionsOf(latest, width), data: () => dataOf(latest.current) });
+  useEffect(() => chart.current?.setData(dataOf({ times, series })), [chart, times, series]);
   return (
     <Card className="!px-3 !pt-2 !pb-1">
       <h3 className="text-xs font-medium text-muted">{`${title}, ${unit}`}</h3>
@@ -62,16 +44,8 @@ export function HealthChart(props: HealthChartProps) {
   );
 }
 
-/** The current theme. Colors on a canvas do not follow the theme automatically. */
-function useThemeName(): string {
-  const [name, setName] = useState(() => document.documentElement.dataset.theme ?? "");
-  useEffect(() => {
-    const watcher = new MutationObserver(() => setName(document.documentElement.dataset.theme ?? ""));
-    watcher.observe(document.documentElement, { attributeFilter: ["data-theme"] });
-    return () => watcher.disconnect();
-  }, []);
-  return name;
-}
+const dataOf = ({ times, series }: Pick<HealthChartProps, "times" | "series">): uPlot.AlignedData =>
+  [times, ...series.map(({ values }) => values)] as unknown as uPlot.AlignedData;
 
 const lastOf = (values: readonly (number | null)[] | undefined): number | null => values?.findLast((value) => value !== null) ?? null;
 const valueText = (value: number | null, unit: string): string =>
@@ -79,16 +53,9 @@ const valueText = (value: number | null, unit: string): string =>
 
 function optionsOf(latest: { current: HealthChartProps }, width: number): uPlot.Options {
   const { series, unit, max, from, until } = latest.current;
-  const style = getComputedStyle(document.documentElement);
-  const color = (token: string): string => style.getPropertyValue(token).trim();
-  const lineColor = (index: number): string => color(LINE_TOKENS[index % LINE_TOKENS.length]!);
+  const lineColor = (index: number): string => themeColor(LINE_TOKENS[index % LINE_TOKENS.length]!);
   const is_long = until - from > DAY_SECONDS;
-  const axis: uPlot.Axis = {
-    stroke: color("--muted"),
-    grid: { stroke: color("--line"), width: 1 },
-    ticks: { show: false },
-    font: "11px Inter Variable, sans-serif",
-  };
+  const axis: uPlot.Axis = { ...axisLook(), ticks: { show: false } };
   return {
     width,
     height: HEIGHT_PX,

@@ -241,8 +241,8 @@ function ReplaceComputer({ robot: { id, name }, onClose }: Props) {
       ) : (
         <>
           <SecretOnce secret={made.key ?? ""}>
-            The key for the new computer of <bdi className="font-medium [overflow-wrap:anywhere]">{name}</bdi> is shown only once. It expires{" "}
-            <Time at={made.expires_at} />.
+            The key for the new computer of <bdi className="font-medium [overflow-wrap:anywhere]">{name}</bdi> is shown only once. It
+            expires <Time at={made.expires_at} />.
           </SecretOnce>
           <p className="mt-4 mb-1">On the new computer, with an empty state directory:</p>
           <Command>

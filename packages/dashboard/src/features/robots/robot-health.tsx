@@ -169,7 +169,7 @@ function HealthNow({ health: { cpu, memory, disks, battery, uptime_seconds } }: 
       {cpu.temperature_celsius !== null && <Measure label="Temperature" value={`${Math.round(cpu.temperature_celsius)} °C`} note="CPU" />}
       {battery !== null && (
         <Measure label="Battery" value={`${Math.round(battery.percent)}%`} note={battery.charging ? "charging" : "discharging"}>
-          <BatteryBar percent={battery.percent} />
+          <Meter label="Battery" value={battery.percent} tone={chargeTone(battery.percent)} />
         </Measure>
       )}
       <Measure label="Uptime" value={<Duration seconds={uptime_seconds} />} note="since boot" />
@@ -191,22 +191,8 @@ function Measure({ label, value, note, children }: { label: string; value: React
   );
 }
 
-/** A bar for the charge: red when nearly empty, unlike a usage meter. */
-function BatteryBar({ percent }: { percent: number }) {
-  const fill = percent <= 10 ? "bg-bad" : percent <= 25 ? "bg-warn" : "bg-ok";
-  return (
-    <div
-      role="meter"
-      aria-label="Battery"
-      aria-valuemin={0}
-      aria-valuemax={100}
-      aria-valuenow={percent}
-      className="h-1.5 w-full overflow-hidden rounded-full bg-active"
-    >
-      <div className={`h-full ${fill}`} style={{ width: `${Math.min(100, Math.max(0, percent))}%` }} />
-    </div>
-  );
-}
+/** The charge: red when nearly empty, unlike usage. */
+const chargeTone = (percent: number): Tone => (percent <= 10 ? "bad" : percent <= 25 ? "warn" : "ok");
 
 const TONES: Record<string, Tone> = { ok: "ok", warn: "warn", error: "bad" };
 const WORST_FIRST = ["error", "warn", "ok"];

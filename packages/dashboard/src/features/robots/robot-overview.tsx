@@ -10,10 +10,10 @@ import {
   CardList,
   Command,
   CopyText,
+  counted,
   cx,
   EmptyState,
   KeyValue,
-  LinkButton,
   NameLink,
   Progress,
   Section,
@@ -83,21 +83,19 @@ function Facts({ robot }: { robot: Robot }) {
     <Section title="Details">
       <Card>
         <KeyValue
-          items={[
-            ["Host", <Text key="Host">{platform?.hostname}</Text>],
-            ["System", <Text key="System">{[platform?.os, platform?.arch].filter(Boolean).join(" · ")}</Text>],
-            ["Kernel", <Text key="Kernel">{platform?.kernel}</Text>],
-            ["Agent", <Text key="Agent">{agent_version}</Text>],
-            ["Addresses", addresses.length === 0 ? "—" : <AddressList addresses={addresses} />],
-            ["ROS", <RosFacts key="ROS" health={health} />],
-            [
-              "Battery",
+          items={{
+            Host: <Text>{platform?.hostname}</Text>,
+            System: <Text>{[platform?.os, platform?.arch].filter(Boolean).join(" · ")}</Text>,
+            Kernel: <Text>{platform?.kernel}</Text>,
+            Agent: <Text>{agent_version}</Text>,
+            Addresses: addresses.length === 0 ? "—" : <AddressList addresses={addresses} />,
+            ROS: <RosFacts health={health} />,
+            Battery:
               health?.battery == null ? "none" : `${Math.round(health.battery.percent)}%${health.battery.charging ? ", charging" : ""}`,
-            ],
-            ["Last seen", <Time key="seen" at={last_seen_at} exact />],
-            ["Enrolled", <Time key="enrolled" at={created_at} exact />],
-            ["Key", <CopyText key="key" label="Fingerprint" text={public_key_fingerprint} />],
-          ]}
+            "Last seen": <Time at={last_seen_at} exact />,
+            Enrolled: <Time at={created_at} exact />,
+            Key: <CopyText label="Fingerprint" text={public_key_fingerprint} />,
+          }}
         />
       </Card>
     </Section>
@@ -178,14 +176,7 @@ function Labels({ labels }: { labels: Robot["labels"] }) {
 function LatestEntries({ robot_id }: { robot_id: string }) {
   const timeline = useQuery(query("listRobotTimeline", { params: { id: robot_id }, query: { limit: RECENT } }));
   return (
-    <Section
-      title="Recent activity"
-      actions={
-        <LinkButton look="quiet" to="/robots/$id/timeline" params={{ id: robot_id }}>
-          View all
-        </LinkButton>
-      }
-    >
+    <Section title="Recent activity" all={{ to: "/robots/$id/timeline", params: { id: robot_id } }}>
       {timeline.data === undefined ? null : timeline.data.items.length === 0 ? (
         <EmptyState title="No activity yet" />
       ) : (
@@ -194,8 +185,6 @@ function LatestEntries({ robot_id }: { robot_id: string }) {
     </Section>
   );
 }
-
-const counted = (count: number, thing: string): string => `${count} ${thing}${count === 1 ? "" : "s"}`;
 
 const TONES: Record<string, Tone> = { running: "ok", stopped: "idle", starting: "info", failed: "bad" };
 
@@ -233,9 +222,7 @@ function WorkloadItem({ workload: { app, current, desired, status, kind, restart
         )}
       </span>
       {kind !== undefined && <span className="text-xs text-muted">{kind.replaceAll("_", " ")}</span>}
-      {restarts !== undefined && restarts > 0 && (
-        <span className="text-xs text-muted tabular-nums">{`${restarts} ${restarts === 1 ? "restart" : "restarts"}`}</span>
-      )}
+      {restarts !== undefined && restarts > 0 && <span className="text-xs text-muted tabular-nums">{counted(restarts, "restart")}</span>}
       {status !== "" && <Badge tone={TONES[status] ?? "idle"}>{status}</Badge>}
       <StatusBadge status={release_state} />
     </li>
@@ -259,16 +246,7 @@ function RobotDeployments({ robot: { id: robot_id, fleet_id } }: { robot: Robot 
   const of_fleet = useQuery(query("listDeployments", { query: { fleet_id, limit: SHOWN } }));
   const items = latest([...(own.data?.items ?? []), ...(of_fleet.data?.items ?? [])]);
   return (
-    <Section
-      title="Deployments"
-      actions={
-        items.length > 0 && (
-          <LinkButton look="quiet" to="/deployments" search={{ robot_id }}>
-            View all
-          </LinkButton>
-        )
-      }
-    >
+    <Section title="Deployments" all={items.length > 0 && { to: "/deployments", search: { robot_id } }}>
       {(items.length > 0 || (own.data !== undefined && of_fleet.data !== undefined)) && (
         <CardList items={items} empty="No deployments yet">
           {(deployment) => <DeploymentItem key={deployment.id} deployment={deployment} robot_id={robot_id} />}

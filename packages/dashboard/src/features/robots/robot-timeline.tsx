@@ -1,8 +1,21 @@
 import type { TimelineEntry } from "@roamfleet/protocol/routes";
-import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+import { getRouteApi, Link } from "@tanstack/react-router";
 import { useLivePages } from "../../api/live-pages.ts";
 import type { TimelineSearch } from "../../search.ts";
-import { Button, CardList, Command, cx, EmptyState, FilterSelect, QueryState, Text, TextLine, Time } from "../../ui/index.ts";
+import {
+  Button,
+  CardList,
+  Command,
+  cx,
+  EmptyState,
+  type Filters,
+  FilterSelect,
+  QueryState,
+  Text,
+  TextLine,
+  Time,
+  useFilters,
+} from "../../ui/index.ts";
 import { robotLines, TIMELINE_KINDS, timelineQuery } from "./robot-text.ts";
 
 const route = getRouteApi("/app/robots/$id/timeline");
@@ -12,23 +25,20 @@ const KINDS = Object.entries(TIMELINE_KINDS).map(([value, label]) => ({ value, l
 /** All events of a robot, newest first. */
 export function RobotTimeline() {
   const { id } = route.useParams();
-  const search = route.useSearch();
-  const navigate = useNavigate();
+  const filters = useFilters(route.useSearch());
   const { query, rows, has_more, onEnd } = useLivePages("listRobotTimeline", {
     params: { id },
-    query: { ...timelineQuery(search), limit: PAGE_ROWS },
+    query: { ...timelineQuery(filters.search), limit: PAGE_ROWS },
   });
-  const change = (next: TimelineSearch): void => void navigate({ to: "/robots/$id/timeline", params: { id }, search: next, replace: true });
-  const is_filtered = Object.keys(search).length > 0;
   return (
     <>
-      <TimelineFilters search={search} onChange={change} />
+      <TimelineFilters {...filters} />
       <QueryState query={query} rows={8}>
         {() =>
           rows.length === 0 ? (
             <EmptyState
-              title={is_filtered ? "No matching events" : "No events yet"}
-              actions={is_filtered && <Button onClick={() => change({})}>Clear filters</Button>}
+              title={filters.is_filtered ? "No matching events" : "No events yet"}
+              actions={filters.is_filtered && <Button onClick={() => filters.clear()}>Clear filters</Button>}
             />
           ) : (
             <>
@@ -51,20 +61,15 @@ export function RobotTimeline() {
   );
 }
 
-function TimelineFilters({ search, onChange }: { search: TimelineSearch; onChange: (search: TimelineSearch) => void }) {
-  const { kind } = search;
+function TimelineFilters({ search: { kind, from, to }, change, clear, is_filtered }: Filters<TimelineSearch>) {
   const kinds = kind === undefined || Object.hasOwn(TIMELINE_KINDS, kind) ? KINDS : [...KINDS, { value: kind, label: kind }];
-  const set = (name: keyof TimelineSearch, value: string | undefined): void => {
-    const { [name]: _, ...others } = search;
-    onChange(value === undefined || value === "" ? others : { ...others, [name]: value });
-  };
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Timeline">
-      <FilterSelect label="Kind" value={kind} options={kinds} onChange={(value) => set("kind", value)} />
-      <Day label="From" value={search.from} onChange={(value) => set("from", value)} />
-      <Day label="To" value={search.to} onChange={(value) => set("to", value)} />
-      {Object.keys(search).length > 0 && (
-        <Button look="quiet" onClick={() => onChange({})}>
+      <FilterSelect label="Kind" value={kind} options={kinds} onChange={(value) => change({ kind: value })} />
+      <Day label="From" value={from} onChange={(value) => change({ from: value || undefined })} />
+      <Day label="To" value={to} onChange={(value) => change({ to: value || undefined })} />
+      {is_filtered && (
+        <Button look="quiet" onClick={() => clear()}>
           Clear
         </Button>
       )}

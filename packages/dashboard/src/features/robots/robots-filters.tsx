@@ -8,13 +8,13 @@ import type { RobotsSearch } from "../../search.ts";
 import {
   Button,
   copy,
-  cx,
   FilterSelect,
   FormDialog,
   Menu,
+  MoreFilters,
+  namedOptions,
   notifyDone,
   notifyError,
-  type Option,
   TextInput,
   TextLine,
   TypedSearch,
@@ -25,7 +25,7 @@ import { isFiltered, isSameView, labelsOf, useSavedViews, withView } from "./rob
 interface FiltersProps {
   search: RobotsSearch;
   places: Places;
-  onChange: (search: RobotsSearch) => void;
+  onChange: (part: RobotsSearch) => void;
 }
 
 const options = <V extends string>(texts: Record<V, string>) =>
@@ -37,26 +37,21 @@ const CONFIG = options({ in_sync: "Config in sync", pending: "Config pending", d
 const SORTS = options({ name: "Sort: name" });
 
 /** The filters of the list. The server applies them, so that the result is complete. */
-export function RobotsFilters({ search, places, onChange }: FiltersProps) {
-  const set: Set = (part) => onChange({ ...search, ...part } as RobotsSearch);
-  const [is_open, setOpen] = useState(false);
+export function RobotsFilters({ search, places, onChange, onClear }: FiltersProps & { onClear: () => void }) {
   return (
     <div className="mb-3 flex flex-wrap items-center gap-2" role="search" aria-label="Robots">
       <TypedSearch
         label="Search by name"
         className="max-sm:!max-w-none sm:!w-52"
         value={search.q}
-        onValue={(q) => set({ q: q?.trim() || undefined })}
+        onValue={(q) => onChange({ q: q?.trim() || undefined })}
       />
-      <FilterSelect label="Status" value={search.status} options={STATUSES} onChange={(status) => set({ status })} />
-      <Button className="sm:hidden" aria-expanded={is_open} onClick={() => setOpen(!is_open)}>
-        {is_open ? "Fewer filters" : "More filters"}
-      </Button>
-      <div className={cx("contents", !is_open && "max-sm:hidden")}>
-        <RarerFilters search={search} places={places} set={set} />
-      </div>
+      <FilterSelect label="Status" value={search.status} options={STATUSES} onChange={(status) => onChange({ status })} />
+      <MoreFilters>
+        <RarerFilters search={search} places={places} onChange={onChange} />
+      </MoreFilters>
       {isFiltered(search) && (
-        <Button look="quiet" onClick={() => onChange(search.sort === undefined ? {} : { sort: search.sort })}>
+        <Button look="quiet" onClick={onClear}>
           Clear
         </Button>
       )}
@@ -64,36 +59,42 @@ export function RobotsFilters({ search, places, onChange }: FiltersProps) {
   );
 }
 
-type Set = (part: Partial<Record<keyof RobotsSearch, string | string[] | undefined>>) => void;
-
 /** Filters that are collapsed on narrow screens. */
-function RarerFilters({ search, places, set }: { search: RobotsSearch; places: Places; set: Set }) {
+function RarerFilters({ search, places, onChange }: FiltersProps) {
   return (
     <>
-      <FilterSelect label="Health" value={search.health} options={HEALTH} onChange={(health) => set({ health })} />
-      <FilterSelect label="Fleet" value={search.fleet_id} options={named(places.fleets)} onChange={(fleet_id) => set({ fleet_id })} />
-      <FilterSelect label="Site" value={search.site_id} options={named(places.sites)} onChange={(site_id) => set({ site_id })} />
-      <ReleaseFilter value={search.release_id} onChange={(release_id) => set({ release_id })} />
+      <FilterSelect label="Health" value={search.health} options={HEALTH} onChange={(health) => onChange({ health })} />
+      <FilterSelect
+        label="Fleet"
+        value={search.fleet_id}
+        options={namedOptions(places.fleets)}
+        onChange={(fleet_id) => onChange({ fleet_id })}
+      />
+      <FilterSelect
+        label="Site"
+        value={search.site_id}
+        options={namedOptions(places.sites)}
+        onChange={(site_id) => onChange({ site_id })}
+      />
+      <ReleaseFilter value={search.release_id} onChange={(release_id) => onChange({ release_id })} />
       <FilterSelect
         label="Release state"
         value={search.release_state}
         options={RELEASE}
-        onChange={(release_state) => set({ release_state })}
+        onChange={(release_state) => onChange({ release_state })}
       />
-      <FilterSelect label="Config" value={search.config_state} options={CONFIG} onChange={(config_state) => set({ config_state })} />
-      <LabelFilter labels={labelsOf(search)} onChange={(label) => set({ label: label.length === 0 ? undefined : label })} />
+      <FilterSelect label="Config" value={search.config_state} options={CONFIG} onChange={(config_state) => onChange({ config_state })} />
+      <LabelFilter labels={labelsOf(search)} onChange={(label) => onChange({ label: label.length === 0 ? undefined : label })} />
       <FilterSelect
         label="Order"
         none="newest"
         value={search.sort === "newest" ? undefined : search.sort}
         options={SORTS}
-        onChange={(sort) => set({ sort })}
+        onChange={(sort) => onChange({ sort })}
       />
     </>
   );
 }
-
-const named = (places: readonly { id: string; name: string }[]): Option[] => places.map(({ id, name }) => ({ value: id, label: name }));
 
 /** Loads releases only when the filter is opened. */
 function ReleaseFilter({ value, onChange }: { value: string | undefined; onChange: (id: string | undefined) => void }) {

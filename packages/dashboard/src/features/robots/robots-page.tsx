@@ -10,6 +10,7 @@ import {
   Button,
   type Column,
   copyAsRf,
+  counted,
   EmptyState,
   HealthBadge,
   LinkButton,
@@ -20,6 +21,7 @@ import {
   StatusBadge,
   TextLine,
   Time,
+  useFilters,
 } from "../../ui/index.ts";
 import { BulkBar } from "./bulk.tsx";
 import { RobotsFilters, ViewsMenu } from "./robots-filters.tsx";
@@ -30,7 +32,8 @@ const NONE: ReadonlySet<string> = new Set();
 
 /** The list of all robots. */
 export function RobotsPage() {
-  const search = route.useSearch();
+  const filters = useFilters(route.useSearch());
+  const { search } = filters;
   const navigate = useNavigate();
   const places = usePlaces();
   const may_change = useMay("operator");
@@ -49,9 +52,13 @@ export function RobotsPage() {
       if (!hasNextPage || isError) return;
     }
   }, [fetchNextPage]);
-  const change = (next: RobotsSearch): void => {
+  const change = (part: RobotsSearch): void => {
     setSelected(NONE);
-    void navigate({ to: "/robots", search: next, replace: true });
+    filters.change(part);
+  };
+  const clear = (): void => {
+    setSelected(NONE);
+    filters.clear({ sort: search.sort });
   };
   return (
     <div className="flex h-full min-h-96 flex-col">
@@ -66,7 +73,7 @@ export function RobotsPage() {
           </>
         }
       />
-      <RobotsFilters search={search} places={places} onChange={change} />
+      <RobotsFilters search={search} places={places} onChange={change} onClear={clear} />
       {chosen.length > 0 && <BulkBar robots={chosen} onClear={() => setSelected(NONE)} {...(has_more ? { onSelectAll: selectAll } : {})} />}
       <ListTable
         label="Robots"
@@ -76,7 +83,7 @@ export function RobotsPage() {
         onOpen={open}
         {...(may_change ? { selected, onSelect: setSelected } : {})}
         height="100%"
-        empty={<NoRobots search={search} onClear={() => change({})} />}
+        empty={<NoRobots search={search} onClear={clear} />}
       />
       <Loaded count={rows.length} has_more={has_more} />
     </div>
@@ -87,7 +94,7 @@ function Loaded({ count, has_more }: { count: number; has_more: boolean }) {
   if (count === 0) return null;
   return (
     <p className="pt-2 text-xs text-muted tabular-nums" role="status">
-      {has_more ? `${count.toLocaleString()} loaded, more as you scroll` : `${count.toLocaleString()} ${count === 1 ? "robot" : "robots"}`}
+      {has_more ? `${count.toLocaleString()} loaded, more as you scroll` : counted(count, "robot")}
     </p>
   );
 }

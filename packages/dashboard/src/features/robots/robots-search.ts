@@ -1,11 +1,11 @@
 import { useCallback, useSyncExternalStore } from "react";
-import { readRobotsSearch, type RobotsSearch } from "../../search.ts";
+import { hasFilters, readRobotsSearch, type RobotsSearch } from "../../search.ts";
 import { shellWord } from "../../ui/format.ts";
 
 export const labelsOf = ({ label }: RobotsSearch): string[] => (label === undefined ? [] : [label].flat());
 
 /** Whether any filter is set. The sort order is not a filter. */
-export const isFiltered = ({ sort: _, ...filters }: RobotsSearch): boolean => Object.keys(filters).length > 0;
+export const isFiltered = ({ sort: _, ...filters }: RobotsSearch): boolean => hasFilters(filters);
 
 /** Returns the `rf` command that lists the same robots. */
 export function robotsCommand(search: RobotsSearch): string {

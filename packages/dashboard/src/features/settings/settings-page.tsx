@@ -1,6 +1,6 @@
 import type { OwnOrg, SigningKeys } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { type ReactNode, useState } from "react";
+import { useState } from "react";
 import { query, useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { shellLine } from "../../ui/format.ts";
@@ -11,6 +11,7 @@ import {
   Command,
   copyAsRf,
   CopyText,
+  counted,
   Dialog,
   KeyValue,
   Menu,
@@ -49,22 +50,22 @@ export function SettingsPage() {
   );
 }
 
-const daysWords = (days: number | null): string => (days === null ? "server default" : days === 1 ? "1 day" : `${days} days`);
+const daysWords = (days: number | null): string => (days === null ? "server default" : counted(days, "day"));
 
-const madeFacts = (id: string, created_at: string): [string, ReactNode][] => [
-  ["Created", <Time key="made" at={created_at} exact />],
-  ["ID", <CopyText key="id" label="ID" text={id} />],
-];
+const madeFacts = (id: string, created_at: string) => ({
+  Created: <Time at={created_at} exact />,
+  ID: <CopyText label="ID" text={id} />,
+});
 
 function OrgFacts({ org: { id, name, settings, created_at } }: { org: OwnOrg }) {
   return (
     <Card>
       <KeyValue
-        items={[
-          ["Name", <Text key="name">{name}</Text>],
-          ["Deployments expire after", daysWords(settings.deployment_expires_days)],
+        items={{
+          Name: <Text>{name}</Text>,
+          "Deployments expire after": daysWords(settings.deployment_expires_days),
           ...madeFacts(id, created_at),
-        ]}
+        }}
       />
     </Card>
   );
@@ -117,24 +118,20 @@ function ServerSection() {
     <Section title="Server and API">
       <Card>
         <KeyValue
-          items={[
-            ["Address", <CopyText key="address" label="Address" text={origin} />],
-            authority !== null && [
-              "Certificate authority",
-              <CopyText key="authority" label="Fingerprint of its certificate authority" text={authority} />,
-            ],
-            [
-              "API",
-              <span key="api" className="flex flex-wrap gap-x-3">
+          items={{
+            Address: <CopyText label="Address" text={origin} />,
+            "Certificate authority": authority !== null && <CopyText label="Fingerprint of its certificate authority" text={authority} />,
+            API: (
+              <span className="flex flex-wrap gap-x-3">
                 <a className="inline-block min-h-[24px] leading-[24px] text-accent underline" href="/docs">
                   API reference
                 </a>
                 <a className="inline-block min-h-[24px] leading-[24px] text-accent underline" href="/openapi.json">
                   OpenAPI document
                 </a>
-              </span>,
-            ],
-          ]}
+              </span>
+            ),
+          }}
         />
       </Card>
     </Section>

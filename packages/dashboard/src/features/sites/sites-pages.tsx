@@ -14,6 +14,7 @@ import {
   type Column,
   copyAsRf,
   CopyText,
+  counted,
   EmptyState,
   FormDialog,
   ListActions,
@@ -30,6 +31,7 @@ import {
   TextLine,
   Time,
   TypedSearch,
+  useFilters,
 } from "../../ui/index.ts";
 import { NewFleet } from "../fleets/fleet-menu.tsx";
 
@@ -37,10 +39,10 @@ const sitesRoute = getRouteApi("/app/sites");
 
 /** The list of sites. */
 export function SitesPage() {
-  const { q } = sitesRoute.useSearch();
+  const { search, change, clear, is_filtered } = useFilters(sitesRoute.useSearch());
   const navigate = sitesRoute.useNavigate();
   const may_change = useMay("operator");
-  const list = useLivePages("listSites", { query: { q } });
+  const list = useLivePages("listSites", { query: search });
   return (
     <>
       <PageHeader
@@ -51,7 +53,7 @@ export function SitesPage() {
         }
       />
       <div className="mb-3">
-        <TypedSearch label="Search by name" value={q} onValue={(text) => void navigate({ search: { q: text }, replace: true })} />
+        <TypedSearch label="Search by name" value={search.q} onValue={(q) => change({ q })} />
       </div>
       <ListTable
         label="Sites"
@@ -59,12 +61,12 @@ export function SitesPage() {
         columns={COLUMNS}
         onOpen={({ id }) => void navigate({ to: "/sites/$id", params: { id } })}
         empty={
-          q === undefined ? (
+          is_filtered ? (
+            <NoMatch title="No matching sites" onShowAll={clear} />
+          ) : (
             <EmptyState title="No sites yet" command={siteLines.create("")}>
               A site is a place with fleets, such as a warehouse, a hospital ward or a field.
             </EmptyState>
-          ) : (
-            <NoMatch title="No matching sites" onShowAll={() => void navigate({ search: {} })} />
           )
         }
       />
@@ -104,7 +106,7 @@ function Found({ site }: { site: Site }) {
         meta={
           <>
             <Link to="/robots" search={{ site_id: id }} className="hover:underline">
-              {robot_count.toLocaleString()} {robot_count === 1 ? "robot" : "robots"}
+              {counted(robot_count, "robot")}
             </Link>
             <Link to="/robots" search={{ site_id: id, status: "online" }} className="hover:underline">
               {online_count.toLocaleString()} online

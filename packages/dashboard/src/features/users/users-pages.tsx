@@ -6,7 +6,7 @@ import { type ReactNode, useState } from "react";
 import { useLivePages } from "../../api/live-pages.ts";
 import { type Places, query, usePlaces } from "../../api/queries.ts";
 import { useMay, useMe } from "../../api/session.ts";
-import { TOKEN_STATUSES, type TokensSearch, type UsersSearch } from "../../search.ts";
+import { TOKEN_STATUSES } from "../../search.ts";
 import {
   Badge,
   type Column,
@@ -15,12 +15,14 @@ import {
   LinkTabs,
   ListActions,
   ListTable,
+  namedOptions,
   NoMatch,
   PageHeader,
   StatusBadge,
   TextLine,
   Time,
   TypedSearch,
+  useFilters,
 } from "../../ui/index.ts";
 import { ROLES, scopeWords, tokenLines, userLines } from "./grants.ts";
 import { type MadeToken, NewTokenDialog, ShowToken, TokenMenu, TokenOnce } from "./token-menu.tsx";
@@ -62,29 +64,27 @@ export const UsersPage = () => (
 );
 
 function Users() {
-  const search = usersRoute.useSearch();
-  const navigate = usersRoute.useNavigate();
+  const { search, change, clear, is_filtered } = useFilters(usersRoute.useSearch());
   const me = useMe();
   const places = usePlaces();
   const list = useLivePages("listUsers", { query: search });
-  const show = (change: UsersSearch): void => void navigate({ search: (before) => ({ ...before, ...change }), replace: true });
   return (
     <>
       <div className="mb-3 flex flex-wrap gap-2">
-        <TypedSearch label="Search by name or email" value={search.q} onValue={(q) => show({ q })} />
-        <FilterSelect label="Role" value={search.role} options={ROLES} onChange={(role) => show({ role })} />
+        <TypedSearch label="Search by name or email" value={search.q} onValue={(q) => change({ q })} />
+        <FilterSelect label="Role" value={search.role} options={ROLES} onChange={(role) => change({ role })} />
       </div>
       <ListTable
         label="Users"
         list={list}
         columns={userColumns(me.actor.id, places)}
         empty={
-          search.q === undefined && search.role === undefined ? (
+          is_filtered ? (
+            <NoMatch title="No matching users" onShowAll={clear} />
+          ) : (
             <EmptyState title="No users yet" command="rf users create ada@example.org --name Ada --role operator">
               You are signed in with an organization token. Invite users, so that the audit log records who did what.
             </EmptyState>
-          ) : (
-            <NoMatch title="No matching users" onShowAll={() => void navigate({ search: {} })} />
           )
         }
       />
@@ -135,30 +135,23 @@ export function TokensPage() {
 }
 
 function Tokens() {
-  const search = tokensRoute.useSearch();
-  const navigate = tokensRoute.useNavigate();
+  const { search, change, clear } = useFilters(tokensRoute.useSearch());
   const me = useMe();
   const places = usePlaces();
   const users = useQuery(query("listUsers")).data?.items ?? [];
   const list = useLivePages("listTokens", { query: search });
-  const show = (change: TokensSearch): void => void navigate({ search: (before) => ({ ...before, ...change }), replace: true });
   const user_names = new Map(users.map(({ id, name }) => [id, name]));
   return (
     <>
       <div className="mb-3 flex flex-wrap gap-2">
-        <FilterSelect label="Status" value={search.status} options={TOKEN_STATUSES} onChange={(status) => show({ status })} />
-        <FilterSelect
-          label="User"
-          value={search.user_id}
-          options={users.map(({ id, name }) => ({ value: id, label: name }))}
-          onChange={(user_id) => show({ user_id })}
-        />
+        <FilterSelect label="Status" value={search.status} options={TOKEN_STATUSES} onChange={(status) => change({ status })} />
+        <FilterSelect label="User" value={search.user_id} options={namedOptions(users)} onChange={(user_id) => change({ user_id })} />
       </div>
       <ListTable
         label="Tokens"
         list={list}
         columns={tokenColumns(me.token.id, user_names, places)}
-        empty={<NoMatch title="No matching tokens" onShowAll={() => void navigate({ search: {} })} />}
+        empty={<NoMatch title="No matching tokens" onShowAll={clear} />}
       />
     </>
   );

@@ -1,0 +1,39 @@
+import { useNavigate } from "@tanstack/react-router";
+import { type ReactNode, useState } from "react";
+import { hasFilters } from "../search.ts";
+import { Button } from "./button.tsx";
+import { cx } from "./text.tsx";
+
+export interface Filters<Search extends object> {
+  search: Search;
+  /** Sets some parameters; removes those that are undefined. */
+  change: (part: Search) => void;
+  /** Removes all parameters but `kept`. */
+  clear: (kept?: Search) => void;
+  is_filtered: boolean;
+}
+
+/** The URL parameters of a page as filters. Changes replace the entry in the browser's history. */
+export function useFilters<Search extends object>(search: Search): Filters<Search> {
+  const navigate = useNavigate();
+  const put = (next: (before: object) => object): void => void navigate({ to: ".", search: next as never, replace: true });
+  return {
+    search,
+    change: (part) => put((before) => ({ ...before, ...part })),
+    clear: (kept = {} as Search) => put(() => kept),
+    is_filtered: hasFilters(search),
+  };
+}
+
+/** Filters that are collapsed on narrow screens. */
+export function MoreFilters({ children }: { children: ReactNode }) {
+  const [is_open, setOpen] = useState(false);
+  return (
+    <>
+      <Button className="sm:hidden" aria-expanded={is_open} onClick={() => setOpen(!is_open)}>
+        {is_open ? "Fewer filters" : "More filters"}
+      </Button>
+      <div className={cx("contents", !is_open && "max-sm:hidden")}>{children}</div>
+    </>
+  );
+}
