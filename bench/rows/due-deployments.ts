@@ -48,7 +48,8 @@ async function ours(rig: Rig, client: pg.Client, release: string, round: string,
   await announce(rig, release, new Date(due_at.getTime() - 1));
   await sleep(due_at.getTime() - Date.now());
   const started = performance.now();
-  const left = "select 1 from deployment where org_id = $1 and status in ('scheduled', 'queued') limit 1";
+  // Uses the index of statuses: without it, reading all deployments every 2 ms takes a considerable part of a core.
+  const left = "select 1 from deployment where org_id = $1 and kind = 'release' and status in ('scheduled', 'queued') limit 1";
   while ((await client.query({ name: "left", text: left, values: [rig.org_id] })).rowCount !== 0) {
     if (performance.now() - started > DONE_TIMEOUT_MS) throw new Error("what was due was not dispatched in time");
     await sleep(POLL_MS);

@@ -138,7 +138,7 @@ test("scheduled deployments that cannot start do not delay later ones, however m
   const release = await plane.release();
   await plane.db.run(sql`
     create function test_fault() returns trigger language plpgsql as $$ begin
-      if new.status = 'queued' and old.app = 'broken' then raise exception 'planned: this deployment cannot start'; end if;
+      if old.status = 'scheduled' and new.status <> 'scheduled' and old.app = 'broken' then raise exception 'planned: this deployment cannot start'; end if;
       return new; end $$`);
   await plane.db.run(sql`create trigger test_fault before update on deployment for each row execute function test_fault()`);
   const scheduled_at = "2030-01-01T00:01:00Z";

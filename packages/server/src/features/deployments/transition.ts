@@ -20,9 +20,9 @@ import {
 import { PERIODIC_COUNT_MS, usesPeriodicCount, wakeSlots } from "./dispatch/slots.ts";
 import { insertEvents, type NewEvent } from "./store/events.ts";
 import { type DeploymentUpdate, updateDeployment, updateDeployments } from "./store/deployments.ts";
-import type { DeploymentRow, ReasonCounts, WaveRow } from "./store/rows.ts";
+import type { DeploymentRow, ReasonCounts, TargetRow, WaveRow } from "./store/rows.ts";
 import { moveWaveCounters, setWaveProgress, type WaveDelta } from "./store/waves.ts";
-import { changeTargets, type TargetChange, wakeWaitingForPrevious } from "./store/targets.ts";
+import { afterChange, changeTargets, insertStarted, type TargetChange, wakeWaitingForPrevious } from "./store/targets.ts";
 
 /** The parts of the plane that the engine needs to advance a deployment. */
 export type Engine = Pick<Plane, "clock" | "id" | "log" | "metrics" | "bus" | "secrets">;
@@ -42,6 +42,8 @@ const NO_CHANGE: Counts = { total: 0, pending: 0, queued: 0, active: 0, applied:
 export interface Move {
   deployment: DeploymentRow;
   changes: readonly TargetChange[];
+  /** The target of a scheduled deployment to one robot that starts: `deployment` is its row as it starts, and not stored yet. */
+  started?: TargetRow | undefined;
 }
 
 /** Moves targets of one deployment, whose row the caller has locked. Returns its row. */
@@ -62,17 +64,16 @@ export async function moveTargets(
  * rows of the deployments that changed.
  */
 export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], actor: Actor): Promise<DeploymentRow[]> {
-  const all = wanted.flatMap(({ changes }) => changes);
   const org_id = wanted[0]?.deployment.org_id;
-  if (org_id === undefined || all.length === 0) return [];
+  if (org_id === undefined) return [];
   const now = engine.clock.now();
-  const changed = new Set((await changeTargets(tx, org_id, all, now)).map(({ id }) => id));
+  const changed = await writeTargets(tx, org_id, wanted, now);
   const moves: PreparedMove[] = [];
-  for (const { deployment, changes } of wanted) {
-    const own = changes.filter(({ target }) => changed.has(target.id));
+  for (const { deployment, changes, started } of wanted) {
+    const own = started === undefined ? changes.filter(({ target }) => changed.has(target.id)) : changes;
     if (own.length < changes.length)
       engine.log.warn({ deployment_id: deployment.id, lost: changes.length - own.length }, "targets changed before their update");
-    if (own.length > 0) moves.push(await prepareMove(tx, deployment, own));
+    if (own.length > 0 || started !== undefined) moves.push(await prepareMove(tx, { deployment, changes: own, started }));
   }
   if (moves.length === 0) return [];
   const updates = moves.map((move) => updateOf(move, now));
@@ -93,6 +94,16 @@ export async function moveAll(tx: Db, engine: Engine, wanted: readonly Move[], a
   return moved.map(({ row }) => row);
 }
 
+/** Writes the targets of all moves. Returns the ids of the existing ones that were changed. */
+async function writeTargets(tx: Db, org_id: string, wanted: readonly Move[], now: Date): Promise<Set<string>> {
+  const inserted = wanted.flatMap(({ started, changes }) =>
+    started === undefined ? [] : [changes.reduce<TargetRow>((target, change) => ({ ...target, ...afterChange(change) }), started)],
+  );
+  if (inserted.length > 0) await insertStarted(tx, org_id, inserted);
+  const changes = wanted.flatMap((move) => (move.started === undefined ? move.changes : []));
+  return new Set(changes.length === 0 ? [] : (await changeTargets(tx, org_id, changes, now)).map(({ id }) => id));
+}
+
 /** A move with its effect on the deployment. */
 interface PreparedMove extends Move {
   delta: Counts;
@@ -104,29 +115,32 @@ interface PreparedMove extends Move {
   step: boolean;
 }
 
-async function prepareMove(tx: Db, deployment: DeploymentRow, changes: readonly TargetChange[]): Promise<PreparedMove> {
+async function prepareMove(tx: Db, { deployment, changes, started }: Move): Promise<PreparedMove> {
   const { org_id, id, rollout } = deployment;
   const delta = deltaOf(changes);
   const reason_counts = countReasons(deployment.reason_counts, changes);
   const waves = rollout.waves === undefined ? [] : await moveWaveCounters(tx, org_id, id, waveDeltas(changes));
   const dispatched = changes.filter(({ target, to }) => target.attempt === 0 && HANDED_OUT.includes(to)).length;
   const after = finalizeDeployment({ ...deployment, reason_counts }, delta, dispatched);
-  return { deployment, changes, delta, reason_counts, dispatched, after, step: stepAfter(deployment, after, waves) };
+  return { deployment, changes, started, delta, reason_counts, dispatched, after, step: stepAfter(deployment, after, waves) };
 }
 
 /** A stop is recorded as an event even if the status does not change. */
 const isNoted = ({ deployment, after }: PreparedMove): boolean => after.halt === "stop" && after.status === deployment.status;
 
 const updateOf = (move: PreparedMove, now: Date): DeploymentUpdate => {
-  const { deployment, changes, delta, reason_counts, dispatched, after, step } = move;
+  const { deployment, changes, started, reason_counts, dispatched, after, step } = move;
+  const { order_number, expires_at, fan_out_at } = deployment;
+  const delta = started === undefined ? move.delta : { ...move.delta, total: 1, queued: move.delta.queued + 1 };
   return {
     id: deployment.id,
     ...after,
     delta,
+    ...(started === undefined ? {} : { order_number, expires_at, fan_out_at }),
     reason_counts,
     dispatched,
     step_at: step ? now : null,
-    events: changes.length + (after.status !== deployment.status || isNoted(move) ? 1 : 0),
+    events: (started === undefined ? 0 : 1) + changes.length + (after.status !== deployment.status || isNoted(move) ? 1 : 0),
     started_at: after.status === "in_progress" ? now : null,
     finished_at: isTerminal(after.status) ? now : null,
   };
@@ -134,12 +148,13 @@ const updateOf = (move: PreparedMove, now: Date): DeploymentUpdate => {
 
 /** Builds the events of a move; `row` is the deployment's row after it. */
 function eventsOf(engine: Engine, move: PreparedMove & { row: DeploymentRow }, actor: Actor, now: Date): NewEvent[] {
-  const { deployment, row, changes } = move;
+  const { deployment, row, changes, started } = move;
   const moved = row.status !== deployment.status;
   // Events of targets have the deployment's status before its closing event: it has not ended yet.
   const status = moved && isTerminal(row.status) ? deployment.status : row.status;
   const first_seq = row.event_seq - updateOf(move, now).events + 1;
-  const events = changes.map((change, i) => targetEvent(engine, { ...row, status }, first_seq + i, change, actor, now));
+  const events = started === undefined ? [] : [deploymentEvent(engine, deployment, first_seq, actor, now)];
+  for (const change of changes) events.push(targetEvent(engine, { ...row, status }, first_seq + events.length, change, actor, now));
   if (moved) events.push(deploymentEvent(engine, row, row.event_seq, changes.at(-1)?.actor ?? actor, now));
   if (isNoted(move)) events.push(deploymentEvent(engine, row, row.event_seq, SYSTEM, now, { kind: "deployment.note", message: STOPPED }));
   return events;

@@ -2,25 +2,30 @@ import { isConnectionLost } from "../../../engines/db/index.ts";
 import { SYSTEM } from "../../../kernel/caller.ts";
 import type { Db, SystemDb } from "../../../kernel/db.ts";
 import { parseTime } from "../../../kernel/time.ts";
-import { announce } from "../../events/index.ts";
 import { endScheduledIfDenied } from "../cancel/authority-changes.ts";
-import { beginFanOut, expiresAt, sourceOf } from "./fan-out.ts";
-import { Postponed, processItems, separately } from "../reconciler.ts";
+import { dispatchLocked, type Pair } from "../dispatch/dispatch.ts";
 import { isLimited } from "../dispatch/slots.ts";
-import { listDue } from "../store/claim.ts";
-import { drawOrderNumbers, lockDeployments, postponeDue, type Released, releaseScheduled, takeDue } from "../store/deployments.ts";
-import { insertEvents } from "../store/events.ts";
-import type { DeploymentRow } from "../store/rows.ts";
-import { deploymentChange } from "../messages.ts";
-import { type CreateContext, deploymentEvent, HINT_DISPATCH, moveDeployment } from "../transition.ts";
+import { Postponed, processItems, separately } from "../reconciler.ts";
+import { mayDispatch } from "../state.ts";
+import { type Due, listDue } from "../store/claim.ts";
+import { drawOrderNumbers, lockDeployments, nextOrderNumbers, postponeDue, takeDue } from "../store/deployments.ts";
+import type { DeploymentRow, TargetRow } from "../store/rows.ts";
+import { listOpenTargets } from "../store/targets.ts";
+import { type CreateContext, HINT_DISPATCH, moveDeployment } from "../transition.ts";
+import { beginFanOut, expiresAt, sourceOf } from "./fan-out.ts";
 
-const DUE_PER_RUN = 100;
+const DUE_PER_RUN = 400;
+/** Deployments per transaction: few enough that others wait only briefly for their rows. */
+const BATCH_DEPLOYMENTS_MAX = 100;
+/** Concurrent transactions per org: the server prepares one while PostgreSQL writes the other. */
+const BATCHES_AT_ONCE = 2;
 /** How long a deployment that could not start is postponed, behind those that are due earlier. */
 const FAILED_AGAIN_MS = 5_000;
 
 /**
- * Background: starts due scheduled deployments and resolves their robots. Deleting the schedule row, the status change and the first
- * targets are one transaction, so each deployment is started once even if a process crashes.
+ * Background: starts due scheduled deployments. Those to one robot are dispatched in the same transaction, in batches, because thousands may
+ * be due at one moment; the others resolve their robots first. Deleting the schedule row is part of the transaction, so each deployment is
+ * started once even if a process crashes.
  */
 export async function releaseDue(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
   const now = engine.clock.now();
@@ -28,20 +33,10 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   let failed = 0;
   for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
     const org = db.forOrg(org_id);
-    const ids = own.map(({ id }) => id);
-    let numbered = false;
-    const remaining = await (async () => {
-      await drawOrderNumbers(org, org_id, ids);
-      numbered = true;
-      return releaseToRobots(org, engine, org_id, ids);
-    })().catch((error: unknown) => {
-      if (isConnectionLost(error)) throw error;
-      // One failing deployment must not delay the others: each is started in a separate transaction.
-      return ids;
-    });
+    const remaining = await startInBatches(org, engine, org_id, own);
+    const numbered = await storeOrder(org, org_id, remaining);
     // A failing deployment is postponed in its row. If even that write fails, it is postponed in memory.
-    const items = remaining.map((id) => ({ org_id, id }));
-    await processItems(engine, postponed, separately(items), async ([item]) => {
+    await processItems(engine, postponed, separately(remaining), async ([item]) => {
       if (item === undefined) return;
       try {
         if (!numbered) await drawOrderNumbers(org, org_id, [item.id]);
@@ -58,29 +53,133 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   return due.length === DUE_PER_RUN;
 }
 
-/** Starts single-robot deployments in one batch, because thousands may be due at one moment. Returns the ids of the others. */
-function releaseToRobots(db: Db, engine: CreateContext, org_id: string, ids: readonly string[]): Promise<string[]> {
+/** Stores the order of deployments that start separately. Returns false if that fails: each then draws its own number. */
+async function storeOrder(org: Db, org_id: string, remaining: readonly Due[]): Promise<boolean> {
+  if (remaining.length === 0) return true;
+  const ids = remaining.map(({ id }) => id);
+  return drawOrderNumbers(org, org_id, ids).then(
+    () => true,
+    (error: unknown) => {
+      if (isConnectionLost(error)) throw error;
+      return false;
+    },
+  );
+}
+
+/** Starts deployments to one robot each. Returns those that must start separately: others, and those of a batch that failed. */
+async function startInBatches(org: Db, engine: CreateContext, org_id: string, due: readonly Due[]): Promise<Due[]> {
+  const batches = batchesOf(due);
+  const remaining: Due[] = [];
+  const worker = async (): Promise<void> => {
+    for (let batch = batches.shift(); batch !== undefined; batch = batches.shift()) {
+      const some = batch;
+      const left = await startForRobots(org, engine, org_id, some).catch((error: unknown) => {
+        if (isConnectionLost(error)) throw error;
+        return some;
+      });
+      remaining.push(...left);
+    }
+  };
+  const outcomes = await Promise.allSettled(Array.from({ length: BATCHES_AT_ONCE }, worker));
+  for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
+  return remaining;
+}
+
+/** Groups due deployments. All of one robot are in one batch: batches run concurrently, and would number them in any order. */
+function batchesOf(due: readonly Due[]): Due[][] {
+  const batches: Due[][] = [];
+  for (const own of Map.groupBy(due, ({ robot_id, id }) => robot_id ?? id).values()) {
+    const last = batches.at(-1);
+    if (last === undefined || last.length + own.length > BATCH_DEPLOYMENTS_MAX) batches.push([...own]);
+    else last.push(...own);
+  }
+  return batches;
+}
+
+/** Starts and dispatches deployments to one robot each. Returns the others. */
+function startForRobots(db: Db, engine: CreateContext, org_id: string, due: readonly Due[]): Promise<Due[]> {
   return db.transaction(async (tx) => {
     const now = engine.clock.now();
-    const simple = (await lockDeployments(tx, org_id, ids)).filter(isForOneRobot);
-    const single_ids = simple.map(({ id }) => id);
-    const others = ids.filter((id) => !single_ids.includes(id));
-    const taken = new Set((await takeDue(tx, org_id, single_ids, now)).map(({ id }) => id));
-    if (taken.size === 0) return others;
-    const usual = await expiresAt(tx, engine, org_id, {}, now);
-    const leaving = simple.flatMap(({ id, rollout }): Released[] => {
-      const expires_at = rollout.expires_at === undefined ? usual : parseTime(rollout.expires_at);
-      return taken.has(id) ? [{ id, target_id: engine.id("tgt"), expires_at }] : [];
-    });
-    const queued = await releaseScheduled(tx, org_id, leaving, now);
-    const events = queued.map((row) => deploymentEvent(engine, row, row.event_seq, SYSTEM, now));
-    await insertEvents(tx, org_id, events);
-    const changes = queued.map((row) => deploymentChange(row, "status", row.status));
-    announce(tx, engine, org_id, changes);
-    tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
-    return others;
+    // Deployments that may lose a target to these are locked in the same statement, by id, so that transactions cannot deadlock.
+    const rivals = await listRivals(tx, org_id, due);
+    const locked = await lockDeployments(tx, org_id, [...new Set([...due, ...rivals].map(({ id }) => id))]);
+    const due_ids = new Set(due.map(({ id }) => id));
+    const simple = locked.filter((row) => due_ids.has(row.id) && isForOneRobot(row));
+    const simple_ids = simple.map(({ id }) => id);
+    const taken = new Set((await takeDue(tx, org_id, simple_ids, now)).map(({ id }) => id));
+    const pairs = await begin(
+      tx,
+      engine,
+      org_id,
+      simple.filter(({ id }) => taken.has(id)),
+    );
+    const deployments = new Map([...locked, ...pairs.map(({ deployment }) => deployment)].map((row) => [row.id, row]));
+    const targets = pairs.map(({ target }) => target);
+    const of_robot = Map.groupBy(targets, ({ robot_id }) => robot_id);
+    // Of several for one robot, dispatch chooses the newest when all are stored.
+    const ready = pairs.filter(({ target, deployment }) => of_robot.get(target.robot_id)?.length === 1 && mayDispatch(deployment, now));
+    if (pairs.length > 0) await dispatchLocked(tx, engine, org_id, deployments, ready, targets);
+    if (ready.length < pairs.length) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
+    return due.filter(({ id }) => !simple_ids.includes(id));
   });
 }
+
+/** Returns the deployments with an open target for a robot and app of these. */
+async function listRivals(tx: Db, org_id: string, due: readonly Due[]): Promise<{ id: string }[]> {
+  const apps = new Map(due.flatMap(({ robot_id, app }) => (robot_id === null ? [] : [[`${robot_id} ${app ?? "main"}`, robot_id] as const])));
+  const open = await listOpenTargets(tx, org_id, [...apps.values()], []);
+  return open.flatMap(({ deployment_id, kind, robot_id, subject }) =>
+    kind === "release" && apps.has(`${robot_id} ${subject}`) ? [{ id: deployment_id }] : [],
+  );
+}
+
+/** Returns deployments that start now, and their targets, as they are to be stored: numbered in the order of their start times. */
+async function begin(tx: Db, engine: CreateContext, org_id: string, rows: readonly DeploymentRow[]): Promise<Pair[]> {
+  if (rows.length === 0) return [];
+  const now = engine.clock.now();
+  const usual = await expiresAt(tx, engine, org_id, {}, now);
+  const in_order = rows.toSorted(
+    (a, b) => (a.scheduled_at?.getTime() ?? 0) - (b.scheduled_at?.getTime() ?? 0) || a.order_number - b.order_number,
+  );
+  const in_order_ids = in_order.map(({ id }) => id);
+  const numbers = new Map((await nextOrderNumbers(tx, in_order_ids)).map(({ id, order_number }) => [id, order_number]));
+  return in_order.map((row) => {
+    const deployment: DeploymentRow = {
+      ...row,
+      status: "queued",
+      order_number: numbers.get(row.id) ?? row.order_number,
+      expires_at: row.rollout.expires_at === undefined ? usual : parseTime(row.rollout.expires_at),
+      fan_out_at: now,
+      fan_out_done_at: now,
+      count_total: 1,
+      count_queued: 1,
+    };
+    return { deployment, target: targetOf(engine, deployment, now) };
+  });
+}
+
+const targetOf = (engine: CreateContext, { org_id, id, kind, robot_id, app, release_id }: DeploymentRow, now: Date): TargetRow => ({
+  org_id,
+  deployment_id: id,
+  id: engine.id("tgt"),
+  kind,
+  robot_id: robot_id ?? "",
+  subject: app ?? "main",
+  release_id,
+  wave: 0,
+  status: "queued",
+  reason: null,
+  attempt: 0,
+  waiting_for: null,
+  progress: null,
+  previous_release_id: null,
+  dispatch_generation: null,
+  deadline_at: null,
+  not_before_at: null,
+  reverting: false,
+  created_at: now,
+  updated_at: now,
+});
 
 const isForOneRobot = (row: DeploymentRow): boolean =>
   row.status === "scheduled" &&

@@ -107,12 +107,12 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, claimed: 
       const deployment = deployments.get(target.deployment_id);
       return deployment === undefined || !mayDispatch(deployment, now) ? [] : [{ target, deployment }];
     });
-    if (targets.length > 0) await dispatchLocked(tx, engine, deployments, targets);
+    if (targets.length > 0) await dispatchLocked(tx, engine, org_id, deployments, targets);
     return wanted.length === read.length;
   });
 }
 
-interface Pair {
+export interface Pair {
   target: TargetRow;
   deployment: DeploymentRow;
 }
@@ -120,14 +120,18 @@ interface Pair {
 /** `release_tag`: absent for a config, and where the app is to be removed. */
 type Decided = Pair & { decision: Decision; release_tag?: string };
 
-/** Dispatches, holds back or ends queued targets. The caller has locked them and `deployments`. */
-async function dispatchLocked(
+/**
+ * Dispatches, holds back or ends queued targets. The caller has locked them and `deployments`. `started` has the targets of deployments that
+ * start, which are not stored yet: they are stored as this leaves them.
+ */
+export async function dispatchLocked(
   tx: Db,
   engine: Engine,
+  org_id: string,
   deployments: ReadonlyMap<string, DeploymentRow>,
   pairs: readonly Pair[],
+  started: readonly TargetRow[] = [],
 ): Promise<void> {
-  const org_id = pairs[0]?.deployment.org_id ?? "";
   const decided: Decided[] = [];
   for (const [deployment, own] of Map.groupBy(await decideAll(tx, org_id, pairs), (one) => one.deployment))
     decided.push(...(await limitSlots(tx, deployment, own)));
@@ -142,10 +146,9 @@ async function dispatchLocked(
   const ended = decided.flatMap(({ target, decision }): TargetChange[] =>
     "end" in decision ? [{ target, to: decision.end, reason: decision.reason }] : [],
   );
-  if (waits.length > 0) {
-    const waiting_for = waits.map(({ wait }) => wait);
-    await setWaitingFor(tx, org_id, idsOf(waits.map(({ target }) => target)), waiting_for);
-  }
+  const waiting = new Map(waits.map(({ target, wait }) => [target.id, wait]));
+  if (waits.length > 0) await setWaitingFor(tx, org_id, [...waiting.keys()], [...waiting.values()]);
+  const new_targets = new Map(started.map((target) => [target.deployment_id, { ...target, waiting_for: waiting.get(target.id) ?? null }]));
   // The desired state of these robots may still contain an earlier attempt.
   const begun = ended.flatMap(({ target }) => (target.attempt > 0 ? [target] : []));
   await revertDesiredState(tx, engine, org_id, begun);
@@ -154,7 +157,11 @@ async function dispatchLocked(
   const rows = await moveAll(
     tx,
     engine,
-    [...deployments.values()].flatMap((deployment) => ({ deployment, changes: moves.get(deployment.id) ?? [] })),
+    [...deployments.values()].map((deployment) => ({
+      deployment,
+      changes: moves.get(deployment.id) ?? [],
+      started: new_targets.get(deployment.id),
+    })),
     SYSTEM,
   );
   const moved = new Map(rows.map((row) => [row.id, row]));
@@ -196,6 +203,7 @@ async function followWaits(tx: Db, engine: Engine, row: DeploymentRow, decided: 
 }
 
 async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]): Promise<Decided[]> {
+  if (pairs.length === 0) return [];
   const targets = pairs.map(({ target }) => target);
   const robot_ids = robotsOf(targets);
   const deployments = [...new Set(pairs.map(({ deployment }) => deployment))];

@@ -217,26 +217,29 @@ export const wakeMissed = (db: Db, waiting_for: Missable, targets: readonly RowO
       for update of t skip locked)
     update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
 
+const dueRowOfRobot = row({ org_id: text, id: text, robot_id: nullable(text), app: nullable(text) });
+export type Due = RowOf<typeof dueRowOfRobot>;
 /**
  * Due deployments, taking turns between orgs, without those in `skip`, of suspended orgs, and locked by another node. Those that were
  * postponed come after those that wait. Skips through the index from org to org, so deployments that are not due cost nothing.
  */
 export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
-  db.many(sql(row({ org_id: text, id: text }))`
+  db.many(sql(dueRowOfRobot)`
     -- across orgs: due deployments, by time
     -- reads tables of other features: org
     with recursive due_org as (
       (select org_id from deployment_due order by org_id limit 1)
       union all
       select n.org_id from due_org o cross join lateral (select d.org_id from deployment_due d where d.org_id > o.org_id order by d.org_id limit 1) n)
-    select org_id, id from (
+    select d.org_id, d.id, d.robot_id, d.app from (
       select due.*, row_number() over (partition by due.org_id order by due.at, due.id) as turn
       from due_org o cross join lateral (
         select d.org_id, d.id, coalesce(d.not_before_at, d.due_at) as at from deployment_due d
         where d.org_id = o.org_id and coalesce(d.not_before_at, d.due_at) <= ${now} and d.due_at <= ${now} and d.id <> all(${list(skip)}::text[])
         order by coalesce(d.not_before_at, d.due_at) limit ${limit} for update skip locked) due
       where o.org_id not in (select id from org where status = 'suspended')) as in_turns
-    order by turn, at, id limit ${limit}`);
+    join deployment d on d.org_id = in_turns.org_id and d.id = in_turns.id
+    order by turn, at, d.id limit ${limit}`);
 
 export const nextDueAt = (db: Db, skip: readonly string[]) =>
   // reads tables of other features: org

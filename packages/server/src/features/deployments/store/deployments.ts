@@ -69,28 +69,9 @@ export const drawOrderNumbers = (db: Db, org_id: string, ids: readonly string[])
       select id, nextval('order_number') as order_number from (select id from starting order by scheduled_at, starting.order_number) as in_order)
     update deployment d set order_number = drawn.order_number from drawn where d.org_id = ${org_id} and d.id = drawn.id`);
 
-/** A scheduled deployment of a release to one robot that starts, with the new id of its target. */
-export interface Released {
-  id: string;
-  target_id: string;
-  expires_at: Date;
-}
-
-/** Queues these deployments, each with its one target. Returns their rows; the caller has locked them and writes their events. */
-export async function releaseScheduled(db: Db, org_id: string, released: readonly Released[], now: Date) {
-  const rows = json(released);
-  const queued = await db.many(sql(deploymentRow)`
-    update deployment d set status = 'queued', event_seq = event_seq + 1, fan_out_at = ${now}, fan_out_done_at = ${now},
-      fan_out_cursor = robot_id, expires_at = s.expires_at, count_total = 1, count_queued = 1, updated_at = ${now}
-    from jsonb_to_recordset(${rows}::jsonb) as s (id text, expires_at timestamptz)
-    where d.org_id = ${org_id} and d.id = s.id and status = 'scheduled'
-    returning ${deploymentRow.of("d")}`);
-  await db.run(sql`
-    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
-    select d.org_id, d.id, s.target_id, d.kind, d.robot_id, coalesce(d.app, 'main'), d.release_id, 'queued', ${now}, ${now}
-    from deployment d join jsonb_to_recordset(${rows}::jsonb) as s (id text, target_id text) on s.id = d.id where d.org_id = ${org_id}`);
-  return queued;
-}
+/** Draws an order number for each of these deployments, in this order. The caller stores them. */
+export const nextOrderNumbers = (db: Db, ids: readonly string[]) =>
+  db.many(sql(row({ id: text, order_number: bigint }))`select id, nextval('order_number') as order_number from unnest(${list(ids)}::text[]) as d (id)`);
 
 const expiryRow = row({ days: nullable(int) });
 /** Returns after how many days the org's deployments expire; null if it has no setting. */
@@ -157,6 +138,10 @@ export interface DeploymentUpdate {
   events: number;
   started_at: Date | null;
   finished_at: Date | null;
+  /** A scheduled deployment to one robot starts: the columns that this sets. Absent: unchanged. */
+  order_number?: number;
+  expires_at?: Date | null;
+  fan_out_at?: Date | null;
 }
 
 /** Changes the counters of deployments by `delta` and reserves event numbers. The caller has locked the rows. */
@@ -170,10 +155,14 @@ export const updateDeployments = (db: Db, org_id: string, updates: readonly Depl
       rollback_requested_at = coalesce(d.rollback_requested_at, case u.halt when 'rollback' then ${now}::timestamptz end),
       paused_at = coalesce(d.paused_at, case u.halt when 'pause' then ${now}::timestamptz end),
       reason_counts = coalesce(u.reason_counts, d.reason_counts),
+      order_number = coalesce(u.order_number, d.order_number), expires_at = coalesce(u.expires_at, d.expires_at),
+      fan_out_at = coalesce(u.fan_out_at, d.fan_out_at), fan_out_done_at = coalesce(u.fan_out_at, d.fan_out_done_at),
+      fan_out_cursor = case when u.fan_out_at is null then d.fan_out_cursor else d.robot_id end,
       started_at = coalesce(d.started_at, u.started_at), finished_at = coalesce(d.finished_at, u.finished_at), updated_at = ${now}
     from jsonb_to_recordset(${json(updates.map(({ delta, ...update }) => ({ ...update, ...delta })))}::jsonb)
       as u (id text, status text, reason text, events int, total int, pending int, queued int, active int, applied int, failed int, rolled_back int, cancelled int,
-        dispatched int, step_at timestamptz, halt text, reason_counts jsonb, started_at timestamptz, finished_at timestamptz)
+        dispatched int, step_at timestamptz, halt text, reason_counts jsonb, started_at timestamptz, finished_at timestamptz,
+        order_number bigint, expires_at timestamptz, fan_out_at timestamptz)
     where d.org_id = ${org_id} and d.id = u.id
     returning ${deploymentRow.of("d")}`);
 

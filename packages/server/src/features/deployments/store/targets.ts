@@ -120,23 +120,46 @@ export interface TargetChange {
   actor?: Actor;
 }
 
+/** The columns of a target that a change sets. */
+export const afterChange = ({ target, ...c }: TargetChange) => ({
+  status: c.to,
+  reason: c.reason,
+  waiting_for: c.waiting_for ?? null,
+  attempt: c.attempt ?? target.attempt,
+  deadline_at: c.deadline_at ?? null,
+  not_before_at: c.not_before_at ?? null,
+  dispatch_generation: c.dispatch_generation === undefined ? target.dispatch_generation : c.dispatch_generation,
+  previous_release_id: c.previous_release_id === undefined ? target.previous_release_id : c.previous_release_id,
+  reverting: c.reverting ?? target.reverting,
+});
+
 const changedRow = row({ id: text });
 /** Compare-and-set of targets. Those whose status or attempt has changed since they were read are left unchanged. */
-export const changeTargets = (db: Db, org_id: string, changes: readonly TargetChange[], now: Date) =>
-  db.many(sql(changedRow)`
+export function changeTargets(db: Db, org_id: string, changes: readonly TargetChange[], now: Date) {
+  const from = changes.map(({ target }) => target);
+  const to = changes.map(afterChange);
+  return db.many(sql(changedRow)`
     update deployment_target t set status = c.status, reason = c.reason, waiting_for = c.waiting_for, attempt = c.attempt, deadline_at = c.deadline_at,
       not_before_at = c.not_before_at, dispatch_generation = c.dispatch_generation, previous_release_id = c.previous_release_id, reverting = c.reverting, updated_at = ${now}
     from unnest(
-      ${list(changes.map((c) => c.target.id))}::text[], ${list(changes.map((c) => c.target.status))}::text[], ${list(changes.map((c) => c.target.attempt))}::int[],
-      ${list(changes.map((c) => c.to))}::text[], ${list(changes.map((c) => c.reason))}::text[], ${list(changes.map((c) => c.waiting_for ?? null))}::text[],
-      ${list(changes.map((c) => c.attempt ?? c.target.attempt))}::int[], ${list(changes.map((c) => c.deadline_at ?? null))}::timestamptz[],
-      ${list(changes.map((c) => c.not_before_at ?? null))}::timestamptz[],
-      ${list(changes.map((c) => (c.dispatch_generation === undefined ? c.target.dispatch_generation : c.dispatch_generation)))}::bigint[],
-      ${list(changes.map((c) => (c.previous_release_id === undefined ? c.target.previous_release_id : c.previous_release_id)))}::text[],
-      ${list(changes.map((c) => c.reverting ?? c.target.reverting))}::boolean[]
+      ${list(from.map((t) => t.id))}::text[], ${list(from.map((t) => t.status))}::text[], ${list(from.map((t) => t.attempt))}::int[],
+      ${list(to.map((t) => t.status))}::text[], ${list(to.map((t) => t.reason))}::text[], ${list(to.map((t) => t.waiting_for))}::text[],
+      ${list(to.map((t) => t.attempt))}::int[], ${list(to.map((t) => t.deadline_at))}::timestamptz[], ${list(to.map((t) => t.not_before_at))}::timestamptz[],
+      ${list(to.map((t) => t.dispatch_generation))}::bigint[], ${list(to.map((t) => t.previous_release_id))}::text[], ${list(to.map((t) => t.reverting))}::boolean[]
     ) as c (id, from_status, from_attempt, status, reason, waiting_for, attempt, deadline_at, not_before_at, dispatch_generation, previous_release_id, reverting)
     where t.org_id = ${org_id} and t.id = c.id and t.status = c.from_status and t.attempt = c.from_attempt
     returning t.id`);
+}
+
+/** Inserts targets of deployments that start, as they are after their first change. */
+export const insertStarted = (db: Db, org_id: string, targets: readonly TargetRow[]) =>
+  db.run(sql`
+    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, reason, waiting_for, attempt, deadline_at,
+      dispatch_generation, previous_release_id, created_at, updated_at)
+    select ${org_id}, t.deployment_id, t.id, t.kind, t.robot_id, t.subject, t.release_id, t.status, t.reason, t.waiting_for, t.attempt, t.deadline_at,
+      t.dispatch_generation, t.previous_release_id, t.created_at, t.updated_at
+    from jsonb_to_recordset(${json(targets)}::jsonb) as t (deployment_id text, id text, kind text, robot_id text, subject text, release_id text, status text,
+      reason text, waiting_for text, attempt int, deadline_at timestamptz, dispatch_generation bigint, previous_release_id text, created_at timestamptz, updated_at timestamptz)`);
 
 /** Sets what queued targets wait for. That is no transition, so it has no event. */
 export const setWaitingFor = (db: Db, org_id: string, ids: readonly string[], waiting_for: readonly WaitingFor[]) =>
