@@ -21,6 +21,7 @@ import {
   getDeploymentRow,
   listDeploymentRows,
   listReleases,
+  lockDeployments,
 } from "./store/deployments.ts";
 import { listEventRows } from "./store/events.ts";
 import type { DeploymentKind, DeploymentRow, EventRow, WaveRow } from "./store/rows.ts";
@@ -35,6 +36,13 @@ const NOUNS: Record<DeploymentKind, string> = { release: "deployment", config: "
 export async function requireDeployment(db: Db, org_id: string, kind: DeploymentKind, id: string): Promise<DeploymentRow> {
   const row = await getDeploymentRow(db, org_id, kind, id);
   if (row === undefined) throw notFound(NOUNS[kind], id);
+  return row;
+}
+
+/** Returns a deployment, locked; 404 if it does not exist. */
+export async function lockDeployment(tx: Db, org_id: string, kind: DeploymentKind, id: string): Promise<DeploymentRow> {
+  const [row] = await lockDeployments(tx, org_id, [id]);
+  if (row?.kind !== kind) throw notFound(NOUNS[kind], id);
   return row;
 }
 

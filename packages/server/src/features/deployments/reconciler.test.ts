@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Postponed, processItems, separately } from "./reconciler.ts";
+import { Postponed, processItems } from "./reconciler.ts";
 
 const START = Date.parse("2030-01-01T00:00:00Z");
 const at = (seconds: number): Date => new Date(START + seconds * 1_000);
@@ -37,12 +37,12 @@ test("a failing item is postponed by 5 s, then twice as long each time up to 5 m
 test("failures are logged once a minute for each kind of work, and all other items are still processed", async () => {
   const { it, run } = rig((id) => id !== "good");
   const items = ["bad", "good", "worse"].map((id) => ({ org_id: "org", id, work: id === "worse" ? "other" : "work" }));
-  await run(separately(items));
+  await run(items.map((item) => [item]));
   it.seconds = 59;
-  await run(separately(items));
+  await run(items.map((item) => [item]));
   assert.deepEqual([it.done.length, it.logged.map(({ work }) => work)], [2, ["work", "other"]]);
   it.seconds = 60;
-  await run(separately(items));
+  await run(items.map((item) => [item]));
   assert.equal(it.logged.length, 4);
 });
 

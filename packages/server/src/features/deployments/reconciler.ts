@@ -74,8 +74,19 @@ export async function processItems<T extends WorkItem>(
   }
 }
 
-/** Batches of one item each. */
-export const separately = <T>(items: readonly T[]): T[][] => items.map((item) => [item]);
+/** The same with one item per call. */
+export const processEach = <T extends WorkItem>(
+  engine: Pick<Engine, "clock" | "log">,
+  postponed: Postponed,
+  items: readonly T[],
+  apply: (item: T) => Promise<unknown>,
+): Promise<void> =>
+  processItems(
+    engine,
+    postponed,
+    items.map((item) => [item]),
+    ([item]) => (item === undefined ? Promise.resolve() : apply(item)),
+  );
 
 /** The claimed targets of each deployment as one batch. */
 export const byDeployment = <T extends { deployment_id: string }>(targets: readonly T[]): T[][] => [

@@ -19,9 +19,9 @@ import {
 } from "./state.ts";
 import { PERIODIC_COUNT_MS, usesPeriodicCount, wakeSlots } from "./dispatch/slots.ts";
 import { insertEvents, type NewEvent } from "./store/events.ts";
-import { type DeploymentUpdate, updateDeployment, updateDeployments } from "./store/deployments.ts";
+import { type DeploymentUpdate, patchDeployment, updateDeployment, updateDeployments } from "./store/deployments.ts";
 import type { DeploymentRow, ReasonCounts, TargetRow, WaveRow } from "./store/rows.ts";
-import { moveWaveCounters, setWaveProgress, type WaveDelta } from "./store/waves.ts";
+import { moveWaveCounters, type WaveDelta } from "./store/waves.ts";
 import { afterChange, changeTargets, insertStarted, type TargetChange, wakeWaitingForPrevious } from "./store/targets.ts";
 
 /** The parts of the plane that the engine needs to advance a deployment. */
@@ -291,7 +291,7 @@ export async function freeSlots(tx: Db, engine: Engine, deployment: DeploymentRo
   }
   const soon = new Date(engine.clock.now().getTime() + PERIODIC_COUNT_MS);
   if (deployment.step_at !== null && deployment.step_at <= soon) return;
-  await setWaveProgress(tx, deployment.org_id, deployment.id, { step_at: soon });
+  await patchDeployment(tx, deployment, { step_at: soon });
   tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
 }
 

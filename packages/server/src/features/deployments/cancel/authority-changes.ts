@@ -6,7 +6,7 @@ import { isolateEach } from "../../../kernel/isolate-failures.ts";
 import { sql } from "../../../kernel/sql.ts";
 import { readAuthorities } from "../../access/index.ts";
 import { endWith } from "./end-targets.ts";
-import { Postponed, processItems } from "../reconciler.ts";
+import { Postponed, processEach } from "../reconciler.ts";
 import { deleteAuthorityChange, findTargetPlace, listAuthorityChanges, listOpenOf, lockDenied } from "../store/authority-changes.ts";
 import { deleteDue, lockDeployments } from "../store/deployments.ts";
 import { listUnwantedFollows } from "../store/follow.ts";
@@ -21,10 +21,8 @@ const CHUNK_TARGETS = 2_000;
 /** Background: ends pending targets whose authority was lost. Returns true while there is more. */
 export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
   const changes = await listAuthorityChanges(db, CHANGES_PER_TURN, postponed.ids(engine.clock.now()));
-  const items = changes.map((change) => [{ ...change, id: change.subject_id }]);
-  await processItems(engine, postponed, items, async ([change]) => {
-    if (change === undefined) return;
-    const { org_id, kind, subject_id, version } = change;
+  const items = changes.map((change) => ({ ...change, id: change.subject_id }));
+  await processEach(engine, postponed, items, async ({ org_id, kind, subject_id, version }) => {
     const own = db.forOrg(org_id);
     const open = (await listOpenOf(own, org_id, kind, subject_id)).map(({ id }) => id);
     const failures = await isolateEach(open, isConnectionLost, async (id) => {

@@ -1,12 +1,12 @@
 import { isTerminal } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../../kernel/db.ts";
-import { conflict, notFound } from "../../../kernel/fault.ts";
+import { conflict } from "../../../kernel/fault.ts";
 import type { Authority } from "../../access/index.ts";
 import { cancelPendingTargets, CHUNK_TARGETS } from "./end-targets.ts";
 import { stopFollowing } from "../follow/fleet-desired.ts";
-import { deleteDue, getDeploymentRow, lockDeployments, setCancelRequested } from "../store/deployments.ts";
-import { setAuthority } from "../store/rollback.ts";
+import { lockDeployment } from "../read.ts";
+import { deleteDue, patchDeployment } from "../store/deployments.ts";
 import type { DeploymentKind, DeploymentRow } from "../store/rows.ts";
 import { type Engine, moveDeployment } from "../transition.ts";
 
@@ -27,16 +27,16 @@ export async function cancelDeployment(
   authority?: Authority,
 ): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
-    if ((await getDeploymentRow(tx, org_id, kind, id)) === undefined)
-      throw notFound(kind === "release" ? "deployment" : "config deployment", id);
-    const [locked] = await lockDeployments(tx, org_id, [id]);
-    if (locked === undefined) throw notFound("deployment", id);
+    const locked = await lockDeployment(tx, org_id, kind, id);
     if (isTerminal(locked.status)) throw conflict(`deployment ${id} has ended: ${locked.status}`);
     if (locked.cancel_requested_at !== null && (mode === "finish" || locked.cancel_mode === mode)) return locked;
     const now = engine.clock.now();
-    await setCancelRequested(tx, org_id, id, mode, now);
-    if (mode === "rollback" && authority !== undefined) await setAuthority(tx, org_id, id, authority);
-    const row = { ...locked, cancel_requested_at: locked.cancel_requested_at ?? now, cancel_mode: mode };
+    const row = await patchDeployment(tx, locked, {
+      cancel_requested_at: locked.cancel_requested_at ?? now,
+      cancel_mode: mode,
+      updated_at: now,
+      ...(mode === "rollback" && authority !== undefined ? { authority } : {}),
+    });
     if (row.status === "scheduled") {
       await deleteDue(tx, org_id, id);
       return moveDeployment(tx, engine, row, "cancelled", "user_cancelled", actor);

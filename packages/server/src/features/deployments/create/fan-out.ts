@@ -1,11 +1,12 @@
 import type { Db, SystemDb } from "../../../kernel/db.ts";
 import { SYSTEM } from "../../../kernel/caller.ts";
 import { announce } from "../../events/index.ts";
-import { Postponed, processItems, separately, withDeployment } from "../reconciler.ts";
+import { Postponed, processEach, withDeployment } from "../reconciler.ts";
 import { listAdvancing } from "../store/claim.ts";
-import { countMembers, expiryDays, listMembers, setFanOut, setFanOutProgress } from "../store/deployments.ts";
+import { countMembers, expiryDays, listMembers, patchDeployment } from "../store/deployments.ts";
 import { isLimited, wakeSlots } from "../dispatch/slots.ts";
-import { ALL_NAMESPACES, type DeploymentRow } from "../store/rows.ts";
+import { ALL_NAMESPACES, type DeploymentRow, type TargetRow } from "../store/rows.ts";
+import { countsOf } from "../state.ts";
 import { insertTargets } from "../store/targets.ts";
 import { deploymentChange } from "../messages.ts";
 import { type CreateContext, endIfOver, HINT_DISPATCH, HINT_ROLLOUT, moveDeployment } from "../transition.ts";
@@ -25,14 +26,14 @@ const DEPLOYMENTS_PER_RUN = 20;
 export async function beginFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
   const now = engine.clock.now();
   const expires_at = await expiresAt(tx, engine, deployment.org_id, deployment.rollout, now);
-  const begun = { ...deployment, fan_out_at: now, expires_at, count_total: await countMembersOf(tx, deployment) };
-  await setFanOut(tx, begun);
-  return continueFanOut(tx, engine, begun);
+  const count_total = await countMembersOf(tx, deployment);
+  return continueFanOut(tx, engine, await patchDeployment(tx, deployment, { fan_out_at: now, expires_at, count_total }));
 }
 
 async function continueFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
   if (deployment.wave_to_assign !== null) return continueAssignment(tx, engine, deployment);
   const { org_id, id } = deployment;
+  const { status, wave, waiting_for } = startOf(deployment);
   const now = engine.clock.now();
   const cursor = deployment.fan_out_cursor ?? "";
   const robots = await membersOf(tx, deployment, cursor, CHUNK_TARGETS);
@@ -46,21 +47,26 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
             org_id,
             deployment_id: id,
             kind: deployment.kind,
-            ...startOf(deployment),
-            subject: deployment.kind === "release" ? (deployment.app ?? "main") : (deployment.namespace ?? ALL_NAMESPACES),
+            status,
+            wave,
+            waiting_for,
+            subject: subjectOf(deployment),
             robots: robots.map((robot) => ({ id: engine.id("tgt"), ...robot })),
           },
           now,
         );
   const in_waves = deployment.rollout.waves !== undefined;
-  const row = await setFanOutProgress(tx, org_id, id, {
-    cursor: robots.at(-1)?.robot_id ?? cursor,
-    counter: startOf(deployment).status,
-    written,
-    last,
-    done_at: last && !in_waves ? now : null,
+  const { total, ...counts } = countsOf(deployment);
+  counts[status] += written;
+  const row = await patchDeployment(tx, deployment, {
+    fan_out_cursor: robots.at(-1)?.robot_id ?? cursor,
+    fan_out_done_at: last && !in_waves ? now : null,
     wave_to_assign: last && in_waves ? 0 : null,
     step_at: last && isLimited(deployment) ? now : null,
+    count_pending: counts.pending,
+    count_queued: counts.queued,
+    // With the last chunk, the total becomes the number that was written.
+    count_total: last ? Object.values(counts).reduce((sum, count) => sum + count, 0) : total,
   });
   // One change for the chunk, not one per target: clients that show targets read the list again.
   announce(tx, engine, org_id, deploymentChange(row, "targets"));
@@ -83,6 +89,33 @@ function startOf(deployment: DeploymentRow): { status: "pending" | "queued"; wav
   return { status: "queued", wave: 0, waiting_for: isLimited(deployment) ? "slot" : null };
 }
 
+/** The app or namespace that the deployment's targets concern. */
+const subjectOf = ({ kind, app, namespace }: DeploymentRow): string => (kind === "release" ? (app ?? "main") : (namespace ?? ALL_NAMESPACES));
+
+/** Returns the queued target of a deployment to one robot. */
+export const targetOf = (engine: Pick<CreateContext, "id">, deployment: DeploymentRow, now: Date): TargetRow => ({
+  org_id: deployment.org_id,
+  deployment_id: deployment.id,
+  id: engine.id("tgt"),
+  kind: deployment.kind,
+  robot_id: deployment.robot_id ?? "",
+  subject: subjectOf(deployment),
+  release_id: deployment.release_id,
+  wave: 0,
+  status: "queued",
+  reason: null,
+  attempt: 0,
+  waiting_for: null,
+  progress: null,
+  previous_release_id: null,
+  dispatch_generation: null,
+  deadline_at: null,
+  not_before_at: null,
+  reverting: false,
+  created_at: now,
+  updated_at: now,
+});
+
 async function continueAssignment(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
   const row = await assignRobots(tx, engine, deployment);
   if (row.fan_out_done_at !== null) return endIfOver(tx, engine, row);
@@ -98,13 +131,12 @@ export async function advanceDeployments(db: SystemDb, engine: CreateContext, po
   const now = engine.clock.now();
   const due = await listAdvancing(db, now, DEPLOYMENTS_PER_RUN, postponed.ids(now));
   let more = due.length === DEPLOYMENTS_PER_RUN;
-  await processItems(engine, postponed, separately(due), async ([item]) => {
-    if (item === undefined) return;
-    await withDeployment(db, item.org_id, item.id, async (tx, row) => {
+  await processEach(engine, postponed, due, ({ org_id, id }) =>
+    withDeployment(db, org_id, id, async (tx, row) => {
       const after = row.fan_out_done_at === null ? await continueFanOut(tx, engine, row) : await advanceRollout(tx, engine, row);
       if (after.finished_at === null) more ||= after.fan_out_done_at === null || (after.step_at !== null && after.step_at <= now);
-    });
-  });
+    }),
+  );
   return more;
 }
 

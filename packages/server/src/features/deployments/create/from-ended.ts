@@ -2,12 +2,13 @@ import { isTerminal } from "@roamfleet/protocol";
 import type { Rollout } from "@roamfleet/protocol/routes";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
-import { conflict, Fault, notFound } from "../../../kernel/fault.ts";
+import { conflict, Fault } from "../../../kernel/fault.ts";
 import { authorityOf } from "../../access/index.ts";
 import { requireDeployable } from "../../signing/index.ts";
 import { startDeployment } from "./create.ts";
 import { checkRollout } from "./check-rollout.ts";
-import { getDeploymentRow, lockDeployments, lockSignedReleases } from "../store/deployments.ts";
+import { lockSignedReleases } from "../store/deployments.ts";
+import { lockDeployment } from "../read.ts";
 import { groupSourceMembers, type Source } from "../store/rollback.ts";
 import type { DeploymentRow } from "../store/rows.ts";
 import type { CreateContext } from "../transition.ts";
@@ -91,9 +92,7 @@ export async function retryDeployment(
 ): Promise<DeploymentRow> {
   const { org_id } = caller;
   return db.transaction(async (tx) => {
-    if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
-    const [row] = await lockDeployments(tx, org_id, [id]);
-    if (row === undefined) throw notFound("deployment", id);
+    const row = await lockDeployment(tx, org_id, "release", id);
     if (!isTerminal(row.status)) throw conflict(`deployment ${id} has not ended: it is ${row.status}`);
     if (rollout !== undefined) checkRollout(rollout, row.target_kind, engine.clock.now(), null);
     return createFromEnded(tx, engine, row, "retry", rollout, caller);

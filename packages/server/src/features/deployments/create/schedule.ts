@@ -5,14 +5,14 @@ import { parseTime } from "../../../kernel/time.ts";
 import { endScheduledIfDenied } from "../cancel/authority-changes.ts";
 import { dispatchLocked, type Pair } from "../dispatch/dispatch.ts";
 import { isLimited } from "../dispatch/slots.ts";
-import { Postponed, processItems, separately } from "../reconciler.ts";
+import { Postponed, processEach } from "../reconciler.ts";
 import { mayDispatch } from "../state.ts";
 import { type Due, listDue } from "../store/claim.ts";
 import { drawOrderNumbers, lockDeployments, nextOrderNumbers, postponeDue, takeDue } from "../store/deployments.ts";
-import type { DeploymentRow, TargetRow } from "../store/rows.ts";
+import type { DeploymentRow } from "../store/rows.ts";
 import { listOpenTargets } from "../store/targets.ts";
 import { type CreateContext, HINT_DISPATCH, moveDeployment } from "../transition.ts";
-import { beginFanOut, expiresAt, sourceOf } from "./fan-out.ts";
+import { beginFanOut, expiresAt, sourceOf, targetOf } from "./fan-out.ts";
 
 const DUE_PER_RUN = 400;
 /** Deployments per transaction: few enough that others wait only briefly for their rows. */
@@ -36,8 +36,7 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
     const remaining = await startInBatches(org, engine, org_id, own);
     const numbered = await storeOrder(org, org_id, remaining);
     // A failing deployment is postponed in its row. If even that write fails, it is postponed in memory.
-    await processItems(engine, postponed, separately(remaining), async ([item]) => {
-      if (item === undefined) return;
+    await processEach(engine, postponed, remaining, async (item) => {
       try {
         if (!numbered) await drawOrderNumbers(org, org_id, [item.id]);
         await releaseOne(org, engine, item);
@@ -157,29 +156,6 @@ async function begin(tx: Db, engine: CreateContext, org_id: string, rows: readon
     return { deployment, target: targetOf(engine, deployment, now) };
   });
 }
-
-const targetOf = (engine: CreateContext, { org_id, id, kind, robot_id, app, release_id }: DeploymentRow, now: Date): TargetRow => ({
-  org_id,
-  deployment_id: id,
-  id: engine.id("tgt"),
-  kind,
-  robot_id: robot_id ?? "",
-  subject: app ?? "main",
-  release_id,
-  wave: 0,
-  status: "queued",
-  reason: null,
-  attempt: 0,
-  waiting_for: null,
-  progress: null,
-  previous_release_id: null,
-  dispatch_generation: null,
-  deadline_at: null,
-  not_before_at: null,
-  reverting: false,
-  created_at: now,
-  updated_at: now,
-});
 
 const isForOneRobot = (row: DeploymentRow): boolean =>
   row.status === "scheduled" &&

@@ -13,10 +13,10 @@ import { byDeployment, type Postponed, processItems } from "../reconciler.ts";
 import { limitSlots } from "./slots.ts";
 import { mayDispatch } from "../state.ts";
 import { type Claimed, listClaimable, postponeClaimed } from "../store/claim.ts";
-import { listReleases, lockDeployments } from "../store/deployments.ts";
+import { listReleases, lockDeployments, patchDeployment } from "../store/deployments.ts";
 import { listUnwantedFollows } from "../store/follow.ts";
 import { listFullRobots } from "../store/robots.ts";
-import { type AppState, bumpGenerations, listAppStates, listConfigOrders, setDesiredApps } from "../store/robot-state.ts";
+import { type AppState, bumpGenerations, desiredBy, listAppStates, listConfigOrders, setDesiredApps } from "../store/robot-state.ts";
 import type { DeploymentRow, TargetRow } from "../store/rows.ts";
 import {
   getTargets,
@@ -28,7 +28,6 @@ import {
   setWaitingFor,
   type TargetChange,
 } from "../store/targets.ts";
-import { setWaveProgress } from "../store/waves.ts";
 import { type Engine, freeSlots, HINT_PUSH, HINT_ROLLOUT, moveAll } from "../transition.ts";
 
 const CLAIM_TARGETS = 500;
@@ -198,7 +197,7 @@ async function followWaits(tx: Db, engine: Engine, row: DeploymentRow, decided: 
   if (mayDispatch(row, engine.clock.now()) && !waits.has("slot")) await freeSlots(tx, engine, row);
   // Offline robots do not hold up a wave: it may have passed now.
   if (row.rollout.waves === undefined || !waits.has("robot_online")) return;
-  await setWaveProgress(tx, row.org_id, row.id, { step_at: engine.clock.now() });
+  await patchDeployment(tx, row, { step_at: engine.clock.now() });
   tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
 }
 
@@ -288,14 +287,7 @@ async function writeDesiredReleases(tx: Db, org_id: string, pairs: readonly Deci
   // Once for all targets: finding the next window takes a considerable part of a millisecond.
   const windows = new Map(Array.from(new Set(going.map(({ deployment }) => deployment)), (one) => [one, installWindow(one, now)]));
   const desired = going.map(({ deployment, target }) => ({
-    robot_id: target.robot_id,
-    app: target.subject,
-    release_id: target.release_id,
-    target_id: target.id,
-    deployment_id: deployment.id,
-    order_number: deployment.order_number,
-    attempt: target.attempt + 1,
-    verify_seconds: verifySecondsOf(deployment.rollout),
+    ...desiredBy(deployment, target, { release_id: target.release_id, attempt: target.attempt + 1 }),
     ...windows.get(deployment),
   }));
   if (desired.length > 0) await setDesiredApps(tx, org_id, desired, now);

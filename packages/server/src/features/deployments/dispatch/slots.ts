@@ -3,7 +3,7 @@ import type { Db } from "../../../kernel/db.ts";
 import type { Decision } from "../decide.ts";
 import { roomOf } from "../rollout/rules.ts";
 import { wholeRollout } from "../policy.ts";
-import { listGroups, listMembersOfGroups, wakeGroups, wakeWaitingForSlot } from "../store/waves.ts";
+import { listGroups, listMembersOfGroups, releaseHeld, wakeGroups } from "../store/waves.ts";
 import type { DeploymentRow, TargetRow } from "../store/rows.ts";
 
 type Limits = Pick<WholeRollout, "max_parallel" | "max_unavailable">;
@@ -75,7 +75,7 @@ export async function wakeSlots(tx: Db, deployment: DeploymentRow): Promise<numb
   const { max_parallel, max_unavailable } = wholeRollout(deployment.rollout);
   const slots = max_parallel === null ? WAKE_MAX : Math.min(max_parallel - deployment.count_active, WAKE_MAX);
   if (slots <= 0) return 0;
-  if (max_unavailable === null) return wakeWaitingForSlot(tx, org_id, id, slots);
+  if (max_unavailable === null) return releaseHeld(tx, deployment, "slot", null, slots);
   const groups = await listGroups(tx, org_id, id, max_unavailable.group_by);
   const rooms = groups.map((group) => ({ name: group.name, room: roomOf(group, max_unavailable) }));
   return wakeGroups(tx, org_id, id, max_unavailable.group_by, rooms, slots);

@@ -3,8 +3,8 @@ import { isConnectionLost } from "../../../engines/db/index.ts";
 import { SYSTEM } from "../../../kernel/caller.ts";
 import { isolateFailures } from "../../../kernel/isolate-failures.ts";
 import { listFleetsToFollow, moveFollowCursor } from "../../fleets/index.ts";
-import { Postponed, processItems, separately } from "../reconciler.ts";
-import { expiresAt } from "../create/fan-out.ts";
+import { Postponed, processEach } from "../reconciler.ts";
+import { expiresAt, targetOf } from "../create/fan-out.ts";
 import {
   type Behind,
   type Cause,
@@ -14,9 +14,9 @@ import {
   type RobotDeployment,
   takeAttempts,
 } from "../store/follow.ts";
-import { ALL_NAMESPACES } from "../store/rows.ts";
-import { lockRobots } from "../store/targets.ts";
-import { type CreateContext, HINT_DISPATCH } from "../transition.ts";
+import { insertEvents } from "../store/events.ts";
+import { insertStarted, lockRobots } from "../store/targets.ts";
+import { type CreateContext, deploymentEvent, HINT_DISPATCH } from "../transition.ts";
 import { ConnectionSync } from "./connection-sync.ts";
 
 /** Robots per statement; those of them that are behind their fleet are one transaction. */
@@ -55,7 +55,12 @@ async function deployTo(tx: Db, engine: CreateContext, org_id: string, behind: r
   const deployments = planned.map(({ deployment }) => deployment).filter(({ id }) => taken.has(id));
   if (deployments.length === 0) return 0;
   const expires_at = await expiresAt(tx, engine, org_id, {}, now);
-  await insertRobotDeployments(tx, org_id, deployments, { actor: SYSTEM, now, expires_at });
+  const rows = await insertRobotDeployments(tx, org_id, deployments, { actor: SYSTEM, now, expires_at });
+  const causes = new Map(planned.map(({ one, deployment }) => [deployment.id, one]));
+  const targets = rows.map((row) => targetOf(engine, row, now));
+  await insertStarted(tx, org_id, targets);
+  const events = rows.map((row) => deploymentEvent(engine, row, row.event_seq, SYSTEM, now, describe(causes.get(row.id))));
+  await insertEvents(tx, org_id, events);
   tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
   return deployments.length;
 }
@@ -65,26 +70,27 @@ const CAUSE_TEXTS: Record<Cause, string> = {
   returned: "the robot reconnected after the fleet's deployment had expired",
 };
 
-function deploymentFor(
-  engine: CreateContext,
-  { robot_id, fleet_id, kind, app, wanted, source_id, rollout, cause }: Behind,
-): RobotDeployment {
+/** The message and data of the first event. */
+const describe = (behind: Behind | undefined) =>
+  behind === undefined
+    ? {}
+    : {
+        message: `queued: ${CAUSE_TEXTS[behind.cause]}`,
+        data: { cause: behind.cause, fleet_id: behind.fleet_id, deployment_id: behind.source_id },
+      };
+
+function deploymentFor(engine: CreateContext, { robot_id, fleet_id, kind, app, wanted, rollout }: Behind): RobotDeployment {
   const id = engine.id(kind === "release" ? "dep" : "cdep");
   const { verify_seconds } = rollout;
   return {
     id,
-    target_id: engine.id("tgt"),
-    event_id: engine.id("evt"),
     kind,
     robot_id,
     fleet_id,
     release_id: kind === "release" ? wanted : null,
     app: kind === "release" ? app : null,
     revision: kind === "release" ? null : id,
-    subject: kind === "release" ? app : ALL_NAMESPACES,
     rollout: verify_seconds === undefined ? {} : { verify_seconds },
-    message: `queued: ${CAUSE_TEXTS[cause]}`,
-    data: { cause, fleet_id, deployment_id: source_id },
   };
 }
 
@@ -129,9 +135,7 @@ export async function followFleets(
   connections = new ConnectionSync(),
 ): Promise<boolean> {
   const fleets = await listFleetsToFollow(db, 10, postponed.ids(engine.clock.now()));
-  await processItems(engine, postponed, separately(fleets), async ([fleet]) => {
-    if (fleet === undefined) return;
-    const { org_id, id, follow_cursor, version } = fleet;
+  await processEach(engine, postponed, fleets, async ({ org_id, id, follow_cursor, version }) => {
     const own = db.forOrg(org_id);
     const members = await listOnlineMembers(own, org_id, id, follow_cursor, ROBOTS_AT_ONCE);
     const robot_ids = members.map((member) => member.id);

@@ -9,6 +9,7 @@ import { lockDeployments } from "../store/deployments.ts";
 import {
   type AppState,
   bumpGenerations,
+  desiredBy,
   listAppStates,
   listConfigStates,
   listTargetsOfFiles,
@@ -304,24 +305,12 @@ async function restoreDesired(tx: Db, engine: Engine, deployment: DeploymentRow,
   if (targets.length === 0) return;
   const { org_id } = deployment;
   const app = targets[0]?.subject ?? "";
-  const verify_seconds = verifySecondsOf(deployment.rollout);
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const states = new Map((await listAppStates(tx, org_id, robot_ids, app)).map((state) => [state.robot_id, state]));
-  const again = targets.flatMap(({ id, robot_id, release_id, attempt }) => {
-    const state = states.get(robot_id);
-    if (state === undefined || state.target_id !== null || state.last_target_id !== id) return [];
-    return [
-      {
-        robot_id,
-        app,
-        release_id,
-        target_id: id,
-        deployment_id: deployment.id,
-        order_number: deployment.order_number,
-        attempt,
-        verify_seconds,
-      },
-    ];
+  const again = targets.flatMap((target) => {
+    const state = states.get(target.robot_id);
+    if (state === undefined || state.target_id !== null || state.last_target_id !== target.id) return [];
+    return [desiredBy(deployment, target, target)];
   });
   if (again.length === 0) return;
   const now = engine.clock.now();

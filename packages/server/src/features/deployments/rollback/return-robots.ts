@@ -3,7 +3,7 @@ import type { Db } from "../../../kernel/db.ts";
 import { readAuthorities } from "../../access/index.ts";
 import { decideRollback } from "../decide.ts";
 import { rollbackDeadline, verifySecondsOf } from "../policy.ts";
-import { bumpGenerations, listAppStates, setDesiredApps } from "../store/robot-state.ts";
+import { bumpGenerations, desiredBy, listAppStates, setDesiredApps } from "../store/robot-state.ts";
 import { lockReleases } from "../store/rollback.ts";
 import type { DeploymentRow, TargetRow } from "../store/rows.ts";
 import { lockRobots, type TargetChange } from "../store/targets.ts";
@@ -29,16 +29,7 @@ export async function rollBackRobots(
   await setDesiredApps(
     tx,
     org_id,
-    going.map((target) => ({
-      robot_id: target.robot_id,
-      app: target.subject,
-      release_id: target.previous_release_id,
-      target_id: target.id,
-      deployment_id: deployment.id,
-      order_number: deployment.order_number,
-      attempt: target.attempt + 1,
-      verify_seconds,
-    })),
+    going.map((target) => desiredBy(deployment, target, { release_id: target.previous_release_id, attempt: target.attempt + 1 })),
     now,
   );
   if (going.length > 0) {

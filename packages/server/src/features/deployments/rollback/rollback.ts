@@ -1,34 +1,16 @@
-import { isTerminal, type Reason } from "@roamfleet/protocol";
-import type { Actor } from "@roamfleet/protocol/routes";
+import { isTerminal } from "@roamfleet/protocol";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
-import { conflict, notFound } from "../../../kernel/fault.ts";
+import { conflict } from "../../../kernel/fault.ts";
 import { authorityOf } from "../../access/index.ts";
 import { cancelPendingTargets, CHUNK_TARGETS } from "../cancel/end-targets.ts";
 import { stopFollowing } from "../follow/fleet-desired.ts";
 import { createFromEnded, findDeployable } from "../create/from-ended.ts";
-import { getDeploymentRow, lockDeployments } from "../store/deployments.ts";
-import { groupReturns, setAuthority, setRollbackRequested } from "../store/rollback.ts";
+import { lockDeployment } from "../read.ts";
+import { patchDeployment } from "../store/deployments.ts";
+import { groupReturns } from "../store/rollback.ts";
 import type { DeploymentRow } from "../store/rows.ts";
-import { type CreateContext, type Engine, HINT_ROLLOUT, moveDeployment } from "../transition.ts";
-
-/**
- * Begins the rollback of an open deployment, whose row the caller has locked: no further robot gets it, and its robots
- * roll back in chunks in the background.
- */
-export async function beginRollback(
-  tx: Db,
-  engine: Engine,
-  deployment: DeploymentRow,
-  reason: Extract<Reason, "rollback_requested" | "threshold_exceeded">,
-  actor: Actor,
-): Promise<DeploymentRow> {
-  const now = engine.clock.now();
-  await setRollbackRequested(tx, deployment.org_id, deployment.id, now);
-  tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
-  await stopFollowing(tx, engine, deployment);
-  return moveDeployment(tx, engine, { ...deployment, rollback_requested_at: now }, "rolling_back", reason, actor);
-}
+import { type CreateContext, HINT_ROLLOUT, moveDeployment } from "../transition.ts";
 
 /**
  * Restores what the robots of a deployment ran before it: an open deployment is rolled back, for an ended one a new deployment is created
@@ -43,9 +25,7 @@ export async function rollBackDeployment(
 ): Promise<{ row: DeploymentRow; is_new: boolean }> {
   const { org_id, actor } = caller;
   return db.transaction(async (tx) => {
-    if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
-    const [row] = await lockDeployments(tx, org_id, [id]);
-    if (row === undefined) throw notFound("deployment", id);
+    const row = await lockDeployment(tx, org_id, "release", id);
     if (isTerminal(row.status)) {
       await stopFollowing(tx, engine, row);
       return { row: await createFromEnded(tx, engine, row, "rollback", undefined, caller), is_new: true };
@@ -55,9 +35,10 @@ export async function rollBackDeployment(
     if (row.status === "rolling_back") return { row, is_new: false };
     await requireReturnable(tx, engine, row);
     // From now on it acts on the authority of the user or token that requested the rollback.
-    const authority = authorityOf(caller);
-    await setAuthority(tx, org_id, id, authority);
-    const rolling_back = await beginRollback(tx, engine, { ...row, authority }, "rollback_requested", actor);
+    const requested = await patchDeployment(tx, row, { authority: authorityOf(caller), rollback_requested_at: engine.clock.now() });
+    tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
+    await stopFollowing(tx, engine, requested);
+    const rolling_back = await moveDeployment(tx, engine, requested, "rolling_back", "rollback_requested", actor);
     return { row: await cancelPendingTargets(tx, engine, rolling_back, actor, chunk), is_new: false };
   });
 }

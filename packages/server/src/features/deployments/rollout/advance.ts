@@ -4,6 +4,7 @@ import { announce } from "../../events/index.ts";
 import { type NextStep, nextStep, reachOf, type Wave, type WaveFacts, waveFactsOf } from "./rules.ts";
 import { wholeRollout } from "../policy.ts";
 import { isLimited, wakeSlots } from "../dispatch/slots.ts";
+import { patchDeployment } from "../store/deployments.ts";
 import type { DeploymentRow } from "../store/rows.ts";
 import {
   assignToWave,
@@ -11,10 +12,8 @@ import {
   countQueued,
   getWave,
   insertWaves,
-  liftGate,
   lockPending,
-  setAssigned,
-  setWaveProgress,
+  releaseHeld,
   setWaveTimes,
 } from "../store/waves.ts";
 import { deploymentChange } from "../messages.ts";
@@ -44,29 +43,28 @@ export async function assignRobots(tx: Db, engine: Engine, deployment: Deploymen
     const limit = Math.min(left, wanted);
     const found = limit <= 0 ? 0 : await assignToWave(tx, org_id, id, { wave: number, rest: waves.length, labels: wave.labels, limit });
     left -= found;
-    if (left === 0 && found < wanted) return setAssigned(tx, org_id, id, { wave_to_assign: number, wave_count: null, done_at: null });
+    if (left === 0 && found < wanted) return patchDeployment(tx, deployment, { wave_to_assign: number, fan_out_done_at: null, step_at: null });
   }
   const wave_count = await insertWaves(tx, org_id, id, waves.length);
   const now = engine.clock.now();
-  const row = await setAssigned(tx, org_id, id, { wave_to_assign: null, wave_count, done_at: now });
+  const row = await patchDeployment(tx, deployment, { wave_to_assign: null, wave_count, fan_out_done_at: now, step_at: now });
   await setWaveTimes(tx, org_id, id, 0, { opened_at: now });
   return advanceRollout(tx, engine, row);
 }
 
 /** Advances a deployment, whose row the caller has locked, as far as possible now, and sets when it is checked again. */
 export async function advanceRollout(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
-  const { org_id, id } = deployment;
   const now = engine.clock.now();
   // Ended in the background, by endPendingTargets.
   if (deployment.stop_requested_at !== null) return deployment;
   if (deployment.cancel_requested_at !== null || deployment.rollback_requested_at !== null || deployment.fan_out_done_at === null)
-    return setWaveProgress(tx, org_id, id, { step_at: null });
+    return patchDeployment(tx, deployment, { step_at: null });
   let row = deployment;
   let step_at: Date | null = null;
   if (deployment.rollout.waves !== undefined) ({ row, step_at } = await advanceWaves(tx, engine, deployment));
   if (row.paused_at === null && (await wakeSlots(tx, row)) > 0) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
   const look_at = new Date(now.getTime() + LOOK_EVERY_MS);
-  return setWaveProgress(tx, org_id, id, { step_at: step_at === null || step_at > look_at ? look_at : step_at });
+  return patchDeployment(tx, deployment, { step_at: step_at === null || step_at > look_at ? look_at : step_at });
 }
 
 /** Takes all possible steps, until one must wait or a chunk is full. */
@@ -118,7 +116,7 @@ async function takeStep(
     case "open":
       return openTargets(tx, engine, deployment, step.gated);
     case "lift_gate": {
-      const lifted = await liftGate(tx, org_id, id, isLimited(deployment) ? "slot" : null, ASSIGN_TARGETS);
+      const lifted = await releaseHeld(tx, deployment, "gate", isLimited(deployment) ? "slot" : null, ASSIGN_TARGETS);
       tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
       return { row: deployment, chunk_full: lifted > 0 };
     }
@@ -126,11 +124,11 @@ async function takeStep(
     case "pass_again": {
       const passed_at = step.do === "pass" ? now : null;
       await setWaveTimes(tx, org_id, id, current_wave, { passed_at });
-      return whole(await setWaveProgress(tx, org_id, id, { wave_passed_at: passed_at }));
+      return whole(await patchDeployment(tx, deployment, { wave_passed_at: passed_at }));
     }
     case "next": {
       await setWaveTimes(tx, org_id, id, facts.wave + 1, { opened_at: now });
-      return whole(await setWaveProgress(tx, org_id, id, { current_wave: facts.wave + 1, wave_passed_at: null }));
+      return whole(await patchDeployment(tx, deployment, { current_wave: facts.wave + 1, wave_passed_at: null }));
     }
   }
 }

@@ -1,21 +1,19 @@
 import { isTerminal } from "@roamfleet/protocol";
 import type { Actor } from "@roamfleet/protocol/routes";
 import type { Db } from "../../../kernel/db.ts";
-import { conflict, notFound } from "../../../kernel/fault.ts";
+import { conflict } from "../../../kernel/fault.ts";
 import { acceptedByResume, hasPassed, isGateOpen, type WaveFacts } from "./rules.ts";
 import { wholeRollout } from "../policy.ts";
-import { getDeploymentRow, lockDeployments, setPaused } from "../store/deployments.ts";
+import { lockDeployment } from "../read.ts";
+import { patchDeployment } from "../store/deployments.ts";
 import type { DeploymentRow } from "../store/rows.ts";
-import { setWaveProgress } from "../store/waves.ts";
 import { type Engine, HINT_DISPATCH, HINT_ROLLOUT, moveDeployment, noteDeployment } from "../transition.ts";
 import { countsOf } from "../state.ts";
 import { advanceRollout, waveFacts } from "./advance.ts";
 
 /** Returns the deployment's row, locked; 404 if it does not exist, 409 if it has ended, is ending or has not started. */
 async function lockOpen(tx: Db, org_id: string, id: string): Promise<DeploymentRow> {
-  if ((await getDeploymentRow(tx, org_id, "release", id)) === undefined) throw notFound("deployment", id);
-  const [row] = await lockDeployments(tx, org_id, [id]);
-  if (row === undefined) throw notFound("deployment", id);
+  const row = await lockDeployment(tx, org_id, "release", id);
   if (isTerminal(row.status)) throw conflict(`deployment ${id} has ended: ${row.status}`);
   if (row.status === "scheduled")
     throw conflict(`deployment ${id} has not started; it is scheduled for ${row.scheduled_at?.toISOString() ?? ""}`);
@@ -30,8 +28,8 @@ export async function pauseDeployment(db: Db, engine: Engine, org_id: string, id
     const row = await lockOpen(tx, org_id, id);
     if (row.status === "paused") return row;
     if (row.stop_requested_at !== null) throw conflict(`deployment ${id} has stopped: too many robots failed`);
-    await setPaused(tx, org_id, id, { paused_at: engine.clock.now(), failures_accepted: row.failures_accepted });
-    return moveDeployment(tx, engine, row, "paused", null, actor);
+    const paused = await patchDeployment(tx, row, { paused_at: engine.clock.now() });
+    return moveDeployment(tx, engine, paused, "paused", null, actor);
   });
 }
 
@@ -42,9 +40,9 @@ export async function resumeDeployment(db: Db, engine: Engine, org_id: string, i
     if (row.status !== "paused") throw conflict(`deployment ${id} is not paused: ${row.status}`);
     const tally = { ...countsOf(row), dispatched: row.count_dispatched };
     const failures_accepted = acceptedByResume(tally, wholeRollout(row.rollout), row.failures_accepted);
-    await setPaused(tx, org_id, id, { paused_at: null, failures_accepted });
+    const open = await patchDeployment(tx, row, { paused_at: null, failures_accepted });
     const begun = row.started_at !== null;
-    const resumed = await moveDeployment(tx, engine, row, begun ? "in_progress" : "queued", null, actor);
+    const resumed = await moveDeployment(tx, engine, open, begun ? "in_progress" : "queued", null, actor);
     tx.afterCommit(() => {
       engine.bus.publish(HINT_DISPATCH, null);
       engine.bus.publish(HINT_ROLLOUT, null);
@@ -64,7 +62,7 @@ export async function promoteDeployment(db: Db, engine: Engine, org_id: string, 
     const facts = await waveFacts(tx, row);
     const out_of = isGateOpen(facts) ? facts.wave : facts.wave - 1;
     if (out_of === facts.wave) requirePassed(row, facts);
-    const promoted = await setWaveProgress(tx, org_id, id, { promoted_wave: out_of });
+    const promoted = await patchDeployment(tx, row, { promoted_wave: out_of });
     const noted = await noteDeployment(tx, engine, promoted, `promoted: wave ${out_of + 2} of ${row.wave_count} may start`, actor);
     tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
     return advanceRollout(tx, engine, noted);

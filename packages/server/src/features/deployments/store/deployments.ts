@@ -2,7 +2,8 @@ import type { DeploymentStatus, Reason } from "@roamfleet/protocol";
 import type { Caller } from "../../../kernel/caller.ts";
 import type { Db } from "../../../kernel/db.ts";
 import type { Window } from "../../../kernel/page.ts";
-import { bigint, bool, int, json, jsonb, list, nullable, row, sql, text, textOf } from "../../../kernel/sql.ts";
+import { bigint, bool, int, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf, timestamptz } from "../../../kernel/sql.ts";
+import type { Authority } from "../../access/index.ts";
 import type { Counts } from "../state.ts";
 import { type DeploymentKind, type DeploymentRow, deploymentRow, type ReasonCounts, reachedDeployments } from "./rows.ts";
 
@@ -172,45 +173,40 @@ export async function updateDeployment(db: Db, org_id: string, update: Deploymen
   return row;
 }
 
-export const setCancelRequested = (db: Db, org_id: string, id: string, mode: "finish" | "rollback", now: Date) =>
-  db.run(
-    sql`update deployment set cancel_requested_at = coalesce(cancel_requested_at, ${now}), cancel_mode = ${mode}, updated_at = ${now} where org_id = ${org_id} and id = ${id}`,
-  );
+/** The columns that requests, the fan-out and the rollout set. */
+const PATCHED = row({
+  authority: nullable(jsonb<Authority>()),
+  cancel_requested_at: nullable(timestamptz),
+  cancel_mode: nullable(textOf<"finish" | "rollback">()),
+  rollback_requested_at: nullable(timestamptz),
+  paused_at: nullable(timestamptz),
+  failures_accepted: int,
+  fan_out_at: nullable(timestamptz),
+  fan_out_cursor: nullable(text),
+  fan_out_done_at: nullable(timestamptz),
+  expires_at: nullable(timestamptz),
+  count_total: int,
+  count_pending: int,
+  count_queued: int,
+  wave_to_assign: nullable(int),
+  wave_count: int,
+  current_wave: int,
+  wave_passed_at: nullable(timestamptz),
+  promoted_wave: int,
+  step_at: nullable(timestamptz),
+  updated_at: timestamptz,
+});
 
-export const setPaused = (db: Db, org_id: string, id: string, u: { paused_at: Date | null; failures_accepted: number }) =>
-  db.run(
-    sql`update deployment set paused_at = ${u.paused_at}, failures_accepted = ${u.failures_accepted} where org_id = ${org_id} and id = ${id}`,
-  );
-
-/** Starts the fan-out of a deployment: from now on its robots are resolved and it may expire. */
-export const setFanOut = (db: Db, d: Pick<DeploymentRow, "org_id" | "id" | "fan_out_at" | "expires_at" | "count_total">) =>
-  db.run(
-    sql`update deployment set fan_out_at = ${d.fan_out_at}, expires_at = ${d.expires_at}, count_total = ${d.count_total} where org_id = ${d.org_id} and id = ${d.id}`,
-  );
-
-/** Records that a chunk of targets was written. With the last chunk, the total becomes the number that was written. */
-export const setFanOutProgress = (
+/** Sets columns of a deployment, whose row the caller has locked; absent ones stay unchanged. Returns its row. */
+export const patchDeployment = (
   db: Db,
-  org_id: string,
-  id: string,
-  u: {
-    cursor: string;
-    /** The counter of the new targets' status. */
-    counter: "pending" | "queued";
-    written: number;
-    last: boolean;
-    done_at: Date | null;
-    wave_to_assign: number | null;
-    step_at: Date | null;
-  },
-) =>
+  { org_id, id }: Pick<DeploymentRow, "org_id" | "id">,
+  patch: Partial<RowOf<typeof PATCHED>>,
+): Promise<DeploymentRow> =>
   db.one(sql(deploymentRow)`
-    update deployment set fan_out_cursor = ${u.cursor}, fan_out_done_at = ${u.done_at}, wave_to_assign = ${u.wave_to_assign}, step_at = ${u.step_at},
-      count_pending = count_pending + ${u.counter === "pending" ? u.written : 0}, count_queued = count_queued + ${u.counter === "queued" ? u.written : 0},
-      count_total = case when not ${u.last} then count_total
-        else count_pending + count_queued + count_active + count_applied + count_failed + count_rolled_back + count_cancelled + ${u.written} end
-    where org_id = ${org_id} and id = ${id}
-    returning ${deploymentRow}`);
+    update deployment d set (${PATCHED}) = (select ${PATCHED.of("p")} from jsonb_populate_record(d, ${json(patch)}::jsonb) as p)
+    where d.org_id = ${org_id} and d.id = ${id}
+    returning ${deploymentRow.of("d")}`);
 
 /** Members of the fleet after a cursor; robots that joined after the deployment started are not part of it. */
 export const listMembers = (db: Db, org_id: string, fleet_id: string, before: number, after: string, limit: number) =>

@@ -1,7 +1,7 @@
 import type { Actor, Rollout } from "@roamfleet/protocol/routes";
 import type { Db } from "../../../kernel/db.ts";
 import { bigint, json, jsonb, list, nullable, row, type RowOf, sql, text, textOf } from "../../../kernel/sql.ts";
-import type { DeploymentKind } from "./rows.ts";
+import { type DeploymentKind, deploymentRow } from "./rows.ts";
 
 export type Cause = "joined" | "returned";
 
@@ -93,8 +93,6 @@ export const takeAttempts = (db: Db, org_id: string, attempts: readonly Attempt[
 
 export interface RobotDeployment {
   id: string;
-  target_id: string;
-  event_id: string;
   kind: DeploymentKind;
   robot_id: string;
   /** The fleet that the robot follows; the deployment acts on its authority. */
@@ -102,36 +100,22 @@ export interface RobotDeployment {
   release_id: string | null;
   app: string | null;
   revision: string | null;
-  /** The subject of its target: an app, or all namespaces. */
-  subject: string;
   rollout: Rollout;
-  message: string;
-  data: Record<string, unknown>;
 }
 
-/** Inserts queued deployments of one robot each, with first events and targets, in three statements. */
-export async function insertRobotDeployments(
+/** Inserts queued deployments of one robot each. The caller writes their targets, and their first events, which have number 1. */
+export const insertRobotDeployments = (
   db: Db,
   org_id: string,
   deployments: readonly RobotDeployment[],
-  by: { actor: Actor; now: Date; expires_at: Date },
-): Promise<void> {
-  const { actor, now, expires_at } = by;
-  const rows = json(deployments);
-  await db.run(sql`
+  { actor, now, expires_at }: { actor: Actor; now: Date; expires_at: Date },
+) =>
+  db.many(sql(deploymentRow)`
     insert into deployment (org_id, id, kind, target_kind, robot_id, release_id, app, revision, rollout, status, fan_out_at, fan_out_done_at, fan_out_cursor, expires_at,
       created_by, authority, count_total, count_queued, event_seq, created_at, updated_at)
     select ${org_id}, d.id, d.kind, 'robot', d.robot_id, d.release_id, d.app, d.revision, d.rollout, 'queued', ${now}, ${now}, d.robot_id, ${expires_at}, ${json(actor)}, jsonb_build_object('fleet_id', d.fleet_id), 1, 1, 1, ${now}, ${now}
-    from jsonb_to_recordset(${rows}::jsonb) as d (id text, kind text, robot_id text, fleet_id text, release_id text, app text, revision text, rollout jsonb)`);
-  await db.run(sql`
-    insert into deployment_target (org_id, deployment_id, id, kind, robot_id, subject, release_id, status, created_at, updated_at)
-    select ${org_id}, d.id, d.target_id, d.kind, d.robot_id, d.subject, d.release_id, 'queued', ${now}, ${now}
-    from jsonb_to_recordset(${rows}::jsonb) as d (id text, target_id text, kind text, robot_id text, subject text, release_id text)`);
-  await db.run(sql`
-    insert into deployment_event (org_id, deployment_id, seq, id, at, kind, status, message, actor, data)
-    select ${org_id}, d.id, 1, d.event_id, ${now}, 'deployment.queued', 'queued', d.message, ${json(actor)}, d.data
-    from jsonb_to_recordset(${rows}::jsonb) as d (id text, event_id text, message text, data jsonb)`);
-}
+    from jsonb_to_recordset(${json(deployments)}::jsonb) as d (id text, kind text, robot_id text, fleet_id text, release_id text, app text, revision text, rollout jsonb)
+    returning ${deploymentRow}`);
 
 /** Returns connected members of a fleet after a cursor, by id. */
 export const listOnlineMembers = (db: Db, org_id: string, fleet_id: string, after: string, limit: number) =>

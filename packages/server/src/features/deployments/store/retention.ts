@@ -17,8 +17,8 @@ export const listWithEvents = (db: Db, before: Date, after: FinishedDeployment |
 
 export const deleteEvents = (db: Db, { org_id, id }: FinishedDeployment, limit: number): Promise<number> =>
   db.run(sql`
-    delete from deployment_event where org_id = ${org_id} and deployment_id = ${id} and ctid = any(array(
-      select ctid from deployment_event where org_id = ${org_id} and deployment_id = ${id} order by seq limit ${limit}))`);
+    delete from deployment_event where org_id = ${org_id} and deployment_id = ${id} and seq = any(array(
+      select seq from deployment_event where org_id = ${org_id} and deployment_id = ${id} order by seq limit ${limit}))`);
 
 export const setEventsDropped = (db: Db, { org_id, id }: FinishedDeployment, now: Date): Promise<number> =>
   db.run(sql`update deployment set events_dropped_at = ${now} where org_id = ${org_id} and id = ${id} and finished_at is not null`);
@@ -59,8 +59,8 @@ export const isStillUnneeded = async (db: Db, { org_id, id }: FinishedDeployment
 
 export const deleteTargets = (db: Db, { org_id, id }: FinishedDeployment, limit: number): Promise<number> =>
   db.run(sql`
-    delete from deployment_target where org_id = ${org_id} and deployment_id = ${id} and ctid = any(array(
-      select ctid from deployment_target where org_id = ${org_id} and deployment_id = ${id} order by id limit ${limit}))`);
+    delete from deployment_target where org_id = ${org_id} and deployment_id = ${id} and id = any(array(
+      select id from deployment_target where org_id = ${org_id} and deployment_id = ${id} order by id limit ${limit}))`);
 
 export const deleteDeployment = (db: Db, { org_id, id }: FinishedDeployment): Promise<number> =>
   db.run(sql`delete from deployment where org_id = ${org_id} and id = ${id} and finished_at is not null`);
@@ -74,6 +74,6 @@ export const deleteAttempts = (db: Db, before: Date, limit: number, offset: numb
       select org_id, config_revision as subject from fleet where config_revision is not null
       union all
       select f.org_id, w.value ->> 'id' from fleet f cross join lateral jsonb_each(f.desired) w)
-    delete from robot_follow where ctid = any(array(
-      select o.ctid from robot_follow o where o.created_at < ${before}
-        and not exists (select from wanted w where w.org_id = o.org_id and w.subject = o.subject) order by o.org_id, o.robot_id, o.subject limit ${limit} offset ${offset}))`);
+    delete from robot_follow where (org_id, robot_id, subject) in (
+      select o.org_id, o.robot_id, o.subject from robot_follow o where o.created_at < ${before}
+        and not exists (select from wanted w where w.org_id = o.org_id and w.subject = o.subject) order by o.org_id, o.robot_id, o.subject limit ${limit} offset ${offset})`);

@@ -15,6 +15,8 @@ import {
   textOf,
   timestamptz,
 } from "../../../kernel/sql.ts";
+import { verifySecondsOf } from "../policy.ts";
+import type { DeploymentRow, TargetRow } from "./rows.ts";
 
 /** A target with its robot, by which its rows are found. */
 export interface TargetOfRobot {
@@ -125,6 +127,22 @@ export interface DesiredAppChange {
   install_from?: Date | null;
   install_until?: Date | null;
 }
+
+/** Builds the change with which a target asks its robot for a release, or for none, at any time. */
+export const desiredBy = (
+  { id, order_number, rollout }: Pick<DeploymentRow, "id" | "order_number" | "rollout">,
+  target: TargetRow,
+  { release_id, attempt }: { release_id: string | null; attempt: number },
+): DesiredAppChange => ({
+  robot_id: target.robot_id,
+  app: target.subject,
+  release_id,
+  target_id: target.id,
+  deployment_id: id,
+  order_number,
+  attempt,
+  verify_seconds: verifySecondsOf(rollout),
+});
 
 /** Makes this release the desired one of these robots, on behalf of these targets. */
 export const setDesiredApps = (db: Db, org_id: string, changes: readonly DesiredAppChange[], now: Date) =>

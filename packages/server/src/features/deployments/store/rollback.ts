@@ -1,15 +1,5 @@
 import type { Db } from "../../../kernel/db.ts";
-import type { Authority } from "../../access/index.ts";
-import { int, json, list, nullable, row, sql, text } from "../../../kernel/sql.ts";
-
-export const setRollbackRequested = (db: Db, org_id: string, id: string, now: Date) =>
-  db.run(
-    sql`update deployment set rollback_requested_at = coalesce(rollback_requested_at, ${now}), updated_at = ${now} where org_id = ${org_id} and id = ${id}`,
-  );
-
-/** Makes the deployment act on the authority of the user or token that requested its rollback. */
-export const setAuthority = (db: Db, org_id: string, id: string, authority: Authority) =>
-  db.run(sql`update deployment set authority = ${json(authority)} where org_id = ${org_id} and id = ${id}`);
+import { int, list, nullable, row, sql, text } from "../../../kernel/sql.ts";
 
 /** What the robots that have a deployment's release, or are installing it, ran before; most frequent first, null: nothing. */
 export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>

@@ -178,32 +178,20 @@ export const wakeWaitingForRobots = (db: Db, org_id: string, robot_ids: readonly
         select verify_seconds from robot_app a where a.org_id = t.org_id and a.robot_id = t.robot_id and a.app = t.subject and a.target_id = t.id), 0)) end
     where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and ((status = 'queued' and waiting_for = 'robot_online') or (status = 'rolling_back' and reverting))`);
 
-/** Wakes targets that wait for this artifact. Skips locked ones, which are being ended or woken: waiting for the lock could deadlock. */
+/** Wakes the selected queued targets. Skips locked ones, which are being ended or woken: waiting for the lock could deadlock. */
+const wake = (db: Db, org_id: string, selected: Statement<unknown>) =>
+  db.run(sql`
+    with waiting as (
+      select deployment_id, id from deployment_target where org_id = ${org_id} and status = 'queued' and ${selected}
+      order by id for update skip locked)
+    update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
+
 export const wakeWaitingForArtifact = (db: Db, org_id: string, release_id: string) =>
-  db.run(sql`
-    with waiting as (
-      select deployment_id, id from deployment_target
-      where org_id = ${org_id} and release_id = ${release_id} and status = 'queued' and waiting_for = 'artifact'
-      order by id for update skip locked)
-    update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
-
-/** Wakes targets that wait for a previous deployment on these robots. Skips locked ones for the same reason. */
+  wake(db, org_id, sql`release_id = ${release_id} and waiting_for = 'artifact'`);
 export const wakeWaitingForPrevious = (db: Db, org_id: string, robot_ids: readonly string[]) =>
-  db.run(sql`
-    with waiting as (
-      select deployment_id, id from deployment_target
-      where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) and status = 'queued' and waiting_for = 'previous_deployment'
-      order by id for update skip locked)
-    update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
-
-/** Wakes targets that wait for the robot's approval. */
+  wake(db, org_id, sql`robot_id = any(${list(robot_ids)}::text[]) and waiting_for = 'previous_deployment'`);
 export const wakeWaitingForApproval = (db: Db, org_id: string, robot_id: string) =>
-  db.run(sql`
-    with waiting as (
-      select deployment_id, id from deployment_target
-      where org_id = ${org_id} and robot_id = ${robot_id} and status = 'queued' and waiting_for = 'approval'
-      order by id for update skip locked)
-    update deployment_target t set waiting_for = null from waiting w where t.org_id = ${org_id} and t.deployment_id = w.deployment_id and t.id = w.id`);
+  wake(db, org_id, sql`robot_id = ${robot_id} and waiting_for = 'approval'`);
 
 /** What is published about a changed target. */
 const seenRow = row({ deployment_id: text, kind: textOf<"release" | "config">(), status: textOf<TargetStatus>() });

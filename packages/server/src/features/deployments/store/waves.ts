@@ -1,7 +1,7 @@
 import type { Db } from "../../../kernel/db.ts";
-import { bool, identifier, int, json, list, row, sql, type Statement, text } from "../../../kernel/sql.ts";
+import { bool, int, json, list, row, sql, type Statement, text } from "../../../kernel/sql.ts";
 import type { Counts } from "../state.ts";
-import { deploymentRow, targetRow, waveRow } from "./rows.ts";
+import { type DeploymentRow, targetRow, waveRow } from "./rows.ts";
 
 export type WaveDelta = Counts & { wave: number };
 
@@ -29,9 +29,9 @@ export const assignToWave = (
   w: { wave: number; rest: number; labels: Readonly<Record<string, string>> | undefined; limit: number },
 ) =>
   db.run(sql`
-    -- By ctid: a join would be planned with statistics that do not include rows written a moment ago.
-    update deployment_target set wave = ${w.wave} where ctid = any(array(
-      select t.ctid from deployment_target t
+    -- By an array: a join would be planned with statistics that do not include rows written a moment ago.
+    update deployment_target set wave = ${w.wave} where org_id = ${org_id} and id = any(array(
+      select t.id from deployment_target t
       where t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.status = 'pending' and t.wave = ${w.rest}
         ${
           w.labels === undefined
@@ -52,18 +52,6 @@ export const insertWaves = (db: Db, org_id: string, deployment_id: string, rest:
     from generate_series(0, ${rest}::int) as g (wave)
     left join deployment_target t on t.org_id = ${org_id} and t.deployment_id = ${deployment_id} and t.wave = g.wave
     group by g.wave having g.wave < ${rest} or count(t.id) > 0`);
-
-/** Stores the progress of the assignment of robots to waves; with `wave_count` it is done. */
-export const setAssigned = (
-  db: Db,
-  org_id: string,
-  id: string,
-  u: { wave_to_assign: number | null; wave_count: number | null; done_at: Date | null },
-) =>
-  db.one(sql(deploymentRow)`
-    update deployment set wave_to_assign = ${u.wave_to_assign}, wave_count = coalesce(${u.wave_count}, wave_count), fan_out_done_at = ${u.done_at}, step_at = ${u.done_at}
-    where org_id = ${org_id} and id = ${id}
-    returning ${deploymentRow}`);
 
 export const listWaves = (db: Db, org_id: string, deployment_id: string) =>
   db.many(sql(waveRow)`select ${waveRow} from deployment_wave where org_id = ${org_id} and deployment_id = ${deployment_id} order by wave`);
@@ -92,40 +80,22 @@ export const lockPending = (db: Db, org_id: string, deployment_id: string, wave:
     select ${targetRow} from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and status = 'pending' and wave = ${wave}
     order by robot_id limit ${limit} for update`);
 
-/** Makes targets that wait for the gate wait for `waiting_for`, or for nothing. Returns how many. */
-export const liftGate = (db: Db, org_id: string, deployment_id: string, waiting_for: "slot" | null, limit: number) =>
+/**
+ * Makes at most `limit` targets that wait for the gate, or for a slot, wait for `next` instead, or for nothing; first wave first. Returns how
+ * many.
+ */
+export const releaseHeld = (
+  db: Db,
+  { org_id, id }: Pick<DeploymentRow, "org_id" | "id">,
+  held: "gate" | "slot",
+  next: "slot" | null,
+  limit: number,
+) =>
   db.run(sql`
-    update deployment_target set waiting_for = ${waiting_for} where ctid = any(array(
-      select ctid from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and waiting_for = 'gate' and status = 'queued'
+    update deployment_target set waiting_for = ${next} where org_id = ${org_id} and id = any(array(
+      select id from deployment_target
+      where org_id = ${org_id} and deployment_id = ${id} and waiting_for = ${held === "gate" ? sql`'gate'` : sql`'slot'`} and status = 'queued'
       order by wave, id limit ${limit} for update))`);
-
-/** Wakes at most `limit` targets that wait for a slot, first wave first. Returns how many. */
-export const wakeWaitingForSlot = (db: Db, org_id: string, deployment_id: string, limit: number) =>
-  db.run(sql`
-    update deployment_target set waiting_for = null where ctid = any(array(
-      select ctid from deployment_target where org_id = ${org_id} and deployment_id = ${deployment_id} and waiting_for = 'slot' and status = 'queued'
-      order by wave, id limit ${limit} for update))`);
-
-/** The columns that change as waves advance; absent ones stay unchanged. */
-export interface WaveProgress {
-  current_wave?: number;
-  wave_passed_at?: Date | null;
-  promoted_wave?: number;
-  step_at?: Date | null;
-}
-
-export const setWaveProgress = (db: Db, org_id: string, id: string, p: WaveProgress) => {
-  const or = (column: "current_wave" | "wave_passed_at" | "promoted_wave" | "step_at", kind: "int" | "timestamptz") => {
-    const value = p[column];
-    if (value === undefined) return identifier(column);
-    return kind === "int" ? sql`${value}::int` : sql`${value}::timestamptz`;
-  };
-  return db.one(sql(deploymentRow)`
-    update deployment set current_wave = ${or("current_wave", "int")}, wave_passed_at = ${or("wave_passed_at", "timestamptz")},
-      promoted_wave = ${or("promoted_wave", "int")}, step_at = ${or("step_at", "timestamptz")}
-    where org_id = ${org_id} and id = ${id}
-    returning ${deploymentRow}`);
-};
 
 export const setWaveTimes = (
   db: Db,
