@@ -23,6 +23,8 @@ const FAILURES_MAX = 20;
 /** The items that `isolateFailures` could not process, and the first error. */
 export interface Failures<T> {
   failed: T[];
+  /** Those of `failed` that failed only together with others, after `FAILURES_MAX`: most of them may be good. */
+  undivided: T[];
   error: unknown;
 }
 
@@ -38,6 +40,7 @@ export async function isolateFailures<T>(
   if (items.length === 0) return undefined;
   const errors: unknown[] = [];
   const failed: T[] = [];
+  const undivided: T[] = [];
   let outage: { error: unknown } | undefined;
   const perform = async (some: readonly T[]): Promise<void> => {
     if (outage === undefined) await work(some);
@@ -52,10 +55,11 @@ export async function isolateFailures<T>(
       if (isOutage(error)) outage ??= { error };
       errors.push(error);
       failed.push(...some);
+      if (some.length > 1) undivided.push(...some);
     },
   });
   if (outage !== undefined) throw outage.error;
-  return failed.length === 0 ? undefined : { failed, error: errors[0] };
+  return failed.length === 0 ? undefined : { failed, undivided, error: errors[0] };
 }
 
 /** Like `isolateFailures`, for work that processes one item per call. */
@@ -70,7 +74,7 @@ export async function isolateEach<T>(
       await work(item);
     } catch (error) {
       if (isOutage(error)) throw error;
-      failures ??= { failed: [], error };
+      failures ??= { failed: [], undivided: [], error };
       failures.failed.push(item);
     }
   }

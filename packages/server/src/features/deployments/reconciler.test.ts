@@ -54,3 +54,16 @@ test("one failing target delays no other target of its deployment; if all fail, 
   assert.deepEqual(it.done.toSorted(), ["tgt_1", "tgt_2"]);
   assert.deepEqual(it.postponed.ids(at(0)).toSorted(), ["dep_none", "tgt_bad"]);
 });
+
+test("more failing targets than are isolated in one run postpone no good ones", async () => {
+  const { it, run } = rig((id) => id.startsWith("tgt_bad"));
+  // Every second target fails, also in the part that is no longer divided.
+  const targets = Array.from({ length: 100 }, (_, n) => ({ org_id: "org", deployment_id: "dep", id: `tgt_${n % 2 === 0 ? "bad" : "good"}_${n}` }));
+  for (let runs = 0; runs < 3; runs += 1) {
+    const skip = it.postponed.ids(at(0));
+    const claimed = targets.filter(({ id }) => !skip.includes(id) && !it.done.includes(id));
+    await run([claimed]);
+  }
+  assert.equal(it.done.length, 50);
+  assert.deepEqual(it.postponed.ids(at(0)).toSorted(), targets.flatMap(({ id }) => (id.startsWith("tgt_bad") ? [id] : [])).toSorted());
+});

@@ -51,8 +51,8 @@ export interface WorkItem {
 
 /**
  * Applies claimed work, each batch in one call of `apply`. A batch that fails is bisected until the failing items are found: they are
- * postponed with backoff and logged, and all others are applied. If every target of a deployment in a batch fails, the deployment is
- * postponed. Throws only if the connection to the database is lost.
+ * postponed with backoff and logged, and all others are applied. If very many fail, some others are left for the next run. If every target
+ * of a deployment in a batch fails, the deployment is postponed. Throws only if the connection to the database is lost.
  */
 export async function processItems<T extends WorkItem>(
   { clock, log }: Pick<Engine, "clock" | "log">,
@@ -67,7 +67,9 @@ export async function processItems<T extends WorkItem>(
     for (const item of succeeded) postponed.succeeded(item.id);
     const partly = new Set(succeeded.map(({ deployment_id }) => deployment_id));
     for (const id of partly) if (id !== undefined) postponed.succeeded(id);
-    const postpone = new Map([...failed].map((item) => [partly.has(item.deployment_id) ? item.id : (item.deployment_id ?? item.id), item]));
+    const undivided = new Set(failures?.undivided);
+    const isolated = [...failed].filter((item) => !undivided.has(item) || !partly.has(item.deployment_id));
+    const postpone = new Map(isolated.map((item) => [partly.has(item.deployment_id) ? item.id : (item.deployment_id ?? item.id), item]));
     for (const [id, { org_id, deployment_id, work }] of postpone)
       if (postponed.failed(id, clock.now(), work))
         log.error({ err: failures?.error, work, org_id, deployment_id, id }, "background work failed for one item");

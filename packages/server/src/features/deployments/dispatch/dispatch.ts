@@ -53,11 +53,13 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed: Po
     failed += 1;
     // Log once per run: one cause may break hundreds.
     if (failed === 1) engine.log.error({ err: failures.error, org_id, deployment_id }, "a deployment could not be dispatched");
+    // If very many fail, the next run finds the rest, unless none succeeded.
+    const undivided = new Set(failures.failed.length < own.length ? failures.undivided : []);
+    more ||= undivided.size > 0;
+    const isolated = failures.failed.filter((target) => !undivided.has(target));
     // A failing target is postponed in its row. If even that write fails, the deployment is postponed in memory.
     const until = new Date(now.getTime() + FAILED_AGAIN_MS);
-    await processItems(engine, postponed, [[{ org_id, id: deployment_id }]], () =>
-      postponeClaimed(tenant, org_id, idsOf(failures.failed), until),
-    );
+    await processItems(engine, postponed, [[{ org_id, id: deployment_id }]], () => postponeClaimed(tenant, org_id, idsOf(isolated), until));
   };
   for (const [org_id, own] of Map.groupBy(claimed, (target) => target.org_id)) {
     const tenant = db.forOrg(org_id);
@@ -166,9 +168,10 @@ export async function dispatchLocked(
   const moved = new Map(rows.map((row) => [row.id, row]));
   for (const [deployment, own] of Map.groupBy(decided, (one) => one.deployment))
     await followWaits(tx, engine, moved.get(deployment.id) ?? deployment, own);
-  const robot_ids = dispatched.flatMap(({ target, to }) => (to === "failed" ? [] : [target.robot_id]));
+  engine.metrics.targets_dispatched.inc(dispatched.filter(({ to }) => to !== "failed").length);
+  // Also those for which it failed or waits for approval: their generation was incremented, too.
+  const robot_ids = decided.flatMap(({ target, decision }) => ("dispatch" in decision ? [target.robot_id] : []));
   if (robot_ids.length === 0) return;
-  engine.metrics.targets_dispatched.inc(robot_ids.length);
   tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids }));
 }
 
