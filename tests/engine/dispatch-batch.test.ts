@@ -69,7 +69,9 @@ test(
     create function test_fault() returns trigger language plpgsql as $$ begin
       if new.robot_id = (select id from robot order by id offset 4 limit 1) and new.status = 'dispatched' then raise exception 'planned: this dispatch fails'; end if;
       return new; end $$`);
-    await plane.db.run(sql`create trigger test_fault before insert or update on deployment_target for each row execute function test_fault()`);
+    await plane.db.run(
+      sql`create trigger test_fault before insert or update on deployment_target for each row execute function test_fault()`,
+    );
     await plane.advance({ seconds: 70 });
     const status = async (id: string) => {
       const { status, reason } = await plane.deployment(id);

@@ -187,7 +187,7 @@ export class WholeServer implements SimulatedServer {
         });
       }
       case "cancel":
-        return await cancelDeployment(db, this.#plane, this.#org_id, operation.deployment_id, actor, undefined, "release", operation.mode);
+        return await cancelDeployment(db, this.#plane, this.#org_id, operation.deployment_id, actor, { mode: operation.mode });
       case "pause":
         return await pauseDeployment(db, this.#plane, this.#org_id, operation.deployment_id, actor);
       case "resume":

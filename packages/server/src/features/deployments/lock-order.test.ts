@@ -79,7 +79,7 @@ test("every transaction of the engine locks rows in the documented order", { tim
   ];
   await takeReports(org, plane, org_id, reports);
   await rollBackDeployment(org, plane, caller, rig.deployment_ids[0], 1);
-  await cancelDeployment(org, plane, org_id, rig.deployment_ids[1], caller.actor, 1, "config");
+  await cancelDeployment(org, plane, org_id, rig.deployment_ids[1], caller.actor, { chunk: 1, kind: "config" });
   await work();
   await plane.db.run(sql`update robot set node_id = null where org_id = ${org_id} and id = ${rig.robot_ids[3] ?? ""}`);
   const again = await createDeployment(org, plane, caller, { release: rig.release_id, robot_id: rig.robot_ids[2] ?? "" });

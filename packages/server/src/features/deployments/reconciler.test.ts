@@ -58,7 +58,11 @@ test("one failing target delays no other target of its deployment; if all fail, 
 test("more failing targets than are isolated in one run postpone no good ones", async () => {
   const { it, run } = rig((id) => id.startsWith("tgt_bad"));
   // Every second target fails, also in the part that is no longer divided.
-  const targets = Array.from({ length: 100 }, (_, n) => ({ org_id: "org", deployment_id: "dep", id: `tgt_${n % 2 === 0 ? "bad" : "good"}_${n}` }));
+  const targets = Array.from({ length: 100 }, (_, n) => ({
+    org_id: "org",
+    deployment_id: "dep",
+    id: `tgt_${n % 2 === 0 ? "bad" : "good"}_${n}`,
+  }));
   for (let runs = 0; runs < 3; runs += 1) {
     const skip = it.postponed.ids(at(0));
     const claimed = targets.filter(({ id }) => !skip.includes(id) && !it.done.includes(id));

@@ -54,17 +54,8 @@ export function deploymentRoutes(http: Http, plane: Plane): void {
     data: await withRelease(db, await promoteDeployment(db, plane, caller.org_id, params.id, caller.actor)),
   }));
   serve(http, plane, routes.cancelDeployment, async (_, { db, caller, params, body }) => {
-    const row = await cancelDeployment(
-      db,
-      plane,
-      caller.org_id,
-      params.id,
-      caller.actor,
-      undefined,
-      "release",
-      body.mode,
-      authorityOf(caller),
-    );
+    const options = { mode: body.mode ?? "finish", authority: authorityOf(caller) };
+    const row = await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor, options);
     return { data: await withRelease(db, row) };
   });
   serve(http, plane, routes.retryDeployment, async (_, { db, caller, params, body }) => {
@@ -94,7 +85,7 @@ export function configDeploymentRoutes(http: Http, plane: Plane): void {
     listTargets(db, caller, params.id, query, "config"),
   );
   serve(http, plane, routes.cancelConfigDeployment, async (_, { db, caller, params }) => ({
-    data: configDeploymentToWire(await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor, undefined, "config")),
+    data: configDeploymentToWire(await cancelDeployment(db, plane, caller.org_id, params.id, caller.actor, { kind: "config" })),
   }));
   serve(http, plane, routes.getAgentConfig, async (_, { db, caller, params }) => {
     const file = await getConfigContent(db, caller.org_id, caller.robot_id, params.namespace);

@@ -20,7 +20,7 @@ test("cancelling a deployment larger than a chunk stops every robot that has not
       select count(*) filter (where a.target_id = t.id)::int as wanted, count(*) filter (where t.deadline_at > ${new Date(it.clock.now().getTime() + 60_000)})::int as late
       from deployment_target t join robot_app a on a.org_id = t.org_id and a.robot_id = t.robot_id where t.deployment_id = ${id}`);
   assert.deepEqual(await left(), { wanted: 9, late: 9 });
-  await cancelDeployment(db.forOrg(rig.org_id), it.plane, rig.org_id, id, rig.caller.actor, 4);
+  await cancelDeployment(db.forOrg(rig.org_id), it.plane, rig.org_id, id, rig.caller.actor, { chunk: 4 });
   assert.deepEqual(await left(), { wanted: 5, late: 5 });
   const turns = [];
   while (turns.push(await endPendingTargets(db, it.plane, new Postponed(), 4)) < 10 && turns.at(-1) === true);

@@ -10,6 +10,15 @@ import { deleteDue, patchDeployment } from "../store/deployments.ts";
 import type { DeploymentKind, DeploymentRow } from "../store/rows.ts";
 import { type Engine, moveDeployment } from "../transition.ts";
 
+interface CancelOptions {
+  kind?: DeploymentKind;
+  mode?: "finish" | "rollback";
+  /** On whose authority robots roll back, with the mode `rollback`. */
+  authority?: Authority;
+  /** Maximum targets that end in this transaction. */
+  chunk?: number;
+}
+
 /**
  * Cancels a deployment. Targets that were not dispatched end immediately; robots that are downloading are asked to stop and acknowledge it;
  * robots that are installing or verifying finish first. With the mode `rollback` those roll back afterwards.
@@ -20,11 +29,7 @@ export async function cancelDeployment(
   org_id: string,
   id: string,
   actor: Actor,
-  chunk = CHUNK_TARGETS,
-  kind: DeploymentKind = "release",
-  mode: "finish" | "rollback" = "finish",
-  /** On whose authority robots roll back, with the mode `rollback`. */
-  authority?: Authority,
+  { kind = "release", mode = "finish", authority, chunk = CHUNK_TARGETS }: CancelOptions = {},
 ): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const locked = await lockDeployment(tx, org_id, kind, id);

@@ -90,7 +90,8 @@ function startOf(deployment: DeploymentRow): { status: "pending" | "queued"; wav
 }
 
 /** The app or namespace that the deployment's targets concern. */
-const subjectOf = ({ kind, app, namespace }: DeploymentRow): string => (kind === "release" ? (app ?? "main") : (namespace ?? ALL_NAMESPACES));
+const subjectOf = ({ kind, app, namespace }: DeploymentRow): string =>
+  kind === "release" ? (app ?? "main") : (namespace ?? ALL_NAMESPACES);
 
 /** Returns the queued target of a deployment to one robot. */
 export const targetOf = (engine: Pick<CreateContext, "id">, deployment: DeploymentRow, now: Date): TargetRow => ({

@@ -125,7 +125,9 @@ function startForRobots(db: Db, engine: CreateContext, org_id: string, due: read
 
 /** Returns the deployments with an open target for a robot and app of these. */
 async function listRivals(tx: Db, org_id: string, due: readonly Due[]): Promise<{ id: string }[]> {
-  const apps = new Map(due.flatMap(({ robot_id, app }) => (robot_id === null ? [] : [[`${robot_id} ${app ?? "main"}`, robot_id] as const])));
+  const apps = new Map(
+    due.flatMap(({ robot_id, app }) => (robot_id === null ? [] : [[`${robot_id} ${app ?? "main"}`, robot_id] as const])),
+  );
   const open = await listOpenTargets(tx, org_id, [...apps.values()], []);
   return open.flatMap(({ deployment_id, kind, robot_id, subject }) =>
     kind === "release" && apps.has(`${robot_id} ${subject}`) ? [{ id: deployment_id }] : [],

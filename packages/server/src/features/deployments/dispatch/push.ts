@@ -40,11 +40,12 @@ function sendTo({ link, log }: Pick<Plane, "link" | "log">, robot_id: string, me
 /**
  * Robots that have seen a later desired state than the database has, because it is a restored copy. What they run is recorded before they
  * are sent their desired state. The value is the generation of the empty desired state that they got, which changes nothing on the robot:
- * once they report it, all their earlier reports have arrived.
+ * once they report it, all their earlier reports have arrived. A weak map, because the state belongs to this feature and ends with the session.
  */
 const ahead = new WeakMap<Session, number>();
 
 type GreetingPlane = Pick<Plane, "db" | "link" | "secrets" | "log">;
+/** By link, of which each plane has one: a plane's type cannot name a feature's state without an import cycle. */
 const greetings = new WeakMap<Plane["link"], KeyedBatcher<string, Desired | undefined>>();
 
 /** The desired states of robots that connect at the same time are read in one batch. */

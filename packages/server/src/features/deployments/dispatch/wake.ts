@@ -49,6 +49,7 @@ export async function robotApproved(tx: Db, engine: Engine, org_id: string, robo
 const WOKEN_MAX = 500;
 const WOKEN_AT_ONCE = 2;
 type WakingEngine = Engine & { db: SystemDb };
+/** By bus, of which each plane has one: see `greetings` in push.ts. */
 const wakings = new WeakMap<Engine["bus"], KeyedBatcher<string, void>>();
 
 /** Robots that connect at the same time are handled in one batch. */

@@ -6,16 +6,7 @@ import { wholeRollout } from "../policy.ts";
 import { isLimited, wakeSlots } from "../dispatch/slots.ts";
 import { patchDeployment } from "../store/deployments.ts";
 import type { DeploymentRow } from "../store/rows.ts";
-import {
-  assignToWave,
-  countAssigned,
-  countQueued,
-  getWave,
-  insertWaves,
-  lockPending,
-  releaseHeld,
-  setWaveTimes,
-} from "../store/waves.ts";
+import { assignToWave, countAssigned, countQueued, getWave, insertWaves, lockPending, releaseHeld, setWaveTimes } from "../store/waves.ts";
 import { deploymentChange } from "../messages.ts";
 import { type Engine, HINT_DISPATCH, moveTargets } from "../transition.ts";
 
@@ -43,7 +34,8 @@ export async function assignRobots(tx: Db, engine: Engine, deployment: Deploymen
     const limit = Math.min(left, wanted);
     const found = limit <= 0 ? 0 : await assignToWave(tx, org_id, id, { wave: number, rest: waves.length, labels: wave.labels, limit });
     left -= found;
-    if (left === 0 && found < wanted) return patchDeployment(tx, deployment, { wave_to_assign: number, fan_out_done_at: null, step_at: null });
+    if (left === 0 && found < wanted)
+      return patchDeployment(tx, deployment, { wave_to_assign: number, fan_out_done_at: null, step_at: null });
   }
   const wave_count = await insertWaves(tx, org_id, id, waves.length);
   const now = engine.clock.now();

@@ -5,7 +5,10 @@ import { targetRow } from "./rows.ts";
 /** What may have lost authority: a user, a token, a robot that was moved, or a fleet that stopped following. */
 export type AuthoritySubject = "user" | "token" | "robot" | "fleet";
 
-/** `version` identifies the row version: recording a change again gives it a new one, independent of clocks. */
+/**
+ * `version` identifies the row version: recording a change again gives it a new one, independent of clocks. By xmin, because a server of
+ * the previous version does not write a column for it.
+ */
 const changeRow = row({ org_id: text, kind: textOf<AuthoritySubject>(), subject_id: text, version: text });
 
 export const insertAuthorityChanges = (db: Db, org_id: string, kind: AuthoritySubject, subject_ids: readonly string[], now: Date) =>

@@ -72,7 +72,11 @@ export const drawOrderNumbers = (db: Db, org_id: string, ids: readonly string[])
 
 /** Draws an order number for each of these deployments, in this order. The caller stores them. */
 export const nextOrderNumbers = (db: Db, ids: readonly string[]) =>
-  db.many(sql(row({ id: text, order_number: bigint }))`select id, nextval('order_number') as order_number from unnest(${list(ids)}::text[]) as d (id)`);
+  db.many(
+    sql(
+      row({ id: text, order_number: bigint }),
+    )`select id, nextval('order_number') as order_number from unnest(${list(ids)}::text[]) as d (id)`,
+  );
 
 const expiryRow = row({ days: nullable(int) });
 /** Returns after how many days the org's deployments expire; null if it has no setting. */
