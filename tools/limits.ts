@@ -21,6 +21,7 @@ import {
   WAITING_MAX,
   WORK_BYTES_MAX,
 } from "../packages/server/src/link/read-limits.ts";
+import { BUCKETS_MAX } from "../packages/server/src/kernel/rate-limit.ts";
 import { MESSAGE_VALUES_MAX } from "../packages/server/src/link/inbound.ts";
 import { ROBOT_LOG_BYTES_MAX, ROBOT_MESSAGE_BYTES_MAX } from "../packages/server/src/link/live-session.ts";
 import { RECEIVE_BYTES_MAX } from "../packages/server/src/link/receive-budget.ts";
@@ -97,7 +98,7 @@ export const ROBOT_INPUTS: readonly Input[] = [
   },
   {
     input: "frames and messages a second",
-    bound: `${count(LINK_FRAMES.per_minute / 60)} units of a robot, ${count(ORG_FRAMES.per_minute / 60)} of an org: one for a frame, one for a KiB that is not stream data. A new link does not reset them`,
+    bound: `${count(LINK_FRAMES.per_minute / 60)} units of a robot, ${count(ORG_FRAMES.per_minute / 60)} of an org: one for a frame, one for a KiB that is not stream data. A new link does not reset them, until ${count(BUCKETS_MAX)} other robots (twice \`robots_max\` if that is more) have opened links to the node`,
     beyond: "the link is not read until it has paid",
     test: "packages/server/src/link/read-limits.test.ts",
   },

@@ -34,17 +34,18 @@ function refill(bucket: Bucket, { per_minute, burst }: Rate, now: number): void 
   bucket.at = now;
 }
 
-/** Number of buckets kept. Beyond it the least recently used ones are evicted, and start full again. */
-const BUCKETS_MAX = 50_000;
+/** Default number of buckets kept. Beyond it the least recently used ones are evicted, and start full again. */
+export const BUCKETS_MAX = 50_000;
 
 /** Token buckets by key. `take` throws 429 with the headers that state when to retry. */
 export class RateLimit {
   readonly #clock: Pick<Clock, "monotonic">;
   readonly #rate: Rate;
   readonly #name: string;
-  readonly #buckets = new LRUCache<string, Bucket>({ max: BUCKETS_MAX });
+  readonly #buckets: LRUCache<string, Bucket>;
 
-  constructor(clock: Pick<Clock, "monotonic">, name: string, rate: Rate) {
+  constructor(clock: Pick<Clock, "monotonic">, name: string, rate: Rate, buckets_max = BUCKETS_MAX) {
+    this.#buckets = new LRUCache({ max: buckets_max });
     this.#clock = clock;
     this.#name = name;
     this.#rate = rate;

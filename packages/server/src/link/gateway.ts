@@ -312,7 +312,7 @@ export class Gateway implements Link {
     return {
       budget: new WorkBudget(),
       memory: new ReceiveBudget(),
-      pace: new FrameRateLimiter(this.#context.clock),
+      pace: new FrameRateLimiter(this.#context.clock, this.#context.settings.robots_max),
       message: async (session: LiveSession, message: Exclude<RobotMessage, { type: "hello" }>): Promise<void> => {
         const end = this.#context.activity.begin();
         try {

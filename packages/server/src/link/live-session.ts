@@ -212,7 +212,7 @@ export class LiveSession implements Session, RateLimited, Holder {
 
   /** A ping or pong of WebSocket itself, which ws answers. */
   heardControl(): void {
-    this.#pace(0, JSON_UNIT_BYTES);
+    if (!this.#terminated) this.#pace(0, JSON_UNIT_BYTES);
   }
 
   #pace(bytes: number, unit_bytes: number): void {

@@ -153,6 +153,14 @@ test("keeps the debt of a robot that reconnects", async () => {
   assert.equal(rests(next), false);
 });
 
+test("keeps the debt of a robot while as many other robots connect as the limit allows", () => {
+  const robots_max = 60_000;
+  const pace = new FrameRateLimiter(new SimulatedClock({ at: "2030-01-01T00:00:00Z" }), robots_max);
+  while (pace.open("rbt_1") === 0);
+  for (let i = 2; i <= robots_max; i += 1) pace.open(`rbt_${i}`);
+  assert.ok(pace.open("rbt_1") > 0);
+});
+
 test("lets a robot open links until its bucket is empty, then as fast as the bucket fills, and other robots at any time", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const pace = new FrameRateLimiter(clock);

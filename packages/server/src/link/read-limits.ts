@@ -1,5 +1,5 @@
 import type { Clock } from "@roamfleet/clock";
-import { type Bucket, owe, RateLimit } from "../kernel/rate-limit.ts";
+import { type Bucket, BUCKETS_MAX, owe, RateLimit } from "../kernel/rate-limit.ts";
 
 /** Reasons to pause reading of a socket. */
 export const PauseReason = { queue: 1, budget: 2, rate: 4, log_rate: 8 } as const;
@@ -167,6 +167,8 @@ export const LINK_FRAMES = { per_minute: 600_000, burst: 32_768 } as const;
 export const ORG_FRAMES = { per_minute: 3_000_000, burst: 131_072 } as const;
 /** Cost of a link: a robot may open 20 a second. Admitting one takes 4 ms of CPU and two transactions. */
 export const LINK_OPEN_COST = 500;
+/** The cache reserves 28 bytes for each bucket at the start, so this bounds them for any limit of robots. */
+const ROBOT_BUCKETS_MAX = 1_000_000;
 /** Longest pause of a link. If it still has debt then, the next frame pauses it again. */
 const PAUSE_MS_MAX = 1_000;
 
@@ -189,10 +191,13 @@ export class FrameRateLimiter {
   readonly #orgs: RateLimit;
   readonly #robots: RateLimit;
 
-  constructor(clock: Pick<Clock, "monotonic" | "setTimer">) {
+  /** `robots_max`: robots that may be connected at the same time. */
+  constructor(clock: Pick<Clock, "monotonic" | "setTimer">, robots_max = 0) {
     this.#clock = clock;
     this.#orgs = new RateLimit(clock, "frames", ORG_FRAMES);
-    this.#robots = new RateLimit(clock, "frames", LINK_FRAMES);
+    // Twice as many, because others may connect in place of those that leave.
+    const robots = Math.max(BUCKETS_MAX, Math.min(ROBOT_BUCKETS_MAX, 2 * robots_max));
+    this.#robots = new RateLimit(clock, "frames", LINK_FRAMES, robots);
   }
 
   /** Charges a robot for a new link. If the robot is in debt, charges nothing and returns the milliseconds until it may open one. */
