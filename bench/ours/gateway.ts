@@ -19,7 +19,7 @@ const gateway = new Gateway({
   activity: idleActivity,
   settings: { ...LIMIT_DEFAULTS, heartbeat_seconds: 600, unauthenticated_links_max: 20_000, link_accepts_per_second: 0 },
   handlers: () => ({
-    admit: () => Promise.resolve({ admitted: true, org_id: "org_bench", acked_seq: 0, acked_log_seq: 0 }),
+    admit: () => Promise.resolve({ admitted: true, org_id: "org_bench", acked_seq: 0, acked_log_seq: 0, public_key: Buffer.alloc(32) }),
     connected: ({ robot_id }) => {
       robots.add(robot_id);
       return nothing();

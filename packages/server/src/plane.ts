@@ -317,9 +317,9 @@ async function nodeId(data_directory: string): Promise<string> {
 function linkHandlers(plane: Plane, reports: ReportIntake): LinkHandlers {
   return {
     admit: createAdmission(plane, logPositions),
-    connected: async (session) => {
+    connected: async (session, public_key) => {
       plane.metrics.robots_connected.set(plane.link.count);
-      await robotConnected(plane, session);
+      await robotConnected(plane, session, public_key);
       resumeFollowing(plane, session);
       await greetRobot(plane, session);
       await robotOnline(plane, session.org_id, session.robot_id);

@@ -36,9 +36,16 @@ export interface Session {
 /** What the signature of a challenge must cover, as the server sees the connection. */
 export type ExpectedChallenge = Omit<LinkChallenge, "channel"> & BoundChannel;
 
-/** Result of the check of a robot's hello. If admitted, it is sent to the robot in the welcome. */
+/** Result of the check of a robot's hello. The welcome contains the numbers that were acknowledged. */
 export type Admission =
-  | { admitted: true; org_id: string; acked_seq: number; acked_log_seq: number }
+  | {
+      admitted: true;
+      org_id: string;
+      acked_seq: number;
+      acked_log_seq: number;
+      /** The key with which the hello was signed. */
+      public_key: Buffer;
+    }
   | {
       admitted: false;
       code: "unknown_robot" | "bad_signature" | "wrong_host" | "decommissioned" | "held" | "busy" | "unsupported_protocol";
@@ -54,8 +61,8 @@ export type Admission =
 export interface LinkHandlers {
   /** Checks the hello's signature over the challenge, the server's host and the TLS channel. `ip` is the robot's address. */
   admit(hello: Hello, expected: ExpectedChallenge, ip: string): Promise<Admission>;
-  /** Called after the welcome. Records presence, then sends the robot its desired state. */
-  connected(session: Session): Promise<void>;
+  /** Called after the welcome, with the key of the admission. Records presence, then sends the robot its desired state. */
+  connected(session: Session, public_key: Buffer): Promise<void>;
   disconnected(session: Session, reason: string): Promise<void>;
   messages: { [T in Exclude<RobotMessageType, "hello">]: (session: Session, message: Extract<RobotMessage, { type: T }>) => Promise<void> };
 }

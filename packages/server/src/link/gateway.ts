@@ -275,7 +275,7 @@ export class Gateway implements Link {
     });
     this.#greeted.delete(ws);
     this.#adopt(ws, session);
-    await this.#context.handlers().connected(session);
+    await this.#context.handlers().connected(session, admission.public_key);
   }
 
   /** Registers the newer link of a robot and closes the older one, which may be half open without either side noticing. */

@@ -82,10 +82,11 @@ test("closes a link that was admitted with the old key and is recorded after the
   await using _ = it;
   const { key } = (await replace()).body.data;
   const hello = signedHello(identity, robot_id, "nonce");
-  assert.equal((await admit(hello, CHALLENGE, "192.0.2.1")).admitted, true);
+  const admission = await admit(hello, CHALLENGE, "192.0.2.1");
+  assert.ok(admission.admitted);
   await enroll(key, newIdentity().public_key);
   const late = fakeSession("sess_1", org_id, hello);
-  await robotConnected(it.plane, late);
+  await robotConnected(it.plane, late, admission.public_key);
   assert.deepEqual([late.closed?.code, (await robot()).status], [4404, "never_connected"]);
   unwatch();
 });

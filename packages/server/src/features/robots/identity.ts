@@ -31,17 +31,6 @@ export const fingerprint = (public_key: Buffer): string => `SHA256:${hash("sha25
 
 const QUARANTINED = "several machines use this robot's identity; an operator must decide which one it is";
 
-const signed_with = new WeakMap<Hello, Buffer>();
-/**
- * Returns the key with which a hello was admitted, and forgets it: the robot's key may have changed before its presence is written.
- * Forgotten because thousands of idle sessions would keep it in memory.
- */
-export function takeKeyOfHello(hello: Hello): Buffer | undefined {
-  const public_key = signed_with.get(hello);
-  signed_with.delete(hello);
-  return public_key;
-}
-
 /** An outbox of a robot, named by its hello. */
 interface Outbox {
   robot_id: string;
@@ -90,11 +79,10 @@ export function createAdmission(
       const is_too_many = is_guess && !rate_limits.unknown.tryTake(ip, 1);
       return { admitted: false, ...(refusal ?? UNKNOWN), ...(is_too_many ? { retry_after_ms: GUESSED_RETRY_MS } : {}) };
     }
-    signed_with.set(hello, Buffer.from(identity.public_key));
     // Not final: the robot retries about every half minute, and is admitted once the org is resumed.
     if (identity.suspended) return { admitted: false, code: "busy", message: ORG_SUSPENDED };
-    const { org_id, robot_id } = identity;
-    return { admitted: true, org_id, ...(await positions.add(org_id, { robot_id, outbox_id: hello.outbox_id })) };
+    const { org_id, robot_id, public_key } = identity;
+    return { admitted: true, org_id, public_key, ...(await positions.add(org_id, { robot_id, outbox_id: hello.outbox_id })) };
   };
 }
 

@@ -5,7 +5,6 @@ import { KeyedBatcher } from "../../kernel/keyed-batcher.ts";
 import { LEASE_MS, type Session } from "../../link/index.ts";
 import { announce, type AnnouncedChange } from "../events/index.ts";
 import { countTimeline, recordTimeline, recordTimelineMany, type TimelineRecord } from "../timeline/index.ts";
-import { takeKeyOfHello } from "./identity.ts";
 import { type RobotRef, setOffline, setOnline } from "./store-presence.ts";
 import { quarantineRobot } from "./store.ts";
 
@@ -22,7 +21,7 @@ interface Connect {
   session: Session;
   /** The link that this one replaced, if it was still open. */
   older: Session | undefined;
-  /** The key with which its hello was signed, if known. */
+  /** The key with which its hello was signed, if known. The robot's key may have changed since. */
   public_key: Buffer | undefined;
 }
 
@@ -47,8 +46,8 @@ export class ConnectWriter {
    * Resolves with true when the robot is online in its row and timeline, with false if it was decommissioned, replaced or quarantined
    * since.
    */
-  record(session: Session, older: Session | undefined): Promise<boolean> {
-    return this.#batcher.add(session.org_id, { session, older, public_key: takeKeyOfHello(session.hello) });
+  record(connect: Connect): Promise<boolean> {
+    return this.#batcher.add(connect.session.org_id, connect);
   }
 }
 

@@ -70,14 +70,16 @@ test("a hello signed with the enrolled key is admitted, with the positions of it
   await it.plane.db.run(sql`
     insert into robot_desired (org_id, robot_id, outbox_id, outbox_seq, updated_at) values (${org_id}, ${robot_id}, 'outbox-1', 41, ${it.clock.now()})`);
   const hello = signedHello(identity, robot_id, "nonce");
+  const public_key = Buffer.from(identity.public_key, "base64");
   assert.deepEqual(await createAdmission(it.plane, position(7))(hello, CHALLENGE, "192.0.2.1"), {
     admitted: true,
     org_id,
     acked_seq: 41,
     acked_log_seq: 7,
+    public_key,
   });
   const other = await createAdmission(it.plane, position(0))({ ...hello, outbox_id: "outbox-2" }, CHALLENGE, "192.0.2.1");
-  assert.deepEqual(other, { admitted: true, org_id, acked_seq: 0, acked_log_seq: 0 });
+  assert.deepEqual(other, { admitted: true, org_id, acked_seq: 0, acked_log_seq: 0, public_key });
 });
 
 test("refuses an unknown robot, signatures of another nonce or key, garbage, and a decommissioned robot", TIMEOUT, async () => {

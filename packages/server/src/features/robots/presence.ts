@@ -36,10 +36,14 @@ const presencesOf = planeState((plane: Plane): Presences => ({
  * Records that the robot is online, in its row and timeline, in one transaction. Links of one robot are written in order, each after the
  * previous one, so the row ends with the newest. Closes the link of a robot that was decommissioned, replaced or quarantined since.
  */
-export async function robotConnected(plane: Plane, session: Session): Promise<void> {
+export async function robotConnected(plane: Plane, session: Session, public_key?: Buffer): Promise<void> {
   const known = presencesOf(plane).holders;
   const before = known.get(session.robot_id);
-  const work = settled(before?.work).then(() => connect(plane, session, before?.is_open === true ? before.session : undefined));
+  const work = settled(before?.work).then(async () => {
+    const older = before?.is_open === true ? before.session : undefined;
+    const is_recorded = await presencesOf(plane).connects.record({ session, older, public_key });
+    if (!is_recorded) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
+  });
   const holder = { session, is_open: true, is_written: false, work };
   known.set(session.robot_id, holder);
   await work;
@@ -50,10 +54,6 @@ export async function robotConnected(plane: Plane, session: Session): Promise<vo
 const settled = async (work: Promise<void> | undefined): Promise<void> => {
   await Promise.allSettled([work]);
 };
-
-async function connect(plane: Plane, session: Session, older: Session | undefined): Promise<void> {
-  if (!(await presencesOf(plane).connects.record(session, older))) session.close(CLOSE_REMOVED, CLOSE_REMOVED_REASON);
-}
 
 /** Records that the robot is offline, unless it has a newer link on this or another node. */
 export async function robotDisconnected(plane: Plane, session: Session, reason: string): Promise<void> {
