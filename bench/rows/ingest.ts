@@ -2,7 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
 import type { WebSocket } from "ws";
 import { CONTROL_CHANNEL, LOG_CHANNEL } from "@roamfleet/protocol/link";
-import { healthOf } from "../../packages/server/src/features/health/testing.ts";
+import { healthOf } from "../../packages/server/src/features/health/testing/health-of.ts";
 import { RECORDS_PER_BATCH, recordsFrom } from "../log-records.ts";
 import { atRest, cpuMicroseconds, type Sample, sample } from "../measure.ts";
 import { postgresCpu } from "../postgres.ts";

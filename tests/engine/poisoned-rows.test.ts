@@ -7,7 +7,7 @@ import { deleteIsolated } from "../../packages/server/src/kernel/retention.ts";
 import { identifier, int, row, sql, type Statement } from "../../packages/server/src/kernel/sql.ts";
 import { dropDeploymentEvents, dropDeployments } from "../../packages/server/src/features/deployments/index.ts";
 import { flush as flushHealth, addPoint } from "../../packages/server/src/features/health/history.ts";
-import { healthOf } from "../../packages/server/src/features/health/testing.ts";
+import { healthOf } from "../../packages/server/src/features/health/testing/health-of.ts";
 import { countStored } from "../../packages/server/src/features/logs/usage.ts";
 import { dropPendingOrgs } from "../../packages/server/src/features/orgs/index.ts";
 import { startBlobSweep, startUploadExpiry } from "../../packages/server/src/features/releases/index.ts";

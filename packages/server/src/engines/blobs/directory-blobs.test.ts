@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { Readable } from "node:stream";
 import { test } from "node:test";
 import { BlobError } from "./blobs.ts";
-import { blobsSuite } from "./blobs-suite.ts";
+import { blobsSuite } from "./testing/blobs-suite.ts";
 import { directoryBlobs } from "./directory-blobs.ts";
 
 const log = { info() {}, warn() {}, error() {} };

@@ -10,7 +10,7 @@ import { inspect } from "node:util";
 import { type Clock, systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import type { Blobs } from "./blobs.ts";
-import { blobsSuite } from "./blobs-suite.ts";
+import { blobsSuite } from "./testing/blobs-suite.ts";
 import { s3Blobs, sweepLeftovers } from "./s3-blobs.ts";
 import { forEachOf, S3Context } from "./s3-segments.ts";
 import { S3Error } from "./s3-error.ts";

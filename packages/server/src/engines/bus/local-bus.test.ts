@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { trackActivity } from "@roamfleet/clock";
-import { busSuite } from "./bus-suite.ts";
+import { busSuite } from "./testing/bus-suite.ts";
 import { isText, readHint } from "./bus.ts";
 import { localBus } from "./local-bus.ts";
 

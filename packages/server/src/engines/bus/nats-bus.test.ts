@@ -5,7 +5,7 @@ import { test } from "node:test";
 import { connect, type NatsConnection } from "@nats-io/transport-node";
 import { SimulatedClock, systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
-import { busSuite } from "./bus-suite.ts";
+import { busSuite } from "./testing/bus-suite.ts";
 import { NatsBus, natsBus } from "./nats-bus.ts";
 import { listen, listenConnected, passed } from "./testing/listening.ts";
 import { NatsServer, SKIP_NATS } from "./testing/nats-server.ts";

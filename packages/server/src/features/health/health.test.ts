@@ -7,7 +7,7 @@ import type { Session } from "../../link/index.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { healthRoutes, ingestHealth } from "./index.ts";
-import { healthOf } from "./testing.ts";
+import { healthOf } from "./testing/health-of.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 

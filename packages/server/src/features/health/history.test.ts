@@ -8,7 +8,7 @@ import { int, row, sql } from "../../kernel/sql.ts";
 import { startFeaturePlane } from "../testing/feature-plane.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
 import { healthRoutes, ingestHealth, startHealthHistory } from "./index.ts";
-import { healthOf } from "./testing.ts";
+import { healthOf } from "./testing/health-of.ts";
 
 const TIMEOUT = { timeout: 120_000 };
 const countRow = row({ n: int });

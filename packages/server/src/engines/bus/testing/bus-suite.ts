@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { UNTIL_MS, until } from "@roamfleet/clock/testing";
 import type { JsonValue } from "@roamfleet/protocol";
-import type { Bus } from "./bus.ts";
+import type { Bus } from "../bus.ts";
 
 export interface BusUnderTest {
   /** Two ends of one bus; the same object if the bus is local to a process. */

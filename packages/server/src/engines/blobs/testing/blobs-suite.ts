@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { PassThrough, Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import { test } from "node:test";
-import { BlobError, type BlobErrorCode, type Blobs } from "./blobs.ts";
+import { BlobError, type BlobErrorCode, type Blobs } from "../blobs.ts";
 
 export interface BlobsUnderTest {
   blobs: Blobs;
