@@ -3,7 +3,7 @@ import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
-import { withClient } from "../../packages/server/src/engines/db/embedded/cluster.ts";
+import { withClient } from "../../packages/server/src/engines/db/with-client.ts";
 import { dumpSchema, migrate, MIGRATIONS_DIRECTORY } from "../../packages/server/src/engines/db/index.ts";
 import { MIGRATION_TABLE, migrationsIn } from "../../packages/server/src/engines/db/migrate.ts";
 import { createTestDatabase, silentLog, type TestDatabase } from "../../packages/server/src/engines/db/testing/index.ts";

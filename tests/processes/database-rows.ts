@@ -1,4 +1,5 @@
-import { type Connection, withClient } from "../../packages/server/src/engines/db/embedded/cluster.ts";
+import type { Connection } from "../../packages/server/src/engines/db/embedded/cluster.ts";
+import { withClient } from "../../packages/server/src/engines/db/with-client.ts";
 import { listTables } from "../../packages/server/src/engines/db/tables.ts";
 
 /**

@@ -1,4 +1,5 @@
-import { type Connection, withClient } from "../../packages/server/src/engines/db/embedded/cluster.ts";
+import type { Connection } from "../../packages/server/src/engines/db/embedded/cluster.ts";
+import { withClient } from "../../packages/server/src/engines/db/with-client.ts";
 import { MIGRATION_TABLE } from "../../packages/server/src/engines/db/migrate.ts";
 
 type Value = string | number | boolean | Date | Buffer | null;

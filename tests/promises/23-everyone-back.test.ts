@@ -8,7 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { until } from "@roamfleet/clock/testing";
 import type { Client } from "@roamfleet/sdk";
 import { promiseSize, provePromise } from "../harness/promise.ts";
-import { withClient } from "../../packages/server/src/engines/db/embedded/cluster.ts";
+import { withClient } from "../../packages/server/src/engines/db/with-client.ts";
 import { robotKey, type StoredRobot } from "../../packages/swarm/src/robot-file.ts";
 import { Program } from "../processes/process.ts";
 import { ownDatabase, ServerProcess } from "../processes/server-process.ts";

@@ -15,7 +15,7 @@ import { ROBOT_BACK_MS } from "../harness/deadlines.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { AgentProcess } from "../processes/agent-process.ts";
 import { appBundle, pushBundle } from "../processes/app-bundle.ts";
-import { withClient } from "../../packages/server/src/engines/db/embedded/cluster.ts";
+import { withClient } from "../../packages/server/src/engines/db/with-client.ts";
 import { rowsOfAndStop } from "../processes/database-rows.ts";
 import { runCommand } from "../processes/server-command.ts";
 import { ServerProcess } from "../processes/server-process.ts";

@@ -8,7 +8,7 @@ import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { runningDatabase } from "../../packages/server/src/engines/db/embedded/index.ts";
 import { Ledger } from "../crash/ledger.ts";
-import { withClient } from "../../packages/server/src/engines/db/embedded/cluster.ts";
+import { withClient } from "../../packages/server/src/engines/db/with-client.ts";
 import { oneNodeOnly } from "../harness/nodes.ts";
 import { ServerProcess } from "../processes/server-process.ts";
 import { SmallDisk } from "../processes/small-disk.ts";

@@ -3,12 +3,13 @@ import { readdir, readFile } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { isDeepStrictEqual } from "node:util";
-import pg from "pg";
+import type pg from "pg";
 import { writeDurably } from "../../kernel/files.ts";
 import type { EngineLog } from "../log.ts";
 import type { DbAddress } from "./connections.ts";
 import { Refusal } from "./embedded/index.ts";
 import { classify } from "./errors.ts";
+import { withClient } from "./with-client.ts";
 
 /** Directory of this program's migrations. */
 export const MIGRATIONS_DIRECTORY = fileURLToPath(new URL("../../../migrations", import.meta.url));
@@ -18,7 +19,6 @@ export const MIGRATION_TABLE = "schema_migration";
 const FILE_NAME = /^(\d{4}_[a-z0-9_]+)\.sql$/;
 /** A migration of the next version with which this version works: it only adds, or removes what this version does not use. */
 const NEXT_VERSION = /^\d{4}_(expand|contract)_/;
-const CONNECT_TIMEOUT_MS = 10_000;
 /** Another node may be migrating a large database, but not for longer than this. */
 const LOCK_TIMEOUT_MS = 10 * 60_000;
 
@@ -35,15 +35,9 @@ export async function migrate(
 ): Promise<string[]> {
   const { directory, log } = options;
   const known = await migrationsIn(directory);
-  const client = new pg.Client({
-    ...(typeof connection === "string" ? { connectionString: connection } : connection),
-    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-    application_name: "roamfleet migrate",
-  });
-  client.on("error", (error) => log.warn({ err: error }, "the connection that migrates broke"));
-  try {
-    await client.connect();
+  const run = async (client: pg.Client): Promise<string[]> => {
     await client.query(`set lock_timeout to ${LOCK_TIMEOUT_MS}`);
+    // Released at the end of the session.
     await client.query("select pg_advisory_lock(hashtext($1))", [MIGRATION_TABLE]);
     await client.query("set lock_timeout to 0");
     const ahead = await newerOne(client, known);
@@ -56,16 +50,17 @@ export async function migrate(
     const before = await listRun(client);
     // In another order, the library refuses the database.
     const is_current = isDeepStrictEqual(before, [...known].toSorted());
-    const run = is_current ? [] : await runPending(client, directory, log);
+    const done = is_current ? [] : await runPending(client, directory, log);
     await storeChecksums(client, directory);
     await options.on_schema?.(await listRun(client));
-    if (run.length > 0) log.info({ migrations: run }, "database migrated");
-    return run;
+    if (done.length > 0) log.info({ migrations: done }, "database migrated");
+    return done;
+  };
+  try {
+    const onLost = (error: Error): void => log.warn({ err: error }, "the connection that migrates broke");
+    return await withClient(connection, run, { application_name: "roamfleet migrate", onLost });
   } catch (error) {
     throw classify(error);
-  } finally {
-    // Ends the session, which releases the lock. Errors of a lost connection do not matter.
-    await client.end().catch(() => {});
   }
 }
 

@@ -207,8 +207,7 @@ class Transaction {
   }
 }
 
-class PgEngine implements DbEngine {
-  readonly #system: Db;
+class PgEngine {
   readonly #connections: Connections;
   readonly #options: ConnectOptions;
   #under_way = 0;
@@ -218,43 +217,10 @@ class PgEngine implements DbEngine {
   constructor(connections: Connections, options: ConnectOptions) {
     this.#connections = connections;
     this.#options = options;
-    this.#system = this.#bound(undefined);
   }
 
-  many<R>(statement: Statement<R>): Promise<R[]> {
-    return this.#system.many(statement);
-  }
-
-  one<R>(statement: Statement<R>): Promise<R> {
-    return this.#system.one(statement);
-  }
-
-  maybe<R>(statement: Statement<R>): Promise<R | undefined> {
-    return this.#system.maybe(statement);
-  }
-
-  run(statement: Statement<unknown>): Promise<number> {
-    return this.#system.run(statement);
-  }
-
-  transaction<T>(work: (tx: Db) => Promise<T>): Promise<T> {
-    return this.#system.transaction(work);
-  }
-
-  forOrg(org_id: string): Db {
-    if (org_id === "") throw new Error("no org has an empty id");
-    return this.#bound(org_id);
-  }
-
-  afterCommit(effect: () => void): void {
-    this.#perform(effect);
-  }
-
-  atCommit(statement: Statement<unknown>): Promise<void> {
-    return this.#system.atCommit(statement);
-  }
-
-  #bound(org_id: string | undefined): Db {
+  /** Returns the database restricted to one org; undefined: all rows. */
+  of(org_id: string | undefined): Db {
     const send: Send = async (statement) => {
       const done = TransactionPoints.lone(statement.text);
       const result = await this.#track(() => this.#connections.query(org_id, statement));
@@ -280,11 +246,6 @@ class PgEngine implements DbEngine {
         }
       }
     });
-  }
-
-  get load(): { in_use: number; waiting: number } {
-    const { in_use, waiting } = this.#connections;
-    return { in_use, waiting };
   }
 
   async ready(timeout_ms: number): Promise<boolean> {
@@ -356,5 +317,18 @@ async function pause(weight: number): Promise<void> {
  * login's user.
  */
 export async function connect(options: ConnectOptions): Promise<DbEngine> {
-  return new PgEngine(await Connections.open(options), options);
+  const connections = await Connections.open(options);
+  const engine = new PgEngine(connections, options);
+  return {
+    ...engine.of(undefined),
+    forOrg: (org_id) => {
+      if (org_id === "") throw new Error("no org has an empty id");
+      return engine.of(org_id);
+    },
+    get load() {
+      return { in_use: connections.in_use, waiting: connections.waiting };
+    },
+    ready: (timeout_ms) => engine.ready(timeout_ms),
+    close: () => engine.close(),
+  };
 }

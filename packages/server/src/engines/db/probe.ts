@@ -1,7 +1,8 @@
 import type { Clock } from "@roamfleet/clock";
-import pg from "pg";
+import type pg from "pg";
 import type { DbAddress } from "./connections.ts";
 import { MIGRATION_TABLE, MIGRATIONS_DIRECTORY, migrationsIn, oneAhead } from "./migrate.ts";
+import { withClient } from "./with-client.ts";
 
 /** Result of checking a database. */
 export interface DatabaseSeen {
@@ -71,18 +72,7 @@ export async function probeDatabase(
   connection: DbAddress,
   { clock, timeout_ms, signal }: { clock: Pick<Clock, "now" | "monotonic">; timeout_ms: number; signal: AbortSignal },
 ): Promise<DatabaseSeen> {
-  const client = new pg.Client({
-    ...(typeof connection === "string" ? { connectionString: connection } : connection),
-    connectionTimeoutMillis: timeout_ms,
-    query_timeout: timeout_ms,
-    application_name: "roamfleet doctor",
-  });
-  // The running query reports the error.
-  client.on("error", () => {});
-  const cut = (): void => void client.end().catch(() => {});
-  signal.addEventListener("abort", cut, { once: true });
-  try {
-    await client.connect();
+  const examine = async (client: pg.Client): Promise<DatabaseSeen> => {
     const [row] = (await client.query<SeenRow>(SEEN)).rows;
     if (row === undefined) throw new Error("the database answered nothing");
     return {
@@ -92,10 +82,9 @@ export async function probeDatabase(
       ...(await measure(client, clock)),
       migrations: await readMigrations(client),
     };
-  } finally {
-    signal.removeEventListener("abort", cut);
-    await client.end().catch(() => {});
-  }
+  };
+  const timeouts = { connectionTimeoutMillis: timeout_ms, query_timeout: timeout_ms };
+  return await withClient(connection, examine, { ...timeouts, application_name: "roamfleet doctor", signal });
 }
 
 /** Tests it by switching: since PostgreSQL 16 a member of a role may lack the right to switch to it. */

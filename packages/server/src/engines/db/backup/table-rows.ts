@@ -12,6 +12,7 @@ import type { DbAddress } from "../connections.ts";
 import { type BackupFile, Refusal } from "../embedded/index.ts";
 import { MIGRATION_TABLE, migrate, MIGRATIONS_DIRECTORY } from "../migrate.ts";
 import { alignTables, columnList, listSequences, listTables, SAME_TEXT, type Sequence, setSequences, type Table } from "../tables.ts";
+import { withClient } from "../with-client.ts";
 import { damaged, readJson } from "./manifest.ts";
 
 /** A snapshot of the rows of every table: `rows.json`, and a file in PostgreSQL's COPY format for each table. */
@@ -26,7 +27,6 @@ interface RowsManifest {
 const FORMAT = 1;
 export const ROWS_MANIFEST = "rows.json";
 const SCHEMA = "public";
-const CONNECT_TIMEOUT_MS = 10_000;
 /** A name that needs no quoting in SQL, as all of Roamfleet's. */
 const NAME = /^public\.[a-z][a-z0-9_]*$/;
 const UNDEFINED_TABLE = "42P01";
@@ -39,30 +39,32 @@ const UNDEFINED_TABLE = "42P01";
  */
 export async function dumpRows(connection: DbAddress, to: string): Promise<void> {
   await mkdir(to, { mode: 0o700 });
-  await withClients(connection, 2, async ([holder, reader]) => {
-    // This transaction keeps the snapshot open. Each table is read in a separate transaction with the same snapshot.
-    await holder.query("begin isolation level repeatable read read only");
-    const snapshot = (await holder.query<{ id: string }>("select pg_export_snapshot() as id")).rows[0]?.id ?? "";
-    const tables: RowsManifest["tables"] = await listTables(holder, SCHEMA);
-    if (!tables.some(({ name }) => name === `${SCHEMA}.${MIGRATION_TABLE}`))
-      throw new Refusal("the database contains no tables of Roamfleet: is DATABASE_URL correct?");
-    const { rows } = await holder.query<{ name: string }>(`select name from ${SCHEMA}.${MIGRATION_TABLE} order by id`);
-    for (const [index, table] of tables.entries()) {
-      if (table.kind !== "r" || columnList(table) === "") continue;
-      await reader.query("begin isolation level repeatable read read only");
-      await reader.query(`set transaction snapshot '${snapshot}'`);
-      const file = `${index}.rows`;
-      Object.assign(table, await dumpTable(reader, table, to, file));
-      await reader.query("commit");
-    }
-    const manifest: RowsManifest = {
-      format: FORMAT,
-      migrations: rows.map(({ name }) => name),
-      tables,
-      sequences: (await listSequences(holder)).filter(({ name }) => name.startsWith(`${SCHEMA}.`)),
-    };
-    await writeFile(path.join(to, ROWS_MANIFEST), `${JSON.stringify(manifest, null, 1)}\n`, { mode: 0o600 });
-  });
+  await withBackupClient(connection, (holder) => withBackupClient(connection, (reader) => dumpAll(holder, reader, to)));
+}
+
+/** The transaction of `holder` keeps the snapshot open. Each table is read in a separate transaction with the same snapshot. */
+async function dumpAll(holder: pg.Client, reader: pg.Client, to: string): Promise<void> {
+  await holder.query("begin isolation level repeatable read read only");
+  const snapshot = (await holder.query<{ id: string }>("select pg_export_snapshot() as id")).rows[0]?.id ?? "";
+  const tables: RowsManifest["tables"] = await listTables(holder, SCHEMA);
+  if (!tables.some(({ name }) => name === `${SCHEMA}.${MIGRATION_TABLE}`))
+    throw new Refusal("the database contains no tables of Roamfleet: is DATABASE_URL correct?");
+  const { rows } = await holder.query<{ name: string }>(`select name from ${SCHEMA}.${MIGRATION_TABLE} order by id`);
+  for (const [index, table] of tables.entries()) {
+    if (table.kind !== "r" || columnList(table) === "") continue;
+    await reader.query("begin isolation level repeatable read read only");
+    await reader.query(`set transaction snapshot '${snapshot}'`);
+    const file = `${index}.rows`;
+    Object.assign(table, await dumpTable(reader, table, to, file));
+    await reader.query("commit");
+  }
+  const manifest: RowsManifest = {
+    format: FORMAT,
+    migrations: rows.map(({ name }) => name),
+    tables,
+    sequences: (await listSequences(holder)).filter(({ name }) => name.startsWith(`${SCHEMA}.`)),
+  };
+  await writeFile(path.join(to, ROWS_MANIFEST), `${JSON.stringify(manifest, null, 1)}\n`, { mode: 0o600 });
 }
 
 async function dumpTable(reader: pg.Client, table: Table, to: string, file: string): Promise<{ file: BackupFile; rows: number }> {
@@ -88,7 +90,7 @@ async function dumpTable(reader: pg.Client, table: Table, to: string, file: stri
 export async function loadRows(connection: DbAddress, from: string, log: EngineLog): Promise<void> {
   const manifest = await readRows(from);
   await migrateAsThen(connection, manifest.migrations, log);
-  await withClients(connection, 1, async ([client]) => {
+  await withBackupClient(connection, async (client) => {
     await client.query("begin");
     await alignTables(manifest.tables.map(plainTable), client, SCHEMA);
     const leaves = manifest.tables.filter(({ kind }) => kind === "r");
@@ -190,26 +192,13 @@ class Hashing extends Transform {
   }
 }
 
-type Clients<N extends number> = N extends 1 ? [pg.Client] : [pg.Client, pg.Client];
-
-async function withClients<N extends 1 | 2>(connection: DbAddress, count: N, use: (clients: Clients<N>) => Promise<void>): Promise<void> {
-  const clients = Array.from({ length: count }, () => {
-    const client = new pg.Client({
-      ...(typeof connection === "string" ? { connectionString: connection } : connection),
-      connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
-      application_name: "roamfleet backup",
-    });
-    // Without a listener a terminated connection ends the whole process. The running query rejects in any case.
-    client.on("error", () => {});
-    return client;
-  });
-  try {
-    for (const client of clients) {
-      await client.connect();
+/** Runs `use` with a connection whose values have the same text as in every backup. */
+const withBackupClient = <T>(connection: DbAddress, use: (client: pg.Client) => Promise<T>): Promise<T> =>
+  withClient(
+    connection,
+    async (client) => {
       await client.query(SAME_TEXT);
-    }
-    await use(clients as Clients<N>);
-  } finally {
-    for (const client of clients) await client.end().catch(() => {});
-  }
-}
+      return await use(client);
+    },
+    { application_name: "roamfleet backup" },
+  );

@@ -6,7 +6,7 @@ import { after, before, describe, test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import type { BackupManifest } from "./backup.ts";
 import { backup, type Connection, type Embedded, restore } from "./index.ts";
-import { withClient } from "./cluster.ts";
+import { withClient } from "../with-client.ts";
 import { run } from "./run.ts";
 import { copyDatabase, scratch, startOn } from "./testing/scratch.ts";
 

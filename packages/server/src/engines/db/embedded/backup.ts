@@ -4,7 +4,8 @@ import { mkdir, mkdtemp, open, readdir, readFile, rename, rm, writeFile } from "
 import path from "node:path";
 import type pg from "pg";
 import { entriesOf, errorCode, syncDirectory } from "../../../kernel/files.ts";
-import { type Connection, withClient } from "./cluster.ts";
+import { withClient } from "../with-client.ts";
+import type { Connection } from "./cluster.ts";
 import { Refusal } from "./refusal.ts";
 import { syncTree } from "./run.ts";
 

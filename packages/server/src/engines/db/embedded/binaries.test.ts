@@ -3,7 +3,7 @@ import { chmod, copyFile, cp, mkdir, readdir, readFile, readlink, rm, symlink, w
 import path from "node:path";
 import { describe, test } from "node:test";
 import { chooseBinaries, findSources, readMajor } from "./binaries.ts";
-import { withClient } from "./cluster.ts";
+import { withClient } from "../with-client.ts";
 import { run } from "./run.ts";
 import { scratch, startOn } from "./testing/scratch.ts";
 

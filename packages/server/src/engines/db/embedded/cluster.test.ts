@@ -4,7 +4,7 @@ import { chmod, lstat, mkdir, readdir, readlink, writeFile } from "node:fs/promi
 import path from "node:path";
 import { describe, test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
-import { withClient } from "./cluster.ts";
+import { withClient } from "../with-client.ts";
 import { endServer, holdServer, scratch, spawnServer, startOn } from "./testing/scratch.ts";
 
 const TIMEOUT = 120_000;

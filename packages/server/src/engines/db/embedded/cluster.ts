@@ -2,7 +2,6 @@ import { lstat, mkdir, mkdtemp, readdir, readlink, realpath, rename, rm, symlink
 import os from "node:os";
 import path from "node:path";
 import type { Clock } from "@roamfleet/clock";
-import pg from "pg";
 import { errorCode, syncDirectory } from "../../../kernel/files.ts";
 import { type Binaries, type BinarySources, chooseBinaries, readMajor } from "./binaries.ts";
 import type { EngineLog } from "../../log.ts";
@@ -132,21 +131,6 @@ export interface Connection {
   port: number;
   user: string;
   database: string;
-}
-
-const CONNECT_TIMEOUT_MS = 10_000;
-
-/** Runs `use` with a new connection and closes it in any case. */
-export async function withClient<T>(connection: Connection, use: (client: pg.Client) => Promise<T>): Promise<T> {
-  const client = new pg.Client({ ...connection, ssl: false, connectionTimeoutMillis: CONNECT_TIMEOUT_MS });
-  // Without a listener a terminated connection (57P01) ends the whole process. The running query rejects in any case.
-  client.on("error", () => {});
-  try {
-    await client.connect();
-    return await use(client);
-  } finally {
-    await client.end().catch(() => {});
-  }
 }
 
 /** The superuser that initdb creates. The socket is the only access. */

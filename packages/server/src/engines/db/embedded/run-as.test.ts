@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { chmod, mkdir, stat } from "node:fs/promises";
 import path from "node:path";
 import { describe, test } from "node:test";
-import { withClient } from "./cluster.ts";
+import { withClient } from "../with-client.ts";
 import { chooseRunAs } from "./run-as.ts";
 import { run } from "./run.ts";
 import { copyDatabase, scratch, startOn } from "./testing/scratch.ts";

@@ -6,7 +6,7 @@ import path from "node:path";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { until } from "@roamfleet/clock/testing";
-import { withClient } from "./cluster.ts";
+import { withClient } from "../with-client.ts";
 import { findPostgresOn } from "./postmaster.ts";
 import { copyDatabase, endServer, holdServer, quietLog, scratch, startOn } from "./testing/scratch.ts";
 

@@ -1,6 +1,7 @@
 import { readFile, realpath, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { exists, syncDirectory } from "../../../kernel/files.ts";
+import { withClient } from "../with-client.ts";
 import { chooseBinaries } from "./binaries.ts";
 import {
   type Cluster,
@@ -10,7 +11,6 @@ import {
   placeDirectory,
   removeSocketDirectory,
   SUPERUSER,
-  withClient,
 } from "./cluster.ts";
 import { boundLogFile, bringUp, childrenEnd, type Ending, type Running, shutDown } from "./launch.ts";
 import { type Lock, lockDirectory } from "./lock.ts";

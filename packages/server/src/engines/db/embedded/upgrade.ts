@@ -5,16 +5,9 @@ import type { Clock } from "@roamfleet/clock";
 import type pg from "pg";
 import { from as copyFrom, to as copyTo } from "pg-copy-streams";
 import { alignTables, columnList, listSequences, listTables, SAME_TEXT, setSequences, type Table } from "../tables.ts";
+import { withClient } from "../with-client.ts";
 import { chooseBinaries, readMajor } from "./binaries.ts";
-import {
-  type Cluster,
-  type ClusterOptions,
-  type Connection,
-  openCluster,
-  placeDirectory,
-  removeSocketDirectory,
-  withClient,
-} from "./cluster.ts";
+import { type Cluster, type ClusterOptions, type Connection, openCluster, placeDirectory, removeSocketDirectory } from "./cluster.ts";
 import { bringUp, killPostgresOn, type Running, shutDown } from "./launch.ts";
 import { lockDirectory } from "./lock.ts";
 import type { EngineLog } from "../../log.ts";
