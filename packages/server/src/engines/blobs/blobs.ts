@@ -13,18 +13,22 @@ export interface BlobStat {
   stored_at: Date;
 }
 
-/** A complete upload that is not yet a blob. Ends with `commit` or `discard`, exactly once. */
-export interface Staged {
-  /** Bytes. */
-  readonly size: number;
-  /** Lower-case hex. */
-  readonly sha256: string;
+/** An upload whose bytes are complete and verified. */
+export interface Completed {
   /** Returns the uploaded bytes before the commit. Read the stream to its end or destroy it. */
   read(range?: BlobRange): Readable;
   /** Does the slow part of `commit(key)` in advance, for callers that commit in a transaction. Nothing is readable yet. */
   prepare(key: string): Promise<void>;
-  /** Makes the bytes readable under `key`, durably. Replaces an existing blob atomically. */
+  /** Makes the bytes readable under `key`, durably, and ends the upload. Replaces an existing blob atomically. Further calls have no effect. */
   commit(key: string): Promise<void>;
+}
+
+/** An upload in one request that is not yet a blob. Ends with `commit` or `discard`. */
+export interface Staged extends Completed {
+  /** Bytes. */
+  readonly size: number;
+  /** Lower-case hex. */
+  readonly sha256: string;
   /** Removes the bytes. After `commit` it has no effect, so that it can be called in a `finally`. */
   discard(): Promise<void>;
 }
@@ -55,16 +59,6 @@ export interface Appended {
   size: number;
   /** False if the stream broke. */
   whole: boolean;
-}
-
-/** An upload whose bytes are complete and verified. */
-export interface Completed {
-  /** Returns the uploaded bytes before the commit. Read the stream to its end or destroy it. */
-  read(range?: BlobRange): Readable;
-  /** See `Staged.prepare`. */
-  prepare(key: string): Promise<void>;
-  /** Makes the bytes readable under `key`, like `Staged.commit`, and ends the upload. Further calls have no effect. */
-  commit(key: string): Promise<void>;
 }
 
 /**
@@ -133,38 +127,4 @@ export function splitPrefix(prefix: string): string | undefined {
   if (!prefix.endsWith("/") || !PART.test(owner))
     throw new BlobError("bad_key", `not a blob prefix: ${JSON.stringify(prefix.slice(0, 300))}`);
   return owner;
-}
-
-/** Manages the resumable uploads of a blob store. */
-interface Uploads extends Pick<Blobs, "append" | "uploaded" | "complete" | "abandon"> {
-  list(): AsyncIterable<BlobStat>;
-}
-
-/** Base of blob stores that delegates resumable uploads. */
-export abstract class BlobsWithUploads {
-  readonly #uploads: Uploads;
-
-  constructor(uploads: Uploads) {
-    this.#uploads = uploads;
-  }
-
-  append(key: string, stream: Readable, options: AppendOptions): Promise<Appended> {
-    return this.#uploads.append(key, stream, options);
-  }
-
-  uploaded(key: string): Promise<number> {
-    return this.#uploads.uploaded(key);
-  }
-
-  complete(key: string, expect: { size: number; sha256: string }): Promise<Completed> {
-    return this.#uploads.complete(key, expect);
-  }
-
-  abandon(key: string): Promise<void> {
-    return this.#uploads.abandon(key);
-  }
-
-  listUploads(): AsyncIterable<BlobStat> {
-    return this.#uploads.list();
-  }
 }

@@ -1,21 +1,10 @@
-import { createReadStream } from "node:fs";
 import { type FileHandle, mkdir, open, rename, rm, statfs } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
 import { entriesOf, errorCode, syncDirectory } from "../../kernel/files.ts";
 import type { EngineLog } from "../log.ts";
-import {
-  BlobError,
-  type BlobRange,
-  type Blobs,
-  type BlobStat,
-  BlobsWithUploads,
-  type ReceiveOptions,
-  splitKey,
-  splitPrefix,
-  type Staged,
-} from "./blobs.ts";
-import { DirectoryUploads } from "./directory-uploads.ts";
+import { BlobError, type BlobRange, type Blobs, type BlobStat, type ReceiveOptions, splitKey, splitPrefix, type Staged } from "./blobs.ts";
+import { DirectoryUploads, StagedFile } from "./directory-uploads.ts";
 import { heard, ignore, measure, refuse, statOf, writeFully } from "./streams.ts";
 
 /**
@@ -37,13 +26,13 @@ export async function directoryBlobs(directory: string, options: { log: EngineLo
   return new DirectoryBlobs(root, staging, uploads);
 }
 
-class DirectoryBlobs extends BlobsWithUploads implements Blobs {
+class DirectoryBlobs extends DirectoryUploads implements Blobs {
   readonly #root: string;
   readonly #staging: string;
   #received = 0;
 
   constructor(root: string, staging: string, uploads: string) {
-    super(new DirectoryUploads(uploads, (file, key) => this.#place(file, key)));
+    super(uploads, (file, key) => this.#place(file, key));
     this.#root = root;
     this.#staging = staging;
   }
@@ -56,10 +45,10 @@ class DirectoryBlobs extends BlobsWithUploads implements Blobs {
     try {
       handle = await open(path, "wx", 0o600);
       const file = handle;
-      const { size, sha256 } = await measure(stream, options, (chunk, position) => writeFully(file, chunk, position));
+      const measured = await measure(stream, options, (chunk, position) => writeFully(file, chunk, position));
       await handle.sync();
       await handle.close();
-      return new StagedFile(path, size, sha256, (key) => this.#place(path, key));
+      return new StagedFile(path, measured, (key) => this.#place(path, key));
     } catch (error) {
       await handle?.close().catch(ignore);
       await rm(path, { force: true });
@@ -132,39 +121,5 @@ class DirectoryBlobs extends BlobsWithUploads implements Blobs {
     } catch (error) {
       refuse(error);
     }
-  }
-}
-
-class StagedFile implements Staged {
-  readonly size: number;
-  readonly sha256: string;
-  readonly #path: string;
-  readonly #place: (key: string) => Promise<void>;
-  #state: "staged" | "committed" | "discarded" = "staged";
-
-  constructor(path: string, size: number, sha256: string, place: (key: string) => Promise<void>) {
-    this.#path = path;
-    this.size = size;
-    this.sha256 = sha256;
-    this.#place = place;
-  }
-
-  read(range?: BlobRange): Readable {
-    return createReadStream(this.#path, range);
-  }
-
-  /** Nothing to prepare: a rename is fast. */
-  async prepare(): Promise<void> {}
-
-  async commit(key: string): Promise<void> {
-    if (this.#state !== "staged") throw new Error(`the upload is ${this.#state} already`);
-    await this.#place(key);
-    this.#state = "committed";
-  }
-
-  async discard(): Promise<void> {
-    if (this.#state !== "staged") return;
-    this.#state = "discarded";
-    await rm(this.#path, { force: true });
   }
 }

@@ -3,7 +3,16 @@ import { constants, createReadStream } from "node:fs";
 import { type FileHandle, mkdir, open, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import type { Readable } from "node:stream";
-import { type Appended, type AppendOptions, BlobError, type BlobRange, type BlobStat, type Completed, splitKey } from "./blobs.ts";
+import {
+  type Appended,
+  type AppendOptions,
+  BlobError,
+  type BlobRange,
+  type BlobStat,
+  type Completed,
+  splitKey,
+  type Staged,
+} from "./blobs.ts";
 import { entriesOf, errorCode, syncDirectory } from "../../kernel/files.ts";
 import { chunksOf, heard, refuse, statOf, writeFully } from "./streams.ts";
 import { LRUCache } from "lru-cache";
@@ -13,6 +22,41 @@ const SYNC_BYTES = 16 * 1024 * 1024;
 const READ_CHUNK_BYTES = 1024 * 1024;
 /** Digests kept in memory. If an upload's digest was evicted, the file is read once more at the end. */
 const DIGESTS_MAX = 1_000;
+
+/** A complete upload in a file. */
+export class StagedFile implements Staged {
+  readonly size: number;
+  readonly sha256: string;
+  readonly #path: string;
+  readonly #place: (key: string) => Promise<void>;
+  #state: "staged" | "committed" | "discarded" = "staged";
+
+  constructor(path: string, { size, sha256 }: { size: number; sha256: string }, place: (key: string) => Promise<void>) {
+    this.#path = path;
+    this.size = size;
+    this.sha256 = sha256;
+    this.#place = place;
+  }
+
+  read(range?: BlobRange): Readable {
+    return createReadStream(this.#path, range);
+  }
+
+  /** Nothing to prepare: a rename is fast. */
+  async prepare(): Promise<void> {}
+
+  async commit(key: string): Promise<void> {
+    if (this.#state === "discarded") throw new Error("the upload is discarded already");
+    if (this.#state === "staged") await this.#place(key);
+    this.#state = "committed";
+  }
+
+  async discard(): Promise<void> {
+    if (this.#state !== "staged") return;
+    this.#state = "discarded";
+    await rm(this.#path, { force: true });
+  }
+}
 
 interface Digest {
   bytes: number;
@@ -68,17 +112,10 @@ export class DirectoryUploads {
     const sha256 = ready?.bytes === size ? ready.hash.copy().digest("hex") : await digestOf(handle);
     if (sha256 !== expect.sha256) throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
     await handle.sync();
-    let placed = false;
-    return {
-      read: (range?: BlobRange) => createReadStream(file, range),
-      prepare: () => Promise.resolve(),
-      commit: async (blob_key) => {
-        if (placed) return;
-        await this.#place(file, blob_key);
-        placed = true;
-        this.#digests.delete(key);
-      },
-    };
+    return new StagedFile(file, expect, async (blob_key) => {
+      await this.#place(file, blob_key);
+      this.#digests.delete(key);
+    });
   }
 
   async abandon(key: string): Promise<void> {
@@ -86,7 +123,7 @@ export class DirectoryUploads {
     await rm(this.#path(key), { force: true });
   }
 
-  async *list(): AsyncGenerator<BlobStat> {
+  async *listUploads(): AsyncGenerator<BlobStat> {
     for (const owner of await entriesOf(this.#directory)) {
       for (const { name } of await entriesOf(join(this.#directory, owner.name))) {
         const key = `${owner.name}/${name}`;

@@ -2,21 +2,11 @@ import { randomBytes } from "node:crypto";
 import { Readable } from "node:stream";
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { EngineLog } from "../log.ts";
-import {
-  BlobError,
-  type BlobRange,
-  type Blobs,
-  type BlobStat,
-  BlobsWithUploads,
-  type ReceiveOptions,
-  splitKey,
-  splitPrefix,
-  type Staged,
-} from "./blobs.ts";
+import { BlobError, type BlobRange, type Blobs, type BlobStat, type ReceiveOptions, splitKey, splitPrefix, type Staged } from "./blobs.ts";
 import { S3Error } from "./s3-error.ts";
-import { blobObject, BLOBS, chainOf, Placement, removeAll, S3Context, type Segment, SegmentWriter } from "./s3-segments.ts";
+import { blobObject, BLOBS, chainOf, removeAll, S3Context, SegmentWriter } from "./s3-segments.ts";
 import { openS3, type S3Patience, type S3Settings } from "./s3-store.ts";
-import { groupsOf, newestOf, readPieces, readSegments, S3Uploads, UPLOADS } from "./s3-uploads.ts";
+import { groupsOf, newestOf, readPieces, S3Uploads, StagedSegments, UPLOADS } from "./s3-uploads.ts";
 import { heard, measure } from "./streams.ts";
 
 const SWEEP_EVERY_MS = 6 * 3_600_000;
@@ -43,14 +33,14 @@ export async function s3Blobs(
   return new S3Blobs(new S3Context(store, options));
 }
 
-class S3Blobs extends BlobsWithUploads implements Blobs {
+class S3Blobs extends S3Uploads implements Blobs {
   readonly #context: S3Context;
   readonly #sweeper: Timer;
   #sweeping: Promise<void>;
   #checking: Promise<void> | undefined;
 
   constructor(context: S3Context) {
-    super(new S3Uploads(context));
+    super(context);
     this.#context = context;
     this.#sweeping = this.#sweep();
     this.#sweeper = context.clock.every(SWEEP_EVERY_MS, () => (this.#sweeping = this.#sweep()));
@@ -61,9 +51,9 @@ class S3Blobs extends BlobsWithUploads implements Blobs {
     const directory = `${STAGING}/${randomBytes(12).toString("hex")}`;
     const writer = new SegmentWriter(this.#context.store, directory, { at: 0, bytes_max: options.max_bytes });
     try {
-      const { size, sha256 } = await measure(stream, options, (chunk) => writer.write(chunk));
+      const measured = await measure(stream, options, (chunk) => writer.write(chunk));
       const segments = (await writer.finish()).toSorted((a, b) => a.start - b.start);
-      return new StagedSegments(this.#context, segments, size, sha256);
+      return new StagedSegments(this.#context, segments, measured);
     } catch (error) {
       const written = await writer.cease();
       await this.#context.forget(written.map(({ key }) => key));
@@ -128,49 +118,6 @@ class S3Blobs extends BlobsWithUploads implements Blobs {
     await sweepLeftovers(this.#context).catch((error: unknown) => {
       this.#context.log.warn({ err: error }, "leftovers in the S3 store could not be swept");
     });
-  }
-}
-
-/** The bytes of one request, as segments. */
-class StagedSegments implements Staged {
-  readonly size: number;
-  readonly sha256: string;
-  readonly #context: S3Context;
-  readonly #segments: readonly Segment[];
-  readonly #placement: Placement;
-  #state: "staged" | "committed" | "discarded" = "staged";
-
-  constructor(context: S3Context, segments: readonly Segment[], size: number, sha256: string) {
-    this.#context = context;
-    this.#segments = segments;
-    this.#placement = new Placement(context.store, segments);
-    this.size = size;
-    this.sha256 = sha256;
-  }
-
-  read(range?: BlobRange): Readable {
-    return readSegments(this.#context, this.#segments, range);
-  }
-
-  async prepare(key: string): Promise<void> {
-    if (this.#state !== "staged") throw new Error(`the upload is ${this.#state} already`);
-    await this.#placement.prepare(blobObject(key));
-  }
-
-  async commit(key: string): Promise<void> {
-    if (this.#state !== "staged") throw new Error(`the upload is ${this.#state} already`);
-    await this.#placement.commit(blobObject(key));
-    this.#state = "committed";
-    await this.#context.forget(this.#segments.map((segment) => segment.key));
-  }
-
-  async discard(): Promise<void> {
-    if (this.#state !== "staged") return;
-    this.#state = "discarded";
-    await this.#placement.cancel().catch((error: unknown) => {
-      this.#context.log.warn({ err: error }, "a copy in the S3 store could not be aborted; it is swept later");
-    });
-    await this.#context.forget(this.#segments.map((segment) => segment.key));
   }
 }
 

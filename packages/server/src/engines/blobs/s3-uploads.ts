@@ -3,7 +3,16 @@ import { once } from "node:events";
 import { PassThrough, type Readable } from "node:stream";
 import { buffer } from "node:stream/consumers";
 import type { Clock } from "@roamfleet/clock";
-import { type Appended, type AppendOptions, BlobError, type BlobRange, type BlobStat, type Completed, splitKey } from "./blobs.ts";
+import {
+  type Appended,
+  type AppendOptions,
+  BlobError,
+  type BlobRange,
+  type BlobStat,
+  type Completed,
+  splitKey,
+  type Staged,
+} from "./blobs.ts";
 import { toS3Error } from "./s3-error.ts";
 import {
   blobObject,
@@ -121,6 +130,63 @@ export function readSegments({ store, clock }: S3Context, chain: readonly Segmen
   return readPieces(store, clock, pieces);
 }
 
+/** A complete upload in segments. `strays` are other objects of the upload, to be removed with it. */
+export class StagedSegments implements Staged {
+  readonly size: number;
+  readonly sha256: string;
+  readonly #context: S3Context;
+  readonly #segments: readonly Segment[];
+  readonly #keys: readonly string[];
+  readonly #placement: Placement;
+  readonly #onCommitted: () => void;
+  #state: "staged" | "committed" | "discarded" = "staged";
+
+  constructor(
+    context: S3Context,
+    segments: readonly Segment[],
+    { size, sha256 }: { size: number; sha256: string },
+    { strays = [], onCommitted = () => {} }: { strays?: readonly string[]; onCommitted?: () => void } = {},
+  ) {
+    this.#context = context;
+    this.#segments = segments;
+    this.#keys = [...segments.map(({ key }) => key), ...strays];
+    this.#placement = new Placement(context.store, segments);
+    this.#onCommitted = onCommitted;
+    this.size = size;
+    this.sha256 = sha256;
+  }
+
+  read(range?: BlobRange): Readable {
+    return readSegments(this.#context, this.#segments, range);
+  }
+
+  async prepare(key: string): Promise<void> {
+    if (this.#mustCommit()) await this.#placement.prepare(blobObject(key));
+  }
+
+  async commit(key: string): Promise<void> {
+    if (!this.#mustCommit()) return;
+    await this.#placement.commit(blobObject(key));
+    this.#state = "committed";
+    this.#onCommitted();
+    await this.#context.forget(this.#keys);
+  }
+
+  async discard(): Promise<void> {
+    if (this.#state !== "staged") return;
+    this.#state = "discarded";
+    await this.#placement.cancel().catch((error: unknown) => {
+      this.#context.log.warn({ err: error }, "a copy in the S3 store could not be aborted; it is swept later");
+    });
+    await this.#context.forget(this.#keys);
+  }
+
+  #mustCommit(): boolean {
+    if (this.#state === "discarded") throw new Error("the upload is discarded already");
+    return this.#state === "staged";
+  }
+}
+
 /**
  * Stores resumable uploads as objects `uploads/<owner>/<name>/<first byte>-<byte after the last>-<random>`, because S3 cannot append. The
  * acknowledged objects are the only state, and none is overwritten. So after a crash between any two calls, the contiguous segments are
@@ -156,21 +222,7 @@ export class S3Uploads {
     const known = this.#digests.get(key);
     const sha256 = known?.chain === nameOf(chain) ? known.hash.copy().digest("hex") : await this.#digestOf(chain);
     if (sha256 !== expect.sha256) throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
-    const placement = new Placement(this.#context.store, chain);
-    let placed = false;
-    return {
-      read: (range?: BlobRange) => readSegments(this.#context, chain, range),
-      prepare: async (blob_key) => {
-        if (!placed) await placement.prepare(blobObject(blob_key));
-      },
-      commit: async (blob_key) => {
-        if (placed) return;
-        await placement.commit(blobObject(blob_key));
-        placed = true;
-        this.#digests.delete(key);
-        await this.#context.forget([...chain.map((segment) => segment.key), ...strays]);
-      },
-    };
+    return new StagedSegments(this.#context, chain, expect, { strays, onCommitted: () => this.#digests.delete(key) });
   }
 
   async abandon(key: string): Promise<void> {
@@ -179,7 +231,7 @@ export class S3Uploads {
     await removeAll(this.#context.store, [...chain.map((segment) => segment.key), ...strays]);
   }
 
-  async *list(): AsyncGenerator<BlobStat> {
+  async *listUploads(): AsyncGenerator<BlobStat> {
     for await (const { directory, objects } of groupsOf(this.#context.store.list(`${UPLOADS}/`))) {
       const size = bytesOf(chainOf(objects).chain);
       if (size > 0) yield { key: directory.slice(UPLOADS.length + 1), size, stored_at: newestOf(objects) };

@@ -1,3 +1,4 @@
+import { LRUCache } from "lru-cache";
 import type { Plane } from "../../context.ts";
 import { findLease, releaseLease, type Lease, renewLease, takeLease, type UploadName } from "./store-uploads.ts";
 
@@ -24,7 +25,7 @@ export class UploadLeases {
   readonly #quiet_ms: number;
   readonly #expiry: () => Date;
   /** Leases of other nodes, with the monotonic time of their last observed change. */
-  readonly #seen = new Map<string, Lease & { since: number }>();
+  readonly #seen = new LRUCache<string, Lease & { since: number }>({ max: SEEN_MAX });
 
   /** `expiry` returns when an upload expires that receives bytes now. */
   constructor(plane: LeasesPlane, quiet_ms: number, expiry: () => Date) {
@@ -66,7 +67,7 @@ export class UploadLeases {
   async #take(upload: UploadName, holder: string): Promise<"taken" | "busy" | "no upload"> {
     const { db, clock, node } = this.#plane;
     const key = `${upload.org_id}/${upload.release_id}`;
-    const seen = this.#seen.get(key);
+    const seen = this.#seen.peek(key);
     const silent = seen !== undefined && clock.monotonic() - seen.since >= this.#quiet_ms ? seen : undefined;
     if ((await takeLease(db, upload, node, holder, silent)) > 0) {
       this.#seen.delete(key);
@@ -77,14 +78,8 @@ export class UploadLeases {
       this.#seen.delete(key);
       return "no upload";
     }
-    if (seen?.holder !== lease.holder || seen.holder_beat !== lease.holder_beat) this.#remember(key, lease);
+    if (seen?.holder !== lease.holder || seen.holder_beat !== lease.holder_beat)
+      this.#seen.set(key, { ...lease, since: clock.monotonic() });
     return "busy";
-  }
-
-  #remember(key: string, lease: Lease): void {
-    this.#seen.delete(key);
-    this.#seen.set(key, { ...lease, since: this.#plane.clock.monotonic() });
-    const [oldest] = this.#seen.keys();
-    if (this.#seen.size > SEEN_MAX && oldest !== undefined) this.#seen.delete(oldest);
   }
 }

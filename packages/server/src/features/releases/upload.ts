@@ -61,15 +61,10 @@ export async function receiveArtifact(plane: Plane, admission: UploadAdmission, 
           disk.require("nothing was kept");
           throw error;
         });
-      let is_placed = false;
-      const once = async (key: string): Promise<void> => {
-        if (!is_placed) await staged.commit(key);
-        is_placed = true;
-      };
       try {
         const images = await imagesIn(release, (range) => staged.read(range));
         await staged.prepare(blobKey(org_id, sha256));
-        return await keepArtifact(plane, db, org_id, { release, images, commit: once }, taken);
+        return await keepArtifact(plane, db, org_id, { release, images, commit: (key) => staged.commit(key) }, taken);
       } finally {
         await staged.discard();
       }
