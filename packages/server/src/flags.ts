@@ -1,3 +1,4 @@
+import type { Command } from "commander";
 import { LIMIT_DEFAULTS, type LimitName } from "./config.ts";
 
 /** Descriptions of each setting for `roamfleet serve --help` and docs/reference/settings.md. */
@@ -46,6 +47,14 @@ export const SERVE_FLAGS: readonly Flag[] = [
     meaning: "for crash tests only: the server kills itself at ROAMFLEET_FAILPOINT, which has no effect without this flag",
   },
 ];
+
+/** Adds options to a command. A repeatable one collects its values in a list. */
+export function addFlags(command: Command, flags: readonly Flag[]): Command {
+  for (const { flags: names, meaning, repeatable } of flags)
+    if (repeatable) command.option(names, meaning, (one: string, all: string[] | undefined) => [...(all ?? []), one]);
+    else command.option(names, meaning);
+  return command;
+}
 
 export const SERVE_ENVIRONMENT: readonly (readonly [name: string, meaning: string])[] = [
   ["DATABASE_URL", "use this PostgreSQL (15 or newer) instead of the embedded one"],

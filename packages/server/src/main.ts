@@ -14,7 +14,7 @@ import { refuseUnfinished } from "./engines/db/backup/index.ts";
 import { Refusal, upgradeDatabase } from "./engines/db/embedded/index.ts";
 import { addBackup, addRestore } from "./backup-command.ts";
 import { addDoctor } from "./doctor/command.ts";
-import { SERVE_FLAGS, serveHelp } from "./flags.ts";
+import { addFlags, SERVE_FLAGS, serveHelp } from "./flags.ts";
 import { createLog } from "./kernel/log.ts";
 import { MasterKeyError } from "./kernel/master-keys.ts";
 import { authorityFile } from "./kernel/tls/certificate-authority.ts";
@@ -25,11 +25,7 @@ import { type RunningPlane, startPlane } from "./plane.ts";
 const program = new Command("roamfleet").description("The control plane for robot fleets").version(describeVersion(packageJson.version));
 
 const serving = program.command("serve", { isDefault: true }).description("run the server").addHelpText("after", serveHelp);
-for (const { flags, meaning, repeatable } of SERVE_FLAGS) {
-  if (repeatable) serving.option(flags, meaning, (one: string, all: string[] | undefined) => [...(all ?? []), one]);
-  else serving.option(flags, meaning);
-}
-serving.action((flags: ServeFlags) => serve(flags));
+addFlags(serving, SERVE_FLAGS).action((flags: ServeFlags) => serve(flags));
 
 addBackup(program);
 addRestore(program);

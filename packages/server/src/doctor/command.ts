@@ -2,7 +2,7 @@ import { systemClock } from "@roamfleet/clock";
 import { type Command, InvalidArgumentError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { environment, type ServeFlags } from "../config.ts";
-import { type Flag, SERVE_FLAGS } from "../flags.ts";
+import { addFlags, type Flag, SERVE_FLAGS } from "../flags.ts";
 import type { Finding } from "./finding.ts";
 import type { Screen } from "./examine.ts";
 
@@ -29,10 +29,7 @@ export function addDoctor(program: Command): void {
   const doctor = program
     .command("doctor")
     .description("check the settings and services that serve would use, and explain how to fix problems");
-  for (const { flags, meaning, repeatable } of SERVE_FLAGS) {
-    if (repeatable) doctor.option(flags, meaning, (one: string, all: string[] | undefined) => [...(all ?? []), one]);
-    else doctor.option(flags, meaning);
-  }
+  addFlags(doctor, SERVE_FLAGS);
   for (const { flags, meaning } of DOCTOR_FLAGS) {
     if (flags.startsWith("--timeout")) doctor.option(flags, meaning, readTimeout);
     else doctor.option(flags, meaning);

@@ -15,14 +15,19 @@ export function createMetrics() {
   collectDefaultMetrics({ register: registry });
   for (const name of COUNTED_BY_LISTING) registry.removeSingleMetric(name);
   const registers = [registry];
+  const counter = <L extends string = string>(name: string, help: string, labelNames: L[] = []) =>
+    new Counter<L>({ name, help, labelNames, registers });
+  const gauge = <L extends string = string>(name: string, help: string, labelNames: L[] = []) =>
+    new Gauge<L>({ name, help, labelNames, registers });
+  /** Sampled once a minute. NaN until the first sample and for values that cannot be read. */
+  const sampled = (name: string, help: string) => {
+    const made = gauge(name, help);
+    made.set(Number.NaN);
+    return made;
+  };
   return {
     registry,
-    http_requests: new Counter({
-      name: "roamfleet_http_requests_total",
-      help: "HTTP requests answered",
-      labelNames: ["route", "status"] as const,
-      registers,
-    }),
+    http_requests: counter("roamfleet_http_requests_total", "HTTP requests answered", ["route", "status"]),
     http_duration: new Histogram({
       name: "roamfleet_http_request_duration_seconds",
       help: "Time to answer an HTTP request",
@@ -30,97 +35,40 @@ export function createMetrics() {
       buckets: BUCKETS_SECONDS,
       registers,
     }),
-    robots_connected: new Gauge({ name: "roamfleet_robots_connected", help: "Robots connected to this node", registers }),
-    node_info: new Gauge({
-      name: "roamfleet_node_info",
-      help: "1, with the id of this node and the version of its program",
-      labelNames: ["node_id", "version"] as const,
-      registers,
-    }),
-    nodes_living: new Gauge({ name: "roamfleet_nodes_living", help: "Living nodes on the database, as last seen by this node", registers }),
-    bus_connected: new Gauge({
-      name: "roamfleet_bus_connected",
-      help: "Whether this node receives messages of other nodes; 1 if there are none",
-      registers,
-    }),
-    bus_gaps: new Counter({
-      name: "roamfleet_bus_gaps_total",
-      help: "Times that messages of other nodes may have been lost, after which state is read again",
-      registers,
-    }),
-    streams_relayed: new Gauge({
-      name: "roamfleet_streams_relayed",
-      help: "Viewers of this node that are forwarded to the node of their robot",
-      registers,
-    }),
-    node_connections_refused: new Counter({
-      name: "roamfleet_node_connections_refused_total",
-      help: "Refused connections to the listener for other nodes",
-      registers,
-    }),
-    disk_full: new Gauge({
-      name: "roamfleet_disk_full",
-      help: "1 when the disk of the data directory has less than 16 MiB free",
-      registers,
-    }),
-    ...operationMetrics(registers),
-    ...logMetrics(registers),
-    targets_dispatched: new Counter({
-      name: "roamfleet_targets_dispatched_total",
-      help: "Deployment targets dispatched to robots",
-      registers,
-    }),
-    reports_taken: new Counter({ name: "roamfleet_reports_taken_total", help: "Durable reports of robots stored", registers }),
-    report_batches: new Counter({ name: "roamfleet_report_batches_total", help: "Transactions that stored reports", registers }),
-    targets_ended: new Counter({
-      name: "roamfleet_targets_ended_total",
-      help: "Deployment targets that ended",
-      labelNames: ["status"] as const,
-      registers,
-    }),
-  };
-}
-
-const logMetrics = (registers: Registry[]) => ({
-  log_records: new Counter({ name: "roamfleet_log_records_total", help: "Log records stored", registers }),
-  log_acks_delayed: new Counter({
-    name: "roamfleet_log_acks_delayed_total",
-    help: "Times that the server began to delay acknowledgements because a robot sent more log records than log_bytes_per_robot_per_second",
-    registers,
-  }),
-  log_fields_replaced: new Counter({
-    name: "roamfleet_log_fields_replaced_total",
-    help: "Log records whose fields were nested too deeply and were replaced",
-    registers,
-  }),
-  log_bytes_stored: new Counter({ name: "roamfleet_log_bytes_stored_total", help: "Bytes of log batches stored", registers }),
-  log_bytes_dropped: new Counter({
-    name: "roamfleet_log_bytes_dropped_total",
-    help: "Bytes of log batches dropped because their org had more than log_bytes_per_org_max",
-    registers,
-  }),
-});
-
-/** Sampled once a minute. NaN until the first sample and for values that cannot be read. */
-const operationMetrics = (registers: Registry[]) => {
-  const sampled = (name: string, help: string): Gauge => {
-    const gauge = new Gauge({ name, help, registers });
-    gauge.set(Number.NaN);
-    return gauge;
-  };
-  return {
+    robots_connected: gauge("roamfleet_robots_connected", "Robots connected to this node"),
+    node_info: gauge("roamfleet_node_info", "1, with the id of this node and the version of its program", ["node_id", "version"]),
+    nodes_living: gauge("roamfleet_nodes_living", "Living nodes on the database, as last seen by this node"),
+    bus_connected: gauge("roamfleet_bus_connected", "Whether this node receives messages of other nodes; 1 if there are none"),
+    bus_gaps: counter("roamfleet_bus_gaps_total", "Times that messages of other nodes may have been lost, after which state is read again"),
+    streams_relayed: gauge("roamfleet_streams_relayed", "Viewers of this node that are forwarded to the node of their robot"),
+    node_connections_refused: counter("roamfleet_node_connections_refused_total", "Refused connections to the listener for other nodes"),
+    disk_full: gauge("roamfleet_disk_full", "1 when the disk of the data directory has less than 16 MiB free"),
     disk_free_bytes: sampled("roamfleet_disk_free_bytes", "Bytes free on the disk of the data directory"),
     database_bytes: sampled("roamfleet_database_bytes", "Size of the database in bytes"),
     wal_bytes: sampled("roamfleet_wal_bytes", "Size of PostgreSQL's write-ahead log in bytes"),
     backup_age: sampled("roamfleet_backup_age_seconds", "Age of the last backup of the data directory; +Inf without one"),
     oldest_log_age: sampled("roamfleet_oldest_log_age_seconds", "Age of the oldest logs of robots that are stored"),
-    database_restarts: new Counter({
-      name: "roamfleet_database_restarts_total",
-      help: "Restarts of PostgreSQL that were observed",
-      registers,
-    }),
+    database_restarts: counter("roamfleet_database_restarts_total", "Restarts of PostgreSQL that were observed"),
+    log_records: counter("roamfleet_log_records_total", "Log records stored"),
+    log_acks_delayed: counter(
+      "roamfleet_log_acks_delayed_total",
+      "Times that the server began to delay acknowledgements because a robot sent more log records than log_bytes_per_robot_per_second",
+    ),
+    log_fields_replaced: counter(
+      "roamfleet_log_fields_replaced_total",
+      "Log records whose fields were nested too deeply and were replaced",
+    ),
+    log_bytes_stored: counter("roamfleet_log_bytes_stored_total", "Bytes of log batches stored"),
+    log_bytes_dropped: counter(
+      "roamfleet_log_bytes_dropped_total",
+      "Bytes of log batches dropped because their org had more than log_bytes_per_org_max",
+    ),
+    targets_dispatched: counter("roamfleet_targets_dispatched_total", "Deployment targets dispatched to robots"),
+    reports_taken: counter("roamfleet_reports_taken_total", "Durable reports of robots stored"),
+    report_batches: counter("roamfleet_report_batches_total", "Transactions that stored reports"),
+    targets_ended: counter("roamfleet_targets_ended_total", "Deployment targets that ended", ["status"]),
   };
-};
+}
 
 export type Metrics = ReturnType<typeof createMetrics>;
 

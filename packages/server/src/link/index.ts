@@ -1,5 +1,5 @@
 export type { Admission, ExpectedChallenge, Link, LinkHandlers, LinkSettings, Session } from "./contract.ts";
-export { FrameRateLimiter, LINK_FRAMES, type RateLimited } from "./read-limits.ts";
+export { FrameRateLimiter, LINK_FRAMES, type RateLimited, PauseReason, ReadValve } from "./read-limits.ts";
 export { Gateway } from "./gateway.ts";
 export { jsonOfRecords } from "./inbound.ts";
 export {
@@ -8,13 +8,11 @@ export {
   LEASE_MS,
   type LeaseDuties,
   listHeartbeats,
-  listLivingNodes,
   listNodeStates,
   type NodeHeartbeat,
   type NodeRun,
   type NodeState,
+  watchHeartbeats,
 } from "./lease.ts";
 export { type KnownNode, listRefusedHosts, type Nodes, openNodes, writeNodeAddress, writeRefusedHost } from "./nodes/nodes.ts";
-export { PauseReason, ReadValve } from "./read-limits.ts";
 export { refuseUpgrade } from "./refuse-upgrade.ts";
-export { watchHeartbeats } from "./lease.ts";

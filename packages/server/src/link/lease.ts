@@ -46,11 +46,6 @@ export interface LeaseDuties {
   superseded: (why: string) => void;
 }
 
-/** Returns the runs that no node has found dead. */
-export const listLivingNodes = (db: Db): Promise<NodeRun[]> =>
-  // reads tables of other features: node
-  db.many(sql(runRow)`select ${runRow} from node where not is_over order by id`);
-
 const beatRow = row({ ...runRow.columns, beat: bigint, address: nullable(text) });
 /** A run with its heartbeat counter and the address for other nodes (null: it has none). */
 export type NodeHeartbeat = RowOf<typeof beatRow>;

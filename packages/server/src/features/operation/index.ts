@@ -6,7 +6,7 @@ import type { Plane } from "../../context.ts";
 import { httpError, notFound } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
 import { Answer, serve } from "../../kernel/serve.ts";
-import { listLivingNodes } from "../../link/index.ts";
+import { listHeartbeats } from "../../link/index.ts";
 
 export function operationRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getHealthz, async () => ({ status: "ok" as const }));
@@ -39,7 +39,7 @@ async function countNodes({ db, clock, metrics }: Plane): Promise<void> {
   const nodes = await within(
     clock,
     COUNT_TIMEOUT_MS,
-    listLivingNodes(db).catch(() => undefined),
+    listHeartbeats(db).catch(() => undefined),
   );
   if (nodes !== undefined) metrics.nodes_living.set(nodes.length);
 }

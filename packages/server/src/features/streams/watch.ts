@@ -46,14 +46,7 @@ export function watchViewers(plane: Plane, viewers: ReadonlySet<Viewer>): { stop
 
 /** Authenticates each token once, however many streams it has. */
 async function checkTokens(plane: Plane, viewers: ReadonlySet<Viewer>): Promise<void> {
-  const by_token = new Map<string, Viewer[]>();
-  for (const viewer of viewers) {
-    const { held, caller } = viewer.admitted;
-    const key = `${held.by} ${held.hash.toString("latin1")} ${caller.org_id}`;
-    const same = by_token.get(key);
-    if (same === undefined) by_token.set(key, [viewer]);
-    else same.push(viewer);
-  }
+  const by_token = Map.groupBy(viewers, ({ admitted: { held, caller } }) => `${held.by} ${held.hash.toString("latin1")} ${caller.org_id}`);
   await Promise.all(Array.from(by_token.values(), (same) => checkToken(plane, same)));
 }
 
