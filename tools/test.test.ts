@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
+import { readFileSync } from "node:fs";
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -19,7 +20,7 @@ async function repositoryWith(t: TestContext, files: Record<string, string>): Pr
   await cp(path.join(root, "bin"), path.join(directory, "bin"), { recursive: true });
   await mkdir(path.join(directory, "tools"));
   await writeFile(path.join(directory, "package.json"), `{ "type": "module" }`);
-  for (const name of ["run.mjs", "test.ts", "test-counts.ts", "test-processes.ts", "debian.ts"])
+  for (const name of ["run.mjs", "test.ts", "test-counts.ts", "test-processes.ts", "process-guard.ts", "debian.ts"])
     await cp(path.join(root, "tools", name), path.join(directory, "tools", name));
   await writeFile(path.join(directory, "tools", "debian-packages.txt"), "# none\n");
   for (const [name, text] of Object.entries(files)) {
@@ -193,31 +194,53 @@ test("in CI, files that fail twice or crash, or many failing files, fail the run
   assert.equal(broken.last_line, "1 passed, 2 failed, 0 skipped");
 });
 
-test("SIGINT to the launcher ends the runner and the test processes under it", { timeout: TIMEOUT_MS }, async (t) => {
-  const directory = await repositoryWith(t, {
-    "tests/hangs.test.ts": `
-      import { writeFileSync } from "node:fs"; import { test } from "node:test";
-      test("hangs", async () => { writeFileSync("pid", String(process.pid)); await new Promise(() => setInterval(() => {}, 1000)); });`,
+// Left behind by a killed test process: a program, a daemon in a separate session, and a child with another environment.
+const STARTING = `
+  import { spawn } from "node:child_process"; import { writeFileSync } from "node:fs"; import { test } from "node:test";
+  test("hangs", async () => {
+    const start = (words, options) => spawn("sh", ["-c", words], { stdio: "ignore", ...options }).pid;
+    const pids = [process.pid, start("exec sleep 600"), start("exec sleep 600", { detached: true }), start("env -i sleep 600 & wait")];
+    writeFileSync("pids", JSON.stringify(pids));
+    await new Promise(() => setInterval(() => {}, 1000));
+  });`;
+
+for (const [signal, which] of [
+  ["SIGINT", "launcher"],
+  ["SIGTERM", "launcher"],
+  ["SIGKILL", "runner"],
+] as const) {
+  test(`${signal} to the ${which} ends the test processes and all that they started`, { timeout: TIMEOUT_MS }, async (t) => {
+    const directory = await repositoryWith(t, { "tests/hangs.test.ts": STARTING });
+    const child = spawn(process.execPath, ["tools/run.mjs", "tools/test.ts"], { cwd: directory, env, stdio: "ignore" });
+    const ended = new Promise<void>((resolve) => child.on("exit", () => resolve()));
+    const read = async (): Promise<number[]> => JSON.parse(await readFile(path.join(directory, "pids"), "utf8"));
+    const pids = await until("the test to run", read, { despite_errors: true });
+    child.kill(signal);
+    await ended;
+    assert.notEqual(child.exitCode, 0);
+    await until("all of them to be gone", () => !pids.some(isAlive), { detail: () => pids.filter(isAlive).join(" ") });
   });
-  const child = spawn(process.execPath, ["tools/run.mjs", "tools/test.ts"], { cwd: directory, env, stdio: "ignore" });
-  const ended = new Promise<void>((resolve) => child.on("exit", () => resolve()));
-  const pid = await until("the test to run", async () => Number(await readFile(path.join(directory, "pid"), "utf8")), {
-    despite_errors: true,
-  });
-  child.kill("SIGINT");
-  await ended;
-  assert.notEqual(child.exitCode, 0);
-  await until("the test process to be gone", () => !isAlive(pid));
+}
+
+test("a process that a test leaves behind is ended and named", { timeout: TIMEOUT_MS }, async (t) => {
+  const leaving = `
+    import { spawn } from "node:child_process"; import { test } from "node:test";
+    test("leaves a process", () => spawn("sleep", ["600"], { detached: true, stdio: "ignore" }).unref());`;
+  const directory = await repositoryWith(t, { "tests/leaves.test.ts": leaving });
+  const { stderr, status } = runTests(directory);
+  assert.equal(status, 0);
+  const [, pid] = /ended processes that the tests left behind: sleep \((\d+)\)$/m.exec(stderr) ?? [];
+  assert.ok(pid !== undefined && !isAlive(Number(pid)), stderr);
 });
 
 test("the package list is the first word of each line that is not a comment", () => {
   assert.deepEqual(parseList("# why\ncurl  the API\n\ntmux # terminal\n"), ["curl", "tmux"]);
 });
 
+/** A zombie has ended, even if no process reaps it. */
 function isAlive(pid: number): boolean {
   try {
-    process.kill(pid, 0);
-    return true;
+    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
   } catch {
     return false;
   }

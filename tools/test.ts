@@ -5,6 +5,7 @@ import path from "node:path";
 import { type Ending, endLike, runChild } from "../bin/run-child.mjs";
 import { root } from "../bin/launch.mjs";
 import { ensureDebianPackages } from "./debian.ts";
+import { startGuard } from "./process-guard.ts";
 import type { Tally, TestCounts } from "./test-counts.ts";
 import { CONCURRENCY, keepDurations, readProblems, writeEntries } from "./test-processes.ts";
 
@@ -86,6 +87,7 @@ interface TestRun {
 
 async function runNodeTests(files: readonly string[]): Promise<TestRun> {
   const directory = await mkdtemp(path.join(tmpdir(), "roamfleet-test-"));
+  const guard = startGuard();
   try {
     const counts_file = path.join(directory, "counts.json");
     // Built once before the first of them starts, because each server would build it otherwise.
@@ -95,6 +97,7 @@ async function runNodeTests(files: readonly string[]): Promise<TestRun> {
     const ending = await runChild(process.execPath, nodeArguments(counts_file, entries), { cwd: root });
     return { ending, counts: await readCounts(counts_file), problems: await readProblems(directory) };
   } finally {
+    await guard.end();
     await rm(directory, { recursive: true, force: true });
   }
 }

@@ -8,8 +8,11 @@ import { type Truthy, until, type UntilOptions } from "@roamfleet/clock/testing"
 const STOP_MS_MAX = 60_000;
 
 export const ROOT = path.resolve(import.meta.dirname, "../..");
-/** Inherited environment variables. NODE_COMPILE_CACHE halves the time of a start, half of which is compiling sources. */
-const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE"];
+/**
+ * Inherited environment variables. NODE_COMPILE_CACHE halves the time of a start, half of which is compiling sources. By RF_TEST_RUN the
+ * guard of a test run finds it.
+ */
+const INHERITED = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE", "RF_TEST_RUN"];
 
 /** Flags of Node that a program is started with in production. */
 const nodeFlags = (entry: string): readonly string[] => (entry === "packages/server/src/main.ts" ? SERVER_NODE_FLAGS : []);

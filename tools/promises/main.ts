@@ -40,14 +40,13 @@ async function main(args: readonly string[]): Promise<void> {
   const directory = await mkdtemp(path.join(os.tmpdir(), "roamfleet-promises-"));
   try {
     const proofs = path.join(directory, "proofs.ndjson");
-    const { code } = await runChild(
-      process.execPath,
-      [path.join(root, "tools", "test.ts"), ...files, "--test-concurrency=1", `--test-timeout=${FILE_TIMEOUT_MS}`],
-      {
-        cwd: root,
-        env: { ...process.env, ROAMFLEET_PROMISES_FILE: proofs, ...(quick ? {} : { ROAMFLEET_PROMISES: "full" }) },
-      },
-    );
+    const runner = ["bin/under-launcher.mjs", "tools/test.ts"].map((file) => path.join(root, file));
+    const { code } = await runChild(process.execPath, [...runner, ...files, "--test-concurrency=1", `--test-timeout=${FILE_TIMEOUT_MS}`], {
+      // The run ends when this process is killed.
+      lifeline: true,
+      cwd: root,
+      env: { ...process.env, ROAMFLEET_PROMISES_FILE: proofs, ...(quick ? {} : { ROAMFLEET_PROMISES: "full" }) },
+    });
     const proven = readProofs(await readFile(proofs, "utf8").catch(() => ""));
     // A promise with several proofs is proven if all of them succeeded.
     for (const [number, figures] of proven) if (figures.length < (expected.get(number) ?? 0)) proven.delete(number);

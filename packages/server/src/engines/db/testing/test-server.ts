@@ -113,7 +113,9 @@ export const copyDirectory = (from: string, to: string): void => void execFileSy
 function startGuard(directory: string, data: string): { end(): void } {
   const script =
     'cat > /dev/null; pid=$(head -n 1 "$2/postmaster.pid" 2> /dev/null) && kill -INT "$pid"; while [ -n "$pid" ] && kill -0 "$pid" 2> /dev/null; do sleep 0.2; done; rm -rf "$1"';
-  const child = spawn("sh", ["-c", script, "sh", directory, data], { detached: true, stdio: ["pipe", "ignore", "ignore"] });
+  // Not among the processes that the guard of the test run ends.
+  const env = { ...process.env, RF_TEST_RUN: "" };
+  const child = spawn("sh", ["-c", script, "sh", directory, data], { env, detached: true, stdio: ["pipe", "ignore", "ignore"] });
   child.unref();
   if (child.stdin instanceof Socket) child.stdin.unref();
   return { end: () => void child.stdin.end() };
