@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test, type TestContext } from "node:test";
 import { isCurrent } from "../bin/install.mjs";
 import { root } from "../bin/launch.mjs";
+import { until } from "@roamfleet/clock/testing";
+import packageJson from "../package.json" with { type: "json" };
 
 const TIMEOUT_MS = 120_000;
 
@@ -117,3 +119,48 @@ test("a program killed by a signal ends its launcher with the same signal", { ti
   const { signal } = spawnSync(old_node ?? "", [path.join(root, "tools", "run.mjs"), script], { timeout: TIMEOUT_MS });
   assert.equal(signal, "SIGTERM");
 });
+
+for (const signal of ["SIGTERM", "SIGINT", "SIGKILL"] as const) {
+  for (const [which, node] of [
+    ["this Node", process.execPath],
+    ["an old Node", old_node],
+  ] as const) {
+    const skip = node === undefined ? { skip: "no Node older than 24 on this machine" } : {};
+    test(`${signal} to npm ends the program that its script started with ${which}`, { timeout: TIMEOUT_MS, ...skip }, async (t) => {
+      const directory = temporary(t);
+      const script = path.join(directory, "wait.ts");
+      writeFileSync(script, `setInterval(() => {}, 1000); console.log(process.pid);`);
+      const start = packageJson.scripts.start.replace(
+        "tools/run.mjs tools/demo/main.ts",
+        `${path.join(root, "tools", "run.mjs")} ${script}`,
+      );
+      writeFileSync(path.join(directory, "package.json"), JSON.stringify({ scripts: { start } }));
+      // Without the settings of the npm that runs this test.
+      const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith("npm_")));
+      const npm = spawn("npm", ["start", "--silent"], {
+        cwd: directory,
+        env: { ...env, PATH: [path.dirname(node ?? ""), env.PATH].join(path.delimiter) },
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      let output = "";
+      npm.stdout.on("data", (chunk: Buffer) => (output += chunk.toString()));
+      const pid = await until("the program to start", () => Number(output));
+      t.after(() => isAlive(pid) && process.kill(pid, "SIGKILL"));
+      npm.kill(signal);
+      await until("the program to end", () => !isAlive(pid));
+    });
+  }
+}
+
+test("every script of package.json replaces npm's shell, which would not pass on signals", () => {
+  for (const script of Object.values(packageJson.scripts)) assert.match(script, /^exec node tools\/run\.mjs /);
+});
+
+/** A zombie has ended, even if no process reaps it. */
+function isAlive(pid: number): boolean {
+  try {
+    return !/\) Z /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
+  } catch {
+    return false;
+  }
+}

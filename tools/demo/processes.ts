@@ -108,15 +108,19 @@ export class Processes {
   }
 
   #start(name: string, root: string, entry: string, args: string[], node_flags: readonly string[] = []): Running {
-    return this.#spawn(name, process.execPath, [...node_flags, path.join(root, entry), ...args], { extra: false, env: {} });
+    const program = ["bin/under-launcher.mjs", entry].map((file) => path.join(root, file));
+    return this.#spawn(name, process.execPath, [...node_flags, ...program, ...args], { extra: false, env: {} });
   }
 
-  /** In a separate process group: Ctrl-C reaches only the demo, which then stops everything in order. */
+  /**
+   * In a separate process group: Ctrl-C reaches only the demo, which then stops everything in order. If the demo is killed, the pipe that
+   * closes ends its Node programs.
+   */
   #spawn(name: string, program: string, args: string[], { extra, env }: { extra: boolean; env: Record<string, string> }): Running {
     mkdirSync(this.#logs, { recursive: true });
     const log_file = path.join(this.#logs, `${name}.log`);
     const log = openSync(log_file, "a");
-    const child = spawn(program, args, { env: { ...process.env, ...env }, stdio: ["ignore", log, log], detached: true });
+    const child = spawn(program, args, { env: { ...process.env, ...env }, stdio: ["ignore", log, log, "pipe"], detached: true });
     const ended = new Promise<void>((resolve) => {
       child.once("exit", () => resolve());
       child.once("error", () => resolve());
