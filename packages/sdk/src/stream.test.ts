@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
+import { setImmediate } from "node:timers/promises";
 import { type WebSocket, WebSocketServer } from "ws";
 import { openConnection } from "./connection.ts";
 import { createClient, type Stream } from "./index.ts";
@@ -95,7 +96,7 @@ test("throws Unreachable without the token in the message if there is no server"
 
 test("a lost stream ends with 1006, and an aborted stream ends too", { timeout: 120_000 }, async () => {
   await withPeer(
-    (socket) => setImmediate(() => socket.terminate()),
+    (socket) => void setImmediate().then(() => socket.terminate()),
     async (base_url) => {
       const stream = await createClient({ base_url }).stream("logs", { robot_id: "rob_1" });
       assert.deepEqual(await read(stream), []);
@@ -134,11 +135,10 @@ test("offers a subprotocol, and blocks the sender until a slow server reads or d
       const sender = (async () => {
         for (; taken < 64; taken += 1) await stream.send(part);
       })();
-      // The kernel's buffers accept some of it.
-      let before = -1;
-      while (taken > before) {
+      // The kernel's buffers accept some of it. Both ends are in this process: a sender that is not blocked proceeds with the event loop.
+      for (let before = -1; taken > before;) {
         before = taken;
-        await new Promise((resolve) => setTimeout(resolve, 300));
+        for (let turn = 0; turn < 100; turn += 1) await setImmediate();
       }
       assert.ok(taken < 64, `${taken} MiB were taken`);
       peer.resume();
