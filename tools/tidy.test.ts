@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { test } from "node:test";
@@ -42,6 +42,12 @@ test("the repository: sentences of the documentation have at most 30 words", () 
 test("the repository: subjects of new commits are short and imperative", () => assertTidy(findBadSubjectsInLog(root)));
 test("the repository: clean folders contain no ruled-out words", () =>
   assertTidy([...findRuledOutWords(sources), ...findRuledOutWordsInPages(root)]));
+
+test("the repository: every test file with a recorded duration exists", () => {
+  const files = Object.keys(JSON.parse(readFileSync(path.join(root, "tools/test-durations.json"), "utf8")) as object);
+  const missing = files.filter((file) => !existsSync(path.join(root, file)));
+  assert.deepEqual(missing, [], "rename or remove them in tools/test-durations.json");
+});
 
 test("the repository: the lockfile contains the packages of every platform", () => {
   const lockfile = JSON.parse(readFileSync(path.join(root, "package-lock.json"), "utf8")) as Lockfile;
