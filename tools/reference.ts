@@ -148,7 +148,7 @@ ${table(
 
 ## \`roamfleet swarm\`
 
-Simulated robots; how to use them: [try a rollout](../guide/try-a-rollout.md).
+Simulated robots, in a clone of the repository only; how to use them: [try a rollout](../guide/try-a-rollout.md).
 
 ${table(
   ["flag", "meaning"],

@@ -75,6 +75,14 @@ test("every start of the server passes the same flags to Node", LIMIT, () => {
   assert.match(read("systemd/roamfleet.service"), /^ExecStart=\/opt\/roamfleet\/bin\/roamfleet\.mjs serve/m);
 });
 
+test("the program of the image refuses swarm, and names the one that runs it", LIMIT, () => {
+  const server = path.join(root, "packages/server/src/main.ts");
+  const { status, stderr } = spawnSync(process.execPath, [server, "swarm", "--robots", "3"], { encoding: "utf8", timeout: 60_000 });
+  assert.match(stderr, /^roamfleet: simulated robots are not part of the server: .* clone .*\.\/bin\/roamfleet\.mjs swarm$/m);
+  assert.equal(status, 2);
+  assert.match(read("README.md"), /`swarm` is refused there/);
+});
+
 test("every variable in deploy/ is in the reference of settings or commands", LIMIT, () => {
   const reference = ["settings.md", "commands.md"].map((page) => readFileSync(path.join(root, "docs/reference", page), "utf8")).join("\n");
   const known = new Set(reference.match(/\b[A-Z][A-Z0-9_]{3,}\b/g));

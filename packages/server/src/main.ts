@@ -64,7 +64,7 @@ addDoctor(program);
 addNodes(program);
 program
   .command("swarm")
-  .description("run simulated robots against a server, to try a rollout or to load it")
+  .description("run simulated robots against a server, in a clone of the repository")
   .helpOption(false)
   .allowUnknownOption()
   .allowExcessArguments()
