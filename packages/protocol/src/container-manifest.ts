@@ -1,12 +1,11 @@
 import { type Static, Type } from "typebox";
+import { Maybe, OneOf, Shape } from "./schema.ts";
 
 /**
  * How a robot runs a container: the manifest of a `container_image` release. The server validates it when the release is created. The agent
  * uses only the types, to avoid loading a schema library. Without a manifest, the image's own command runs on a separate network and must
  * still be running at the end of the verification.
  */
-const strict = { additionalProperties: false } as const;
-const Maybe = Type.Optional;
 
 const TEXT_MAX = 4_000;
 const NO_NUL = "^[^\\u0000]*$";
@@ -44,139 +43,110 @@ const CONTAINER_ULIMITS = [
   "stack",
 ] as const;
 
-const PortMapping = Type.Object(
-  {
-    container: Port,
-    /** Absent: any free port. */
-    host: Maybe(Port),
-    /** Absent: every address of the robot. */
-    host_address: Maybe(Type.String({ format: "ipv4", description: "an IPv4 address" })),
-    /** Absent: tcp. */
-    protocol: Maybe(Type.Enum(["tcp", "udp"])),
-  },
-  strict,
-);
+const PortMapping = Shape({
+  container: Port,
+  /** Absent: any free port. */
+  host: Maybe(Port),
+  /** Absent: every address of the robot. */
+  host_address: Maybe(Type.String({ format: "ipv4", description: "an IPv4 address" })),
+  /** Absent: tcp. */
+  protocol: Maybe(OneOf(["tcp", "udp"])),
+});
 
-const Mount = Type.Object(
-  {
-    type: Type.Enum(["bind", "volume", "tmpfs"]),
-    /** bind: a path of the robot; volume: its name; tmpfs: none. */
-    source: Maybe(
-      Type.String({
-        maxLength: TEXT_MAX,
-        pattern: "^(?:/(?!.*(?:^|/)\\.\\.(?:/|$))[^\\u0000]*|[A-Za-z0-9][A-Za-z0-9_.-]{0,127})$",
-        description: "an absolute path without .., or the name of a volume",
-      }),
-    ),
-    target: AbsolutePath,
-    /** Absent: false. */
-    read_only: Maybe(Type.Boolean()),
-    /** tmpfs only; absent: half of the memory. */
-    size_bytes: Maybe(Type.Integer({ minimum: 4_096, maximum: Number.MAX_SAFE_INTEGER })),
-  },
-  strict,
-);
+const Mount = Shape({
+  type: OneOf(["bind", "volume", "tmpfs"]),
+  /** bind: a path of the robot; volume: its name; tmpfs: none. */
+  source: Maybe(
+    Type.String({
+      maxLength: TEXT_MAX,
+      pattern: "^(?:/(?!.*(?:^|/)\\.\\.(?:/|$))[^\\u0000]*|[A-Za-z0-9][A-Za-z0-9_.-]{0,127})$",
+      description: "an absolute path without .., or the name of a volume",
+    }),
+  ),
+  target: AbsolutePath,
+  /** Absent: false. */
+  read_only: Maybe(Type.Boolean()),
+  /** tmpfs only; absent: half of the memory. */
+  size_bytes: Maybe(Type.Integer({ minimum: 4_096, maximum: Number.MAX_SAFE_INTEGER })),
+});
 
-const Device = Type.Object(
-  {
-    host: Type.String({ maxLength: TEXT_MAX, pattern: "^/dev/(?!.*(?:^|/)\\.\\.(?:/|$))[^\\u0000]+$", description: "a path below /dev" }),
-    /** Absent: the same. */
-    container: Maybe(AbsolutePath),
-    /** Absent: rwm (read, write, make). */
-    permissions: Maybe(Type.String({ pattern: "^(?!.*(.).*\\1)[rwm]{1,3}$", description: "some of the letters r, w and m" })),
-  },
-  strict,
-);
+const Device = Shape({
+  host: Type.String({ maxLength: TEXT_MAX, pattern: "^/dev/(?!.*(?:^|/)\\.\\.(?:/|$))[^\\u0000]+$", description: "a path below /dev" }),
+  /** Absent: the same. */
+  container: Maybe(AbsolutePath),
+  /** Absent: rwm (read, write, make). */
+  permissions: Maybe(Type.String({ pattern: "^(?!.*(.).*\\1)[rwm]{1,3}$", description: "some of the letters r, w and m" })),
+});
 
-const Http = Type.Object(
-  {
-    /** An address that the robot itself can open; or `port` (of the container), with `path`. */
-    url: Maybe(Type.String({ maxLength: 2_000, pattern: "^https?://[^\\s]+$", description: "an http or https address" })),
-    port: Maybe(Port),
-    /** Absent: /. */
-    path: Maybe(Type.String({ maxLength: 2_000, pattern: "^/[^\\s]*$", description: "a path that begins with /" })),
-    /** Absent: 200. */
-    expect_status: Maybe(Type.Integer({ minimum: 100, maximum: 599 })),
-  },
-  strict,
-);
+const Http = Shape({
+  /** An address that the robot itself can open; or `port` (of the container), with `path`. */
+  url: Maybe(Type.String({ maxLength: 2_000, pattern: "^https?://[^\\s]+$", description: "an http or https address" })),
+  port: Maybe(Port),
+  /** Absent: /. */
+  path: Maybe(Type.String({ maxLength: 2_000, pattern: "^/[^\\s]*$", description: "a path that begins with /" })),
+  /** Absent: 200. */
+  expect_status: Maybe(Type.Integer({ minimum: 100, maximum: 599 })),
+});
 
-const Health = Type.Object(
+const Health = Shape(
   {
     http: Maybe(Http),
     /** Runs in the container; 0 is healthy. */
     command: Maybe(Argv),
     /** Healthy once a line of output matches. */
-    log: Maybe(Type.Object({ pattern: Type.String({ minLength: 1, maxLength: 500, description: "a regular expression" }) }, strict)),
+    log: Maybe(Shape({ pattern: Type.String({ minLength: 1, maxLength: 500, description: "a regular expression" }) })),
   },
-  { ...strict, minProperties: 1, maxProperties: 1 },
+  { minProperties: 1, maxProperties: 1 },
 );
 
-const Ulimit = Type.Object(
-  {
-    /** -1: unlimited. */
-    soft: Type.Integer({ minimum: -1, maximum: Number.MAX_SAFE_INTEGER }),
-    hard: Type.Integer({ minimum: -1, maximum: Number.MAX_SAFE_INTEGER }),
-  },
-  strict,
-);
+const Ulimit = Shape({
+  /** -1: unlimited. */
+  soft: Type.Integer({ minimum: -1, maximum: Number.MAX_SAFE_INTEGER }),
+  hard: Type.Integer({ minimum: -1, maximum: Number.MAX_SAFE_INTEGER }),
+});
 
-export const ContainerManifest = Type.Object(
-  {
-    /** Absent: the image's own. */
-    entrypoint: Maybe(Argv),
-    command: Maybe(Type.Array(Text, { maxItems: 256 })),
-    env: Maybe(
-      Type.Record(Type.String({ pattern: "^(?!ROAMFLEET_)[A-Za-z_][A-Za-z0-9_]{0,254}$" }), Text, {
-        ...strict,
-        maxProperties: 256,
-        description: "environment variables and their values; names must not begin with ROAMFLEET_",
-      }),
-    ),
-    ports: Maybe(Type.Array(PortMapping, { maxItems: 256 })),
-    mounts: Maybe(Type.Array(Mount, { maxItems: 64 })),
-    devices: Maybe(Type.Array(Device, { maxItems: 64 })),
-    /** The container shares the robot's network, as ROS requires. Absent: false. */
-    host_network: Maybe(Type.Boolean()),
-    restart: Maybe(
-      Type.Object(
-        {
-          /** Absent: always. */
-          policy: Maybe(Type.Enum([...CONTAINER_RESTART_POLICIES])),
-          /** on_failure only; absent: unlimited. */
-          max_retries: Maybe(Type.Integer({ minimum: 1, maximum: 1_000 })),
-        },
-        strict,
-      ),
-    ),
-    limits: Maybe(
-      Type.Object(
-        {
-          memory_bytes: Maybe(Type.Integer({ minimum: 6 * 1024 * 1024, maximum: Number.MAX_SAFE_INTEGER })),
-          /** Number of processors; may be fractional. */
-          cpus: Maybe(Type.Number({ minimum: 0.01, maximum: 1_024 })),
-          /** Processes and threads. */
-          pids: Maybe(Type.Integer({ minimum: 1, maximum: 4_194_304 })),
-        },
-        strict,
-      ),
-    ),
-    ulimits: Maybe(Type.Object(Object.fromEntries(CONTAINER_ULIMITS.map((name) => [name, Maybe(Ulimit)])), strict)),
-    health: Maybe(Health),
-    /** after (default): the old container stops before the new one starts; beside: it stops after the new one is verified. */
-    replace: Maybe(Type.Enum([...CONTAINER_REPLACE_MODES])),
-    /** Seconds between SIGTERM and SIGKILL; absent: 10. */
-    stop_timeout_seconds: Maybe(Type.Integer({ minimum: 0, maximum: 600 })),
-    /** How the container is notified of a new config; absent: it watches the file. */
-    reload: Maybe(
-      Type.Object(
-        { signal: Maybe(Type.Enum([...CONTAINER_RELOAD_SIGNALS])), command: Maybe(Argv) },
-        { ...strict, minProperties: 1, maxProperties: 1 },
-      ),
-    ),
-  },
-  strict,
-);
+export const ContainerManifest = Shape({
+  /** Absent: the image's own. */
+  entrypoint: Maybe(Argv),
+  command: Maybe(Type.Array(Text, { maxItems: 256 })),
+  env: Maybe(
+    Type.Record(Type.String({ pattern: "^(?!ROAMFLEET_)[A-Za-z_][A-Za-z0-9_]{0,254}$" }), Text, {
+      additionalProperties: false,
+      maxProperties: 256,
+      description: "environment variables and their values; names must not begin with ROAMFLEET_",
+    }),
+  ),
+  ports: Maybe(Type.Array(PortMapping, { maxItems: 256 })),
+  mounts: Maybe(Type.Array(Mount, { maxItems: 64 })),
+  devices: Maybe(Type.Array(Device, { maxItems: 64 })),
+  /** The container shares the robot's network, as ROS requires. Absent: false. */
+  host_network: Maybe(Type.Boolean()),
+  restart: Maybe(
+    Shape({
+      /** Absent: always. */
+      policy: Maybe(OneOf(CONTAINER_RESTART_POLICIES)),
+      /** on_failure only; absent: unlimited. */
+      max_retries: Maybe(Type.Integer({ minimum: 1, maximum: 1_000 })),
+    }),
+  ),
+  limits: Maybe(
+    Shape({
+      memory_bytes: Maybe(Type.Integer({ minimum: 6 * 1024 * 1024, maximum: Number.MAX_SAFE_INTEGER })),
+      /** Number of processors; may be fractional. */
+      cpus: Maybe(Type.Number({ minimum: 0.01, maximum: 1_024 })),
+      /** Processes and threads. */
+      pids: Maybe(Type.Integer({ minimum: 1, maximum: 4_194_304 })),
+    }),
+  ),
+  ulimits: Maybe(Shape(Object.fromEntries(CONTAINER_ULIMITS.map((name) => [name, Maybe(Ulimit)])))),
+  health: Maybe(Health),
+  /** after (default): the old container stops before the new one starts; beside: it stops after the new one is verified. */
+  replace: Maybe(OneOf(CONTAINER_REPLACE_MODES)),
+  /** Seconds between SIGTERM and SIGKILL; absent: 10. */
+  stop_timeout_seconds: Maybe(Type.Integer({ minimum: 0, maximum: 600 })),
+  /** How the container is notified of a new config; absent: it watches the file. */
+  reload: Maybe(Shape({ signal: Maybe(OneOf(CONTAINER_RELOAD_SIGNALS)), command: Maybe(Argv) }, { minProperties: 1, maxProperties: 1 })),
+});
 
 type Ulimits = Partial<Record<(typeof CONTAINER_ULIMITS)[number], { soft: number; hard: number }>>;
 export type ContainerManifest = Omit<Static<typeof ContainerManifest>, "ulimits"> & { ulimits?: Ulimits };

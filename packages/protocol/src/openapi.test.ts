@@ -3,7 +3,8 @@ import { test } from "node:test";
 import { Type } from "typebox";
 import { buildOpenapi } from "./openapi.ts";
 import { type Route, routes } from "./routes/index.ts";
-import { DataOf, IdParams, Maybe, named, Nullable, Shape } from "./routes/route.ts";
+import { DataOf, IdParams, named } from "./routes/route.ts";
+import { Maybe, Nullable, Shape } from "./schema.ts";
 
 const all = routes as Record<string, Route>;
 const api = buildOpenapi(all, "api", "1.2.3");

@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 import { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from "./limits.ts";
 
 /**
@@ -7,22 +8,18 @@ import { LOG_BATCH_RECORDS_MAX, LOG_LEVELS, LOG_MESSAGE_CHARACTERS_MAX } from ".
  */
 /** Values that programs on a robot report in addition to the agent's. */
 const METRICS_MAX = 1_000;
-const strict = { additionalProperties: false } as const;
 const Name = Type.String({ minLength: 1, maxLength: 255 });
 const Count = Type.Integer({ minimum: 0 });
 /** Integers that the database stores in 32 bits. */
 const SmallCount = Type.Integer({ minimum: 0, maximum: 2 ** 31 - 1 });
 const Text = Type.String({ maxLength: 4_000 });
 
-export const Platform = Type.Object(
-  {
-    os: Type.Optional(Type.String({ maxLength: 200 })),
-    arch: Type.Optional(Type.String({ maxLength: 200 })),
-    hostname: Type.Optional(Type.String({ maxLength: 255 })),
-    kernel: Type.Optional(Type.String({ maxLength: 200 })),
-  },
-  strict,
-);
+export const Platform = Shape({
+  os: Maybe(Type.String({ maxLength: 200 })),
+  arch: Maybe(Type.String({ maxLength: 200 })),
+  hostname: Maybe(Type.String({ maxLength: 255 })),
+  kernel: Maybe(Type.String({ maxLength: 200 })),
+});
 export type Platform = Static<typeof Platform>;
 
 const GENERATION_MAX = 2 ** 52;
@@ -36,7 +33,7 @@ export const Hello = Type.Object(
     /** base64 Ed25519 signature of `linkChallengeText` */
     signature: Type.String({ maxLength: 200 }),
     /** The TLS channel as seen by the robot (`channelBinding`); absent: the connection has no TLS. */
-    channel: Type.Optional(Type.String({ maxLength: 100 })),
+    channel: Maybe(Type.String({ maxLength: 100 })),
     boot_id: Name,
     /** Created at each start of the agent and never stored: two concurrent values mean two machines or two processes. */
     run_id: Name,
@@ -49,7 +46,7 @@ export const Hello = Type.Object(
     /** Streams that this agent can open. */
     streams: Type.Array(Name, { maxItems: 64 }),
     /** The supported LINK_FEATURES; absent: none. */
-    features: Type.Optional(Type.Array(Name, { maxItems: 64 })),
+    features: Maybe(Type.Array(Name, { maxItems: 64 })),
     /** Generation of the desired state stored on the robot. Bounded, because the server increments it with exact numbers. */
     generation: Type.Integer({ minimum: 0, maximum: GENERATION_MAX }),
   },
@@ -71,165 +68,134 @@ export const TARGET_STATUSES_REPORTED = [
 ] as const;
 export type ReportedStatus = (typeof TARGET_STATUSES_REPORTED)[number];
 
-const TargetReport = Type.Object(
-  {
-    kind: Type.Literal("target"),
-    deployment_id: Name,
-    target_id: Name,
-    attempt: SmallCount,
-    status: Type.Enum([...TARGET_STATUSES_REPORTED]),
-    reason: Type.Optional(Type.String({ maxLength: 100 })),
-    message: Type.Optional(Text),
-    /** Config targets: false if the robot already had these values. */
-    changed: Type.Optional(Type.Boolean()),
-  },
-  strict,
-);
+const TargetReport = Shape({
+  kind: Type.Literal("target"),
+  deployment_id: Name,
+  target_id: Name,
+  attempt: SmallCount,
+  status: OneOf(TARGET_STATUSES_REPORTED),
+  reason: Maybe(Type.String({ maxLength: 100 })),
+  message: Maybe(Text),
+  /** Config targets: false if the robot already had these values. */
+  changed: Maybe(Type.Boolean()),
+});
 export type TargetReport = Static<typeof TargetReport>;
 
 /** What runs: sent when it changes and on every connect. */
-const AppReport = Type.Object(
-  {
-    kind: Type.Literal("app"),
-    app: Name,
-    release_id: Type.Union([Name, Type.Null()]),
-    previous_release_id: Type.Union([Name, Type.Null()]),
-    status: Type.Enum(["running", "stopped", "failed", "starting"]),
-  },
-  strict,
-);
+const AppReport = Shape({
+  kind: Type.Literal("app"),
+  app: Name,
+  release_id: Nullable(Name),
+  previous_release_id: Nullable(Name),
+  status: OneOf(["running", "stopped", "failed", "starting"]),
+});
 export type AppReport = Static<typeof AppReport>;
 
 /** The robot has stored this desired state and applies it. */
-const ObservedReport = Type.Object({ kind: Type.Literal("observed"), generation: Count }, strict);
+const ObservedReport = Shape({ kind: Type.Literal("observed"), generation: Count });
 
 /** The config file on the robot's disk: sent when it changes (also manually: drift) and on every connect. */
-const ConfigReport = Type.Object(
-  { kind: Type.Literal("config"), namespace: Name, version: SmallCount, sha256: Type.String({ maxLength: 64 }) },
-  strict,
-);
+const ConfigReport = Shape({ kind: Type.Literal("config"), namespace: Name, version: SmallCount, sha256: Type.String({ maxLength: 64 }) });
 export type ConfigReport = Static<typeof ConfigReport>;
 
 export const ReportBody = Type.Union([TargetReport, AppReport, ObservedReport, ConfigReport]);
 export type ReportBody = Static<typeof ReportBody>;
 
 /** A durable report from the outbox; resent until the server acknowledges `seq` or a higher one. */
-export const Report = Type.Object(
-  {
-    type: Type.Literal("report"),
-    seq: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-    at: Type.String({ maxLength: 40 }),
-    body: ReportBody,
-  },
-  strict,
-);
+export const Report = Shape({
+  type: Type.Literal("report"),
+  seq: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  at: Type.String({ maxLength: 40 }),
+  body: ReportBody,
+});
 export type Report = Static<typeof Report>;
 
 /**
  * Progress of a download; not durable, because the next one supersedes it. With `waiting_for` the download is complete and the robot
  * postpones the update (its lock or its gate): repeated every minute, and no step times out meanwhile.
  */
-export const Progress = Type.Object(
-  {
-    type: Type.Literal("progress"),
-    target_id: Name,
-    attempt: SmallCount,
-    bytes_done: Count,
-    bytes_total: Count,
-    waiting_for: Type.Optional(Type.Literal("robot")),
-  },
-  strict,
-);
+export const Progress = Shape({
+  type: Type.Literal("progress"),
+  target_id: Name,
+  attempt: SmallCount,
+  bytes_done: Count,
+  bytes_total: Count,
+  waiting_for: Maybe(Type.Literal("robot")),
+});
 export type Progress = Static<typeof Progress>;
 
 const Num = Type.Number();
-const OrNull = <T extends Parameters<typeof Type.Union>[0][number]>(schema: T) => Type.Union([schema, Type.Null()]);
 
-export const CheckStatus = Type.Enum(["ok", "warn", "error"]);
+export const CheckStatus = OneOf(["ok", "warn", "error"]);
 
-export const RosAdapterState = Type.Enum(["searching", "connected", "not_found", "failed", "lost", "standby"]);
+export const RosAdapterState = OneOf(["searching", "connected", "not_found", "failed", "lost", "standby"]);
 export type RosAdapterState = Static<typeof RosAdapterState>;
 
 /** Health as measured by the robot; the server adds robot_id and stores `at` with its own receive time. */
-export const HealthBody = Type.Object(
-  {
-    at: Type.String({ maxLength: 40 }),
-    boot_id: Name,
-    uptime_seconds: Num,
-    cpu: Type.Object({ percent: Num, load_1m: Num, cores: Type.Integer(), temperature_celsius: OrNull(Num) }, strict),
-    memory: Type.Object({ used_bytes: Num, total_bytes: Num }, strict),
-    disks: Type.Array(Type.Object({ mount: Type.String({ maxLength: 500 }), used_bytes: Num, total_bytes: Num }, strict), { maxItems: 64 }),
-    network: Type.Array(
-      Type.Object(
-        { name: Name, rx_bytes: Num, tx_bytes: Num, addresses: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }) },
-        strict,
-      ),
-      { maxItems: 64 },
+export const HealthBody = Shape({
+  at: Type.String({ maxLength: 40 }),
+  boot_id: Name,
+  uptime_seconds: Num,
+  cpu: Shape({ percent: Num, load_1m: Num, cores: Type.Integer(), temperature_celsius: Nullable(Num) }),
+  memory: Shape({ used_bytes: Num, total_bytes: Num }),
+  disks: Type.Array(Shape({ mount: Type.String({ maxLength: 500 }), used_bytes: Num, total_bytes: Num }), { maxItems: 64 }),
+  network: Type.Array(
+    Shape({ name: Name, rx_bytes: Num, tx_bytes: Num, addresses: Type.Array(Type.String({ maxLength: 100 }), { maxItems: 64 }) }),
+    { maxItems: 64 },
+  ),
+  battery: Nullable(Shape({ percent: Num, charging: Type.Boolean() })),
+  workloads: Type.Array(
+    Shape({ app: Name, kind: Name, status: Name, restarts: Count, release_tag: Nullable(Type.String({ maxLength: 200 })) }),
+    { maxItems: 256 },
+  ),
+  ros: Nullable(
+    Shape({
+      distro: Nullable(Name),
+      adapter: Name,
+      nodes: Type.Array(Name, { maxItems: 1_000 }),
+      topics: Type.Array(Name, { maxItems: 5_000 }),
+    }),
+  ),
+  /** Every adapter of the robot's configuration, in order of precedence; only to servers that know the feature `ros_adapters`. */
+  ros_adapters: Maybe(
+    Type.Array(
+      Shape({
+        name: Name,
+        state: RosAdapterState,
+        distro: Maybe(Nullable(Name)),
+        nodes: Maybe(Count),
+        topics: Maybe(Count),
+        reason: Maybe(Type.String({ maxLength: 500 })),
+      }),
+      { maxItems: 16 },
     ),
-    battery: OrNull(Type.Object({ percent: Num, charging: Type.Boolean() }, strict)),
-    workloads: Type.Array(
-      Type.Object({ app: Name, kind: Name, status: Name, restarts: Count, release_tag: OrNull(Type.String({ maxLength: 200 })) }, strict),
-      { maxItems: 256 },
-    ),
-    ros: OrNull(
-      Type.Object(
-        {
-          distro: OrNull(Name),
-          adapter: Name,
-          nodes: Type.Array(Name, { maxItems: 1_000 }),
-          topics: Type.Array(Name, { maxItems: 5_000 }),
-        },
-        strict,
-      ),
-    ),
-    /** Every adapter of the robot's configuration, in order of precedence; only to servers that know the feature `ros_adapters`. */
-    ros_adapters: Type.Optional(
-      Type.Array(
-        Type.Object(
-          {
-            name: Name,
-            state: RosAdapterState,
-            distro: Type.Optional(OrNull(Name)),
-            nodes: Type.Optional(Count),
-            topics: Type.Optional(Count),
-            reason: Type.Optional(Type.String({ maxLength: 500 })),
-          },
-          strict,
-        ),
-        { maxItems: 16 },
-      ),
-    ),
-    checks: Type.Array(Type.Object({ name: Name, status: CheckStatus, message: Text }, strict), { maxItems: 256 }),
-    metrics: Type.Record(Type.String(), Num, { maxProperties: METRICS_MAX, propertyNames: { maxLength: 255 } }),
-    status: CheckStatus,
-  },
-  strict,
-);
+  ),
+  checks: Type.Array(Shape({ name: Name, status: CheckStatus, message: Text }), { maxItems: 256 }),
+  metrics: Type.Record(Type.String(), Num, { maxProperties: METRICS_MAX, propertyNames: { maxLength: 255 } }),
+  status: CheckStatus,
+});
 export type HealthBody = Static<typeof HealthBody>;
 
-export const Health = Type.Object({ type: Type.Literal("health"), snapshot: HealthBody }, strict);
+export const Health = Shape({ type: Type.Literal("health"), snapshot: HealthBody });
 export type Health = Static<typeof Health>;
 
 export type LogLevel = (typeof LOG_LEVELS)[number];
 
-export const LogRecordBody = Type.Object(
-  {
-    /** Position in the robot's log spool; a gap record covers the numbers in its range. */
-    seq: Type.Integer({ minimum: 1 }),
-    at: Type.String({ maxLength: 40 }),
-    level: Type.Enum([...LOG_LEVELS]),
-    source: Type.String({ minLength: 1, maxLength: 200 }),
-    message: Type.String({ maxLength: LOG_MESSAGE_CHARACTERS_MAX }),
-    fields: Type.Record(Type.String(), Type.Unknown()),
-  },
-  strict,
-);
+export const LogRecordBody = Shape({
+  /** Position in the robot's log spool; a gap record covers the numbers in its range. */
+  seq: Type.Integer({ minimum: 1 }),
+  at: Type.String({ maxLength: 40 }),
+  level: OneOf(LOG_LEVELS),
+  source: Type.String({ minLength: 1, maxLength: 200 }),
+  message: Type.String({ maxLength: LOG_MESSAGE_CHARACTERS_MAX }),
+  fields: Type.Record(Type.String(), Type.Unknown()),
+});
 export type LogRecordBody = Static<typeof LogRecordBody>;
 
-export const Logs = Type.Object(
-  { type: Type.Literal("logs"), records: Type.Array(LogRecordBody, { minItems: 1, maxItems: LOG_BATCH_RECORDS_MAX }) },
-  strict,
-);
+export const Logs = Shape({
+  type: Type.Literal("logs"),
+  records: Type.Array(LogRecordBody, { minItems: 1, maxItems: LOG_BATCH_RECORDS_MAX }),
+});
 export type Logs = Static<typeof Logs>;
 
 /** All messages of a robot, by `type`. */

@@ -14,21 +14,17 @@ import {
   defineRoutes,
   Entity,
   Id,
-  IdParams,
   Json,
   ListOf,
-  Maybe,
   Name,
-  Nullable,
   type Of,
-  OneOf,
   page,
-  Shape,
   stamps,
   Time,
   withoutDefaults,
   withoutTargetKind,
 } from "./route.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 export const Scope = OneOf(["org", "site", "fleet", "robot"]);
 /** A namespace becomes a file on the robot, with a percent-encoded name. */
@@ -122,23 +118,19 @@ export const configRoutes = defineRoutes("Configs", {
   },
   getConfig: {
     summary: "Get a config entry",
-    params: IdParams,
     responses: { 200: DataOf(ConfigEntry) },
   },
   deleteConfig: {
     summary: "Remove a config entry; its history is kept, and setting it again continues the history",
-    params: IdParams,
     responses: { 200: DataOf(ConfigEntry) },
   },
   listConfigHistory: {
     summary: "List every version of a config entry, newest first, also of a removed one",
-    params: IdParams,
     query: Shape({ ...page }),
     responses: { 200: ListOf(ConfigVersion) },
   },
   rollBackConfig: {
     summary: "Restore the value of an earlier version as a new version; a secret needs the role admin",
-    params: IdParams,
     body: Shape({ version: Type.Integer({ minimum: 1 }) }),
     responses: { 200: DataOf(ConfigEntry) },
     errors: [409],
@@ -183,31 +175,26 @@ export const configRoutes = defineRoutes("Configs", {
   },
   getConfigDeployment: {
     summary: "Get a config deployment",
-    params: IdParams,
     responses: { 200: DataOf(ConfigDeployment) },
   },
   listConfigDeploymentEvents: {
     summary: "List the events of a config deployment, oldest first",
-    params: IdParams,
     query: eventQuery,
     responses: { 200: ListOf(DeploymentEvent) },
   },
   listConfigDeploymentTargets: {
     summary: "List the robots of a config deployment with their status",
-    params: IdParams,
     query: Shape({ ...page, ...targetFilters }),
     responses: { 200: ListOf(DeploymentTarget) },
   },
   cancelConfigDeployment: {
     summary: "Cancel a config deployment: robots that have not applied it keep their current values",
-    params: IdParams,
     body: Shape({}),
     responses: { 202: DataOf(ConfigDeployment) },
     errors: [409],
   },
   diffRobotConfig: {
     summary: "Preview what the next config deployment would change in a robot's files",
-    params: IdParams,
     query: Shape({ namespace: Maybe(Type.String({ maxLength: 200 })) }),
     responses: { 200: DataOf(RobotConfigDiff) },
   },

@@ -18,21 +18,17 @@ import {
   defineRoutes,
   Entity,
   Id,
-  IdParams,
   Json,
   ListOf,
-  Maybe,
   named,
-  Nullable,
   type Of,
-  OneOf,
   page,
-  Shape,
   stamps,
   Time,
   withoutDefaults,
   withoutTargetKind,
 } from "./route.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 export const Counts = named("Counts", Shape(counters));
 
@@ -186,18 +182,15 @@ export const deploymentRoutes = defineRoutes("Deployments", {
   },
   getDeployment: {
     summary: "Get a deployment",
-    params: IdParams,
     responses: { 200: DataOf(Deployment) },
   },
   listDeploymentEvents: {
     summary: "List the events of a deployment, oldest first; events of its targets with include=targets or robot_id",
-    params: IdParams,
     query: eventQuery,
     responses: { 200: ListOf(DeploymentEvent) },
   },
   listDeploymentTargets: {
     summary: "List the robots of a deployment with their status",
-    params: IdParams,
     query: Shape({
       ...page,
       ...targetFilters,
@@ -207,34 +200,29 @@ export const deploymentRoutes = defineRoutes("Deployments", {
   },
   listDeploymentWaves: {
     summary: "List the waves of a deployment in order, with their status",
-    params: IdParams,
     query: Shape({ ...page }),
     responses: { 200: ListOf(DeploymentWave) },
   },
   pauseDeployment: {
     summary: "Pause a deployment: in-progress robots finish; no new ones start",
-    params: IdParams,
     body: Shape({}),
     responses: { 200: DataOf(Deployment) },
     errors: [409],
   },
   resumeDeployment: {
     summary: "Resume a paused deployment; if it exceeded its failure threshold, it stops again at the next failure",
-    params: IdParams,
     body: Shape({}),
     responses: { 200: DataOf(Deployment) },
     errors: [409],
   },
   promoteDeployment: {
     summary: "Start the next wave of a deployment now, skipping the remaining soak time and a manual gate",
-    params: IdParams,
     body: Shape({}),
     responses: { 200: DataOf(Deployment) },
     errors: [409],
   },
   cancelDeployment: {
     summary: "Cancel a deployment: robots that have not started to install stop",
-    params: IdParams,
     body: Shape({
       mode: Maybe(
         Type.Enum(["finish", "rollback"], {
@@ -248,14 +236,12 @@ export const deploymentRoutes = defineRoutes("Deployments", {
   },
   retryDeployment: {
     summary: "Create a deployment to the robots on which an ended deployment failed or was rolled back",
-    params: IdParams,
     body: Shape({ rollout: Maybe(Rollout) }),
     responses: { 201: DataOf(Deployment) },
     errors: [409],
   },
   rollBackDeployment: {
     summary: "Roll back the robots of a deployment to their previous release; for an ended one by a new deployment",
-    params: IdParams,
     body: Shape({}),
     responses: { 201: DataOf(Deployment), 202: DataOf(Deployment) },
     errors: [409],

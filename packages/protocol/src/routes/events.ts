@@ -1,5 +1,6 @@
 import { Type } from "typebox";
-import { Actor, defineRoutes, Entity, Id, ListOf, Maybe, Nullable, type Of, OneOf, page, Shape, Time } from "./route.ts";
+import { Actor, defineRoutes, Entity, Id, ListOf, type Of, page, Time } from "./route.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 /** Kinds of objects that change events refer to. */
 export const CHANGE_KINDS = [

@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { Platform } from "../link/messages.ts";
-import { Count, DataOf, defineRoutes, Entity, Id, Labels, Maybe, Name, Nullable, type Of, Shape } from "./route.ts";
+import { Count, DataOf, defineRoutes, Entity, Id, Labels, Name, type Of } from "./route.ts";
+import { Maybe, Nullable, Shape } from "../schema.ts";
 import { SignedText } from "./releases.ts";
 
 const Document = Type.Record(Type.String(), Type.Unknown());

@@ -1,22 +1,6 @@
 import { Type } from "typebox";
-import {
-  Count,
-  DataOf,
-  defineRoutes,
-  Email,
-  Entity,
-  Id,
-  IdParams,
-  ListOf,
-  Maybe,
-  Name,
-  Nullable,
-  type Of,
-  OneOf,
-  page,
-  Shape,
-  stamps,
-} from "./route.ts";
+import { Count, DataOf, defineRoutes, Email, Entity, Id, ListOf, Name, type Of, page, stamps } from "./route.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 const ORG_STATUSES = ["pending", "active", "suspended"] as const;
 const email = Nullable(Type.String({ description: "Address of the person who requested the org" }));
@@ -102,13 +86,11 @@ const adminRoutes = defineRoutes("Admin", {
   },
   getAnyOrg: {
     summary: "Get an org",
-    params: IdParams,
     responses: { 200: DataOf(Org) },
     errors: [404],
   },
   approveOrg: {
     summary: "Approve an org; returns its bootstrap token once",
-    params: IdParams,
     body: Shape({}),
     secret_fields: ["token"],
     responses: { 200: DataOf(ApprovedOrg) },
@@ -116,21 +98,18 @@ const adminRoutes = defineRoutes("Admin", {
   },
   rejectOrg: {
     summary: "Reject and delete a pending org, which frees its name; returns the deleted org",
-    params: IdParams,
     body: Shape({}),
     responses: { 200: DataOf(Org) },
     errors: [404, 409],
   },
   suspendOrg: {
     summary: "Suspend an org: its tokens are refused, its robots disconnected and its deployments paused",
-    params: IdParams,
     body: Shape({}),
     responses: { 200: DataOf(Org) },
     errors: [404, 409],
   },
   resumeOrg: {
     summary: "Resume a suspended org",
-    params: IdParams,
     body: Shape({}),
     responses: { 200: DataOf(Org) },
     errors: [404, 409],

@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { TimelineEntry } from "./robots.ts";
-import { Count, DataOf, defineRoutes, Entity, Id, ListOf, Maybe, type Of, page, Shape, Time } from "./route.ts";
+import { Count, DataOf, defineRoutes, Entity, Id, ListOf, type Of, page, Time } from "./route.ts";
+import { Maybe, Shape } from "../schema.ts";
 
 /** An entry in a list with entries of several robots. */
 export const RobotTimelineEntry = Entity("RobotTimelineEntry", { ...TimelineEntry.properties, robot_id: Id, robot_name: Type.String() });

@@ -1,25 +1,7 @@
 import { Type } from "typebox";
 import { ROLES } from "../states.ts";
-import {
-  Actor,
-  DataOf,
-  defineRoutes,
-  Email,
-  Entity,
-  Id,
-  IdParams,
-  ListOf,
-  Maybe,
-  Name,
-  Nullable,
-  type Of,
-  OneOf,
-  page,
-  Shape,
-  stamps,
-  Time,
-  withoutDefaults,
-} from "./route.ts";
+import { Actor, DataOf, defineRoutes, Email, Entity, Id, ListOf, Name, type Of, page, stamps, Time, withoutDefaults } from "./route.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 const SCOPES_MAX = 100;
 const EXPIRES_IN_HOURS_MAX = 87_600;
@@ -148,12 +130,10 @@ const userRoutes = defineRoutes("People", {
   },
   getUser: {
     summary: "Get a user of the org",
-    params: IdParams,
     responses: { 200: DataOf(User) },
   },
   updateUser: {
     summary: "Change a user's name or roles",
-    params: IdParams,
     body: Shape({
       name: Maybe(Name),
       role: Maybe(OneOf(ROLES)),
@@ -167,13 +147,11 @@ const userRoutes = defineRoutes("People", {
   },
   listUserHoldings: {
     summary: "List what is affected when a user is removed, with each outcome; the newest 100 of each kind",
-    params: IdParams,
     responses: { 200: ListOf(UserHolding) },
   },
   deleteUser: {
     summary:
       "Remove a user from the org: revokes roles, tokens and enrollment keys and cancels pending deployments; returns the affected objects",
-    params: IdParams,
     responses: { 200: DataOf(RemovedUser) },
     errors: [409],
   },
@@ -202,19 +180,16 @@ const tokenRoutes = defineRoutes("People", {
   },
   getToken: {
     summary: "Get a token of the org",
-    params: IdParams,
     responses: { 200: DataOf(Token) },
   },
   revokeToken: {
     summary: "Revoke a token: its requests and open streams end within 2 s",
-    params: IdParams,
     body: Shape({}),
     responses: { 200: DataOf(Token) },
     errors: [409],
   },
   rotateToken: {
     summary: "Replace a token's secret; returns it once",
-    params: IdParams,
     body: Shape({
       overlap_seconds: Maybe(
         Type.Integer({ minimum: 0, maximum: OVERLAP_SECONDS_MAX, description: "How long the old secret stays valid", default: 0 }),

@@ -1,25 +1,7 @@
 import { Type } from "typebox";
 import { logExportQuery, logQuery, LogRecord } from "./robots.ts";
-import {
-  Actor,
-  Count,
-  DataOf,
-  defineRoutes,
-  Entity,
-  Id,
-  IdParams,
-  ListOf,
-  Maybe,
-  Name,
-  Nullable,
-  type Of,
-  OneOf,
-  page,
-  Shape,
-  stamps,
-  Time,
-  withoutDefaults,
-} from "./route.ts";
+import { Actor, Count, DataOf, defineRoutes, Entity, Id, ListOf, Name, type Of, page, stamps, Time, withoutDefaults } from "./route.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 export const Site = Entity("Site", { id: Id, name: Type.String(), robot_count: Count, online_count: Count, ...stamps });
 export type Site = Of<typeof Site>;
@@ -74,19 +56,16 @@ const siteRoutes = defineRoutes("Sites", {
   },
   getSite: {
     summary: "Get a site",
-    params: IdParams,
     responses: { 200: DataOf(Site) },
   },
   updateSite: {
     summary: "Rename a site",
-    params: IdParams,
     body: Shape({ name: Maybe(Name) }),
     responses: { 200: DataOf(Site) },
     errors: [409],
   },
   deleteSite: {
     summary: "Delete an empty site",
-    params: IdParams,
     responses: { 200: DataOf(Site) },
     errors: [409],
   },
@@ -108,31 +87,26 @@ const fleetRoutes = defineRoutes("Fleets", {
   },
   getFleet: {
     summary: "Get a fleet",
-    params: IdParams,
     responses: { 200: DataOf(Fleet) },
   },
   updateFleet: {
     summary: "Change a fleet's name or whether its robots follow its desired release",
-    params: IdParams,
     body: Shape({ name: Maybe(Name), follow: Maybe(Type.Boolean()) }),
     responses: { 200: DataOf(Fleet) },
     errors: [409],
   },
   deleteFleet: {
     summary: "Delete an empty fleet",
-    params: IdParams,
     responses: { 200: DataOf(Fleet) },
     errors: [409],
   },
   listFleetLogs: {
     summary: "List the latest log records of a fleet's robots, oldest first",
-    params: IdParams,
     query: logQuery,
     responses: { 200: ListOf(LogRecord) },
   },
   exportFleetLogs: {
     summary: "Export all log records of a fleet's robots as JSON lines, robot by robot, oldest first",
-    params: IdParams,
     query: logExportQuery,
     responses: { 200: null },
     produces: "application/x-ndjson",
@@ -177,19 +151,16 @@ const keyRoutes = defineRoutes("Enrollment", {
     summary:
       "Create a key for a robot's replacement computer: for one use within a day; the computer that enrolls with it becomes the robot",
     tag: "Robots",
-    params: IdParams,
     secret_fields: ["key"],
     responses: { 201: DataOf(NewEnrollmentKey) },
     errors: [409],
   },
   getEnrollmentKey: {
     summary: "Get an enrollment key",
-    params: IdParams,
     responses: { 200: DataOf(EnrollmentKey) },
   },
   revokeEnrollmentKey: {
     summary: "Revoke an enrollment key; robots enrolled with it stay",
-    params: IdParams,
     body: Shape({}),
     responses: { 200: DataOf(EnrollmentKey) },
     errors: [409],

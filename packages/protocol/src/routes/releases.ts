@@ -8,21 +8,17 @@ import {
   defineRoutes,
   Entity,
   Id,
-  IdParams,
   Json,
   ListOf,
-  Maybe,
-  Nullable,
   type Of,
-  OneOf,
   page,
   Sha256,
-  Shape,
   stamps,
   Tag,
   Time,
   withoutDefaults,
 } from "./route.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 const KEY_ID_CHARACTERS_MAX = 64;
 const SIGNATURE_CHARACTERS_MAX = 100;
@@ -151,25 +147,21 @@ export const releaseRoutes = defineRoutes("Releases", {
   },
   getRelease: {
     summary: "Get a release",
-    params: IdParams,
     responses: { 200: DataOf(Release) },
   },
   deleteRelease: {
     summary: "Delete an unused release",
-    params: IdParams,
     responses: { 200: DataOf(Release) },
     errors: [409],
   },
   putReleaseArtifact: {
     summary: "Upload the artifact in one request; size and digest must match the release",
-    params: IdParams,
     consumes: "application/octet-stream",
     responses: { 200: DataOf(Release) },
     errors: [409, 411, 413],
   },
   getReleaseArtifact: {
     summary: "Download the artifact or a range of it",
-    params: IdParams,
     produces: "application/octet-stream",
     // HEAD, with which a client queries the offset of its upload, completes an upload whose last byte arrived before a crash.
     audit: "on_change_of_state",
@@ -179,14 +171,12 @@ export const releaseRoutes = defineRoutes("Releases", {
   startUpload: {
     summary:
       "Start a resumable upload of the artifact (tus 1.0: Tus-Resumable, Upload-Length); continue with HEAD and PATCH on the same path. A repeated request returns the existing upload",
-    params: IdParams,
     audit: "on_change_of_state",
     responses: { 201: DataOf(Release) },
     errors: [409, 412, 413, 423],
   },
   continueUpload: {
     summary: "Append data at Upload-Offset (tus 1.0); after the last byte, size and digest must match the release",
-    params: IdParams,
     consumes: "application/offset+octet-stream",
     produces: "application/offset+octet-stream",
     audit: "on_change_of_state",
@@ -195,7 +185,6 @@ export const releaseRoutes = defineRoutes("Releases", {
   },
   endUpload: {
     summary: "Abort a resumable upload (tus 1.0) and delete its data",
-    params: IdParams,
     produces: "application/offset+octet-stream",
     responses: { 204: null },
     errors: [412, 423],

@@ -9,20 +9,16 @@ import {
   defineRoutes,
   Entity,
   Id,
-  IdParams,
   Json,
   Labels,
   ListOf,
-  Maybe,
   Name,
-  Nullable,
   type Of,
-  OneOf,
   page,
-  Shape,
   stamps,
   Time,
 } from "./route.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 const ReleaseRef = Entity("ReleaseRef", { id: Id, tag: Type.String() });
 
@@ -187,41 +183,34 @@ export const robotRoutes = defineRoutes("Robots", {
   },
   getRobot: {
     summary: "Get a robot",
-    params: IdParams,
     responses: { 200: DataOf(Robot) },
   },
   releaseHold: {
     summary: "Unblock a robot that is quarantined because several machines use its identity; no change if it is not quarantined",
-    params: IdParams,
     responses: { 200: DataOf(Robot) },
     errors: [409],
   },
   approveRobot: {
     summary: "Approve a robot, so that it gets secret config values and registry logins; no change if already approved",
-    params: IdParams,
     responses: { 200: DataOf(Robot) },
     errors: [409],
   },
   updateRobot: {
     summary: "Rename, relabel or move a robot",
-    params: IdParams,
     body: Shape({ name: Maybe(Name), labels: Maybe(Labels), fleet_id: Maybe(Id) }),
     responses: { 200: DataOf(Robot) },
     errors: [409],
   },
   deleteRobot: {
     summary: "Decommission a robot permanently: its identity is refused",
-    params: IdParams,
     responses: { 200: DataOf(Robot) },
   },
   getRobotHealth: {
     summary: "Get the latest health snapshot",
-    params: IdParams,
     responses: { 200: DataOf(HealthSnapshot) },
   },
   getRobotHealthHistory: {
     summary: "Get health over time, oldest first: one point per minute, or averages over longer intervals if that exceeds `points`",
-    params: IdParams,
     query: Shape({
       since: Maybe({ ...Time, description: "Default: an hour before `until`" }),
       until: Maybe({ ...Time, description: "Default: now" }),
@@ -231,18 +220,15 @@ export const robotRoutes = defineRoutes("Robots", {
   },
   getRobotConfig: {
     summary: "Get the effective config with the scope of each value, and the state reported by the robot",
-    params: IdParams,
     responses: { 200: DataOf(RobotConfig) },
   },
   listRobotLogs: {
     summary: "List the latest log records, oldest first",
-    params: IdParams,
     query: logQuery,
     responses: { 200: ListOf(LogRecord) },
   },
   exportRobotLogs: {
     summary: "Export all log records as JSON lines, oldest first",
-    params: IdParams,
     query: logExportQuery,
     responses: { 200: null },
     produces: "application/x-ndjson",
@@ -250,7 +236,6 @@ export const robotRoutes = defineRoutes("Robots", {
   },
   listRobotTimeline: {
     summary: "List the events of a robot, newest first",
-    params: IdParams,
     query: Shape({ ...page, kind: Maybe(Type.String({ minLength: 1, maxLength: 100 })), since: Maybe(Time), until: Maybe(Time) }),
     responses: { 200: ListOf(TimelineEntry) },
   },

@@ -1,5 +1,6 @@
 import { Type } from "typebox";
-import { Count, Entity, Id, Labels, Maybe, Nullable, type Of, OneOf, Shape, Time } from "./route.ts";
+import { Count, Entity, Id, Labels, type Of, Time } from "./route.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 /** Maximum waves of a rollout, without the implicit last one. */
 export const WAVES_MAX = 50;

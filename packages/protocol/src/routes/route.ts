@@ -1,6 +1,7 @@
 import { type Static, type TObject, type TProperties, type TSchema, Type } from "typebox";
 import { type Access, access } from "../access.ts";
 import { type HttpMethod, paths, type RouteName } from "../paths.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 export type { Access };
 
@@ -15,6 +16,7 @@ interface RouteParts {
   /** For callers with a role: accept only tokens, or only session cookies. Default: either. */
   by?: "token" | "session";
   document?: Document;
+  /** Parameters of the path. Default: those of a path with an `{id}`. */
   params?: TObject;
   query?: TObject;
   body?: TObject;
@@ -49,14 +51,18 @@ export interface RouteSpec extends RouteParts {
   access: Access;
 }
 
-export type Route<N extends RouteName = RouteName, S extends RouteParts = RouteParts> = S & {
-  name: N;
-  method: HttpMethod;
-  path: string;
-  tag: string;
-  /** From the table of access.ts. */
-  access: (typeof access)[N]["access"];
-};
+/** Parameters that follow from the path. */
+type PathParts<N extends RouteName> = (typeof paths)[N][1] extends `${string}{id}${string}` ? { params: typeof IdParams } : unknown;
+
+export type Route<N extends RouteName = RouteName, S extends RouteParts = RouteParts> = S &
+  PathParts<N> & {
+    name: N;
+    method: HttpMethod;
+    path: string;
+    tag: string;
+    /** From the table of access.ts. */
+    access: (typeof access)[N]["access"];
+  };
 
 /** Defines routes by name; `tag` is the group of those that have no other. */
 export function defineRoutes<const R extends { [N in RouteName]?: RouteParts }>(
@@ -68,7 +74,8 @@ export function defineRoutes<const R extends { [N in RouteName]?: RouteParts }>(
     const [method, path] = paths[name];
     const spec: RouteParts = specs[name]!;
     const idempotency = method === "POST" && spec.document !== "agent" ? { idempotency: "accepted" as const } : {};
-    return { tag, ...idempotency, ...spec, name, method, path, access: access[name].access };
+    const params = path.includes("{id}") ? { params: IdParams } : {};
+    return { tag, ...idempotency, ...params, ...spec, name, method, path, access: access[name].access };
   };
   return Object.fromEntries(names.map((name) => [name, define(name)])) as ReturnType<typeof defineRoutes<R>>;
 }
@@ -90,17 +97,8 @@ export function named<T extends TSchema>(name: string, schema: T): T {
   return schema;
 }
 
-/** An object schema that rejects unknown fields. */
-export const Shape = <P extends TProperties>(properties: P, options: object = {}) =>
-  Type.Object(properties, { additionalProperties: false, ...options });
-
 /** An object schema with a name in the OpenAPI document. */
 export const Entity = <P extends TProperties>(name: string, properties: P) => named(name, Shape(properties));
-
-export const Nullable = <T extends TSchema>(schema: T) => Type.Union([schema, Type.Null()]);
-export const Maybe = <T extends TSchema>(schema: T) => Type.Optional(schema);
-export const OneOf = <const V extends string[]>(values: readonly [...V], description?: string) =>
-  Type.Enum<V>(values, description === undefined ? {} : { description });
 
 /** Ids are opaque: an id in another format simply does not exist, so no pattern is checked. */
 export const Id = Type.String();

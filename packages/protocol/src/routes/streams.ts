@@ -1,22 +1,7 @@
 import { Type } from "typebox";
 import { type FleetStreamName, fleetStreamPaths, type StreamName, streamPaths } from "../paths.ts";
-import {
-  Actor,
-  Count,
-  DataOf,
-  defineRoutes,
-  Entity,
-  Id,
-  IdParams,
-  ListOf,
-  Maybe,
-  Nullable,
-  type Of,
-  OneOf,
-  page,
-  Shape,
-  Time,
-} from "./route.ts";
+import { Actor, Count, DataOf, defineRoutes, Entity, Id, ListOf, type Of, page, Time } from "./route.ts";
+import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 const STREAM_NAMES = [...(Object.keys(streamPaths) as StreamName[]), ...(Object.keys(fleetStreamPaths) as FleetStreamName[])];
 
@@ -63,7 +48,6 @@ export type RobotShellSession = Of<typeof RobotShellSession>;
 export const shellRoutes = defineRoutes("Shells", {
   listShellSessions: {
     summary: "List the shell sessions of a robot, newest first",
-    params: IdParams,
     query: Shape(page),
     responses: { 200: ListOf(ShellSession) },
   },
@@ -75,12 +59,10 @@ export const shellRoutes = defineRoutes("Shells", {
   },
   getShellSession: {
     summary: "Get a shell session",
-    params: IdParams,
     responses: { 200: DataOf(ShellSession) },
   },
   getShellRecording: {
     summary: "Get a shell's recording as asciinema v2",
-    params: IdParams,
     responses: { 200: null },
     produces: "application/x-asciicast",
     audit: "on_change_of_state",
