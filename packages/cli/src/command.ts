@@ -1,3 +1,4 @@
+import type { Client } from "@roamfleet/sdk";
 import { type Command, InvalidArgumentError } from "commander";
 import type { Context } from "./context.ts";
 import type { OutputFormat } from "./output.ts";
@@ -34,6 +35,34 @@ export const defineCommand = <A extends unknown[]>(
   examples: readonly string[] = [],
 ): CommandDefinition => ({ description, define, run: run as unknown as CommandDefinition["run"], examples });
 
+/** Prints a response for people, or returns the lines to print. */
+type Show<A extends unknown[]> = (...args: A) => string | readonly string[] | void | Promise<void>;
+
+/** Defines a command of one request. The parameters of `request` after the context have the types of the arguments and options. */
+export const requestCommand = <A extends unknown[], T>(
+  description: string | undefined,
+  define: CommandDefinition["define"],
+  request: (client: Client, context: Context, ...args: A) => Promise<T>,
+  show: Show<[answer: T, context: Context, ...args: A]>,
+  examples?: readonly string[],
+): CommandDefinition =>
+  defineCommand<A>(
+    description,
+    define,
+    async (context, ...args) => {
+      const answer = await request(await context.client(), context, ...args);
+      await printAnswer(context, answer, () => show(answer, context, ...args));
+    },
+    examples,
+  );
+
+/** Prints a response: as a document if requested, otherwise as `show` prints or returns it. */
+export const printAnswer = ({ out }: Context, answer: unknown, show: Show<[]>): Promise<void> =>
+  out.result(answer, async () => {
+    const lines = await show();
+    for (const text of lines === undefined ? [] : [lines].flat()) out.line(text);
+  });
+
 /** Returns a parser for options that take a whole number of at least `minimum`. */
 export const wholeNumber =
   (minimum: number) =>
@@ -41,6 +70,15 @@ export const wholeNumber =
     const value = /^\d+$/.test(text) ? Number(text) : Number.NaN;
     if (!Number.isSafeInteger(value) || value < minimum) throw new InvalidArgumentError(`Expected a whole number of at least ${minimum}.`);
     return value;
+  };
+
+/** Returns a parser for arguments that take one of these words. */
+export const oneOf =
+  <const W extends string>(words: readonly W[]) =>
+  (text: string): W => {
+    const word = words.find((one) => one === text);
+    if (word === undefined) throw new InvalidArgumentError(`Expected one of ${words.join(", ")}.`);
+    return word;
   };
 
 export const collect = (text: string, before: readonly string[] = []): string[] => [...before, text];

@@ -1,6 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { Rollout } from "@roamfleet/protocol/routes";
-import { type Command, InvalidArgumentError, Option } from "commander";
+import { Command, InvalidArgumentError, Option } from "commander";
 import { parse } from "yaml";
 import { collect, wholeNumber } from "./command.ts";
 import { seconds } from "./duration.ts";
@@ -80,17 +80,6 @@ function waveOf(text: string): Wave {
   return { labels: Object.fromEntries(pairs) };
 }
 
-const PLAIN: readonly (keyof RolloutFlags)[] = [
-  "wave",
-  "soak",
-  "gate",
-  "failThreshold",
-  "minDecided",
-  "window",
-  "windowZone",
-  "windowMinutes",
-];
-
 /** Returns the policy from the flags or the file; undefined if neither is given. --expires-in is relative to `now`. */
 export async function readRollout(flags: RolloutFlags, now: Date): Promise<Rollout | undefined> {
   if (flags.policy !== undefined) return readPolicy(flags);
@@ -99,44 +88,28 @@ export async function readRollout(flags: RolloutFlags, now: Date): Promise<Rollo
   if (failThreshold === undefined && minDecided !== undefined) throw usage("--min-decided needs a threshold: add --fail-threshold 10%");
   if (window === undefined && (windowZone !== undefined || windowMinutes !== undefined))
     throw usage("--window-zone and --window-minutes need a window: add --window '0 2 * * *'");
-  const rollout: Rollout = {
-    ...(wave === undefined
-      ? {}
-      : {
-          waves: wave.map((text) => ({
-            ...waveOf(text),
-            ...(soak === undefined ? {} : { soak_seconds: soak }),
-            ...(gate ? { gate: "manual" as const } : {}),
-          })),
-        }),
-    ...(failThreshold === undefined
-      ? {}
-      : { failure_threshold: { ...failThreshold, ...(minDecided === undefined ? {} : { min_decided: minDecided }) } }),
-    ...(window === undefined ? {} : { window: { cron: window, time_zone: windowZone ?? "UTC", duration_minutes: windowMinutes ?? 60 } }),
-    ...(flags.maxParallel === undefined ? {} : { max_parallel: flags.maxParallel }),
-    ...(flags.maxUnavailable === undefined ? {} : { max_unavailable: flags.maxUnavailable }),
-    ...(flags.onFailure === undefined ? {} : { on_failure: flags.onFailure }),
-    ...(flags.expiresIn === undefined ? {} : { expires_at: new Date(now.getTime() + flags.expiresIn * 1_000).toISOString() }),
-    ...(flags.maxAttempts === undefined ? {} : { max_attempts: flags.maxAttempts }),
-    ...(flags.verify === undefined ? {} : { verify_seconds: flags.verify }),
+  const rollout = {
+    waves: wave?.map((text) => ({ ...waveOf(text), soak_seconds: soak, gate: gate && "manual" })),
+    failure_threshold: failThreshold && { ...failThreshold, min_decided: minDecided },
+    window: window === undefined ? undefined : { cron: window, time_zone: windowZone ?? "UTC", duration_minutes: windowMinutes ?? 60 },
+    max_parallel: flags.maxParallel,
+    max_unavailable: flags.maxUnavailable,
+    on_failure: flags.onFailure,
+    expires_at: flags.expiresIn === undefined ? undefined : new Date(now.getTime() + flags.expiresIn * 1_000).toISOString(),
+    max_attempts: flags.maxAttempts,
+    verify_seconds: flags.verify,
   };
-  return Object.keys(rollout).length === 0 ? undefined : rollout;
+  // Without the fields that are undefined, as the request carries it.
+  const sent = JSON.parse(JSON.stringify(rollout)) as Rollout;
+  return Object.keys(sent).length === 0 ? undefined : sent;
 }
-
-const OTHERS: readonly (keyof RolloutFlags)[] = [
-  ...PLAIN,
-  "maxParallel",
-  "maxUnavailable",
-  "onFailure",
-  "expiresIn",
-  "maxAttempts",
-  "verify",
-];
 
 /** The service validates the fields and rejects unknown ones. */
 async function readPolicy(flags: RolloutFlags): Promise<Rollout> {
   const file = flags.policy as string;
-  if (OTHERS.some((name) => flags[name] !== undefined)) throw usage("--policy replaces the other rollout flags: remove them");
+  const others = rolloutOptions(new Command()).options.map((option) => option.attributeName() as keyof RolloutFlags);
+  if (others.some((name) => name !== "policy" && flags[name] !== undefined))
+    throw usage("--policy replaces the other rollout flags: remove them");
   let policy: unknown;
   try {
     policy = parse(await readFile(file, "utf8"));

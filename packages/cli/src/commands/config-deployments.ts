@@ -1,7 +1,7 @@
 import { DEPLOYMENT_STATUSES, type DeploymentStatus, isTerminal } from "@roamfleet/protocol";
 import type { Body, Client } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { defineCommand } from "../command.ts";
+import { defineCommand, printAnswer, requestCommand } from "../command.ts";
 import { namespaceOption } from "../config-scope.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
@@ -30,19 +30,18 @@ export const deploy = defineCommand<[DeployOptions]>(
       .option("--idempotency-key <uuid>", "Key that prevents a repeated call from taking effect twice (default: a fresh UUIDv4)");
   },
   async (context, { robot, fleet, namespace, watch, idempotencyKey }) => {
-    const { out } = context;
     requireOneTarget({ robot, fleet });
     const client = await context.client();
     const body = { robot_id: robot, fleet_id: fleet, namespace };
     const created = (await client.createConfigDeployment({ body, idempotency_key: idempotencyKey ?? context.idempotencyKey() })).data;
     const data = watch === true ? await watchConfigDeployment(context, client, created) : created;
-    await out.result({ data }, () => {
-      if (watch === true) return;
-      out.line(line`Config deployment ${data.id} is ${out.status(data.status)}. Follow it: rf configs events ${data.id}`);
-    });
+    await printAnswer(context, { data }, () => (watch === true ? [] : startedText(context, data)));
   },
   ["rf configs deploy --fleet fleet_… --watch", "rf configs deploy --robot rob_… --namespace nav"],
 );
+
+export const startedText = ({ out }: Context, { id, status }: ConfigDeployment): string =>
+  line`Config deployment ${id} is ${out.status(status)}. Follow it: rf configs events ${id}`;
 
 type DeploymentsOptions = LimitOption & { status?: DeploymentStatus; robot?: string; fleet?: string; namespace?: string };
 
@@ -73,30 +72,24 @@ export const deployments = defineCommand<[DeploymentsOptions]>(
     }),
 );
 
-export const events = defineCommand<[string]>(
+export const events = requestCommand(
   undefined,
   (command) => command.argument("<id>", "Id of the config deployment"),
-  async (context, id) => {
-    const { out } = context;
-    const answer = await (await context.client()).listConfigDeploymentEvents({ params: { id } });
-    await out.result(answer, () =>
-      out.table(answer.items, [
-        { title: "TIME", value: ({ at }) => at },
-        { title: "STATUS", value: ({ status }) => out.status(status) },
-        { title: "REASON", value: ({ reason }) => reason ?? "" },
-        { title: "WHAT", value: ({ message }) => message },
-      ]),
-    );
-  },
+  (client, _, id: string) => client.listConfigDeploymentEvents({ params: { id } }),
+  ({ items }, { out }) =>
+    out.table(items, [
+      { title: "TIME", value: ({ at }) => at },
+      { title: "STATUS", value: ({ status }) => out.status(status) },
+      { title: "REASON", value: ({ reason }) => reason ?? "" },
+      { title: "WHAT", value: ({ message }) => message },
+    ]),
 );
 
-export const cancel = defineCommand<[string]>(
+export const cancel = requestCommand(
   "Cancel a config deployment: robots that have not applied it keep their current values.",
   (command) => command.argument("<id>", "Id of the config deployment"),
-  async (context, id) => {
-    const answer = await (await context.client()).cancelConfigDeployment({ params: { id }, idempotency_key: context.idempotencyKey() });
-    await context.out.result(answer, () => context.out.line(line`Config deployment ${id} is ${context.out.status(answer.data.status)}.`));
-  },
+  (client, context, id: string) => client.cancelConfigDeployment({ params: { id }, idempotency_key: context.idempotencyKey() }),
+  ({ data }, { out }) => line`Config deployment ${data.id} is ${out.status(data.status)}.`,
 );
 
 const POLL_MS = 2_000;

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import process from "node:process";
 import type { Client } from "@roamfleet/sdk";
-import { defineCommand } from "../command.ts";
+import { defineCommand, printAnswer } from "../command.ts";
 import { type ConfigEntry, findEntry, readScope, type ScopeOptions, scopeOptions, valueText, whereOf } from "../config-scope.ts";
 import type { Context } from "../context.ts";
 import { EXIT } from "../exit-codes.ts";
@@ -13,7 +13,7 @@ import { Failure, usage } from "../failure.ts";
 import { askSecret, readStdin } from "../secret.ts";
 import { line } from "../text.ts";
 import { parseValue } from "../values.ts";
-import { watchConfigDeployment } from "./config-deployments.ts";
+import { startedText, watchConfigDeployment } from "./config-deployments.ts";
 
 const VALUE_BYTES_MAX = 1_048_576;
 
@@ -43,18 +43,12 @@ export const set = defineCommand<[string, string | undefined, Options]>(
     const value = await readValue(context, key, text, options);
     const client = await context.client();
     const at = scope === "org" ? {} : { scope, scope_id };
-    const body = { key, value, namespace: options.namespace, ...at, ...(options.secret === true ? { secret: true } : {}) };
+    const body = { key, value, namespace: options.namespace, ...at, secret: options.secret };
     const config = (await client.setConfig({ body, idempotency_key: context.idempotencyKey() })).data;
     const description = line`${config.namespace}/${config.key} = ${valueText(config)} (version ${config.version})`;
     if (!deploys) {
-      return context.out.result({ data: config }, () => {
-        context.out.line(
-          scope === "org"
-            ? `Set ${description}`
-            : line`Set for ${scope} ${scope_id}: ${config.namespace}/${config.key} = ${valueText(config)} (version ${config.version})`,
-        );
-        context.out.line("Not deployed yet. Deploy it: rf configs deploy --fleet <id>");
-      });
+      const set = scope === "org" ? `Set ${description}` : `${line`Set for ${whereOf(config)}`}: ${description}`;
+      return printAnswer(context, { data: config }, () => [set, "Not deployed yet. Deploy it: rf configs deploy --fleet <id>"]);
     }
     await deploy(context, client, config, description, options);
   },
@@ -77,16 +71,12 @@ async function deploy(context: Context, client: Client, config: ConfigEntry, des
       throw error;
     },
   );
-  const set = line`Set for ${config.scope} ${fleet ?? robot}: ${config.namespace}/${config.key} = ${valueText(config)} (version ${config.version})`;
+  const set = `${line`Set for ${whereOf(config)}`}: ${description}`;
   if (options.watch === true && !context.structured) context.out.line(set);
   const deployment = options.watch === true ? await watchConfigDeployment(context, client, created) : created;
-  await context.out.result({ data: { config, deployment } }, () => {
-    if (options.watch === true) return;
-    context.out.line(set);
-    context.out.line(
-      line`Config deployment ${deployment.id} is ${context.out.status(deployment.status)}. Follow it: rf configs events ${deployment.id}`,
-    );
-  });
+  await printAnswer(context, { data: { config, deployment } }, () =>
+    options.watch === true ? [] : [set, startedText(context, deployment)],
+  );
 }
 
 async function readValue(context: Context, key: string, text: string | undefined, { secret, fromFile }: Options): Promise<unknown> {

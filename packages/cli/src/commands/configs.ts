@@ -1,7 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { Client } from "@roamfleet/sdk";
-import { InvalidArgumentError } from "commander";
-import { defineCommand, wholeNumber } from "../command.ts";
+import { defineCommand, oneOf, requestCommand, wholeNumber } from "../command.ts";
 import {
   findEntry,
   findEntryId,
@@ -71,24 +70,19 @@ export const get = defineCommand<[string, ScopeOptions]>(
   ["rf configs get speed_limit", "rf configs get speed_limit --fleet fleet_…"],
 );
 
-export const unset = defineCommand<[string, ScopeOptions]>(
+export const unset = requestCommand(
   "Remove the value set at one scope, so that a wider scope applies. Robots keep their values until the next config deployment. " +
     "The history is kept: rf configs rollback restores the value.",
   (command) => {
     command.argument("<key>", "Key, or id of the entry");
     scopeOptions(command);
   },
-  async (context, key, options) => {
-    const { out } = context;
-    const client = await context.client();
-    const { id } = await findEntry(client, key, options);
-    const answer = await client.deleteConfig({ params: { id } });
-    const { namespace, key: name } = answer.data;
-    await out.result(answer, () => {
-      out.line(line`Removed ${namespace}/${name} of ${whereOf(answer.data)} (${id})`);
-      out.line(line`Robots keep their values until the next config deployment: rf configs deploy --namespace ${namespace} --fleet <id>`);
-    });
-  },
+  async (client, _, key: string, options: ScopeOptions) =>
+    client.deleteConfig({ params: { id: (await findEntry(client, key, options)).id } }),
+  ({ data }) => [
+    line`Removed ${data.namespace}/${data.key} of ${whereOf(data)} (${data.id})`,
+    line`Robots keep their values until the next config deployment: rf configs deploy --namespace ${data.namespace} --fleet <id>`,
+  ],
   ["rf configs unset speed_limit --robot rob_…"],
 );
 
@@ -152,26 +146,20 @@ export const history = defineCommand<[string, ScopeOptions & LimitOption]>(
   ["rf configs history speed_limit --fleet fleet_…"],
 );
 
-export const rollback = defineCommand<[string, ScopeOptions & { to: number }]>(
+export const rollback = requestCommand(
   "Restore the value of an earlier version as a new version. Robots get it with the next config deployment.",
   (command) => {
     command.argument("<key>", "Key, or id of the entry");
     scopeOptions(command).requiredOption("--to <version>", "Version to restore, as listed by rf configs history", wholeNumber(1));
   },
-  async (context, key, options) => {
-    const { out } = context;
-    const client = await context.client();
+  async (client, context, key: string, options: ScopeOptions & { to: number }) => {
     const id = await findEntryId(client, key, options);
-    const body = { version: options.to };
-    const answer = await client.rollBackConfig({ params: { id }, body, idempotency_key: context.idempotencyKey() });
-    const { namespace, key: name, version } = answer.data;
-    await out.result(answer, () => {
-      out.line(
-        line`Set for ${whereOf(answer.data)}: ${namespace}/${name} = ${valueText(answer.data)} (version ${version}, as in version ${options.to})`,
-      );
-      out.line(line`Not deployed yet: rf configs deploy --namespace ${namespace} --fleet <id>`);
-    });
+    return client.rollBackConfig({ params: { id }, body: { version: options.to }, idempotency_key: context.idempotencyKey() });
   },
+  ({ data }, _context, _key, { to }) => [
+    line`Set for ${whereOf(data)}: ${data.namespace}/${data.key} = ${valueText(data)} (version ${data.version}, as in version ${to})`,
+    line`Not deployed yet: rf configs deploy --namespace ${data.namespace} --fleet <id>`,
+  ],
   ["rf configs rollback speed_limit --to 3 --fleet fleet_…"],
 );
 
@@ -279,20 +267,13 @@ const own = (fields: Fields, name: string): unknown => (Object.hasOwn(fields, na
 
 const SCHEMA_BYTES_MAX = 1_048_576;
 const ACTIONS = ["list", "show", "set", "remove"] as const;
-type Action = (typeof ACTIONS)[number];
 
-function readAction(text: string): Action {
-  const action = ACTIONS.find((one) => one === text);
-  if (action === undefined) throw new InvalidArgumentError(`Expected one of ${ACTIONS.join(", ")}.`);
-  return action;
-}
-
-export const schema = defineCommand<[Action, string | undefined, string | undefined]>(
+export const schema = defineCommand<[(typeof ACTIONS)[number], string | undefined, string | undefined]>(
   "List, show, set or remove the JSON Schema (draft 2020-12) of a namespace. A value that violates it is refused when it is set, and " +
     "robots never get a combination of values that violates it.",
   (command) =>
     command
-      .argument("<action>", ACTIONS.join(", "), readAction)
+      .argument("<action>", ACTIONS.join(", "), oneOf(ACTIONS))
       .argument("[namespace]", "The namespace")
       .argument("[file]", "For set: file with the schema; - is stdin"),
   async (context, action, namespace, file) => {

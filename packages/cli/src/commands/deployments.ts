@@ -1,7 +1,7 @@
 import { DEPLOYMENT_STATUSES, type DeploymentStatus, isTerminal, TARGET_STATUSES, type TargetStatus } from "@roamfleet/protocol";
 import type { Body, Client } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { type CommandDefinition, defineCommand } from "../command.ts";
+import { type CommandDefinition, defineCommand, requestCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { readTime, relative, type TimeOption } from "../duration.ts";
 import { type LimitOption, limitOption, printList } from "../lists.ts";
@@ -67,13 +67,11 @@ const changeState = (
   route: "pauseDeployment" | "promoteDeployment" | "resumeDeployment",
   { description, done, next }: { description: string; done: string; next: string },
 ): CommandDefinition =>
-  defineCommand<[string]>(
+  requestCommand(
     description,
     (command) => command.argument("<id>", "Id of the deployment"),
-    async (context, id) => {
-      const answer = await (await context.client())[route]({ params: { id }, idempotency_key: context.idempotencyKey() });
-      await context.out.result(answer, () => context.out.line(line`Deployment ${id} ${done}: rf deployments ${next} ${id}`));
-    },
+    (client, context, id: string) => client[route]({ params: { id }, idempotency_key: context.idempotencyKey() }),
+    ({ data }) => line`Deployment ${data.id} ${done}: rf deployments ${next} ${data.id}`,
   );
 
 export const pause = changeState("pauseDeployment", {
@@ -94,19 +92,17 @@ export const promote = changeState("promoteDeployment", {
   next: "watch",
 });
 
-export const cancel = defineCommand<[string, { rollback?: true }]>(
+export const cancel = requestCommand(
   "Cancel a deployment: robots that have not started to install stop, robots that are installing finish.",
   (command) =>
     command.argument("<id>", "Id of the deployment").option("--rollback", "Roll back robots that are installing, once they finish"),
-  async (context, id, options) => {
-    const { out } = context;
+  (client, context, id: string, options: { rollback?: true }) => {
     const body = options.rollback === true ? { mode: "rollback" as const } : {};
-    const answer = await (await context.client()).cancelDeployment({ params: { id }, body, idempotency_key: context.idempotencyKey() });
-    const { status, counts } = answer.data;
-    await out.result(answer, () => {
-      out.line(line`Deployment ${id} is ${out.status(status)}.`);
-      if (!isTerminal(status)) out.line(line`Robots still finishing: ${counts.active}. Follow it: rf deployments watch ${id}`);
-    });
+    return client.cancelDeployment({ params: { id }, body, idempotency_key: context.idempotencyKey() });
+  },
+  ({ data: { id, status, counts } }, { out }) => {
+    out.line(line`Deployment ${id} is ${out.status(status)}.`);
+    if (!isTerminal(status)) out.line(line`Robots still finishing: ${counts.active}. Follow it: rf deployments watch ${id}`);
   },
 );
 

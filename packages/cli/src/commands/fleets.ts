@@ -1,6 +1,6 @@
 import type { Body } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { defineCommand } from "../command.ts";
+import { defineCommand, requestCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
 import { usage } from "../failure.ts";
@@ -39,26 +39,19 @@ export const list = defineCommand<[LimitOption & { site?: string; search?: strin
     }),
 );
 
-export const show = defineCommand<[string]>(
+export const show = requestCommand(
   "Show a fleet: its robots, the releases of its last applied deployments, and whether joining robots update to them.",
   (command) => command.argument("<id>", "Id of the fleet"),
-  async (context, id) => {
-    const answer = await (await context.client()).getFleet({ params: { id } });
-    await context.out.result(answer, () => showFleet(context, answer.data));
-  },
+  (client, _, id: string) => client.getFleet({ params: { id } }),
+  ({ data }, context) => showFleet(context, data),
 );
 
-export const create = defineCommand<[string, { site: string }]>(
+export const create = requestCommand(
   undefined,
   (command) => command.argument("<name>", "Name of the fleet").requiredOption("--site <id>", "Site of the fleet"),
-  async (context, name, { site }) => {
-    const body = { name, site_id: site };
-    const answer = await (await context.client()).createFleet({ body, idempotency_key: context.idempotencyKey() });
-    await context.out.result(answer, () => {
-      context.out.line(line`Created fleet ${answer.data.name}: ${answer.data.id}`);
-      context.out.line(line`Next: rf keys new --site ${answer.data.site_id} --fleet ${answer.data.id}`);
-    });
-  },
+  (client, context, name: string, { site }: { site: string }) =>
+    client.createFleet({ body: { name, site_id: site }, idempotency_key: context.idempotencyKey() }),
+  ({ data }) => [line`Created fleet ${data.name}: ${data.id}`, line`Next: rf keys new --site ${data.site_id} --fleet ${data.id}`],
 );
 
 export const update = defineCommand<[string, { name?: string; follow?: "on" | "off" }]>(
@@ -70,19 +63,17 @@ export const update = defineCommand<[string, { name?: string; follow?: "on" | "o
       .addOption(new Option("--follow <on|off>", "Update robots automatically to the fleet's releases and config").choices(["on", "off"])),
   async (context, id, { name, follow }) => {
     if (name === undefined && follow === undefined) throw usage("nothing to change: use --name or --follow");
-    const body = { ...(name === undefined ? {} : { name }), ...(follow === undefined ? {} : { follow: follow === "on" }) };
+    const body = { name, follow: follow === undefined ? undefined : follow === "on" };
     const answer = await (await context.client()).updateFleet({ params: { id }, body });
     await context.out.result(answer, () => showFleet(context, answer.data));
   },
 );
 
-export const remove = defineCommand<[string]>(
+export const remove = requestCommand(
   "Remove a fleet that has no robots, with its enrollment keys.",
   (command) => command.argument("<id>", "Id of the fleet"),
-  async (context, id) => {
-    const answer = await (await context.client()).deleteFleet({ params: { id } });
-    await context.out.result(answer, () => context.out.line(line`Removed fleet ${answer.data.name}: ${id}`));
-  },
+  (client, _, id: string) => client.deleteFleet({ params: { id } }),
+  ({ data }) => line`Removed fleet ${data.name}: ${data.id}`,
 );
 
 function showFleet({ out, now }: Context, fleet: Body<"getFleet">["data"]): void {

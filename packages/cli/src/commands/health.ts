@@ -1,26 +1,23 @@
 import type { Body } from "@roamfleet/sdk";
-import { defineCommand, wholeNumber } from "../command.ts";
+import { defineCommand, requestCommand, wholeNumber } from "../command.ts";
 import type { Context } from "../context.ts";
 import { bytes, duration, readTime, relative, type TimeOption } from "../duration.ts";
 
 type RosAdapter = NonNullable<Body<"getRobotHealth">["data"]["ros_adapters"]>[number];
 
-export const inspect = defineCommand<[string]>(
+export const inspect = requestCommand(
   undefined,
   (command) => command.argument("<id>", "Id of the robot"),
-  async (context, id) => {
-    const answer = await (await context.client()).getRobotHealth({ params: { id } });
-    await context.out.result(answer, () => show(context, answer.data));
-  },
+  (client, _, id: string) => client.getRobotHealth({ params: { id } }),
+  ({ data }, context) => show(context, data),
 );
 
-async function show(context: Context, health: Body<"getRobotHealth">["data"]): Promise<void> {
-  const { out } = context;
+async function show({ out, now }: Context, health: Body<"getRobotHealth">["data"]): Promise<void> {
   const { cpu, memory, battery, ros, ros_adapters = [] } = health;
   out.details([
     ["Robot", health.robot_id],
     ["Status", out.status(health.status)],
-    ["Reported", relative(health.at, context.now())],
+    ["Reported", relative(health.at, now())],
     ["Uptime", duration(health.uptime_seconds)],
     [
       "CPU",

@@ -1,6 +1,6 @@
 import type { Client } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { defineCommand, wholeNumber } from "../command.ts";
+import { defineCommand, requestCommand, wholeNumber } from "../command.ts";
 import type { Context } from "../context.ts";
 import { isLoopback } from "../credentials.ts";
 import { relative } from "../duration.ts";
@@ -78,15 +78,11 @@ const create = defineCommand<[NewKeyOptions]>(
 );
 export { create as new };
 
-export const revoke = defineCommand<[string]>(
+export const revoke = requestCommand(
   "Revoke an enrollment key. Robots enrolled with it stay.",
   (command) => command.argument("<id>", "Id of the key"),
-  async (context, id) => {
-    const answer = await (await context.client()).revokeEnrollmentKey({ params: { id }, idempotency_key: context.idempotencyKey() });
-    await context.out.result(answer, () =>
-      context.out.line(line`Key ${answer.data.id} is revoked. Robots enrolled with it (${answer.data.uses}) stay.`),
-    );
-  },
+  (client, context, id: string) => client.revokeEnrollmentKey({ params: { id }, idempotency_key: context.idempotencyKey() }),
+  ({ data }) => line`Key ${data.id} is revoked. Robots enrolled with it (${data.uses}) stay.`,
 );
 
 /** Prints how a robot uses a key. A loopback address would refer to the robot itself there, so the text explains that. */

@@ -1,6 +1,6 @@
 import { ApiError, type Body, type Client } from "@roamfleet/sdk";
 import type { Command } from "commander";
-import { type CommandDefinition, defineCommand, wholeNumber } from "../command.ts";
+import { type CommandDefinition, defineCommand, printAnswer, requestCommand, wholeNumber } from "../command.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
 import { EXIT } from "../exit-codes.ts";
@@ -41,14 +41,14 @@ const adminCommand = <T>(
   description: string | undefined,
   define: (command: Command) => Command,
   request: (client: Client, word: string, context: Context) => Promise<T>,
-  show: (context: Context, answer: T) => void,
+  show: (answer: T, context: Context) => string | readonly string[] | void,
 ): CommandDefinition =>
   defineCommand<[string, AdminOption]>(
     description,
     (command) => adminOption(define(command)),
     async (context, word, options) => {
       const answer = await asAdmin(context, options, (client) => request(client, word, context));
-      await context.out.result(answer, () => show(context, answer));
+      await printAnswer(context, answer, () => show(answer, context));
     },
   );
 
@@ -92,7 +92,7 @@ export const show = adminCommand(
   undefined,
   (command) => command.argument("<id>", "Id of the org"),
   (client, id) => client.getAnyOrg({ params: { id } }),
-  ({ out, now }, { data }) =>
+  ({ data }, { out, now }) =>
     out.details([
       ["Id", data.id],
       ["Name", data.name],
@@ -107,10 +107,7 @@ export const create = adminCommand(
   "Create an org, which is pending until it is approved.",
   (command) => command.argument("<name>", "Name of the org"),
   (client, name, context) => client.createOrg({ body: { name }, idempotency_key: context.idempotencyKey() }),
-  ({ out }, { data }) => {
-    out.line(line`Created org ${data.name}: ${data.id}, ${out.status(data.status)}`);
-    out.line(line`Next: rf orgs approve ${data.id}`);
-  },
+  ({ data }, { out }) => [line`Created org ${data.name}: ${data.id}, ${out.status(data.status)}`, line`Next: rf orgs approve ${data.id}`],
 );
 
 export const approve = adminCommand(
@@ -118,13 +115,13 @@ export const approve = adminCommand(
   (command) => command.argument("<id>", "Id of the org"),
   // No idempotency key: the response to a repeat would not contain the token.
   (client, id) => client.approveOrg({ params: { id } }),
-  ({ out }, { data }) => {
+  ({ data }, { out }) => {
     out.details([
       ["Org", `${data.name} (${data.id})`],
       ["Status", out.status(data.status)],
       ["Token", out.paint("strong", data.token)],
     ]);
-    out.line(line`\nThe token is not shown again. Save it here: rf login --token ${data.token}`);
+    return line`\nThe token is not shown again. Save it here: rf login --token ${data.token}`;
   },
 );
 
@@ -132,34 +129,29 @@ export const reject = adminCommand(
   "Reject and delete a pending org; its name becomes available.",
   (command) => command.argument("<id>", "Id of the org"),
   (client, id) => client.rejectOrg({ params: { id } }),
-  ({ out }, { data }) => out.line(line`Org ${data.name} is rejected and deleted.`),
+  ({ data }) => line`Org ${data.name} is rejected and deleted.`,
 );
 
 export const suspend = adminCommand(
   "Suspend an org: its tokens are refused, its robots disconnected and its deployments paused until it is resumed.",
   (command) => command.argument("<id>", "Id of the org"),
   (client, id) => client.suspendOrg({ params: { id } }),
-  ({ out }, { data }) => {
-    out.line(line`Org ${data.name} is ${out.status(data.status)}.`);
-    out.line(line`Resume it: rf orgs resume ${data.id}`);
-  },
+  ({ data }, { out }) => [line`Org ${data.name} is ${out.status(data.status)}.`, line`Resume it: rf orgs resume ${data.id}`],
 );
 
 export const resume = adminCommand(
   undefined,
   (command) => command.argument("<id>", "Id of the org"),
   (client, id) => client.resumeOrg({ params: { id } }),
-  ({ out }, { data }) => out.line(line`Org ${data.name} is ${out.status(data.status)}.`),
+  ({ data }, { out }) => line`Org ${data.name} is ${out.status(data.status)}.`,
 );
 
 /** `rf org show`: the user's own org. */
-export const showOwn = defineCommand<[]>(
+export const showOwn = requestCommand(
   undefined,
   () => {},
-  async (context) => {
-    const answer = await (await context.client()).getOrg();
-    await context.out.result(answer, () => showOwnOrg(context, answer.data));
-  },
+  (client) => client.getOrg(),
+  showOwnOrg,
 );
 
 /** `rf org set` */
@@ -178,12 +170,12 @@ export const setOwn = defineCommand<[{ name?: string; deploymentExpiresDays?: nu
       throw usage("nothing to change: use --name or --deployment-expires-days");
     const settings = deployment_expires_days === undefined ? undefined : { deployment_expires_days };
     const answer = await (await context.client()).updateOrg({ body: { name, settings } });
-    await context.out.result(answer, () => showOwnOrg(context, answer.data));
+    await context.out.result(answer, () => showOwnOrg(answer, context));
   },
   ["rf org set --deployment-expires-days 14"],
 );
 
-function showOwnOrg({ out, now }: Context, org: Body<"getOrg">["data"]): void {
+function showOwnOrg({ data: org }: Body<"getOrg">, { out, now }: Context): void {
   const days = org.settings.deployment_expires_days;
   out.details([
     ["Id", org.id],

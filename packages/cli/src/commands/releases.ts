@@ -4,7 +4,7 @@ import { defaultTag } from "@roamfleet/protocol/release-file";
 import { parseReleaseStatement, parseSignedText } from "@roamfleet/protocol/signatures";
 import { ApiError, type Body, type Client } from "@roamfleet/sdk";
 import { type Artifact, type ArtifactContent, digestFile, detectContent, readManifest } from "../artifact.ts";
-import { defineCommand } from "../command.ts";
+import { defineCommand, requestCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { bytes, relative } from "../duration.ts";
 import { EXIT } from "../exit-codes.ts";
@@ -42,24 +42,18 @@ export const list = defineCommand<[LimitOption & { app?: string; kind?: string; 
     }),
 );
 
-export const show = defineCommand<[string]>(
+export const show = requestCommand(
   undefined,
   (command) => command.argument("<release>", "Tag or id of the release"),
-  async (context, release) => {
-    const answer = await findRelease(await context.client(), release);
-    await context.out.result(answer, () => showRelease(context, answer.data));
-  },
+  (client, _, release: string) => findRelease(client, release),
+  ({ data }, context) => showRelease(context, data),
 );
 
-export const remove = defineCommand<[string]>(
+export const remove = requestCommand(
   "Delete a release that is not in use: no robot runs it, will run it or keeps it for a rollback, and it is not a fleet's current release. Its tag is freed immediately, the space of its artifact a day later.",
   (command) => command.argument("<release>", "Tag or id of the release"),
-  async (context, release) => {
-    const client = await context.client();
-    const { id } = (await findRelease(client, release)).data;
-    const answer = await client.deleteRelease({ params: { id } });
-    await context.out.result(answer, () => context.out.line(line`Removed release ${answer.data.tag}: ${id}`));
-  },
+  async (client, _, release: string) => client.deleteRelease({ params: { id: (await findRelease(client, release)).data.id } }),
+  ({ data }) => line`Removed release ${data.tag}: ${data.id}`,
   ["rf releases remove 1.4.0-rc1"],
 );
 

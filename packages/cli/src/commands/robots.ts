@@ -1,6 +1,6 @@
 import type { Arguments, Body, Client } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { collect, defineCommand } from "../command.ts";
+import { collect, defineCommand, requestCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
 import { EXIT, type ExitCode } from "../exit-codes.ts";
@@ -172,13 +172,11 @@ async function explainAutomaticDeployments(client: Client, robot: Body<"getRobot
   return (await Promise.all(lines)).flat();
 }
 
-export const rename = defineCommand<[string, string]>(
+export const rename = requestCommand(
   undefined,
   (command) => command.argument("<id>", "Id of the robot").argument("<name>", "New name"),
-  async (context, id, name) => {
-    const answer = await (await context.client()).updateRobot({ params: { id }, body: { name } });
-    await context.out.result(answer, () => context.out.line(line`Renamed robot ${id} to ${answer.data.name}.`));
-  },
+  (client, _, id: string, name: string) => client.updateRobot({ params: { id }, body: { name } }),
+  ({ data }) => line`Renamed robot ${data.id} to ${data.name}.`,
   ["rf robots rename rob_… cart-7"],
 );
 
@@ -264,16 +262,14 @@ export const approve = defineCommand<[string]>(
   ["rf robots approve rob_…"],
 );
 
-export const remove = defineCommand<[string]>(
+export const remove = requestCommand(
   "Decommission a robot permanently: its deployments are cancelled, its connection is closed, and its key is revoked. Its history is kept, and the machine keeps running its apps.",
   (command) => command.argument("<id>", "Id of the robot"),
-  async (context, id) => {
-    const answer = await (await context.client()).deleteRobot({ params: { id } });
-    await context.out.result(answer, () => {
-      context.out.line(line`Robot ${answer.data.name} is decommissioned: ${id}`);
-      context.out.line("To use the machine again, empty the state directory of its agent and enroll it again.");
-    });
-  },
+  (client, _, id: string) => client.deleteRobot({ params: { id } }),
+  ({ data }) => [
+    line`Robot ${data.name} is decommissioned: ${data.id}`,
+    "To use the machine again, empty the state directory of its agent and enroll it again.",
+  ],
   ["rf robots remove rob_…"],
 );
 

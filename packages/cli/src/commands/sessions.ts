@@ -6,7 +6,7 @@ import { pipeline } from "node:stream/promises";
 import { fillPath, paths } from "@roamfleet/protocol/paths";
 import type { Client } from "@roamfleet/sdk";
 import { InvalidArgumentError } from "commander";
-import { defineCommand } from "../command.ts";
+import { defineCommand, oneOf } from "../command.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
 import { printList } from "../lists.ts";
@@ -14,7 +14,6 @@ import { requestBody, writeWhole } from "../response-body.ts";
 import { plain } from "../text.ts";
 
 const ACTIONS = ["list", "play"] as const;
-type Action = (typeof ACTIONS)[number];
 const READ_MS_MAX = 600_000;
 
 interface Options {
@@ -24,23 +23,17 @@ interface Options {
   save?: string;
 }
 
-function readAction(text: string): Action {
-  const action = ACTIONS.find((one) => one === text);
-  if (action === undefined) throw new InvalidArgumentError(`Expected one of ${ACTIONS.join(", ")}.`);
-  return action;
-}
-
 function factor(text: string): number {
   const value = Number(text);
   if (!(value > 0 && value < Infinity)) throw new InvalidArgumentError("Expected a number above 0.");
   return value;
 }
 
-export const sessions = defineCommand<[Action, string, Options]>(
+export const sessions = defineCommand<[(typeof ACTIONS)[number], string, Options]>(
   "List a robot's shell sessions, or play a session's recording. Recordings need the role admin.",
   (command) =>
     command
-      .argument("<action>", ACTIONS.join(", "), readAction)
+      .argument("<action>", ACTIONS.join(", "), oneOf(ACTIONS))
       .argument("<id>", "For list: id of the robot; for play: id of the session")
       .option("--speed <factor>", "Playback speed", factor)
       .option("--max-idle <seconds>", "Shorten pauses to this length", factor)

@@ -4,7 +4,7 @@ import path from "node:path";
 import { keyIdOf, publicKeyOf } from "@roamfleet/protocol/signatures";
 import type { Body } from "@roamfleet/sdk";
 import { Argument } from "commander";
-import { defineCommand } from "../command.ts";
+import { defineCommand, requestCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
 import { EXIT } from "../exit-codes.ts";
@@ -47,16 +47,15 @@ async function writeNew(file: string, content: string, mode: number): Promise<vo
   }
 }
 
-export const list = defineCommand<[]>(
+export const list = requestCommand(
   undefined,
   () => {},
-  async (context) => {
-    const answer = await (await context.client()).getSigningKeys();
-    await context.out.result(answer, () => showSigningKeys(context, answer.data));
-  },
+  (client) => client.getSigningKeys(),
+  showSigningKeys,
 );
 
-async function showSigningKeys({ out, now }: Context, { require_signature, keys }: Body<"getSigningKeys">["data"]): Promise<void> {
+async function showSigningKeys({ data }: Body<"getSigningKeys">, { out, now }: Context): Promise<void> {
+  const { require_signature, keys } = data;
   if (keys.length === 0) return out.note("No signing keys yet. Create one: rf signing-keys new <file>");
   await out.table(keys, [
     { title: "ID", value: ({ id }) => id },
@@ -92,7 +91,7 @@ export const add = defineCommand<[string, StatementOptions & { name?: string }]>
         return [...before, { name, public_key }];
       },
     });
-    await context.out.result(answer, () => showSigningKeys(context, answer.data));
+    await context.out.result(answer, () => showSigningKeys(answer, context));
   },
   ["rf signing-keys add release-key.pem.pub --sign release-key.pem", "rf signing-keys add new.pem.pub --sign release-key.pem"],
 );
@@ -112,7 +111,7 @@ export const revoke = defineCommand<[string, StatementOptions]>(
         throw new Failure(EXIT.not_found, `no trusted key has the id ${id}`, { hints: ["`rf signing-keys list` shows them."] });
       },
     });
-    await context.out.result(answer, () => showSigningKeys(context, answer.data));
+    await context.out.result(answer, () => showSigningKeys(answer, context));
   },
   ["rf signing-keys revoke 3f0c… --sign new.pem", "rf signing-keys revoke 3f0c… --sign new.pem --known 3f0c…"],
 );
@@ -127,7 +126,7 @@ const requireSignatures = defineCommand<[string, StatementOptions]>(
   async (context, on, options) => {
     const change = { require_signature: on === "on" };
     const answer = await changeSigningKeys(context, options, change);
-    await context.out.result(answer, () => showSigningKeys(context, answer.data));
+    await context.out.result(answer, () => showSigningKeys(answer, context));
   },
   ["rf signing-keys require on --sign release-key.pem"],
 );

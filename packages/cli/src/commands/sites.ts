@@ -1,4 +1,4 @@
-import { defineCommand } from "../command.ts";
+import { defineCommand, requestCommand } from "../command.ts";
 import { relative } from "../duration.ts";
 import { type LimitOption, limitOption, printList } from "../lists.ts";
 import { line } from "../text.ts";
@@ -22,33 +22,24 @@ export const list = defineCommand<[LimitOption & { search?: string }]>(
     }),
 );
 
-export const create = defineCommand<[string]>(
+export const create = requestCommand(
   undefined,
   (command) => command.argument("<name>", "Name of the site"),
-  async (context, name) => {
-    const answer = await (await context.client()).createSite({ body: { name }, idempotency_key: context.idempotencyKey() });
-    await context.out.result(answer, () => {
-      context.out.line(line`Created site ${answer.data.name}: ${answer.data.id}`);
-      context.out.line(line`Next: rf fleets create <name> --site ${answer.data.id}`);
-    });
-  },
+  (client, context, name: string) => client.createSite({ body: { name }, idempotency_key: context.idempotencyKey() }),
+  ({ data }) => [line`Created site ${data.name}: ${data.id}`, line`Next: rf fleets create <name> --site ${data.id}`],
 );
 
-export const rename = defineCommand<[string, string]>(
+export const rename = requestCommand(
   undefined,
   (command) => command.argument("<id>", "Id of the site").argument("<name>", "New name"),
-  async (context, id, name) => {
-    const answer = await (await context.client()).updateSite({ params: { id }, body: { name } });
-    await context.out.result(answer, () => context.out.line(line`Renamed site ${id} to ${answer.data.name}.`));
-  },
+  (client, _, id: string, name: string) => client.updateSite({ params: { id }, body: { name } }),
+  ({ data }) => line`Renamed site ${data.id} to ${data.name}.`,
   ["rf sites rename site_… 'Berlin north'"],
 );
 
-export const remove = defineCommand<[string]>(
+export const remove = requestCommand(
   "Remove a site that has no fleets.",
   (command) => command.argument("<id>", "Id of the site"),
-  async (context, id) => {
-    const answer = await (await context.client()).deleteSite({ params: { id } });
-    await context.out.result(answer, () => context.out.line(line`Removed site ${answer.data.name}: ${id}`));
-  },
+  (client, _, id: string) => client.deleteSite({ params: { id } }),
+  ({ data }) => line`Removed site ${data.name}: ${data.id}`,
 );

@@ -1,6 +1,6 @@
 import type { Body } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { defineCommand, wholeNumber } from "../command.ts";
+import { defineCommand, requestCommand, wholeNumber } from "../command.ts";
 import type { Context } from "../context.ts";
 import { duration, relative } from "../duration.ts";
 import { type LimitOption, limitOption, printList } from "../lists.ts";
@@ -36,57 +36,52 @@ export const list = defineCommand<[LimitOption & { status?: (typeof STATUSES)[nu
     }),
 );
 
-export const create = defineCommand<[string, RoleOptions & { user?: string; expiresInHours?: number }]>(
+export const create = requestCommand(
   "Create a token of the org, or of one of its users. The token is shown only once.",
   (command) =>
     roleOptions(command.argument("<label>", "What the token is for"), "the token", { mandatory: true })
       .option("--user <id>", "Create a token of this user (default: of the org)")
       .option("--expires-in-hours <n>", "Lifetime in hours; 0 means no expiry (default: 0)", wholeNumber(0)),
-  async (context, label, options) => {
+  (client, _, label: string, options: RoleOptions & { user?: string; expiresInHours?: number }) => {
     const { user, expiresInHours } = options;
     const body = { label, role: options.role!, scopes: scopesOf(options), user_id: user, expires_in_hours: expiresInHours };
     // No idempotency key: the response to a repeat would not contain the secret.
-    const answer = await (await context.client()).createToken({ body });
-    await context.out.result(answer, () => {
-      showToken(context, answer.data, answer.data.token);
-      context.out.line("\nThe token is not shown again. Save it on the machine that uses it: rf login");
-    });
+    return client.createToken({ body });
+  },
+  ({ data }, context) => {
+    showToken(context, data, data.token);
+    return "\nThe token is not shown again. Save it on the machine that uses it: rf login";
   },
   ["rf tokens create ci --role operator --expires-in-hours 720", "rf tokens create laptop --role viewer --user usr_… --fleet fleet_…"],
 );
 
-export const show = defineCommand<[string]>(
+export const show = requestCommand(
   undefined,
   (command) => command.argument("<id>", "Id of the token"),
-  async (context, id) => {
-    const answer = await (await context.client()).getToken({ params: { id } });
-    await context.out.result(answer, () => showToken(context, answer.data));
-  },
+  (client, _, id: string) => client.getToken({ params: { id } }),
+  ({ data }, context) => showToken(context, data),
 );
 
-export const revoke = defineCommand<[string]>(
+export const revoke = requestCommand(
   "Revoke a token. Its sessions end within two seconds, including open streams.",
   (command) => command.argument("<id>", "Id of the token"),
-  async (context, id) => {
-    const answer = await (await context.client()).revokeToken({ params: { id }, idempotency_key: context.idempotencyKey() });
-    await context.out.result(answer, () => context.out.line(line`Token ${answer.data.id} (${answer.data.prefix}…) is revoked.`));
-  },
+  (client, context, id: string) => client.revokeToken({ params: { id }, idempotency_key: context.idempotencyKey() }),
+  ({ data }) => line`Token ${data.id} (${data.prefix}…) is revoked.`,
 );
 
-export const rotate = defineCommand<[string, { overlapSeconds?: number }]>(
+export const rotate = requestCommand(
   "Replace a token's secret. The new one is shown only once. Role, scopes and label are kept.",
   (command) =>
     command
       .argument("<id>", "Id of the token")
       .option("--overlap-seconds <n>", "How long the old secret stays valid (default: 0)", wholeNumber(0)),
-  async (context, id, { overlapSeconds = 0 }) => {
-    // No idempotency key: the response to a repeat would not contain the secret.
-    const answer = await (await context.client()).rotateToken({ params: { id }, body: { overlap_seconds: overlapSeconds } });
-    await context.out.result(answer, () => {
-      showToken(context, answer.data, answer.data.token);
-      const old = overlapSeconds === 0 ? "is now invalid" : `stays valid for ${duration(overlapSeconds)}`;
-      context.out.line(`\nThe token is not shown again. The old one ${old}.`);
-    });
+  // No idempotency key: the response to a repeat would not contain the secret.
+  (client, _, id: string, { overlapSeconds = 0 }: { overlapSeconds?: number }) =>
+    client.rotateToken({ params: { id }, body: { overlap_seconds: overlapSeconds } }),
+  ({ data }, context, _, { overlapSeconds = 0 }) => {
+    showToken(context, data, data.token);
+    const old = overlapSeconds === 0 ? "is now invalid" : `stays valid for ${duration(overlapSeconds)}`;
+    return `\nThe token is not shown again. The old one ${old}.`;
   },
 );
 

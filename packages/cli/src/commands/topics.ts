@@ -142,13 +142,7 @@ async function echo(
   { type, field, rate, full, count }: Options,
 ): Promise<void> {
   const { out } = context;
-  const query = {
-    topic,
-    ...(type === undefined ? {} : { type }),
-    ...(field === undefined ? {} : { field }),
-    ...(rate === undefined ? {} : { rate: String(rate) }),
-    ...(full ? { full: "true" } : {}),
-  };
+  const query = { topic, type, field, rate, full: full ? "true" : undefined };
   const { yamlText } = await import("../yaml-text.ts");
   let left = count ?? Number.POSITIVE_INFINITY;
   const open = (signal: AbortSignal): Promise<Stream> => client.stream("ros_echo", { robot_id, query, signal });
@@ -178,8 +172,7 @@ async function hz(context: Context, client: Client, robot_id: string, topic: str
   };
   let timer: { cancel(): void } | undefined;
   const open = async (signal: AbortSignal): Promise<Stream> => {
-    const query = { topic, ...(type === undefined ? {} : { type }) };
-    const stream = await client.stream("ros_echo", { robot_id, query, signal });
+    const stream = await client.stream("ros_echo", { robot_id, query: { topic, type }, signal });
     if (!context.structured) out.note(line`subscribed to [${topic}]`);
     timer = clock.every(HZ_MS, print);
     return stream;

@@ -1,7 +1,7 @@
 import { ROLES, type Role } from "@roamfleet/protocol";
 import type { Body } from "@roamfleet/sdk";
 import { Option } from "commander";
-import { defineCommand } from "../command.ts";
+import { defineCommand, requestCommand } from "../command.ts";
 import type { Context } from "../context.ts";
 import { relative } from "../duration.ts";
 import { usage } from "../failure.ts";
@@ -34,31 +34,28 @@ export const list = defineCommand<[LimitOption & { role?: Role }]>(
     }),
 );
 
-export const create = defineCommand<[string, RoleOptions & { name: string }]>(
+export const create = requestCommand(
   "Add a user to the org, or add a role to an existing user. Create a token for the user separately.",
   (command) =>
     roleOptions(command.argument("<email>", "E-mail address").requiredOption("--name <name>", "Name of the person"), "the person", {
       mandatory: true,
     }),
-  async (context, email, options) => {
+  (client, context, email: string, options: RoleOptions & { name: string }) => {
     const body = { email, name: options.name, role: options.role!, scopes: scopesOf(options) };
-    const answer = await (await context.client()).createUser({ body, idempotency_key: context.idempotencyKey() });
-    const { data } = answer;
-    await context.out.result(answer, () => {
-      context.out.line(line`User ${data.name} (${data.email}) is ${data.role}: ${data.id}`);
-      context.out.line(line`Next: rf tokens create <label> --user ${data.id} --role ${data.role}`);
-    });
+    return client.createUser({ body, idempotency_key: context.idempotencyKey() });
   },
+  ({ data }) => [
+    line`User ${data.name} (${data.email}) is ${data.role}: ${data.id}`,
+    line`Next: rf tokens create <label> --user ${data.id} --role ${data.role}`,
+  ],
   ["rf users create ada@example.org --name 'Ada Lovelace' --role operator --site site_…"],
 );
 
-export const show = defineCommand<[string]>(
+export const show = requestCommand(
   undefined,
   (command) => command.argument("<id>", "Id of the user"),
-  async (context, id) => {
-    const answer = await (await context.client()).getUser({ params: { id } });
-    await context.out.result(answer, () => showUser(context, answer.data));
-  },
+  (client, _, id: string) => client.getUser({ params: { id } }),
+  ({ data }, context) => showUser(context, data),
 );
 
 export const update = defineCommand<[string, RoleOptions & { name?: string; wholeOrg?: boolean }]>(
@@ -81,27 +78,23 @@ export const update = defineCommand<[string, RoleOptions & { name?: string; whol
   ["rf users update usr_… --role operator --fleet fleet_…", "rf users update usr_… --role admin --whole-org"],
 );
 
-export const remove = defineCommand<[string]>(
+export const remove = requestCommand(
   "Remove a user from the org. The user's roles, tokens and enrollment keys are revoked, and pending deployments are cancelled. Prints each affected object and its new status.",
   (command) => command.argument("<id>", "Id of the user"),
-  async (context, id) => {
-    const { out } = context;
-    const answer = await (await context.client()).deleteUser({ params: { id } });
-    await out.result(answer, async () => {
-      const { name, email } = answer.data;
-      // A server of an earlier version removes the user without the list.
-      const holdings = (answer.data as Partial<typeof answer.data>).holdings ?? [];
-      out.line(line`${name} (${email}) is no longer in the org.`);
-      if (holdings.length === 0) return;
-      out.line();
-      await out.table(holdings, [
-        { title: "OBJECT", value: ({ kind }) => kind.replaceAll("_", " ") },
-        { title: "ID", value: ({ id: left }) => left },
-        { title: "LABEL", value: ({ label }) => label ?? "" },
-        { title: "WAS", value: ({ status }) => status },
-        { title: "NOW", value: ({ outcome }) => outcome },
-      ]);
-    });
+  (client, _, id: string) => client.deleteUser({ params: { id } }),
+  async ({ data }, { out }) => {
+    // A server of an earlier version removes the user without the list.
+    const holdings = (data as Partial<typeof data>).holdings ?? [];
+    out.line(line`${data.name} (${data.email}) is no longer in the org.`);
+    if (holdings.length === 0) return;
+    out.line();
+    await out.table(holdings, [
+      { title: "OBJECT", value: ({ kind }) => kind.replaceAll("_", " ") },
+      { title: "ID", value: ({ id }) => id },
+      { title: "LABEL", value: ({ label }) => label ?? "" },
+      { title: "WAS", value: ({ status }) => status },
+      { title: "NOW", value: ({ outcome }) => outcome },
+    ]);
   },
 );
 

@@ -59,7 +59,7 @@ export class ReconnectingSession {
         this.#requirePassing(error);
         if (this.#progressed_at > began) wait_ms = WAIT_MS_MIN;
         if (cuts === 0 || wait_ms === WAIT_MS_MIN) note("connection lost; reconnecting");
-        await sleep(clock, wait_ms, signal);
+        await clock.sleep(wait_ms, signal);
         wait_ms = Math.min(WAIT_MS_MAX, wait_ms * 2);
       }
     }
@@ -93,20 +93,6 @@ export class ReconnectingSession {
 }
 
 export const AGAIN = "Run the same command again: it resumes where it stopped.";
-
-function sleep(clock: Clock, ms: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const abort = (): void => {
-      timer.cancel();
-      reject(signal.reason as Error);
-    };
-    const timer = clock.setTimer(ms, () => {
-      signal.removeEventListener("abort", abort);
-      resolve();
-    });
-    signal.addEventListener("abort", abort, { once: true });
-  });
-}
 
 /** The stream ended before a response arrived. */
 export class SessionBroken extends Error {
