@@ -27,7 +27,7 @@ class Chance {
   }
 }
 
-function anyBehaviour(chance: Chance): Behavior {
+function anyBehavior(chance: Chance): Behavior {
   const ms = chance.of([0, 0, 1_000, 20_000, 90_000]);
   const step_ms = { downloading: ms, staged: chance.of([0, 5_000]), installing: ms / 2, verifying: ms, rolling_back: ms / 2 };
   const step = chance.of<Exclude<RobotStep, "rolling_back">>(["downloading", "staged", "installing", "verifying"]);
@@ -89,7 +89,7 @@ const actions: ((scene: Scene) => Promise<unknown>)[] = [
   },
   async ({ plane, chance, robots, fleets }) =>
     plane.api.updateRobot({ params: { id: chance.of(robots).id }, body: { fleet_id: chance.of(fleets) } }),
-  async ({ chance, robots }) => chance.of(robots).behave(anyBehaviour(chance)),
+  async ({ chance, robots }) => chance.of(robots).behave(anyBehavior(chance)),
   async ({ chance, robots }) => chance.of(robots).disconnect(),
   async ({ chance, robots }) => chance.of(robots).connect(),
   async ({ chance, robots }) => chance.of(robots).restart(),

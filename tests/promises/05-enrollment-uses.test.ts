@@ -42,7 +42,7 @@ async function atOnce(t: TestContext, nodes: number, runs: number): Promise<void
   provePromise(
     t,
     5,
-    `${AT_ONCE} enrolments at once on ${where} with a key for ${MAX_USES}: exactly ${MAX_USES} robots in each of ${runs} runs`,
+    `${AT_ONCE} enrollments at once on ${where} with a key for ${MAX_USES}: exactly ${MAX_USES} robots in each of ${runs} runs`,
   );
 }
 
@@ -61,7 +61,7 @@ async function withKills(t: TestContext, nodes: number): Promise<void> {
     env: { DATABASE_URL: databaseUrl(database.connection) },
     args: ["--limit", "unknown_requests_per_minute=1000000"],
   });
-  const { token } = await server.org("Enrolments");
+  const { token } = await server.org("Enrollments");
   const desk = new Ledger(() => server.url, token);
   let kills = 0;
   const anonymous = new Ledger(

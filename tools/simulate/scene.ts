@@ -17,7 +17,7 @@ export function anySetting(chance: Chance): Setting {
 }
 
 /** Chooses how a robot handles releases from now on. */
-export function anyBehaviour(chance: Chance): Behavior {
+export function anyBehavior(chance: Chance): Behavior {
   const ms = chance.of([0, 0, 1, 20, 90]) * SECOND_MS;
   const step_ms = { downloading: ms, staged: chance.of([0, 5, 60]) * SECOND_MS, installing: ms / 2, verifying: ms, rolling_back: ms / 2 };
   const step = chance.of<Exclude<RobotStep, "rolling_back">>(["downloading", "staged", "installing", "verifying"]);

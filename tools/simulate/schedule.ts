@@ -6,7 +6,7 @@ import { Broken, checkEnd, checkLate, checkMoment, checkStep } from "./invariant
 import type { ManualClock } from "./manual-clock.ts";
 import { type Link, Robot } from "./robot.ts";
 import { anyOperation } from "./operations.ts";
-import { anyBehaviour, anySetting } from "./scene.ts";
+import { anyBehavior, anySetting } from "./scene.ts";
 import { type Fate, Killed, LOOPS, type Loop, type Names, type SimulatedServer, type View } from "./server.ts";
 import { type Theme, THEMES } from "./themes.ts";
 
@@ -164,7 +164,7 @@ class Schedule {
     const connected = all.filter(({ link }) => link !== undefined);
     await chance.weighted<() => Promise<void>>([
       [theme.operates, () => this.#operate()],
-      some("behaves", theme.behaves, all, (robot) => void (robot.behavior = anyBehaviour(chance))),
+      some("behaves", theme.behaves, all, (robot) => void (robot.behavior = anyBehavior(chance))),
       some(
         "connects",
         8,

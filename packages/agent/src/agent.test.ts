@@ -8,7 +8,7 @@ import { until } from "@roamfleet/clock/testing";
 import { CONTROL_CHANNEL, type Desired, encodeFrame, FLAG_MORE, FrameType } from "@roamfleet/protocol/link";
 import { type Agent, type AgentOptions, startAgent } from "./agent.ts";
 import { StateLockedError } from "./disk/lock.ts";
-import { EnrolmentRefused } from "./identity/enroll.ts";
+import { EnrollmentRefused } from "./identity/enroll.ts";
 import { agentConfig, idleDeployments, temporaryDirectory } from "./testing/agent-rig.ts";
 import { type LinkPeer, startLinkPeer } from "./testing/link-peer.ts";
 
@@ -79,7 +79,7 @@ test("an enrolled robot restarts without an enrollment key as the same robot, wi
   assert.equal(again.robot_id, agent.robot_id);
   assert.equal(peer.hellos[1]!.generation, 7);
   assert.equal(peer.hellos[1]!.outbox_id, peer.hellos[0]!.outbox_id);
-  assert.equal(peer.enrolments.length, 1);
+  assert.equal(peer.enrollments.length, 1);
 });
 
 test(
@@ -107,7 +107,7 @@ test(
 );
 
 test("unacknowledged reports and logs are sent again on the next link, acknowledged ones are not", LIMIT, async (t) => {
-  const { peer, clock, deployments } = await startRig(t, ({ behaviour }) => (behaviour.ack = false));
+  const { peer, clock, deployments } = await startRig(t, ({ behavior }) => (behavior.ack = false));
   await until("the link", () => peer.connected);
   for (const generation of [1, 2, 3]) deployments.given().reporter.report({ kind: "observed", generation });
   deployments.given().logs.write({ level: "warn", source: "main", message: "kept" });
@@ -118,7 +118,7 @@ test("unacknowledged reports and logs are sent again on the next link, acknowled
   const first = statuses(peer);
   peer.reports.length = 0;
   peer.records.length = 0;
-  peer.behaviour.ack = true;
+  peer.behavior.ack = true;
   peer.drop();
   await until("the second link", () => peer.hellos.length === 2 && peer.connected, { meanwhile: () => clock.advance({ seconds: 1 }) });
   await until("the reports again", () => statuses(peer).length > first.length);
@@ -137,7 +137,7 @@ test("unacknowledged reports and logs are sent again on the next link, acknowled
 
 test("the link is closed when the server answers no ping for three heartbeats", LIMIT, async (t) => {
   // Without acknowledgements the server sends no frame at all.
-  const { peer, agent, clock } = await startRig(t, ({ behaviour }) => Object.assign(behaviour, { ignore_pings: true, ack: false }));
+  const { peer, agent, clock } = await startRig(t, ({ behavior }) => Object.assign(behavior, { ignore_pings: true, ack: false }));
   await until("the link", () => agent.connected);
   await clock.advance({ seconds: 44 });
   assert.equal(agent.connected, true);
@@ -158,7 +158,7 @@ test("the link stays up for an hour in which the server only answers pings", LIM
 
 test("a server that sends no challenge is disconnected after ten seconds", LIMIT, async (t) => {
   // The missing response counts as work in flight, and the test clock would wait for it.
-  const { peer, clock } = await startRig(t, ({ behaviour }) => (behaviour.mute = true), { activity: idleActivity });
+  const { peer, clock } = await startRig(t, ({ behavior }) => (behavior.mute = true), { activity: idleActivity });
   await until("the first attempt", () => peer.attempts === 1);
   await clock.advance({ seconds: 9 });
   assert.equal(peer.attempts, 1);
@@ -179,7 +179,7 @@ test("503 with Retry-After 42 at the upgrade: the next attempt comes after 42 s"
   const lines: string[] = [];
   const rig = await startRig(t, undefined, { log: (line) => void lines.push(line) });
   await until("the link", () => rig.agent.connected);
-  rig.peer.behaviour.refuse_http = { status: 503, headers: { "Retry-After": "42" }, message: "starting" };
+  rig.peer.behavior.refuse_http = { status: 503, headers: { "Retry-After": "42" }, message: "starting" };
   rig.peer.drop();
   await until("the refusal", () => lines.some((line) => line.includes("starting")), {
     meanwhile: () => rig.clock.advance({ milliseconds: 100 }),
@@ -197,7 +197,7 @@ const REFUSALS = [
 for (const { refuse, seconds } of REFUSALS) {
   test(`refused ${refuse.code}: logged, and retried after ${seconds[0]} to ${seconds[1]} s`, LIMIT, async (t) => {
     const lines: string[] = [];
-    const rig = await startRig(t, ({ behaviour }) => (behaviour.refuse = refuse), { log: (line) => void lines.push(line) });
+    const rig = await startRig(t, ({ behavior }) => (behavior.refuse = refuse), { log: (line) => void lines.push(line) });
     await until("the refusal", () => lines.some((line) => line.includes(`${refuse.code}: ${refuse.message}`)));
     await assertNextAttempt(rig, seconds);
   });
@@ -213,7 +213,7 @@ test("GOAWAY with retry_after_ms 20,000: the link is closed and opened again aft
 });
 
 test("a client that follows the logs gets records immediately; otherwise they are sent at the flush interval", LIMIT, async (t) => {
-  const { peer, agent, clock, deployments } = await startRig(t, ({ behaviour }) => (behaviour.welcome.log_flush_ms = 5_000));
+  const { peer, agent, clock, deployments } = await startRig(t, ({ behavior }) => (behavior.welcome.log_flush_ms = 5_000));
   await until("the link and what was logged before", () => agent.connected && peer.records.length > 0);
   const { logs } = deployments.given();
   const arrived = (message: string): boolean => peer.records.some((record) => record.message === message);
@@ -246,7 +246,7 @@ test("a wrong clock is corrected by the server's time on records, and reported a
 
 test("health has ros_adapters for a server that supports the field, and not for an older one", LIMIT, async (t) => {
   const healthFor = async (...features: string[]) => {
-    const { peer } = await startRig(t, ({ behaviour }) => (behaviour.welcome.features = features));
+    const { peer } = await startRig(t, ({ behavior }) => (behavior.welcome.features = features));
     await until("health", () => peer.health.length === 1);
     return peer.health[0]!;
   };
@@ -265,15 +265,15 @@ test("a state directory in use is refused, and can be locked again after stop", 
 
 test("a refused enrollment key aborts the start with the server's reason", LIMIT, async (t) => {
   await assert.rejects(
-    startRig(t, ({ behaviour }) => (behaviour.refuse_http = { status: 403, message: "the key is exhausted" })),
-    (error) => error instanceof EnrolmentRefused && error.message.includes("the key is exhausted"),
+    startRig(t, ({ behavior }) => (behavior.refuse_http = { status: 403, message: "the key is exhausted" })),
+    (error) => error instanceof EnrollmentRefused && error.message.includes("the key is exhausted"),
   );
 });
 
 test("enrollment is retried until the server is reachable, with the same public key", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
-  peer.behaviour.refuse_http = { status: 503, message: "starting" };
+  peer.behavior.refuse_http = { status: 503, message: "starting" };
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const directory = temporaryDirectory(t);
   const lines: string[] = [];
@@ -286,10 +286,10 @@ test("enrollment is retried until the server is reachable, with the same public 
     meanwhile: () => clock.advance({ seconds: 5 }),
   });
   const key = readFileSync(join(directory, "identity", "key.pem"), "utf8");
-  peer.behaviour.refuse_http = undefined;
+  peer.behavior.refuse_http = undefined;
   await until("the enrollment", () => agent, { meanwhile: () => clock.advance({ seconds: 5 }) });
   // A response that arrives late causes one more request.
-  assert.equal(new Set(peer.enrolments.map(({ public_key }) => public_key)).size, 1);
+  assert.equal(new Set(peer.enrollments.map(({ public_key }) => public_key)).size, 1);
   assert.equal(readFileSync(join(directory, "identity", "key.pem"), "utf8"), key);
 });
 
@@ -323,10 +323,10 @@ test(
   "the server's time is updated with each heartbeat, so a suspended machine or a corrected server clock causes no lasting error",
   LIMIT,
   async (t) => {
-    const { peer, deployments, clock } = await startRig(t, ({ behaviour }) => (behaviour.welcome = { heartbeat_seconds: 10 }));
+    const { peer, deployments, clock } = await startRig(t, ({ behavior }) => (behavior.welcome = { heartbeat_seconds: 10 }));
     await until("the link", () => peer.connected);
     const later = Date.parse("2040-01-01T00:00:00Z");
-    peer.behaviour.server_time = () => later;
+    peer.behavior.server_time = () => later;
     await until("the new time", () => (deployments.given().server_time?.() ?? 0) >= later, {
       meanwhile: () => clock.advance({ seconds: 10 }),
     });

@@ -12,7 +12,7 @@ import { httpClient, signedFetcher } from "./http/request.ts";
 import { serverAgent } from "./http/server-agent.ts";
 import { establishTrust } from "./http/trust.ts";
 import { enroll } from "./identity/enroll.ts";
-import { type Enrolment, openKey, readBootId, readPlatform, type RobotKey } from "./identity/identity.ts";
+import { type Enrollment, openKey, readBootId, readPlatform, type RobotKey } from "./identity/identity.ts";
 import { DesiredStore, takeDesired } from "./link/desired-store.ts";
 import { Link } from "./link/link.ts";
 import { RosBridge } from "./ros/bridge.ts";
@@ -57,7 +57,7 @@ export interface Agent {
 
 /**
  * Starts an agent on its state directory. It enrolls first if necessary, and waits for an unreachable server. Then it runs the last known desired
- * state and keeps the link up. Throws StateLockedError, EnrolmentRefused, NotEnrolled.
+ * state and keeps the link up. Throws StateLockedError, EnrollmentRefused, NotEnrolled.
  */
 export async function startAgent(options: AgentOptions): Promise<Agent> {
   const { config } = options;
@@ -70,8 +70,8 @@ export async function startAgent(options: AgentOptions): Promise<Agent> {
     const trusted = await establishTrust({ config, clock: options.clock, log: disk.log, signal });
     const tls = { ...trusted, agent: openServerAgent(config, disk, trusted.ca) };
     const http = httpClient(options.clock, options.activity, tls);
-    const enrolment = await enroll({ ...options, key, log: disk.log, http, signal });
-    return await run(options, disk, key, enrolment, tls, unlock);
+    const enrollment = await enroll({ ...options, key, log: disk.log, http, signal });
+    return await run(options, disk, key, enrollment, tls, unlock);
   } catch (error) {
     disk.close();
     unlock();
@@ -157,7 +157,7 @@ interface Robot extends Omit<Disk, "close"> {
   clock: Clock;
   activity: Activity;
   key: RobotKey;
-  enrolment: Enrolment;
+  enrollment: Enrollment;
   tls: ServerTls;
   store: DesiredStore;
   reporter: Reporter;
@@ -169,13 +169,13 @@ async function run(
   options: AgentOptions,
   disk: Disk,
   key: RobotKey,
-  enrolment: Enrolment,
+  enrollment: Enrollment,
   tls: ServerTls,
   unlock: () => void,
 ): Promise<Agent> {
   const { config, clock, activity = idleActivity } = options;
   const { log, outbox, time } = disk;
-  const { robot_id, org_id, name } = enrolment;
+  const { robot_id, org_id, name } = enrollment;
   const { state_directory, labels, workload_environment: environment } = config;
   const store = new DesiredStore({ state_directory, clock, log });
   // The link is created last, since it needs all other parts; they reach it through `parts`.
@@ -191,7 +191,7 @@ async function run(
   const fetcher = signedFetcher({ server: config.server, robot_id, key, time, http: httpClient(clock, activity, tls) });
   const server_time = (): number => time.serverTime();
   const guard = new ReleaseGuard({ state_directory, org_id, robot_id, labels, clock, server_time, fetcher, log });
-  const robot: Robot = { ...disk, options, config, clock, activity, key, enrolment, tls, store, reporter, local_interface, guard };
+  const robot: Robot = { ...disk, options, config, clock, activity, key, enrollment, tls, store, reporter, local_interface, guard };
   const deployments = makeDeployments(robot, fetcher);
   const shells = makeShells(robot, deployments);
   const ros = new RosBridge({ settings: rosSettings(config.robot.ros, environment, config.system_root), clock, log });
@@ -279,7 +279,7 @@ const RUN_ID_BYTES = 8;
 
 function makeLink(robot: Robot, { deployments, shells, ros }: { deployments: Deployments; shells: Shells; ros: RosBridge }): Link {
   const { config, tls, clock, key, log, time, outbox, spool, store, guard, local_interface } = robot;
-  const { robot_id } = robot.enrolment;
+  const { robot_id } = robot.enrollment;
   const { system_root, state_directory, workload_environment: environment } = config;
   const boot_id = readBootId(system_root);
   const run_id = Buffer.from(clock.randomBytes(RUN_ID_BYTES)).toString("hex");

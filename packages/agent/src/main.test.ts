@@ -52,7 +52,7 @@ test("runs until SIGTERM, closes the link and exits 0; after kill -9 it starts a
   const third = rfAgent(t, ...args);
   await until("the second link", () => peer.hellos.length === 2 && peer.connected);
   assert.equal(peer.hellos[1]!.robot_id, peer.hellos[0]!.robot_id);
-  assert.equal(peer.enrolments.length, 1);
+  assert.equal(peer.enrollments.length, 1);
   third.child.kill("SIGTERM");
   assert.equal(await third.code, 0, third.stderr());
   await until("the goodbye", () => peer.close_code === 1001);
@@ -61,7 +61,7 @@ test("runs until SIGTERM, closes the link and exits 0; after kill -9 it starts a
 test("a refused key: exit 4 and the server's reason, no stack", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
-  peer.behaviour.refuse_http = { status: 401, message: "no such enrollment key" };
+  peer.behavior.refuse_http = { status: 401, message: "no such enrollment key" };
   const run = rfAgent(t, "run", "--server", peer.url, "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t));
   assert.equal(await run.code, 4);
   assert.match(run.stderr(), /no such enrollment key/);

@@ -9,7 +9,7 @@ import { addLocalCommands } from "./commands/local-commands.ts";
 import { type ConfigFlags, loadConfig, UsageError } from "./config.ts";
 import { StateLockedError } from "./disk/lock.ts";
 import { errorText } from "./disk/write-atomically.ts";
-import { EnrolmentRefused, NotEnrolled } from "./identity/enroll.ts";
+import { EnrollmentRefused, NotEnrolled } from "./identity/enroll.ts";
 import { AgentRefused, AgentUnreachable } from "./local/client.ts";
 import { LockHeld } from "./safety/update-lock.ts";
 import { install, type InstallFlags, type PlaceFlags, uninstall } from "./install.ts";
@@ -132,7 +132,7 @@ const REFUSALS: Record<number, number> = { 400: EXIT.usage, 404: EXIT.not_found,
 
 function exitCodeOf(error: unknown): number {
   if (error instanceof UsageError || error instanceof NotEnrolled) return EXIT.usage;
-  if (error instanceof EnrolmentRefused || error instanceof UntrustedAuthority) return EXIT.auth;
+  if (error instanceof EnrollmentRefused || error instanceof UntrustedAuthority) return EXIT.auth;
   if (error instanceof StateLockedError || error instanceof LockHeld) return EXIT.conflict;
   if (error instanceof AgentUnreachable) return EXIT.unreachable;
   if (error instanceof AgentRefused) return REFUSALS[error.status] ?? EXIT.error;

@@ -8,7 +8,7 @@ export { lockState } from "./disk/lock.ts";
 export { signedFetcher } from "./http/request.ts";
 export { type HttpClient, httpClient } from "./http/request.ts";
 export { establishTrust } from "./http/trust.ts";
-export { askOnce, EnrolmentRefused } from "./identity/enroll.ts";
+export { askOnce, EnrollmentRefused } from "./identity/enroll.ts";
 export type { RobotKey } from "./identity/identity.ts";
 export { readPlatform } from "./identity/identity.ts";
 export { backoffMs } from "./link/backoff.ts";

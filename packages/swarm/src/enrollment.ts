@@ -1,4 +1,4 @@
-import { askOnce, backoffMs, EnrolmentRefused, type HttpClient } from "@roamfleet/agent/parts";
+import { askOnce, backoffMs, EnrollmentRefused, type HttpClient } from "@roamfleet/agent/parts";
 import type { Clock } from "@roamfleet/clock";
 import { deriveRobotKey, type StoredRobot, robotKey } from "./robot-file.ts";
 
@@ -25,7 +25,7 @@ export interface EnrollmentOptions {
 
 /**
  * Enrolls robots one after the other, so that their ids have the order of their numbers, and yields each immediately. Robots of `known` are
- * yielded unchanged. Throws EnrolmentRefused for an invalid key, EnrollmentError if the server does not respond or responds with invalid data.
+ * yielded unchanged. Throws EnrollmentRefused for an invalid key, EnrollmentError if the server does not respond or responds with invalid data.
  */
 export async function enrollFleet(
   options: EnrollmentOptions,
@@ -56,11 +56,11 @@ async function enrollOne(options: EnrollmentOptions, number: number, name: strin
   for (let attempt = 0; !signal.aborted; attempt += 1) {
     const result = await askOnce({ config, key: { public_key }, clock, http, signal }, options.key).catch((error: unknown) => {
       if (signal.aborted) return undefined;
-      throw error instanceof EnrolmentRefused ? error : new EnrollmentError(error instanceof Error ? error.message : String(error));
+      throw error instanceof EnrollmentRefused ? error : new EnrollmentError(error instanceof Error ? error.message : String(error));
     });
     if (result === undefined) return undefined;
-    if ("enrolment" in result) {
-      const { robot_id, org_id, name: named } = result.enrolment;
+    if ("enrollment" in result) {
+      const { robot_id, org_id, name: named } = result.enrollment;
       return { number, key: key.toString("base64"), robot_id, org_id, name: named, installs: 0, first: {}, apps: {} };
     }
     if (!heard && clock.monotonic() - began > FIRST_WAIT_MS) throw new EnrollmentError(`${server} does not respond: ${result.reason}`);

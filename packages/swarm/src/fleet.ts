@@ -48,7 +48,7 @@ export class Fleet {
 
   /**
    * Enrolls the robots in order and connects each immediately; resolves when the last is enrolled. Throws UsageError, StateLockedError,
-   * EnrolmentRefused, EnrollmentError, UntrustedAuthority.
+   * EnrollmentRefused, EnrollmentError, UntrustedAuthority.
    */
   async start(): Promise<void> {
     const { clock, log, signal, waiting } = this.#parts;
@@ -66,8 +66,8 @@ export class Fleet {
     const http = httpClient(clock, undefined, tls);
     const shared = this.#share(tls.ca, http);
     if (flap_ms !== undefined) this.#flap(flap_ms);
-    const enrolment = { server, key: key ?? "", seed, robots, name_prefix, labels, clock, http, signal, waiting };
-    await enrollFleet(enrolment, known, (stored) => {
+    const enrollment = { server, key: key ?? "", seed, robots, name_prefix, labels, clock, http, signal, waiting };
+    await enrollFleet(enrollment, known, (stored) => {
       this.#file?.changed(stored);
       const robot = new FleetRobot(shared, stored);
       this.robots.push(robot);

@@ -1,5 +1,5 @@
 import { StateLockedError } from "@roamfleet/agent";
-import { agentLog, EnrolmentRefused, type Logger, UsageError } from "@roamfleet/agent/parts";
+import { agentLog, EnrollmentRefused, type Logger, UsageError } from "@roamfleet/agent/parts";
 import type { Clock } from "@roamfleet/clock";
 import { UntrustedAuthority } from "@roamfleet/protocol/authority";
 import { EnrollmentError } from "./enrollment.ts";
@@ -47,7 +47,7 @@ export async function runSwarm({ flags, clock, screen, complain, signal }: RunOp
 
 function exitCodeOf(error: unknown): number | undefined {
   if (error instanceof UsageError) return EXIT.usage;
-  if (error instanceof EnrolmentRefused || error instanceof UntrustedAuthority) return EXIT.auth;
+  if (error instanceof EnrollmentRefused || error instanceof UntrustedAuthority) return EXIT.auth;
   if (error instanceof StateLockedError) return EXIT.conflict;
   if (error instanceof EnrollmentError) return EXIT.error;
   return undefined;

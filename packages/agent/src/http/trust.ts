@@ -25,7 +25,7 @@ export interface TrustOptions {
 }
 
 const pinFile = (state_directory: string): string => join(state_directory, "identity", "server-ca.pem");
-const enrolmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
+const enrollmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
 
 /**
  * Returns the certificate authority to trust, and pins it in the state directory: from then on no other is accepted. Without settings for it, the
@@ -39,7 +39,7 @@ export async function establishTrust(options: TrustOptions): Promise<{ ca?: stri
   if (ca_file !== undefined) return pin(options, pinned, readAuthority(ca_file, ca_fingerprint));
   if (pinned !== undefined && (ca_fingerprint === undefined || fingerprintOf(pinned) === ca_fingerprint)) return { ca: pinned };
   // A robot that enrolled without a pin trusts the machine's authorities, and starts without a check.
-  if (ca_fingerprint === undefined && existsSync(enrolmentFile(state_directory))) return {};
+  if (ca_fingerprint === undefined && existsSync(enrollmentFile(state_directory))) return {};
   const presented = await look(options);
   if (ca_fingerprint !== undefined) return pin(options, pinned, requireFingerprint(presented, ca_fingerprint));
   if (presented.trusted) return {};

@@ -5,12 +5,12 @@ import { parseSignedText, type SignedText } from "@roamfleet/protocol/signatures
 import type { AgentConfig } from "../config.ts";
 import { errorText } from "../disk/write-atomically.ts";
 import { envelopeMessage, type HttpClient, readText } from "../http/request.ts";
-import { pinAtEnrolment } from "../signing/pinned-trust.ts";
+import { pinAtEnrollment } from "../signing/pinned-trust.ts";
 import { backoffMs, retryAfterMs } from "../link/backoff.ts";
-import { type Enrolment, parseEnrolment, readEnrolment, readPlatform, type RobotKey, writeEnrolment } from "./identity.ts";
+import { type Enrollment, parseEnrollment, readEnrollment, readPlatform, type RobotKey, writeEnrollment } from "./identity.ts";
 
 /** The server refuses to enroll this robot; retrying changes nothing. */
-export class EnrolmentRefused extends Error {}
+export class EnrollmentRefused extends Error {}
 /** There is neither a stored enrollment nor an enrollment key. */
 export class NotEnrolled extends Error {}
 
@@ -30,9 +30,9 @@ export interface EnrollOptions {
  * Returns the robot's identity: from disk, or by enrolling with the key of the config, which is retried until the server answers. The server
  * identifies a robot by its public key, so an enrollment whose response was lost returns the same robot again.
  */
-export async function enroll(options: EnrollOptions): Promise<Enrolment> {
+export async function enroll(options: EnrollOptions): Promise<Enrollment> {
   const { config, clock, log, signal } = options;
-  const known = readEnrolment(config.state_directory, () => log.warn("the enrollment on disk is damaged, enrolling again"));
+  const known = readEnrollment(config.state_directory, () => log.warn("the enrollment on disk is damaged, enrolling again"));
   if (known !== undefined) return known;
   if (config.enroll_key === undefined) {
     throw new NotEnrolled(`${config.state_directory} holds no enrolled robot: pass --enroll-key KEY (created by \`rf keys new\`)`);
@@ -41,12 +41,12 @@ export async function enroll(options: EnrollOptions): Promise<Enrolment> {
     failpoint("enrol:before-request", "step");
     const result = await askOnce(options, config.enroll_key);
     failpoint("enrol:answered", "step");
-    if ("enrolment" in result) {
+    if ("enrollment" in result) {
       // First: an enrolled robot that lost its trusted keys would trust any key.
-      pinAtEnrolment(config.state_directory, result.enrolment.org_id, result.trust);
-      writeEnrolment(config.state_directory, result.enrolment);
-      log.info({ robot_id: result.enrolment.robot_id, name: result.enrolment.name, server: config.server }, "enrolled");
-      return result.enrolment;
+      pinAtEnrollment(config.state_directory, result.enrollment.org_id, result.trust);
+      writeEnrollment(config.state_directory, result.enrollment);
+      log.info({ robot_id: result.enrollment.robot_id, name: result.enrollment.name, server: config.server }, "enrolled");
+      return result.enrollment;
     }
     const wait_ms = result.retry_after_ms ?? backoffMs(clock, attempt);
     log.warn({ server: config.server, reason: result.reason, wait_ms }, "could not enroll, trying again");
@@ -55,14 +55,14 @@ export async function enroll(options: EnrollOptions): Promise<Enrolment> {
   }
 }
 
-type Asked = { enrolment: Enrolment; trust: SignedText | null } | { reason: string; retry_after_ms?: number | undefined };
+type Asked = { enrollment: Enrollment; trust: SignedText | null } | { reason: string; retry_after_ms?: number | undefined };
 
 type AskOptions = Pick<EnrollOptions, "clock" | "http" | "signal"> & {
   config: Pick<AgentConfig, "server" | "name" | "labels" | "system_root">;
   key: Pick<RobotKey, "public_key">;
 };
 
-/** Sends one request. Returns why it should be retried, if so; throws EnrolmentRefused, or Error if a retry cannot help. */
+/** Sends one request. Returns why it should be retried, if so; throws EnrollmentRefused, or Error if a retry cannot help. */
 export async function askOnce({ config, key, clock, http, signal }: AskOptions, enroll_key: string): Promise<Asked> {
   let status: number;
   let text: string;
@@ -91,11 +91,11 @@ export async function askOnce({ config, key, clock, http, signal }: AskOptions, 
   }
   if (status === 200 || status === 201) {
     const data = dataOf(text);
-    const enrolment = parseEnrolment(data);
-    return enrolment === undefined ? { reason: "the response to the enrollment contains no robot" } : { enrolment, trust: trustOf(data) };
+    const enrollment = parseEnrollment(data);
+    return enrollment === undefined ? { reason: "the response to the enrollment contains no robot" } : { enrollment, trust: trustOf(data) };
   }
   const message = envelopeMessage(text) ?? `HTTP status ${status}`;
-  if (status === 401 || status === 403) throw new EnrolmentRefused(`the server refused the enrollment key: ${message}`);
+  if (status === 401 || status === 403) throw new EnrollmentRefused(`the server refused the enrollment key: ${message}`);
   if (status >= 500 || status === 429 || status === 408) return { reason: message, retry_after_ms };
   throw new Error(`${config.server} did not enroll this robot: ${message}`);
 }

@@ -3,7 +3,7 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { temporaryDirectory } from "../testing/agent-rig.ts";
-import { openKey, readEnrolment, writeEnrolment } from "./identity.ts";
+import { openKey, readEnrollment, writeEnrollment } from "./identity.ts";
 
 test("a key is created once, readable by its owner only, with a public key of 32 bytes", (t) => {
   const directory = temporaryDirectory(t);
@@ -25,23 +25,23 @@ test("a damaged key is never replaced: a new key would be another robot", (t) =>
 
 test("an enrollment is read back; a torn file counts as not enrolled", (t) => {
   const directory = temporaryDirectory(t);
-  assert.equal(readEnrolment(directory), undefined);
+  assert.equal(readEnrollment(directory), undefined);
   openKey(directory);
-  writeEnrolment(directory, { robot_id: "rob_1", org_id: "org_1", name: "arm" });
-  assert.deepEqual(readEnrolment(directory), { robot_id: "rob_1", org_id: "org_1", name: "arm" });
+  writeEnrollment(directory, { robot_id: "rob_1", org_id: "org_1", name: "arm" });
+  assert.deepEqual(readEnrollment(directory), { robot_id: "rob_1", org_id: "org_1", name: "arm" });
   writeFileSync(join(directory, "identity", "robot.json"), '{"robot_id":"rob');
-  assert.equal(readEnrolment(directory), undefined);
+  assert.equal(readEnrollment(directory), undefined);
 });
 
 test("an enrollment with a wrong checksum counts as not enrolled: the server would refuse another robot's id forever", (t) => {
   const directory = temporaryDirectory(t);
   openKey(directory);
-  writeEnrolment(directory, { robot_id: "rob_1", org_id: "org_1", name: "arm" });
+  writeEnrollment(directory, { robot_id: "rob_1", org_id: "org_1", name: "arm" });
   const path = join(directory, "identity", "robot.json");
   writeFileSync(path, readFileSync(path, "utf8").replace("rob_1", "rob_3"));
   let told = 0;
   assert.equal(
-    readEnrolment(directory, () => (told += 1)),
+    readEnrollment(directory, () => (told += 1)),
     undefined,
   );
   assert.equal(told, 1);

@@ -6,7 +6,7 @@ import type { Platform } from "@roamfleet/protocol/link";
 import { makeDirectory, readJson, writeAtomically, writeJson, readIfExists } from "../disk/write-atomically.ts";
 
 /** The robot's identity after enrollment. */
-export interface Enrolment {
+export interface Enrollment {
   robot_id: string;
   org_id: string;
   name: string;
@@ -21,7 +21,7 @@ export interface RobotKey {
 }
 
 const keyFile = (state_directory: string): string => join(state_directory, "identity", "key.pem");
-const enrolmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
+const enrollmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
 
 /**
  * Reads the key in the state directory, or creates and fsyncs it (mode 0600). So an enrollment whose response was lost is repeated with the same key.
@@ -63,18 +63,18 @@ function makeKey(state_directory: string, path: string): KeyObject {
 }
 
 /** Returns undefined if the robot has not enrolled, or if the file is torn: enrolling again returns the same identity. */
-export function readEnrolment(state_directory: string, damaged: () => void = () => {}): Enrolment | undefined {
-  return parseEnrolment(readJson(enrolmentFile(state_directory), damaged));
+export function readEnrollment(state_directory: string, damaged: () => void = () => {}): Enrollment | undefined {
+  return parseEnrollment(readJson(enrollmentFile(state_directory), damaged));
 }
 
-export function writeEnrolment(state_directory: string, enrolment: Enrolment): void {
-  writeJson(enrolmentFile(state_directory), enrolment);
+export function writeEnrollment(state_directory: string, enrollment: Enrollment): void {
+  writeJson(enrollmentFile(state_directory), enrollment);
 }
 
 /** Parses `{robot_id, org_id, name}` of the server's response or the stored file; undefined for anything else. */
-export function parseEnrolment(value: unknown): Enrolment | undefined {
+export function parseEnrollment(value: unknown): Enrollment | undefined {
   if (typeof value !== "object" || value === null) return undefined;
-  const { robot_id, org_id, name } = value as Partial<Record<keyof Enrolment, unknown>>;
+  const { robot_id, org_id, name } = value as Partial<Record<keyof Enrollment, unknown>>;
   if (typeof robot_id !== "string" || robot_id === "" || typeof org_id !== "string" || typeof name !== "string") return undefined;
   return { robot_id, org_id, name };
 }

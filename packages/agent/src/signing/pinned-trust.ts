@@ -53,7 +53,7 @@ function isKey(value: unknown): value is TrustedKey {
  * Pins the keys in the response to the enrollment (trust on first use). Keys that were set on the robot itself before are kept. A server without
  * signing returns none.
  */
-export function pinAtEnrolment(state_directory: string, org_id: string, answered: SignedText | null): void {
+export function pinAtEnrollment(state_directory: string, org_id: string, answered: SignedText | null): void {
   if (answered === null || readTrust(state_directory) !== undefined) return;
   const statement = parseTrustStatement(answered.text);
   if (statement === undefined || statement.org_id !== org_id) throw new Error("the response to the enrollment has unreadable signing keys");

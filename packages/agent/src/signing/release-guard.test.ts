@@ -11,7 +11,7 @@ import { temporaryDirectory } from "../testing/agent-rig.ts";
 import { releaseOf } from "../testing/bundles.ts";
 import { makeSigner, signed, type Signer, TEST_ORG, trusting } from "../testing/signing.ts";
 import { afterRun, RAN_MAX } from "./admit-release.ts";
-import { pinAtEnrolment, readTrust, trustKeys, writeTrust } from "./pinned-trust.ts";
+import { pinAtEnrollment, readTrust, trustKeys, writeTrust } from "./pinned-trust.ts";
 import { ReleaseGuard } from "./release-guard.ts";
 
 const [first, second, stranger] = [makeSigner("first"), makeSigner("second"), makeSigner("stranger")];
@@ -135,11 +135,11 @@ test("damaged keys admit nothing until new ones are set on the robot", async (t)
 test("the enrollment pins the org's keys once, and never replaces keys of the robot", (t) => {
   const directory = temporaryDirectory(t);
   mkdirSync(join(directory, "identity"));
-  pinAtEnrolment(directory, TEST_ORG, null);
+  pinAtEnrollment(directory, TEST_ORG, null);
   assert.equal(readTrust(directory), undefined);
-  assert.throws(() => pinAtEnrolment(directory, "org_2", trusting(3, [first], first)), /unreadable signing keys/);
-  pinAtEnrolment(directory, TEST_ORG, trusting(3, [first], first));
-  pinAtEnrolment(directory, TEST_ORG, trusting(4, [stranger], stranger));
+  assert.throws(() => pinAtEnrollment(directory, "org_2", trusting(3, [first], first)), /unreadable signing keys/);
+  pinAtEnrollment(directory, TEST_ORG, trusting(3, [first], first));
+  pinAtEnrollment(directory, TEST_ORG, trusting(4, [stranger], stranger));
   assert.deepEqual(readTrust(directory), trustIn(3, first));
 });
 

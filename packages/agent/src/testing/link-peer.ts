@@ -36,12 +36,12 @@ export interface LinkPeer {
   readonly reports: Report[];
   readonly records: LogRecordBody[];
   readonly health: HealthBody[];
-  readonly enrolments: { key: string; public_key: string }[];
+  readonly enrollments: { key: string; public_key: string }[];
   /** Upgrade requests, including refused ones. */
   attempts: number;
   /** Types of the messages of the current session, in order. */
   readonly order: string[];
-  readonly behaviour: Behaviour;
+  readonly behavior: Behavior;
   send(message: ServerMessage): void;
   /** Sends bytes as one WebSocket message. */
   sendRaw(bytes: Uint8Array): void;
@@ -56,7 +56,7 @@ export interface LinkPeer {
   stop(): Promise<void>;
 }
 
-export interface Behaviour {
+export interface Behavior {
   /** Responds to an upgrade or an enrollment with this error. */
   refuse_http?: { status: number; headers?: Record<string, string>; message: string } | undefined;
   /** Sends this refusal in place of welcome. */
@@ -75,17 +75,17 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
   const sockets = new WebSocketServer({ noServer: true, handleProtocols: () => LINK_SUBPROTOCOL });
   const keys = new Map<string, string>();
   let current: WebSocket | undefined;
-  const behaviour: Behaviour = { welcome: {}, ack: true };
+  const behavior: Behavior = { welcome: {}, ack: true };
   const peer: LinkPeer = {
     url: "",
     hellos: [],
     reports: [],
     records: [],
     health: [],
-    enrolments: [],
+    enrollments: [],
     attempts: 0,
     order: [],
-    behaviour,
+    behavior,
     send: (message) => sendTo(current!, message),
     sendRaw: (bytes) => current!.send(bytes),
     goAway: (retry_after_ms) =>
@@ -110,7 +110,7 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
   async function answer(request: IncomingMessage, response: ServerResponse): Promise<void> {
     let text = "";
     for await (const chunk of request) text += String(chunk);
-    const { refuse_http } = behaviour;
+    const { refuse_http } = behavior;
     if (refuse_http !== undefined) {
       response.writeHead(refuse_http.status, { "content-type": "application/json", ...refuse_http.headers });
       response.end(JSON.stringify({ error: { code: "refused", message: refuse_http.message } }));
@@ -118,7 +118,7 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     }
     if (request.url !== "/agent/enroll") return void response.writeHead(404).end();
     const body = JSON.parse(text) as { key: string; public_key: string; name?: string };
-    peer.enrolments.push(body);
+    peer.enrollments.push(body);
     const known = [...keys].find(([, public_key]) => public_key === body.public_key)?.[0];
     const robot_id = known ?? `rob_${keys.size + 1}`;
     keys.set(robot_id, body.public_key);
@@ -129,7 +129,7 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
 
   http.on("upgrade", (request, socket, head) => {
     peer.attempts += 1;
-    const { refuse_http } = behaviour;
+    const { refuse_http } = behavior;
     if (refuse_http !== undefined) {
       const headers = Object.entries(refuse_http.headers ?? {})
         .map(([name, value]) => `${name}: ${value}\r\n`)
@@ -146,8 +146,8 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     const nonce = `nonce-${peer.attempts}`;
     socket.on("message", (data) => {
       const frame = decodeFrame(data as Buffer);
-      if (frame.type === FrameType.PING && !(frame.flags & FLAG_REPLY) && behaviour.ignore_pings !== true) {
-        const { server_time } = behaviour;
+      if (frame.type === FrameType.PING && !(frame.flags & FLAG_REPLY) && behavior.ignore_pings !== true) {
+        const { server_time } = behavior;
         const payload = asksTime(frame) && server_time !== undefined ? timeReply(server_time()) : frame.payload;
         socket.send(encodeFrame(FrameType.PING, CONTROL_CHANNEL, payload, FLAG_REPLY));
       }
@@ -160,7 +160,7 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
       if (current === socket) current = undefined;
     });
     peer.order.length = 0;
-    if (behaviour.mute !== true) sendTo(socket, { type: "challenge", nonce, protocols: [...LINK_PROTOCOLS] });
+    if (behavior.mute !== true) sendTo(socket, { type: "challenge", nonce, protocols: [...LINK_PROTOCOLS] });
   }
 
   function hear(socket: WebSocket, message: RobotMessage, nonce: string): void {
@@ -169,18 +169,18 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
     else if (message.type === "health") peer.health.push(message.snapshot);
     else if (message.type === "report") {
       if (message.seq > (peer.reports.at(-1)?.seq ?? 0)) peer.reports.push(message);
-      if (behaviour.ack) sendTo(socket, { type: "ack", seq: message.seq });
+      if (behavior.ack) sendTo(socket, { type: "ack", seq: message.seq });
     } else if (message.type === "logs") hearLogs(socket, message);
   }
 
   function hearLogs(socket: WebSocket, { records }: Logs): void {
     for (const record of records) if (record.seq > (peer.records.at(-1)?.seq ?? 0)) peer.records.push(record);
-    if (behaviour.ack) sendTo(socket, { type: "log_ack", seq: records.at(-1)!.seq });
+    if (behavior.ack) sendTo(socket, { type: "log_ack", seq: records.at(-1)!.seq });
   }
 
   function greet(socket: WebSocket, hello: Hello, nonce: string): void {
     peer.hellos.push(hello);
-    if (behaviour.refuse !== undefined) return sendTo(socket, { type: "refused", ...behaviour.refuse });
+    if (behavior.refuse !== undefined) return sendTo(socket, { type: "refused", ...behavior.refuse });
     const raw = Buffer.from(keys.get(hello.robot_id) ?? "", "base64");
     const key = createPublicKey({ key: Buffer.concat([Buffer.from("302a300506032b6570032100", "hex"), raw]), format: "der", type: "spki" });
     if (
@@ -202,9 +202,9 @@ export async function startLinkPeer(port = 0): Promise<LinkPeer> {
       heartbeat_seconds: 15,
       health_seconds: 60,
       log_flush_ms: 1_000,
-      acked_seq: behaviour.ack ? (peer.reports.at(-1)?.seq ?? 0) : 0,
-      acked_log_seq: behaviour.ack ? (peer.records.at(-1)?.seq ?? 0) : 0,
-      ...behaviour.welcome,
+      acked_seq: behavior.ack ? (peer.reports.at(-1)?.seq ?? 0) : 0,
+      acked_log_seq: behavior.ack ? (peer.records.at(-1)?.seq ?? 0) : 0,
+      ...behavior.welcome,
     });
   }
 

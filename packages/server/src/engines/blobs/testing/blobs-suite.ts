@@ -22,8 +22,8 @@ const refusal =
 
 /** Tests of the contract of a blob store. Each implementation runs them. */
 export function blobsSuite(name: string, make: () => Promise<BlobsUnderTest>): void {
-  const check = (behaviour: string, body: (under_test: BlobsUnderTest) => Promise<void>): void => {
-    test(`${name}: ${behaviour}`, TIMEOUT, async () => {
+  const check = (behavior: string, body: (under_test: BlobsUnderTest) => Promise<void>): void => {
+    test(`${name}: ${behavior}`, TIMEOUT, async () => {
       const under_test = await make();
       try {
         await body(under_test);

@@ -19,8 +19,8 @@ const TIMEOUT = { timeout: 120_000 };
 
 /** Tests of the contract of a bus. Each implementation runs them, or states why it cannot. */
 export function busSuite(name: string, make: () => Promise<BusUnderTest>, { skip = false }: { skip?: string | false } = {}): void {
-  const check = (behaviour: string, body: (bus: BusUnderTest) => Promise<void>): void => {
-    test(`${name}: ${behaviour}`, { ...TIMEOUT, skip }, async () => {
+  const check = (behavior: string, body: (bus: BusUnderTest) => Promise<void>): void => {
+    test(`${name}: ${behavior}`, { ...TIMEOUT, skip }, async () => {
       const bus = await make();
       try {
         await body(bus);
