@@ -1,16 +1,14 @@
 /** The parts of a robot that simulated robots share; they run them with a different runtime. */
 export { parseServer, UsageError } from "./config.ts";
-export { fetchConfig } from "./configs/configs.ts";
-export type { Fetcher, Logger } from "./contract.ts";
-export { type AppState } from "./deployments/state.ts";
+export { type ConfigFiles, Configs } from "./configs/configs.ts";
+export type { Fetcher, Logger, Reporter } from "./contract.ts";
+export type { AppState } from "./deployments/state.ts";
 export { AppWorker } from "./deployments/worker.ts";
 export { lockState } from "./disk/lock.ts";
-export { signedFetcher } from "./http/request.ts";
-export { type HttpClient, httpClient } from "./http/request.ts";
+export { type HttpClient, httpClient, signedFetcher } from "./http/request.ts";
 export { establishTrust } from "./http/trust.ts";
 export { askOnce, EnrollmentRefused } from "./identity/enroll.ts";
-export type { RobotKey } from "./identity/identity.ts";
-export { readPlatform } from "./identity/identity.ts";
+export { readPlatform, type RobotKey } from "./identity/identity.ts";
 export { backoffMs } from "./link/backoff.ts";
 export type { OpenSocket, SocketAddress } from "./link/connect.ts";
 export { Link, type LinkOptions } from "./link/link.ts";

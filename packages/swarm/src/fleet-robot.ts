@@ -1,7 +1,7 @@
 import {
   AppWorker,
   type Artifact,
-  fetchConfig,
+  Configs,
   type Fetcher,
   type HttpClient,
   Link,
@@ -10,6 +10,7 @@ import {
   LogShipper,
   type OpenSocket,
   readPlatform,
+  type Reporter,
   RobotTime,
   signedFetcher,
   type StageIo,
@@ -19,10 +20,9 @@ import { type Clock, idleActivity } from "@roamfleet/clock";
 import type { Desired, DesiredRelease, ReportBody } from "@roamfleet/protocol/link";
 import { healthOf } from "./health.ts";
 import { type StoredRobot, robotKey } from "./robot-file.ts";
-import { MemoryLogSpool, MemoryOutbox } from "./memory.ts";
+import { memoryConfigFiles, MemoryLogSpool, MemoryOutbox } from "./memory.ts";
 import type { Tally } from "./tally.ts";
 import { fetchAndCheck, KINDS, simulatedExecutors } from "./runtime.ts";
-import { ConfigRunner, type ConfigHost } from "./testing/config-runner.ts";
 
 /** State shared by the robots of a swarm. */
 export interface FleetShared {
@@ -51,7 +51,7 @@ export interface FleetShared {
  * A robot of a swarm: the agent's link, session, report order, plan, worker and download, with memory instead of a disk, and a runtime that
  * only records what would run.
  */
-export class FleetRobot implements ConfigHost {
+export class FleetRobot {
   readonly stored: StoredRobot;
   readonly #shared: FleetShared;
   readonly #outbox: MemoryOutbox;
@@ -61,9 +61,9 @@ export class FleetRobot implements ConfigHost {
   readonly #fetcher: Fetcher;
   readonly #link: Link;
   readonly #workers = new Map<string, AppWorker>();
-  readonly #configs = new Map<string, ConfigRunner>();
+  readonly #reporter: Reporter = { report: (body) => this.#report(body), progress: (progress) => this.#link.progress(progress) };
+  readonly #configs: Configs;
   readonly #executors: ReturnType<typeof simulatedExecutors>;
-  readonly #stopping = new AbortController();
   #desired: Desired | undefined;
 
   constructor(shared: FleetShared, stored: StoredRobot) {
@@ -86,6 +86,17 @@ export class FleetRobot implements ConfigHost {
       isUnwell: (app, { id }) => shared.isUnwell({ number: stored.number, install: stored.installs, first: stored.first[app] === id }),
       log: (app, message) => this.#say(app, message),
     });
+    this.#configs = new Configs({
+      journal: { records: new Map(), append: () => {} },
+      files: memoryConfigFiles(),
+      clock,
+      timing: TIMING,
+      log,
+      reporter: this.#reporter,
+      fetcher: this.#fetcher,
+      on_change: () => {},
+      on_step: () => {},
+    });
     this.#link = this.#makeLink({ server, ca, open_socket, clock, log, key, time });
   }
 
@@ -105,23 +116,16 @@ export class FleetRobot implements ConfigHost {
   }
 
   async stop(): Promise<void> {
-    this.#stopping.abort();
-    await Promise.all([...this.#workers.values()].map((worker) => worker.stop()));
+    await Promise.all([this.#configs.stop(), ...[...this.#workers.values()].map((worker) => worker.stop())]);
     await this.#link.stop();
   }
 
-  report(body: ReportBody): void {
+  #report(body: ReportBody): void {
     this.#outbox.add(body, this.#shared.clock.now().toISOString());
     this.#shared.tally.reported(this.stored.number, body);
     if (body.kind === "app")
       this.#shared.tally.runs(this.stored.number, body.app, this.#workers.get(body.app)?.workload()?.release_tag ?? undefined);
     this.#link.reportAdded();
-  }
-
-  async fetchConfig(namespace: string, sha256: string): Promise<string> {
-    const { clock } = this.#shared;
-    const bytes = await fetchConfig(namespace, sha256, { fetcher: this.#fetcher, clock, timing: TIMING, signal: this.#stopping.signal });
-    return bytes.toString("utf8");
   }
 
   #makeLink(parts: Pick<LinkOptions, "server" | "ca" | "open_socket" | "clock" | "log" | "key" | "time">): Link {
@@ -156,7 +160,7 @@ export class FleetRobot implements ConfigHost {
 
   #announce(): void {
     for (const worker of this.#workers.values()) worker.announce();
-    for (const config of this.#configs.values()) config.announce();
+    this.#configs.announce();
   }
 
   #take(desired: Desired): void {
@@ -164,9 +168,9 @@ export class FleetRobot implements ConfigHost {
       this.#desired = desired;
       for (const app of Object.keys(desired.apps)) this.#workerOf(app);
       for (const [app, worker] of this.#workers) worker.setDesired(desired.apps[app] ?? "absent");
-      for (const [namespace, wish] of Object.entries(desired.configs)) this.#configOf(namespace).wishFor(wish);
+      this.#configs.desired(desired.configs);
     }
-    this.report({ kind: "observed", generation: this.#desired?.generation ?? 0 });
+    this.#report({ kind: "observed", generation: this.#desired?.generation ?? 0 });
   }
 
   #workerOf(app: string): AppWorker {
@@ -182,10 +186,7 @@ export class FleetRobot implements ConfigHost {
       clock,
       timing: TIMING,
       log,
-      reporter: {
-        report: (body) => this.report(body),
-        progress: (progress) => this.#link.progress(progress),
-      },
+      reporter: this.#reporter,
       on_finished: () => {},
       on_step: () => {},
     });
@@ -203,14 +204,6 @@ export class FleetRobot implements ConfigHost {
         this.#shared.keep(this.stored);
       },
     };
-  }
-
-  #configOf(namespace: string): ConfigRunner {
-    const known = this.#configs.get(namespace);
-    if (known !== undefined) return known;
-    const made = new ConfigRunner(namespace, this);
-    this.#configs.set(namespace, made);
-    return made;
   }
 
   #staging(app: string, release: DesiredRelease): void {

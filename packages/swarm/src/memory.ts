@@ -1,4 +1,5 @@
-import { encodeRecord } from "@roamfleet/agent/parts";
+import { hash } from "node:crypto";
+import { type ConfigFiles, encodeRecord } from "@roamfleet/agent/parts";
 import type { Clock } from "@roamfleet/clock";
 import type { LogLevel, Report, ReportBody } from "@roamfleet/protocol/link";
 
@@ -40,6 +41,15 @@ export class MemoryLogSpool {
     const lines = batch.map(({ text }) => text);
     return { lines, last_seq: last.seq, bytes: lines.reduce((sum, text) => sum + text.length, 0) };
   }
+}
+
+/** Keeps only the digests of config files: no simulated program reads them. */
+export function memoryConfigFiles(): ConfigFiles {
+  const digests = new Map<string, string>();
+  return {
+    digest: (namespace) => digests.get(namespace),
+    write: (namespace, bytes) => void digests.set(namespace, hash("sha256", bytes)),
+  };
 }
 
 /** Unacknowledged reports, oldest first: the agent stores them on disk, a simulated robot in memory. */

@@ -3,7 +3,7 @@ import { type Timer, exponentialMs } from "@roamfleet/clock";
 import type { DesiredConfig } from "@roamfleet/protocol/link";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import { hash } from "node:crypto";
-import { Journal } from "../deployments/journal.ts";
+import type { Journal } from "../deployments/journal.ts";
 import type { Clock, Fetcher, Logger, Reporter } from "../contract.ts";
 import { explain } from "../deployments/state.ts";
 import { makeDirectory, writeAtomically, errorText } from "../disk/write-atomically.ts";
@@ -12,27 +12,45 @@ import { CONFIG_BYTES_MAX, type Timing } from "../runtime/limits.ts";
 import type { StatePaths } from "../runtime/paths.ts";
 import { fetchSmall, RetryLater, retryWaitMs } from "../runtime/download.ts";
 
-type ConfigsOptions = Omit<ConfigWorkerOptions, "namespace" | "journal">;
+/** The files of the configs. Simulated robots keep only their digests, in memory. */
+export interface ConfigFiles {
+  /** Returns the SHA-256 of a file; undefined if it cannot be read. */
+  digest(namespace: string): string | undefined;
+  /** Replaces a file atomically and durably. */
+  write(namespace: string, bytes: Buffer): void;
+}
 
-/** Keeps the robot's config files, `<state>/configs/<namespace>.json`, as the server wants them. */
+/** The files `<state>/configs/<namespace>.json`. */
+export const configFiles = (paths: StatePaths): ConfigFiles => ({
+  digest: (namespace) => {
+    try {
+      return hash("sha256", fs.readFileSync(paths.config(namespace)));
+    } catch {
+      return undefined;
+    }
+  },
+  write: (namespace, bytes) => {
+    // Workloads run as the agent's user. Other users must not read values that may be secret.
+    makeDirectory(paths.configs);
+    writeAtomically(paths.config(namespace), bytes);
+  },
+});
+
+/** Keeps the robot's config files as the server wants them. */
 export class Configs {
   readonly #options: ConfigsOptions;
-  readonly #journal: Journal<ConfigState>;
   readonly #workers = new Map<string, ConfigWorker>();
   #drift: Timer | undefined;
 
   constructor(options: ConfigsOptions) {
     this.#options = options;
-    const { journal, damaged } = Journal.open<ConfigState>(options.paths.config_journal, ({ namespace }) => namespace);
-    if (damaged > 0) options.log.warn({ damaged }, "config journal has damaged lines");
-    this.#journal = journal;
-    for (const namespace of journal.records.keys()) this.#worker(namespace);
+    for (const namespace of options.journal.records.keys()) this.#worker(namespace);
   }
 
   #worker(namespace: string): ConfigWorker {
     let worker = this.#workers.get(namespace);
     if (worker === undefined) {
-      worker = new ConfigWorker({ ...this.#options, namespace, journal: this.#journal });
+      worker = new ConfigWorker(namespace, this.#options);
       this.#workers.set(namespace, worker);
     }
     return worker;
@@ -57,14 +75,12 @@ export class Configs {
   async stop(): Promise<void> {
     this.#drift?.cancel();
     await Promise.all([...this.#workers.values()].map((worker) => worker.stop()));
-    this.#journal.close();
   }
 }
 
-interface ConfigWorkerOptions {
-  namespace: string;
-  journal: Journal<ConfigState>;
-  paths: StatePaths;
+export interface ConfigsOptions {
+  journal: Pick<Journal<ConfigState>, "records" | "append">;
+  files: ConfigFiles;
   clock: Clock;
   timing: Timing;
   log: Logger;
@@ -79,7 +95,7 @@ type Ending = Pick<FinishedConfig, "status" | "changed"> & { reason?: string; me
 
 /** Keeps the config file of one namespace in its desired state. */
 class ConfigWorker {
-  readonly #options: ConfigWorkerOptions;
+  readonly #options: ConfigsOptions;
   #state: ConfigState;
   #desired: DesiredConfig | undefined;
   #busy: Promise<void> | undefined;
@@ -87,9 +103,9 @@ class ConfigWorker {
   #stopped = false;
   #reported_sha256: string | undefined;
 
-  constructor(options: ConfigWorkerOptions) {
+  constructor(namespace: string, options: ConfigsOptions) {
     this.#options = options;
-    this.#state = options.journal.records.get(options.namespace) ?? emptyConfigState(options.namespace);
+    this.#state = options.journal.records.get(namespace) ?? { namespace, applied: null, writing_sha256: null, finished: [] };
   }
 
   start(): void {
@@ -125,7 +141,7 @@ class ConfigWorker {
   checkDrift(): void {
     const { applied } = this.#state;
     if (applied === null) return;
-    const sha256 = this.#actual() ?? "";
+    const sha256 = this.#options.files.digest(this.#state.namespace) ?? "";
     if (sha256 === this.#reported_sha256) return;
     this.#reported_sha256 = sha256;
     if (sha256 !== applied.sha256) this.#options.log.warn({ namespace: this.#state.namespace }, "config file was changed by hand");
@@ -134,14 +150,6 @@ class ConfigWorker {
     } catch (error) {
       this.#reported_sha256 = undefined;
       this.#options.log.error({ namespace: this.#state.namespace, err: error }, "report could not be kept");
-    }
-  }
-
-  #actual(): string | undefined {
-    try {
-      return hash("sha256", fs.readFileSync(this.#options.paths.config(this.#state.namespace)));
-    } catch {
-      return undefined;
     }
   }
 
@@ -197,18 +205,15 @@ class ConfigWorker {
   }
 
   async #install(desired: DesiredConfig, signal: AbortSignal): Promise<void> {
-    const { paths, on_change, on_step } = this.#options;
+    const { files, on_change, on_step } = this.#options;
     const { namespace } = this.#state;
-    const file = paths.config(namespace);
     let changed = this.#state.writing_sha256 === desired.sha256;
-    if (this.#actual() !== desired.sha256) {
+    if (files.digest(namespace) !== desired.sha256) {
       failpoint("config:before-fetch", "step");
       const bytes = await fetchConfig(namespace, desired.sha256, { ...this.#options, signal });
       changed = true;
       this.#save({ ...this.#state, writing_sha256: desired.sha256 });
-      // Workloads run as the agent's user. Other users must not read values that may be secret.
-      makeDirectory(paths.configs);
-      writeAtomically(file, bytes);
+      files.write(namespace, bytes);
       on_step("config.written");
     }
     const newest = this.#desired?.target_id === desired.target_id ? (this.#desired ?? desired) : desired;
@@ -284,7 +289,7 @@ interface FinishedConfig {
   reported: boolean;
 }
 
-interface ConfigState {
+export interface ConfigState {
   namespace: string;
   /** The last written version; the file may have been changed by hand since. null: nothing written yet. */
   applied: { version: number; sha256: string } | null;
@@ -294,8 +299,6 @@ interface ConfigState {
 }
 
 const CONFIG_FINISHED_MAX = 4;
-
-const emptyConfigState = (namespace: string): ConfigState => ({ namespace, applied: null, writing_sha256: null, finished: [] });
 
 interface FetchConfigOptions {
   fetcher: Fetcher;
@@ -309,7 +312,7 @@ interface FetchConfigOptions {
  * ones. An unreachable server, and one that answers with Retry-After, is asked again until the step's time limit. Other responses count as attempts:
  * after a bounded number it throws StepFailure (`download_failed`, `digest_mismatch`). Throws StepAborted on abort.
  */
-export async function fetchConfig(namespace: string, sha256: string, options: FetchConfigOptions): Promise<Buffer> {
+async function fetchConfig(namespace: string, sha256: string, options: FetchConfigOptions): Promise<Buffer> {
   const { fetcher, clock, timing, signal } = options;
   for (let [tries, answers] = [1, 0]; ; tries += 1) {
     throwIfAborted(signal);

@@ -1,6 +1,6 @@
 import { failpoint } from "@roamfleet/clock/failpoint";
 import type { Desired } from "@roamfleet/protocol/link";
-import { Configs } from "../configs/configs.ts";
+import { configFiles, Configs, type ConfigState } from "../configs/configs.ts";
 import type { Deployments, DeploymentsOptions, Logger } from "../contract.ts";
 import { type Timing, TIMING } from "../runtime/limits.ts";
 import { type StatePaths, statePaths } from "../runtime/paths.ts";
@@ -35,7 +35,8 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
   };
   const runtime = openRuntime(options, { paths, timing, on_step, logins, on_lost });
   const { artifacts, engine, executors } = runtime;
-  const journal = openJournal(paths, log);
+  const journal = openJournal<AppState>(paths.journal, ({ app }) => app, log);
+  const config_journal = openJournal<ConfigState>(paths.config_journal, ({ namespace }) => namespace, log);
   const workers = new Map<string, AppWorker>();
   let desired = options.desired;
   let running = false;
@@ -43,7 +44,8 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
     options.on_config?.(namespace);
     for (const app of workers.keys()) for (const executor of executors) executor.reload(app);
   };
-  const configs = new Configs({ paths, clock, timing, log, reporter, fetcher, on_step, on_change });
+  const files = configFiles(paths);
+  const configs = new Configs({ journal: config_journal, files, clock, timing, log, reporter, fetcher, on_step, on_change });
   const pruneDownloads = (): void => artifacts.prune(wantedArtifacts(workers.values()));
   const workerOf = (app: string): AppWorker => {
     let worker = workers.get(app);
@@ -91,6 +93,7 @@ export function createDeployments(options: DeploymentsOptions, tuning: Deploymen
       await Promise.all([configs.stop(), ...[...workers.values()].map((worker) => worker.stop())]);
       await Promise.all(executors.map((executor) => executor.close(config.keep_workloads)));
       journal.close();
+      config_journal.close();
     },
   };
 }
@@ -124,9 +127,9 @@ function makeWorker(app: string, options: DeploymentsOptions, { runtime, paths, 
   });
 }
 
-function openJournal(paths: StatePaths, log: Logger): Journal<AppState> {
-  const { journal, damaged } = Journal.open<AppState>(paths.journal, ({ app }) => app);
-  if (damaged > 0) log.warn({ damaged }, "deployment journal has damaged lines");
+function openJournal<T>(file: string, key: (record: T) => string, log: Logger): Journal<T> {
+  const { journal, damaged } = Journal.open(file, key);
+  if (damaged > 0) log.warn({ damaged, file }, "a journal has damaged lines");
   return journal;
 }
 
