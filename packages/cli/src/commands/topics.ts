@@ -1,3 +1,4 @@
+import { type TopicRate, TopicRateMeter } from "@roamfleet/protocol/topic-rate";
 import type { Client, Frame, Stream } from "@roamfleet/sdk";
 import { Argument, InvalidArgumentError } from "commander";
 import { defineCommand, wholeNumber } from "../command.ts";
@@ -157,7 +158,7 @@ async function echo(
 
 async function hz(context: Context, client: Client, robot_id: string, topic: string, { type, count }: Options): Promise<void> {
   const { out, clock } = context;
-  const meter = new RateMeter();
+  const meter = new TopicRateMeter(WINDOW_MAX);
   const enough = new AbortController();
   let left = count ?? Number.POSITIVE_INFINITY;
   let came = 0;
@@ -189,56 +190,8 @@ async function hz(context: Context, client: Client, robot_id: string, topic: str
   }
 }
 
-/** Maximum number of intervals measured; the oldest are dropped. */
+/** Maximum number of intervals measured by hz. */
 const WINDOW_MAX = 10_000;
-
-interface TopicRate {
-  /** Messages per second, including skipped ones. */
-  rate: number;
-  /** Of intervals without skipped messages; null if there are none. */
-  min_s: number | null;
-  max_s: number | null;
-  std_dev_s: number | null;
-  /** Number of messages measured. */
-  window: number;
-}
-
-interface Interval {
-  seconds: number;
-  /** Messages skipped within it. */
-  skipped: number;
-}
-
-/** Measures the message rate as `rostopic hz` and `ros2 topic hz` do. */
-export class RateMeter {
-  readonly #intervals: Interval[] = [];
-  #last_ms: number | undefined;
-
-  /** Adds a message that the robot received at `at_ms`, after `skipped` others. */
-  add(at_ms: number, skipped: number): void {
-    if (this.#last_ms !== undefined) this.#intervals.push({ seconds: Math.max(0, at_ms - this.#last_ms) / 1_000, skipped });
-    if (this.#intervals.length > WINDOW_MAX) this.#intervals.shift();
-    this.#last_ms = at_ms;
-  }
-
-  /** Returns undefined before the second message. */
-  read(): TopicRate | undefined {
-    if (this.#intervals.length === 0) return undefined;
-    const total_s = this.#intervals.reduce((sum, { seconds }) => sum + seconds, 0);
-    const messages = this.#intervals.reduce((sum, { skipped }) => sum + skipped + 1, 0);
-    const next = this.#intervals.filter(({ skipped }) => skipped === 0).map(({ seconds }) => seconds);
-    const mean = next.reduce((sum, seconds) => sum + seconds, 0) / next.length;
-    const variance = next.reduce((sum, seconds) => sum + (seconds - mean) ** 2, 0) / next.length;
-    const known = next.length > 0;
-    return {
-      rate: total_s === 0 ? 0 : messages / total_s,
-      min_s: known ? next.reduce((a, b) => Math.min(a, b)) : null,
-      max_s: known ? next.reduce((a, b) => Math.max(a, b)) : null,
-      std_dev_s: known ? Math.sqrt(variance) : null,
-      window: messages + 1,
-    };
-  }
-}
 
 /** Formats a rate like ROS's own tools. */
 export function rateText({ rate, min_s, max_s, std_dev_s, window }: TopicRate): string {

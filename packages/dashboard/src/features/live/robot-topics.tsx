@@ -1,3 +1,4 @@
+import { TopicRateMeter } from "@roamfleet/protocol/topic-rate";
 import { Link, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useState } from "react";
 import { useMay } from "../../api/session.ts";
@@ -19,7 +20,7 @@ import {
 import { useRobot } from "../robots/use-robot.ts";
 import { LiveBadge, LiveNotice, NothingLive, OperatorsOnly, useIsVisible, useStream } from "./live-stream.tsx";
 import { MessageTree } from "./message-tree.tsx";
-import { createRateMeter, createSeries, type TopicRate } from "./topic-series.ts";
+import { createSeries } from "./topic-series.ts";
 
 /** Messages per second: enough for reading, and few enough for slow connections. */
 const DEFAULT_RATE = 5;
@@ -290,7 +291,20 @@ function RateSelect({ value, onValue }: { value: number; onValue: (value: number
   );
 }
 
-function Rate({ rate: { hz, skipped, messages } }: { rate: TopicRate }) {
+/** Number of intervals from which the rate is computed. */
+const INTERVALS_MAX = 500;
+
+interface EchoRate {
+  /** Messages per second, including skipped ones. */
+  hz: number;
+  /** Messages skipped since the stream opened. */
+  skipped: number;
+  messages: number;
+}
+
+const NO_RATE: EchoRate = { hz: 0, skipped: 0, messages: 0 };
+
+function Rate({ rate: { hz, skipped, messages } }: { rate: EchoRate }) {
   if (messages < 2) return null;
   return (
     <span className="text-xs text-muted tabular-nums" data-topic-rate>
@@ -300,10 +314,7 @@ function Rate({ rate: { hz, skipped, messages } }: { rate: TopicRate }) {
 }
 
 function useEcho(robot_id: string, topic: string, { type, rate: most, full }: TopicSearch, is_online: boolean) {
-  const [shown, setShown] = useState<{ newest: Echo | undefined; rate: TopicRate }>({
-    newest: undefined,
-    rate: { hz: 0, skipped: 0, messages: 0 },
-  });
+  const [shown, setShown] = useState<{ newest: Echo | undefined; rate: EchoRate }>({ newest: undefined, rate: NO_RATE });
   const [series] = useState(createSeries);
   const { live, again } = useStream({
     name: "ros_echo",
@@ -313,20 +324,23 @@ function useEcho(robot_id: string, topic: string, { type, rate: most, full }: To
     is_online,
     is_wanted: useIsVisible(),
     start: () => {
-      const meter = createRateMeter();
+      const meter = new TopicRateMeter(INTERVALS_MAX);
       let newest: Echo | undefined;
+      let rate = NO_RATE;
       let timer: ReturnType<typeof setTimeout> | undefined;
       series.clear();
-      setShown({ newest: undefined, rate: meter.read() });
+      setShown({ newest: undefined, rate });
       return {
         onFrame: (data) => {
           if (typeof data !== "string") return;
           newest = JSON.parse(data) as Echo;
-          meter.add(newest.at, newest.skipped ?? 0);
+          const { skipped = 0 } = newest;
+          meter.add(Date.parse(newest.at), skipped);
+          rate = { ...rate, skipped: rate.skipped + skipped, messages: rate.messages + 1 };
           series.add(newest.at, newest.message);
           timer ??= setTimeout(() => {
             timer = undefined;
-            setShown({ newest, rate: meter.read() });
+            setShown({ newest, rate: { ...rate, hz: meter.read()?.rate ?? 0 } });
           }, SHOW_MS);
         },
         stop: () => clearTimeout(timer),

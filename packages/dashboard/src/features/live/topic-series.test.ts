@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { childPath, createRateMeter, createSeries, numberAt, pathSteps, POINTS_MAX, WINDOW_S } from "./topic-series.ts";
+import { childPath, createSeries, numberAt, pathSteps, POINTS_MAX, WINDOW_S } from "./topic-series.ts";
 
 const START = Date.parse("2030-01-01T00:00:00Z");
 const at = (seconds: number): string => new Date(START + seconds * 1_000).toISOString();
@@ -30,13 +30,6 @@ test("has a gap for missing fields, and skips older messages until the clock is 
   assert.deepEqual(series.read(["x"])[1], [1, null]);
   series.add(at(0), { x: 3 });
   assert.deepEqual(series.read(["x"])[1], [3]);
-});
-
-test("includes skipped messages in the rate", () => {
-  const meter = createRateMeter();
-  assert.deepEqual(meter.read(), { hz: 0, skipped: 0, messages: 0 });
-  for (let i = 0; i <= 10; i += 1) meter.add(new Date(1_000_000 + i * 500).toISOString(), i === 0 ? 0 : 4);
-  assert.deepEqual(meter.read(), { hz: 10, skipped: 40, messages: 11 });
 });
 
 test("parses the paths that it formats", () => {
