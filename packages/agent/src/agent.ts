@@ -41,7 +41,7 @@ export interface AgentOptions {
   log?: (line: string) => void;
   /** Aborts an enrollment that waits for its server. A started agent is stopped by `stop`. */
   signal?: AbortSignal;
-  /** Creates the part that installs and runs releases; simulated robots pass their own. */
+  /** Creates the part that installs and runs releases; tests pass their own. */
   create_deployments?: CreateDeployments;
 }
 
@@ -198,7 +198,7 @@ async function run(
   const link = makeLink(robot, { deployments, shells, ros });
   parts.link = link;
   log.info({ robot_id, name, server: config.server, version: AGENT_VERSION, generation: store.generation }, "agent started");
-  const apps = (): AppStatus[] => deployments.apps?.() ?? [];
+  const apps = (): AppStatus[] => deployments.apps();
   await deployments.start();
   await local_interface.start({ robot_id, name, agent_version: AGENT_VERSION, connected: () => link.connected, apps });
   link.start();
@@ -236,7 +236,7 @@ const makeShells = ({ config, clock, guard }: Robot, deployments: Deployments): 
     clock,
     shell: config.robot.shell,
     environment: config.workload_environment,
-    place: (app) => deployments.place?.(app),
+    place: (app) => deployments.place(app),
     is_confined: () => guard.requires_signature,
     state_directory: config.state_directory,
   });

@@ -101,12 +101,12 @@ export interface Deployments {
   /** Sets the newest desired state, which the link has already stored on disk. */
   desired(desired: Desired): void;
   /** Receives what each desired state contains but the disk must not: logins for registries. */
-  learn?(desired: Desired): void;
+  learn(desired: Desired): void;
   workloads(): WorkloadStatus[];
-  /** For the robot's own software; absent on simulated robots. */
-  apps?(): AppStatus[];
+  /** For the robot's own software. */
+  apps(): AppStatus[];
   /** Returns where an app runs, for a shell in the same place; undefined if it does not run. */
-  place?(app: string): AppPlace | undefined;
+  place(app: string): AppPlace | undefined;
   /** Reports every app and config file; called after each connect. */
   announce(): void;
   readonly kinds: string[];

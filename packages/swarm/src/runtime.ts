@@ -89,8 +89,6 @@ class SimulatedExecutor implements Executor {
     return Promise.resolve({ ok, message: ok ? "simulated: healthy" : "simulated: not running" });
   }
 
-  settle(): void {}
-
   stop(app: string): Promise<void> {
     if (this.running(app) !== null) this.#running.delete(app);
     return Promise.resolve();
@@ -102,12 +100,6 @@ class SimulatedExecutor implements Executor {
 
   status(app: string): { status: "running" | "stopped"; restarts: number } {
     return { status: this.running(app) === null ? "stopped" : "running", restarts: 0 };
-  }
-
-  reload(): void {}
-
-  signal(): boolean {
-    return false;
   }
 
   close(): Promise<void> {

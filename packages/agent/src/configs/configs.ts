@@ -78,7 +78,7 @@ export class Configs {
   }
 }
 
-export interface ConfigsOptions {
+interface ConfigsOptions {
   journal: Pick<Journal<ConfigState>, "records" | "append">;
   files: ConfigFiles;
   clock: Clock;

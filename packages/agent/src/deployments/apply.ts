@@ -137,7 +137,7 @@ async function ensureRunning({ state, executor, signal }: StepContext, release: 
   if (signal.aborted) throw new StepAborted();
   await executor(release.kind).repair?.(state.app, release, signal);
   await executor(release.kind).start(state.app, release, { fresh: false, signal });
-  executor(release.kind).settle(state.app);
+  executor(release.kind).settle?.(state.app);
 }
 
 async function stage(context: StepContext, before: Work, release: DesiredRelease): Promise<void> {
@@ -206,7 +206,7 @@ async function verify(context: StepContext, before: Work, release: DesiredReleas
   if (failure !== undefined) return context.enter({ ...work, phase: "rolling_back", tries: 0, failure });
   const { current, previous } = context.state;
   end(context, work, "applied", null, { current: release, previous: current?.id === release.id ? previous : current });
-  executor(release.kind).settle(state.app);
+  executor(release.kind).settle?.(state.app);
   prune(context);
 }
 
@@ -229,7 +229,7 @@ async function rollBack(context: StepContext, before: Work, release: DesiredRele
       reason: "rollback_failed",
       message: `${failure.message}; release ${old.tag} could not be started again: ${problem}`,
     });
-  executor(old.kind).settle(state.app);
+  executor(old.kind).settle?.(state.app);
   prune(context);
 }
 

@@ -194,7 +194,7 @@ test("a shell of an app outlives the app's restart and does not delay it", optio
     clock: systemClock,
     shell: { user: userInfo().username },
     environment: { PATH: process.env["PATH"] ?? "" },
-    place: (app) => rig.deployments.place?.(app),
+    place: (app) => rig.deployments.place(app),
     is_confined: () => false,
     state_directory: rig.state,
   });

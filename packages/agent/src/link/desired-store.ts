@@ -98,7 +98,7 @@ export function takeDesired(
   desired: Desired,
 ): void {
   const { store, reporter, deployments, log } = parts;
-  deployments.learn?.(desired);
+  deployments.learn(desired);
   const act = (fresh: boolean): void => {
     try {
       if (fresh) deployments.desired(desired);

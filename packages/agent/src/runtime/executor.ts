@@ -44,7 +44,7 @@ export interface Executor {
   /** Whether the release that was just started stays up: after a rollback. */
   alive(app: string, signal: AbortSignal): Promise<ProbeResult>;
   /** Called after success: from here on its health is only reported. */
-  settle(app: string): void;
+  settle?(app: string): void;
   stop(app: string): Promise<void>;
   /** Removes the app with all its data; it is stopped first. */
   remove(app: string): Promise<void>;
@@ -54,8 +54,7 @@ export interface Executor {
   /** Where the app runs; absent: this kind runs no processes. */
   place?(app: string): AppPlace | undefined;
   /** Notifies a running workload of a changed config file, if its manifest requests that. */
-  reload(app: string): void;
-  signal(app: string, signal: NodeJS.Signals): boolean;
+  reload?(app: string): void;
   /** Called when the agent ends: stops workloads, or leaves them running. */
   close(keep_workloads: boolean): Promise<void>;
 }

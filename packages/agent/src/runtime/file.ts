@@ -176,8 +176,6 @@ export class FileExecutor implements Executor {
     return release === undefined ? { ok: false, message: "no file is installed" } : this.probe(app, release);
   }
 
-  settle(): void {}
-
   async stop(): Promise<void> {}
 
   async remove(app: string): Promise<void> {
@@ -189,12 +187,6 @@ export class FileExecutor implements Executor {
 
   status(app: string): RunStatus {
     return { status: this.#placed.has(app) ? "running" : "stopped", restarts: 0 };
-  }
-
-  reload(): void {}
-
-  signal(): boolean {
-    return false;
   }
 
   async close(): Promise<void> {}

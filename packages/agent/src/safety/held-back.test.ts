@@ -20,7 +20,7 @@ const LIMIT = { timeout: 120_000 };
 async function robotWithOne(t: TestContext, config: Partial<AgentConfig> = {}) {
   const rig = await DeploymentsRig.start({ config: { local_api: { socket: join(temporaryDirectory(t), "agent.sock") }, ...config } });
   const [one, two] = [await shellRelease("one", WELL), await shellRelease("two", WELL)];
-  const status = (): AppStatus => rig.deployments.apps?.()[0] ?? assert.fail("no app");
+  const status = (): AppStatus => rig.deployments.apps()[0] ?? assert.fail("no app");
   const permission = rig.local_interface?.permission ?? assert.fail("no permission");
   return { rig, one, two, status, permission };
 }

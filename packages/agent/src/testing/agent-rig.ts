@@ -49,6 +49,9 @@ export function idleDeployments(): { create: CreateDeployments; received: Desire
       given = options;
       return {
         kinds: ["app_bundle"],
+        learn: () => {},
+        apps: () => [],
+        place: () => undefined,
         desired: (desired) => void received.push(desired),
         workloads: () => [{ app: "main", kind: "app_bundle", status: "running", restarts: 0, release_tag: "v1" }],
         announce: () =>

@@ -124,7 +124,7 @@ export class DeploymentsRig {
       { ...this.#tuning, timing: { ...QUICK, ...this.#tuning.timing } },
     );
     await this.deployments.start();
-    const apps = (): AppStatus[] => this.deployments.apps?.() ?? [];
+    const apps = (): AppStatus[] => this.deployments.apps();
     await this.local_interface?.start({ robot_id: "rob_1", name: "arm", agent_version: "test", connected: () => true, apps });
   }
 

@@ -51,7 +51,7 @@ test("an image is pulled from a registry by digest, with a login that is never s
   registry.login = { username: "robot", password: "secret-of-the-registry" };
   const image = registry.add(await shellImage(`# private\n${STAYS_UP}`, [], { gzip: true }));
   const release = registryRelease("v1", image, { registry_auth: registry.login });
-  rig.deployments.learn?.({ type: "desired", generation: 1, apps: { main: { ...desiredOf(release.release) } }, configs: {} });
+  rig.deployments.learn({ type: "desired", generation: 1, apps: { main: { ...desiredOf(release.release) } }, configs: {} });
   const end = await rig.ended(rig.deploy(release));
   assert.deepEqual([end.status, end.message], ["applied", undefined]);
   assert.deepEqual(await imageReleases(engine(), rig.state), ["rel_v1"]);

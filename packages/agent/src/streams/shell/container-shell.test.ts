@@ -27,7 +27,7 @@ async function startApp(engine: TestEngine) {
     clock: systemClock,
     shell: { user: os.userInfo().username },
     environment: {},
-    place: (app) => rig.deployments.place?.(app),
+    place: (app) => rig.deployments.place(app),
     is_confined: () => false,
     state_directory: rig.state,
   });
