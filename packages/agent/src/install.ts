@@ -43,7 +43,7 @@ export async function install(flags: InstallFlags, print: Print): Promise<void> 
   if (flags.dryRun === true) return print(unit);
   const { unit_path, environment_path } = places(flags);
   makeDirectory(dirname(environment_path), 0o755);
-  writeAtomically(environment_path, environmentText(config), 0o600);
+  writeAtomically(environment_path, config.enroll_key === undefined ? "" : `ROAMFLEET_ENROLL_KEY=${config.enroll_key}\n`, 0o600);
   makeDirectory(dirname(unit_path), 0o755);
   writeAtomically(unit_path, unit, 0o644);
   print(`wrote ${unit_path} and ${environment_path}\n`);
@@ -130,10 +130,6 @@ export function uninstall(flags: PlaceFlags, print: Print): void {
 function systemctl(...words: string[]): void {
   const { status, stderr, error } = spawnSync("systemctl", words, { encoding: "utf8", timeout: SYSTEMCTL_TIMEOUT_MS });
   if (status !== 0) throw new Error(`systemctl ${words.join(" ")} failed: ${error?.message ?? stderr.trim()}`);
-}
-
-function environmentText(config: AgentConfig): string {
-  return config.enroll_key === undefined ? "" : `ROAMFLEET_ENROLL_KEY=${config.enroll_key}\n`;
 }
 
 /** The maximum stop timeout of a manifest, plus some time for the agent; after this systemd kills the remaining processes. */

@@ -24,7 +24,7 @@ export class RobotTime {
   /** With a state directory the server's time is stored there for the next start. */
   constructor(clock: Clock, state_directory?: string) {
     this.#clock = clock;
-    this.#file = state_directory === undefined ? undefined : serverTimeFile(state_directory);
+    this.#file = state_directory === undefined ? undefined : join(state_directory, "identity", "server-time");
     this.#stored = this.#file === undefined ? 0 : readTime(this.#file);
   }
 
@@ -69,8 +69,6 @@ export class RobotTime {
     return offset === undefined || Math.abs(offset) < CLOCK_OFFSET_BELIEVED_MS ? this.#clock.now() : new Date(this.serverTime());
   }
 }
-
-const serverTimeFile = (state_directory: string): string => join(state_directory, "identity", "server-time");
 
 function readTime(file: string): number {
   try {

@@ -2,12 +2,11 @@ import { readFileSync } from "node:fs";
 import { isAbsolute, join } from "node:path";
 import {
   type CameraSource,
+  DOMAIN_ID_MAX,
   ROBOT_CONFIG_DEFAULT,
   type RobotConfig,
   ROS_ADAPTERS,
-  type RosAdapterName,
   SIGNED_SWITCHES,
-  type SignedSwitch,
   STREAM_SWITCHES,
 } from "./robot-config.ts";
 import { checkRules } from "../streams/forward/rules.ts";
@@ -44,41 +43,37 @@ export async function parseRobotConfig(text: string): Promise<RobotConfig> {
   } catch (error) {
     throw new ConfigFileError((error as Error).message);
   }
-  const file = new Section(value);
-  const forward = file.section("forward");
-  const forward_named = forward.has("allow");
-  const config: RobotConfig = {
-    streams: readSwitches(file.section("streams")),
-    shell: readShell(file.section("shell")),
-    cameras: readCameras(file.sections("cameras") ?? []),
-    ros: readRos(file.section("ros")),
-    logs: readLogs(file.section("logs")),
-    forward: readForward(forward),
-    files: readFiles(file.section("files")),
-    containers: readContainers(file.section("containers")),
-    signed: readSigned(file.section("signed")),
-  };
-  file.end();
-  checkSigned(config, forward_named);
+  const config = readSection(value, "", (file) => ({
+    streams: file.section("streams", readSwitches),
+    shell: file.section("shell", readShell),
+    cameras: readCameras(file),
+    ros: file.section("ros", readRos),
+    logs: file.section("logs", readLogs),
+    forward: file.section("forward", readForward),
+    files: file.section("files", (section) => ({ directories: section.paths("directories") ?? ROBOT_CONFIG_DEFAULT.files.directories })),
+    containers: file.section("containers", readContainers),
+    signed: file.section("signed", (section) => ({
+      allow: section.choices("allow", SIGNED_SWITCHES) ?? ROBOT_CONFIG_DEFAULT.signed.allow,
+    })),
+  }));
+  checkSigned(config);
   return config;
 }
 
 function readSwitches(section: Section): RobotConfig["streams"] {
   const streams = { ...ROBOT_CONFIG_DEFAULT.streams };
   for (const name of STREAM_SWITCHES) streams[name] = section.onOff(name) ?? streams[name];
-  section.end();
   return streams;
 }
 
 function readShell(section: Section): RobotConfig["shell"] {
   const [user, command] = [section.text("user"), section.texts("command")];
-  section.end();
   if (command?.length === 0) throw new ConfigFileError(`${section.at("command")} must name a program`);
   return { ...(user === undefined ? {} : { user }), ...(command === undefined ? {} : { command }) };
 }
 
-function readCameras(sections: readonly Section[]): CameraSource[] {
-  const cameras = sections.map(readCamera);
+function readCameras(file: Section): CameraSource[] {
+  const cameras = file.sections("cameras", readCamera) ?? [];
   const twice = cameras.find(({ name }, i) => cameras.findIndex((other) => other.name === name) < i);
   if (twice !== undefined) throw new ConfigFileError(`cameras: the name ${JSON.stringify(twice.name)} is given twice`);
   return cameras;
@@ -95,29 +90,21 @@ function readCamera(section: Section): CameraSource {
   const topic = section.text("ros");
   if (topic !== undefined) sources.push({ name, kind: "ros", topic });
   if (section.onOff("test_picture") === true) sources.push({ name, kind: "test_picture" });
-  section.end();
   const [source] = sources;
   if (source === undefined || sources.length > 1)
     throw new ConfigFileError(`${section.at("name")} ${name}: give one of ffmpeg, mjpeg, ros and test_picture`);
   return source;
 }
 
-const DOMAIN_ID_MAX = 232;
-
 function readRos(section: Section): RobotConfig["ros"] {
-  const adapters = section.texts("adapters") ?? ROBOT_CONFIG_DEFAULT.ros.adapters;
-  const unknown = adapters.find((name) => !(ROS_ADAPTERS as readonly string[]).includes(name));
-  if (unknown !== undefined) throw new ConfigFileError(`${section.at("adapters")}: ${unknown} is none of ${ROS_ADAPTERS.join(", ")}`);
+  const adapters = section.choices("adapters", ROS_ADAPTERS) ?? ROBOT_CONFIG_DEFAULT.ros.adapters;
   const domain_id = section.integer("domain_id", 0, DOMAIN_ID_MAX);
-  const prefixes = section.texts("prefixes");
-  const relative = prefixes?.find((prefix) => !isAbsolute(prefix));
-  if (relative !== undefined) throw new ConfigFileError(`${section.at("prefixes")}: ${JSON.stringify(relative)} is not absolute`);
+  const prefixes = section.paths("prefixes");
   const foxglove_url = readUrl(section, "foxglove_url", ["ws:", "wss:"]);
   const rosbridge_url = readUrl(section, "rosbridge_url", ["ws:", "wss:"]);
   const ros1_master_uri = readUrl(section, "ros1_master_uri", ["http:"]);
-  section.end();
   return {
-    adapters: adapters as RosAdapterName[],
+    adapters,
     ...(domain_id === undefined ? {} : { domain_id }),
     ...(prefixes === undefined ? {} : { prefixes }),
     ...(foxglove_url === undefined ? {} : { foxglove_url }),
@@ -130,18 +117,15 @@ function readLogs(section: Section): RobotConfig["logs"] {
   const journald = section.value("journald");
   const units = Array.isArray(journald) && journald.every((unit) => typeof unit === "string") ? journald : undefined;
   const switched = units === undefined ? new Section({ journald }, "logs").onOff("journald") : undefined;
-  const logs = {
+  return {
     journald: units ?? switched ?? ROBOT_CONFIG_DEFAULT.logs.journald,
     files: section.texts("files") ?? ROBOT_CONFIG_DEFAULT.logs.files,
     rosout: section.onOff("rosout") ?? ROBOT_CONFIG_DEFAULT.logs.rosout,
   };
-  section.end();
-  return logs;
 }
 
 function readForward(section: Section): RobotConfig["forward"] {
   const allow = section.texts("allow") ?? ROBOT_CONFIG_DEFAULT.forward.allow;
-  section.end();
   try {
     checkRules(allow);
   } catch (error) {
@@ -150,37 +134,20 @@ function readForward(section: Section): RobotConfig["forward"] {
   return { allow };
 }
 
-function readFiles(section: Section): RobotConfig["files"] {
-  const directories = section.texts("directories") ?? ROBOT_CONFIG_DEFAULT.files.directories;
-  section.end();
-  const relative = directories.find((directory) => !isAbsolute(directory));
-  if (relative !== undefined) throw new ConfigFileError(`${section.at("directories")}: ${JSON.stringify(relative)} is not absolute`);
-  return { directories };
-}
-
 function readContainers(section: Section): RobotConfig["containers"] {
   const { devices, host_network } = ROBOT_CONFIG_DEFAULT.containers;
-  const containers = { devices: section.onOff("devices") ?? devices, host_network: section.onOff("host_network") ?? host_network };
-  section.end();
-  return containers;
-}
-
-function readSigned(section: Section): RobotConfig["signed"] {
-  const allow = section.texts("allow") ?? ROBOT_CONFIG_DEFAULT.signed.allow;
-  section.end();
-  const unknown = allow.find((name) => !(SIGNED_SWITCHES as readonly string[]).includes(name));
-  if (unknown !== undefined) throw new ConfigFileError(`${section.at("allow")}: ${unknown} is none of ${SIGNED_SWITCHES.join(", ")}`);
-  return { allow: allow as SignedSwitch[] };
+  return { devices: section.onOff("devices") ?? devices, host_network: section.onOff("host_network") ?? host_network };
 }
 
 /**
  * A robot that accepts only signed releases may allow shell, files and forward only with an explicit user and targets: the defaults reach too far.
  */
-function checkSigned({ signed, shell }: RobotConfig, forward_named: boolean): void {
+function checkSigned({ signed, shell, forward }: RobotConfig): void {
   const { allow } = signed;
   if (shell.user === undefined && (allow.includes("shell") || allow.includes("files")))
     throw new ConfigFileError("signed.allow: shell and files need shell.user, the user that they run as");
-  if (allow.includes("forward") && !forward_named)
+  // The same object: the file has no forward.allow.
+  if (allow.includes("forward") && forward.allow === ROBOT_CONFIG_DEFAULT.forward.allow)
     throw new ConfigFileError("signed.allow: forward needs forward.allow, the addresses and ports that it may reach");
 }
 
@@ -197,12 +164,20 @@ function readUrl(section: Section, name: string, protocols: readonly string[]): 
 /** An error in a config file; the message names the key. */
 export class ConfigFileError extends Error {}
 
+/** Reads one mapping of a config file. Throws ConfigFileError for a key that `read` did not read. */
+function readSection<T>(value: unknown, path: string, read: (section: Section) => T): T {
+  const section = new Section(value, path);
+  const result = read(section);
+  section.end();
+  return result;
+}
+
 /** One mapping of a config file, read key by key; `end` reports keys that were not read. */
 class Section {
   readonly #values: Map<string, unknown>;
   readonly #path: string;
 
-  constructor(value: unknown, path = "") {
+  constructor(value: unknown, path: string) {
     // Only the whole file may be empty. In a section whose lines are all commented out, the defaults may allow more than its author wanted.
     if (value === null && path !== "") throw new ConfigFileError(`${path} is empty: leave it out, or write {} for none`);
     if (value !== undefined && value !== null && !isMapping(value))
@@ -216,21 +191,17 @@ class Section {
     return this.#path === "" ? name : `${this.#path}.${name}`;
   }
 
-  section(name: string): Section {
+  section<T>(name: string, read: (section: Section) => T): T {
     const value = this.#values.get(name);
     this.#values.delete(name);
-    return new Section(value, this.at(name));
+    return readSection(value, this.at(name), read);
   }
 
-  sections(name: string): Section[] | undefined {
+  sections<T>(name: string, read: (section: Section) => T): T[] | undefined {
     const value = this.#take(name);
     if (value === undefined) return undefined;
     if (!Array.isArray(value)) throw this.#wrong(name, "must be a list");
-    return value.map((one: unknown, i) => new Section(one, `${this.at(name)}[${i}]`));
-  }
-
-  has(name: string): boolean {
-    return this.#values.has(name);
+    return value.map((one: unknown, i) => readSection(one, `${this.at(name)}[${i}]`, read));
   }
 
   text(name: string): string | undefined {
@@ -246,6 +217,23 @@ class Section {
     if (!Array.isArray(value) || !value.every((one) => typeof one === "string" && one !== ""))
       throw this.#wrong(name, "must be a list of texts");
     return value as string[];
+  }
+
+  /** Absolute paths. */
+  paths(name: string): string[] | undefined {
+    const paths = this.texts(name);
+    const relative = paths?.find((one) => !isAbsolute(one));
+    if (relative !== undefined) throw new ConfigFileError(`${this.at(name)}: ${JSON.stringify(relative)} is not absolute`);
+    return paths;
+  }
+
+  /** Some of the known texts. */
+  choices<T extends string>(name: string, known: readonly T[]): T[] | undefined {
+    return this.texts(name)?.map((text) => {
+      const found = known.find((one) => one === text);
+      if (found === undefined) throw new ConfigFileError(`${this.at(name)}: ${text} is none of ${known.join(", ")}`);
+      return found;
+    });
   }
 
   /** `on`, `off`, true or false. */

@@ -5,6 +5,9 @@ type StreamSwitch = (typeof STREAM_SWITCHES)[number];
 export const ROS_ADAPTERS = ["dds", "foxglove", "ros2", "rosbridge", "ros1"] as const;
 export type RosAdapterName = (typeof ROS_ADAPTERS)[number];
 
+/** Highest domain id of DDS with valid ports. */
+export const DOMAIN_ID_MAX = 232;
+
 /** Streams through which a user could change what a robot runs. */
 export const SIGNED_SWITCHES = ["shell", "forward", "files"] as const satisfies readonly StreamSwitch[];
 export type SignedSwitch = (typeof SIGNED_SWITCHES)[number];

@@ -1,6 +1,6 @@
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
-import type { RobotConfig, RosAdapterName } from "../config-file/robot-config.ts";
+import { DOMAIN_ID_MAX, type RobotConfig, type RosAdapterName } from "../config-file/robot-config.ts";
 
 /** ROS settings of the robot's config file and environment. */
 export interface RosSettings {
@@ -54,9 +54,6 @@ export function rosSettings(configured: RobotConfig["ros"], environment: Readonl
     environment,
   };
 }
-
-/** Highest domain id with valid ports. */
-const DOMAIN_ID_MAX = 232;
 
 /** Returns prefixes of installed ROS 2 packages, newest release first: release names are alphabetical. */
 function installedRos(system_root: string): string[] {
