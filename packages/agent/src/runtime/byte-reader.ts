@@ -1,3 +1,5 @@
+import type { FileHandle } from "node:fs/promises";
+
 /**
  * Reads a stream in parts of the wanted sizes. Between two reads nothing is consumed, so a writer that is faster blocks. Methods throw the stream's
  * error.
@@ -60,6 +62,20 @@ export async function* engineOutput(stream: AsyncIterable<unknown>): AsyncGenera
       left -= bytes.length;
       yield { bytes, error: header[0] === STDERR };
     }
+}
+
+/** Buffer for bytes that are hashed but not sent. */
+const HASH_BYTES = 1024 * 1024;
+
+/** Adds the first bytes of a file to a hash; fewer if the file is shorter. Returns their number. */
+export async function hashPart(file: FileHandle, hash: { update(bytes: Uint8Array): unknown }, bytes: number): Promise<number> {
+  const buffer = Buffer.allocUnsafe(Math.min(HASH_BYTES, Math.max(1, bytes)));
+  for (let at = 0; ;) {
+    const { bytesRead } = await file.read(buffer, 0, Math.min(buffer.length, bytes - at), at);
+    if (bytesRead === 0) return at;
+    hash.update(buffer.subarray(0, bytesRead));
+    at += bytesRead;
+  }
 }
 
 /** Reads a stream to its end. Throws `tooLong()` if it is longer than `bytes_max`. */

@@ -8,7 +8,7 @@ import { retryAfterMs } from "../link/backoff.ts";
 import { freeBytes, makeDirectory, renameDurably, errorText, errorCode } from "../disk/write-atomically.ts";
 import { failureOf, StepFailure, throwIfAborted } from "./failure.ts";
 import { DISK_FREE_FLOOR_BYTES, type Timing } from "./limits.ts";
-import { readAll } from "./byte-reader.ts";
+import { hashPart, readAll } from "./byte-reader.ts";
 
 /** Responses of a server that is busy, starts or stops, or of a proxy before it: the request should be retried. */
 const RETRY_LATER_STATUSES = new Set([429, 502, 503, 504]);
@@ -88,7 +88,6 @@ export interface DownloadOptions extends FetchOptions {
 }
 
 const PROGRESS_INTERVAL_MS = 500;
-const READ_CHUNK_BYTES = 1024 * 1024;
 /** Destination of the bytes, usually a file. */
 export interface PartFile {
   write(bytes: Uint8Array, offset: number, length: number, position: number): Promise<{ bytesWritten: number }>;
@@ -114,7 +113,7 @@ export async function downloadArtifact(artifact: Artifact, options: DownloadOpti
   const file = `${done}.part`;
   try {
     await checkSpace(artifact, file, options.directory);
-    await using handle = await promisesOpen(file);
+    await using handle = await fs.promises.open(file, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
     const part = await readPart(handle, artifact);
     await fetchWhole(part, artifact, options);
     await handle.sync();
@@ -137,9 +136,6 @@ export async function fetchWhole(part: Part, artifact: Artifact, options: FetchO
   }
 }
 
-const promisesOpen = (file: string): Promise<promises.FileHandle> =>
-  fs.promises.open(file, fs.constants.O_RDWR | fs.constants.O_CREAT, 0o600);
-
 async function checkSpace(artifact: Artifact, file: string, directory: string): Promise<void> {
   const there = fs.statSync(file, { throwIfNoEntry: false })?.size ?? 0;
   const free = await freeBytes(directory);
@@ -154,17 +150,9 @@ async function checkSpace(artifact: Artifact, file: string, directory: string): 
 async function readPart(handle: promises.FileHandle, artifact: Artifact): Promise<Part> {
   const part: Part = { handle, bytes: 0, hash: createHash("sha256") };
   const { size } = await handle.stat();
-  if (size > artifact.size) {
-    await handle.truncate(0);
-    return part;
-  }
-  const chunk = Buffer.allocUnsafe(READ_CHUNK_BYTES);
-  for (;;) {
-    const { bytesRead } = await handle.read(chunk, 0, chunk.length, part.bytes);
-    if (bytesRead === 0) return part;
-    part.hash.update(chunk.subarray(0, bytesRead));
-    part.bytes += bytesRead;
-  }
+  if (size > artifact.size) await handle.truncate(0);
+  else part.bytes = await hashPart(handle, part.hash, size);
+  return part;
 }
 
 async function restart(part: Part): Promise<void> {

@@ -17,8 +17,8 @@ export interface FileRoom {
   closed: string;
 }
 
-/** An open directory, and a name in it: until `close`, the checked path cannot be redirected. */
-export interface Place {
+/** An open directory, and a name in it: until it is disposed, the checked path cannot be redirected. */
+export interface Place extends AsyncDisposable {
   /** Absolute, without symbolic links. */
   path: string;
   /** The same path through the open directory. */
@@ -26,7 +26,6 @@ export interface Place {
   /** Returns another name in the same directory. */
   beside(name: string): string;
   directory: string;
-  close(): Promise<void>;
 }
 
 /** Returns the absolute path of a request. Throws FileRefused for an invalid one. */
@@ -72,12 +71,12 @@ async function hold(real: string, room: FileRoom): Promise<Place> {
   const directory = await open(path.dirname(real), O_PATH | constants.O_DIRECTORY | constants.O_NOFOLLOW);
   try {
     // The path of the opened directory is checked: a directory may have been moved since the request.
-    const held = await pathOf(directory);
+    const held = await readlink(`/proc/self/fd/${directory.fd}`);
     const place = path.join(held, name);
     if (!(await isInRoom(place, room))) throw forbidden(place, room);
     await requireOpen(directory, name, room);
     const beside = (other: string): string => `/proc/self/fd/${directory.fd}/${other}`;
-    return { path: place, at: beside(name), beside, directory: held, close: () => directory.close() };
+    return { path: place, at: beside(name), beside, directory: held, [Symbol.asyncDispose]: () => directory.close() };
   } catch (error) {
     await directory.close();
     throw error;
@@ -125,10 +124,6 @@ async function requireOneName(stats: Stats, place: Place, { closed }: FileRoom):
   const own = await stat(closed).catch(() => undefined);
   if (own === undefined || own.dev !== stats.dev || own.uid !== stats.uid) return;
   throw new FileRefused("forbidden", `${place.path}: this file has another name too, which may be in the agent's state directory`);
-}
-
-async function pathOf(handle: FileHandle): Promise<string> {
-  return readlink(`/proc/self/fd/${handle.fd}`);
 }
 
 async function isInRoom(place: string, { directories }: FileRoom): Promise<boolean> {
@@ -207,17 +202,4 @@ export class PortClosed extends Error {}
 /** Sends a response. Throws PortClosed if the other end is gone. */
 export async function answer(port: MessagePort, message: FileAnswer): Promise<void> {
   if (!(await port.write(controlMessage(message)))) throw new PortClosed();
-}
-
-/** Buffer for bytes that are hashed but not sent. */
-const HASH_BYTES = 1024 * 1024;
-/** Adds the first bytes of a file to a hash. */
-export async function hashPart(file: FileHandle, hash: { update(bytes: Uint8Array): unknown }, bytes: number): Promise<void> {
-  const buffer = Buffer.allocUnsafe(Math.min(HASH_BYTES, Math.max(1, bytes)));
-  for (let at = 0; at < bytes;) {
-    const { bytesRead } = await file.read(buffer, 0, Math.min(buffer.length, bytes - at), at);
-    if (bytesRead === 0) return;
-    hash.update(buffer.subarray(0, bytesRead));
-    at += bytesRead;
-  }
 }

@@ -14,8 +14,8 @@ import {
   PortClosed,
   refusalOf,
   answer,
-  hashPart,
 } from "./place.ts";
+import { hashPart } from "../../runtime/byte-reader.ts";
 import { FileWriter } from "./write-file.ts";
 
 /** A request of type FileRequest, not validated yet. */
@@ -74,32 +74,24 @@ const seen = (stats: Stats): Omit<FileEntry, "name" | "kind"> => ({ size: stats.
 
 /** Sends the metadata of a path; symbolic links are followed. */
 async function answerStat(port: MessagePort, room: FileRoom, path: unknown): Promise<void> {
-  const place = await findPlace(path, room);
-  try {
-    const stats = await lstat(place.at);
-    await answer(port, { type: "stat", path: place.path, kind: kindOf(stats), ...seen(stats) });
-  } finally {
-    await place.close();
-  }
+  await using place = await findPlace(path, room);
+  const stats = await lstat(place.at);
+  await answer(port, { type: "stat", path: place.path, kind: kindOf(stats), ...seen(stats) });
 }
 
 /** Sends the entries of a directory, many per message. */
 async function answerList(port: MessagePort, room: FileRoom, path: unknown): Promise<void> {
-  const place = await findPlace(path, room);
-  try {
-    if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is not a directory`);
-    const names = await readdir(place.at, { encoding: "buffer" });
-    if (names.length > NAMES_MAX)
-      throw new FileRefused("failed", `${place.path}: a directory with more than ${NAMES_MAX} names is not copied`);
-    const named = names.filter((name) => isUtf8(name)).map((name) => name.toString("utf8"));
-    for (let from = 0; from < named.length; from += ENTRIES_MAX) {
-      const entries = await Promise.all(named.slice(from, from + ENTRIES_MAX).map((name) => entryOf(place, name, room)));
-      await answer(port, { type: "entries", entries: entries.filter((entry) => entry !== undefined) });
-    }
-    await answer(port, { type: "listed", unnamed: names.length - named.length });
-  } finally {
-    await place.close();
+  await using place = await findPlace(path, room);
+  if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is not a directory`);
+  const names = await readdir(place.at, { encoding: "buffer" });
+  if (names.length > NAMES_MAX)
+    throw new FileRefused("failed", `${place.path}: a directory with more than ${NAMES_MAX} names is not copied`);
+  const named = names.filter((name) => isUtf8(name)).map((name) => name.toString("utf8"));
+  for (let from = 0; from < named.length; from += ENTRIES_MAX) {
+    const entries = await Promise.all(named.slice(from, from + ENTRIES_MAX).map((name) => entryOf(place, name, room)));
+    await answer(port, { type: "entries", entries: entries.filter((entry) => entry !== undefined) });
   }
+  await answer(port, { type: "listed", unnamed: names.length - named.length });
 }
 
 /** Returns undefined if the entry has disappeared. A link to a file counts as the file, unless its target is not allowed. */
@@ -116,29 +108,20 @@ async function entryOf(place: Place, name: string, room: FileRoom): Promise<File
 }
 
 async function statsOfTarget(path: string, room: FileRoom): Promise<Stats | undefined> {
-  const target = await findPlace(path, room).catch(() => undefined);
-  if (target === undefined) return undefined;
-  try {
-    return await lstat(target.at).catch(() => undefined);
-  } finally {
-    await target.close();
-  }
+  await using target = await findPlace(path, room).catch(() => undefined);
+  return target && (await lstat(target.at).catch(() => undefined));
 }
 
 /** Creates one directory, or accepts an existing one. */
 async function answerMkdir(port: MessagePort, room: FileRoom, path: unknown, mode: unknown): Promise<void> {
-  const place = await findTarget(path, room);
+  await using place = await findTarget(path, room);
   try {
-    try {
-      await mkdir(place.at, { mode: Number(mode) & MODE_MASK });
-    } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
-      if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is not a directory`);
-    }
-    await answer(port, { type: "made", path: place.path });
-  } finally {
-    await place.close();
+    await mkdir(place.at, { mode: Number(mode) & MODE_MASK });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== "EEXIST") throw error;
+    if (!(await lstat(place.at)).isDirectory()) throw new FileRefused("not_a_directory", `${place.path}: this is not a directory`);
   }
+  await answer(port, { type: "made", path: place.path });
 }
 
 /** The tag of a data message. */
@@ -154,28 +137,21 @@ interface ReadRequest {
 
 /** Sends a file from an offset on, and finally the hash of the whole file, including the bytes before the offset. */
 async function answerRead(port: MessagePort, room: FileRoom, request: ReadRequest): Promise<void> {
-  const place = await findPlace(request.path, room);
-  try {
-    const { file, stats } = await openRegular(place, room);
-    try {
-      const version = versionOf(stats);
-      const { size } = stats;
-      const offset = Number(request.offset ?? 0);
-      if (!Number.isSafeInteger(offset) || offset < 0) throw new FileRefused("bad_request", "offset is a number of bytes");
-      if (offset > size || (request.version !== undefined && request.version !== version)) throw changed(place);
-      await answer(port, { type: "reading", path: place.path, size, mode: modeOf(stats), version, offset });
-      const hash = createHash("sha256");
-      await hashPart(file, hash, offset);
-      await sendFrom(file, port, hash, offset, size, place);
-      // Bytes of two versions must not be mixed.
-      if (versionOf(await file.stat()) !== version) throw changed(place);
-      await answer(port, { type: "done", path: place.path, bytes: size, moved: size - offset, sha256: hash.digest("hex") });
-    } finally {
-      await file.close();
-    }
-  } finally {
-    await place.close();
-  }
+  await using place = await findPlace(request.path, room);
+  const { file, stats } = await openRegular(place, room);
+  await using opened = file;
+  const version = versionOf(stats);
+  const { size } = stats;
+  const offset = Number(request.offset ?? 0);
+  if (!Number.isSafeInteger(offset) || offset < 0) throw new FileRefused("bad_request", "offset is a number of bytes");
+  if (offset > size || (request.version !== undefined && request.version !== version)) throw changed(place);
+  await answer(port, { type: "reading", path: place.path, size, mode: modeOf(stats), version, offset });
+  const hash = createHash("sha256");
+  await hashPart(opened, hash, offset);
+  await sendFrom(opened, port, hash, offset, size, place);
+  // Bytes of two versions must not be mixed.
+  if (versionOf(await opened.stat()) !== version) throw changed(place);
+  await answer(port, { type: "done", path: place.path, bytes: size, moved: size - offset, sha256: hash.digest("hex") });
 }
 
 const changed = ({ path }: Place): FileRefused => new FileRefused("changed", `${path}: the file was changed meanwhile`);

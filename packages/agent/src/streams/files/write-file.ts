@@ -1,6 +1,6 @@
 import { createHash, hash as hashOf } from "node:crypto";
 import { constants } from "node:fs";
-import { access, type FileHandle, lstat, open, readdir, rename, statfs, unlink } from "node:fs/promises";
+import { access, type FileHandle, lstat, open, readdir, rename, unlink } from "node:fs/promises";
 import path from "node:path";
 import { readMessage } from "@roamfleet/protocol/link";
 import {
@@ -14,8 +14,9 @@ import {
   refusalOf,
   requireRegular,
   answer,
-  hashPart,
 } from "./place.ts";
+import { freeBytes } from "../../disk/write-atomically.ts";
+import { hashPart } from "../../runtime/byte-reader.ts";
 
 const MODE_MASK = 0o777;
 const PART_MODE = 0o600;
@@ -56,23 +57,13 @@ export class FileWriter {
    */
   async answerWrite(port: MessagePort, request: WriteRequest): Promise<void> {
     const wanted = wantedOf(request);
-    const place = await findTarget(request.path, this.#room);
-    try {
-      if (await keepWhatIsThere(place, this.#room, wanted)) {
-        await answer(port, { type: "done", path: place.path, bytes: wanted.size, moved: 0, sha256: wanted.sha256, unchanged: true });
-        return;
-      }
-      await this.#tidy(place);
-      const part = partName(place, wanted);
-      const file = await open(place.beside(part), constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, PART_MODE);
-      try {
-        await take(port, place, part, file, wanted);
-      } finally {
-        await file.close();
-      }
-    } finally {
-      await place.close();
-    }
+    await using place = await findTarget(request.path, this.#room);
+    if (await keepWhatIsThere(place, this.#room, wanted))
+      return await answer(port, { type: "done", path: place.path, bytes: wanted.size, moved: 0, sha256: wanted.sha256, unchanged: true });
+    await this.#tidy(place);
+    const part = partName(place, wanted);
+    await using file = await open(place.beside(part), constants.O_RDWR | constants.O_CREAT | constants.O_NOFOLLOW, PART_MODE);
+    await take(port, place, part, file, wanted);
   }
 
   async #tidy(place: Place): Promise<void> {
@@ -111,16 +102,13 @@ async function keepWhatIsThere(place: Place, room: FileRoom, { size, sha256, mod
   if (there.size !== size) return false;
   const opened = await openRegular(place, room).catch(() => undefined);
   if (opened === undefined) return false;
-  try {
-    const hash = createHash("sha256");
-    await hashPart(opened.file, hash, size);
-    if (hash.digest("hex") !== sha256) return false;
-    // On the opened file: another one may have its name by now.
-    await opened.file.chmod(mode);
-    return true;
-  } finally {
-    await opened.file.close();
-  }
+  await using file = opened.file;
+  const hash = createHash("sha256");
+  await hashPart(file, hash, size);
+  if (hash.digest("hex") !== sha256) return false;
+  // On the opened file: another one may have its name by now.
+  await file.chmod(mode);
+  return true;
 }
 
 async function take(port: MessagePort, place: Place, part: string, file: FileHandle, wanted: Wanted): Promise<void> {
@@ -150,8 +138,7 @@ async function take(port: MessagePort, place: Place, part: string, file: FileHan
 }
 
 async function requireSpace(place: Place, bytes: number): Promise<void> {
-  const { bavail, bsize } = await statfs(place.directory);
-  const free = bavail * bsize;
+  const free = await freeBytes(place.directory);
   if (bytes > free)
     throw new FileRefused("disk_full", `${place.path}: the robot's disk has ${free} bytes left, and the file needs ${bytes} more`);
 }
