@@ -252,7 +252,7 @@ function isLoopback(hostname: string): boolean {
   return hostname === "localhost" || hostname.endsWith(".localhost") || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
 }
 
-function parseLabels(pairs: string[]): Record<string, string> {
+export function parseLabels(pairs: readonly string[]): Record<string, string> {
   const labels: Record<string, string> = {};
   for (const pair of pairs) {
     const at = pair.indexOf("=");

@@ -1,5 +1,5 @@
 /** The parts of a robot that simulated robots share; they run them with a different runtime. */
-export { parseServer, UsageError } from "./config.ts";
+export { parseLabels, parseServer, UsageError } from "./config.ts";
 export { type ConfigFiles, Configs } from "./configs/configs.ts";
 export type { Fetcher, Logger, Reporter } from "./contract.ts";
 export type { AppState } from "./deployments/state.ts";
@@ -9,6 +9,7 @@ export { type HttpClient, httpClient, signedFetcher } from "./http/request.ts";
 export { establishTrust } from "./http/trust.ts";
 export { askOnce, EnrollmentRefused } from "./identity/enroll.ts";
 export { readPlatform, type RobotKey } from "./identity/identity.ts";
+export { parseObject } from "./json.ts";
 export { backoffMs } from "./link/backoff.ts";
 export type { OpenSocket, SocketAddress } from "./link/connect.ts";
 export { Link, type LinkOptions } from "./link/link.ts";

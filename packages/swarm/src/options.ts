@@ -1,6 +1,6 @@
 import { randomInt } from "node:crypto";
 import path from "node:path";
-import { parseServer, UsageError } from "@roamfleet/agent/parts";
+import { parseLabels, parseServer, UsageError } from "@roamfleet/agent/parts";
 import { parseFingerprint } from "@roamfleet/protocol/authority";
 
 /** Descriptions of each flag for `roamfleet swarm --help` and docs/reference/settings.md. */
@@ -110,7 +110,7 @@ export function readFleetOptions(flags: SwarmFlags): FleetOptions {
     seed,
     state_directory: flags.state === undefined ? undefined : path.resolve(flags.state),
     name_prefix: flags.name ?? `sim-${seed}`,
-    labels: readLabels(flags.label ?? []),
+    labels: parseLabels(flags.label ?? []),
     share_downloads: flags.shareDownloads ?? false,
     real_time: flags.realTime ?? false,
     ca_fingerprint: fingerprint,
@@ -136,14 +136,4 @@ function fraction(flag: string, text: string): number {
 function flapMs(flag: string | boolean | undefined): number | undefined {
   if (flag === undefined || flag === false) return undefined;
   return 1_000 * (flag === true ? FLAP_SECONDS_DEFAULT : wholeNumber("--flap", flag, 1, 86_400));
-}
-
-function readLabels(pairs: readonly string[]): Record<string, string> {
-  return Object.fromEntries(
-    pairs.map((pair) => {
-      const at = pair.indexOf("=");
-      if (at <= 0) throw new UsageError(`--label takes key=value, not "${pair}"`);
-      return [pair.slice(0, at), pair.slice(at + 1)];
-    }),
-  );
 }

@@ -1,7 +1,7 @@
 import { createHmac, createPrivateKey, createPublicKey, type KeyObject, sign } from "node:crypto";
 import { appendFile, readFile, rename, writeFile } from "node:fs/promises";
 import path from "node:path";
-import type { AppState, RobotKey } from "@roamfleet/agent/parts";
+import { type AppState, parseObject, type RobotKey } from "@roamfleet/agent/parts";
 import type { Clock, Timer } from "@roamfleet/clock";
 
 /** Everything that a simulated robot would store on its disk. */
@@ -96,14 +96,10 @@ const lineOf = (robot: StoredRobot): string =>
 
 /** Undefined for an incomplete line. */
 function parseLine(line: string): StoredRobot | undefined {
-  try {
-    const value = JSON.parse(line) as Partial<StoredRobot> | null;
-    return typeof value?.number === "number" && typeof value.key === "string" && typeof value.robot_id === "string"
-      ? (value as StoredRobot)
-      : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parseObject(line) as Partial<StoredRobot> | undefined;
+  return typeof value?.number === "number" && typeof value.key === "string" && typeof value.robot_id === "string"
+    ? (value as StoredRobot)
+    : undefined;
 }
 
 /** An Ed25519 key in PKCS #8 format is this prefix and the 32 bytes of the key. */

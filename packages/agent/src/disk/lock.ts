@@ -2,6 +2,7 @@ import { linkSync, readdirSync, readFileSync, readlinkSync, renameSync, rmSync, 
 import { createServer, type Server } from "node:net";
 import { join } from "node:path";
 import { failpoint } from "@roamfleet/clock/failpoint";
+import { parseObject } from "../json.ts";
 import { errorCode, isMissing, readIfExists } from "./write-atomically.ts";
 
 export class StateLockedError extends Error {}
@@ -149,14 +150,8 @@ const readText = (path: string): string | undefined => readIfExists(path)?.toStr
 
 /** Parses a lock file. One torn by power loss has no readable holder: no process of this boot wrote it. */
 function parseHolder(text: string | undefined): Holder | undefined {
-  try {
-    const value: unknown = JSON.parse(text ?? "");
-    if (typeof value !== "object" || value === null) return undefined;
-    const { pid, started, boot_id } = value as Partial<Holder>;
-    return typeof pid === "number" && typeof started === "string" && typeof boot_id === "string" ? { pid, started, boot_id } : undefined;
-  } catch {
-    return undefined;
-  }
+  const { pid, started, boot_id } = parseObject(text ?? "") ?? {};
+  return typeof pid === "number" && typeof started === "string" && typeof boot_id === "string" ? { pid, started, boot_id } : undefined;
 }
 
 function lives(holder: Holder): boolean {

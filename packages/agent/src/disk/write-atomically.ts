@@ -16,6 +16,7 @@ import { statfs } from "node:fs/promises";
 import { basename, dirname, resolve } from "node:path";
 import { crc32 } from "node:zlib";
 import { failpoint, failpointsArmed, tornFailpoint } from "@roamfleet/clock/failpoint";
+import { fieldsOf } from "../json.ts";
 
 /** Makes changes of a directory's entries (created, renamed or removed files) durable. */
 export function syncDirectory(directory: string): void {
@@ -169,8 +170,8 @@ export function readIfExists(path: string): Buffer | undefined {
 export const isMissing = (error: unknown): boolean => errorCode(error) === "ENOENT";
 
 export function errorCode(error: unknown): string | undefined {
-  if (typeof error !== "object" || error === null || !("code" in error)) return undefined;
-  return typeof error.code === "string" ? error.code : undefined;
+  const { code } = fieldsOf(error);
+  return typeof code === "string" ? code : undefined;
 }
 
 /** Returns an error in a few words for a log field: never a stack. */

@@ -6,6 +6,7 @@ import { randomBytes } from "node:crypto";
 import { type Activity, type Clock, idleActivity, IdleTimeout } from "@roamfleet/clock";
 import { channelBinding, hostOf, httpRequestText, REQUEST_NONCE_BYTES, robotAuthorization } from "@roamfleet/protocol/link";
 import type { FetchAnswer, Fetcher } from "../contract.ts";
+import { fieldsOf, parseObject } from "../json.ts";
 import { isSecured } from "./server-agent.ts";
 import type { RobotKey } from "../identity/identity.ts";
 import type { RobotTime } from "../robot-time.ts";
@@ -107,13 +108,8 @@ export const readText = async (answer: FetchAnswer, bytes_max: number): Promise<
 
 /** Returns the message of an error envelope; undefined for another text, such as a proxy's page. */
 export function envelopeMessage(text: string): string | undefined {
-  try {
-    const value = JSON.parse(text) as { error?: { message?: unknown } } | null;
-    const message = value?.error?.message;
-    return typeof message === "string" ? message.slice(0, 500) : undefined;
-  } catch {
-    return undefined;
-  }
+  const { message } = fieldsOf(parseObject(text)?.["error"]);
+  return typeof message === "string" ? message.slice(0, 500) : undefined;
 }
 
 /** Sends signed GETs to the server. Each signature covers server, connection, path and time, and is valid for one request. */

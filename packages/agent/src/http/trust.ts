@@ -13,6 +13,7 @@ import {
 import type { Logger } from "pino";
 import type { AgentConfig } from "../config.ts";
 import { errorText, isMissing, makeDirectory, writeAtomically, readIfExists } from "../disk/write-atomically.ts";
+import { enrollmentFile } from "../identity/identity.ts";
 import { backoffMs } from "../link/backoff.ts";
 
 export interface TrustOptions {
@@ -25,7 +26,6 @@ export interface TrustOptions {
 }
 
 const pinFile = (state_directory: string): string => join(state_directory, "identity", "server-ca.pem");
-const enrollmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
 
 /**
  * Returns the certificate authority to trust, and pins it in the state directory: from then on no other is accepted. Without settings for it, the

@@ -5,6 +5,7 @@ import { parseSignedText, type SignedText } from "@roamfleet/protocol/signatures
 import type { AgentConfig } from "../config.ts";
 import { errorText } from "../disk/write-atomically.ts";
 import { envelopeMessage, type HttpClient, readText } from "../http/request.ts";
+import { fieldsOf, parseObject } from "../json.ts";
 import { pinAtEnrollment } from "../signing/pinned-trust.ts";
 import { backoffMs, retryAfterMs } from "../link/backoff.ts";
 import { type Enrollment, parseEnrollment, readEnrollment, readPlatform, type RobotKey, writeEnrollment } from "./identity.ts";
@@ -90,23 +91,13 @@ export async function askOnce({ config, key, clock, http, signal }: AskOptions, 
     return { reason: errorText(error) };
   }
   if (status === 200 || status === 201) {
-    const data = dataOf(text);
+    const data = fieldsOf(parseObject(text)?.["data"]);
     const enrollment = parseEnrollment(data);
-    return enrollment === undefined ? { reason: "the response to the enrollment contains no robot" } : { enrollment, trust: trustOf(data) };
+    if (enrollment === undefined) return { reason: "the response to the enrollment contains no robot" };
+    return { enrollment, trust: parseSignedText(data["trust"]) ?? null };
   }
   const message = envelopeMessage(text) ?? `HTTP status ${status}`;
   if (status === 401 || status === 403) throw new EnrollmentRefused(`the server refused the enrollment key: ${message}`);
   if (status >= 500 || status === 429 || status === 408) return { reason: message, retry_after_ms };
   throw new Error(`${config.server} did not enroll this robot: ${message}`);
-}
-
-const trustOf = (data: unknown): SignedText | null =>
-  parseSignedText(typeof data === "object" && data !== null && "trust" in data ? data.trust : null) ?? null;
-
-function dataOf(text: string): unknown {
-  try {
-    return (JSON.parse(text) as { data?: unknown } | null)?.data;
-  } catch {
-    return undefined;
-  }
 }

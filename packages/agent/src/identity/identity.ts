@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { arch, hostname, platform, release } from "node:os";
 import type { Platform } from "@roamfleet/protocol/link";
 import { makeDirectory, readJson, writeAtomically, writeJson, readIfExists } from "../disk/write-atomically.ts";
+import { fieldsOf } from "../json.ts";
 
 /** The robot's identity after enrollment. */
 export interface Enrollment {
@@ -21,7 +22,7 @@ export interface RobotKey {
 }
 
 const keyFile = (state_directory: string): string => join(state_directory, "identity", "key.pem");
-const enrollmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
+export const enrollmentFile = (state_directory: string): string => join(state_directory, "identity", "robot.json");
 
 /**
  * Reads the key in the state directory, or creates and fsyncs it (mode 0600). So an enrollment whose response was lost is repeated with the same key.
@@ -73,8 +74,7 @@ export function writeEnrollment(state_directory: string, enrollment: Enrollment)
 
 /** Parses `{robot_id, org_id, name}` of the server's response or the stored file; undefined for anything else. */
 export function parseEnrollment(value: unknown): Enrollment | undefined {
-  if (typeof value !== "object" || value === null) return undefined;
-  const { robot_id, org_id, name } = value as Partial<Record<keyof Enrollment, unknown>>;
+  const { robot_id, org_id, name } = fieldsOf(value);
   if (typeof robot_id !== "string" || robot_id === "" || typeof org_id !== "string" || typeof name !== "string") return undefined;
   return { robot_id, org_id, name };
 }

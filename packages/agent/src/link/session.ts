@@ -28,6 +28,7 @@ import {
 import type { Logger } from "pino";
 import type WebSocket from "ws";
 import type { RawData } from "ws";
+import { parseObject } from "../json.ts";
 import { sensibleWaitMs } from "./backoff.ts";
 import { parseDesired } from "./desired-store.ts";
 import { frameSocket } from "./frame-socket.ts";
@@ -76,8 +77,6 @@ interface SessionOptions {
 
 /** One link from the upgrade to its end. */
 export class Session {
-  /** Resolves once, when the socket is closed or abandoned. */
-  readonly ended: Promise<SessionEnd>;
   readonly #socket: WebSocket;
   readonly #options: SessionOptions;
   readonly #queue: SendQueue;
@@ -85,7 +84,9 @@ export class Session {
   readonly #receipts = new BulkReceipts();
   readonly #memory = new ReceiveMemory();
   readonly #control = new MessageAssembler({ memory: this.#memory });
-  readonly #resolve: (end: SessionEnd) => void;
+  readonly #ended = Promise.withResolvers<SessionEnd>();
+  /** Resolves once, when the socket is closed or abandoned. */
+  readonly ended = this.#ended.promise;
   #end: SessionEnd | undefined;
   #timers: Timer[] = [];
   #last_heard: number;
@@ -105,9 +106,6 @@ export class Session {
 
   /** Must be created before the first message can arrive. */
   constructor(socket: WebSocket, options: SessionOptions) {
-    const { promise, resolve } = Promise.withResolvers<SessionEnd>();
-    this.ended = promise;
-    this.#resolve = resolve;
     this.#socket = socket;
     this.#options = options;
     this.#queue = new SendQueue(frameSocket(socket), { now: () => options.clock.monotonic(), begin: () => options.activity.begin() });
@@ -241,7 +239,7 @@ export class Session {
   }
 
   #goAway(frame: Frame): void {
-    const wait_ms = sensibleWaitMs(parseObject(frame.payload)?.retry_after_ms);
+    const wait_ms = sensibleWaitMs(parseObject(textIn(frame.payload))?.retry_after_ms);
     this.#finish({ reason: "the server is going away", wait_ms }, CLOSE_GOING_AWAY);
   }
 
@@ -254,7 +252,7 @@ export class Session {
     this.#forget(end);
     if (code === undefined) {
       this.#socket.terminate();
-      this.#resolve(end);
+      this.#ended.resolve(end);
       return;
     }
     this.#socket.close(code);
@@ -267,7 +265,7 @@ export class Session {
     this.#greeted();
     this.#forget(end);
     this.#end ??= end;
-    this.#resolve(this.#end);
+    this.#ended.resolve(this.#end);
   }
 
   #forget({ reason }: SessionEnd): void {
@@ -287,18 +285,11 @@ const HEARTBEAT_SECONDS = { min: 0.1, max: 3_600 };
 const HEALTH_SECONDS = { min: 0.1, max: 86_400 };
 const LOG_FLUSH_MS = { min: 5, max: 60_000 };
 
-function parseObject(bytes: Uint8Array): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8"));
-    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
-  } catch {
-    return undefined;
-  }
-}
+const textIn = (bytes: Uint8Array): string => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString("utf8");
 
 /** Throws FrameError for a message with invalid fields; returns undefined for an unknown type. */
 function parseServerMessage(bytes: Uint8Array): ServerMessage | undefined {
-  const value = parseObject(bytes);
+  const value = parseObject(textIn(bytes));
   if (value === undefined) throw new FrameError("a control message is not a JSON object");
   switch (value.type) {
     case "challenge":

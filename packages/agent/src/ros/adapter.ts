@@ -102,15 +102,18 @@ export function addressTowards(url: string, clock: Clock, signal: AbortSignal): 
   });
 }
 
+/** May throw: an UndecodedMessage then replaces the message. */
+export type Decode = (bytes: Uint8Array) => unknown;
+
 /** A message that is decoded once, on first access; it becomes an UndecodedMessage if it cannot be decoded. */
 export class LazyMessage implements RosMessage {
   readonly type: string;
   readonly at: Date;
   #bytes: Uint8Array | undefined;
-  readonly #decode: (bytes: Uint8Array) => unknown;
+  readonly #decode: Decode;
   #message: unknown;
 
-  constructor(type: string, at: Date, bytes: Uint8Array, decode: (bytes: Uint8Array) => unknown) {
+  constructor(type: string, at: Date, bytes: Uint8Array, decode: Decode) {
     this.type = type;
     this.at = at;
     this.#bytes = bytes;
@@ -127,19 +130,5 @@ export class LazyMessage implements RosMessage {
       this.#message = new UndecodedMessage(bytes, `its bytes do not match its type (${errorText(error)})`);
     }
     return this.#message;
-  }
-}
-
-/** Returns the items of a list that a server sent; none if it is no list. */
-export const listOf = (value: unknown): unknown[] => (Array.isArray(value) ? value : []);
-export const textsOf = (value: unknown): string[] => listOf(value).filter((one) => typeof one === "string");
-
-/** Parses a JSON object; undefined for anything else. */
-export function readObject(data: Buffer): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(data.toString("utf8"));
-    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
-  } catch {
-    return undefined;
   }
 }

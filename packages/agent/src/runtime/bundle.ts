@@ -197,16 +197,11 @@ export class BundleExecutor implements Executor {
   }
 
   async verify(app: string, release: DesiredRelease, verify_seconds: number, signal: AbortSignal): Promise<Verdict> {
-    const running = this.#expect(app, release);
+    const running = this.#running.get(app);
+    if (running?.release.id !== release.id) throw new StepFailure("rejected_by_robot", `release ${release.tag} was not started`);
     const { clock, timing } = this.#options;
     const check = running.manifest.health === null ? undefined : () => this.#probe(running);
     return verifyWorkload({ workload: running.workload, probe: check, verify_seconds, clock, timing, signal });
-  }
-
-  #expect(app: string, release: DesiredRelease): Running {
-    const running = this.#running.get(app);
-    if (running?.release.id !== release.id) throw new StepFailure("rejected_by_robot", `release ${release.tag} was not started`);
-    return running;
   }
 
   async #probe({ manifest, workload, directory, env }: Running): Promise<ProbeResult> {

@@ -5,6 +5,7 @@ import { failpoint } from "@roamfleet/clock/failpoint";
 import type { DesiredRelease } from "@roamfleet/protocol/link";
 import { encodeFileName } from "@roamfleet/protocol";
 import { hash } from "node:crypto";
+import { fieldsOf } from "../json.ts";
 import type { RuntimeOptions } from "./bundle.ts";
 import {
   copyAtomically,
@@ -221,8 +222,7 @@ function writePlaced(paths: StatePaths, app: string, placed: PlacedFiles): void 
 }
 
 function isPlaced(value: unknown): value is PlacedFiles {
-  if (typeof value !== "object" || value === null) return false;
-  const { files, originals } = value as Partial<PlacedFiles>;
+  const { files, originals } = fieldsOf(value);
   return Array.isArray(files) && typeof originals === "object" && originals !== null;
 }
 

@@ -206,11 +206,7 @@ async function syncTree(directory: string, signal: AbortSignal): Promise<void> {
   syncDirectory(directory);
 }
 
-const refuseEntry = (name: string, why: string): StepFailure =>
-  new StepFailure(
-    "rejected_by_robot",
-    `unsafe archive: entry ${JSON.stringify(name.length > 200 ? `${name.slice(0, 200)}…` : name)} ${why}`,
-  );
+const refuseEntry = (name: string, why: string): StepFailure => refuse(`entry ${quote(name)} ${why}`);
 
 /** Returns the components of an archive's entry name; empty for the root itself. Throws StepFailure for an unsafe name. */
 function checkEntryPath(name: string): string[] {

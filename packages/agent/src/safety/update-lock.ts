@@ -5,6 +5,7 @@ import type { Clock } from "@roamfleet/clock";
 import { failpoint } from "@roamfleet/clock/failpoint";
 import { lockState, StateLockedError } from "../disk/lock.ts";
 import { isMissing, removeDurably, writeJson } from "../disk/write-atomically.ts";
+import { parseObject } from "../json.ts";
 import { readProcess } from "../runtime/processes.ts";
 import { readBootId } from "../identity/identity.ts";
 
@@ -212,14 +213,7 @@ type Foreign = Pick<LockFile, "owner" | "ttl_seconds" | "pid">;
 /** An unreadable file still counts as a lock: for a default time, with an owner that describes the problem. */
 function parseLock(text: string): LockFile | Foreign {
   const unreadable: Foreign = { owner: "an unreadable lock file", ttl_seconds: LOCK_UNREADABLE_SECONDS, pid: null };
-  let value: unknown;
-  try {
-    value = JSON.parse(text);
-  } catch {
-    return unreadable;
-  }
-  if (typeof value !== "object" || value === null) return unreadable;
-  const { owner, ttl_seconds, pid, pid_start_time, boot_id, taken_uptime_ms, taken_at } = value as Record<string, unknown>;
+  const { owner, ttl_seconds, pid, pid_start_time, boot_id, taken_uptime_ms, taken_at } = parseObject(text) ?? {};
   if (typeof owner !== "string" || !isTtl(ttl_seconds)) return unreadable;
   const basic: Foreign = { owner: owner.slice(0, LOCK_OWNER_CHARACTERS_MAX), ttl_seconds, pid: isPid(pid) ? pid : null };
   if (typeof boot_id !== "string" || typeof taken_uptime_ms !== "number" || typeof taken_at !== "string") return basic;

@@ -13,6 +13,7 @@ import {
 import { makeDirectory, readJson, writeJson } from "../disk/write-atomically.ts";
 import { UsageError } from "../config.ts";
 import { lockState } from "../disk/lock.ts";
+import { fieldsOf } from "../json.ts";
 
 const trustFile = (state_directory: string): string => join(state_directory, "identity", "signing.json");
 
@@ -37,15 +38,13 @@ export function writeTrust(state_directory: string, { serial, require_signature,
 }
 
 function parseTrust(value: unknown): Trust | undefined {
-  if (typeof value !== "object" || value === null) return undefined;
-  const { serial, require_signature, keys } = value as Partial<Record<keyof Trust, unknown>>;
+  const { serial, require_signature, keys } = fieldsOf(value);
   if (typeof serial !== "number" || typeof require_signature !== "boolean" || !Array.isArray(keys) || !keys.every(isKey)) return undefined;
   return { serial, require_signature, keys };
 }
 
 function isKey(value: unknown): value is TrustedKey {
-  if (typeof value !== "object" || value === null) return false;
-  const { name, public_key } = value as Partial<Record<keyof TrustedKey, unknown>>;
+  const { name, public_key } = fieldsOf(value);
   return typeof name === "string" && typeof public_key === "string" && isPublicKey(public_key);
 }
 

@@ -1,5 +1,6 @@
 import { closeSync, openSync, readSync, rmSync } from "node:fs";
 import { lineSeq, LOG_LINE_BYTES_MAX } from "../logs/record.ts";
+import { fieldsOf, listOf } from "../json.ts";
 import { openLine, sealLine } from "./segment-file.ts";
 import { readJson, writeJson } from "../disk/write-atomically.ts";
 
@@ -154,9 +155,7 @@ export function trimGap(gap: Gap, acked: number): void {
 
 /** Returns none if the file is damaged: then only the reason for missing numbers is lost. */
 export function readGaps(path: string): Gap[] {
-  const value = readJson(path);
-  const gaps = typeof value === "object" && value !== null && "gaps" in value ? value.gaps : undefined;
-  return Array.isArray(gaps) ? gaps.filter(isGap) : [];
+  return listOf(fieldsOf(readJson(path))["gaps"]).filter(isGap);
 }
 
 export function writeGaps(path: string, gaps: Gap[]): void {
@@ -165,7 +164,6 @@ export function writeGaps(path: string, gaps: Gap[]): void {
 }
 
 function isGap(value: unknown): value is Gap {
-  if (typeof value !== "object" || value === null) return false;
-  const { from, to, count } = value as Partial<Gap>;
+  const { from, to, count } = fieldsOf(value) as Partial<Gap>;
   return Number.isSafeInteger(from) && Number.isSafeInteger(to) && Number.isSafeInteger(count) && from! <= to! && count! > 0;
 }

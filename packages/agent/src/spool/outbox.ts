@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { type Clock, idSource, type Timer } from "@roamfleet/clock";
 import type { Report, ReportBody, ReportedStatus } from "@roamfleet/protocol/link";
 import { errorText, makeDirectory, readJson, syncDirectory, writeAtomically, writeJson } from "../disk/write-atomically.ts";
+import { fieldsOf, parseObject } from "../json.ts";
 import { listSegments, openLine, readWholeLines, sealLine, segmentPath, SegmentWriter } from "./segment-file.ts";
 
 /** Maximum waiting reports; past it superseded ones are dropped first, then `append` throws. */
@@ -224,19 +225,14 @@ export class Outbox {
 }
 
 function readId(path: string, damaged: () => void): string | undefined {
-  const value = readJson(path, damaged);
-  if (typeof value !== "object" || value === null || !("outbox_id" in value)) return undefined;
-  return typeof value.outbox_id === "string" && value.outbox_id !== "" ? value.outbox_id : undefined;
+  const { outbox_id } = fieldsOf(readJson(path, damaged));
+  return typeof outbox_id === "string" && outbox_id !== "" ? outbox_id : undefined;
 }
 
 /** Returns undefined for a line torn or overwritten by power loss. */
 function parseReport(line: string): Report | undefined {
-  try {
-    const value = JSON.parse(openLine(line) ?? "null") as Partial<Report> | null;
-    return value?.type === "report" && Number.isSafeInteger(value.seq) && typeof value.body === "object" ? (value as Report) : undefined;
-  } catch {
-    return undefined;
-  }
+  const value = parseObject(openLine(line) ?? "") as Partial<Report> | undefined;
+  return value?.type === "report" && Number.isSafeInteger(value.seq) && typeof value.body === "object" ? (value as Report) : undefined;
 }
 
 const FINAL: readonly ReportedStatus[] = ["applied", "rolled_back", "failed", "cancelled"];

@@ -1,6 +1,7 @@
 import { closeSync, type Stats } from "node:fs";
 import type { Clock } from "@roamfleet/clock";
 import type { LogLevel } from "@roamfleet/protocol/link";
+import { listOf } from "../../json.ts";
 import type { LogRateLimiter } from "../log-rate-limiter.ts";
 import {
   findRotated,
@@ -122,7 +123,7 @@ export class FileFollower {
   }
 
   static readStates(value: unknown): TailState[] {
-    return Array.isArray(value) ? value.filter(isTailState) : [];
+    return listOf(value).filter(isTailState);
   }
 
   get tails(): Tail[] {

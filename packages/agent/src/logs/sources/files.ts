@@ -3,6 +3,7 @@ import { sep } from "node:path";
 import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText } from "../../disk/write-atomically.ts";
+import { fieldsOf, listOf } from "../../json.ts";
 import type { LogRateLimiter } from "../log-rate-limiter.ts";
 import { FileFollower, type FinishedFile } from "./file-follower.ts";
 import type { Positions } from "./positions.ts";
@@ -43,9 +44,9 @@ export class FileLogs {
 
   start(): void {
     const { positions, clock, globs } = this.#options;
-    const stored = positions.stored("files") as { files?: unknown; finished?: unknown } | undefined;
-    const files = typeof stored?.files === "object" && stored.files !== null ? (stored.files as Record<string, unknown>) : {};
-    if (Array.isArray(stored?.finished)) this.#finished = stored.finished.filter(isFinished);
+    const stored = fieldsOf(positions.stored("files"));
+    const files = fieldsOf(stored["files"]);
+    this.#finished = listOf(stored["finished"]).filter(isFinished);
     positions.provide("files", () => ({
       files: Object.fromEntries(Array.from(this.#followers, ([path, { states }]) => [path, states])),
       finished: this.#finished,
@@ -187,7 +188,6 @@ function isNewer(path: string, saved_at_ms: number | undefined): boolean {
 }
 
 function isFinished(value: unknown): value is FinishedFile {
-  if (typeof value !== "object" || value === null) return false;
-  const { dev, ino, birth_ms } = value as Partial<FinishedFile>;
+  const { dev, ino, birth_ms } = fieldsOf(value);
   return typeof dev === "number" && typeof ino === "number" && typeof birth_ms === "number";
 }

@@ -4,6 +4,7 @@ import type { LogLevel } from "@roamfleet/protocol/link";
 import type { RobotConfig } from "../../config-file/robot-config.ts";
 import type { LogRecord, LogSink } from "../../contract.ts";
 import { errorText } from "../../disk/write-atomically.ts";
+import { fieldsOf } from "../../json.ts";
 import { LogRateLimiter } from "../log-rate-limiter.ts";
 import { Positions } from "./positions.ts";
 
@@ -129,8 +130,7 @@ export async function followRosout(ros: RosoutTopic, sink: LogSink): Promise<() 
 
 /** Converts a message of /rosout to a record of its node; undefined if it is invalid. */
 export function rosoutRecord(message: unknown, at: Date): LogRecord | undefined {
-  if (typeof message !== "object" || message === null) return undefined;
-  const { level, name, msg, file, function: fn, line } = message as Record<string, unknown>;
+  const { level, name, msg, file, function: fn, line, header, stamp } = fieldsOf(message);
   if (typeof msg !== "string") return undefined;
   const fields = {
     ...(typeof file === "string" && file !== "" ? { file } : {}),
@@ -142,16 +142,14 @@ export function rosoutRecord(message: unknown, at: Date): LogRecord | undefined 
     source: typeof name === "string" && name !== "" ? name : "/rosout",
     message: msg,
     fields,
-    at: stampOf(message) ?? at,
+    // ROS 1 has the timestamp in a header, ROS 2 beside the other fields.
+    at: dateOf(stamp ?? fieldsOf(header)["stamp"]) ?? at,
   };
 }
 
-/** Reads the timestamp: ROS 1 has it in a header, ROS 2 beside the other fields. It is 0 if it was not set or time is simulated. */
-function stampOf(message: object): Date | undefined {
-  const { header, stamp } = message as { header?: unknown; stamp?: unknown };
-  const time = stamp ?? (typeof header === "object" && header !== null && "stamp" in header ? header.stamp : undefined);
-  if (typeof time !== "object" || time === null) return undefined;
-  const { sec, nsec, nanosec } = time as Record<string, unknown>;
+/** Converts a timestamp. It is 0 if it was not set or time is simulated. */
+function dateOf(stamp: unknown): Date | undefined {
+  const { sec, nsec, nanosec } = fieldsOf(stamp);
   const seconds = Number(sec);
   // Simulated time begins at 0: such records would be sorted long before all others.
   if (!Number.isFinite(seconds) || seconds < STAMP_SECONDS_MIN) return undefined;

@@ -5,6 +5,7 @@ import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { LogLevel } from "@roamfleet/protocol/link";
 import { errorCode, errorText } from "../../disk/write-atomically.ts";
+import { fieldsOf, parseObject } from "../../json.ts";
 import { backoffMs } from "../../link/backoff.ts";
 import { spawnChild } from "../../runtime/spawn-child.ts";
 import type { LogRateLimiter } from "../log-rate-limiter.ts";
@@ -172,8 +173,7 @@ export class Journal {
 }
 
 function readState(value: unknown): JournalState {
-  if (typeof value !== "object" || value === null) return {};
-  const { cursor, since } = value as { cursor?: unknown; since?: unknown };
+  const { cursor, since } = fieldsOf(value);
   // The cursor becomes a command-line argument.
   if (typeof cursor === "string" && /^[\w=;-]{1,500}$/.test(cursor)) return { cursor };
   return typeof since === "number" ? { since } : {};
@@ -238,12 +238,7 @@ interface JournalEntry {
 
 /** Parses a line of `journalctl --output=json`; undefined if it is invalid. */
 export function readJournalEntry(line: string): JournalEntry | undefined {
-  let entry: Record<string, unknown>;
-  try {
-    entry = JSON.parse(line) as Record<string, unknown>;
-  } catch {
-    return undefined;
-  }
+  const entry = parseObject(line) ?? {};
   const cursor = entry["__CURSOR"];
   const microseconds = Number(entry["__REALTIME_TIMESTAMP"]);
   if (typeof cursor !== "string" || !Number.isFinite(microseconds)) return undefined;

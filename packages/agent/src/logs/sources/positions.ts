@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { Clock, Timer } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import { errorText, readJson, writeJson } from "../../disk/write-atomically.ts";
+import { fieldsOf } from "../../json.ts";
 
 /** Maximum delay between writing records to the spool and saving the position after them: after kill -9 these records are repeated. */
 const SAVE_AFTER_MS = 1_000;
@@ -30,8 +31,7 @@ export class Positions {
     this.#options = options;
     this.#path = join(options.state_directory, "log-positions.json");
     const damaged = (): void => options.log.warn("the saved positions of log sources are damaged: sources are read from now on");
-    const value = readJson(this.#path, damaged);
-    this.#stored = typeof value === "object" && value !== null ? { ...value } : {};
+    this.#stored = { ...fieldsOf(readJson(this.#path, damaged)) };
   }
 
   /** Returns the stored value of a source; undefined: none. The caller must validate it. */

@@ -1,5 +1,6 @@
 import { closeSync, constants, fstatSync, openSync, readdirSync, readSync, type Stats, statSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
+import { fieldsOf } from "../../json.ts";
 
 /** First bytes that identify a file: its inode may be reused, and its content may be truncated and rewritten. */
 const HEAD_BYTES_MAX = 256;
@@ -173,13 +174,12 @@ function lineText(bytes: Buffer): string {
 }
 
 export function isTailState(value: unknown): value is TailState {
-  if (typeof value !== "object" || value === null) return false;
-  const { dev, ino, offset, skipping, head } = value as Partial<TailState>;
+  const { dev, ino, offset, skipping, head } = fieldsOf(value);
   return (
     Number.isSafeInteger(dev) &&
     Number.isSafeInteger(ino) &&
     Number.isSafeInteger(offset) &&
-    offset! >= 0 &&
+    Number(offset) >= 0 &&
     typeof skipping === "boolean" &&
     typeof head === "string"
   );

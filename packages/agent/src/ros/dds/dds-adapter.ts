@@ -40,9 +40,9 @@ interface Subscription {
 class DdsAdapter implements RosAdapter {
   readonly name = "dds";
   readonly distro: string | null;
-  readonly gone: Promise<string>;
   readonly #options: RosAdapterOptions;
-  readonly #resolve_gone: (reason: string) => void;
+  readonly #gone = Promise.withResolvers<string>();
+  readonly gone = this.#gone.promise;
   readonly #decoder: Decoder;
   readonly #subscriptions = new Map<string, Subscription>();
   #participant: DdsParticipant | undefined;
@@ -52,10 +52,7 @@ class DdsAdapter implements RosAdapter {
   #closed = false;
 
   constructor(options: RosAdapterOptions) {
-    const { promise, resolve } = Promise.withResolvers<string>();
     const { settings, log } = options;
-    this.gone = promise;
-    this.#resolve_gone = resolve;
     this.#options = options;
     this.distro = settings.distro ?? distroOf(settings.prefixes);
     this.#decoder = new Decoder({ prefixes: settings.prefixes, distro: this.distro, clock: options.clock, log });
@@ -123,7 +120,7 @@ class DdsAdapter implements RosAdapter {
   #end(reason: string): void {
     this.#closed = true;
     this.#alone?.cancel();
-    this.#resolve_gone(reason);
+    this.#gone.resolve(reason);
   }
 
   #writers(): EndpointAttributesWithTopic[] {

@@ -5,7 +5,7 @@ import type { Clock } from "@roamfleet/clock";
 import type { Logger } from "pino";
 import type { parse as parseMsg } from "@foxglove/rosmsg";
 import { errorText } from "../../disk/write-atomically.ts";
-import { UndecodedMessage } from "../adapter.ts";
+import { type Decode, UndecodedMessage } from "../adapter.ts";
 
 /** Maximum types whose definitions are cached. */
 const TYPES_MAX = 1_000;
@@ -19,8 +19,6 @@ interface DecoderOptions {
   clock: Clock;
   log: Logger;
 }
-
-type Decode = (bytes: Uint8Array) => unknown;
 
 /** Decodes ROS 2 messages (CDR) by the definitions of their types; each type is searched for once. */
 export class Decoder {

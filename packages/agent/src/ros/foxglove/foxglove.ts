@@ -2,16 +2,15 @@ import { type Clock } from "@roamfleet/clock";
 import type { MessageReader as Ros2Reader } from "@foxglove/rosmsg2-serialization";
 import type { Message, Root } from "protobufjs";
 import { errorText } from "../../disk/write-atomically.ts";
+import { fieldsOf, listOf, parseObject, textsOf } from "../../json.ts";
 import {
+  type Decode,
   type FindRosAdapter,
   LazyMessage,
   type RosAdapter,
   type RosMessage,
   type RosTopic,
   UndecodedMessage,
-  listOf,
-  textsOf,
-  readObject,
 } from "../adapter.ts";
 import type { RosSettings } from "../settings.ts";
 import { RosSocket } from "../web-socket.ts";
@@ -49,20 +48,19 @@ export const findFoxglove: FindRosAdapter = async ({ settings, clock, signal }) 
 class FoxgloveAdapter implements RosAdapter {
   readonly name = "foxglove";
   distro: string | null;
-  readonly gone: Promise<string>;
   readonly #clock: Clock;
   readonly #channels = new Map<number, FoxgloveChannel>();
   readonly #subscriptions = new Map<number, Subscription>();
   readonly #nodes_of = new Map<string, Set<string>>();
   readonly #info = Promise.withResolvers<ServerInfo>();
   readonly #gone = Promise.withResolvers<string>();
+  readonly gone = this.#gone.promise;
   #socket: RosSocket | undefined;
   #subscription_id = 0;
 
   constructor(clock: Clock, settings: RosSettings) {
     this.#clock = clock;
     this.distro = settings.distro ?? null;
-    this.gone = this.#gone.promise;
   }
 
   /** Returns false if there is no such server. */
@@ -132,7 +130,7 @@ class FoxgloveAdapter implements RosAdapter {
 
   #take(data: Buffer, binary: boolean): void {
     if (binary) return this.#takeMessage(data);
-    const message = readObject(data);
+    const message = parseObject(data.toString("utf8"));
     if (message?.["op"] === "serverInfo") this.#info.resolve(readServerInfo(message));
     else if (message?.["op"] === "advertise") this.#advertise(listOf(message["channels"]));
     else if (message?.["op"] === "unadvertise") this.#unadvertise(listOf(message["channelIds"]));
@@ -182,9 +180,9 @@ class FoxgloveAdapter implements RosAdapter {
       ["advertisedServices", "providerIds"],
     ] as const) {
       for (const entry of listOf(update[list])) {
-        if (typeof entry !== "object" || entry === null || this.#nodes_of.size >= GRAPH_ENTRIES_MAX) continue;
-        const { name, [ids]: nodes } = entry as Record<string, unknown>;
-        this.#nodes_of.set(`${list} ${String(name)}`, new Set(textsOf(nodes)));
+        const { name, [ids]: nodes } = fieldsOf(entry);
+        if (typeof name !== "string" || this.#nodes_of.size >= GRAPH_ENTRIES_MAX) continue;
+        this.#nodes_of.set(`${list} ${name}`, new Set(textsOf(nodes)));
       }
     }
     for (const name of listOf(update["removedTopics"])) {
@@ -196,11 +194,8 @@ class FoxgloveAdapter implements RosAdapter {
 }
 
 function readServerInfo({ capabilities, metadata }: Record<string, unknown>): ServerInfo {
-  const said: unknown = typeof metadata === "object" && metadata !== null ? Reflect.get(metadata, "ROS_DISTRO") : undefined;
-  return {
-    capabilities: textsOf(capabilities),
-    distro: typeof said === "string" && said !== "" ? said : null,
-  };
+  const { ROS_DISTRO: distro } = fieldsOf(metadata);
+  return { capabilities: textsOf(capabilities), distro: typeof distro === "string" && distro !== "" ? distro : null };
 }
 
 interface FoxgloveChannel {
@@ -214,12 +209,9 @@ interface FoxgloveChannel {
   schema_encoding: string | undefined;
 }
 
-type Decode = (bytes: Uint8Array) => unknown;
-
 /** Parses a channel of an `advertise`; undefined if it is invalid. */
 function readChannel(value: unknown): FoxgloveChannel | undefined {
-  if (typeof value !== "object" || value === null) return undefined;
-  const { id, topic, encoding, schemaName, schema, schemaEncoding } = value as Record<string, unknown>;
+  const { id, topic, encoding, schemaName, schema, schemaEncoding } = fieldsOf(value);
   if (typeof id !== "number" || typeof topic !== "string" || typeof encoding !== "string") return undefined;
   return {
     id,

@@ -2,6 +2,7 @@ import type { RosNode } from "@foxglove/ros1";
 import type { Clock, Timer } from "@roamfleet/clock";
 import { errorText } from "../../disk/write-atomically.ts";
 import {
+  type Decode,
   type FindRosAdapter,
   LazyMessage,
   type RosAdapter,
@@ -10,9 +11,8 @@ import {
   UndecodedMessage,
   addressTowards,
   ROS_MESSAGE_BYTES_MAX,
-  listOf,
-  textsOf,
 } from "../adapter.ts";
+import { listOf, textsOf } from "../../json.ts";
 import type { RosSettings } from "../settings.ts";
 import { Ros1Master } from "./master.ts";
 import type { TcpRosReader } from "./sockets.ts";
@@ -25,7 +25,7 @@ interface Subscription {
   on: (message: RosMessage) => void;
   /** Type as given by the publishers; empty before the first one. */
   type: string;
-  decode: (bytes: Uint8Array) => unknown;
+  decode: Decode;
   begun: boolean;
 }
 
@@ -75,9 +75,9 @@ interface Ros1Options {
 class Ros1Adapter implements RosAdapter {
   readonly name = "ros1";
   distro: string | null;
-  readonly gone: Promise<string>;
   readonly #options: Ros1Options;
   readonly #gone = Promise.withResolvers<string>();
+  readonly gone = this.#gone.promise;
   readonly #subscriptions = new Map<string, Subscription>();
   readonly #watch: Timer;
   #node: Promise<RosNode> | undefined;
@@ -88,7 +88,6 @@ class Ros1Adapter implements RosAdapter {
     this.#options = options;
     this.distro = options.distro;
     this.#run_id = options.run_id;
-    this.gone = this.#gone.promise;
     this.#watch = options.clock.every(WATCH_INTERVAL_MS, () => this.#look());
   }
 
@@ -119,7 +118,7 @@ class Ros1Adapter implements RosAdapter {
     };
     try {
       // Any type is accepted: the publisher sends it.
-      (await this.#startNode()).subscribe({ topic, dataType: "*" });
+      (await (this.#node ??= this.#makeNode())).subscribe({ topic, dataType: "*" });
       subscription.begun = true;
     } catch (error) {
       end();
@@ -135,15 +134,9 @@ class Ros1Adapter implements RosAdapter {
     this.#gone.resolve("it was closed");
   }
 
-  #startNode(): Promise<RosNode> {
-    this.#node ??= this.#makeNode();
-    return this.#node;
-  }
-
   async #makeNode(): Promise<RosNode> {
-    const [{ RosNode: Node }, { FollowerServer }, { TcpRosSocket }] = await Promise.all([
+    const [{ RosNode: Node }, { FollowerServer, TcpRosSocket }] = await Promise.all([
       import("@foxglove/ros1"),
-      import("./sockets.ts"),
       import("./sockets.ts"),
       import("@foxglove/rosmsg"),
       import("@foxglove/rosmsg-serialization"),
@@ -171,7 +164,7 @@ class Ros1Adapter implements RosAdapter {
 
   async #reader(): Promise<TcpRosReader> {
     const [{ parse }, { MessageReader }] = await Promise.all([import("@foxglove/rosmsg"), import("@foxglove/rosmsg-serialization")]);
-    const handOn = (topic: string, bytes: Uint8Array, decode?: (bytes: Uint8Array) => unknown): void => {
+    const handOn = (topic: string, bytes: Uint8Array, decode?: Decode): void => {
       const subscription = this.#subscriptions.get(topic);
       if (subscription === undefined) return;
       subscription.on(new LazyMessage(subscription.type, this.#options.clock.now(), bytes, decode ?? subscription.decode));

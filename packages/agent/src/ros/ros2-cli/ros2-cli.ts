@@ -52,10 +52,10 @@ const readTopics = (text: string): RosTopic[] =>
 class Ros2Adapter implements RosAdapter {
   readonly name = "ros2";
   readonly distro: string | null;
-  readonly gone: Promise<string>;
   readonly #command: Ros2Command;
   readonly #clock: Clock;
   readonly #gone = Promise.withResolvers<string>();
+  readonly gone = this.#gone.promise;
   readonly #closing = new AbortController();
   readonly #echoes = new Set<Promise<void>>();
   #lists: Lists;
@@ -69,7 +69,6 @@ class Ros2Adapter implements RosAdapter {
     this.#lists = lists;
     this.#listed_at_ms = command.clock.monotonic();
     this.distro = distro;
-    this.gone = this.#gone.promise;
   }
 
   nodes(): string[] {
@@ -115,7 +114,7 @@ class Ros2Adapter implements RosAdapter {
   /** Runs `ros2 topic echo`. It exits when the topic has no type yet, and may exit at any time: it is restarted with backoff. */
   async #echo(topic: string, on: (message: RosMessage) => void, signal: AbortSignal): Promise<void> {
     for (let tries = 0; !signal.aborted; tries += 1) {
-      const type = this.topics().find(({ name }) => name === topic)?.type;
+      const type = this.#typeOf(topic);
       // A topic that is not listed yet may still exist; the command then determines its type.
       const came = await this.#echoOnce(topic, type, on, signal).catch(() => false);
       if (came) tries = 0;
@@ -131,7 +130,7 @@ class Ros2Adapter implements RosAdapter {
       came = true;
       if (signal.aborted) return;
       const decode = text === undefined ? tooLong : readBytes;
-      on(new LazyMessage(type ?? this.#typeOf(topic), this.#clock.now(), Buffer.from(text ?? ""), decode));
+      on(new LazyMessage(type ?? this.#typeOf(topic) ?? "", this.#clock.now(), Buffer.from(text ?? ""), decode));
     });
     await new Promise<void>((resolve) => {
       signal.addEventListener("abort", () => resolve(), { once: true });
@@ -143,8 +142,8 @@ class Ros2Adapter implements RosAdapter {
     return came;
   }
 
-  #typeOf(topic: string): string {
-    return this.topics().find(({ name }) => name === topic)?.type ?? "";
+  #typeOf(topic: string): string | undefined {
+    return this.topics().find(({ name }) => name === topic)?.type;
   }
 }
 

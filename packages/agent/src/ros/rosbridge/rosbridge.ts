@@ -1,15 +1,7 @@
 import type { Clock } from "@roamfleet/clock";
 import { backoffMs } from "../../link/backoff.ts";
-import {
-  type FindRosAdapter,
-  LazyMessage,
-  type RosAdapter,
-  type RosMessage,
-  type RosTopic,
-  listOf,
-  textsOf,
-  readObject,
-} from "../adapter.ts";
+import { fieldsOf, listOf, parseObject, textsOf } from "../../json.ts";
+import { type FindRosAdapter, LazyMessage, type RosAdapter, type RosMessage, type RosTopic } from "../adapter.ts";
 import type { RosSettings } from "../settings.ts";
 import { RosSocket } from "../web-socket.ts";
 
@@ -32,11 +24,11 @@ export const findRosbridge: FindRosAdapter = async ({ settings, clock, signal })
 class RosbridgeAdapter implements RosAdapter {
   readonly name = "rosbridge";
   distro: string | null;
-  readonly gone: Promise<string>;
   readonly #clock: Clock;
   readonly #calls: Calls;
   readonly #subscriptions = new Map<string, Subscription>();
   readonly #gone = Promise.withResolvers<string>();
+  readonly gone = this.#gone.promise;
   #socket: RosSocket | undefined;
   #subscription_id = 0;
   /** Prefix of rosapi's services on this server. */
@@ -45,7 +37,6 @@ class RosbridgeAdapter implements RosAdapter {
   constructor(clock: Clock, settings: RosSettings) {
     this.#clock = clock;
     this.distro = settings.distro ?? null;
-    this.gone = this.#gone.promise;
     this.#calls = new Calls(clock, (value) => this.#socket?.send(value));
   }
 
@@ -133,7 +124,7 @@ class RosbridgeAdapter implements RosAdapter {
 
   #take(data: Buffer, binary: boolean): void {
     if (binary) return;
-    const message = readObject(data);
+    const message = parseObject(data.toString("utf8"));
     if (message?.["op"] === "service_response") this.#calls.take(message);
     else if (message?.["op"] === "publish") this.#publish(String(message["topic"]), message["msg"]);
   }
@@ -201,12 +192,13 @@ type ByteFields = ReadonlyMap<string, true | ByteFields>;
 function readByteFields(type: string, typedefs: unknown): ByteFields {
   const definitions = new Map<string, Record<string, unknown>>();
   for (const value of listOf(typedefs)) {
-    if (typeof value === "object" && value !== null) definitions.set(plainType(String(Reflect.get(value, "type"))), { ...value });
+    const definition = fieldsOf(value);
+    definitions.set(plainType(String(definition["type"])), definition);
   }
-  return fieldsOf(plainType(type), definitions, new Set());
+  return byteFieldsOf(plainType(type), definitions, new Set());
 }
 
-function fieldsOf(type: string, definitions: ReadonlyMap<string, Record<string, unknown>>, above: ReadonlySet<string>): ByteFields {
+function byteFieldsOf(type: string, definitions: ReadonlyMap<string, Record<string, unknown>>, above: ReadonlySet<string>): ByteFields {
   const made = new Map<string, true | ByteFields>();
   const definition = definitions.get(type);
   // Protects against a response in which a type contains itself.
@@ -217,7 +209,7 @@ function fieldsOf(type: string, definitions: ReadonlyMap<string, Record<string, 
     const is_array = Number(lengths![index]) >= 0;
     if (is_array && BYTE_TYPES.has(field_type)) made.set(String(name), true);
     else {
-      const inner = fieldsOf(plainType(field_type), definitions, new Set([...above, type]));
+      const inner = byteFieldsOf(plainType(field_type), definitions, new Set([...above, type]));
       if (inner.size > 0) made.set(String(name), inner);
     }
   }

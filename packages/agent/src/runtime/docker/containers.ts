@@ -137,41 +137,24 @@ export class Containers {
   /** Sends SIGTERM, and SIGKILL after the container's stop timeout; does nothing if it is stopped or gone. */
   async stop(id: string, options: Omit<CallOptions, "what" | "limit_ms">): Promise<void> {
     const limit_ms = ENGINE_CALL_MS + STOP_TIMEOUT_SECONDS_MAX * 1_000;
-    await this.#quietly(304, () =>
-      this.#engine.use({ ...options, what: "stop a container", limit_ms }, (docker, abortSignal) =>
-        docker.getContainer(id).stop({ abortSignal }),
-      ),
+    await this.#engine.useUnless([304, 404], { ...options, what: "stop a container", limit_ms }, (docker, abortSignal) =>
+      docker.getContainer(id).stop({ abortSignal }),
     );
   }
 
   /** Removes a container with its unnamed volumes, even while it runs; does nothing if it is gone. */
   async remove(id: string, signal: AbortSignal): Promise<void> {
     // 409: the engine is already removing it.
-    await this.#quietly(409, () =>
-      this.#engine.use({ what: "remove a container", signal }, (docker, abortSignal) =>
-        docker.getContainer(id).remove({ force: true, v: true, abortSignal }),
-      ),
+    await this.#engine.useUnless([404, 409], { what: "remove a container", signal }, (docker, abortSignal) =>
+      docker.getContainer(id).remove({ force: true, v: true, abortSignal }),
     );
   }
 
-  async #quietly(status: number, call: () => Promise<unknown>): Promise<void> {
-    try {
-      await call();
-    } catch (error) {
-      if (statusOf(error) !== status && statusOf(error) !== 404) throw error;
-    }
-  }
-
   /** Returns undefined for a container that is gone. */
-  async inspect(id: string, options: Omit<CallOptions, "what">): Promise<ContainerInspectInfo | undefined> {
-    try {
-      return await this.#engine.use({ ...options, what: "describe a container" }, (docker, abortSignal) =>
-        docker.getContainer(id).inspect({ abortSignal }),
-      );
-    } catch (error) {
-      if (statusOf(error) === 404) return undefined;
-      throw error;
-    }
+  inspect(id: string, options: Omit<CallOptions, "what">): Promise<ContainerInspectInfo | undefined> {
+    return this.#engine.useUnless([404], { ...options, what: "describe a container" }, (docker, abortSignal) =>
+      docker.getContainer(id).inspect({ abortSignal }),
+    );
   }
 
   async kill(id: string, name: NodeJS.Signals, signal: AbortSignal): Promise<void> {
@@ -184,8 +167,8 @@ export class Containers {
     const filters = JSON.stringify({ label: this.#labels(app) });
     const { Volumes } = await this.#engine.use({ what: "list its volumes", signal }, (docker) => docker.listVolumes({ filters }));
     for (const { Name } of Volumes ?? [])
-      await this.#quietly(409, () =>
-        this.#engine.use({ what: "remove a volume", signal }, (docker, abortSignal) => docker.getVolume(Name).remove({ abortSignal })),
+      await this.#engine.useUnless([404, 409], { what: "remove a volume", signal }, (docker, abortSignal) =>
+        docker.getVolume(Name).remove({ abortSignal }),
       );
   }
 }

@@ -5,6 +5,7 @@ import type { Logger } from "../../contract.ts";
 import { StepFailure, throwIfAborted, unlessAborted } from "../failure.ts";
 import { ENGINE_CALL_MS, ENGINE_GONE_MS, ENGINE_LINE_BYTES_MAX, type Timing } from "../limits.ts";
 import { errorText, errorCode } from "../../disk/write-atomically.ts";
+import { fieldsOf, parseObject } from "../../json.ts";
 
 interface EngineOptions {
   /** In order of preference; the first that answers is used from then on. */
@@ -112,6 +113,20 @@ export class Engine {
     }
   }
 
+  /** Like `use`, but returns undefined if the engine answers with one of these statuses. */
+  async useUnless<T>(
+    statuses: readonly number[],
+    options: CallOptions,
+    work: (docker: Docker, signal: AbortSignal) => Promise<T>,
+  ): Promise<T | undefined> {
+    try {
+      return await this.use(options, work);
+    } catch (error) {
+      if (statuses.includes(statusOf(error) ?? 0)) return undefined;
+      throw error;
+    }
+  }
+
   /**
    * Returns an object whose `ended` is true once the engine has ended since this call, even if it is back and no other call has failed. It uses an
    * event stream, which stays open as long as the engine's process. The socket's inode does not change when systemd owns the socket. Dispose the
@@ -176,8 +191,8 @@ export function isAway(error: unknown): boolean {
 
 /** Returns the HTTP status of the engine's response; undefined for any other error. */
 export function statusOf(error: unknown): number | undefined {
-  if (typeof error !== "object" || error === null || !("statusCode" in error)) return undefined;
-  return typeof error.statusCode === "number" ? error.statusCode : undefined;
+  const { statusCode } = fieldsOf(error);
+  return typeof statusCode === "number" ? statusCode : undefined;
 }
 
 /** Returns the engine's error message, in words for an operator. */
@@ -210,7 +225,7 @@ export async function readProgress(stream: AsyncIterable<Uint8Array | string>, l
   let kept = "";
   const take = (text: string): void => {
     if (text.trim() === "") return;
-    const progress = parseLine(text);
+    const progress: ProgressLine | undefined = parseObject(text);
     if (progress === undefined) return;
     if (typeof progress.error === "string") throw new Error(progress.error);
     line(progress);
@@ -223,13 +238,4 @@ export async function readProgress(stream: AsyncIterable<Uint8Array | string>, l
     if (kept.length > ENGINE_LINE_BYTES_MAX) throw new Error("the container engine sent a line that is too long");
   }
   take(kept);
-}
-
-function parseLine(text: string): ProgressLine | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? value : undefined;
-  } catch {
-    return undefined;
-  }
 }

@@ -7,6 +7,8 @@ import { createGunzip } from "node:zlib";
 import type { DesiredLayers } from "@roamfleet/protocol/link";
 import { type Extract, extract, type Header, pack, type Pack } from "tar-stream";
 import { hash } from "node:crypto";
+import { errorText } from "../../disk/write-atomically.ts";
+import { fieldsOf, listOf, textsOf } from "../../json.ts";
 import { StepFailure } from "../failure.ts";
 import { IMAGE_JSON_BYTES_MAX, IMAGE_LAYERS_MAX } from "../limits.ts";
 
@@ -101,7 +103,7 @@ export async function unpackedArchiveBytes(archive: string, max: number, signal:
       if (type === "file")
         bytes += await unpackedBytesOf(content, max - bytes, signal).catch((error: unknown) => {
           signal.throwIfAborted();
-          throw refused(`contains a layer that cannot be unpacked: ${error instanceof Error ? error.message : String(error)}`);
+          throw refused(`contains a layer that cannot be unpacked: ${errorText(error)}`);
         });
       if (bytes > max) throw enough;
     });
@@ -130,7 +132,7 @@ export async function readArchive(archive: string, arch: string): Promise<Archiv
     });
   } catch (error) {
     if (error instanceof StepFailure) throw error;
-    throw refused(`is not a tar file: ${error instanceof Error ? error.message : String(error)}`);
+    throw refused(`is not a tar file: ${errorText(error)}`);
   }
   const { config, layers } = documents.has("manifest.json") ? readDockerArchive(documents) : readOciArchive(documents, arch);
   const content = documents.get(config);
@@ -150,10 +152,6 @@ function parse(documents: Documents, name: string): unknown {
     throw refused(`has a ${name} that is not JSON`);
   }
 }
-
-const fieldsOf = (value: unknown): Record<string, unknown> =>
-  typeof value === "object" && value !== null ? (value as Record<string, unknown>) : {};
-const textsOf = (value: unknown): string[] => (Array.isArray(value) ? value.filter((item) => typeof item === "string") : []);
 
 function readDockerArchive(documents: Documents): Pick<ArchivedImage, "config" | "layers"> {
   const images = parse(documents, "manifest.json");
@@ -181,7 +179,7 @@ function readOciArchive(documents: Documents, arch: string): Pick<ArchivedImage,
   const { config, layers } = manifest;
   return {
     config: blobName(fieldsOf(config)["digest"]),
-    layers: (Array.isArray(layers) ? layers : []).map((layer) => blobName(fieldsOf(layer)["digest"])),
+    layers: listOf(layers).map((layer) => blobName(fieldsOf(layer)["digest"])),
   };
 }
 

@@ -16,6 +16,7 @@ import {
   UNPACK_RATIO_MAX,
 } from "../limits.ts";
 import { freeBytes } from "../../disk/write-atomically.ts";
+import { fieldsOf } from "../../json.ts";
 import { type Engine, engineFailure, engineMessage, isAway, type ProgressLine, readProgress, statusOf } from "./engine.ts";
 import type { LayerStore } from "../artifact-store.ts";
 import { retryWaitMs } from "../download.ts";
@@ -194,7 +195,7 @@ export class Images {
   /** Returns where the engine stores its images; undefined: not visible here, and the engine reports a full disk. */
   async #root(signal: AbortSignal): Promise<string | undefined> {
     const info: unknown = await this.#options.engine.use({ what: "describe itself", signal }, (docker) => docker.info());
-    const root = typeof info === "object" && info !== null && "DockerRootDir" in info ? info.DockerRootDir : undefined;
+    const { DockerRootDir: root } = fieldsOf(info);
     return typeof root === "string" && fs.existsSync(root) ? root : undefined;
   }
 
@@ -297,25 +298,18 @@ export class Images {
 
   /** Deletes an image that was pulled by digest: it keeps the digest as a name after its tag is removed. */
   async #removeNameless(id: string, signal: AbortSignal): Promise<void> {
-    const left = await this.#options.engine
-      .use({ what: "look for an image", signal }, (docker) => docker.getImage(id).inspect())
-      .catch((error: unknown) => {
-        if (statusOf(error) === 404) return undefined;
-        throw error;
-      });
+    const left = await this.#options.engine.useUnless([404], { what: "look for an image", signal }, (docker) =>
+      docker.getImage(id).inspect(),
+    );
     if (left === undefined || (left.RepoTags ?? []).length > 0) return;
     for (const name of left.RepoDigests ?? []) await this.#remove(name, signal);
   }
 
   async #remove(name: string, signal: AbortSignal): Promise<void> {
-    try {
-      await this.#options.engine.use({ what: "delete an image", signal }, (docker, abortSignal) =>
-        docker.getImage(name).remove({ abortSignal }),
-      );
-    } catch (error) {
-      // Gone already, or a container uses it: that container is not ours.
-      if (statusOf(error) !== 404 && statusOf(error) !== 409) throw error;
-    }
+    // 404: gone already. 409: a container uses it, which is not ours.
+    await this.#options.engine.useUnless([404, 409], { what: "delete an image", signal }, (docker, abortSignal) =>
+      docker.getImage(name).remove({ abortSignal }),
+    );
   }
 }
 

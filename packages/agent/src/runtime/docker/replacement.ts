@@ -2,6 +2,7 @@ import fs from "node:fs";
 import path from "node:path";
 import type { DesiredLayers, DesiredRelease } from "@roamfleet/protocol/link";
 import { makeDirectory, readJson, writeJson } from "../../disk/write-atomically.ts";
+import { fieldsOf } from "../../json.ts";
 import type { StatePaths } from "../paths.ts";
 import type { RuntimeOptions } from "../bundle.ts";
 import { StepFailure } from "../failure.ts";
@@ -35,8 +36,7 @@ export const hasRecord = (paths: StatePaths, app: string): boolean => fs.existsS
 
 /** Reads the record. A damaged one counts as empty: the containers are found by their labels. */
 export function readRecord(paths: StatePaths, app: string): ContainerRecord {
-  const value = readJson(recordFile(paths, app));
-  return typeof value === "object" && value !== null ? { ...NO_CONTAINERS, ...value } : NO_CONTAINERS;
+  return { ...NO_CONTAINERS, ...fieldsOf(readJson(recordFile(paths, app))) };
 }
 
 export function writeRecord(paths: StatePaths, app: string, record: ContainerRecord): void {
@@ -46,11 +46,10 @@ export function writeRecord(paths: StatePaths, app: string, record: ContainerRec
 
 /** Returns the nanoseconds since 1970 up to which the container's output was read; 0 for another container. */
 export function readReading(paths: StatePaths, app: string, container_id: string): bigint {
-  const value = readJson(readingFile(paths, app));
-  if (typeof value !== "object" || value === null) return 0n;
-  const reading = value as { container_id?: unknown; read_until?: unknown };
-  return reading.container_id === container_id && typeof reading.read_until === "string" && /^\d{1,20}$/.test(reading.read_until)
-    ? BigInt(reading.read_until)
+  const reading = fieldsOf(readJson(readingFile(paths, app)));
+  const { read_until } = reading;
+  return reading["container_id"] === container_id && typeof read_until === "string" && /^\d{1,20}$/.test(read_until)
+    ? BigInt(read_until)
     : 0n;
 }
 
@@ -72,8 +71,8 @@ export function writeStagedImage(directory: string, image_id: string, layers: De
 }
 
 export function readStagedImage(directory: string): StagedImage | undefined {
-  const value = readJson(imageFile(directory)) as Partial<StagedImage> | undefined;
-  return typeof value?.image_id === "string" && Array.isArray(value.parts) ? { image_id: value.image_id, parts: value.parts } : undefined;
+  const { image_id, parts } = fieldsOf(readJson(imageFile(directory))) as Partial<StagedImage>;
+  return typeof image_id === "string" && Array.isArray(parts) ? { image_id, parts } : undefined;
 }
 
 /** Returns the digests of all layers of staged releases, of any app. */

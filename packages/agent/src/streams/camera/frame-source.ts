@@ -1,4 +1,5 @@
 import { CAMERA_BOUNDS } from "@roamfleet/protocol/link";
+import { fieldsOf } from "../../json.ts";
 import type { CameraSource } from "../../config-file/robot-config.ts";
 
 const FPS_DEFAULT = 15;
@@ -18,7 +19,7 @@ export interface CameraRequest {
 
 /** Parses a request of the server; `fault` describes an error. */
 export function readCameraRequest(params: unknown): CameraRequest | "list" | { fault: string } {
-  const given = typeof params === "object" && params !== null ? (params as Record<string, unknown>) : {};
+  const given = fieldsOf(params);
   if (given.list === true) return "list";
   const { camera } = given;
   if (camera !== undefined && typeof camera !== "string") return { fault: "camera is no name" };

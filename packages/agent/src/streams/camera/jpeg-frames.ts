@@ -4,6 +4,8 @@ import { type Clock, IdleTimeout } from "@roamfleet/clock";
 import { FRAME_IDLE_MS, type SourceEnd, withoutSecrets } from "./frame-source.ts";
 import type { RunJpegs } from "./ffmpeg.ts";
 import { jpegOf, JpegSplitter } from "./jpeg-splitter.ts";
+import { errorText } from "../../disk/write-atomically.ts";
+import { fieldsOf } from "../../json.ts";
 import { UndecodedMessage } from "../../ros/adapter.ts";
 import type { RosBridge } from "../../ros/bridge.ts";
 
@@ -77,7 +79,7 @@ export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | und
       });
       return await promise;
     } catch (error) {
-      return { failed: true, reason: `${topic}: ${error instanceof Error ? error.message : String(error)}` };
+      return { failed: true, reason: `${topic}: ${errorText(error)}` };
     } finally {
       unsubscribe?.();
       idle.stop();
@@ -88,14 +90,14 @@ export function rosFrames(topic: string, ros: Pick<RosBridge, "subscribe"> | und
 
 /** Returns the JPEG of a message, or why there is none. */
 function imageOf(message: unknown, bytes_max: number): Uint8Array | string {
-  if (typeof message !== "object" || message === null || !("data" in message)) return "has no picture";
-  const data = bytesOf(message.data);
+  const { data: image, format } = fieldsOf(message);
+  if (image === undefined) return "has no picture";
+  const data = bytesOf(image);
   if (data === undefined) return "has no bytes in its data";
   if (data.length > bytes_max) return "too large";
   const jpeg = jpegOf(data);
   if (jpeg !== undefined) return jpeg;
-  const format = "format" in message && typeof message.format === "string" ? message.format.slice(0, 40) : "unknown";
-  return `is not JPEG (format: ${format})`;
+  return `is not JPEG (format: ${typeof format === "string" ? format.slice(0, 40) : "unknown"})`;
 }
 
 /** JSON adapters return bytes as Base64 or as numbers. */

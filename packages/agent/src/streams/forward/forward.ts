@@ -3,6 +3,7 @@ import { lookup } from "node:dns/promises";
 import { type Clock, within } from "@roamfleet/clock";
 import { type Channel, controlMessage, dataMessage, FrameError, readMessage, type StreamSource } from "@roamfleet/protocol/link";
 import { drained } from "@roamfleet/protocol/drained";
+import { fieldsOf } from "../../json.ts";
 import { ForwardRules, isPort } from "./rules.ts";
 
 const CLOSE_REFUSED = 4410;
@@ -25,7 +26,7 @@ export function forwardSource({ allow, clock }: ForwardOptions): StreamSource {
 }
 
 function targetOf(params: unknown): Target | undefined {
-  const { host = "127.0.0.1", port } = (params ?? {}) as { host?: unknown; port?: unknown };
+  const { host = "127.0.0.1", port } = fieldsOf(params);
   const is_host = typeof host === "string" && host.length <= HOST_CHARACTERS_MAX && /^[\w.:%-]+$/.test(host);
   return is_host && isPort(port) ? { host, port } : undefined;
 }
@@ -87,10 +88,10 @@ async function carryIn(channel: Channel, connection: Socket): Promise<void> {
 
 /** The direction from a connection to a channel: forwards data as soon as there is a connection. */
 class Outward {
+  readonly #done = Promise.withResolvers<void>();
   /** Resolves when the channel has sent everything, including the end, or accepts no more. */
-  readonly done: Promise<void>;
+  readonly done = this.#done.promise;
   readonly #channel: Channel;
-  readonly #resolve: () => void;
   #socket: Socket | undefined;
   #waiting: Uint8Array[] = [controlMessage({ type: "open" })];
   #waiting_bytes = 0;
@@ -98,9 +99,6 @@ class Outward {
   #ended = false;
 
   constructor(channel: Channel) {
-    const { promise, resolve } = Promise.withResolvers<void>();
-    this.done = promise;
-    this.#resolve = resolve;
     this.#channel = channel;
   }
 
@@ -121,7 +119,7 @@ class Outward {
     });
     // Without an end the connection was reset: there is nothing to wait for.
     socket.once("close", () => {
-      if (!this.#ended) this.#resolve();
+      if (!this.#ended) this.#done.resolve();
     });
     void this.#write(socket);
   }
@@ -129,14 +127,14 @@ class Outward {
   async #write(socket: Socket): Promise<void> {
     this.#writing = true;
     for (let next = this.#waiting.shift(); next !== undefined; next = this.#waiting.shift()) {
-      if (!(await this.#channel.write(next))) return this.#resolve();
+      if (!(await this.#channel.write(next))) return this.#done.resolve();
       const had = this.#waiting_bytes;
       // A control message does not count as data of the connection.
       if (next[0] === 0) this.#waiting_bytes -= next.length - 1;
       if (had > RESUME_BYTES && this.#waiting_bytes <= RESUME_BYTES) socket.resume();
     }
     this.#writing = false;
-    if (this.#ended) this.#resolve();
+    if (this.#ended) this.#done.resolve();
   }
 }
 

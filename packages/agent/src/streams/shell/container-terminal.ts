@@ -1,11 +1,10 @@
 import fs from "node:fs";
 import type { Duplex } from "node:stream";
 import type { Clock } from "@roamfleet/clock";
-import { drained } from "@roamfleet/protocol/drained";
 import type Docker from "dockerode";
 import type { EngineCalls } from "../../contract.ts";
 import { readProcess } from "../../runtime/processes.ts";
-import { endSession, OutputQueue, type ShellExit, type Size, type Terminal } from "./terminal.ts";
+import { endSession, OutputQueue, type ShellExit, type Size, type Terminal, writeInput } from "./terminal.ts";
 import { engineOutput, type Output } from "../../runtime/byte-reader.ts";
 
 const INSPECT_MS = 200;
@@ -43,7 +42,6 @@ export class ContainerTerminal implements Terminal {
   readonly #output: Pick<OutputQueue, "read" | "end">;
   readonly #over = Promise.withResolvers<void>();
   readonly #connection: AbortController;
-  #exit: Promise<ShellExit> | undefined;
   #closed: Promise<void> | undefined;
 
   /** Throws StepFailure or the engine's error if the program cannot be started. */
@@ -84,18 +82,15 @@ export class ContainerTerminal implements Terminal {
     this.#output = options.tty ? new OutputQueue([{ stream: socket, error: false }]) : framesOf(socket);
     socket.on("error", () => {});
     socket.once("end", () => this.#over.resolve()).once("close", () => this.#over.resolve());
-    this.exited = this.#over.promise.then(() => this.#findExit());
+    this.exited = this.#over.promise.then(() => this.#askExit());
   }
 
   read(): Promise<Output | undefined> {
     return this.#output.read();
   }
 
-  async write(bytes: Uint8Array): Promise<void> {
-    if (this.#attached.destroyed || this.#attached.writableEnded) return;
-    if (this.#attached.write(bytes)) return;
-    // Ends in any case: `close` destroys the stream.
-    await drained(this.#attached);
+  write(bytes: Uint8Array): Promise<void> {
+    return writeInput(this.#attached, bytes);
   }
 
   endInput(): void {
@@ -109,10 +104,6 @@ export class ContainerTerminal implements Terminal {
       .use({ what: "resize a terminal", signal, ...NO_WAIT }, () => this.#exec.resize({ w: cols, h: rows }))
       // The program has just ended.
       .catch(() => {});
-  }
-
-  #findExit(): Promise<ShellExit> {
-    return (this.#exit ??= this.#askExit());
   }
 
   async #askExit(): Promise<ShellExit> {

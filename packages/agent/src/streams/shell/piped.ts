@@ -2,9 +2,8 @@ import type { ChildProcess } from "node:child_process";
 import { constants } from "node:os";
 import type { Readable, Writable } from "node:stream";
 import type { Clock, Timer } from "@roamfleet/clock";
-import { drained } from "@roamfleet/protocol/drained";
 import { spawnChild } from "../../runtime/spawn-child.ts";
-import { endSession, OutputQueue, type Program, type Session, sessionOf, type ShellExit, type Terminal } from "./terminal.ts";
+import { endSession, OutputQueue, type Program, type Session, sessionOf, type ShellExit, type Terminal, writeInput } from "./terminal.ts";
 import type { Output } from "../../runtime/byte-reader.ts";
 
 /** A daemon that the program left behind may keep its output open; the program's own output arrives within this time. */
@@ -59,11 +58,8 @@ export class PipedTerminal implements Terminal {
     this.#silence = this.#clock.setTimer(SILENCE_AFTER_EXIT_MS, () => this.#output.end());
   }
 
-  async write(bytes: Uint8Array): Promise<void> {
-    if (this.#stdin.destroyed || this.#stdin.writableEnded) return;
-    if (this.#stdin.write(bytes)) return;
-    // Ends in any case: `close` destroys the stream.
-    await drained(this.#stdin);
+  write(bytes: Uint8Array): Promise<void> {
+    return writeInput(this.#stdin, bytes);
   }
 
   endInput(): void {

@@ -52,7 +52,8 @@ const SIGNAL_NAMES = new Map<number, string>(Object.entries(constants.signals).m
 
 /** A program on a separate terminal. */
 export class PtyTerminal implements Terminal {
-  readonly exited: Promise<ShellExit>;
+  readonly #exited = Promise.withResolvers<ShellExit>();
+  readonly exited = this.#exited.promise;
   /** Pid of the program, which leads a separate session. */
   readonly pid: number;
   readonly #clock: Clock;
@@ -70,12 +71,10 @@ export class PtyTerminal implements Terminal {
   #tail_bytes = 0;
 
   constructor({ argv: [file = "", ...args], cwd, env, cols, rows, clock, owner }: PtyOptions) {
-    const { promise, resolve } = Promise.withResolvers<ShellExit>();
-    this.exited = promise;
     this.#clock = clock;
     const words = Object.entries(env).map(([name, value]) => `${name}=${value}`);
     const { fd, pid, pty } = native().fork(file, args, words, cwd, cols, rows, -1, -1, false, "", (code, signal) => {
-      resolve(exitOf(code, signal));
+      this.#exited.resolve(exitOf(code, signal));
       this.#has_exited = true;
       this.#answer();
     });

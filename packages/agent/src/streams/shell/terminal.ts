@@ -1,4 +1,5 @@
-import type { Readable } from "node:stream";
+import type { Readable, Writable } from "node:stream";
+import { drained } from "@roamfleet/protocol/drained";
 import type { ShellParams } from "@roamfleet/protocol/link";
 import type { Clock } from "@roamfleet/clock";
 import { allProcesses, type ProcessEntry, readProcess, waitUntil } from "../../runtime/processes.ts";
@@ -64,6 +65,12 @@ export const isSize = (value: unknown): value is number => Number.isInteger(valu
 function isCommand(value: unknown): value is string[] {
   if (!Array.isArray(value) || value.length === 0 || value.length > WORDS_MAX || value[0] === "") return false;
   return value.every((word) => typeof word === "string" && !word.includes("\0")) && value.join(" ").length <= COMMAND_BYTES_MAX;
+}
+
+/** Writes to a program that has not ended. Resolves when there is room for more, or when `close` destroys the stream. */
+export async function writeInput(stream: Writable, bytes: Uint8Array): Promise<void> {
+  if (stream.destroyed || stream.writableEnded || stream.write(bytes)) return;
+  await drained(stream);
 }
 
 interface Source {
