@@ -1,6 +1,7 @@
 import { constants } from "node:os";
 import { systemClock } from "@roamfleet/clock";
 import { armFailpoints } from "@roamfleet/clock/failpoint";
+import { endProcess, flushOutput, LineOutput } from "@roamfleet/clock/line-output";
 import { Command, CommanderError } from "commander";
 import { describeVersion } from "@roamfleet/protocol/version";
 import { UntrustedAuthority } from "@roamfleet/protocol/authority";
@@ -63,18 +64,20 @@ async function run(flags: ConfigFlags): Promise<void> {
   const stopped = new Promise<void>((resolve) => stopping.signal.addEventListener("abort", () => resolve()));
   // The second signal exits without waiting for workloads to stop: the next start of the agent finds and ends the remaining ones.
   for (const signal of ["SIGTERM", "SIGINT"] as const)
-    process.on(signal, () => (stopping.signal.aborted ? process.exit(128 + constants.signals[signal]) : stopping.abort()));
-  // The reader of our log may disappear (a closed terminal or pipe): the agent continues.
-  process.stderr.on("error", () => {});
+    process.on(signal, () => (stopping.signal.aborted ? void endProcess(128 + constants.signals[signal]) : stopping.abort()));
+  // The reader of our log may stop, or disappear (a closed terminal or pipe): the agent continues.
+  const output = new LineOutput(process.stderr);
+  output.onGap = (lines) =>
+    output.write(`${systemClock.now().toISOString()} warn  dropped log lines that stderr did not accept lines=${lines}\n`);
   process.on("SIGHUP", () => {});
   let agent: Agent | undefined;
   survive((error, origin) => {
     if (agent !== undefined) return agent.log.error({ err: error, origin }, "unexpected error: the agent continues");
     process.stderr.write(`rf-agent: unexpected error: ${errorText(error)}\n`);
-    process.exit(EXIT.error);
+    void endProcess(EXIT.error);
   });
   try {
-    agent = await startAgent({ config, clock: systemClock, log: (line) => process.stderr.write(line), signal: stopping.signal });
+    agent = await startAgent({ config, clock: systemClock, log: (line) => output.write(line), signal: stopping.signal });
   } catch (error) {
     if (stopping.signal.aborted) return;
     throw error;
@@ -151,3 +154,5 @@ try {
     process.exitCode = exitCodeOf(error);
   }
 }
+// Lines that are not read would keep the process running for ever.
+if (!(await flushOutput(process.stderr))) process.exit();

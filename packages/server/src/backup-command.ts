@@ -1,5 +1,6 @@
 import path from "node:path";
 import { type Clock, idSource, systemClock } from "@roamfleet/clock";
+import { endProcess } from "@roamfleet/clock/line-output";
 import type { Command } from "commander";
 import { readBlobs, readStore } from "./config.ts";
 import { type BackupMade, makeBackup, makeRotatedBackup, restoreBackup, verifyBackup } from "./engines/db/backup/index.ts";
@@ -104,7 +105,7 @@ async function runVerify(directory: string): Promise<void> {
   for (const name of damaged) warn(`${name} is missing or differs from what was backed up`);
   if (damaged.length > 0) {
     warn(`the backup of ${made_at} is damaged: ${damaged.length} of ${files} files. Use another backup`);
-    process.exit(1);
+    await endProcess(1);
   }
   print(`the backup of ${made_at} is complete: ${files} files of ${bytes} bytes match their checksums`);
 }

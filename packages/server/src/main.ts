@@ -5,6 +5,7 @@ import { systemClock } from "@roamfleet/clock";
 import { fingerprintOf } from "@roamfleet/protocol/authority";
 import { describeVersion } from "@roamfleet/protocol/version";
 import { armFailpoints } from "@roamfleet/clock/failpoint";
+import { endProcess, LineOutput } from "@roamfleet/clock/line-output";
 import { Command, InvalidArgumentError } from "commander";
 import type { Logger } from "pino";
 import packageJson from "../package.json" with { type: "json" };
@@ -84,14 +85,15 @@ async function serve(flags: ServeFlags): Promise<void> {
   is_starting = true;
   const settings = readSettings(flags);
   armFailpoints(settings.failpoint);
-  const log = createLog({ level: settings.log_level });
+  const output = new LineOutput(process.stdout);
+  const log = createLog({ level: settings.log_level, output });
   if (settings.failpoint !== undefined) log.warn({ failpoint: settings.failpoint.spec }, "this server kills itself at a failpoint");
   if (settings.failpoint_ignored) log.warn({}, "ROAMFLEET_FAILPOINT is ignored: it needs --crash-at-failpoint");
   const stopped = new AbortController();
   const started: { plane?: RunningPlane } = {};
   for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const)
     process.on(signal, () => (stopped.signal.aborted ? void endNow(signal, started.plane, log) : stopped.abort(signal)));
-  const running = await startPlane({ settings, clock: systemClock, log });
+  const running = await startPlane({ settings, clock: systemClock, log, output });
   started.plane = running;
   is_starting = false;
   log.info({ url: running.url, data: path.resolve(settings.data_directory) }, "listening");
@@ -111,7 +113,7 @@ async function serve(flags: ServeFlags): Promise<void> {
 async function endNow(signal: NodeJS.Signals, running: RunningPlane | undefined, log: Logger): Promise<void> {
   log.warn({ signal }, "second signal: ending without waiting for requests");
   await running?.abort().catch((error: unknown) => log.error({ err: error }, "the database did not stop"));
-  process.exit(128 + constants.signals[signal]);
+  await endProcess(128 + constants.signals[signal]);
 }
 
 /** Only after a failed start: the error rarely names every problem. */
@@ -121,7 +123,7 @@ function suggestDoctor(): void {
 
 try {
   await program.parseAsync();
-  process.exit(0);
+  await endProcess(0);
 } catch (error) {
   if (
     error instanceof SettingsError ||
@@ -132,22 +134,22 @@ try {
   ) {
     process.stderr.write(`roamfleet: ${error.message}\n`);
     suggestDoctor();
-    process.exit(2);
+    await endProcess(2);
   }
   if (error instanceof ConnectionLost) {
     const { message } = error.cause instanceof Error && error.cause.message !== "" ? error.cause : error;
     warn(`the database cannot be reached: ${message}`);
     suggestDoctor();
-    process.exit(1);
+    await endProcess(1);
   }
   const { code, address, port } = error as { code?: string; address?: string; port?: number };
   if (code === "EADDRINUSE" || code === "EACCES") {
     const why = code === "EADDRINUSE" ? "is in use by another process" : "may not be listened on by this user";
     process.stderr.write(`roamfleet: ${address}:${port} ${why}; choose another with --listen HOST:PORT\n`);
     suggestDoctor();
-    process.exit(1);
+    await endProcess(1);
   }
   process.stderr.write(`roamfleet: ${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
   suggestDoctor();
-  process.exit(1);
+  await endProcess(1);
 }

@@ -35,7 +35,14 @@ import { HostNames } from "./kernel/host-names.ts";
 import { beginShutdown, createHttp, HOST_TWICE, mayConnect, namesHostTwice, NO_PROXY, stopHttp } from "./kernel/http.ts";
 import { PlaneState } from "./kernel/kernel-plane.ts";
 import { type MasterKeys, openMasterKeys } from "./kernel/master-keys.ts";
-import { createMetrics, measureConnections, measureLinks, measureRetentionClock, type Metrics } from "./kernel/metrics.ts";
+import {
+  createMetrics,
+  measureConnections,
+  measureLinks,
+  measureLogOutput,
+  measureRetentionClock,
+  type Metrics,
+} from "./kernel/metrics.ts";
 import { linkSource, Networks } from "./kernel/networks.ts";
 import { AddressRateLimit, RateLimit } from "./kernel/rate-limit.ts";
 import { RetentionClock } from "./kernel/retention-clock.ts";
@@ -59,6 +66,8 @@ export interface PlaneOptions {
   settings: Settings;
   clock: Clock;
   log: Logger;
+  /** Where the log is written, for the metric of dropped lines. */
+  output?: { readonly lines_dropped: number };
   /** Counts running work, for tests that control time. */
   activity?: Activity;
   /** An existing database; otherwise the settings' URL, or an embedded one in the data directory. */
@@ -95,6 +104,7 @@ export async function startPlane(options: PlaneOptions): Promise<RunningPlane> {
     measureConnections(plane.metrics, plane.db);
     measureLinks(plane.metrics, () => gateway.load);
     measureRetentionClock(plane.metrics, plane.retention_clock);
+    measureLogOutput(plane.metrics, options.output);
     const nodes = await openNodeListener(plane, started);
     const streams = createStreams(plane, nodes);
     const http = await createHttp(plane, { tls: plane.tls, metrics: plane.metrics });

@@ -1,4 +1,5 @@
 import { systemClock } from "@roamfleet/clock";
+import { endProcess, LineOutput } from "@roamfleet/clock/line-output";
 import { Command } from "commander";
 import { readEnrollKey } from "./config.ts";
 import { SWARM_FLAGS, type SwarmFlags } from "./options.ts";
@@ -12,6 +13,8 @@ for (const { flags, meaning, repeatable } of SWARM_FLAGS) {
   else program.option(flags, meaning);
 }
 const flags = program.parse().opts<SwarmFlags>();
+const output = new LineOutput(process.stdout);
+output.onGap = (lines) => output.write(`dropped ${lines} lines because stdout was not read\n`);
 const stopped = new AbortController();
 for (const signal of ["SIGTERM", "SIGINT", "SIGHUP"] as const) process.once(signal, () => stopped.abort(signal));
 const code = await runSwarm({
@@ -20,9 +23,9 @@ const code = await runSwarm({
   screen: {
     is_terminal: process.stdout.isTTY,
     columns: () => process.stdout.columns || 80,
-    write: (text) => void process.stdout.write(text),
+    write: (text) => output.write(text),
   },
   complain: (line) => void process.stderr.write(`roamfleet: ${line}\n`),
   signal: stopped.signal,
 });
-process.exit(code);
+await endProcess(code);

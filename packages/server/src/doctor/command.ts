@@ -1,4 +1,5 @@
 import { systemClock } from "@roamfleet/clock";
+import { endProcess } from "@roamfleet/clock/line-output";
 import { type Command, InvalidArgumentError } from "commander";
 import packageJson from "../../package.json" with { type: "json" };
 import { environment, type ServeFlags } from "../config.ts";
@@ -38,7 +39,7 @@ export function addDoctor(program: Command): void {
     .addHelpText("after", HELP)
     .exitOverride((error) => process.exit(error.exitCode === 0 ? EXIT.healthy : EXIT.usage))
     .action(async ({ json = false, timeout = TIMEOUT_MS, ...flags }: DoctorFlags) =>
-      process.exit(await runDoctor(flags, { json, timeout_ms: timeout })),
+      endProcess(await runDoctor(flags, { json, timeout_ms: timeout })),
     );
 }
 

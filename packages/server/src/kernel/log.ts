@@ -1,4 +1,5 @@
 import { type Clock, systemClock, type Timer } from "@roamfleet/clock";
+import { LineOutput } from "@roamfleet/clock/line-output";
 import { type DestinationStream, type Logger, type LoggerOptions, pino } from "pino";
 
 /** Headers and fields with secrets. They are removed from every logged object. */
@@ -34,26 +35,36 @@ interface LogOptions {
   level: string;
   /** Used instead of stdout. */
   stream?: DestinationStream;
+  /** Stdout, if the caller reads its number of dropped lines. */
+  output?: LineOutput;
   /** False writes every line, for tests that count lines. */
   fold?: boolean;
 }
 
 /** Creates a logger that writes JSON lines to stdout or `stream`. Messages are constant strings, values are fields. */
-export function createLog({ level, stream, fold = true }: LogOptions): Logger {
+export function createLog({ level, stream, output, fold = true }: LogOptions): Logger {
   const repeats = foldRepeats(systemClock);
   if (stream === undefined && fold && level !== "silent") process.once("exit", repeats.flush);
   return pino(
-    {
-      level,
-      base: null,
-      redact: { paths: SECRET_PATHS, censor: "[secret]" },
-      timestamp: pino.stdTimeFunctions.isoTime,
-      formatters: { level: (label) => ({ level: label }) },
-      serializers: { err: errorFields },
-      ...(fold ? { hooks: repeats.hooks } : {}),
-    },
-    stream ?? pino.destination(1),
+    { ...lineOptions(level), ...(fold ? { hooks: repeats.hooks } : {}) },
+    stream ?? reportGaps(output ?? new LineOutput(process.stdout)),
   );
+}
+
+const lineOptions = (level: string): LoggerOptions => ({
+  level,
+  base: null,
+  redact: { paths: SECRET_PATHS, censor: "[secret]" },
+  timestamp: pino.stdTimeFunctions.isoTime,
+  formatters: { level: (label) => ({ level: label }) },
+  serializers: { err: errorFields },
+});
+
+/** Logs the number of lines that stdout did not accept, at every log level and never folded. */
+function reportGaps(output: LineOutput): LineOutput {
+  const gaps = pino(lineOptions("warn"), output);
+  output.onGap = (lines) => gaps.warn({ lines }, "dropped log lines that stdout did not accept");
+  return output;
 }
 
 /** Repeats of a line are counted for this long before their number is written. */

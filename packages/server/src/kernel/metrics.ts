@@ -114,6 +114,19 @@ export function measureRetentionClock(metrics: Metrics, clock: { behind_ms: numb
   );
 }
 
+/** The counter of lines of this server's own log that were dropped. */
+export function measureLogOutput({ registry }: Metrics, output = { lines_dropped: 0 }): void {
+  const dropped: Counter = new Counter({
+    name: "roamfleet_server_log_lines_dropped_total",
+    help: "Lines of this server's log that stdout did not accept",
+    registers: [registry],
+    collect: () => {
+      dropped.reset();
+      dropped.inc(output.lines_dropped);
+    },
+  });
+}
+
 function measure({ registry }: Metrics, name: string, help: string, value: () => number): void {
   const made: Gauge = new Gauge({ name, help, registers: [registry], collect: () => made.set(value()) });
 }
