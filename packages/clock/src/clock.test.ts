@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { performance } from "node:perf_hooks";
 import { test } from "node:test";
-import { idFloor, idSource, seededRandom, SimulatedClock, systemClock } from "./index.ts";
+import { idFloor, idSource, seededRandom, SimulatedClock, systemClock, trackActivity } from "./index.ts";
 
 test("ids have 26 base32 characters and sort in creation order", () => {
   const id = idSource(systemClock);
@@ -60,4 +61,20 @@ test("ids created at or after a time sort after its floor, earlier ids before it
   assert.ok(earlier < floor && floor < later, `${earlier} < ${floor} < ${later}`);
   assert.equal(floor, later.slice(0, floor.length));
   assert.ok(idFloor("evt", new Date(-1)) <= idFloor("evt", new Date(0)), "a time before the epoch sorts before all ids");
+});
+
+test("idle resolves after the last work has ended, and leaves the event loop idle until then", async () => {
+  const activity = trackActivity();
+  const ends = [activity.begin(), activity.begin()];
+  let resolved = false;
+  const before = performance.eventLoopUtilization();
+  const idle = activity.idle().then(() => (resolved = true));
+  for (const end of ends) {
+    await systemClock.sleep(150);
+    assert.equal(resolved, false);
+    end();
+  }
+  await idle;
+  assert.ok(performance.eventLoopUtilization(before).utilization < 0.5);
+  assert.equal(activity.pending, 0);
 });

@@ -21,6 +21,7 @@ const IDLE_TIMEOUT_MS = 120_000;
 
 export function trackActivity(): TrackedActivity {
   let pending = 0;
+  let all_ended = Promise.withResolvers<void>();
   return {
     get pending() {
       return pending;
@@ -32,15 +33,26 @@ export function trackActivity(): TrackedActivity {
         if (ended) return;
         ended = true;
         pending -= 1;
+        if (pending > 0) return;
+        all_ended.resolve();
+        all_ended = Promise.withResolvers();
       };
     },
     async idle() {
-      const deadline = performance.now() + IDLE_TIMEOUT_MS;
-      let quiet = 0;
-      while (quiet < QUIET_TURNS) {
-        await new Promise((resolve) => setImmediate(resolve));
-        quiet = pending === 0 ? quiet + 1 : 0;
-        if (performance.now() > deadline) throw new Error(`still ${pending} tasks in flight after ${IDLE_TIMEOUT_MS} ms`);
+      const expired = Promise.withResolvers<never>();
+      expired.promise.catch(() => {}); // it may be between two waits
+      const fail = (): void => expired.reject(new Error(`still ${pending} tasks in flight after ${IDLE_TIMEOUT_MS} ms`));
+      const late = setTimeout(fail, IDLE_TIMEOUT_MS);
+      try {
+        let quiet = 0;
+        while (quiet < QUIET_TURNS) {
+          // Waiting in turns would keep a core busy that the awaited process needs, such as PostgreSQL.
+          if (pending > 0) await Promise.race([all_ended.promise, expired.promise]);
+          await new Promise((resolve) => setImmediate(resolve));
+          quiet = pending === 0 ? quiet + 1 : 0;
+        }
+      } finally {
+        clearTimeout(late);
       }
     },
   };
