@@ -45,7 +45,8 @@ export class RateLimit {
   readonly #buckets: LRUCache<string, Bucket>;
 
   constructor(clock: Pick<Clock, "monotonic">, name: string, rate: Rate, buckets_max = BUCKETS_MAX) {
-    this.#buckets = new LRUCache({ max: buckets_max });
+    // With `max`, each of a server's eight limits would allocate and fill arrays of that length when it starts: 30 ms and 9 MB in all.
+    this.#buckets = new LRUCache({ maxSize: buckets_max, sizeCalculation: () => 1 });
     this.#clock = clock;
     this.#name = name;
     this.#rate = rate;
