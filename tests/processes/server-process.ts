@@ -14,7 +14,7 @@ import { failpointFlags, type Found, processesNaming, Program } from "./process.
 export interface ServerOptions {
   /** Host and port, port 0 for any; default: 127.0.0.1 with any port. */
   listen?: string;
-  /** Parent of its data directory, such as a small disk. Default: the system's temporary directory. */
+  /** Parent of its data directory, such as a small disk. Its database is then created there, not copied. */
   place?: string;
   args?: readonly string[];
   env?: Record<string, string>;
@@ -46,12 +46,12 @@ export class ServerProcess implements AsyncDisposable {
   #spread: typeof fetch | undefined;
   #shared_database: Connection | undefined;
 
-  /** `template`: a database directory to begin with. */
-  private constructor(options: ServerOptions, listen: string, template: string | undefined) {
+  /** `copied`: a database directory to begin with, and the parent of the data directory. */
+  private constructor(options: ServerOptions, listen: string, copied: { template: string; place: string } | undefined) {
     this.#options = options;
     this.#listen = listen;
-    this.data = mkdtempSync(path.join(options.place ?? tmpdir(), "roamfleet-server-"));
-    if (template !== undefined) copyDirectory(template, path.join(this.data, "postgres"));
+    this.data = mkdtempSync(path.join(copied?.place ?? options.place ?? tmpdir(), "roamfleet-server-"));
+    if (copied !== undefined) copyDirectory(copied.template, path.join(this.data, "postgres"));
     this.program = this.run();
   }
 
@@ -59,8 +59,8 @@ export class ServerProcess implements AsyncDisposable {
     if (nodes > 1) return ServerProcess.#startSeveral(nodes, options);
     // Creating and migrating a database takes seconds. What that needs of a disk is tested with a place.
     const begins_empty = options.place !== undefined || options.env?.DATABASE_URL !== undefined;
-    const template = begins_empty ? undefined : await directoryTemplate();
-    const server = new ServerProcess(options, await withPort(options.listen ?? "127.0.0.1:0"), template);
+    const copied = begins_empty ? undefined : await directoryTemplate();
+    const server = new ServerProcess(options, await withPort(options.listen ?? "127.0.0.1:0"), copied);
     try {
       server.url = server.own_url = await server.#listening();
     } catch (error) {

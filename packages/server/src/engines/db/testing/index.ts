@@ -39,8 +39,11 @@ async function server(): Promise<TestServer> {
   return (await own).server;
 }
 
-/** Returns a migrated database directory of a stopped PostgreSQL, to copy. */
-export const directoryTemplate = async (): Promise<string> => (await server()).directory_template;
+/** Returns a database directory of a stopped PostgreSQL, to copy, and a directory for copies, which is in memory if that has room. */
+export async function directoryTemplate(): Promise<{ template: string; place: string }> {
+  const { directory, directory_template } = await server();
+  return { template: directory_template, place: directory };
+}
 
 /**
  * Creates a database: migrated, or `empty`. Drop it, or use `await using`. With `plane_at`, it may have the partitions that a plane

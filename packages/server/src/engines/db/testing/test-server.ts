@@ -11,8 +11,8 @@ import { migrate, MIGRATIONS_DIRECTORY } from "../migrate.ts";
 
 /** Variable with the address of a test run's PostgreSQL, as JSON. */
 export const TEST_SERVER_VARIABLE = "ROAMFLEET_TEST_POSTGRES";
-/** Template of the databases, migrated once per run. It has the name of an embedded database's own. */
-export const TEMPLATE = "roamfleet";
+/** Template of the databases: migrated, without the partitions of a plane. */
+export const TEMPLATE = "migrated";
 
 interface ServerAddress {
   host: string;
@@ -21,7 +21,9 @@ interface ServerAddress {
 }
 
 export interface TestServer extends ServerAddress {
-  /** A database directory with the migrated template, of a PostgreSQL that was stopped. Servers in tests begin with a copy. */
+  /** Its directory, removed with everything in it at the end of the run. */
+  directory: string;
+  /** A database directory as a server leaves it when it stops today. Servers in tests begin with a copy. */
   directory_template: string;
   /** Templates with the partitions that a plane creates when it starts on a day, by the day: a tenth of a second for each plane. */
   plane_templates: Partial<Record<string, string>>;
@@ -47,15 +49,23 @@ export async function startTestServer(): Promise<{ server: TestServer; stop: () 
     guard.end();
   };
   try {
+    const today = dayOf(systemClock.now());
+    const migrations = { directory: MIGRATIONS_DIRECTORY, log: silentLog };
     embedded = await startWithoutDurability(data);
-    await migrate(embedded.connection, { directory: MIGRATIONS_DIRECTORY, log: silentLog });
+    const { database: of_today, ...address } = embedded.connection;
+    await migrate(embedded.connection, migrations);
+    await createPartitions(address, of_today, today);
     await embedded.stop();
     copyDirectory(data, directory_template);
     embedded = await startWithoutDurability(data);
-    const { host, port, user } = embedded.connection;
-    const server: TestServer = { host, port, user, directory_template, plane_templates: {} };
-    for (const day of [SIMULATED_DAY, dayOf(systemClock.now())]) server.plane_templates[day] = await createPlaneTemplate(server, day);
-    return { server, stop };
+    // Not a copy of the first: its partitions would remain, or its template would be in the copied directory.
+    await command(address, `create database ${TEMPLATE}`);
+    await migrate({ ...address, database: TEMPLATE }, migrations);
+    const of_simulated = `${TEMPLATE}_simulated`;
+    await command(address, `create database ${of_simulated} template ${TEMPLATE} strategy file_copy`);
+    await createPartitions(address, of_simulated, SIMULATED_DAY);
+    const plane_templates = { [SIMULATED_DAY]: of_simulated, [today]: of_today };
+    return { server: { ...address, directory, directory_template, plane_templates }, stop };
   } catch (error) {
     await stop();
     throw error;
@@ -68,9 +78,8 @@ async function place(): Promise<string> {
   return bavail * bsize >= MEMORY_BYTES_MIN ? MEMORY_DISK : tmpdir();
 }
 
-async function createPlaneTemplate(server: ServerAddress, day: string): Promise<string> {
-  const template = `${TEMPLATE}_${day.replaceAll("-", "_")}`;
-  await command(server, `create database ${template} template ${TEMPLATE} strategy file_copy`);
+/** Creates the partitions that a plane creates when it starts on a day. */
+async function createPartitions(server: ServerAddress, database: string, day: string): Promise<void> {
   const partitions = `do $$ declare parent text; day date; begin
     for parent in select relname from pg_class where relkind = 'p' and relnamespace = 'public'::regnamespace loop
       for day in select generate_series(date '${day}', date '${day}' + 7, '1 day') loop
@@ -79,8 +88,7 @@ async function createPlaneTemplate(server: ServerAddress, day: string): Promise<
           parent, to_char(day, 'YYYYMMDD'), day || ' 00:00:00+00', day + 1 || ' 00:00:00+00');
       end loop;
     end loop; end $$`;
-  await command(server, partitions, template);
-  return template;
+  await command(server, partitions, database);
 }
 
 /** In UTC. */
