@@ -44,7 +44,7 @@ test("--follow prints one line per record, with control characters escaped", TIM
     "",
   ]);
   assert.equal(code, 0);
-  assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/logs/ws"]);
+  assert.deepEqual(lines, ["UPGRADE /api/robots/rob_1/logs/ws?cursor="]);
 });
 
 test("--follow of an offline robot prints stored records, then `agent offline`, and exits 7", TIMEOUT, async () => {

@@ -3,6 +3,7 @@ import type { ClientOptions } from "./options.ts";
 import { routesClient } from "./routes-client.ts";
 import type { Client } from "./types.ts";
 
+export { isLogCursor, type LogCursorFrame, readLogFrame } from "@roamfleet/protocol/log-frame";
 export { checkBaseUrl } from "./connection.ts";
 export { ApiError, Unreachable, unreachable } from "./errors.ts";
 export { pinnedFetch } from "./pinned-fetch.ts";

@@ -1,5 +1,5 @@
 import { CLOSE } from "@roamfleet/protocol/paths";
-import type { Client, Ending, Stream } from "@roamfleet/sdk";
+import { type Client, type Ending, isLogCursor, readLogFrame, type Stream } from "@roamfleet/sdk";
 import type { Context } from "../context.ts";
 import { streamFailure } from "../stream-ending.ts";
 import { plain } from "../text.ts";
@@ -12,8 +12,6 @@ const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
 const ATTEMPTS_MAX = 30;
 /** After a server restart robots reconnect gradually: this many attempts may find one offline. */
 const OFFLINE_ATTEMPTS_MAX = 8;
-/** Records of several robots are stored concurrently, so one may arrive after a newer one. */
-const OVERLAP_MS = 5_000;
 
 export interface Followed {
   open: (query: Record<string, string | undefined>, signal: AbortSignal) => Promise<Stream>;
@@ -22,19 +20,25 @@ export interface Followed {
   print: (record: LogRecord) => Promise<void> | void;
 }
 
-/** Prints records until interrupted or until the service ends the stream. A lost stream is reopened at the same position. */
+/** Prints records until interrupted or until the service ends the stream. A lost stream is reopened at the last cursor that it sent. */
 export async function followLogs(context: Context, { open, many, print }: Followed, options: LogOptions): Promise<void> {
   const signal = context.interruptible();
   const { since: after, level, source, q } = filterQuery(options, context.now());
-  const seen = new Seen(many);
+  const seen = new Seen();
+  let cursor = "";
   let attempts = 0;
   for (;;) {
     let ending: Ending | undefined;
     try {
-      const stream = await open({ level, source, q, after: seen.after ?? after }, signal);
-      for await (const frame of stream) {
+      const stream = await open({ level, source, q, cursor, after: cursor === "" ? after : undefined }, signal);
+      for await (const { data } of stream) {
         if (signal.aborted) break;
-        if (await take(context, seen, frame.data.toString(), print)) attempts = 0;
+        const frame = readLogFrame(data.toString());
+        if (frame !== undefined && isLogCursor(frame)) {
+          cursor = frame.cursor;
+          // A fleet's stream works without records. That of an offline robot sends a cursor and ends.
+          if (many) attempts = 0;
+        } else if (await take(context, seen, frame ?? data.toString(), print)) attempts = 0;
       }
       ending = stream.ending ?? { code: 1006, reason: "" };
     } catch (error) {
@@ -42,11 +46,11 @@ export async function followLogs(context: Context, { open, many, print }: Follow
       if (attempts >= ATTEMPTS_MAX) throw error;
     }
     if (signal.aborted) throw signal.reason;
-    // A stream that never delivered a record is not retried: it does not work at all.
+    // A stream that never delivered a frame is not retried: it does not work at all.
     const may_return = ending?.code === CLOSE.agent_offline && attempts > 0 && attempts <= OFFLINE_ATTEMPTS_MAX;
     const may_reconnect = ending === undefined || ending.code === 1006 || ending.code === CLOSE.draining || may_return;
     const failure = ending === undefined ? undefined : streamFailure(ending, WORDS);
-    if (ending !== undefined && (!may_reconnect || !seen.any || attempts >= ATTEMPTS_MAX)) {
+    if (ending !== undefined && (!may_reconnect || !(seen.any || cursor !== "") || attempts >= ATTEMPTS_MAX)) {
       if (failure === undefined) return;
       throw failure;
     }
@@ -57,42 +61,21 @@ export async function followLogs(context: Context, { open, many, print }: Follow
 }
 
 /** Prints a record and returns whether it was new. */
-async function take(context: Context, seen: Seen, text: string, print: Followed["print"]): Promise<boolean> {
-  const record = parseRecord(text);
-  if (record !== undefined && !seen.isNew(record)) return false;
-  if (context.structured) await context.out.record(record ?? text);
-  else if (record === undefined) context.out.line(plain(text));
+async function take(context: Context, seen: Seen, record: LogRecord | string, print: Followed["print"]): Promise<boolean> {
+  if (typeof record !== "string" && !seen.isNew(record)) return false;
+  if (context.structured) await context.out.record(record);
+  else if (typeof record === "string") context.out.line(plain(record));
   else await print(record);
   return true;
-}
-
-function parseRecord(text: string): LogRecord | undefined {
-  try {
-    return JSON.parse(text) as LogRecord;
-  } catch {
-    return undefined;
-  }
 }
 
 /** An unreachable server may be starting, so it is retried. */
 const isUnreachable = (error: unknown): boolean => error instanceof Error && error.name === "Unreachable";
 
-/** The position up to which each robot's log was printed. */
+/** The position up to which each robot's log was printed: the records since the last cursor are sent again. */
 class Seen {
-  readonly #many: boolean;
   readonly #last = new Map<string, { received_at: string; seq: number }>();
-  #newest = "";
   any = false;
-
-  constructor(many: boolean) {
-    this.#many = many;
-  }
-
-  /** The time to resume from; undefined before the first record. */
-  get after(): string | undefined {
-    if (this.#newest === "") return undefined;
-    return this.#many ? new Date(Date.parse(this.#newest) - OVERLAP_MS).toISOString() : this.#newest;
-  }
 
   isNew({ robot_id, received_at, seq, fields }: LogRecord): boolean {
     this.any = true;
@@ -101,7 +84,6 @@ class Seen {
     const last = this.#last.get(robot_id);
     if (last !== undefined && (received_at < last.received_at || (received_at === last.received_at && seq <= last.seq))) return false;
     this.#last.set(robot_id, { received_at, seq });
-    if (received_at > this.#newest) this.#newest = received_at;
     return true;
   }
 }

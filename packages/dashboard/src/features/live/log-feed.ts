@@ -1,3 +1,4 @@
+import { isLogCursor, readLogFrame } from "@roamfleet/protocol/log-frame";
 import type { LogRecord } from "@roamfleet/protocol/routes";
 import { useCallback, useEffect, useMemo, useState, useSyncExternalStore } from "react";
 import { api } from "../../api/client.ts";
@@ -115,6 +116,8 @@ function followLog(
 ): Following {
   let gathered: LogRecord[] = [];
   let gathering: ReturnType<typeof setTimeout> | undefined;
+  /** Where an interrupted stream continues; empty until the stream has sent it. */
+  let cursor = "";
   const flush = (): void => {
     gathering = undefined;
     buffer.add(gathered);
@@ -125,13 +128,14 @@ function followLog(
     name: of === "fleets" ? "fleet_logs" : "logs",
     id,
     what: "these logs",
-    query: () => ({ level, source, q, after: buffer.after }),
+    query: () => ({ level, source, q, cursor, after: cursor === "" ? buffer.after : undefined }),
     onState: (live) => become({ live }),
     onFrame: (data) => {
-      const record = recordOf(data);
-      if (record === undefined) return;
-      if (buffer.after === undefined && record.fields["gap"] === undefined) return onFirst();
-      gathered.push(record);
+      const frame = typeof data === "string" ? readLogFrame(data) : undefined;
+      if (frame === undefined) return;
+      if (isLogCursor(frame)) return void (cursor = frame.cursor);
+      if (buffer.after === undefined && frame.fields["gap"] === undefined) return onFirst();
+      gathered.push(frame);
       gathering ??= setTimeout(flush, GATHER_MS);
     },
   });
@@ -168,15 +172,6 @@ function askPage(
 async function readPage({ of, id, filter }: LogOf, cursor: string | undefined, signal: AbortSignal) {
   const args = { params: { id }, query: { ...filter, limit: PAGE_RECORDS, ...(cursor === undefined ? {} : { cursor }) }, signal };
   return (await (of === "robots" ? api.call("listRobotLogs", args) : api.call("listFleetLogs", args))).body;
-}
-
-function recordOf(data: string | ArrayBuffer): LogRecord | undefined {
-  if (typeof data !== "string") return undefined;
-  try {
-    return JSON.parse(data) as LogRecord;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Returns the URL that exports the same records. */

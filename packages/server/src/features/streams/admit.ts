@@ -72,7 +72,7 @@ export async function admitViewer(plane: Plane, request: IncomingMessage, seen: 
   requireCsrfProof(credentials, caller, query.has("ticket") ? "opens_by_ticket" : "opens");
   requireRole(caller, kind.role);
   checkQuery(query, kind);
-  const start = kind.prepare(query);
+  const start = kind.prepare(query, { id: robot_id, plane });
   if (robot_id.includes("\0")) throw notFound("robot", robot_id);
   const db = plane.db.forOrg(caller.org_id);
   await authorize(plane.findPlaces, db, caller, kind.row, { params: { id: robot_id }, query: {}, body: {} });

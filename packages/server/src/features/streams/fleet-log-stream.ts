@@ -7,9 +7,10 @@ import type { Nodes } from "../../link/index.ts";
 import { fleetPositions, fleetScan, isBefore, isSame, type LogPosition, readBehind, readTail, scanLogs } from "../logs/index.ts";
 import { FleetFollowers, type FollowedFleet } from "./fleet-followers.ts";
 import { endOfFlush, type LogRequest, readLogRequest, STORED_RECORDS, matchFlush, type MatchedFlush } from "./log-stream.ts";
+import { CursorSender, type LogPositions } from "./log-cursor.ts";
 import { gapRecord, RecordSender } from "./record-sender.ts";
 import { OtherShares } from "./relay/fleet-share.ts";
-import type { StartStream } from "./stream-kind.ts";
+import type { StartStream, StreamOf } from "./stream-kind.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** Most stored records sent to a reconnecting viewer. */
@@ -24,8 +25,8 @@ const POSITIONS_EVERY_MS = 60_000;
 const LIVE_QUERY: readonly string[] = ["level", "source", "q"];
 
 /** Prepares one stream with the logs of all connected robots of a fleet. It stays open while robots are offline. */
-export function prepareFleetLogs(query: URLSearchParams): StartStream {
-  const request = readLogRequest(query);
+export function prepareFleetLogs(query: URLSearchParams, of: StreamOf): StartStream {
+  const request = readLogRequest(query, of);
   const live = new URLSearchParams([...query].filter(([name]) => LIVE_QUERY.includes(name)));
   return ({ plane, nodes }, viewer) => new FleetLogStream(plane, nodes, viewer, request, live).start();
 }
@@ -40,6 +41,7 @@ class FleetLogStream {
   readonly #request: LogRequest;
   readonly #sender: RecordSender;
   readonly #positions: FleetPositions;
+  readonly #cursors: CursorSender;
   readonly #every_ms: number;
   readonly #followers: FleetFollowers;
   /** Logs of robots that are connected to other servers. */
@@ -58,15 +60,17 @@ class FleetLogStream {
     this.#every_ms = mayInWholeOrg(caller, kind.role) ? MEMBERS_EVERY_MS : MEMBERS_EVERY_MS_LIMITED;
     this.#compared_at = plane.clock.monotonic();
     this.#positions = new FleetPositions(plane, viewer, { org_id, fleet_id }, request);
+    this.#cursors = new CursorSender(plane, viewer, () => (this.#sender.has_gaps ? undefined : this.#positions.sent));
     this.#followers = new FleetFollowers(plane, { org_id, fleet_id }, (batch) => this.#take(matchFlush(request, batch)));
     const shared = { request: { org_id, fleet_id, look_every_ms: this.#every_ms, positions: true }, query: live.toString() };
     this.#others = nodes && new OtherShares(plane, nodes, shared, (flush) => this.#take(flush));
   }
 
   async start(): Promise<void> {
-    const { after } = this.#request;
+    const { after, resume, with_cursors } = this.#request;
     this.#viewer.onEnd = () => {
       this.#again?.cancel();
+      this.#cursors.stop();
       this.#followers.end();
       this.#others?.end();
     };
@@ -75,10 +79,13 @@ class FleetLogStream {
     await this.#followers.refresh();
     await this.#others?.refresh();
     // Records stored from now on arrive live, or are found by comparing positions.
-    const start = await this.#readPositions();
-    await this.#sendStored(start, after, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
-    this.#positions.start(start);
+    const stored = await this.#readPositions();
+    if (resume === undefined) {
+      await this.#sendStored(stored, after, after === undefined ? STORED_RECORDS : REPLAYED_RECORDS_MAX);
+      this.#positions.start(stored);
+    } else this.#positions.resume(resume.positionsOf(stored.keys()), stored);
     if (!this.#viewer.open) return;
+    if (with_cursors) this.#cursors.start();
     // Separate from the check of local robots, which a slow server must not delay: a robot that left must not be followed longer.
     this.#again = this.#plane.clock.every(this.#every_ms, () =>
       this.#refresh().catch((error: unknown) => this.#plane.log.warn({ err: error }, "could not compare a stream with the stored logs")),
@@ -159,15 +166,27 @@ class FleetPositions {
     this.#suspected = true;
   }
 
+  /** The positions up to which all records were sent. */
+  get sent(): LogPositions {
+    return this.#sent;
+  }
+
   has(robot_id: string): boolean {
     return this.#sent.has(robot_id);
   }
 
   /** Starts with these positions, up to which all records have been sent. */
-  start(positions: ReadonlyMap<string, LogPosition | undefined>): void {
+  start(positions: LogPositions): void {
     for (const [robot_id, position] of positions) this.#sent.set(robot_id, position);
     this.#started = true;
     this.#readNext();
+  }
+
+  /** Starts with the positions of an earlier stream, and reads the robots that are behind the stored ones. */
+  resume(positions: LogPositions, stored: Map<string, LogPosition | undefined>): void {
+    this.start(positions);
+    this.suspect();
+    this.compare(stored);
   }
 
   /** Advances the position by a live flush and returns true if it must be sent now. Otherwise it was sent before or is read later. */
@@ -246,7 +265,7 @@ class FleetPositions {
   async #sendTail(robot_id: string, end: LogPosition | undefined): Promise<void> {
     const { org_id } = this.#fleet;
     const { records } = await readTail(this.#plane.db.forOrg(org_id), org_id, robot_id, this.#request.match, STORED_RECORDS);
-    this.#sent.set(robot_id, end);
     for (const record of records) if (!isBefore(end, record)) await this.#viewer.send(JSON.stringify(record));
+    this.#sent.set(robot_id, end);
   }
 }

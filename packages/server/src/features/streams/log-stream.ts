@@ -3,16 +3,17 @@ import type { Plane } from "../../context.ts";
 import { badRequest } from "../../kernel/fault.ts";
 import { parseTime } from "../../kernel/time.ts";
 import { followLogs, isBefore, isSame, type LiveBatch, LogMatch, type LogPosition, readBehind, readTail } from "../logs/index.ts";
+import { CursorSender, LogCursor } from "./log-cursor.ts";
 import { RecordSender } from "./record-sender.ts";
-import type { StartStream } from "./stream-kind.ts";
+import type { StartStream, StreamOf } from "./stream-kind.ts";
 import type { Viewer } from "./viewer.ts";
 
 /** Stored records that a new viewer gets. */
 export const STORED_RECORDS = 100;
 
 /** Prepares a stream of a robot's log, starting with the last stored records. If the robot is not connected, the stream ends after them. */
-export function prepareLogs(query: URLSearchParams): StartStream {
-  const request = readLogRequest(query);
+export function prepareLogs(query: URLSearchParams, of: StreamOf): StartStream {
+  const request = readLogRequest(query, of);
   return ({ plane }, viewer) => new LogStream(plane, viewer, request).start();
 }
 
@@ -22,6 +23,7 @@ class LogStream {
   readonly #viewer: Viewer;
   readonly #request: LogRequest;
   readonly #sender: RecordSender;
+  readonly #cursors: CursorSender;
   /** Position up to which the log was sent. */
   #end: LogPosition | undefined;
   /** Whether live flushes are sent immediately, buffered until all earlier stored records are sent, or dropped and read from the database later. */
@@ -32,6 +34,8 @@ class LogStream {
     this.#viewer = viewer;
     this.#request = request;
     this.#sender = new RecordSender(plane, viewer);
+    const { robot_id } = viewer.admitted;
+    this.#cursors = new CursorSender(plane, viewer, () => (this.#sender.has_gaps ? undefined : new Map([[robot_id, this.#end]])));
   }
 
   /** Resolves when the stored records are sent. The robot does not have to be connected. */
@@ -40,11 +44,16 @@ class LogStream {
     const { robot_id } = this.#viewer.admitted;
     // Subscribe first, so that every record stored from now on is received.
     const end = followLogs(this.#plane, org_id, robot_id, (batch) => this.#take(batch));
-    this.#viewer.onEnd = end;
-    if (!this.#viewer.open) return end();
-    const { after } = this.#request;
-    if (after === undefined) await this.#sendTail();
+    this.#viewer.onEnd = () => {
+      end();
+      this.#cursors.stop();
+    };
+    if (!this.#viewer.open) return this.#viewer.onEnd();
+    const { after, resume, with_cursors } = this.#request;
+    if (resume !== undefined) this.#end = resume.positionsOf([robot_id]).get(robot_id);
+    else if (after === undefined) await this.#sendTail();
     await this.#catchUp(after === undefined ? this.#end : { received_at: after.toISOString(), seq: 0 });
+    if (with_cursors) this.#cursors.start();
   }
 
   async #sendTail(): Promise<void> {
@@ -137,7 +146,7 @@ export function matchFlush(request: LogRequest, batch: LiveBatch): MatchedFlush 
   return { robot_id, received_at, first_seq, last_seq, before, seqs, lines: request.match.all ? lines : indices.map((i) => lines[i]!) };
 }
 
-export const LOG_STREAM_QUERY = ["level", "source", "q", "after"] as const;
+export const LOG_STREAM_QUERY = ["level", "source", "q", "after", "cursor"] as const;
 const TEXT_CHARACTERS_MAX = 200;
 const TIME = /^\d{4}-(?:0\d|1[0-2])-(?:[0-2]\d|3[01])T(?:[01]\d|2[0-3]):[0-5]\d:[0-5]\d(?:\.\d{1,9})?(?:Z|[+-](?:[01]\d|2[0-3]):[0-5]\d)$/;
 
@@ -146,17 +155,25 @@ export interface LogRequest {
   match: LogMatch;
   /** For a reconnecting viewer: start with the records stored since this time, instead of the last ones. */
   after: Date | undefined;
+  /** Where to continue an interrupted stream. */
+  resume: LogCursor | undefined;
+  /** Whether the viewer gets cursors. */
+  with_cursors: boolean;
 }
 
-/** Reads `?level=&source=&q=`, as for the list of records, and `?after=`. Throws 400. */
-export function readLogRequest(query: URLSearchParams): LogRequest {
+/** Reads `?level=&source=&q=`, as for the list of records, `?after=` and `?cursor=`, which is empty in a first request. Throws 400. */
+export function readLogRequest(query: URLSearchParams, of: StreamOf): LogRequest {
   const level = LOG_LEVELS.find((one) => one === query.get("level"));
   if (query.has("level") && level === undefined) throw badRequest(`query parameter level must be one of ${LOG_LEVELS.join(", ")}`);
   const after = query.get("after");
   if (after !== null && !TIME.test(after)) throw badRequest("query parameter after must be an RFC 3339 time");
+  const cursor = query.get("cursor");
+  if (cursor !== null && cursor !== "" && after !== null) throw badRequest("give after or a cursor, not both");
   return {
     match: new LogMatch({ since: undefined, until: undefined, level, source: readText(query, "source"), q: readText(query, "q") }),
     after: after === null ? undefined : parseTime(after),
+    resume: cursor === null || cursor === "" ? undefined : LogCursor.decode(cursor, of),
+    with_cursors: cursor !== null,
   };
 }
 

@@ -63,6 +63,11 @@ export class RecordSender {
     viewer.socket.on("drain", () => this.#sendGaps());
   }
 
+  /** Whether records were dropped that no gap record reports yet. */
+  get has_gaps(): boolean {
+    return !this.#gaps.none;
+  }
+
   /** Sends records; `lines` are the records with these numbers, as JSON. */
   send(robot_id: string, seqs: readonly number[], lines: readonly string[]): void {
     if (!this.#viewer.open) return;

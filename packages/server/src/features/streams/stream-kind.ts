@@ -19,6 +19,12 @@ export interface StreamContext {
 /** Starts to serve a viewer. Resolves when the initial data has been sent. */
 export type StartStream = (context: StreamContext, viewer: Viewer) => Promise<void>;
 
+/** The robot or fleet of a stream. */
+export interface StreamOf {
+  id: string;
+  plane: Plane;
+}
+
 export interface StreamKind {
   readonly name: StreamName | FleetStreamName;
   /** The kind of object in its path. */
@@ -33,5 +39,5 @@ export interface StreamKind {
   /** Whether it is available for a robot that is not connected. It then ends after the stored data. */
   readonly offline?: boolean;
   /** Checks the query before the upgrade. Throws the Fault that the client gets. */
-  prepare(query: URLSearchParams): StartStream;
+  prepare(query: URLSearchParams, of: StreamOf): StartStream;
 }

@@ -71,5 +71,5 @@ export async function readmit(plane: Plane, request: IncomingMessage, admission:
   const held = { by: admission.held.by, hash: Buffer.from(admission.held.hash, "base64url") };
   const caller = await authenticateAgain(plane, held, org_id);
   requireRole(caller, kind.role);
-  return { kind, caller, held, robot_id, decommissioned, ip, start: kind.prepare(targetOf(request).query) };
+  return { kind, caller, held, robot_id, decommissioned, ip, start: kind.prepare(targetOf(request).query, { id: robot_id, plane }) };
 }

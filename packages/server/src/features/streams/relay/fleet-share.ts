@@ -50,7 +50,7 @@ export class FleetShares {
     const { org_id, fleet_id, look_every_ms, positions = false } = (asked ?? {}) as Partial<ShareRequest>;
     if (typeof org_id !== "string" || typeof fleet_id !== "string" || typeof look_every_ms !== "number")
       throw badRequest("a server of another version requests a fleet's log in a format that this one does not support");
-    const logs = readLogRequest(query);
+    const logs = readLogRequest(query, { id: fleet_id, plane: this.#plane });
     this.#server.handleUpgrade(request, socket, head, (ws) => {
       void new FleetShare(this.#plane, ws, socket, logs, { org_id, fleet_id, look_every_ms, positions }).start();
     });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { type IncomingHttpHeaders, request as httpRequest } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { LogRecordBody, ServerMessage } from "@roamfleet/protocol/link";
+import { isLogCursor, readLogFrame } from "@roamfleet/protocol/log-frame";
 import type { LogRecord } from "@roamfleet/protocol/routes";
 import { WebSocket } from "ws";
 import type { Plane } from "../../../context.ts";
@@ -30,6 +31,7 @@ export const flush = (from: number, to: number, extra: Partial<LogRecordBody> = 
 export class TestViewer {
   readonly ws: WebSocket;
   readonly records: LogRecord[] = [];
+  readonly cursors: string[] = [];
   readonly headers: Promise<IncomingHttpHeaders>;
   readonly closed: Promise<string>;
   constructor(url: string, protocols: string[] = [], headers: Record<string, string> = {}) {
@@ -38,7 +40,10 @@ export class TestViewer {
     this.headers = new Promise((resolve) => this.ws.once("upgrade", (response) => resolve(response.headers)));
     this.ws.on("message", (data: Buffer, binary) => {
       assert.equal(binary, false);
-      this.records.push(JSON.parse(data.toString("utf8")) as LogRecord);
+      const frame = readLogFrame(data.toString("utf8"));
+      assert.ok(frame);
+      if (isLogCursor(frame)) this.cursors.push(frame.cursor);
+      else this.records.push(frame);
     });
     this.closed = new Promise((resolve) => this.ws.once("close", (code, reason) => resolve(`${code} ${reason.toString("utf8")}`)));
   }

@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { idSource, systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
+import { ingestLogs } from "../logs/index.ts";
+import { fakeSession, helloOf } from "../testing/places.ts";
+import { seedRobot } from "../testing/seed-robot.ts";
+import { encodeLogCursor, LogCursor } from "./log-cursor.ts";
+import { flush, range, startRig } from "./testing/rig.ts";
+
+const TIMEOUT = { timeout: 120_000 };
+
+test("a viewer that reconnects with the cursor of a robot's log gets exactly the later records", TIMEOUT, async () => {
+  await using it = await startRig();
+  await ingestLogs(it.plane, it.session, flush(1, 10));
+  const first = it.view(`${it.path}?token=${it.token}&cursor=`);
+  await until("the first cursor", () => first.cursors.length === 1);
+  assert.deepEqual(first.seqs, range(1, 10));
+  await it.rig.clock.advance({ seconds: 2 });
+  await ingestLogs(it.plane, it.session, flush(11, 20));
+  await it.rig.clock.advance({ seconds: 2 });
+  await until("the next cursor, after a change", () => first.cursors.length === 2);
+  assert.deepEqual(first.seqs, range(1, 20));
+  await ingestLogs(it.plane, it.session, flush(21, 30));
+  await until("records after the cursor", () => first.seqs.at(-1) === 30);
+  first.ws.terminate();
+  for (let seq = 31; seq <= 1_030; seq += 10) await ingestLogs(it.plane, it.session, flush(seq, seq + 9));
+  const again = it.view(`${it.path}?token=${it.token}&cursor=${first.cursors[1]}`);
+  await until("everything after the cursor", () => again.seqs.at(-1) === 1_030);
+  assert.deepEqual(again.seqs, range(21, 1_030));
+  const without = it.view();
+  await until("a stream without cursors", () => without.seqs.length === 100);
+  await it.rig.clock.advance({ seconds: 4 });
+  assert.deepEqual(without.cursors, []);
+});
+
+test("the cursor of a fleet's log includes robots without matching and without any records", TIMEOUT, async () => {
+  await using it = await startRig();
+  const { fleet_id, site_id, org_id } = it;
+  const sessions = await Promise.all(
+    range(2, 3).map(async (i) => {
+      const { robot_id } = await seedRobot(it.plane, org_id, { fleet_id, site_id });
+      const session = fakeSession(`sess_${i}`, org_id, helloOf(robot_id));
+      it.sessions.set(robot_id, session);
+      return session;
+    }),
+  );
+  const [quiet, silent] = [sessions[0]!, sessions[1]!];
+  const view = (cursor: string) => it.view(`/api/fleets/${fleet_id}/logs/ws?token=${it.token}&level=error&cursor=${cursor}`);
+  await ingestLogs(it.plane, it.session, flush(1, 10, { level: "error" }));
+  await ingestLogs(it.plane, quiet, flush(1, 10));
+  const first = view("");
+  await until("the first cursor", () => first.cursors.length === 1);
+  assert.equal(first.records.length, 10);
+  first.ws.terminate();
+  for (const [session, from] of [
+    [it.session, 11],
+    [quiet, 11],
+    [silent, 1],
+  ] as const)
+    for (let seq = from; seq < from + 500; seq += 10) await ingestLogs(it.plane, session, flush(seq, seq + 9, { level: "error" }));
+  const again = view(first.cursors[0]!);
+  const seqsOf = (robot_id: string): number[] => again.records.filter((record) => record.robot_id === robot_id).map(({ seq }) => seq);
+  await until("everything after the cursor", () => again.records.length >= 1_500);
+  await ingestLogs(it.plane, silent, flush(501, 501, { level: "error" }));
+  await until("a live record", () => seqsOf(silent.robot_id).at(-1) === 501);
+  assert.deepEqual(seqsOf(it.robot_id), range(11, 510));
+  assert.deepEqual(seqsOf(quiet.robot_id), range(11, 510));
+  assert.deepEqual(seqsOf(silent.robot_id), range(1, 501));
+});
+
+test("refuses a cursor of another log, an expired one, and one that no stream sent", TIMEOUT, async () => {
+  await using it = await startRig();
+  await ingestLogs(it.plane, it.session, flush(1, 1));
+  const viewer = it.view(`${it.path}?token=${it.token}&cursor=`);
+  await until("the cursor", () => viewer.cursors.length === 1);
+  const [cursor = ""] = viewer.cursors;
+  const refused = async (path: string, query: string): Promise<void> =>
+    assert.equal((await it.refused(`${path}?token=${it.token}&${query}`)).code, "bad_request", query);
+  await refused(it.path, "cursor=x");
+  await refused(it.path, `cursor=${cursor.slice(0, -4)}`);
+  await refused(it.path, `cursor=${cursor}&after=2030-01-01T00:00:00Z`);
+  await refused(`/api/fleets/${it.fleet_id}/logs/ws`, `cursor=${cursor}`);
+  const id = it.robot_id;
+  const late = { now: () => new Date(it.plane.clock.now().getTime() + 16 * 86_400_000) };
+  assert.throws(() => LogCursor.decode(cursor, { id, plane: { ...it.plane, clock: { ...it.plane.clock, ...late } } }), /has expired/);
+});
+
+test("a cursor of many robots has those that logged last, and one time for the others", () => {
+  const id = idSource(systemClock);
+  const time = (i: number): string => new Date(Date.UTC(2030, 0, 1, 0, 0, i)).toISOString();
+  const positions = new Map(range(1, 1_000).map((i) => [id("rob"), i > 990 ? undefined : { received_at: time(i), seq: i }]));
+  const now = new Date(Date.UTC(2030, 0, 2));
+  const cursor = encodeLogCursor("fleet_1", positions, now);
+  assert.ok(cursor.length < 7_000, `${cursor.length} characters`);
+  const plane = { clock: { ...systemClock, now: () => now }, settings: { limits: { log_retention_days: 14 } } };
+  const decoded = LogCursor.decode(cursor, { id: "fleet_1", plane: plane as never });
+  const all = decoded.positionsOf(positions.keys());
+  assert.deepEqual([...all.values()].slice(740, 990), [...positions.values()].slice(740, 990));
+  const rest = { received_at: time(740), seq: Number.MAX_SAFE_INTEGER };
+  assert.ok([...all.values()].slice(0, 740).every((end) => end?.received_at === rest.received_at && end.seq === rest.seq));
+  // With room for all robots, one that is missing was not in the stream.
+  const few = LogCursor.decode(encodeLogCursor("fleet_1", new Map([["rob_known0000001", undefined]]), now), {
+    id: "fleet_1",
+    plane: plane as never,
+  });
+  assert.deepEqual([...few.positionsOf(["rob_known0000001", "rob_other0000002"])], [["rob_known0000001", undefined]]);
+});

@@ -1,0 +1,132 @@
+import { deflateRawSync, inflateRawSync } from "node:zlib";
+import type { Timer } from "@roamfleet/clock";
+import type { LogCursorFrame } from "@roamfleet/protocol/log-frame";
+import type { Plane } from "../../context.ts";
+import { badRequest } from "../../kernel/fault.ts";
+import type { LogPosition } from "../logs/index.ts";
+import type { Viewer } from "./viewer.ts";
+
+/** How far each robot's log was sent; undefined is the start of a log. */
+export type LogPositions = ReadonlyMap<string, LogPosition | undefined>;
+
+/** Most robots in a cursor: with these it has 6,000 characters, and proxies accept URLs of 8 KiB. */
+const ROBOTS_MAX = 250;
+/** Characters of a robot's id in a cursor: 50 random bits. */
+const ID_CHARACTERS = 10;
+const JSON_BYTES_MAX = 64 * 1024;
+const TIME_MS_MAX = Date.parse("9999-12-31T00:00:00Z");
+const DAY_MS = 86_400_000;
+
+type Row = [id: string, received_ms: number, seq: number];
+/** `rest_ms`: the newest receive time of the robots that are left out; 0 if there are none. */
+type Content = [id: string, day: number, rest_ms: number, rows: Row[]];
+
+const timeOf = (position: LogPosition | undefined): string => position?.received_at ?? "";
+const shortId = (robot_id: string): string => robot_id.slice(-ID_CHARACTERS);
+
+/** Encodes the positions in the stream of a robot or fleet. Beyond ROBOTS_MAX robots it has those that logged last, and one time for the others. */
+export function encodeLogCursor(id: string, positions: LogPositions, now: Date): string {
+  const robots = Array.from(positions).toSorted(([, a], [, b]) => Number(timeOf(a) < timeOf(b)) - Number(timeOf(a) > timeOf(b)));
+  const rows = robots
+    .slice(0, ROBOTS_MAX)
+    .map(([robot_id, end]): Row => [shortId(robot_id), end === undefined ? 0 : Date.parse(end.received_at), end?.seq ?? 0]);
+  const rest = robots[ROBOTS_MAX]?.[1];
+  const content: Content = [id, Math.floor(now.getTime() / DAY_MS), rest === undefined ? 0 : Date.parse(rest.received_at), rows];
+  return deflateRawSync(JSON.stringify(content)).toString("base64url");
+}
+
+/** A decoded cursor: where the log of each robot continues. */
+export class LogCursor {
+  readonly #rows: ReadonlyMap<string, Row>;
+  readonly #rest_ms: number;
+
+  private constructor([, , rest_ms, rows]: Content) {
+    this.#rows = new Map(rows.map((row) => [row[0], row]));
+    this.#rest_ms = rest_ms;
+  }
+
+  /** Throws 400 for a cursor that this stream did not send, or whose records may have been deleted by age. */
+  static decode(text: string, { id, plane }: { id: string; plane: Pick<Plane, "clock" | "settings"> }): LogCursor {
+    const content = parse(text);
+    if (content === undefined) throw badRequest("cursor is not one that a log stream sent");
+    const [of, day] = content;
+    if (of !== id) throw badRequest("cursor belongs to the log of another robot or fleet");
+    const { log_retention_days } = plane.settings.limits;
+    if (day + log_retention_days < Math.floor(plane.clock.now().getTime() / DAY_MS))
+      throw badRequest(`cursor has expired: logs are kept for ${log_retention_days} days. Start without a cursor`);
+    return new LogCursor(content);
+  }
+
+  /** Returns the positions of these robots, without those that were not in the stream. */
+  positionsOf(robots: Iterable<string>): Map<string, LogPosition | undefined> {
+    const positions = new Map<string, LogPosition | undefined>();
+    for (const robot_id of robots) {
+      const row = this.#rows.get(shortId(robot_id));
+      if (row !== undefined) positions.set(robot_id, row[1] === 0 ? undefined : { received_at: wireMs(row[1]), seq: row[2] });
+      else if (this.#rest_ms > 0) positions.set(robot_id, { received_at: wireMs(this.#rest_ms), seq: Number.MAX_SAFE_INTEGER });
+    }
+    return positions;
+  }
+}
+
+const wireMs = (ms: number): string => new Date(ms).toISOString();
+
+function parse(text: string): Content | undefined {
+  try {
+    const json = inflateRawSync(Buffer.from(text, "base64url"), { maxOutputLength: JSON_BYTES_MAX }).toString("utf8");
+    const content = JSON.parse(json) as unknown;
+    return isContent(content) ? content : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+const isContent = (value: unknown): value is Content => {
+  if (!Array.isArray(value) || value.length !== 4) return false;
+  const [id, day, rest_ms, rows] = value as unknown[];
+  return typeof id === "string" && isCount(day) && isTime(rest_ms) && Array.isArray(rows) && rows.every(isRow);
+};
+const isRow = (row: unknown): boolean =>
+  Array.isArray(row) && row.length === 3 && typeof row[0] === "string" && isTime(row[1]) && isCount(row[2]);
+const isCount = (value: unknown): boolean => Number.isSafeInteger(value) && (value as number) >= 0;
+const isTime = (value: unknown): boolean => isCount(value) && (value as number) <= TIME_MS_MAX;
+
+/** Interval of cursors: a reader that resumes gets the records of this time again. */
+const CURSOR_EVERY_MS = 2_000;
+/** A viewer with more unread bytes gets its next cursor later. */
+const UNREAD_BYTES_MAX = 64 * 1024;
+
+/** Sends the cursor of a stream repeatedly while it changes, to viewers that requested cursors. */
+export class CursorSender {
+  readonly #plane: Plane;
+  readonly #viewer: Viewer;
+  readonly #read: () => LogPositions | undefined;
+  #again: Timer | undefined;
+  #last = "";
+
+  /** `read` returns the positions up to which every record was sent; undefined if that is not known at present. */
+  constructor(plane: Plane, viewer: Viewer, read: () => LogPositions | undefined) {
+    this.#plane = plane;
+    this.#viewer = viewer;
+    this.#read = read;
+  }
+
+  /** Sends the first cursor, and starts to repeat it. */
+  start(): void {
+    this.#send();
+    if (this.#viewer.open) this.#again = this.#plane.clock.every(CURSOR_EVERY_MS, () => this.#send());
+  }
+
+  stop(): void {
+    this.#again?.cancel();
+  }
+
+  #send(): void {
+    const positions = this.#read();
+    if (positions === undefined || !this.#viewer.open || this.#viewer.ws.bufferedAmount > UNREAD_BYTES_MAX) return;
+    const cursor = encodeLogCursor(this.#viewer.admitted.robot_id, positions, this.#plane.clock.now());
+    if (cursor === this.#last) return;
+    this.#last = cursor;
+    this.#viewer.ws.send(JSON.stringify({ type: "cursor", cursor } satisfies LogCursorFrame));
+  }
+}
