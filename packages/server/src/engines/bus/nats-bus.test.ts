@@ -199,15 +199,20 @@ test("a message above NATS' size limit is delivered locally, and causes a gap on
   assert.equal(here.gaps(), 1);
 });
 
-test("an undecodable message causes a gap, and the bus continues", OPTIONS, async () => {
+test("an undecodable message causes a gap and is logged at debug, and the bus continues", OPTIONS, async () => {
   await using nats = await NatsServer.start();
   await using here = await listenConnected({ address: nats.address() });
   const stranger = await connect({ servers: `127.0.0.1:${nats.port}` });
   const before = here.gaps();
-  for (const text of ["", "{", "null", "7", '{"message":1}']) stranger.publish("roamfleet.hint.rf.test", text);
+  const undecodable = ["", "{", "null", "7", '{"message":1}'];
+  for (const text of undecodable) stranger.publish("roamfleet.hint.rf.test", text);
   await stranger.flush();
   await stranger.close();
   await until("a gap is announced", () => here.gaps() > before);
+  const malformed = (): string[] =>
+    here.logged.filter(({ message }) => message === "ignored a malformed message of the bus").map(({ level }) => level);
+  await until("every message is logged", () => malformed().length === undecodable.length);
+  assert.deepEqual(new Set(malformed()), new Set(["debug"]));
   assert.deepEqual(here.heard, []);
   assert.equal(here.bus.connected, true);
 });

@@ -16,7 +16,7 @@ export interface Listening extends AsyncDisposable {
 export async function listen(options: Partial<NatsBusOptions> & Pick<NatsBusOptions, "address">, subject = "rf.test"): Promise<Listening> {
   const logged: Listening["logged"] = [];
   const at = (level: string) => (fields: object, message: string) => void logged.push({ level, message, fields });
-  const log = { info: at("info"), warn: at("warn"), error: at("error") };
+  const log = { debug: at("debug"), info: at("info"), warn: at("warn"), error: at("error") };
   const bus = await natsBus({ clock: systemClock, log, ...options });
   const heard: JsonValue[] = [];
   let gaps = 0;
