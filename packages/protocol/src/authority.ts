@@ -47,11 +47,10 @@ const PROBE_TIMEOUT_MS = 15_000;
  */
 export async function readPresented(
   server: string,
-  options: { signal?: AbortSignal; timeout_ms?: number; environment?: Readonly<Record<string, string | undefined>> } = {},
+  options: { signal?: AbortSignal; environment?: Readonly<Record<string, string | undefined>> } = {},
 ): Promise<Presented> {
   const url = new URL(server);
   const host = url.hostname.replace(/^\[(.*)\]$/, "$1");
-  const timeout_ms = options.timeout_ms ?? PROBE_TIMEOUT_MS;
   const name = isIP(host) === 0 ? { servername: host } : {};
   const socket = await openInsecurely(
     { host, port: Number(url.port || 443), rejectUnauthorized: false, ...name },
@@ -63,7 +62,9 @@ export async function readPresented(
       reject(error);
     };
     const abort = (): void => end(new Error("aborted"));
-    socket.setTimeout(timeout_ms, () => end(Object.assign(new Error(`no response within ${timeout_ms / 1000} s`), { code: "ETIMEDOUT" })));
+    socket.setTimeout(PROBE_TIMEOUT_MS, () =>
+      end(Object.assign(new Error(`no response within ${PROBE_TIMEOUT_MS / 1000} s`), { code: "ETIMEDOUT" })),
+    );
     options.signal?.addEventListener("abort", abort, { once: true });
     socket.on("error", end);
     socket.on("close", () => {

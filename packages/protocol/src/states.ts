@@ -59,6 +59,13 @@ export const REASONS = [
 ] as const;
 export type Reason = (typeof REASONS)[number];
 
+export const ROBOT_STATUSES = ["online", "offline", "never_connected", "decommissioned"] as const;
+export const HEALTH_STATES = ["ok", "failing", "unknown"] as const;
+export const RELEASE_STATES = ["current", "behind", "failed", "unknown"] as const;
+export const CONFIG_STATES = ["in_sync", "pending", "drifted", "unknown"] as const;
+export const ENROLLMENT_KEY_STATUSES = ["active", "expired", "exhausted", "revoked"] as const;
+export const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
+
 export const isTerminal = (status: string): status is TerminalStatus => (TERMINAL_STATUSES as readonly string[]).includes(status);
 
 export const ROLES = ["viewer", "operator", "admin"] as const;

@@ -1,3 +1,4 @@
+import { ENROLLMENT_KEY_STATUSES } from "@roamfleet/protocol/states";
 import type { Client } from "@roamfleet/sdk";
 import { Option } from "commander";
 import { defineCommand, requestCommand, wholeNumber } from "../command.ts";
@@ -7,13 +8,11 @@ import { relative } from "../duration.ts";
 import { type LimitOption, limitOption, printList } from "../lists.ts";
 import { line } from "../text.ts";
 
-const STATUSES = ["active", "expired", "exhausted", "revoked"] as const;
-
-export const list = defineCommand<[LimitOption & { status?: (typeof STATUSES)[number]; fleet?: string; site?: string }]>(
+export const list = defineCommand<[LimitOption & { status?: (typeof ENROLLMENT_KEY_STATUSES)[number]; fleet?: string; site?: string }]>(
   undefined,
   (command) =>
     limitOption(command)
-      .addOption(new Option("--status <status>", "Only keys in this status").choices(STATUSES))
+      .addOption(new Option("--status <status>", "Only keys in this status").choices(ENROLLMENT_KEY_STATUSES))
       .option("--fleet <id>", "Only keys for this fleet")
       .option("--site <id>", "Only keys for this site"),
   (context, { limit, status, fleet, site }) =>

@@ -1,3 +1,4 @@
+import { CONFIG_STATES, HEALTH_STATES, RELEASE_STATES, ROBOT_STATUSES } from "@roamfleet/protocol/states";
 import type { Arguments, Body, Client } from "@roamfleet/sdk";
 import { Option } from "commander";
 import { collect, defineCommand, requestCommand } from "../command.ts";
@@ -9,15 +10,10 @@ import { type LimitOption, limitOption, printList } from "../lists.ts";
 import { labelsText, line } from "../text.ts";
 import { showKeyUse } from "./keys.ts";
 
-const STATUSES = ["online", "offline", "never_connected", "decommissioned"] as const;
-const HEALTH = ["ok", "failing", "unknown"] as const;
-const RELEASE_STATES = ["current", "behind", "failed", "unknown"] as const;
-const CONFIG_STATES = ["in_sync", "pending", "drifted", "unknown"] as const;
-
 interface Options extends LimitOption {
   search?: string;
-  status?: (typeof STATUSES)[number];
-  health?: (typeof HEALTH)[number];
+  status?: (typeof ROBOT_STATUSES)[number];
+  health?: (typeof HEALTH_STATES)[number];
   release?: string;
   app?: string;
   state?: (typeof RELEASE_STATES)[number];
@@ -33,8 +29,8 @@ export const list = defineCommand<[Options]>(
   (command) =>
     limitOption(command)
       .option("--search <text>", "Only robots whose name contains this text, ignoring case")
-      .addOption(new Option("--status <status>", "Only robots in this status").choices(STATUSES))
-      .addOption(new Option("--health <health>", "Only robots with this health; failing if any check fails").choices(HEALTH))
+      .addOption(new Option("--status <status>", "Only robots in this status").choices(ROBOT_STATUSES))
+      .addOption(new Option("--health <health>", "Only robots with this health; failing if any check fails").choices(HEALTH_STATES))
       .option("--release <release>", "Only robots that run this release (tag or id)")
       .option("--app <name>", "Only robots with this app; --state then applies to this app")
       .addOption(

@@ -1,3 +1,4 @@
+import { TOKEN_STATUSES } from "@roamfleet/protocol/states";
 import type { Body } from "@roamfleet/sdk";
 import { Option } from "commander";
 import { defineCommand, requestCommand, wholeNumber } from "../command.ts";
@@ -7,13 +8,11 @@ import { type LimitOption, limitOption, printList } from "../lists.ts";
 import { type RoleOptions, roleOptions, scopesOf, scopesText } from "../scopes.ts";
 import { line } from "../text.ts";
 
-const STATUSES = ["active", "expired", "revoked"] as const;
-
-export const list = defineCommand<[LimitOption & { status?: (typeof STATUSES)[number]; user?: string }]>(
+export const list = defineCommand<[LimitOption & { status?: (typeof TOKEN_STATUSES)[number]; user?: string }]>(
   undefined,
   (command) =>
     limitOption(command)
-      .addOption(new Option("--status <status>", "Only tokens in this status").choices(STATUSES))
+      .addOption(new Option("--status <status>", "Only tokens in this status").choices(TOKEN_STATUSES))
       .option("--user <id>", "Only tokens of this user"),
   (context, { limit, status, user }) =>
     printList(context, "listTokens", {

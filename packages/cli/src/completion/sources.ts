@@ -1,5 +1,6 @@
 import { systemClock } from "@roamfleet/clock";
 import { paths, type RouteName } from "@roamfleet/protocol/paths";
+import { RELEASE_KINDS } from "@roamfleet/protocol/states";
 import type { Client } from "@roamfleet/sdk";
 import type { Argument, Command, Option } from "commander";
 import { type Environment, readEnvironment } from "../config.ts";
@@ -90,15 +91,13 @@ export function sourceOf(command: Command, slot: Argument | Option): Source | un
   return SOURCES[`${noun.name()} ${slot.name()}`];
 }
 
-const KINDS = ["container_image", "app_bundle", "file"];
-
 /** `words` are the preceding arguments: topics are fetched for the robot id in them. */
 export async function readSource(
   source: Exclude<Source, "files">,
   flags: ReadonlyMap<string, string>,
   words: readonly string[] = [],
 ): Promise<Candidate[]> {
-  if (source === "kinds") return KINDS.map((value) => ({ value }));
+  if (source === "kinds") return RELEASE_KINDS.map((value) => ({ value }));
   if (source === "paths") return Object.values(paths).map(([method, path]) => ({ value: path, about: method }));
   if (source === "profiles") {
     const profiles = profilesOf(await readToml(credentialsPath(readEnvironment())));

@@ -1,5 +1,6 @@
 import { Type } from "typebox";
 import { Platform } from "../link/messages.ts";
+import { PUBLIC_KEY_PATTERN } from "../signatures/signed-text.ts";
 import { Count, DataOf, defineRoutes, Entity, Id, Labels, Name, type Of } from "./route.ts";
 import { Maybe, Nullable, Shape } from "../schema.ts";
 import { SignedText } from "./releases.ts";
@@ -64,7 +65,7 @@ export const agentRoutes = defineRoutes("Agent", {
       public_key: Type.String({
         minLength: 44,
         maxLength: 44,
-        pattern: "^[A-Za-z0-9+/]{43}=$",
+        pattern: PUBLIC_KEY_PATTERN,
         description: "base64 of the 32 raw Ed25519 bytes",
       }),
       name: Maybe(Name),

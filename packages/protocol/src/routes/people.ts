@@ -1,5 +1,5 @@
 import { Type } from "typebox";
-import { ROLES } from "../states.ts";
+import { ROLES, TOKEN_STATUSES } from "../states.ts";
 import { Actor, DataOf, defineRoutes, Email, Entity, Id, ListOf, Name, type Of, page, stamps, Time, withoutDefaults } from "./route.ts";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
@@ -62,8 +62,6 @@ export type User = Of<typeof User>;
 
 export const RemovedUser = Entity("RemovedUser", { ...User.properties, holdings: Type.Array(UserHolding) });
 export type RemovedUser = Of<typeof RemovedUser>;
-
-const TOKEN_STATUSES = ["active", "expired", "revoked"] as const;
 
 export const Token = Entity("Token", {
   id: Id,

@@ -1,4 +1,5 @@
 import { Type } from "typebox";
+import { ENROLLMENT_KEY_STATUSES } from "../states.ts";
 import { logExportQuery, logQuery, LogRecord } from "./robots.ts";
 import { Actor, Count, DataOf, defineRoutes, Entity, Id, ListOf, Name, type Of, page, stamps, Time, withoutDefaults } from "./route.ts";
 import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
@@ -29,7 +30,7 @@ export const EnrollmentKey = Entity("EnrollmentKey", {
   uses: Count,
   trusted: Type.Boolean({ description: "Robots enrolled with it are approved and get secrets" }),
   expires_at: Nullable(Time),
-  status: OneOf(["active", "expired", "exhausted", "revoked"]),
+  status: OneOf(ENROLLMENT_KEY_STATUSES),
   revoked_at: Nullable(Time),
   created_by: Nullable(Actor),
   ...stamps,
@@ -117,7 +118,7 @@ const fleetRoutes = defineRoutes("Fleets", {
 const keyRoutes = defineRoutes("Enrollment", {
   listEnrollmentKeys: {
     summary: "List enrollment keys",
-    query: Shape({ ...page, status: Maybe(OneOf(["active", "expired", "exhausted", "revoked"])), fleet_id: Maybe(Id), site_id: Maybe(Id) }),
+    query: Shape({ ...page, status: Maybe(OneOf(ENROLLMENT_KEY_STATUSES)), fleet_id: Maybe(Id), site_id: Maybe(Id) }),
     responses: { 200: ListOf(EnrollmentKey) },
     errors: [404],
   },

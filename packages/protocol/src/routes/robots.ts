@@ -1,6 +1,7 @@
 import { Type } from "typebox";
 import { LOG_LEVELS } from "../link/limits.ts";
 import { HealthBody, Platform } from "../link/messages.ts";
+import { CONFIG_STATES, HEALTH_STATES, RELEASE_STATES, ROBOT_STATUSES } from "../states.ts";
 import {
   Actor,
   AppName,
@@ -22,7 +23,7 @@ import { Maybe, Nullable, OneOf, Shape } from "../schema.ts";
 
 const ReleaseRef = Entity("ReleaseRef", { id: Id, tag: Type.String() });
 
-const ReleaseState = (description?: string) => OneOf(["current", "behind", "failed", "unknown"], description);
+const ReleaseState = (description?: string) => OneOf(RELEASE_STATES, description);
 
 export const RobotApp = Entity("RobotApp", {
   app: AppName,
@@ -37,9 +38,9 @@ export const Robot = Entity("Robot", {
   name: Type.String(),
   site_id: Id,
   fleet_id: Id,
-  status: OneOf(["online", "offline", "never_connected", "decommissioned"]),
+  status: OneOf(ROBOT_STATUSES),
   last_seen_at: Nullable(Time),
-  health: OneOf(["ok", "failing", "unknown"], "As last reported by the robot; unknown: never reported"),
+  health: OneOf(HEALTH_STATES, "As last reported by the robot; unknown: never reported"),
   failing: Type.Array(Type.String(), { description: "Descriptions of failing checks" }),
   held_at: Nullable(Time),
   approval: OneOf(["approved", "pending"], "pending: the robot gets no secrets until an admin approves it"),
@@ -50,7 +51,7 @@ export const Robot = Entity("Robot", {
   current_release: Nullable(ReleaseRef),
   desired_release: Nullable(ReleaseRef),
   release_state: ReleaseState("The worst state of its apps: failed, behind, current, unknown"),
-  config_state: OneOf(["in_sync", "pending", "drifted", "unknown"]),
+  config_state: OneOf(CONFIG_STATES),
   public_key_fingerprint: Type.String(),
   ...stamps,
 });
@@ -104,7 +105,7 @@ export const EffectiveValue = Entity("EffectiveValue", {
 });
 export const RobotConfig = Entity("RobotConfig", {
   robot_id: Id,
-  config_state: OneOf(["in_sync", "pending", "drifted", "unknown"]),
+  config_state: OneOf(CONFIG_STATES),
   effective: Type.Array(EffectiveValue),
   namespaces: Type.Array(
     Shape({
@@ -112,7 +113,7 @@ export const RobotConfig = Entity("RobotConfig", {
       deployed_version: Nullable(Count),
       deployed_sha256: Nullable(Type.String()),
       reported_sha256: Nullable(Type.String()),
-      state: OneOf(["in_sync", "pending", "drifted", "unknown"]),
+      state: OneOf(CONFIG_STATES),
     }),
   ),
 });
@@ -149,7 +150,7 @@ export const robotRoutes = defineRoutes("Robots", {
     summary: "List robots",
     query: Shape({
       ...page,
-      status: Maybe(OneOf(["online", "offline", "never_connected", "decommissioned"])),
+      status: Maybe(OneOf(ROBOT_STATUSES)),
       fleet_id: Maybe(Id),
       site_id: Maybe(Id),
       label: Maybe(
@@ -157,13 +158,13 @@ export const robotRoutes = defineRoutes("Robots", {
           description: "KEY:VALUE; with several, all must match",
         }),
       ),
-      health: Maybe(OneOf(["ok", "failing", "unknown"])),
+      health: Maybe(OneOf(HEALTH_STATES)),
       release_id: Maybe({ ...Id, description: "Robots that run this release (id or tag)" }),
       app: Maybe({ ...AppName, description: "Robots with this app; release_state then applies to it" }),
       release_state: Maybe(
         ReleaseState("State of the app `app`. Without `app`: failed or behind if any app is, current if no app is failed or behind"),
       ),
-      config_state: Maybe(OneOf(["in_sync", "pending", "drifted", "unknown"])),
+      config_state: Maybe(OneOf(CONFIG_STATES)),
       approval: Maybe(OneOf(["approved", "pending"])),
       q: Maybe(Type.String({ minLength: 1, maxLength: 200, description: "Text in the name, ignoring case" })),
       sort: Maybe(OneOf(["newest", "name"], "Newest first, or by name in byte order")),
