@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import net from "node:net";
 import { test } from "node:test";
+import { startLoopbackServer } from "../../packages/agent/src/testing/loopback-server.ts";
 import { RfHome, type RfResult } from "../../packages/cli/src/testing/run-rf.ts";
 import { type Harness, startPlane } from "../harness/index.ts";
 import { LiveRobot } from "../harness/live-robot.ts";
@@ -9,27 +10,7 @@ import { LiveRobot } from "../harness/live-robot.ts";
 const TIMEOUT = { timeout: 300_000 };
 const MIB = 1024 * 1024;
 
-/** A service of the robot on loopback. */
-async function service(serve: (socket: net.Socket) => void) {
-  const sockets = new Set<net.Socket>();
-  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {});
-    socket.once("close", () => sockets.delete(socket));
-    serve(socket);
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return {
-    port: (server.address() as net.AddressInfo).port,
-    sockets,
-    async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
-}
-
-const echoService = () => service((socket) => socket.pipe(socket));
+const echoService = () => startLoopbackServer((socket) => socket.pipe(socket));
 
 /** Starts `rf robots forward` and returns it with the ports that it printed. */
 async function forward(plane: Harness, home: RfHome, args: string[], token = plane.default_org.admin_token) {
@@ -95,7 +76,7 @@ test(
     await using echo = await echoService();
     // Ends its sending side first and still reads.
     let heard = "";
-    await using speaker = await service((socket) => {
+    await using speaker = await startLoopbackServer((socket) => {
       socket.end("I am done");
       socket.on("data", (bytes) => (heard += String(bytes)));
     });
@@ -131,7 +112,7 @@ test("a connection that the robot refuses is reported, and ends neither the othe
   await using robot = await LiveRobot.start(plane);
   await using home = await RfHome.make();
   await using echo = await echoService();
-  const gone = await service(() => {});
+  const gone = await startLoopbackServer(() => {});
   await gone[Symbol.asyncDispose]();
   await using running = await forward(plane, home, [robot.id, `0:${echo.port}`, `0:${gone.port}`, `0:10.9.8.7:80`]);
   const [echo_port = 0, refused_port = 0, forbidden_port = 0] = running.ports;
@@ -193,7 +174,7 @@ test("a local reader that is stuck blocks its own connection and no other", TIME
   await using home = await RfHome.make();
   await using echo = await echoService();
   let sent = 0;
-  await using endless = await service((socket) => {
+  await using endless = await startLoopbackServer((socket) => {
     const more = (): void => {
       while (socket.write(Buffer.alloc(64 * 1024), () => (sent += 64 * 1024)));
       socket.once("drain", more);

@@ -1,37 +1,17 @@
 import assert from "node:assert/strict";
-import net from "node:net";
 import { test } from "node:test";
 import { systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
 import { type Channel, controlMessage, dataMessage, readMessage } from "@roamfleet/protocol/link";
 import { channelPair } from "@roamfleet/protocol/link/testing";
 import { ROBOT_CONFIG_DEFAULT } from "../../config-file/robot-config.ts";
+import { startLoopbackServer } from "../../testing/loopback-server.ts";
 import { forwardSource } from "./forward.ts";
 
 const FORWARD_ALLOW_DEFAULT = ROBOT_CONFIG_DEFAULT.forward.allow;
 
 const LIMIT = { timeout: 120_000 };
 const MIB = 1024 * 1024;
-
-/** A service of the robot on loopback. */
-async function service(serve: (socket: net.Socket) => void) {
-  const sockets = new Set<net.Socket>();
-  const server = net.createServer({ allowHalfOpen: true }, (socket) => {
-    sockets.add(socket);
-    socket.on("error", () => {});
-    socket.once("close", () => sockets.delete(socket));
-    serve(socket);
-  });
-  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-  return {
-    port: (server.address() as net.AddressInfo).port,
-    sockets,
-    async [Symbol.asyncDispose]() {
-      for (const socket of sockets) socket.destroy();
-      await new Promise((resolve) => server.close(resolve));
-    },
-  };
-}
 
 const tunnels = (allow = FORWARD_ALLOW_DEFAULT) => channelPair({ forward: forwardSource({ allow, clock: systemClock }) });
 
@@ -52,7 +32,7 @@ async function readAll(channel: Channel): Promise<{ bytes: Buffer; eof: boolean 
 const EOF = controlMessage({ type: "eof" });
 
 test("bytes go both ways; the channel ends normally when both sides are done", LIMIT, async () => {
-  await using echo = await service((socket) => socket.pipe(socket));
+  await using echo = await startLoopbackServer((socket) => socket.pipe(socket));
   const pair = tunnels();
   const channel = await pair.server.open("forward", "topics", { port: echo.port });
   await channel.write(dataMessage(Buffer.from("hello ")));
@@ -66,12 +46,12 @@ test("bytes go both ways; the channel ends normally when both sides are done", L
 test("a half-closed tunnel still carries data in the other direction, on either side", LIMIT, async () => {
   const heard: Buffer[] = [];
   // Sends data and FIN immediately, then reads.
-  await using speaker = await service((socket) => {
+  await using speaker = await startLoopbackServer((socket) => {
     socket.end("all I say");
     socket.on("data", (bytes) => heard.push(bytes));
   });
   // Reads until FIN, then answers.
-  await using listener = await service((socket) => {
+  await using listener = await startLoopbackServer((socket) => {
     let count = 0;
     socket.on("data", (bytes) => (count += bytes.length));
     socket.on("end", () => setImmediate(() => socket.end(`${count} bytes`)));
@@ -104,7 +84,7 @@ test("100 MB pass unchanged in either direction", { timeout: 120_000 }, async ()
     for (let i = 0; i < bytes.length; i += 997) if (bytes[i] !== ((received + i) & 255)) wrong += 1;
     received += bytes.length;
   };
-  await using source = await service((socket) => {
+  await using source = await startLoopbackServer((socket) => {
     let sent = 0;
     const more = (): void => {
       while (sent < size) {
@@ -115,7 +95,7 @@ test("100 MB pass unchanged in either direction", { timeout: 120_000 }, async ()
     };
     more();
   });
-  await using sink = await service((socket) => socket.on("data", check).on("end", () => socket.end()));
+  await using sink = await startLoopbackServer((socket) => socket.on("data", check).on("end", () => socket.end()));
   const pair = tunnels();
   const down = await pair.server.open("forward", "topics", { port: source.port });
   await down.write(EOF);
@@ -131,7 +111,7 @@ test("100 MB pass unchanged in either direction", { timeout: 120_000 }, async ()
 
 test("a reset on one side is a reset on the other", LIMIT, async () => {
   const ends: string[] = [];
-  await using quiet = await service((socket) => {
+  await using quiet = await startLoopbackServer((socket) => {
     socket.on("data", () => {});
     socket.on("error", ({ code }: NodeJS.ErrnoException) => ends.push(code ?? ""));
     socket.on("end", () => ends.push("end"));
@@ -150,14 +130,14 @@ test("a reset on one side is a reset on the other", LIMIT, async () => {
   }
   assert.deepEqual(ends, ["ECONNRESET", "ECONNRESET", "ECONNRESET"]);
 
-  await using rude = await service((socket) => socket.once("data", () => socket.resetAndDestroy()));
+  await using rude = await startLoopbackServer((socket) => socket.once("data", () => socket.resetAndDestroy()));
   const channel = await tunnels().server.open("forward", "topics", { port: rude.port });
   await channel.write(dataMessage(Buffer.from("hello")));
   assert.deepEqual(await channel.ended, { code: 4410, reason: `127.0.0.1:${rude.port} reset the connection` });
 });
 
 test("an unreachable, forbidden or invalid target is refused with the reason", LIMIT, async () => {
-  const closed = await service(() => {});
+  const closed = await startLoopbackServer(() => {});
   const { port } = closed;
   await closed[Symbol.asyncDispose]();
   const pair = tunnels();
@@ -187,7 +167,7 @@ test("an unreachable, forbidden or invalid target is refused with the reason", L
 });
 
 test("a connection to a service that does not answer times out", LIMIT, async () => {
-  await using slow = await service(() => {});
+  await using slow = await startLoopbackServer(() => {});
   // The timeout fires before a connection can be made.
   const clock = { setTimer: (_ms: number, work: () => unknown) => (queueMicrotask(() => work()), { cancel: () => {} }) };
   const pair = channelPair({ forward: forwardSource({ allow: FORWARD_ALLOW_DEFAULT, clock }) });
@@ -196,7 +176,7 @@ test("a connection to a service that does not answer times out", LIMIT, async ()
 });
 
 test("twenty connections at a time do not mix their bytes", LIMIT, async () => {
-  await using echo = await service((socket) => socket.pipe(socket));
+  await using echo = await startLoopbackServer((socket) => socket.pipe(socket));
   const pair = tunnels();
   await Promise.all(
     Array.from({ length: 20 }, async (_, i) => {
@@ -212,15 +192,15 @@ test("twenty connections at a time do not mix their bytes", LIMIT, async () => {
 
 test("an end that does not read blocks only its own connection, with little buffered data", LIMIT, async () => {
   let sent = 0;
-  await using endless = await service((socket) => {
+  await using endless = await startLoopbackServer((socket) => {
     const more = (): void => {
       while (socket.write(Buffer.alloc(64 * 1024), () => (sent += 64 * 1024)));
       socket.once("drain", more);
     };
     more();
   });
-  await using deaf = await service((socket) => socket.pause());
-  await using echo = await service((socket) => socket.pipe(socket));
+  await using deaf = await startLoopbackServer((socket) => socket.pause());
+  await using echo = await startLoopbackServer((socket) => socket.pipe(socket));
   const pair = tunnels();
   const unread = await pair.server.open("forward", "topics", { port: endless.port });
   const unheard = await pair.server.open("forward", "topics", { port: deaf.port });
