@@ -1,4 +1,5 @@
-import type { Dirent } from "node:fs";
+import { createHash } from "node:crypto";
+import { createReadStream, type Dirent } from "node:fs";
 import { access, open, readdir, readFile, rename } from "node:fs/promises";
 import path from "node:path";
 
@@ -54,4 +55,17 @@ export async function writeDurably(file: string, text: string, mode: number): Pr
   }
   await rename(draft, file);
   await syncDirectory(path.dirname(file));
+}
+
+const READ_BYTES = 1024 * 1024;
+
+/** Returns size and checksum of a file, read in bounded memory. */
+export async function hashFile(file: string): Promise<{ bytes: number; sha256: string }> {
+  const hash = createHash("sha256");
+  let bytes = 0;
+  for await (const part of createReadStream(file, { highWaterMark: READ_BYTES }) as AsyncIterable<Buffer>) {
+    hash.update(part);
+    bytes += part.length;
+  }
+  return { bytes, sha256: hash.digest("hex") };
 }

@@ -13,13 +13,12 @@ import {
   splitKey,
   type Staged,
 } from "./blobs.ts";
-import { entriesOf, errorCode, syncDirectory } from "../../kernel/files.ts";
+import { entriesOf, errorCode, hashFile, syncDirectory } from "../../kernel/files.ts";
 import { chunksOf, heard, refuse, statOf, writeFully } from "./streams.ts";
 import { LRUCache } from "lru-cache";
 
 /** Data is synced to disk after this many bytes, so a power failure loses at most this much of a request. */
 const SYNC_BYTES = 16 * 1024 * 1024;
-const READ_CHUNK_BYTES = 1024 * 1024;
 /** Digests kept in memory. If an upload's digest was evicted, the file is read once more at the end. */
 const DIGESTS_MAX = 1_000;
 
@@ -109,7 +108,7 @@ export class DirectoryUploads {
     const { size } = await handle.stat();
     if (size !== expect.size) throw new BlobError("mismatch", `${size} bytes came, ${expect.size} were announced`);
     const ready = this.#digests.get(key);
-    const sha256 = ready?.bytes === size ? ready.hash.copy().digest("hex") : await digestOf(handle);
+    const sha256 = ready?.bytes === size ? ready.hash.copy().digest("hex") : (await hashFile(file)).sha256;
     if (sha256 !== expect.sha256) throw new BlobError("mismatch", `the bytes have sha256 ${sha256}, ${expect.sha256} was announced`);
     await handle.sync();
     return new StagedFile(file, expect, async (blob_key) => {
@@ -188,16 +187,5 @@ export class DirectoryUploads {
     const begun = { bytes: 0, hash: createHash("sha256") };
     this.#digests.set(key, begun);
     return begun;
-  }
-}
-
-async function digestOf(handle: FileHandle): Promise<string> {
-  const hash = createHash("sha256");
-  const chunk = Buffer.allocUnsafe(READ_CHUNK_BYTES);
-  for (let position = 0; ;) {
-    const { bytesRead } = await handle.read(chunk, 0, chunk.length, position);
-    if (bytesRead === 0) return hash.digest("hex");
-    hash.update(chunk.subarray(0, bytesRead));
-    position += bytesRead;
   }
 }

@@ -1,6 +1,6 @@
-import { createHash } from "node:crypto";
 import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
+import { hashFile } from "../../../kernel/files.ts";
 import { type BackupFile, Refusal } from "../embedded/index.ts";
 
 /**
@@ -25,8 +25,7 @@ export const DATA = "data";
 
 /** Returns size and checksum of a small file; `relative` to `directory`. */
 export async function describeFile(directory: string, relative: string): Promise<BackupFile> {
-  const bytes = await readFile(path.join(directory, relative));
-  return { path: relative, bytes: bytes.length, sha256: createHash("sha256").update(bytes).digest("hex") };
+  return { path: relative, ...(await hashFile(path.join(directory, relative))) };
 }
 
 /**

@@ -6,7 +6,6 @@ import type { DbAddress } from "../connections.ts";
 import {
   type BackupFile,
   copyHashed,
-  hashFile,
   listDatabaseBackup,
   lockDirectory,
   Refusal,
@@ -17,7 +16,7 @@ import {
 import { markFinished, markUnfinished, refuseUnfinished } from "./data-files.ts";
 import { damaged, DATA, type Manifest, readManifest, readWholeManifest } from "./manifest.ts";
 import { listRowFiles, loadRows } from "./table-rows.ts";
-import { errorCode, exists } from "../../../kernel/files.ts";
+import { errorCode, exists, hashFile } from "../../../kernel/files.ts";
 
 export interface RestoreOptions {
   /** A directory created by `makeBackup`. */

@@ -1,5 +1,4 @@
 import { createHash } from "node:crypto";
-import { createReadStream } from "node:fs";
 import { mkdir, mkdtemp, open, readdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import path from "node:path";
 import type pg from "pg";
@@ -62,17 +61,6 @@ export async function copyHashed(from: string, to: string): Promise<{ bytes: num
   } finally {
     await source.close();
   }
-}
-
-/** Returns size and checksum of a file, read in bounded memory. */
-export async function hashFile(file: string): Promise<{ bytes: number; sha256: string }> {
-  const hash = createHash("sha256");
-  let bytes = 0;
-  for await (const part of createReadStream(file, { highWaterMark: COPY_BUFFER_BYTES }) as AsyncIterable<Buffer>) {
-    hash.update(part);
-    bytes += part.length;
-  }
-  return { bytes, sha256: hash.digest("hex") };
 }
 
 /** Directories whose contents PostgreSQL creates at each start. The directories themselves must exist. */

