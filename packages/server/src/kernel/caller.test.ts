@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Role, roleAtLeast, ROLES } from "@roamfleet/protocol";
 import fc from "fast-check";
-import { type Grant, type Place, requireInWholeOrg, requireOn, roleOn, type Scope, WHOLE_ORG } from "./caller.ts";
+import { type Grant, type Place, requireInWholeOrg, requireReached, roleOn, type Scope, WHOLE_ORG } from "./caller.ts";
 import { Fault, notFound } from "./fault.ts";
 
 const SITES = ["site_a", "site_b", "site_c"];
@@ -83,7 +83,7 @@ test("returns 404 for a place that no grant contains, and 403 for one where the 
   ];
   const missing = () => notFound("robot", "rob_x");
   const check = (limit: Scope[], fleet_id: string) => () =>
-    requireOn({ grants, limit }, "operator", { site_id: SITE_OF[fleet_id] ?? null, fleet_id }, missing);
+    requireReached(roleOn({ grants, limit }, { site_id: SITE_OF[fleet_id] ?? null, fleet_id }), "operator", missing);
   assert.doesNotThrow(check([], "fleet_1"));
   assert.throws(
     check([], "fleet_3"),

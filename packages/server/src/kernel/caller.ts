@@ -100,11 +100,7 @@ export function roleOn({ grants, limit }: Grants, place: Place): Role | undefine
   return highestRole(grants.filter(({ scopes }) => contains(scopes, place)).map(({ role }) => role));
 }
 
-/** Throws `missing` if no grant contains the place, and 403 if the role there is too low. */
-export function requireOn(caller: Grants, needed: Role, place: Place, missing: () => Fault): void {
-  requireReached(roleOn(caller, place), needed, missing);
-}
-
+/** Throws `missing` without a role, and 403 if the role is too low. */
 export function requireReached(role: Role | undefined, needed: Role, missing: () => Fault): void {
   if (role === undefined) throw missing();
   if (!roleAtLeast(role, needed)) throw forbidden(`this needs the role ${needed}; the token has ${role} there`);

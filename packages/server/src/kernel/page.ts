@@ -2,6 +2,7 @@ import { hash } from "node:crypto";
 import { idFloor } from "@roamfleet/clock";
 import { badRequest } from "./fault.ts";
 import { sql, type Statement } from "./sql.ts";
+import { type WireTimes, wireTimes } from "./time.ts";
 
 /** Maximum rows of a list without `limit` and `cursor`. */
 export const LIST_ROWS_MAX = 10_000;
@@ -83,6 +84,13 @@ export async function readPage<T, W>(
   const last = items.at(-1);
   return { items: items.map(wire), next_cursor: rows.length > wanted && last !== undefined ? encode(key(last)) : null };
 }
+
+/** Reads one page of a history: fewer rows without `limit`, and times as text. */
+export const readHistory = <T extends { id: string }>(
+  query: ListQuery,
+  scope: readonly unknown[],
+  read: Read<T>,
+): Promise<Page<WireTimes<T>>> => readPage({ ...query, limit: historyLimit(query) }, scope, read, wireTimes);
 
 /** Yields all rows in pages of at most `limit`. `read` returns the page after a row, or the first one. */
 export async function* pages<T>(limit: number, read: (last: T | undefined) => Promise<readonly T[]>): AsyncGenerator<readonly T[]> {

@@ -22,3 +22,10 @@ export type WireTimes<T> = { [K in keyof T]: T[K] extends Date ? string : T[K] e
 /** Formats every time of a row like `wireTime`. */
 export const wireTimes = <T extends object>(row: T): WireTimes<T> =>
   Object.fromEntries(Object.entries(row).map(([name, value]) => [name, value instanceof Date ? wireTime(value) : value])) as WireTimes<T>;
+
+/** Returns a query with its times parsed. */
+export const parseTimes = <Q extends { since?: string; until?: string }>(query: Q) => ({
+  ...query,
+  since: parseTime(query.since),
+  until: parseTime(query.until),
+});

@@ -2,9 +2,9 @@ import { routes } from "@roamfleet/protocol/routes";
 import type { Plane } from "../../context.ts";
 import type { Db } from "../../kernel/db.ts";
 import type { Http } from "../../kernel/http.ts";
-import { MAX_ID, historyLimit, PAGE_ROWS_MAX, pages, readPage } from "../../kernel/page.ts";
+import { MAX_ID, PAGE_ROWS_MAX, pages, readHistory } from "../../kernel/page.ts";
 import { type Call, ndjson, oneLine, serve } from "../../kernel/serve.ts";
-import { parseTime, wireTimes } from "../../kernel/time.ts";
+import { parseTimes, wireTimes } from "../../kernel/time.ts";
 import { entriesAfter, type EntryFilter, type EntryRow, newestEntries } from "./store.ts";
 
 /** Entries about the whole service have an empty org id. */
@@ -16,23 +16,12 @@ export function auditRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.listAudit, (_, { caller, query, db }) => list(db, routes.listAudit.name, caller.org_id, query));
   serve(http, plane, routes.listServiceAudit, (_, { query, db }) => list(db, routes.listServiceAudit.name, SERVICE, query));
   serve(http, plane, routes.exportAudit, async (_, { caller, query, db }) =>
-    ndjson(lines(db, caller.org_id, readFilter(query)), "audit.ndjson"),
+    ndjson(lines(db, caller.org_id, parseTimes(query)), "audit.ndjson"),
   );
 }
 
 const list = (db: Db, route: string, org_id: string, query: AuditQuery) =>
-  readPage(
-    { ...query, limit: historyLimit(query) },
-    [route, org_id],
-    ({ after, limit }) => newestEntries(db, org_id, readFilter(query), after ?? MAX_ID, limit),
-    wireTimes,
-  );
-
-const readFilter = ({ since, until, ...filter }: AuditQuery): EntryFilter => ({
-  ...filter,
-  since: parseTime(since),
-  until: parseTime(until),
-});
+  readHistory(query, [route, org_id], ({ after, limit }) => newestEntries(db, org_id, parseTimes(query), after ?? MAX_ID, limit));
 
 /** Reads one page at a time, only as fast as the client reads. */
 async function* lines(db: Db, org_id: string, filter: EntryFilter): AsyncGenerator<string> {

@@ -1,7 +1,21 @@
 import { type Caller, visible } from "../../kernel/caller.ts";
 import { MAX_ID, containing, type Window } from "../../kernel/page.ts";
 import type { Db } from "../../kernel/db.ts";
-import { bool, equals, int, json, jsonb, list, nullable, row, type RowOf, sql, text, timestamptz } from "../../kernel/sql.ts";
+import {
+  bool,
+  equals,
+  int,
+  json,
+  jsonb,
+  list,
+  nullable,
+  row,
+  type RowOf,
+  sql,
+  type Statement,
+  text,
+  timestamptz,
+} from "../../kernel/sql.ts";
 
 const fleetRow = row({
   id: text,
@@ -19,37 +33,35 @@ const placeRow = row({ id: text, site_id: text, name: text });
 export type FleetPlace = RowOf<typeof placeRow>;
 const anyRow = row({ present: bool });
 
+/** Adds the numbers of robots to each fleet of `page`. Per fleet, by the index: with a join, all robots of the org might be read for one page. */
+const counted = (page: Statement<unknown>): Statement<FleetRow> =>
+  // reads tables of other features: robot
+  sql(countedRow)`
+    with page as (${page})
+    select ${fleetRow.of("page")}, counts.robot_count, counts.online_count
+    from page cross join lateral (
+      select count(*)::int as robot_count, count(r.node_id)::int as online_count from robot r
+      where r.org_id = page.org_id and r.fleet_id = page.id and r.decommissioned_at is null) counts
+    order by page.id desc`;
+
 export const listFleets = (
   db: Db,
   caller: Caller,
   filter: { site_id?: string | undefined; q?: string | undefined },
   { after, limit }: Window,
 ): Promise<FleetRow[]> => {
-  const { org_id } = caller;
   const { site_id, q } = filter;
-  // reads tables of other features: robot
-  return db.many(sql(countedRow)`
-    with page as (
-      select ${fleetRow} from fleet
-      where org_id = ${org_id} and id < ${after ?? MAX_ID} ${equals({ site_id })}
+  return db.many(
+    counted(sql`
+      select org_id, ${fleetRow} from fleet
+      where org_id = ${caller.org_id} and id < ${after ?? MAX_ID} ${equals({ site_id })}
         ${q === undefined ? sql`` : sql`and name ~ ${containing(q)}`} ${visible(caller, "site_id", "id")}
-      order by id desc limit ${limit})
-    select ${fleetRow.of("page")}, counts.robot_count, counts.online_count
-    -- Per fleet, by the index: with a join, all robots of the org might be read for one page.
-    from page cross join lateral (
-      select count(*)::int as robot_count, count(r.node_id)::int as online_count from robot r
-      where r.org_id = ${org_id} and r.fleet_id = page.id and r.decommissioned_at is null) counts
-    order by page.id desc`);
+      order by id desc limit ${limit}`),
+  );
 };
 
 export const findFleet = (db: Db, org_id: string, id: string): Promise<FleetRow | undefined> =>
-  // reads tables of other features: robot
-  db.maybe(sql(countedRow)`
-    select ${fleetRow.of("f")}, counts.robot_count, counts.online_count
-    from fleet f cross join lateral (
-      select count(*)::int as robot_count, count(r.node_id)::int as online_count from robot r
-      where r.org_id = f.org_id and r.fleet_id = f.id and r.decommissioned_at is null) counts
-    where f.org_id = ${org_id} and f.id = ${id}`);
+  db.maybe(counted(sql`select org_id, ${fleetRow} from fleet where org_id = ${org_id} and id = ${id}`));
 
 export interface NewFleet {
   org_id: string;

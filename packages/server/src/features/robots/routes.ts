@@ -42,20 +42,15 @@ export function robotRoutes(http: Http, plane: Plane): void {
     return { data: await readRobot(db, caller.org_id, params.id) };
   });
 
-  serve(http, plane, routes.releaseHold, async (_, { params, caller, db }) => {
-    await releaseQuarantine(plane, db, caller, params.id);
-    return { data: await readRobot(db, caller.org_id, params.id) };
-  });
-
-  serve(http, plane, routes.approveRobot, async (_, { params, caller, db }) => {
-    await approveRobot(plane, db, caller, params.id);
-    return { data: await readRobot(db, caller.org_id, params.id) };
-  });
-
-  serve(http, plane, routes.deleteRobot, async (_, { params, caller, db }) => {
-    await removeRobot(plane, db, caller, params.id);
-    return { data: await readRobot(db, caller.org_id, params.id) };
-  });
+  for (const [route, change] of [
+    [routes.releaseHold, releaseQuarantine],
+    [routes.approveRobot, approveRobot],
+    [routes.deleteRobot, removeRobot],
+  ] as const)
+    serve(http, plane, route, async (_, { params, caller, db }) => {
+      await change(plane, db, caller, params.id);
+      return { data: await readRobot(db, caller.org_id, params.id) };
+    });
 }
 
 /** Parses the cursor's key. Cursors are bound to their list, so a key of another form does not come from this server. */

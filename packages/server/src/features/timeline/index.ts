@@ -6,10 +6,10 @@ import { isOutage } from "../../engines/db/index.ts";
 import type { Db } from "../../kernel/db.ts";
 import { found } from "../../kernel/fault.ts";
 import type { Http } from "../../kernel/http.ts";
-import { historyLimit, readPage } from "../../kernel/page.ts";
+import { readHistory } from "../../kernel/page.ts";
 import { deleteIsolated, forEachOrg, listOrgIds } from "../../kernel/retention.ts";
 import { serve } from "../../kernel/serve.ts";
-import { parseTime, wireTimes } from "../../kernel/time.ts";
+import { parseTimes } from "../../kernel/time.ts";
 import { announce } from "../events/index.ts";
 import { deleteEntries, insertEntries, selectEntries, selectOrgEntries } from "./store.ts";
 
@@ -19,13 +19,8 @@ export function timelineRoutes(http: Http, plane: Plane): void {
   const route = routes.listRobotTimeline;
   serve(http, plane, route, async (_plane, { caller: { org_id }, params, query, db }) => {
     await requireObject(plane, db, org_id, "robot", params.id);
-    const page = { ...query, limit: historyLimit(query) };
-    return await readPage(
-      page,
-      [route.name, org_id, params.id],
-      (window) => selectEntries(db, org_id, params.id, readFilter(query), window),
-      wireTimes,
-    );
+    const filter = parseTimes(query);
+    return await readHistory(query, [route.name, org_id, params.id], (window) => selectEntries(db, org_id, params.id, filter, window));
   });
 
   const all = routes.listTimeline;
@@ -33,20 +28,14 @@ export function timelineRoutes(http: Http, plane: Plane): void {
     const { org_id } = caller;
     if (query.robot_id !== undefined) await requireObject(plane, db, org_id, "robot", query.robot_id);
     if (query.fleet_id !== undefined) await requireObject(plane, db, org_id, "fleet", query.fleet_id);
-    const page = { ...query, limit: historyLimit(query) };
-    return await readPage(page, [all.name, org_id], (window) => selectOrgEntries(db, caller, readFilter(query), window), wireTimes);
+    const filter = parseTimes(query);
+    return await readHistory(query, [all.name, org_id], (window) => selectOrgEntries(db, caller, filter, window));
   });
 }
 
 async function requireObject({ findPlaces }: Plane, db: Db, org_id: string, kind: "robot" | "fleet", id: string): Promise<void> {
   found((await findPlaces(db, org_id, kind, [id], [])).get(id), kind, id);
 }
-
-const readFilter = <Q extends { since?: string; until?: string }>(query: Q) => ({
-  ...query,
-  since: parseTime(query.since),
-  until: parseTime(query.until),
-});
 
 export interface TimelineRecord {
   org_id: string;
