@@ -23,7 +23,7 @@ export { byteText, counted, durationText, jsonText, readJson, shellLine } from "
 export { Diff, Json, JsonInput } from "./json.tsx";
 export { copyAsRf, ListActions, Menu } from "./menu.tsx";
 export { useOutage } from "./outage.ts";
-export { Card, CardList, KeyValue, LinkTabs, PageHeader, Section, Segments } from "./page.tsx";
+export { Card, CardList, KeyValue, LinkTabs, LoadedPage, PageHeader, Section, Segments } from "./page.tsx";
 export { EmptyState, ErrorState, ErrorText, type Loaded, NoMatch, QueryState, Skeleton } from "./query-state.tsx";
 export { Badge, HealthBadge, Meter, type Part, Progress, StatusBadge, type Tone } from "./status.tsx";
 export { Bytes, cx, Duration, NameLink, Text, TextLine, ticker, Time, useNow } from "./text.tsx";

@@ -2,6 +2,7 @@ import { Link, type LinkProps, useLocation } from "@tanstack/react-router";
 import { type ReactNode, useEffect, useRef } from "react";
 import { LinkButton } from "./button.tsx";
 import type { Option } from "./field.tsx";
+import { type Loaded, QueryState } from "./query-state.tsx";
 import { cx } from "./text.tsx";
 
 /** The header of a page: title, metadata and actions. Also sets the browser's title. */
@@ -25,6 +26,17 @@ export function PageHeader({
       </div>
       {actions !== undefined && <div className="flex flex-wrap items-center gap-2">{actions}</div>}
     </header>
+  );
+}
+
+/** A page of one object. Shows the title until the object is loaded, and its error. */
+export function LoadedPage<T>({ title, query, children }: { title: string; query: Loaded<{ data: T }>; children: (data: T) => ReactNode }) {
+  if (query.data !== undefined) return children(query.data.data);
+  return (
+    <>
+      <PageHeader title={title} label={title} />
+      <QueryState query={query}>{() => null}</QueryState>
+    </>
   );
 }
 

@@ -16,6 +16,7 @@ import {
   Json,
   jsonText,
   LinkButton,
+  LoadedPage,
   Menu,
   PageHeader,
   QueryState,
@@ -34,14 +35,11 @@ const VERSIONS_A_PAGE = 50;
 export function ConfigPage() {
   const { id } = useParams({ from: "/app/configs/$id" });
   const config = useQuery(query("getConfig", { params: { id } }));
-  if (config.data === undefined)
-    return (
-      <>
-        <PageHeader title="Config value" label="Config value" />
-        <QueryState query={config}>{() => null}</QueryState>
-      </>
-    );
-  return <Shown entry={config.data.data} />;
+  return (
+    <LoadedPage title="Config value" query={config}>
+      {(data) => <Shown entry={data} />}
+    </LoadedPage>
+  );
 }
 
 function Shown({ entry }: { entry: ConfigEntry }) {

@@ -1,11 +1,39 @@
 import type { Fleet } from "@roamfleet/protocol/routes";
-import { useNavigate } from "@tanstack/react-router";
+import { Link, useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { ConfirmAction, DeletePlace, RenamePlace } from "../../api/action-dialogs.tsx";
 import { useAction, usePlaces } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import { shellLine } from "../../ui/format.ts";
-import { copyAsRf, Dialog, EmptyState, FormDialog, LinkButton, Menu, namedOptions, NameInput, Select, Switch } from "../../ui/index.ts";
+import {
+  copyAsRf,
+  counted,
+  Dialog,
+  EmptyState,
+  FormDialog,
+  LinkButton,
+  Menu,
+  namedOptions,
+  NameInput,
+  Select,
+  Switch,
+} from "../../ui/index.ts";
+
+interface RobotCountsProps extends Pick<Fleet, "robot_count" | "online_count"> {
+  search: { fleet_id: string } | { site_id: string };
+}
+
+/** Links to the robots of a fleet or site, and to those that are online. */
+export const RobotCounts = ({ search, robot_count, online_count }: RobotCountsProps) => (
+  <>
+    <Link to="/robots" search={search} className="hover:underline">
+      {counted(robot_count, "robot")}
+    </Link>
+    <Link to="/robots" search={{ ...search, status: "online" }} className="hover:underline">
+      {online_count.toLocaleString()} online
+    </Link>
+  </>
+);
 
 /** The actions on a fleet. */
 export function FleetMenu({ fleet }: { fleet: Fleet }) {

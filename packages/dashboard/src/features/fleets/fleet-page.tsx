@@ -10,7 +10,6 @@ import {
   Card,
   CardList,
   CopyText,
-  counted,
   KeyValue,
   LinkButton,
   PageHeader,
@@ -22,7 +21,7 @@ import {
   Time,
 } from "../../ui/index.ts";
 import { FleetPending } from "../configs/pending-badge.tsx";
-import { FleetMenu, FollowFleet } from "./fleet-menu.tsx";
+import { FleetMenu, FollowFleet, RobotCounts } from "./fleet-menu.tsx";
 import { HeatMap } from "./heat-map.tsx";
 
 const route = getRouteApi("/app/fleets/$id");
@@ -36,7 +35,7 @@ export function FleetPage() {
 
 function Found({ fleet }: { fleet: Fleet }) {
   const may_change = useMay("operator");
-  const { id, name, robot_count, online_count } = fleet;
+  const { id, name, robot_count } = fleet;
   return (
     <>
       <PageHeader
@@ -44,12 +43,7 @@ function Found({ fleet }: { fleet: Fleet }) {
         label={name}
         meta={
           <>
-            <Link to="/robots" search={{ fleet_id: id }} className="hover:underline">
-              {counted(robot_count, "robot")}
-            </Link>
-            <Link to="/robots" search={{ fleet_id: id, status: "online" }} className="hover:underline">
-              {online_count.toLocaleString()} online
-            </Link>
+            <RobotCounts search={{ fleet_id: id }} {...fleet} />
             <CopyText label="ID" text={id} />
           </>
         }

@@ -20,6 +20,7 @@ import {
   KeyValue,
   LinkButton,
   ListTable,
+  LoadedPage,
   Menu,
   NameLink,
   PageHeader,
@@ -38,14 +39,11 @@ import { ContinueUpload, dismissPush, PushPanel } from "./uploads.tsx";
 export function ReleasePage() {
   const { id } = useParams({ from: "/app/releases/$id" });
   const release = useQuery(query("getRelease", { params: { id } }));
-  if (release.data === undefined)
-    return (
-      <>
-        <PageHeader title="Release" label="Release" />
-        <QueryState query={release}>{() => null}</QueryState>
-      </>
-    );
-  return <Shown release={release.data.data} />;
+  return (
+    <LoadedPage title="Release" query={release}>
+      {(data) => <Shown release={data} />}
+    </LoadedPage>
+  );
 }
 
 function Shown({ release }: { release: Release }) {

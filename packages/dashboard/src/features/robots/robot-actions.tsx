@@ -1,6 +1,7 @@
 import type { Robot } from "@roamfleet/protocol/routes";
+import type { Rest } from "@roamfleet/sdk/browser";
 import { BadgeCheck, FolderInput, KeyRound, PencilLine, Rocket, ShieldCheck, Tags, Trash2 } from "lucide-react";
-import { useState } from "react";
+import { type ComponentProps, useState } from "react";
 import { ConfirmAction } from "../../api/action-dialogs.tsx";
 import { useAction } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
@@ -12,10 +13,10 @@ import {
   FormDialog,
   LinkButton,
   Menu,
+  NameInput,
   SecretOnce,
   shellLine,
   TextArea,
-  TextInput,
   Time,
 } from "../../ui/index.ts";
 import { FleetSelect } from "./bulk.tsx";
@@ -120,53 +121,60 @@ const Decommission = ({ robot: { id, name }, onClose }: Props) => (
   />
 );
 
-function RenameRobot({ robot: { id, name }, onClose }: Props) {
-  const [typed, setTyped] = useState(name);
-  const update = useAction("updateRobot", { done: "Renamed", onSuccess: onClose, quiet: true });
-  const trimmed = typed.trim();
-  const can_save = trimmed !== "" && trimmed !== name;
+interface UpdateRobotProps
+  extends Props, Pick<ComponentProps<typeof FormDialog>, "title" | "description" | "verb" | "command" | "children"> {
+  done: string;
+  /** Undefined while there is nothing to save. */
+  change: Rest<"updateRobot">[0]["body"] | undefined;
+}
+
+/** A form that changes a robot. */
+function UpdateRobot({ robot: { id }, done, change, onClose, ...form }: UpdateRobotProps) {
+  const update = useAction("updateRobot", { done, onSuccess: onClose, quiet: true });
   return (
     <FormDialog
-      title="Rename"
-      description="Links, configs and deployments use the ID and do not change."
-      verb="Rename"
-      locked={!can_save}
+      locked={change === undefined}
       sending={update}
-      error={null}
-      command={can_save ? robotLines.rename(id, trimmed) : undefined}
-      onSubmit={() => update.mutate({ params: { id }, body: { name: trimmed } })}
+      onSubmit={() => change !== undefined && update.mutate({ params: { id }, body: change })}
       onClose={onClose}
-    >
-      <TextInput
-        label="Name"
-        value={typed}
-        maxLength={200}
-        autoFocus
-        error={update.error?.message}
-        onValue={(text) => {
-          update.reset();
-          setTyped(text);
-        }}
-      />
-    </FormDialog>
+      {...form}
+    />
   );
 }
 
-function RobotLabels({ robot: { id, labels }, onClose }: Props) {
-  const [typed, setTyped] = useState(() => labelsText(labels));
-  const update = useAction("updateRobot", { done: "Labels changed", onSuccess: onClose, quiet: true });
-  const read = readLabels(typed);
-  const can_save = read.problem === undefined && labelsText(read.labels) !== labelsText(labels);
+function RenameRobot({ robot, onClose }: Props) {
+  const [typed, setTyped] = useState(robot.name);
+  const name = typed.trim();
+  const can_save = name !== "" && name !== robot.name;
   return (
-    <FormDialog
+    <UpdateRobot
+      robot={robot}
+      onClose={onClose}
+      title="Rename"
+      description="Links, configs and deployments use the ID and do not change."
+      verb="Rename"
+      done="Renamed"
+      change={can_save ? { name } : undefined}
+      command={can_save ? robotLines.rename(robot.id, name) : undefined}
+    >
+      <NameInput value={typed} onValue={setTyped} autoFocus />
+    </UpdateRobot>
+  );
+}
+
+function RobotLabels({ robot, onClose }: Props) {
+  const [typed, setTyped] = useState(() => labelsText(robot.labels));
+  const { labels, problem } = readLabels(typed);
+  const can_save = problem === undefined && labelsText(labels) !== labelsText(robot.labels);
+  return (
+    <UpdateRobot
+      robot={robot}
+      onClose={onClose}
       title="Labels"
       verb="Save labels"
-      locked={!can_save}
-      sending={update}
-      error={null}
-      command={can_save ? robotLines.labels(id, read.labels) : undefined}
-      onSubmit={() => update.mutate({ params: { id }, body: { labels: read.labels } })}
-      onClose={onClose}
+      done="Labels changed"
+      change={can_save ? { labels } : undefined}
+      command={can_save ? robotLines.labels(robot.id, labels) : undefined}
     >
       <TextArea
         label="Labels"
@@ -176,34 +184,28 @@ function RobotLabels({ robot: { id, labels }, onClose }: Props) {
         autoFocus
         placeholder={"zone=a\nmodel=cart-3"}
         hint="One key=value per line. Labels that are not listed are removed."
-        error={read.problem ?? update.error?.message}
-        onValue={(text) => {
-          update.reset();
-          setTyped(text);
-        }}
+        error={problem}
+        onValue={setTyped}
       />
-    </FormDialog>
+    </UpdateRobot>
   );
 }
 
-function MoveRobot({ robot: { id, fleet_id }, onClose }: Props) {
-  const [to, setTo] = useState("");
-  const update = useAction("updateRobot", { done: "Moved", onSuccess: onClose, quiet: true });
-  const can_save = to !== "";
+function MoveRobot({ robot, onClose }: Props) {
+  const [fleet_id, setFleet] = useState("");
   return (
-    <FormDialog
+    <UpdateRobot
+      robot={robot}
+      onClose={onClose}
       title="Move to another fleet"
       description="The robot moves to the site of that fleet. It receives the fleet's config with the next config deployment. It receives the fleet's release immediately if the fleet has auto-update enabled."
       verb="Move"
-      locked={!can_save}
-      sending={update}
-      error={null}
-      command={can_save ? robotLines.move(id, to) : undefined}
-      onSubmit={() => update.mutate({ params: { id }, body: { fleet_id: to } })}
-      onClose={onClose}
+      done="Moved"
+      change={fleet_id === "" ? undefined : { fleet_id }}
+      command={fleet_id === "" ? undefined : robotLines.move(robot.id, fleet_id)}
     >
-      <FleetSelect except={fleet_id} value={to} onValue={setTo} hint={update.error?.message} />
-    </FormDialog>
+      <FleetSelect except={robot.fleet_id} value={fleet_id} onValue={setFleet} />
+    </UpdateRobot>
   );
 }
 

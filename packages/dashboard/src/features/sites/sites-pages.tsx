@@ -14,7 +14,6 @@ import {
   type Column,
   copyAsRf,
   CopyText,
-  counted,
   EmptyState,
   FormDialog,
   ListActions,
@@ -33,7 +32,7 @@ import {
   TypedSearch,
   useFilters,
 } from "../../ui/index.ts";
-import { NewFleet } from "../fleets/fleet-menu.tsx";
+import { NewFleet, RobotCounts } from "../fleets/fleet-menu.tsx";
 
 const sitesRoute = getRouteApi("/app/sites");
 
@@ -97,7 +96,7 @@ export function SitePage() {
 function Found({ site }: { site: Site }) {
   const may_change = useMay("operator");
   const [is_making, setMaking] = useState(false);
-  const { id, name, robot_count, online_count, created_at } = site;
+  const { id, name, created_at } = site;
   return (
     <>
       <PageHeader
@@ -105,12 +104,7 @@ function Found({ site }: { site: Site }) {
         label={name}
         meta={
           <>
-            <Link to="/robots" search={{ site_id: id }} className="hover:underline">
-              {counted(robot_count, "robot")}
-            </Link>
-            <Link to="/robots" search={{ site_id: id, status: "online" }} className="hover:underline">
-              {online_count.toLocaleString()} online
-            </Link>
+            <RobotCounts search={{ site_id: id }} {...site} />
             <span>
               created <Time at={created_at} />
             </span>
