@@ -123,8 +123,10 @@ function RarerFilters({ search, onChange }: Parts) {
       />
       <FilterSelect label="Outcome" value={search.outcome} options={["done", "refused"]} onChange={(outcome) => onChange({ outcome })} />
       <ObjectFilter object_id={search.object_id} onChange={onChange} />
-      <TimeInput label="Since" value={search.since} onValue={(since) => onChange({ since })} />
-      <TimeInput label="Until" value={search.until} onValue={(until) => onChange({ until })} />
+      <div className="flex flex-wrap gap-2 max-sm:w-full">
+        <TimeInput label="Since" value={search.since} onValue={(since) => onChange({ since })} />
+        <TimeInput label="Until" value={search.until} onValue={(until) => onChange({ until })} />
+      </div>
     </>
   );
 }

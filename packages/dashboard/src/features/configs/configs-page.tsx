@@ -183,11 +183,11 @@ const keyOf = ({ namespace, key }: EffectiveValue): string => JSON.stringify([na
 const COLUMNS: readonly Column<EffectiveValue>[] = [
   {
     name: "Key",
-    width: "minmax(7rem, 2fr)",
+    width: "minmax(6rem, 2fr)",
     cell: ({ key, config_id }) => <NameLink to="/configs/$id" params={{ id: config_id }} name={key} className="font-medium" />,
   },
   { name: "Namespace", width: "minmax(5rem, 1fr)", priority: 2, cell: ({ namespace }) => <TextLine>{namespace}</TextLine> },
-  { name: "Value", width: "minmax(6rem, 3fr)", cell: (value) => <ValueCell value={value} /> },
+  { name: "Value", width: "minmax(5rem, 3fr)", cell: (value) => <ValueCell value={value} /> },
   { name: "From", width: "minmax(4.5rem, 1.5fr)", cell: (value) => <Origin value={value} /> },
   { name: "Version", width: "4.5rem", priority: 3, align: "right", cell: ({ version }) => version },
   { name: "", width: "2rem", cell: (value) => <RowMenu value={value} /> },

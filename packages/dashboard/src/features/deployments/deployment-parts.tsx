@@ -1,6 +1,6 @@
 import type { Deployment, DeploymentEvent } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
-import { type Places, query } from "../../api/queries.ts";
+import { type Places, query, usePlaces } from "../../api/queries.ts";
 import { Dialog, NameLink, type Part, Progress, QueryState, Section, StatusBadge, Text, TextLine, Time } from "../../ui/index.ts";
 
 type Counts = Deployment["counts"];
@@ -43,6 +43,14 @@ export function TargetLink({ target, places }: { target: Target; places: Places 
     return <NameLink to="/fleets/$id" params={{ id: target.fleet_id }} name={places.fleet_names.get(target.fleet_id) ?? target.fleet_id} />;
   }
   return target.robot_id === null ? <Text>{null}</Text> : <RobotLink id={target.robot_id} />;
+}
+
+/** The name of the target of a deployment, where a link is not possible. */
+export function TargetName({ target: { fleet_id, robot_id }, className }: { target: Target; className?: string }) {
+  const { fleet_names } = usePlaces();
+  const robot = useQuery({ ...query("getRobot", { params: { id: robot_id ?? "" } }), enabled: robot_id !== null }).data?.data;
+  const name = fleet_id === null ? (robot?.name ?? "one robot") : (fleet_names.get(fleet_id) ?? "a fleet");
+  return <TextLine {...(className === undefined ? {} : { className })}>{`to ${name}`}</TextLine>;
 }
 
 /** "RELEASE to TARGET". */

@@ -105,7 +105,7 @@ export function FleetLogsPage() {
             label={`Logs of ${data.name}`}
             meta={
               <Link to="/fleets/$id" params={{ id }} className="text-accent underline">
-                Fleet
+                Go to fleet
               </Link>
             }
           />

@@ -2,7 +2,7 @@ import type { Deployment } from "@roamfleet/protocol/routes";
 import { useQueries, useQuery } from "@tanstack/react-query";
 import { Link, type LinkProps } from "@tanstack/react-router";
 import { Rocket } from "lucide-react";
-import { query, usePlaces } from "../../api/queries.ts";
+import { query } from "../../api/queries.ts";
 import { useMay } from "../../api/session.ts";
 import {
   CardList,
@@ -17,7 +17,7 @@ import {
   TextLine,
   Time,
 } from "../../ui/index.ts";
-import { CountsBar } from "../deployments/deployment-parts.tsx";
+import { CountsBar, TargetName } from "../deployments/deployment-parts.tsx";
 import { releaseName } from "../robots/robot-text.ts";
 
 const RECENT = 12;
@@ -239,7 +239,7 @@ function Item({ deployment }: { deployment: Deployment }) {
           </span>
         </span>
         <span className="mb-1.5 flex gap-1 text-xs text-muted tabular-nums">
-          <Target deployment={deployment} />
+          <TargetName target={deployment} />
           <span className="shrink-0">
             {counts.total > 0 && `· ${counts.applied.toLocaleString()} of ${counts.total.toLocaleString()} `}·{" "}
             <When deployment={deployment} />
@@ -249,14 +249,6 @@ function Item({ deployment }: { deployment: Deployment }) {
       </Link>
     </li>
   );
-}
-
-/** The name of the target. */
-function Target({ deployment: { fleet_id, robot_id } }: { deployment: Deployment }) {
-  const { fleet_names } = usePlaces();
-  const robot = useQuery({ ...query("getRobot", { params: { id: robot_id ?? "" } }), enabled: robot_id !== null }).data?.data;
-  const name = fleet_id === null ? (robot?.name ?? "one robot") : (fleet_names.get(fleet_id) ?? "a fleet");
-  return <TextLine>{`to ${name}`}</TextLine>;
 }
 
 function When({ deployment: { status, scheduled_at, started_at, finished_at, created_at } }: { deployment: Deployment }) {

@@ -1,4 +1,4 @@
-import type { Release, Robot } from "@roamfleet/protocol/routes";
+import type { Deployment, Release, Robot } from "@roamfleet/protocol/routes";
 import { useQuery } from "@tanstack/react-query";
 import { Link, useNavigate, useParams } from "@tanstack/react-router";
 import { ChevronRight, Download, Rocket, Trash2 } from "lucide-react";
@@ -32,6 +32,7 @@ import {
   TextLine,
   Time,
 } from "../../ui/index.ts";
+import { TargetName } from "../deployments/deployment-parts.tsx";
 import { ReleaseSignature } from "./release-signature.tsx";
 import { ContinueUpload, dismissPush, PushPanel } from "./uploads.tsx";
 
@@ -214,27 +215,33 @@ function DeleteRelease({ release: { id, tag }, onClose }: { release: Release; on
   );
 }
 
+function Started({ deployment: { status, counts, created_at, scheduled_at } }: { deployment: Deployment }) {
+  const is_scheduled = status === "scheduled";
+  return (
+    <>
+      {is_scheduled ? "starts " : `${counts.applied} of ${counts.total} applied · `}
+      <Time at={is_scheduled ? scheduled_at : created_at} />
+    </>
+  );
+}
+
 const LATEST = 10;
 
 /** The latest deployments of a release. */
 function ReleaseDeployments({ release: { id } }: { release: Release }) {
-  const { fleet_names } = usePlaces();
   const deployments = useQuery(query("listDeployments", { query: { release_id: id, limit: LATEST, cause: "request" } }));
   return (
     <Section title="Deployments" all={{ to: "/deployments", search: { release_id: id } }}>
       <QueryState query={deployments} rows={3}>
         {({ items }) => (
           <CardList items={items} empty="No deployments yet">
-            {({ id: deployment, status, fleet_id, counts, created_at, scheduled_at }) => (
-              <li key={deployment}>
-                <Link to="/deployments/$id" params={{ id: deployment }} className="flex items-center gap-3 px-4 py-2 hover:bg-hover">
-                  <StatusBadge status={status} />
-                  <TextLine className="flex-1">
-                    {fleet_id === null ? "to one robot" : `to fleet ${fleet_names.get(fleet_id) ?? fleet_id}`}
-                  </TextLine>
+            {(deployment) => (
+              <li key={deployment.id}>
+                <Link to="/deployments/$id" params={{ id: deployment.id }} className="flex items-center gap-3 px-4 py-2 hover:bg-hover">
+                  <StatusBadge status={deployment.status} />
+                  <TargetName target={deployment} className="flex-1" />
                   <span className="shrink-0 text-xs text-muted tabular-nums">
-                    {status === "scheduled" ? "starts " : `${counts.applied} of ${counts.total} applied · `}
-                    <Time at={status === "scheduled" ? scheduled_at : created_at} />
+                    <Started deployment={deployment} />
                   </span>
                 </Link>
               </li>

@@ -160,7 +160,7 @@ function Tokens() {
 const tokenColumns = (own_id: string, user_names: ReadonlyMap<string, string>, { site_names, fleet_names }: Places): Column<Token>[] => [
   {
     name: "Label",
-    width: "minmax(7rem,2fr)",
+    width: "minmax(5rem,2fr)",
     cell: ({ id, label, prefix }) => (
       <span className="flex min-w-0 items-center gap-2">
         <TextLine className="font-medium">{label ?? prefix}</TextLine>
@@ -175,14 +175,14 @@ const tokenColumns = (own_id: string, user_names: ReadonlyMap<string, string>, {
     cell: ({ user_id }) =>
       user_id === null ? <span className="text-muted">organization</span> : <TextLine>{user_names.get(user_id) ?? user_id}</TextLine>,
   },
-  { name: "Role", width: "5rem", cell: ({ role }) => role },
+  { name: "Role", width: "4.5rem", cell: ({ role }) => role },
   {
     name: "Access",
     width: "minmax(6rem,1.5fr)",
     priority: 3,
     cell: ({ scopes }) => <TextLine>{scopeWords(scopes, site_names, fleet_names)}</TextLine>,
   },
-  { name: "Status", width: "6rem", cell: ({ status }) => <StatusBadge status={status} /> },
+  { name: "Status", width: "5.5rem", cell: ({ status }) => <StatusBadge status={status} /> },
   { name: "Prefix", width: "8rem", priority: 3, cell: ({ prefix }) => <code className="font-mono text-xs">{prefix}</code> },
   { name: "Last used", width: "6.5rem", priority: 2, cell: ({ last_used_at }) => <Time at={last_used_at} /> },
   { name: "Expires", width: "6.5rem", priority: 3, cell: ({ expires_at }) => <Time at={expires_at} /> },
