@@ -71,7 +71,7 @@ const OPERATIONS: readonly OperationType[] = ["cancel", "pause", "resume", "prom
 
 /** The statuses that each status of a deployment may change to. Operations are possible in every status. */
 const DEPLOYMENT_MOVES: Record<DeploymentStatus, readonly string[]> = {
-  scheduled: ["queued", "cancelled"],
+  scheduled: ["queued", "in_progress", "failed", "cancelled"],
   queued: ["in_progress", "paused", "rolling_back", "failed", "cancelled"],
   in_progress: ["paused", "cancelling", "rolling_back", "applied", "failed", "cancelled"],
   paused: ["queued", "in_progress", "cancelling", "rolling_back", "applied", "failed", "cancelled"],

@@ -102,7 +102,9 @@ export function checkStep(before: View, after: View, now: number): void {
     if (next === undefined) throw new Broken(`${deployment.id} has vanished`);
     if (isTerminal(deployment.status))
       holds(next.status === deployment.status && next.event_count === deployment.event_count, `${deployment.id} changed after its end`);
-    const held = HELD.has(deployment.status) && HELD.has(next.status);
+    // A deployment to one robot, which cannot have its release, starts and fails in one step.
+    const starts = deployment.status === "scheduled" && next.status === "failed";
+    const held = HELD.has(deployment.status) && HELD.has(next.status) && !starts;
     const expired = deployment.expires_at !== null && deployment.expires_at <= now;
     if (held || expired || (deployment.stopped && next.stopped))
       holds(

@@ -10,6 +10,7 @@ import {
   requestsOf,
   taskOf,
 } from "../../../packages/server/src/features/deployments/state.ts";
+import { isLimited } from "../../../packages/server/src/features/deployments/dispatch/slots.ts";
 import type { Chance } from "../chance.ts";
 import type { ManualClock } from "../manual-clock.ts";
 import {
@@ -171,14 +172,21 @@ export class PureServer implements SimulatedServer {
     return false;
   }
 
+  /** Starts due deployments. Those that alone concern one robot are dispatched in the same step, as in the server. */
   #releaseDue(): boolean {
-    return this.#open(
+    const started = new Set<string>();
+    this.#open(
       ({ status, scheduled_at }) => status === "scheduled" && scheduled_at !== null && scheduled_at <= this.#tables.now,
       (deployment) => {
         this.#tables.say(deployment, "queued", null);
         begin(this.#tables, deployment);
+        if (deployment.robot_id !== null && !isLimited(deployment)) started.add(deployment.id);
       },
     );
+    const targets = claimable(this.#tables).filter(({ deployment_id }) => started.has(deployment_id));
+    const alone = [...Map.groupBy(targets, ({ robot_id }) => robot_id).values()].filter((own) => own.length === 1);
+    dispatch(this.#tables, alone.flat());
+    return false;
   }
 
   #dispatch(): boolean {
