@@ -4,7 +4,7 @@ import { readAuthorities } from "../../access/index.ts";
 import { decideRollback } from "../decide.ts";
 import { rollbackDeadline, verifySecondsOf } from "../policy.ts";
 import { bumpGenerations, desiredBy, listAppStates, setDesiredApps } from "../store/robot-state.ts";
-import { lockReleases } from "../store/rollback.ts";
+import { lockSignedReleases } from "../store/deployments.ts";
 import type { DeploymentRow, TargetRow } from "../store/rows.ts";
 import { lockRobots, type TargetChange } from "../store/targets.ts";
 import { type Engine, HINT_PUSH, moveTargets } from "../transition.ts";
@@ -70,7 +70,7 @@ async function decideAll(tx: Db, deployment: DeploymentRow, targets: readonly Ta
   const robot_ids = targets.map(({ robot_id }) => robot_id);
   const robots = new Map((await lockRobots(tx, org_id, robot_ids)).map((robot) => [robot.id, robot]));
   const previous = [...new Set(targets.flatMap(({ previous_release_id }) => previous_release_id ?? []))];
-  const existing = new Set((await lockReleases(tx, org_id, previous)).map(({ id }) => id));
+  const existing = new Set((await lockSignedReleases(tx, org_id, previous)).map(({ id }) => id));
   // Lock `robot_desired` before changing a robot's state, in the same order as reports do.
   const generations = new Map((await bumpGenerations(tx, org_id, robot_ids, now)).map((row) => [row.robot_id, row.generation]));
   const apps = new Map((await listAppStates(tx, org_id, robot_ids, name ?? "main")).map((state) => [state.robot_id, state]));

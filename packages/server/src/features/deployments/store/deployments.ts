@@ -233,11 +233,7 @@ export const deploymentReleaseRow = row({
 });
 /** Includes everything that a signature covers. */
 const signedReleaseRow = row({
-  id: text,
-  tag: text,
-  kind: text,
-  app: text,
-  artifact_state: textOf<"awaiting_upload" | "stored" | "external">(),
+  ...deploymentReleaseRow.columns,
   artifact_sha256: text,
   artifact_size: bigint,
   image: nullable(text),

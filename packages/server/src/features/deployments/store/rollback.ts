@@ -1,5 +1,5 @@
 import type { Db } from "../../../kernel/db.ts";
-import { int, list, nullable, row, sql, text } from "../../../kernel/sql.ts";
+import { int, nullable, row, sql, text } from "../../../kernel/sql.ts";
 
 /** What the robots that have a deployment's release, or are installing it, ran before; most frequent first, null: nothing. */
 export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
@@ -7,12 +7,6 @@ export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
     select previous_release_id as release_id from deployment_target
     where org_id = ${org_id} and deployment_id = ${deployment_id} and status in ('applied', 'installing', 'verifying')
     group by 1 order by count(*) desc, 1`);
-
-/** Returns those of these releases that exist, and locks them against deletion until the transaction ends. */
-export const lockReleases = (db: Db, org_id: string, ids: readonly string[]) =>
-  db.many(sql(row({ id: text }))`
-    -- reads tables of other features: release
-    select id from release where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for key share`);
 
 /** The targets of an ended deployment from which another one is created. */
 export interface Source {
