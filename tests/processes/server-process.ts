@@ -7,6 +7,7 @@ import { type Connection, runningDatabase } from "../../packages/server/src/engi
 import { copyDirectory, createTestDatabase, directoryTemplate } from "../../packages/server/src/engines/db/testing/index.ts";
 import { Balancer } from "../harness/balancer.ts";
 import { NODES, spreadFetch } from "../harness/nodes.ts";
+import { IS_FULL } from "../harness/promise.ts";
 import { refuseSecrets } from "../harness/secrets.ts";
 import { NatsAndS3 } from "../harness/nats-and-s3.ts";
 import { failpointFlags, type Found, processesNaming, Program } from "./process.ts";
@@ -60,6 +61,8 @@ export class ServerProcess implements AsyncDisposable {
     // Creating and migrating a database takes seconds. What that needs of a disk is tested with a place.
     const begins_empty = options.place !== undefined || options.env?.DATABASE_URL !== undefined;
     const copied = begins_empty ? undefined : await directoryTemplate();
+    // Promised times are measured with a real disk, and a full proof may store gigabytes.
+    if (copied !== undefined && IS_FULL) copied.place = tmpdir();
     const server = new ServerProcess(options, await withPort(options.listen ?? "127.0.0.1:0"), copied);
     try {
       server.url = server.own_url = await server.#listening();
