@@ -9,8 +9,10 @@ import { promiseSize, provePromise } from "../harness/promise.ts";
 
 const LIMIT = { timeout: promiseSize({ test: 120_000, full: 1_800_000 }) };
 const PAIRS = promiseSize({ test: 18, full: 10_000 });
-const ROBOTS = promiseSize({ test: 9, full: 200 });
-const AT_ONCE = 20;
+const ROBOTS = promiseSize({ test: 9, full: 1_000 });
+const AT_ONCE = 60;
+/** For a round of all robots, some of which wait for deadlines and retries. */
+const ROUND_MS_MAX = promiseSize({ test: 60_000, full: 300_000 });
 const HOUR_MS = 3_600_000;
 /** Clock offsets of three nodes: one ahead, one correct, one behind. */
 const APART_MS = [HOUR_MS, 0, -HOUR_MS];
@@ -32,8 +34,11 @@ const clients = (plane: Harness): Client3 =>
 
 async function inParallel<T, R>(items: readonly T[], work: (item: T, index: number) => Promise<R>): Promise<R[]> {
   const results: R[] = [];
-  for (let at = 0; at < items.length; at += AT_ONCE)
-    results.push(...(await Promise.all(items.slice(at, at + AT_ONCE).map((item, index) => work(item, at + index)))));
+  const left = items.entries();
+  const worker = async (): Promise<void> => {
+    for (const [index, item] of left) results[index] = await work(item, index);
+  };
+  await Promise.all(Array.from({ length: AT_ONCE }, worker));
   return results;
 }
 
@@ -65,21 +70,18 @@ async function createPair(
   return { robot, kind, older, newer, paused, tag: kind === "config" ? undefined : releases[(2 * round + 1) % 3]?.tag };
 }
 
-const ENDED = new Set(["applied", "failed", "rolled_back", "cancelled"]);
+const OPEN = sql`select from deployment where status not in ('applied', 'failed', 'rolled_back', 'cancelled') limit 1`;
 
-async function endOf(plane: Harness, by: Client, { kind }: Pair, id: string): Promise<string> {
-  const get = async () =>
-    kind === "config" ? (await by.getConfigDeployment({ params: { id } })).data : (await by.getDeployment({ params: { id } })).data;
-  await plane.until(`${id} to end`, async () => ENDED.has((await get()).status));
-  const { status, reason } = await get();
+async function endOf(by: Client, { kind }: Pair, id: string): Promise<string> {
+  const get = kind === "config" ? by.getConfigDeployment : by.getDeployment;
+  const { status, reason } = (await get({ params: { id } })).data;
   return reason === null ? status : `${status}, ${reason}`;
 }
 
-/** Connects the robot of a pair. Returns what is wrong with how the two ended, and whether the newer one was applied. */
-async function finishPair(plane: Harness, by: Client, pair: Pair): Promise<{ wrong: string[]; applied: boolean }> {
-  await pair.robot.connect();
-  const newer = await endOf(plane, by, pair, pair.newer);
-  const older = await endOf(plane, by, pair, pair.older);
+/** Disconnects the robot of a pair whose deployments have ended. Returns what is wrong with how, and whether the newer one was applied. */
+async function finishPair(by: Client, pair: Pair): Promise<{ wrong: string[]; applied: boolean }> {
+  const newer = await endOf(by, pair, pair.newer);
+  const older = await endOf(by, pair, pair.older);
   const runs = pair.tag === undefined ? undefined : pair.robot.runs();
   await pair.robot.disconnect();
   // With clocks this far apart, signatures and deadlines fail as well. That ends an attempt, but decides no order.
@@ -104,7 +106,9 @@ async function run(plane: Harness, robots: readonly SimulatedRobot[], releases: 
     const made = await inParallel(robots, (robot, index) => createPair(of_nodes, robot, index + round, releases, round));
     // An older deployment that is applied before the newer one is processed is no error.
     await plane.until("every target to wait for its robot", async () => (await plane.db.run(UNDECIDED)) === 0);
-    const ends = await inParallel(made, (pair, index) => finishPair(plane, of_nodes[(index + round) % of_nodes.length] ?? plane.api, pair));
+    await inParallel(made, ({ robot }) => robot.connect());
+    await plane.until("every deployment to end", async () => (await plane.db.run(OPEN)) === 0, { deadline_ms: ROUND_MS_MAX });
+    const ends = await inParallel(made, (pair, index) => finishPair(of_nodes[(index + round) % of_nodes.length] ?? plane.api, pair));
     wrong.push(...ends.flatMap((end) => end.wrong));
     applied += ends.filter((end) => end.applied).length;
   }
