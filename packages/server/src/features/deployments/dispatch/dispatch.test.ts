@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { until } from "@roamfleet/clock/testing";
 import { APPS_MAX } from "@roamfleet/protocol/link";
-import { sql } from "../../../kernel/sql.ts";
+import { int, list, row, sql, text } from "../../../kernel/sql.ts";
 import { startFeaturePlane } from "../../testing/feature-plane.ts";
 import { createDeployment } from "../create/create.ts";
 import { Postponed } from "../reconciler.ts";
@@ -50,5 +50,40 @@ test(
     assert.equal((await getDeploymentRow(plane.db, org_id, "release", row.id))?.status, "failed");
     await until("the hint", () => Promise.resolve(notified.length > 0));
     assert.deepEqual(notified, [{ org_id, robot_ids: [robot_id] }]);
+  },
+);
+
+test(
+  "dispatches only the newest of several deployments to a robot, also if a run does not claim all of their targets",
+  { timeout: 120_000 },
+  async () => {
+    await using it = await startFeaturePlane([]);
+    // A run divides the 500 targets that it claims between deployments, so that it does not claim all of either.
+    const { org_id, caller, release_id } = await startReportRig(it, 300);
+    const { plane, clock } = it;
+    const org = plane.db.forOrg(org_id);
+    const { fleet_id } = await plane.db.one(sql(row({ fleet_id: text }))`select fleet_id from robot where org_id = ${org_id} limit 1`);
+    const deployment_ids: string[] = [];
+    for (const tag of ["older", "newer"]) {
+      await plane.db.run(sql`
+      insert into release (org_id, id, tag, kind, app, artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at)
+      select org_id, ${`rel_${tag}`}, ${tag}, kind, 'second', artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at
+      from release where org_id = ${org_id} and id = ${release_id}`);
+      deployment_ids.push((await createDeployment(org, plane, caller, { release: `rel_${tag}`, fleet_id })).row.id);
+    }
+    // Targets that were postponed once are claimed last, so that a run claims others of the older deployment than of the newer one.
+    await plane.db.run(sql`
+      update deployment_target set not_before_at = ${clock.now()} where deployment_id = ${deployment_ids[0] ?? ""} and id in (
+        select id from deployment_target where deployment_id = ${deployment_ids[0] ?? ""} order by id limit 100)`);
+    while (await dispatchQueued(plane.db, plane, new Postponed()));
+    const ended = await plane.db.many(
+      sql(row({ status: text, attempt: int, targets: int }))`
+        select status, attempt, count(*)::int as targets from deployment_target
+        where org_id = ${org_id} and deployment_id = any(${list(deployment_ids)}::text[]) group by status, attempt order by status, attempt`,
+    );
+    assert.deepEqual(ended, [
+      { status: "cancelled", attempt: 0, targets: 300 },
+      { status: "dispatched", attempt: 1, targets: 300 },
+    ]);
   },
 );

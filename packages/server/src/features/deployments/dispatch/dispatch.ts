@@ -90,6 +90,18 @@ function oncePerRobot(claimed: readonly Claimed[], targets: readonly TargetRow[]
   return [...robots.values()];
 }
 
+/** Whether a target that was not claimed may be dispatched instead of an older one that was: a run claims only some of those that wait. */
+const mayGoFirst = ({ target, deployment }: Pair, now: Date): boolean =>
+  (target.not_before_at === null || target.not_before_at <= now) &&
+  deployment.fan_out_done_at !== null &&
+  deployment.rollback_requested_at === null;
+
+/** Returns the target of the newest deployment for each robot: it supersedes the older ones. */
+const newestPerRobot = (pairs: readonly Pair[]): Pair[] => {
+  const oldest_first = pairs.toSorted((a, b) => a.deployment.order_number - b.deployment.order_number);
+  return [...new Map(oldest_first.map((pair) => [pair.target.robot_id, pair])).values()];
+};
+
 /** Dispatches targets of any number of deployments. Returns whether none was left for another transaction. */
 async function dispatchTargets(db: Db, engine: Engine, org_id: string, claimed: readonly Claimed[]): Promise<boolean> {
   return db.transaction(async (tx) => {
@@ -104,10 +116,16 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, claimed: 
     // Deployments that may lose a target to these are locked in the same statement, by id, so that transactions cannot deadlock.
     const deployment_ids = new Set([...wanted, ...rivals_before].map(({ deployment_id }) => deployment_id));
     const deployments = new Map((await lockDeployments(tx, org_id, [...deployment_ids])).map((row) => [row.id, row]));
-    const targets = (await lockQueued(tx, org_id, idsOf(wanted))).flatMap((target): Pair[] => {
+    const queued = rivals_before.filter(
+      ({ status, robot_id, subject }) => status === "queued" && by_robot.get(robot_id)?.subject === subject,
+    );
+    const pairs = (await lockQueued(tx, org_id, idsOf([...wanted, ...queued]))).flatMap((target): Pair[] => {
       const deployment = deployments.get(target.deployment_id);
       return deployment === undefined || !mayDispatch(deployment, now) ? [] : [{ target, deployment }];
     });
+    const targets = newestPerRobot(
+      pairs.filter(({ target, deployment }) => by_robot.get(target.robot_id)?.id === target.id || mayGoFirst({ target, deployment }, now)),
+    );
     if (targets.length > 0) await dispatchLocked(tx, engine, org_id, deployments, targets);
     return wanted.length === read.length;
   });
