@@ -33,8 +33,13 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   let failed = 0;
   for (const [org_id, own] of Map.groupBy(due, (one) => one.org_id)) {
     const org = db.forOrg(org_id);
-    const remaining = await startInBatches(org, engine, org_id, own);
-    const numbered = await storeOrder(org, org_id, remaining);
+    const simple = own.filter(isForOneRobot);
+    const others = own.filter((one) => !isForOneRobot(one));
+    // Those that start separately may concern robots of the batches: the order of all is stored before any of them starts.
+    const is_ordered = others.length > 0 && (await storeOrder(org, org_id, own));
+    const can_batch = others.length === 0 || is_ordered;
+    const remaining = can_batch ? [...others, ...(await startInBatches(org, engine, org_id, simple, is_ordered))] : own;
+    const numbered = others.length > 0 ? is_ordered : await storeOrder(org, org_id, remaining);
     // A failing deployment is postponed in its row. If even that write fails, it is postponed in memory.
     await processEach(engine, postponed, remaining, async (item) => {
       try {
@@ -52,10 +57,10 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   return due.length === DUE_PER_RUN;
 }
 
-/** Stores the order of deployments that start separately. Returns false if that fails: each then draws its own number. */
-async function storeOrder(org: Db, org_id: string, remaining: readonly Due[]): Promise<boolean> {
-  if (remaining.length === 0) return true;
-  const ids = remaining.map(({ id }) => id);
+/** Stores the order of deployments that start in several transactions. Returns false if that fails: each then draws its own number. */
+async function storeOrder(org: Db, org_id: string, due: readonly Due[]): Promise<boolean> {
+  if (due.length === 0) return true;
+  const ids = due.map(({ id }) => id);
   return drawOrderNumbers(org, org_id, ids).then(
     () => true,
     (error: unknown) => {
@@ -65,14 +70,14 @@ async function storeOrder(org: Db, org_id: string, remaining: readonly Due[]): P
   );
 }
 
-/** Starts deployments to one robot each. Returns those that must start separately: others, and those of a batch that failed. */
-async function startInBatches(org: Db, engine: CreateContext, org_id: string, due: readonly Due[]): Promise<Due[]> {
+/** Starts deployments to one robot each. Returns those that must start separately: they changed, or their batch failed. */
+async function startInBatches(org: Db, engine: CreateContext, org_id: string, due: readonly Due[], is_ordered: boolean): Promise<Due[]> {
   const batches = batchesOf(due);
   const remaining: Due[] = [];
   const worker = async (): Promise<void> => {
     for (let batch = batches.shift(); batch !== undefined; batch = batches.shift()) {
       const some = batch;
-      const left = await startForRobots(org, engine, org_id, some).catch((error: unknown) => {
+      const left = await startForRobots(org, engine, org_id, some, is_ordered).catch((error: unknown) => {
         if (isConnectionLost(error)) throw error;
         return some;
       });
@@ -95,22 +100,24 @@ function batchesOf(due: readonly Due[]): Due[][] {
   return batches;
 }
 
-/** Starts and dispatches deployments to one robot each. Returns the others. */
-function startForRobots(db: Db, engine: CreateContext, org_id: string, due: readonly Due[]): Promise<Due[]> {
+/** Starts and dispatches deployments to one robot each, in new order unless `is_ordered`. Returns those that are not scheduled any more. */
+function startForRobots(db: Db, engine: CreateContext, org_id: string, due: readonly Due[], is_ordered: boolean): Promise<Due[]> {
   return db.transaction(async (tx) => {
     const now = engine.clock.now();
     // Deployments that may lose a target to these are locked in the same statement, by id, so that transactions cannot deadlock.
     const rivals = await listRivals(tx, org_id, due);
     const locked = await lockDeployments(tx, org_id, [...new Set([...due, ...rivals].map(({ id }) => id))]);
     const due_ids = new Set(due.map(({ id }) => id));
-    const simple = locked.filter((row) => due_ids.has(row.id) && isForOneRobot(row));
+    const simple = locked.filter((row) => due_ids.has(row.id) && row.status === "scheduled");
     const simple_ids = simple.map(({ id }) => id);
+    // Before they leave the schedule: another node that does not find them there draws later numbers.
+    const ordered = is_ordered ? simple : await drawOrder(tx, simple);
     const taken = new Set((await takeDue(tx, org_id, simple_ids, now)).map(({ id }) => id));
     const pairs = await begin(
       tx,
       engine,
       org_id,
-      simple.filter(({ id }) => taken.has(id)),
+      ordered.filter(({ id }) => taken.has(id)),
     );
     const deployments = new Map([...locked, ...pairs.map(({ deployment }) => deployment)].map((row) => [row.id, row]));
     const targets = pairs.map(({ target }) => target);
@@ -134,21 +141,25 @@ async function listRivals(tx: Db, org_id: string, due: readonly Due[]): Promise<
   );
 }
 
-/** Returns deployments that start now, and their targets, as they are to be stored: numbered in the order of their start times. */
-async function begin(tx: Db, engine: CreateContext, org_id: string, rows: readonly DeploymentRow[]): Promise<Pair[]> {
-  if (rows.length === 0) return [];
-  const now = engine.clock.now();
-  const usual = await expiresAt(tx, engine, org_id, {}, now);
+/** Returns these deployments with new order numbers, in the order of their start times, then of their creation. */
+async function drawOrder(tx: Db, rows: readonly DeploymentRow[]): Promise<DeploymentRow[]> {
   const in_order = rows.toSorted(
     (a, b) => (a.scheduled_at?.getTime() ?? 0) - (b.scheduled_at?.getTime() ?? 0) || a.order_number - b.order_number,
   );
   const in_order_ids = in_order.map(({ id }) => id);
   const numbers = new Map((await nextOrderNumbers(tx, in_order_ids)).map(({ id, order_number }) => [id, order_number]));
-  return in_order.map((row) => {
+  return in_order.map((row) => ({ ...row, order_number: numbers.get(row.id) ?? row.order_number }));
+}
+
+/** Returns deployments that start now, and their targets, as they are to be stored. */
+async function begin(tx: Db, engine: CreateContext, org_id: string, rows: readonly DeploymentRow[]): Promise<Pair[]> {
+  if (rows.length === 0) return [];
+  const now = engine.clock.now();
+  const usual = await expiresAt(tx, engine, org_id, {}, now);
+  return rows.map((row) => {
     const deployment: DeploymentRow = {
       ...row,
       status: "queued",
-      order_number: numbers.get(row.id) ?? row.order_number,
       expires_at: row.rollout.expires_at === undefined ? usual : parseTime(row.rollout.expires_at),
       fan_out_at: now,
       fan_out_done_at: now,
@@ -159,13 +170,9 @@ async function begin(tx: Db, engine: CreateContext, org_id: string, rows: readon
   });
 }
 
-const isForOneRobot = (row: DeploymentRow): boolean =>
-  row.status === "scheduled" &&
-  row.kind === "release" &&
-  row.robot_id !== null &&
-  row.rollout.waves === undefined &&
-  !isLimited(row) &&
-  sourceOf(row) === undefined;
+/** Whether it can start in a batch. Nothing changes that after its creation. */
+const isForOneRobot = (due: Due): boolean =>
+  due.kind === "release" && due.robot_id !== null && due.rollout.waves === undefined && !isLimited(due) && sourceOf(due) === undefined;
 
 function releaseOne(db: Db, engine: CreateContext, due: { org_id: string; id: string }): Promise<void> {
   const { org_id, id } = due;

@@ -1,7 +1,22 @@
 import type { WaitingFor } from "@roamfleet/protocol";
+import type { Rollout } from "@roamfleet/protocol/routes";
 import type { Db } from "../../../kernel/db.ts";
-import { bigint, bool, int, list, nullable, row, type RowOf, sql, type Statement, text, timestamptz } from "../../../kernel/sql.ts";
-import { targetRow } from "./rows.ts";
+import {
+  bigint,
+  bool,
+  int,
+  jsonb,
+  list,
+  nullable,
+  row,
+  type RowOf,
+  sql,
+  type Statement,
+  text,
+  textOf,
+  timestamptz,
+} from "../../../kernel/sql.ts";
+import { type DeploymentKind, targetRow } from "./rows.ts";
 
 /** What the background loops claim. Nothing is locked: the work locks the deployment, and checks again. */
 
@@ -217,21 +232,31 @@ export const wakeMissed = (db: Db, waiting_for: Missable, targets: readonly RowO
       for update of t skip locked)
     update deployment_target t set waiting_for = null from missed m where t.org_id = m.org_id and t.deployment_id = m.deployment_id and t.id = m.id`);
 
-const dueRowOfRobot = row({ org_id: text, id: text, robot_id: nullable(text), app: nullable(text) });
-export type Due = RowOf<typeof dueRowOfRobot>;
+const scheduledRow = row({
+  org_id: text,
+  id: text,
+  kind: textOf<DeploymentKind>(),
+  robot_id: nullable(text),
+  fleet_id: nullable(text),
+  app: nullable(text),
+  rollout: jsonb<Rollout>(),
+  retry_of: nullable(text),
+  rollback_of: nullable(text),
+});
+export type Due = RowOf<typeof scheduledRow>;
 /**
  * Due deployments, taking turns between orgs, without those in `skip`, of suspended orgs, and locked by another node. Those that were
  * postponed come after those that wait. Skips through the index from org to org, so deployments that are not due cost nothing.
  */
 export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
-  db.many(sql(dueRowOfRobot)`
+  db.many(sql(scheduledRow)`
     -- across orgs: due deployments, by time
     -- reads tables of other features: org
     with recursive due_org as (
       (select org_id from deployment_due order by org_id limit 1)
       union all
       select n.org_id from due_org o cross join lateral (select d.org_id from deployment_due d where d.org_id > o.org_id order by d.org_id limit 1) n)
-    select d.org_id, d.id, d.robot_id, d.app from (
+    select ${scheduledRow.of("d")} from (
       select due.*, row_number() over (partition by due.org_id order by due.at, due.id) as turn
       from due_org o cross join lateral (
         select d.org_id, d.id, coalesce(d.not_before_at, d.due_at) as at from deployment_due d
