@@ -87,3 +87,29 @@ test(
     ]);
   },
 );
+
+test("dispatches an older deployment if the newest one to the robot fails and cannot be postponed", { timeout: 120_000 }, async () => {
+  await using it = await startFeaturePlane([]);
+  const { org_id, caller, release_id, robot_ids } = await startReportRig(it, 1);
+  const { plane } = it;
+  const org = plane.db.forOrg(org_id);
+  const deployment_ids: string[] = [];
+  for (const tag of ["older", "newer"]) {
+    await plane.db.run(sql`
+      insert into release (org_id, id, tag, kind, app, artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at)
+      select org_id, ${`rel_${tag}`}, ${tag}, kind, 'second', artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at
+      from release where org_id = ${org_id} and id = ${release_id}`);
+    deployment_ids.push((await createDeployment(org, plane, caller, { release: `rel_${tag}`, robot_id: robot_ids[0] ?? "" })).row.id);
+  }
+  await plane.db.run(sql`
+    create function test_fault() returns trigger language plpgsql as $$ begin
+      if new.release_id = 'rel_newer' then raise exception 'planned: this target cannot be written'; end if;
+      return new; end $$`);
+  await plane.db.run(sql`create trigger test_fault before update on deployment_target for each row execute function test_fault()`);
+  await dispatchQueued(plane.db, plane, new Postponed());
+  const rows = await Promise.all(deployment_ids.map((id) => getDeploymentRow(org, org_id, "release", id)));
+  assert.deepEqual(
+    rows.map((one) => one?.status),
+    ["in_progress", "queued"],
+  );
+});

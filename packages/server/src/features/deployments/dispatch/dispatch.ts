@@ -43,7 +43,8 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed: Po
   let more = byDeployment(claimed).some((targets) => targets.some(({ has_more, share }) => has_more || targets.length === share));
   let failed = 0;
   const attempt = async (tenant: Db, org_id: string, some: readonly Claimed[]): Promise<void> => {
-    if (!(await dispatchTargets(tenant, engine, org_id, some))) more = true;
+    const skip = new Set(postponed.ids(engine.clock.now()));
+    if (!(await dispatchTargets(tenant, engine, org_id, some, skip))) more = true;
   };
   const attemptSeparately = async (tenant: Db, org_id: string, own: readonly Claimed[]): Promise<void> => {
     const failures = await isolateFailures(own, isConnectionLost, (some) => attempt(tenant, org_id, some));
@@ -91,7 +92,8 @@ function oncePerRobot(claimed: readonly Claimed[], targets: readonly TargetRow[]
 }
 
 /** Whether a target that was not claimed may be dispatched instead of an older one that was: a run claims only some of those that wait. */
-const mayGoFirst = ({ target, deployment }: Pair, now: Date): boolean =>
+const mayGoFirst = ({ target, deployment }: Pair, now: Date, skip: ReadonlySet<string>): boolean =>
+  !skip.has(deployment.id) &&
   (target.not_before_at === null || target.not_before_at <= now) &&
   deployment.fan_out_done_at !== null &&
   deployment.rollback_requested_at === null;
@@ -102,8 +104,17 @@ const newestPerRobot = (pairs: readonly Pair[]): Pair[] => {
   return [...new Map(oldest_first.map((pair) => [pair.target.robot_id, pair])).values()];
 };
 
-/** Dispatches targets of any number of deployments. Returns whether none was left for another transaction. */
-async function dispatchTargets(db: Db, engine: Engine, org_id: string, claimed: readonly Claimed[]): Promise<boolean> {
+/**
+ * Dispatches targets of any number of deployments. Instead of an older target it may dispatch one that was not claimed, except of deployments
+ * in `skip`. Returns whether none was left for another transaction.
+ */
+async function dispatchTargets(
+  db: Db,
+  engine: Engine,
+  org_id: string,
+  claimed: readonly Claimed[],
+  skip: ReadonlySet<string>,
+): Promise<boolean> {
   return db.transaction(async (tx) => {
     const now = engine.clock.now();
     const read = await getTargets(tx, org_id, idsOf(claimed));
@@ -124,7 +135,9 @@ async function dispatchTargets(db: Db, engine: Engine, org_id: string, claimed: 
       return deployment === undefined || !mayDispatch(deployment, now) ? [] : [{ target, deployment }];
     });
     const targets = newestPerRobot(
-      pairs.filter(({ target, deployment }) => by_robot.get(target.robot_id)?.id === target.id || mayGoFirst({ target, deployment }, now)),
+      pairs.filter(
+        ({ target, deployment }) => by_robot.get(target.robot_id)?.id === target.id || mayGoFirst({ target, deployment }, now, skip),
+      ),
     );
     if (targets.length > 0) await dispatchLocked(tx, engine, org_id, deployments, targets);
     return wanted.length === read.length;
