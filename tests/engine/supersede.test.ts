@@ -117,6 +117,26 @@ test("a fleet deployment supersedes an older one only on their common robots", T
   await checkEngine(plane, { ended: true });
 });
 
+test("cancels an older deployment whose wave opens after a newer one was applied", TIMEOUT, async () => {
+  await using plane = await startPlane({ at: AT });
+  const fleet_id = await plane.fleet();
+  const robots = await plane.enrollRobots(2, { fleet_id });
+  const [old, newer] = [await plane.release(), await plane.release()];
+  const whole = await plane.deploy(old, { fleet_id }, { rollout: { waves: [{ count: 1, soak_seconds: 60 }] } });
+  await plane.settle();
+  const robot = robots.find((one) => one.runs() === undefined);
+  assert.ok(robot !== undefined);
+  // Its target waits for its wave, so the newer deployment does not end it.
+  const one = await plane.deploy(newer, { robot_id: robot.id });
+  await plane.settle();
+  assert.equal((await plane.deployment(one.id)).status, "applied");
+  assert.deepEqual(await shown(plane, whole.id, robot.id), { status: "pending", reason: null, waiting_for: null });
+  await plane.advance({ minutes: 2 });
+  assert.deepEqual(await shown(plane, whole.id, robot.id), { status: "cancelled", reason: "superseded", waiting_for: null });
+  assert.equal(robot.runs(), newer.tag);
+  await checkEngine(plane, { ended: true });
+});
+
 test("deployments of two apps of a robot are independent", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
