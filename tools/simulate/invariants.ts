@@ -102,8 +102,13 @@ export function checkStep(before: View, after: View, now: number): void {
     if (next === undefined) throw new Broken(`${deployment.id} has vanished`);
     if (isTerminal(deployment.status))
       holds(next.status === deployment.status && next.event_count === deployment.event_count, `${deployment.id} changed after its end`);
-    // A deployment to one robot, which cannot have its release, starts and fails in one step.
-    const starts = deployment.status === "scheduled" && next.status === "failed";
+    // A deployment to one robot, which cannot have its release, starts and fails in one step. No event may be missing.
+    const starts = deployment.target_kind === "robot" && deployment.status === "scheduled" && next.status === "failed";
+    if (starts)
+      holds(
+        next.told.slice(-2).join() === "queued,failed" && next.event_count === deployment.event_count + 3,
+        `${deployment.id} failed at its start without an event of each step`,
+      );
     const held = HELD.has(deployment.status) && HELD.has(next.status) && !starts;
     const expired = deployment.expires_at !== null && deployment.expires_at <= now;
     if (held || expired || (deployment.stopped && next.stopped))
