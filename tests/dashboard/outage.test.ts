@@ -82,6 +82,31 @@ test("a page that could not load, and a list whose first page failed, load when 
   await page.getByText("cart-17").waitFor();
 });
 
+test("a log is live on a server that refuses cursors, such as one of an earlier version", LIMIT, async (t) => {
+  const it = await openDashboard(t, { robots: 1 });
+  const { page } = it;
+  const [robot] = it.robots;
+  it.allow(/was answered 400|status of 40[04]|WebSocket connection/);
+  await page.addInitScript(`{
+    const Original = WebSocket;
+    globalThis.WebSocket = class extends Original {
+      constructor(url, protocols) {
+        super(new URL(url).searchParams.has("cursor") ? url.replace("/logs/ws", "/refused/ws") : url, protocols);
+      }
+    };
+  }`);
+  // The page requests the reason of the refusal from the same path.
+  await page.route(/\/logs\/ws\?.*cursor=/, (route) =>
+    route.fulfill({ status: 400, json: { error: { code: "bad_request", message: "unknown query parameter cursor" } } }),
+  );
+  robot!.log("stored record");
+  await visit(page, `/robots/${robot!.id}/logs`);
+  const line = (text: string) => page.locator("[data-log-line]", { hasText: text });
+  await line("stored record").waitFor();
+  robot!.log("live record");
+  await line("live record").waitFor();
+});
+
 test("a page without changes stays live, and updates a robot's health with each report and its age with the clock", LIMIT, async (t) => {
   const it = await openDashboard(t, { robots: 1 });
   const { page } = it;

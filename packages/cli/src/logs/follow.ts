@@ -1,5 +1,5 @@
 import { CLOSE } from "@roamfleet/protocol/paths";
-import { type Client, type Ending, isLogCursor, readLogFrame, type Stream } from "@roamfleet/sdk";
+import { ApiError, type Client, type Ending, isLogCursor, readLogFrame, type Stream } from "@roamfleet/sdk";
 import type { Context } from "../context.ts";
 import { streamFailure } from "../stream-ending.ts";
 import { plain } from "../text.ts";
@@ -12,6 +12,8 @@ const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
 const ATTEMPTS_MAX = 30;
 /** After a server restart robots reconnect gradually: this many attempts may find one offline. */
 const OFFLINE_ATTEMPTS_MAX = 8;
+/** Overlap of a stream that is resumed by time: records of several robots are stored concurrently, so one may arrive after a newer one. */
+const OVERLAP_MS = 5_000;
 
 export interface Followed {
   open: (query: Record<string, string | undefined>, signal: AbortSignal) => Promise<Stream>;
@@ -20,17 +22,30 @@ export interface Followed {
   print: (record: LogRecord) => Promise<void> | void;
 }
 
-/** Prints records until interrupted or until the service ends the stream. A lost stream is reopened at the last cursor that it sent. */
+/**
+ * Prints records until interrupted or until the service ends the stream. A lost stream is reopened at the last cursor that it sent, or, if the
+ * server refuses that or has sent none, by the time of the newest record.
+ */
 export async function followLogs(context: Context, { open, many, print }: Followed, options: LogOptions): Promise<void> {
   const signal = context.interruptible();
   const { since: after, level, source, q } = filterQuery(options, context.now());
-  const seen = new Seen();
+  const seen = new Seen(many);
   let cursor = "";
   let attempts = 0;
+  const reopen = async (): Promise<Stream> => {
+    const by_time = { level, source, q, after: seen.after ?? after };
+    try {
+      return await open(cursor === "" ? { ...by_time, cursor } : { level, source, q, cursor }, signal);
+    } catch (error) {
+      // A server of an earlier version does not have the parameter, and a cursor may have expired.
+      if (signal.aborted || !(error instanceof ApiError) || error.status !== 400) throw error;
+      return await open(by_time, signal);
+    }
+  };
   for (;;) {
     let ending: Ending | undefined;
     try {
-      const stream = await open({ level, source, q, cursor, after: cursor === "" ? after : undefined }, signal);
+      const stream = await reopen();
       for await (const { data } of stream) {
         if (signal.aborted) break;
         const frame = readLogFrame(data.toString());
@@ -74,8 +89,20 @@ const isUnreachable = (error: unknown): boolean => error instanceof Error && err
 
 /** The position up to which each robot's log was printed: the records since the last cursor are sent again. */
 class Seen {
+  readonly #many: boolean;
   readonly #last = new Map<string, { received_at: string; seq: number }>();
+  #newest = "";
   any = false;
+
+  constructor(many: boolean) {
+    this.#many = many;
+  }
+
+  /** The time to resume from; undefined before the first record. */
+  get after(): string | undefined {
+    if (this.#newest === "") return undefined;
+    return this.#many ? new Date(Date.parse(this.#newest) - OVERLAP_MS).toISOString() : this.#newest;
+  }
 
   isNew({ robot_id, received_at, seq, fields }: LogRecord): boolean {
     this.any = true;
@@ -84,6 +111,7 @@ class Seen {
     const last = this.#last.get(robot_id);
     if (last !== undefined && (received_at < last.received_at || (received_at === last.received_at && seq <= last.seq))) return false;
     this.#last.set(robot_id, { received_at, seq });
+    if (received_at > this.#newest) this.#newest = received_at;
     return true;
   }
 }

@@ -102,6 +102,40 @@ test("--follow resumes after a lost connection without repeating records", TIMEO
   );
 });
 
+test("--follow resumes by time before the first cursor, and on a server that refuses cursors", TIMEOUT, async () => {
+  await using home = await RfHome.make();
+  let opened = 0;
+  const accept = (socket: WebSocket): void => {
+    opened += 1;
+    if (opened === 1) socket.send(JSON.stringify(record(1)), () => socket.terminate());
+    else if (opened === 2) {
+      for (const seq of [1, 2]) socket.send(JSON.stringify(record(seq)));
+      socket.send(JSON.stringify({ type: "cursor", cursor: "c1" }), () => socket.terminate());
+    } else if (opened === 3) {
+      for (const seq of [2, 3]) socket.send(JSON.stringify(record(seq)), () => seq === 3 && socket.terminate());
+    } else {
+      for (const seq of [2, 3, 4]) socket.send(JSON.stringify(record(seq)));
+      socket.close(4404, "robot removed");
+    }
+  };
+  // The third connection reaches a server of an earlier version.
+  const refuse = (line: string): string | undefined => (opened === 2 && line.includes("cursor") ? "unknown query parameter cursor" : undefined);
+  await using service = await ScriptedPeer.start(() => undefined, accept, refuse);
+  const { code, stdout, stderr } = await home.run(["robots", "logs", "rob_1", "--follow", "--level", "info"], { env: service.env });
+  assert.equal(code, 5, stderr);
+  assert.deepEqual(stdout.match(/record \d/g), ["record 1", "record 2", "record 3", "record 4"]);
+  assert.deepEqual(
+    service.lines.map((text) => decodeURIComponent(text.split("?")[1] ?? "")),
+    [
+      "level=info&cursor=",
+      "level=info&after=2030-01-01T00:00:01.000Z&cursor=",
+      "level=info&cursor=c1",
+      "level=info&after=2030-01-01T00:00:02.000Z",
+      "level=info&cursor=c1",
+    ],
+  );
+});
+
 test("shows fleet logs with robot names, and with ids in JSON", TIMEOUT, async () => {
   await using home = await RfHome.make();
   const items = [record(1), record(2, { robot_id: "rob_left" }), record(3, { robot_id: "rob_gone" }), record(4)];

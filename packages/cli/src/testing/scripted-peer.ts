@@ -20,7 +20,7 @@ export class ScriptedPeer implements AsyncDisposable {
   readonly #server: Server;
   readonly #sockets = new WebSocketServer({ noServer: true });
 
-  private constructor(script: Script, accept: (socket: WebSocket) => void) {
+  private constructor(script: Script, accept: (socket: WebSocket) => void, refuse: (line: string) => string | undefined) {
     this.#server = createServer((request, response) => {
       const chunks: Buffer[] = [];
       request.on("data", (chunk: Buffer) => chunks.push(chunk));
@@ -31,13 +31,22 @@ export class ScriptedPeer implements AsyncDisposable {
       });
     });
     this.#server.on("upgrade", (request, socket, head) => {
-      this.asked.push({ line: `UPGRADE ${request.url}`, headers: request.headers, body: "" });
-      this.#sockets.handleUpgrade(request, socket, head, accept);
+      const line = `UPGRADE ${request.url}`;
+      this.asked.push({ line, headers: request.headers, body: "" });
+      const refusal = refuse(line);
+      if (refusal === undefined) return this.#sockets.handleUpgrade(request, socket, head, accept);
+      const body = JSON.stringify({ error: { code: "bad_request", message: refusal } });
+      socket.end(`HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
     });
   }
 
-  static async start(script: Script, accept: (socket: WebSocket) => void = (socket) => socket.close()): Promise<ScriptedPeer> {
-    const service = new ScriptedPeer(script, accept);
+  /** `refuse` returns the message with which the server refuses a WebSocket; undefined accepts it. */
+  static async start(
+    script: Script,
+    accept: (socket: WebSocket) => void = (socket) => socket.close(),
+    refuse: (line: string) => string | undefined = () => undefined,
+  ): Promise<ScriptedPeer> {
+    const service = new ScriptedPeer(script, accept, refuse);
     await new Promise<void>((resolve) => service.#server.listen(0, "127.0.0.1", resolve));
     return service;
   }

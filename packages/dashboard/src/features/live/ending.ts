@@ -8,6 +8,8 @@ export interface Explained {
   text: string;
   /** later: a retry may succeed; offline: retry when the robot reconnects; never: a retry fails until a user changes something. */
   again: "later" | "offline" | "never";
+  /** The server refused the query of the request. */
+  is_bad_query?: boolean;
 }
 
 /** The server's reason for an agent without stream support, which has no separate close code. */
@@ -84,6 +86,7 @@ export function explainRefusal(status: number, message: string): Explained | und
   if (status === 403) return { title: "You don't have access", text: sentence(message, "This requires another role."), again: "never" };
   if (status === 404) return { title: "Not found", text: sentence(message, "The robot does not exist."), again: "never" };
   if (status === 429) return { title: "Too many requests", text: sentence(message, "Wait a moment."), again: "later" };
-  if (status === 400) return { title: "Request refused", text: sentence(message, "The server refused the request."), again: "never" };
+  if (status === 400)
+    return { title: "Request refused", text: sentence(message, "The server refused the request."), again: "never", is_bad_query: true };
   return { title: "Request failed", text: sentence(message, `The server responded with status ${status}.`), again: "later" };
 }

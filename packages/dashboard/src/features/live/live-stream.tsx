@@ -72,6 +72,8 @@ const AGAIN_AFTER_MS = [500, 1_000, 2_000, 5_000, 10_000];
 interface FollowOptions extends Omit<LiveSocketOptions, "query" | "onOpen" | "onEnd"> {
   /** Called for each connection. */
   query: () => LiveSocketOptions["query"];
+  /** Called when the server refuses the query. Returns whether `query` now returns another one, to connect with immediately. */
+  onBadQuery?: () => boolean;
   onState: (state: LiveState) => void;
 }
 
@@ -108,7 +110,8 @@ export function followStream(options: FollowOptions): Following {
     socket = opened;
   };
   const ended = (why: Explained | undefined, { code }: SocketEnding): void => {
-    const told = why ?? { title: "Ended", text: "The server ended it.", again: "later" as const };
+    const told: Explained = why ?? { title: "Ended", text: "The server ended it.", again: "later" };
+    if (told.is_bad_query === true && options.onBadQuery?.() === true) return open();
     if (told.again === "offline") return options.onState({ is: "offline", why: told });
     if (told.again === "never" || (code !== 1006 && code !== CLOSE.draining)) return options.onState({ is: "ended", why: told });
     options.onState({ is: "cut", why: told });

@@ -118,6 +118,8 @@ function followLog(
   let gathering: ReturnType<typeof setTimeout> | undefined;
   /** Where an interrupted stream continues; empty until the stream has sent it. */
   let cursor = "";
+  /** False while the server refuses cursors: one of an earlier version does, and so does any for an expired one. */
+  let by_cursor = true;
   const flush = (): void => {
     gathering = undefined;
     buffer.add(gathered);
@@ -128,8 +130,19 @@ function followLog(
     name: of === "fleets" ? "fleet_logs" : "logs",
     id,
     what: "these logs",
-    query: () => ({ level, source, q, cursor, after: cursor === "" ? buffer.after : undefined }),
-    onState: (live) => become({ live }),
+    query: () => {
+      if (!by_cursor) return { level, source, q, after: buffer.after };
+      return { level, source, q, cursor, after: cursor === "" ? buffer.after : undefined };
+    },
+    onBadQuery: () => {
+      by_cursor = !by_cursor;
+      return !by_cursor;
+    },
+    onState: (live) => {
+      // The next connection may reach another server.
+      if (live.is === "open") by_cursor = true;
+      become({ live });
+    },
     onFrame: (data) => {
       const frame = typeof data === "string" ? readLogFrame(data) : undefined;
       if (frame === undefined) return;
