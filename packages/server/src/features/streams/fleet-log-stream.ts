@@ -7,7 +7,7 @@ import type { Nodes } from "../../link/index.ts";
 import { fleetPositions, fleetScan, isBefore, isSame, type LogPosition, readBehind, readTail, scanLogs } from "../logs/index.ts";
 import { FleetFollowers, type FollowedFleet } from "./fleet-followers.ts";
 import { endOfFlush, type LogRequest, readLogRequest, STORED_RECORDS, matchFlush, type MatchedFlush } from "./log-stream.ts";
-import { CursorSender, type LogPositions } from "./log-cursor.ts";
+import { CURSOR_ROBOTS_MAX, CursorSender, type LogPositions } from "./log-cursor.ts";
 import { gapRecord, RecordSender } from "./record-sender.ts";
 import { OtherShares } from "./relay/fleet-share.ts";
 import type { StartStream, StreamOf } from "./stream-kind.ts";
@@ -166,9 +166,13 @@ class FleetPositions {
     this.#suspected = true;
   }
 
-  /** The positions up to which all records were sent. */
-  get sent(): LogPositions {
-    return this.#sent;
+  /**
+   * The positions up to which all records were sent. Undefined while a log is read in a fleet with more robots than a cursor has: the time of
+   * the others may be after its position, and its unread records would be skipped.
+   */
+  get sent(): LogPositions | undefined {
+    const is_reading = this.#reading !== undefined || this.#unread.size > 0;
+    return is_reading && this.#sent.size > CURSOR_ROBOTS_MAX ? undefined : this.#sent;
   }
 
   has(robot_id: string): boolean {

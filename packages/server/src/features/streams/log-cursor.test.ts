@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { deflateRawSync } from "node:zlib";
 import { idSource, systemClock } from "@roamfleet/clock";
 import { until } from "@roamfleet/clock/testing";
+import { bytea, row, sql, text } from "../../kernel/sql.ts";
 import { ingestLogs } from "../logs/index.ts";
 import { fakeSession, helloOf } from "../testing/places.ts";
 import { seedRobot } from "../testing/seed-robot.ts";
@@ -9,6 +11,7 @@ import { encodeLogCursor, LogCursor } from "./log-cursor.ts";
 import { flush, range, startRig } from "./testing/rig.ts";
 
 const TIMEOUT = { timeout: 120_000 };
+const batchRow = row({ records: bytea, codec: text });
 
 test("a viewer that reconnects with the cursor of a robot's log gets exactly the later records", TIMEOUT, async () => {
   await using it = await startRig();
@@ -67,6 +70,38 @@ test("the cursor of a fleet's log includes robots without matching and without a
   assert.deepEqual(seqsOf(it.robot_id), range(11, 510));
   assert.deepEqual(seqsOf(quiet.robot_id), range(11, 510));
   assert.deepEqual(seqsOf(silent.robot_id), range(1, 501));
+});
+
+test("a fleet's stream sends no cursor that skips unread records of a robot for which a cursor has no room", TIMEOUT, async () => {
+  await using it = await startRig();
+  const { fleet_id, site_id, org_id, plane } = it;
+  const others = range(2, 260).map(async (i) =>
+    fakeSession(`sess_${i}`, org_id, helloOf((await seedRobot(plane, org_id, { fleet_id, site_id })).robot_id)),
+  );
+  const sessions = [it.session, ...(await Promise.all(others))];
+  const ingest = (seq: number) => Promise.all(sessions.map((session) => ingestLogs(plane, session, flush(seq, seq))));
+  const view = (cursor: string) => it.view(`/api/fleets/${fleet_id}/logs/ws?token=${it.token}&cursor=${cursor}`);
+  await ingest(1);
+  const first = view("");
+  await until("the first cursor", () => first.cursors.length === 1);
+  first.ws.terminate();
+  await it.rig.clock.advance({ seconds: 1 });
+  await ingest(2);
+  const batch = sql`robot_id = ${it.robot_id} and first_seq = 2`;
+  const { records, codec } = await plane.db.one(sql(batchRow)`select ${batchRow} from log_batch where ${batch}`);
+  await plane.db.run(sql`update log_batch set codec = 'deflate', records = ${deflateRawSync("unreadable")} where ${batch}`);
+  const again = view(first.cursors[0]!);
+  await until("the records of all other robots", () => again.records.length === sessions.length - 1, {
+    meanwhile: () => it.rig.clock.advance({ seconds: 5 }),
+  });
+  await it.rig.clock.advance({ seconds: 2 });
+  again.ws.terminate();
+  await plane.db.run(sql`update log_batch set codec = ${codec}, records = ${records} where ${batch}`);
+  const last = view(again.cursors.at(-1) ?? first.cursors[0]!);
+  await until("the record that could not be read before", () =>
+    last.records.some(({ robot_id, seq }) => robot_id === it.robot_id && seq === 2),
+  );
+  assert.equal(new Set([...again.records, ...last.records].map(({ robot_id }) => robot_id)).size, sessions.length);
 });
 
 test("refuses a cursor of another log, an expired one, and one that no stream sent", TIMEOUT, async () => {

@@ -10,7 +10,7 @@ import type { Viewer } from "./viewer.ts";
 export type LogPositions = ReadonlyMap<string, LogPosition | undefined>;
 
 /** Most robots in a cursor: with these it has 6,000 characters, and proxies accept URLs of 8 KiB. */
-const ROBOTS_MAX = 250;
+export const CURSOR_ROBOTS_MAX = 250;
 /** Characters of a robot's id in a cursor: 50 random bits. */
 const ID_CHARACTERS = 10;
 const JSON_BYTES_MAX = 64 * 1024;
@@ -24,13 +24,13 @@ type Content = [id: string, day: number, rest_ms: number, rows: Row[]];
 const timeOf = (position: LogPosition | undefined): string => position?.received_at ?? "";
 const shortId = (robot_id: string): string => robot_id.slice(-ID_CHARACTERS);
 
-/** Encodes the positions in the stream of a robot or fleet. Beyond ROBOTS_MAX robots it has those that logged last, and one time for the others. */
+/** Encodes the positions in the stream of a robot or fleet. Beyond CURSOR_ROBOTS_MAX robots it has those that logged last, and one time for the others. */
 export function encodeLogCursor(id: string, positions: LogPositions, now: Date): string {
   const robots = Array.from(positions).toSorted(([, a], [, b]) => Number(timeOf(a) < timeOf(b)) - Number(timeOf(a) > timeOf(b)));
   const rows = robots
-    .slice(0, ROBOTS_MAX)
+    .slice(0, CURSOR_ROBOTS_MAX)
     .map(([robot_id, end]): Row => [shortId(robot_id), end === undefined ? 0 : Date.parse(end.received_at), end?.seq ?? 0]);
-  const rest = robots[ROBOTS_MAX]?.[1];
+  const rest = robots[CURSOR_ROBOTS_MAX]?.[1];
   const content: Content = [id, Math.floor(now.getTime() / DAY_MS), rest === undefined ? 0 : Date.parse(rest.received_at), rows];
   return deflateRawSync(JSON.stringify(content)).toString("base64url");
 }
