@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import process from "node:process";
 import { createColors } from "picocolors";
 import type { Failure } from "./failure.ts";
@@ -162,6 +163,11 @@ export class Output {
   #write(text: string): void {
     if (this.#held === undefined) process.stdout.write(text);
     else this.#held.push(text);
+  }
+
+  /** Resolves when stdout has room for more, or when `signal` aborts. A command without end must not keep in memory what nothing reads. */
+  async drained(signal: AbortSignal): Promise<void> {
+    if (process.stdout.writableNeedDrain) await once(process.stdout, "drain", { signal }).catch(() => {});
   }
 
   /** Prints rows in columns without borders. */

@@ -54,6 +54,7 @@ export async function followLogs(context: Context, { open, many, print }: Follow
           // A fleet's stream works without records. That of an offline robot sends a cursor and ends.
           if (many) attempts = 0;
         } else if (await take(context, seen, frame ?? data.toString(), print)) attempts = 0;
+        await context.out.drained(signal);
       }
       ending = stream.ending ?? { code: 1006, reason: "" };
     } catch (error) {

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import type { ChildProcess } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { systemClock } from "@roamfleet/clock";
+import { until } from "@roamfleet/clock/testing";
 import type { WebSocket } from "ws";
 import { RfHome } from "../testing/run-rf.ts";
 import { type Script, ScriptedPeer } from "../testing/scripted-peer.ts";
@@ -119,7 +122,8 @@ test("--follow resumes by time before the first cursor, and on a server that ref
     }
   };
   // The third connection reaches a server of an earlier version.
-  const refuse = (line: string): string | undefined => (opened === 2 && line.includes("cursor") ? "unknown query parameter cursor" : undefined);
+  const refuse = (line: string): string | undefined =>
+    opened === 2 && line.includes("cursor") ? "unknown query parameter cursor" : undefined;
   await using service = await ScriptedPeer.start(() => undefined, accept, refuse);
   const { code, stdout, stderr } = await home.run(["robots", "logs", "rob_1", "--follow", "--level", "info"], { env: service.env });
   assert.equal(code, 5, stderr);
@@ -134,6 +138,36 @@ test("--follow resumes by time before the first cursor, and on a server that ref
       "level=info&cursor=c1",
     ],
   );
+});
+
+test("--follow does not keep in memory what nothing reads, and continues when it is read", TIMEOUT, async () => {
+  const RECORDS = 4_000;
+  await using home = await RfHome.make();
+  let sent = 0;
+  await using service = await ScriptedPeer.start(
+    () => undefined,
+    (socket) => {
+      const message = "x".repeat(10_000);
+      for (let seq = 1; seq <= RECORDS; seq += 1)
+        socket.send(JSON.stringify(record(1, { seq, message })), () => (sent += 1) === RECORDS && socket.close(1000));
+    },
+  );
+  let stopped: ChildProcess | undefined;
+  const ended = home.run(["robots", "logs", "rob_1", "--follow"], {
+    env: service.env,
+    on_output: (child) => {
+      if (stopped === undefined) child.stdout?.pause();
+      stopped = child;
+    },
+  });
+  await until("the first output", () => stopped !== undefined);
+  // Without a limit, rf receives all 40 MB in half of this time.
+  await systemClock.sleep(2_000);
+  assert.ok(sent < RECORDS, `${sent} records were received`);
+  stopped?.stdout?.resume();
+  const { code, stdout } = await ended;
+  assert.equal(code, 0);
+  assert.equal(stdout.split("\n").length, RECORDS + 1);
 });
 
 test("shows fleet logs with robot names, and with ids in JSON", TIMEOUT, async () => {
