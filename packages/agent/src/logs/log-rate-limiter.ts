@@ -47,9 +47,9 @@ export class LogRateLimiter implements LogSink {
   }
 
   /**
-   * Writes or drops a record. `at_ms`: the time by which its rate is measured, in milliseconds of any clock that is always the same for a source;
-   * absent: the robot's monotonic clock. Records that waited for an hour then do not count as one burst. `source`: whose rate limit applies; absent:
-   * the record's source.
+   * Writes or drops a record. `at_ms`: the time at which the rate limit counts the record, in milliseconds; all calls for a source must use the same
+   * clock (default: monotonic). Pass the record's own time if records may be read late, so that an hour of them does not count as one burst.
+   * `source`: the source whose rate limit applies (default: the record's source).
    */
   write(record: LogRecord, at_ms = this.#clock.monotonic(), source = record.source): void {
     const bucket = this.#bucketOf(source, at_ms);

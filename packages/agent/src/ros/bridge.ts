@@ -253,7 +253,7 @@ class SharedSubscription {
     return this.#options.type;
   }
 
-  /** The adapter of the subscription; undefined also after the adapter refused it. */
+  /** The adapter that serves the subscription. Undefined before `attach`, after `detach`, and after the adapter refused the subscription. */
   get adapter(): RosAdapter | undefined {
     return this.#adapter;
   }

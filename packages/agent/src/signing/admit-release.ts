@@ -15,13 +15,13 @@ interface AdmissionCase {
   history: SignedHistory | undefined;
   org_id: string;
   robot_id: string;
-  /** As given on the robot's own command line. */
+  /** The labels that the robot's agent was started with. */
   labels: Readonly<Record<string, string>>;
   /** Milliseconds since 1970; a later time in the history takes precedence. */
   now_ms: number;
   app: string;
   release: DesiredRelease;
-  /** Releases on the robot's disk, with the ids under which they came. */
+  /** Releases on the robot's disk, with the ids under which they were received. */
   known: readonly DesiredRelease[];
 }
 

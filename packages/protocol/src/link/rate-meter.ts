@@ -4,10 +4,10 @@ export const BULK_BYTES_MIN = 8 * 1024;
 export const BULK_BYTES_MAX = 256 * 1024;
 /** Link time that bulk may occupy, in milliseconds: the maximum delay of a shell or command behind it. */
 const BULK_MS_MIN = 150;
-/** Longer on links with high latency (satellite), which would otherwise idle while the acknowledgement travels. */
+/** On links with high latency (satellite) the limit is this many round trips: a lower one leaves the link idle until the acknowledgement arrives. */
 const BULK_ROUND_TRIPS = 1.5;
 const BULK_MS_MAX = 1_200;
-/** With a rate estimated too low, a slice seems to take the whole round trip: below this size the estimate would never grow. */
+/** Minimum share of the round trip that counts as latency. Without it, a rate estimated too low leaves no latency, and the estimate never grows. */
 const DISTANCE_SHARE_MIN = 0.75;
 /** Below 2 Mbit/s bulk is sent in small slices. */
 const SLOW_BYTES_PER_SECOND = 250_000;
@@ -65,7 +65,7 @@ export class RateMeter {
     return this.rate < SLOW_BYTES_PER_SECOND ? SLOW_SLICE_BYTES : Math.floor(this.budget / 2);
   }
 
-  /** The round trip without the bytes' transmission time, which on a slow link is as long again. */
+  /** Latency: the shortest round trip minus the transmission time of its bytes, which on a slow link takes as long as the latency. */
   get #distance_ms(): number {
     const { ms, bytes } = this.#round_trip;
     return Number.isFinite(ms) ? Math.max(DISTANCE_SHARE_MIN * ms, ms - (bytes * 1_000) / this.rate) : 0;

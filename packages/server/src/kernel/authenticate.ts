@@ -68,7 +68,7 @@ export async function countRequest<T extends { caller: Caller }>(
   return found;
 }
 
-/** Checks later, without a request, whether the proof is still valid, and returns its caller. */
+/** Checks whether the proof of identity of a stream or transfer in progress is still valid, and returns its caller. */
 export const authenticateAgain = ({ authenticators }: KernelPlane, proof: HashedProof, org_id: string): Promise<Caller> =>
   authenticators.recheck(proof, org_id);
 

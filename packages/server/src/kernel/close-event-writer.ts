@@ -1,14 +1,14 @@
 import type { KernelPlane } from "./kernel-plane.ts";
 
 const SWEEP_ROWS_MAX = 500;
-/** Ends that wait for the database. Ends beyond this limit are written as lost when the server starts again. */
+/** Maximum close events that wait for the database. Events beyond this limit are written as lost when the server starts again. */
 const PENDING_MAX = 10_000;
 /**
- * Failures of either kind per sweep. The rest waits for the next sweep, so that thousands of failures do not delay the caller's other
- * sweeps.
+ * Maximum failed writes per sweep, of pending events and of orphans separately. The rest waits for the next sweep, so that thousands of
+ * failures do not delay the caller's other sweeps.
  */
 const FAILURES_PER_SWEEP_MAX = 50;
-/** Ids in the log, each once until its end is written. At this limit no further ids are logged. */
+/** Maximum ids that are logged. Each is logged once until its close event is written. */
 const LOGGED_MAX = 100;
 
 /** A thing left open by a server that is gone. */
@@ -20,14 +20,14 @@ export interface Orphan {
 const BEFORE_ALL: Orphan = { org_id: "", id: "" };
 
 /**
- * Writes the end of each opened thing exactly once, even if the database was unreachable when it ended, or its server is gone. `write` must
- * do nothing if the end is already written.
+ * Writes the close event of each opened thing exactly once, even if the database was unreachable when it closed, or its server is gone.
+ * `write` must do nothing if the event is already written.
  */
 export class CloseEventWriter {
   readonly #plane: Pick<KernelPlane, "log" | "db_errors">;
   /** The kind of thing, a word for the log. */
   readonly #of: string;
-  /** Ends that could not be written. The ones tried last come last. */
+  /** Close events that could not be written, in the order of their last attempt. */
   readonly #pending = new Map<string, () => Promise<void>>();
   readonly #logged = new Set<string>();
   /** The orphan after which the next sweep continues. */
@@ -38,7 +38,7 @@ export class CloseEventWriter {
     this.#of = of;
   }
 
-  /** Writes an end. Never throws: a failed write is retried by the sweep. */
+  /** Writes a close event. Never throws: the sweep retries a failed write. */
   async write(id: string, write: () => Promise<void>): Promise<void> {
     try {
       await write();
@@ -49,8 +49,8 @@ export class CloseEventWriter {
   }
 
   /**
-   * Retries the ends that could not be written, then writes the ends of orphans, each in its own write: a later sweep retries failed ones.
-   * Throws only if the database is unavailable. `listOrphans` returns orphans after `after`, ordered by org and id.
+   * Retries the close events that could not be written, then writes those of orphans. Each is written separately, and a later sweep
+   * retries those that fail. Throws only if the database is unavailable. `listOrphans` returns orphans after `after`, ordered by org and id.
    */
   async sweep<T extends Orphan>(
     listOrphans: (page: { after: Orphan; limit: number }) => Promise<readonly T[]>,
@@ -68,7 +68,7 @@ export class CloseEventWriter {
       found = orphans.length;
     }
     this.#swept = BEFORE_ALL;
-    // Another server may have written the ends of the logged ids.
+    // Another server may have written the close events of the logged ids.
     if (failures === 0 && this.#pending.size === 0) this.#logged.clear();
   }
 
@@ -84,7 +84,7 @@ export class CloseEventWriter {
     }
   }
 
-  /** Returns false if this end cannot be written. Throws if none can (an outage). */
+  /** Returns false if this close event cannot be written. Throws if none can (an outage). */
   async #write(id: string, write: () => Promise<void>): Promise<boolean> {
     const { db_errors } = this.#plane;
     try {

@@ -334,8 +334,8 @@ interface PageHost {
 }
 
 /**
- * Answers `GET` and `HEAD` of paths without a route by `pages`. It is not a catch-all route, which would replace the 404 and 405 of all
- * paths.
+ * Serves `pages` for GET and HEAD requests to paths without a route. A catch-all route is not used, because it would replace the 404 and 405
+ * responses of all paths.
  */
 export function servePages(http: PageHost, pages: Pages): void {
   http.pages.answer = pages;

@@ -16,7 +16,7 @@ export const LEASE_MS = 9_000;
 const RENEW_EVERY_MS = 3_000;
 /** A node that could not check the others for this long starts observing again: they may have had the same outage. */
 const BLIND_MS = 2 * RENEW_EVERY_MS;
-/** Concurrent renewals: one more than a lost connection can block. */
+/** Maximum concurrent renewals: if a lost connection blocks one, a second can use another connection. */
 const RENEWALS_MAX = 2;
 /** Published to all nodes when one was found dead, as {id, epoch}. */
 const NODE_OVER = "rf.nodes.over";

@@ -92,7 +92,7 @@ export class FileFollower {
     return this.#binary;
   }
 
-  /** Resumes from saved positions, in files that may have been rotated since, and in those that were written in between. */
+  /** Resumes from saved positions, also in files that were rotated since. Also reads the files that were written and rotated after those. */
   resume(states: readonly TailState[]): void {
     if (statEntry(this.path) === "unseen") {
       this.#unseen = [...states];

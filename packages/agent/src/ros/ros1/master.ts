@@ -49,7 +49,7 @@ export class Ros1Master {
 const DEPTH_MAX = 16;
 const ENTITIES: Readonly<Record<string, string>> = { amp: "&", lt: "<", gt: ">", quot: '"', apos: "'" };
 
-/** Encodes a call of a method with strings as XML. */
+/** Encodes an XML-RPC method call whose parameters are all strings. */
 export function callText(method: string, params: readonly string[]): string {
   const values = params.map((text) => `<param><value><string>${escape(text)}</string></value></param>`).join("");
   return `<?xml version="1.0"?><methodCall><methodName>${escape(method)}</methodName><params>${values}</params></methodCall>`;

@@ -6,9 +6,9 @@ import { type FieldPath, FULL_BYTES_MAX, parseFieldPath, pickField, showMessage,
 
 /** Minimum interval between updates of a followed list. */
 const LIST_MS = 1_000;
-/** A stream ends with a reason if its topic sends nothing for so long and is on no list. */
+/** If a topic sends nothing for this long and is not in the list of topics, its stream ends with a reason. */
 const UNPUBLISHED_MS = 1_500;
-/** How long a list waits for adapters that are still searched for while another one is connected. */
+/** Maximum time that a list waits for the search for further adapters once one is connected. */
 const LIST_REST_MS = 1_000;
 /** Maximum topics in the list. */
 const LIST_MAX = 2_000;

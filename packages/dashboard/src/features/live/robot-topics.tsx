@@ -200,7 +200,7 @@ function Adapters({ listed: { topics, adapter, distro, adapters } }: { listed: T
   );
 }
 
-/** Removes the plotted fields, which another topic does not have. */
+/** Removes the type and the plotted fields, which belong to the previous topic. */
 const withoutPlot = ({ plot: _, type: __, ...rest }: TopicSearch): TopicSearch => rest;
 
 /** Loaded on first use, because it contains uPlot. */

@@ -39,7 +39,7 @@ export function evaluateSettings({ wrong_settings, env, settings }: Pick<DoctorC
   return [ok(set.length === 0 ? "no variables are set" : set.toSorted().join(", "))];
 }
 
-/** Returns the variable of `serve` that an unused one resembles. */
+/** Returns the variable of `serve` that the unknown variable `name` is probably a typo of. */
 function meantBy(name: string): string | undefined {
   if (KNOWN.has(name) || OF_OTHER_PROGRAMS.has(name) || !/^(ROAMFLEET|DATABASE|SERVICE)_/.test(name)) return undefined;
   return [...KNOWN].find((known) => distance(known, name) <= TYPO_LETTERS_MAX);

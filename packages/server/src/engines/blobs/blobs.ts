@@ -46,9 +46,9 @@ export interface ReceiveOptions {
 export interface AppendOptions {
   /** Current size of the upload in bytes. Rejects with `bad_range` if it has another size. */
   offset: number;
-  /** Rejects with `too_large` if the upload would become longer. Earlier bytes are kept. */
+  /** Rejects with `too_large` if the upload would become longer. Bytes that are already stored are kept. */
   max_bytes: number;
-  /** Aborts the reading. Earlier bytes are kept. */
+  /** Aborts the append. Bytes that are already stored are kept. */
   signal?: AbortSignal;
   /** Called with the number of bytes written by this call, as they arrive. */
   on_bytes?: (bytes: number) => void;

@@ -200,7 +200,7 @@ export async function rollBackConfig(plane: Sealing, db: Db, caller: Caller, id:
   });
 }
 
-/** `schema` is the namespace's; the entry shows the part for its key. */
+/** Converts an entry for the API. `schema`: the schema of its namespace, of which the result contains the part for the entry's key. */
 export const toWire = (entry: EntryRow, schema: JsonValue): ConfigEntry => ({
   id: entry.id,
   key: entry.key,

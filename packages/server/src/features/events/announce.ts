@@ -15,7 +15,7 @@ export interface AnnouncedChange extends Change {
 /** A message on the bus: changes of one org in order, or `lost` when there were too many. */
 export type ChangesMessage = { changes: AnnouncedChange[] } | { lost: true };
 
-/** Most changes of one transaction, some 800 KB. Beyond that, all readers are asked to reload. */
+/** Maximum changes of one org in a transaction, about 800 KB. If there are more, all readers are asked to reload. */
 export const CHANGES_PER_MESSAGE_MAX = 5_000;
 
 export const changesSubject = (org_id: string): string => `rf.changes.${org_id}`;

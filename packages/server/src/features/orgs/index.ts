@@ -159,7 +159,7 @@ async function figures(db: Db): Promise<Stats> {
   };
 }
 
-/** Deletes orgs that have been pending since before then. */
+/** Deletes pending orgs that were requested before `before`. */
 export async function dropPendingOrgs(db: Db, before: Date): Promise<void> {
   await deleteIsolated(isOutage, (limit, offset) => deletePendingOrgsBefore(db, before, limit, offset));
 }

@@ -15,9 +15,9 @@ const UNITS = [
   ["MiB", 1024 ** 2],
 ] as const;
 
-/** Maximum bytes that one org's open uploads reserve at the expense of other orgs, however much they announced. */
+/** Maximum bytes that the open uploads of one org reserve against other orgs, regardless of the sizes that they announced. */
 const RESERVED_BYTES_MAX = 64 * 1024 ** 2;
-/** The maximum part of the free space that all other orgs reserve together. */
+/** Maximum share of the free space that all other orgs reserve in total. */
 const RESERVED_PART_MAX = 0.5;
 /** The free space is checked again after this many bytes of an upload. */
 const CHECK_EVERY_BYTES = 16 * 1024 ** 2;

@@ -95,8 +95,8 @@ export async function recordViewerAction(
 type StreamLimits = Pick<Limits, "streams_per_org_max" | "streams_per_robot_max" | "followers_per_robot_max" | "streams_kept_for_shells">;
 
 /**
- * Returns the limit that a viewer exceeds, who is already in `viewers`; undefined if there is room. Some streams are reserved for
- * shells, so that a user can repair a robot that has many viewers.
+ * Returns an error text if the viewer's stream exceeds a limit, and undefined otherwise. `viewers` includes the viewer. Some streams are
+ * reserved for shells, so that a user can repair a robot that has many viewers.
  */
 export function tooMany(limits: StreamLimits, viewers: Iterable<Viewer>, { admitted }: Viewer): string | undefined {
   const { robot_id, kind } = admitted;

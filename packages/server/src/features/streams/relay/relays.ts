@@ -106,7 +106,7 @@ export class Relays {
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
       log.warn({ node_id: node.id, address: node.address, reason, request_id }, "could not open a stream on the server of its robot");
-      // The other node may have stored the stream under the first id.
+      // The other node may already have stored a stream under this id: use a new one.
       upgrade.request_id = id("req");
       return undefined;
     }
