@@ -87,7 +87,7 @@ for (const [step, seconds] of [
   });
 }
 
-test("cancel: a robot that is rolling back ends rolled_back", TIMEOUT, async () => {
+test("cancel: a robot that is rolling back ends as rolled_back", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [good, bad] = [await plane.release(), await plane.release()];
@@ -188,7 +188,7 @@ test("cancel: stops the robot's previous attempt while the next one is queued", 
   await checkEngine(plane, { ended: true });
 });
 
-test("cancel: a robot that began to install before the server knew it ends applied", TIMEOUT, async () => {
+test("cancel: a robot that began to install while it was offline ends as applied", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const robot = await plane.enrollRobot();
   const [before, release] = [await plane.release(), await plane.release()];

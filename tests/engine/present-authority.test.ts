@@ -177,7 +177,7 @@ for (const name of ["removed", "limited to another fleet"] as const)
     await checkEngine(plane, { ended: true });
   });
 
-test("a robot that leaves its fleet before it is updated to the fleet's release keeps its own", TIMEOUT, async () => {
+test("a robot that leaves its fleet before it is updated to the fleet's release keeps its previous release", TIMEOUT, async () => {
   await using plane = await startPlane({ at: AT });
   const [fleet_id, other] = [await plane.fleet(), await plane.fleet()];
   await plane.enrollRobot({ fleet_id });

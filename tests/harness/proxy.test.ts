@@ -60,7 +60,7 @@ test("forwards bytes in both directions, delayed, throttled and counted", TIMEOU
   assert.ok((await roundTrip(socket, 50_000)) >= 480);
 });
 
-test("cut ends connections with FIN after the sent data, reset with RST", TIMEOUT, async () => {
+test("cut() ends connections with FIN after the sent data, and reset() ends them with RST", TIMEOUT, async () => {
   await using server = await echoServer();
   await using proxy = await Proxy.start(portOf(server));
   const polite = await connected(proxy);

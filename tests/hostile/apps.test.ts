@@ -31,7 +31,7 @@ test("a robot has at most 256 apps, from its reports and deployments together", 
   await raw.end();
 });
 
-test("the releases of an org name at most 256 apps", TIMEOUT, async () => {
+test("the releases of an org belong to at most 256 apps", TIMEOUT, async () => {
   await using plane = await startPlane();
   const first = await plane.release({ app: "app-0" });
   await plane.db.run(sql`

@@ -147,7 +147,7 @@ test("convention Auth: every request needs a token, and everything under /api/ r
   }
 });
 
-test("paths without a token: the documents, the reference and the health of the process", LIMIT, async () => {
+test("the OpenAPI documents, the reference and the health checks need no token", LIMIT, async () => {
   for (const path of ["/openapi.json", "/agent/openapi.json", "/docs", "/healthz", "/readyz"])
     assert.equal((await anonymous(plane).get(path)).status, 200, path);
   assert.match((await anonymous(plane).get("/metrics")).refusal, /^401 unauthorized/);

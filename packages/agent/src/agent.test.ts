@@ -175,7 +175,7 @@ async function assertNextAttempt({ peer, clock }: Rig, [least, most]: readonly [
   assert.ok(peer.attempts > before, `it did not come within ${most} s`);
 }
 
-test("503 with Retry-After 42 at the upgrade: the next attempt comes after 42 s", LIMIT, async (t) => {
+test("connects again after 42 s when the upgrade returns 503 with Retry-After 42", LIMIT, async (t) => {
   const lines: string[] = [];
   const rig = await startRig(t, undefined, { log: (line) => void lines.push(line) });
   await until("the link", () => rig.agent.connected);

@@ -58,7 +58,7 @@ test("runs until SIGTERM, closes the link and exits 0; after kill -9 it starts a
   await until("the goodbye", () => peer.close_code === 1001);
 });
 
-test("a refused key: exit 4 and the server's reason, no stack", LIMIT, async (t) => {
+test("exits with 4 and the server's reason, without a stack, if its key is refused", LIMIT, async (t) => {
   const peer = await startLinkPeer();
   t.after(() => peer.stop());
   peer.behavior.refuse_http = { status: 401, message: "no such enrollment key" };
@@ -68,13 +68,13 @@ test("a refused key: exit 4 and the server's reason, no stack", LIMIT, async (t)
   assert.doesNotMatch(run.stderr(), /\n {4}at |rf_enroll_x/);
 });
 
-test("without key and enrollment: exit 2 and the missing flag", LIMIT, async (t) => {
+test("exits with 2 and names the missing flag if it has no key and is not enrolled", LIMIT, async (t) => {
   const run = rfAgent(t, "run", "--server", "http://127.0.0.1:9", "--state", temporaryDirectory(t));
   assert.equal(await run.code, 2);
   assert.match(run.stderr(), /--enroll-key/);
 });
 
-test("SIGTERM while it waits for the server to enroll: exit 0", LIMIT, async (t) => {
+test("exits with 0 after SIGTERM while it waits for the server to enroll", LIMIT, async (t) => {
   const run = rfAgent(t, "run", "--server", "http://127.0.0.1:9", "--enroll-key", "rf_enroll_x", "--state", temporaryDirectory(t));
   await until("the first try", () => run.stderr().includes("could not enroll"));
   run.child.kill("SIGTERM");

@@ -45,7 +45,7 @@ test("the role on an object is the highest of the grants that contain it, and no
   );
 });
 
-test("a grant on another place adds no rights", () => {
+test("a grant on another site or fleet adds no rights", () => {
   fc.assert(
     fc.property(caller, place, grant, ({ grants, limit }, at, other) => {
       fc.pre(!reach(other.scopes)(at));
@@ -76,7 +76,7 @@ test("a scope that names a site and a fleet, or neither, contains nothing", () =
   }
 });
 
-test("returns 404 for a place that no grant contains, and 403 for one where the role is too low", () => {
+test("returns 404 for an object outside the token's limit, and 403 for one on which the role is too low", () => {
   const grants: Grant[] = [
     { role: "viewer", scopes: [] },
     { role: "operator", scopes: [{ site_id: "site_a" }] },

@@ -168,7 +168,7 @@ test("a robot that leaves the line is not admitted, and closing sends away those
   assert.deepEqual(seen, ["first in", "third in", "fourth away string"]);
 });
 
-test("a hanging admission delays the others until they are sent away; slots are bounded and expire", async () => {
+test("robots that wait too long for a hanging admission are sent away; slots are bounded and expire", async () => {
   const clock = clockAt();
   const queue = new AdmissionQueue(clock, 10);
   let away = 0;

@@ -247,7 +247,7 @@ message Point { double x = 1; int64 count = 2; }
 message Pose { Point at = 1; repeated float ranges = 2; string name = 3; bytes data = 4; Mode mode = 5; }`;
 
 test(
-  "messages in protobuf are read by the descriptors of their channel, and an invalid schema has a reason",
+  "decodes protobuf messages with the channel's descriptors, and leaves them undecoded if its schema is invalid",
   { timeout: TIMEOUT_MS },
   async (t) => {
     const { adapter, served } = await startSdk(t);

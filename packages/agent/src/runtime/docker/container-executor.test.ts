@@ -87,24 +87,28 @@ test("a restart by the engine's policy is counted and shown while the release ru
   await until("it to run again", () => rig.deployments.workloads()[0]?.status === "running");
 });
 
-test("with replace: beside the old container runs until the new one is verified, with after it is stopped first", LIMIT, async () => {
-  await using rig = await startContainerRig(engine());
-  await rig.ended(rig.deploy(await imageRelease("v1", await up(), {}, rig.server)));
-  const verify_seconds = 1;
-  for (const [tag, replace] of [
-    ["v2", "beside"],
-    ["v3", "after"],
-  ] as const) {
-    const target = rig.deploy(await imageRelease(tag, await up(`# ${tag}`), { replace }, rig.server), { verify_seconds });
-    assert.equal((await rig.ended(target)).status, "applied");
-    await until("one container", async () => (await containersOf(engine(), rig.state)).length === 1);
-    assert.deepEqual(await runningTags(engine(), rig.state), [tag]);
-  }
-  const events = await containerEvents(engine(), rig.state);
-  const at = (tag: string, what: string): number => events.find((one) => one.tag === tag && one.what === what)?.at_ms ?? Number.NaN;
-  assert.ok(at("v1", "die") - at("v2", "start") > 0.9 * verify_seconds * 1_000, JSON.stringify(events));
-  assert.ok(at("v2", "die") < at("v3", "start"), JSON.stringify(events));
-});
+test(
+  "with `replace: beside` the old container runs until the new one is verified; with `after` it stops before the new one starts",
+  LIMIT,
+  async () => {
+    await using rig = await startContainerRig(engine());
+    await rig.ended(rig.deploy(await imageRelease("v1", await up(), {}, rig.server)));
+    const verify_seconds = 1;
+    for (const [tag, replace] of [
+      ["v2", "beside"],
+      ["v3", "after"],
+    ] as const) {
+      const target = rig.deploy(await imageRelease(tag, await up(`# ${tag}`), { replace }, rig.server), { verify_seconds });
+      assert.equal((await rig.ended(target)).status, "applied");
+      await until("one container", async () => (await containersOf(engine(), rig.state)).length === 1);
+      assert.deepEqual(await runningTags(engine(), rig.state), [tag]);
+    }
+    const events = await containerEvents(engine(), rig.state);
+    const at = (tag: string, what: string): number => events.find((one) => one.tag === tag && one.what === what)?.at_ms ?? Number.NaN;
+    assert.ok(at("v1", "die") - at("v2", "start") > 0.9 * verify_seconds * 1_000, JSON.stringify(events));
+    assert.ok(at("v2", "die") < at("v3", "start"), JSON.stringify(events));
+  },
+);
 
 test("an image that shares layers with another downloads only the new one", LIMIT, async () => {
   await using rig = await startContainerRig(engine());

@@ -68,7 +68,7 @@ test("a request repeated with the same Idempotency-Key writes no second entry", 
   assert.equal((await it.call<Audit>("GET", "/api/audit", { token })).body.items.length, 1);
 });
 
-test("403: only admins read the audit, and a request refused for its role is in it", TIMEOUT, async () => {
+test("returns 403 to all but admins, and the audit contains requests that were refused for their role", TIMEOUT, async () => {
   await using it = await startFeaturePlane([auditRoutes, siteRoutes]);
   const { token: viewer, token_id } = await it.org({ role: "viewer" });
   assert.equal((await it.call("GET", "/api/audit", { token: viewer })).status, 403);

@@ -110,7 +110,7 @@ test("logs a failed build, reports it to browsers in a sentence, and builds agai
   assert.ok("site" in (await openDashboard({ clock: systemClock, log }, clone.directory)));
 });
 
-test("reports that the server's user may not write the build, and who may", TIMEOUT, async (t) => {
+test("reports that the server's user may not write the build, and that the owner of the files may", TIMEOUT, async (t) => {
   const clone = await makeClone(t);
   await chmod(clone.directory, 0o755);
   await chmod(path.join(clone.directory, "packages/dashboard"), 0o555);

@@ -24,7 +24,7 @@ const enroll = (it: FeaturePlane, body: unknown, remote_address?: string) =>
 const getKey = async (it: FeaturePlane, token: string, id: string) =>
   (await it.call<{ data: EnrollmentKey }>("GET", `/api/enrollment-keys/${id}`, { token })).body.data;
 
-test("201: by default a key is for 100 robots and a day; its raw value is returned once", TIMEOUT, async () => {
+test("a key is for 100 robots and a day by default, and its raw value is returned once", TIMEOUT, async () => {
   await using it = await start();
   const { token, token_id } = await it.org();
   const { key, site, fleet } = await makePlace(it, token);
@@ -68,7 +68,7 @@ test("accepts name instead of label, 0 hours for no expiry, and 0 uses for no li
   assert.equal(both.status, 400);
 });
 
-test("400: a fleet of another site; 404: a site or fleet of another org", TIMEOUT, async () => {
+test("returns 400 for a fleet of another site, and 404 for a site or fleet of another org", TIMEOUT, async () => {
   await using it = await start();
   const [mine, other] = [await it.org(), await it.org()];
   const [a, b, outside] = [await makePlace(it, mine.token, "a"), await makePlace(it, mine.token, "b"), await makePlace(it, other.token)];
@@ -102,7 +102,7 @@ test("a replay of a key's creation does not return the key", TIMEOUT, async () =
   assert.deepEqual(replay.body.data, { ...first.body.data, key: null });
 });
 
-test("201 then 200: a robot that enrolls again with its public key is the same robot, for one use", TIMEOUT, async () => {
+test("returns 201, then 200 with the same robot when it enrolls again with its public key, and counts one use", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const place = await makePlace(it, token, "one", { max_uses: 1 });
@@ -164,7 +164,7 @@ test("500 concurrent robots with a key for ten: ten enroll, 490 get the error th
   assert.deepEqual([shown.uses, shown.status], [10, "exhausted"]);
 });
 
-test("401: an unknown key, and 429 after twenty of them from one address; refusals of a known key are not counted", TIMEOUT, async () => {
+test("returns 401 for an unknown key, and 429 after twenty from one address; refusals of a known key do not count", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const { key } = await makePlace(it, token);
@@ -201,7 +201,7 @@ test(
   },
 );
 
-test("403: the public key of a decommissioned robot, and one that is enrolled in another org", TIMEOUT, async () => {
+test("returns 403 for the public key of a decommissioned robot, and for one that is enrolled in another org", TIMEOUT, async () => {
   await using it = await start();
   const [mine, other] = [await it.org(), await it.org()];
   const [place, outside] = [await makePlace(it, mine.token), await makePlace(it, other.token)];

@@ -106,7 +106,7 @@ test("drops days past the retention time and returns none of their points", TIME
   await until("the day to be dropped", async () => (await of.rows()) === 0, { meanwhile: () => of.rig.clock.advance({ hours: 1 }) });
 });
 
-test("400: until before since, or more than 31 days apart; 404: another org's robot", TIMEOUT, async () => {
+test("returns 400 if until is before since or more than 31 days after it, and 404 for another org's robot", TIMEOUT, async () => {
   await using of = await start();
   assert.equal((await of.read("?since=2030-01-02T00:00:00Z&until=2030-01-01T00:00:00Z")).status, 400);
   assert.equal((await of.read("?since=2029-01-01T00:00:00Z")).status, 400);

@@ -52,17 +52,21 @@ test("a replayed approval returns no token", TIMEOUT, async () => {
   assert.equal(replay.body.data.token, null);
 });
 
-test("409: name taken; 404: unknown org; 400: no name; 401 and 403: not the service's admin", TIMEOUT, async () => {
-  await using it = await start();
-  const { token } = await it.org({ name: "Acme" });
-  const taken = await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
-  assert.equal(taken.status, 409);
-  assert.match(taken.body.error.message, /Acme/);
-  assert.equal((await it.call("POST", "/api/admin/orgs/org_gone/approve", { token: ADMIN })).status, 404);
-  assert.equal((await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: {} })).status, 400);
-  assert.equal((await it.call("GET", "/api/admin/orgs")).status, 401);
-  assert.equal((await it.call("GET", "/api/admin/orgs", { token })).status, 403);
-});
+test(
+  "returns 409 for a taken name, 404 for an unknown org, 400 without a name, and 401 or 403 without the admin token",
+  TIMEOUT,
+  async () => {
+    await using it = await start();
+    const { token } = await it.org({ name: "Acme" });
+    const taken = await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: { name: "Acme" } });
+    assert.equal(taken.status, 409);
+    assert.match(taken.body.error.message, /Acme/);
+    assert.equal((await it.call("POST", "/api/admin/orgs/org_gone/approve", { token: ADMIN })).status, 404);
+    assert.equal((await it.call("POST", "/api/admin/orgs", { token: ADMIN, body: {} })).status, 400);
+    assert.equal((await it.call("GET", "/api/admin/orgs")).status, 401);
+    assert.equal((await it.call("GET", "/api/admin/orgs", { token })).status, 403);
+  },
+);
 
 test("an unauthenticated request for an org returns 202 pending, and the admin sees the email address", TIMEOUT, async () => {
   await using it = await start();
@@ -82,7 +86,7 @@ test("an unauthenticated request for an org returns 202 pending, and the admin s
   assert.equal((await it.call("GET", "/api/admin/orgs/org_gone", { token: ADMIN })).status, 404);
 });
 
-test("429: requests for orgs are limited for each address; 403 if the limit is 0", TIMEOUT, async () => {
+test("returns 429 for too many requests for orgs from one address, and 403 if the limit is 0", TIMEOUT, async () => {
   await using it = await start();
   let made = 0;
   const ask = async (remote_address: string) =>

@@ -85,7 +85,7 @@ test("the page does not store its token", TIMEOUT, async () => {
   }
 });
 
-test("400: an unknown query parameter of the document", TIMEOUT, async () => {
+test("returns 400 for an unknown query parameter of the document", TIMEOUT, async () => {
   await using it = await startFeaturePlane([referenceRoutes]);
   assert.equal((await it.call("GET", "/openapi.json?x=1")).status, 400);
   assert.equal(routes.getOpenapi.access, "public");

@@ -17,7 +17,7 @@ const run = promisify(execFile);
 
 const streamOf = (...parts: Uint8Array[]) => new Blob(parts.map((part) => Uint8Array.from(part))).stream();
 
-test("200: the artifact is stored, returned byte for byte, and not read again when it is already stored", TIMEOUT, async () => {
+test("the artifact is stored, returned byte for byte, and not read again when it is already stored", TIMEOUT, async () => {
   await using rig = await startReleaseRig();
   const big = Buffer.alloc(3_000_000, "0123456789");
   const { id } = (await rig.create("v1", big)).body.data;

@@ -103,7 +103,7 @@ test(
   },
 );
 
-test("400: nothing to do, no robot, more than 1,000 robots, an invalid label", TIMEOUT, async () => {
+test("returns 400 for no change, no robot, more than 1,000 robots, and an invalid label", TIMEOUT, async () => {
   await using it = await start();
   const { robot_id } = it.here;
   for (const body of [

@@ -64,7 +64,7 @@ async function withRobot() {
 const position = (value: number) => (_db: unknown, _org_id: string, outboxes: readonly unknown[]) =>
   Promise.resolve(outboxes.map(() => value));
 
-test("a hello signed with the enrolled key is admitted, with the positions of its outbox", TIMEOUT, async () => {
+test("admits a hello signed with the enrolled key, and returns the acknowledged positions of its outbox", TIMEOUT, async () => {
   const { it, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
   await it.plane.db.run(sql`
@@ -143,7 +143,7 @@ test("refuses a signature for a host that is not the server's, and names the hos
   await assert.rejects(authenticateRobot(it.plane, robot_id, own, signature), { message: "the robot's signature is not valid" });
 });
 
-test("401: a request without a signature, for another path, or by a decommissioned robot", TIMEOUT, async () => {
+test("returns 401 for a request without a signature, with one for another path, or by a decommissioned robot", TIMEOUT, async () => {
   const { it, token, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
   const request = (more: Partial<SignedRequest> = {}): SignedRequest => ({
@@ -177,7 +177,7 @@ test("401: a request without a signature, for another path, or by a decommission
   await assert.rejects(authenticateRobot(it.plane, robot_id, request(), signature), refused);
 });
 
-test("429 for requests beyond a robot's quota in ten minutes", TIMEOUT, async () => {
+test("returns 429 for requests beyond a robot's quota in ten minutes", TIMEOUT, async () => {
   const { it, org_id, robot_id, identity } = await withRobot();
   await using _ = it;
   const request = { host: "fleet.test", channel: "", method: "GET", path: "/agent/artifacts/aa", at: 1, nonce: "nonce-of-16-chars" };

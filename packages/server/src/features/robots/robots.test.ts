@@ -24,7 +24,7 @@ const getRobot = async (it: FeaturePlane, token: string, id: string) =>
 const kinds = async (it: FeaturePlane, token: string, id: string) =>
   (await it.call<{ items: TimelineEntry[] }>("GET", `/api/robots/${id}/timeline`, { token })).body.items.map(({ kind }) => kind);
 
-test("200: a robot that has never connected", TIMEOUT, async () => {
+test("returns a robot that has never connected", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const place = await makePlace(it, token);
@@ -86,7 +86,7 @@ test("robots are found by status, fleet, site, label and part of the name", TIME
     assert.equal((await it.call("GET", `/api/robots${query}`, { token })).status, 400, query);
 });
 
-test("404: another org's robots, sites and fleets, in path, filter and body", TIMEOUT, async () => {
+test("returns 404 for another org's robots, sites and fleets, in path, filter and body", TIMEOUT, async () => {
   await using it = await start();
   const [mine, other] = [await it.org(), await it.org()];
   const [place, outside] = [await makePlace(it, mine.token), await makePlace(it, other.token)];
@@ -183,7 +183,7 @@ async function putTarget(it: FeaturePlane, org_id: string, robot_id: string, sta
     values (${org_id}, 'dep_1', 'tgt_1', 'release', ${robot_id}, 'main', ${status}, ${now}, ${now})`);
 }
 
-test("403: an operator cannot delete, a viewer cannot change", TIMEOUT, async () => {
+test("returns 403 when an operator deletes or a viewer changes something", TIMEOUT, async () => {
   await using it = await start();
   const [operator, viewer] = [await it.org({ role: "operator" }), await it.org({ role: "viewer" })];
   const { robot_id } = await enrollRobot(it, await makePlace(it, operator.token));

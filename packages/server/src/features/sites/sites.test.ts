@@ -60,7 +60,7 @@ test("creates, reads, renames and deletes a site", TIMEOUT, async () => {
   assert.equal((await it.call("GET", `/api/sites/${site.id}`, { token })).status, 404);
 });
 
-test("409: a taken name, on create and on rename; another org may use it", TIMEOUT, async () => {
+test("returns 409 for a taken name, on create and on rename; another org may use it", TIMEOUT, async () => {
   await using it = await start();
   const [{ token }, other] = [await it.org(), await it.org()];
   await createSite(it, token, "North");
@@ -73,7 +73,7 @@ test("409: a taken name, on create and on rename; another org may use it", TIMEO
   assert.equal((await it.call("PATCH", `/api/sites/${south.id}`, { token, body: { name: "South" } })).status, 200);
 });
 
-test("404: another org's sites and fleets, on every route", TIMEOUT, async () => {
+test("returns 404 for another org's sites and fleets, on every route", TIMEOUT, async () => {
   await using it = await start();
   const [{ token }, other] = [await it.org(), await it.org()];
   const site = await createSite(it, other.token, "Other");
@@ -97,7 +97,7 @@ test("404: another org's sites and fleets, on every route", TIMEOUT, async () =>
   assert.equal((await it.call("GET", `/api/sites/${site.id}`, { token: other.token })).status, 200);
 });
 
-test("403: a viewer changes nothing, an operator deletes nothing", TIMEOUT, async () => {
+test("returns 403 when a viewer changes or an operator deletes something", TIMEOUT, async () => {
   await using it = await start();
   const [viewer, operator] = [await it.org({ role: "viewer" }), await it.org({ role: "operator" })];
   assert.equal((await it.call("POST", "/api/sites", { token: viewer.token, body: { name: "x" } })).status, 403);
@@ -143,7 +143,7 @@ test("counts all and online robots by site and fleet, without decommissioned one
   );
 });
 
-test("409: deleting a site with a fleet, or a fleet with a robot that is not decommissioned", TIMEOUT, async () => {
+test("returns 409 for deleting a site with a fleet, or a fleet with a robot that is not decommissioned", TIMEOUT, async () => {
   await using it = await start();
   const { token, org_id } = await it.org();
   const site = await createSite(it, token, "A");

@@ -192,7 +192,7 @@ test("sends a batch that is committed late before the robot's next one, whatever
   assert.deepEqual([seqsOf(late), seqsOf(session)], [range(1, 5), range(1, 3)]);
 });
 
-test("reads a flush that was not received live before the next one, immediately and in order", LIMIT, async () => {
+test("reads a missed flush from the database before it sends the next one, without delay and in order", LIMIT, async () => {
   await using it = await startNodes();
   const { plane, session, asked, origin, path, token } = it;
   asked.gate.resolve();

@@ -29,7 +29,7 @@ async function withUser() {
   return { it, first, second, secret };
 }
 
-test("401: no token, and an unknown token", TIMEOUT, async () => {
+test("returns 401 without a token and for an unknown token", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const none = await it.call("GET", "/api/me");
   assert.equal(none.status, 401);
@@ -40,7 +40,7 @@ test("401: no token, and an unknown token", TIMEOUT, async () => {
   assert.match(String(wrong.headers["www-authenticate"]), /^Bearer/);
 });
 
-test("200: an org's token acts as admin of its org, and Bearer is case-insensitive", TIMEOUT, async () => {
+test("an org's token acts as admin of its org, and Bearer is case-insensitive", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { org_id, token } = await it.org({ name: "Acme" });
   const { status, body, headers } = await it.call<{ data: Me }>("GET", "/api/me", { headers: { authorization: `bEARER ${token}` } });
@@ -69,7 +69,7 @@ test("a user's token acts in the requested or default org, with the lower of the
   );
 });
 
-test("403: an org that the token is not a member of, and a suspended or pending org", TIMEOUT, async () => {
+test("returns 403 for an org that the token is not a member of, and for a suspended or pending org", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const [mine, other] = [await it.org(), await it.org()];
   const foreign = await it.call("GET", "/api/me", { token: mine.token, headers: { "x-service-org-id": other.org_id } });
@@ -84,7 +84,7 @@ test("403: an org that the token is not a member of, and a suspended or pending 
   }
 });
 
-test("401: an expired token immediately, a revoked one within 2 s; neither counts as a guess", TIMEOUT, async () => {
+test("returns 401 for an expired token immediately and for a revoked one within 2 s; neither counts as a guess", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { org_id, token, token_id } = await it.org();
   const expires_at = new Date(it.clock.now().getTime() + 500);
@@ -104,7 +104,7 @@ test("401: an expired token immediately, a revoked one within 2 s; neither count
   assert.match(revoked.body.error.message, /revoked/);
 });
 
-test("429: limits guesses of tokens without effect on valid tokens", TIMEOUT, async () => {
+test("returns 429 for too many guessed tokens, without effect on valid tokens", TIMEOUT, async () => {
   await using it = await startFeaturePlane([tokenRoutes]);
   const { token } = await it.org();
   const statuses = new Set<number>();

@@ -119,7 +119,7 @@ test("behind a TLS proxy the cookie is __Host- and Secure, and no other name is 
   assert.match(setCookieOf(plain.headers), /^roamfleet_session=.*SameSite=Strict$/);
 });
 
-test("403: a changing request by cookie needs the session's CSRF token in a header, and the same Origin", TIMEOUT, async () => {
+test("returns 403 unless a changing request by cookie has the session's CSRF token in a header and the same Origin", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const [browser, other] = [await Browser.signIn(it, token), await Browser.signIn(it, token)];
@@ -161,7 +161,7 @@ test("an Authorization header takes precedence over the cookie, even if it is in
   assert.equal((await browser.get("/api/me", { authorization: "Bearer rf_org_wrong" })).status, 401);
 });
 
-test("401: clears a cookie without a session, and accepts a session's secret only in the cookie", TIMEOUT, async () => {
+test("returns 401 and clears a cookie without a session, and accepts a session's secret only in the cookie", TIMEOUT, async () => {
   await using it = await start();
   const { token } = await it.org();
   const browser = await Browser.signIn(it, token);

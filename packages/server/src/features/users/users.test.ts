@@ -32,7 +32,7 @@ async function startRig() {
   return { it, org, ask, site_id, fleet_id, revoke, [Symbol.asyncDispose]: () => it[Symbol.asyncDispose]() };
 }
 
-test("201: adds a user with a role, lowercases the address, and shows the last use of its tokens", TIMEOUT, async () => {
+test("adds a user with a role, lowercases the address, and shows the last use of its tokens", TIMEOUT, async () => {
   await using rig = await startRig();
   const { status, headers, body } = await rig.ask("POST", "/api/users", ADA);
   assert.equal(status, 201);
@@ -54,7 +54,7 @@ test("201: adds a user with a role, lowercases the address, and shows the last u
   assert.equal((await rig.ask("GET", `/api/users/${id}`)).body.data.last_seen_at, rig.it.clock.now().toISOString());
 });
 
-test("200: one more role adds a grant, the same role again sets its scopes", TIMEOUT, async () => {
+test("one more role adds a grant, and the same role again sets its scopes", TIMEOUT, async () => {
   await using rig = await startRig();
   const first = await rig.ask("POST", "/api/users", { ...ADA, role: "viewer" });
   const scopes = [{ site_id: rig.site_id }, { site_id: rig.site_id }];
@@ -267,7 +267,7 @@ test("a token that one org issues for a user is not valid for other orgs of the 
   );
 });
 
-test("409: the last admin of the org cannot be removed or demoted, unless the org has an admin token", TIMEOUT, async () => {
+test("returns 409 for removing or demoting the last admin of the org, unless the org has an admin token", TIMEOUT, async () => {
   await using rig = await startRig();
   const admin = (await rig.ask("POST", "/api/users", { ...ADA, role: "admin" })).body.data;
   const own = (await rig.ask<NewToken>("POST", "/api/tokens", { label: "own", role: "admin", user_id: admin.id })).body.data.token ?? "";

@@ -35,7 +35,7 @@ test("handshakes of unknown networks leave the slots of known nodes free", () =>
   );
 });
 
-test("a network that keeps failing handshakes is limited to its rate", async () => {
+test("limits the handshake rate of a network whose handshakes keep failing", async () => {
   const clock = new SimulatedClock({ at: "2030-01-01T00:00:00Z" });
   const it = new HandshakeAdmission(clock);
   const attempt = (): boolean => {

@@ -28,30 +28,27 @@ test("dispatch does not wait for deployments of other apps and configs to the sa
   assert.equal((await getDeploymentRow(org, org_id, "release", row.id))?.status, "in_progress");
 });
 
-test(
-  "notifies a robot that has no room for the app: the generation of its desired state was incremented",
-  { timeout: 120_000 },
-  async () => {
-    await using it = await startFeaturePlane([]);
-    const { org_id, caller, release_id, robot_ids } = await startReportRig(it, 1);
-    const { plane, clock } = it;
-    const robot_id = robot_ids[0] ?? "";
-    await plane.db.run(sql`
+test("notifies a robot whose target fails because the robot already has the maximum number of apps", { timeout: 120_000 }, async () => {
+  await using it = await startFeaturePlane([]);
+  const { org_id, caller, release_id, robot_ids } = await startReportRig(it, 1);
+  const { plane, clock } = it;
+  const robot_id = robot_ids[0] ?? "";
+  await plane.db.run(sql`
     insert into release (org_id, id, tag, kind, app, artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at)
     select org_id, 'rel_second', 'second', kind, 'second', artifact_sha256, artifact_size, artifact_state, created_by, created_at, updated_at
     from release where org_id = ${org_id} and id = ${release_id}`);
-    const { row } = await createDeployment(plane.db.forOrg(org_id), plane, caller, { release: "rel_second", robot_id });
-    await plane.db.run(sql`
+  const { row } = await createDeployment(plane.db.forOrg(org_id), plane, caller, { release: "rel_second", robot_id });
+  await plane.db.run(sql`
     insert into robot_app (org_id, robot_id, app, updated_at)
     select ${org_id}, ${robot_id}, 'app-' || n, ${clock.now()} from generate_series(1, ${APPS_MAX}::int) n`);
-    const notified: unknown[] = [];
-    plane.bus.subscribe(HINT_PUSH, (message) => void notified.push(message));
-    await dispatchQueued(plane.db, plane, new Postponed());
-    assert.equal((await getDeploymentRow(plane.db, org_id, "release", row.id))?.status, "failed");
-    await until("the hint", () => Promise.resolve(notified.length > 0));
-    assert.deepEqual(notified, [{ org_id, robot_ids: [robot_id] }]);
-  },
-);
+  const notified: unknown[] = [];
+  plane.bus.subscribe(HINT_PUSH, (message) => void notified.push(message));
+  await dispatchQueued(plane.db, plane, new Postponed());
+  assert.equal((await getDeploymentRow(plane.db, org_id, "release", row.id))?.status, "failed");
+  // The generation of its desired state was incremented.
+  await until("the hint", () => Promise.resolve(notified.length > 0));
+  assert.deepEqual(notified, [{ org_id, robot_ids: [robot_id] }]);
+});
 
 test(
   "dispatches only the newest of several deployments to a robot, also if a run does not claim all of their targets",

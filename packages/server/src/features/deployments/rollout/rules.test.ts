@@ -138,7 +138,7 @@ const anyThreshold = fc.oneof(
   fc.record({ count: fc.nat(50), min_decided: fc.integer({ min: 1, max: 30 }) }),
 );
 
-test("after a resume past the threshold the same failures do not exceed it again, and the next one does", () => {
+test("after a resume, the failures so far do not exceed the threshold again, but one more failure does", () => {
   fc.assert(
     fc.property(anyTally, anyThreshold, (fared, threshold) => {
       const accepted = acceptedByResume(fared, policy(threshold), 0);
