@@ -19,9 +19,9 @@ test("creates, controls and compares deployments to simulated robots", { skip: N
     await goTo(page, `/deployments/new?release=1.5.0&fleet=${fleet_id}`);
     await page.getByRole("button", { name: "Add first wave" }).click();
     await page.getByLabel("Size", { exact: true }).selectOption("count");
-    await page.getByLabel("Up to (robots)").fill("five");
+    await page.getByLabel("Cumulative robots").fill("five");
     await page.getByText("Enter a whole number, 1 or more.").waitFor();
-    await page.getByLabel("Up to (robots)").fill("5");
+    await page.getByLabel("Cumulative robots").fill("5");
     await page.getByLabel("Soak time").fill("");
     await page.getByText("Require manual promotion").click();
     await page.getByLabel("Planned waves").getByText("up to 5 robots").waitFor();

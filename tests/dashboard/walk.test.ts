@@ -106,7 +106,7 @@ async function deploy({ page }: Dashboard, { tag, waves }: { tag: string; waves:
   if (waves) {
     await button(page, "Add first wave").click();
     await page.getByLabel("Size", { exact: true }).selectOption("count");
-    await page.getByLabel("Up to (robots)").fill("1");
+    await page.getByLabel("Cumulative robots").fill("1");
   }
   await page.getByLabel("Verification time").fill(VERIFY);
   await page.getByRole("button", { name: `Deploy ${tag} to 2 robots` }).click();

@@ -207,7 +207,7 @@ function readAdminToken(env: NodeJS.ProcessEnv): string | undefined {
     throw new SettingsError(
       `SERVICE_ADMIN_TOKEN has fewer than ${ADMIN_TOKEN_CHARACTERS_MIN} characters and could be guessed: set it to what \`openssl rand -hex 32\` prints`,
     );
-  if (token.startsWith("rf_")) throw new SettingsError("SERVICE_ADMIN_TOKEN begins with rf_ as portal tokens do: set it to another one");
+  if (token.startsWith("rf_")) throw new SettingsError("SERVICE_ADMIN_TOKEN begins with rf_, like portal tokens: set it to another value");
   return token;
 }
 

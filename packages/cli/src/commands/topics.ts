@@ -56,7 +56,7 @@ export const topics = defineCommand<[string, Action, string | undefined, Options
       .option("--field <path>", "Only this part of each message, such as header.stamp or ranges[0]")
       .option("--rate <hz>", "Maximum messages per second", rateNumber)
       .option("--full", "Show complete arrays and strings, up to 512 KiB per message")
-      .option("--count <n>", "Stop after this many messages, or rates of hz", wholeNumber(1)),
+      .option("--count <n>", "Stop after this many messages (echo) or rates (hz)", wholeNumber(1)),
   async (context, robot_id, action, topic, options) => {
     if (action === "list") {
       if (topic !== undefined || Object.keys(options).length > 0) throw usage("list takes no topic and no flags of echo or hz");

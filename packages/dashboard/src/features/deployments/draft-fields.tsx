@@ -69,8 +69,8 @@ const WAVES_MAX = 50;
 
 const NEW_WAVE = { by: "percent", amount: "10", soak: "10m", gate: false } as const;
 const AMOUNTS: Record<WaveDraft["by"], { label: string; hint: string; placeholder: string }> = {
-  percent: { label: "Up to (%)", hint: "Of all robots, including earlier waves.", placeholder: "10" },
-  count: { label: "Up to (robots)", hint: "Including earlier waves.", placeholder: "20" },
+  percent: { label: "Cumulative share (%)", hint: "Of all robots, including earlier waves.", placeholder: "10" },
+  count: { label: "Cumulative robots", hint: "Including earlier waves.", placeholder: "20" },
   labels: { label: "Labels", hint: "Robots with all of these labels that are in no earlier wave.", placeholder: "zone=a, type=lift" },
 };
 
@@ -201,7 +201,7 @@ export function WindowEditor(parts: EditorParts) {
           field="expires_in"
           label="Expires after"
           placeholder="7d"
-          hint="Counted from the start. Robots that have not started by then are cancelled."
+          hint="Counted from the start. The deployment is then cancelled for robots that have not started it."
         />
       </Row>
       <Switch

@@ -95,7 +95,7 @@ function OrgForm({ org: { id, name: present, settings, created_at } }: { org: Ow
           className="max-w-32"
           value={days}
           onValue={setDays}
-          hint="Robots that have not started by then are cancelled. 0: server default. Applies to deployments that start after this change."
+          hint="The deployment is then cancelled for robots that have not started it. 0: server default. Applies to deployments that start after this change."
           error={changing.error?.message}
         />
         <Button className="mb-4" look="primary" type="submit" busy={changing.isPending} disabled={is_same}>

@@ -98,7 +98,7 @@ async function copyDatabase({ data_directory, database_url, clock, log }: Backup
   const started = running === undefined ? await startEmbedded({ directory, clock, log }) : undefined;
   try {
     const connection = running ?? started?.connection;
-    if (connection === undefined) throw new Error("the database was started without a connection");
+    if (connection === undefined) throw new Error("the database started, but its connection is unknown");
     await backup({ connection, dataDirectory: directory, to: path.join(to, "postgres") });
     return "postgres";
   } finally {
