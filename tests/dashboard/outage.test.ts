@@ -62,10 +62,10 @@ test("an outage shows, disables actions and ends without a reload, whether the s
   });
 });
 
-test("a page that could not load, and a list whose first page failed, load when the server answers again", LIMIT, async (t) => {
+test("a page that could not load, a failed list and the code of another page load when the server answers again", LIMIT, async (t) => {
   const it = await openDashboard(t, { robots: 1 });
   const { page } = it;
-  it.allow(/was answered 503|status of 503|the database does not answer/);
+  it.allow(/was answered 503|status of 503|the database does not answer|ERR_CONNECTION_REFUSED/);
   const fail = (path: string) =>
     page.route(path, (route) =>
       route.fulfill({ status: 503, json: { error: { code: "unavailable", message: "the database does not answer" } } }),
@@ -80,6 +80,22 @@ test("a page that could not load, and a list whose first page failed, load when 
   await page.unroute("**/api/robots?*");
   await it.org.api.updateRobot({ params: { id: it.robots[0]!.id }, body: { name: "cart-17" } });
   await page.getByText("cart-17").waitFor();
+
+  // The server ends after it has answered for the session and before it sends the code of a page: the session is read first.
+  let attempts = 0;
+  await page.evaluate("globalThis.same_page = true");
+  await page.route("**/assets/releases-page-*.js", (route) => route.abort("connectionrefused"));
+  await page.route(`${it.url}/`, (route) => {
+    attempts += 1;
+    return route.abort("connectionrefused");
+  });
+  await page.getByRole("link", { name: "Releases", exact: true }).click();
+  await until("a second attempt to load the code", () => attempts >= 2);
+  assert.equal(await page.evaluate("globalThis.same_page"), true);
+  await page.unroute("**/assets/releases-page-*.js");
+  await page.unroute(`${it.url}/`);
+  await page.getByRole("heading", { name: "Releases", exact: true }).waitFor();
+  assert.equal(await page.evaluate("globalThis.same_page"), true);
 });
 
 test("a log is live on a server that refuses cursors, such as one of an earlier version", LIMIT, async (t) => {
