@@ -37,6 +37,24 @@ test("a viewer that reconnects with the cursor of a robot's log gets exactly the
   assert.deepEqual(without.cursors, []);
 });
 
+test("sends no cursor before the first record of a stream that began at a time", TIMEOUT, async () => {
+  await using it = await startRig();
+  await ingestLogs(it.plane, it.session, flush(1, 10));
+  await it.rig.clock.advance({ seconds: 10 });
+  const first = it.view(`${it.path}?token=${it.token}&cursor=&after=${it.plane.clock.now().toISOString()}`);
+  await first.headers;
+  await it.rig.clock.advance({ seconds: 4 });
+  assert.deepEqual(first.cursors, []);
+  await ingestLogs(it.plane, it.session, flush(11, 20));
+  await until("the later records", () => first.seqs.length === 10);
+  await it.rig.clock.advance({ seconds: 2 });
+  await until("a cursor", () => first.cursors.length > 0);
+  const again = it.view(`${it.path}?token=${it.token}&cursor=${first.cursors[0]}`);
+  await ingestLogs(it.plane, it.session, flush(21, 30));
+  await until("the records after the cursor", () => again.seqs.at(-1) === 30);
+  assert.deepEqual([first.seqs.slice(0, 10), again.seqs], [range(11, 20), range(21, 30)]);
+});
+
 test("the cursor of a fleet's log includes robots without matching and without any records", TIMEOUT, async () => {
   await using it = await startRig();
   const { fleet_id, site_id, org_id } = it;

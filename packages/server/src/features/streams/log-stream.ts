@@ -35,7 +35,11 @@ class LogStream {
     this.#request = request;
     this.#sender = new RecordSender(plane, viewer);
     const { robot_id } = viewer.admitted;
-    this.#cursors = new CursorSender(plane, viewer, () => (this.#sender.has_gaps ? undefined : new Map([[robot_id, this.#end]])));
+    this.#cursors = new CursorSender(plane, viewer, () => {
+      // Of a stream that began at a time and has sent nothing, the position is unknown: its cursor would be the start of the whole log.
+      const is_unknown = request.after !== undefined && this.#end === undefined;
+      return is_unknown || this.#sender.has_gaps ? undefined : new Map([[robot_id, this.#end]]);
+    });
   }
 
   /** Resolves when the stored records are sent. The robot does not have to be connected. */
