@@ -27,9 +27,10 @@ export function startGuard(): { end(): Promise<void> } {
     detached: true,
     stdio: ["pipe", "ignore", "inherit"],
   });
+  // Listens from the start: the guard itself may have been killed before `end`.
+  const ended = once(child, "close");
   return {
     end: async () => {
-      const ended = once(child, "close");
       child.stdin.end();
       await ended;
     },

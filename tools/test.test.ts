@@ -233,6 +233,23 @@ test("a process that a test leaves behind is ended and named", { timeout: TIMEOU
   assert.ok(pid !== undefined && !isAlive(Number(pid)), stderr);
 });
 
+test("a run ends although its guard was killed", { timeout: TIMEOUT_MS }, () => {
+  const script = `
+    import { readFileSync } from "node:fs"; import { setTimeout } from "node:timers/promises";
+    import { startGuard } from ${JSON.stringify(path.join(root, "tools", "process-guard.ts"))};
+    const guard = startGuard();
+    process.kill(Number(readFileSync("/proc/self/task/" + process.pid + "/children", "utf8")), "SIGKILL");
+    await setTimeout(500);
+    await guard.end();
+    console.log("ended");`;
+  const { stdout, stderr } = spawnSync(process.execPath, ["--input-type=module", "-e", script], {
+    encoding: "utf8",
+    env,
+    timeout: TIMEOUT_MS,
+  });
+  assert.equal(stdout, "ended\n", stderr);
+});
+
 test("the package list is the first word of each line that is not a comment", () => {
   assert.deepEqual(parseList("# why\ncurl  the API\n\ntmux # terminal\n"), ["curl", "tmux"]);
 });
