@@ -167,7 +167,7 @@ export const LINK_FRAMES = { per_minute: 600_000, burst: 32_768 } as const;
 export const ORG_FRAMES = { per_minute: 3_000_000, burst: 131_072 } as const;
 /** Cost of a link: a robot may open 20 a second. Admitting one takes 4 ms of CPU and two transactions. */
 export const LINK_OPEN_COST = 500;
-/** The cache reserves 28 bytes for each bucket at the start, so this bounds them for any limit of robots. */
+/** Bounds the memory of the buckets for any limit of robots. */
 const ROBOT_BUCKETS_MAX = 1_000_000;
 /** Longest pause of a link. If it still has debt then, the next frame pauses it again. */
 const PAUSE_MS_MAX = 1_000;
