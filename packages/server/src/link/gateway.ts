@@ -92,7 +92,8 @@ export class Gateway implements Link {
   /** Sockets between the upgrade and the welcome. */
   readonly #greeted = new Set<WebSocket>();
   #draining = false;
-  readonly #ending = new Set<Promise<void>>();
+  /** Admissions and records of ended links, which need the database: a stopping server waits for them. */
+  readonly #pending = new Set<Promise<void>>();
   #emptied: (() => void) | undefined;
 
   constructor(context: GatewayContext) {
@@ -149,7 +150,7 @@ export class Gateway implements Link {
     });
     if (this.#sessions.size > 0) await new Promise<void>((resolve) => (this.#emptied = resolve));
     cut.cancel();
-    await Promise.allSettled(this.#ending);
+    await Promise.allSettled(this.#pending);
     this.#server.close();
   }
 
@@ -236,16 +237,14 @@ export class Gateway implements Link {
     heard();
     if (hello === undefined) return;
     if (hello.type !== "hello") return ws.close(1008, "hello must come first");
-    const end = this.#context.activity.begin();
     this.#admissions.started();
     try {
-      await this.#admit(ws, queue, ip, hello, expected);
+      await this.#track(this.#admit(ws, queue, ip, hello, expected));
     } catch (error) {
       this.#context.log.error({ err: error }, "could not admit a robot");
       ws.close(1011, "the server could not admit the robot");
     } finally {
       this.#admissions.ended();
-      end();
     }
   }
 
@@ -278,6 +277,12 @@ export class Gateway implements Link {
     await this.#context.handlers().connected(session, admission.public_key);
   }
 
+  async #track(work: Promise<void>): Promise<void> {
+    const end = this.#context.activity.begin();
+    this.#pending.add(work);
+    await work.finally(end).finally(() => this.#pending.delete(work));
+  }
+
   /** Registers the newer link of a robot and closes the older one, which may be half open without either side noticing. */
   #adopt(ws: WebSocket, session: LiveSession): void {
     const { clock } = this.#context;
@@ -292,19 +297,15 @@ export class Gateway implements Link {
       if (this.#sessions.size === 0) this.#emptied?.();
       const why = session.end_reason ?? (reason.length > 0 ? storableText(reason.toString("utf8")) : `closed with ${code}`);
       session.ended(why);
-      const ended = this.#disconnected(session, why).finally(() => this.#ending.delete(ended));
-      this.#ending.add(ended);
+      void this.#track(this.#disconnected(session, why));
     });
   }
 
   async #disconnected(session: LiveSession, reason: string): Promise<void> {
-    const end = this.#context.activity.begin();
     try {
       await this.#context.handlers().disconnected(session, reason);
     } catch (error) {
       this.#context.log.error({ err: error, robot_id: session.robot_id }, "could not record a robot's disconnect");
-    } finally {
-      end();
     }
   }
 
