@@ -48,6 +48,12 @@ test("a restore with all --revoke flags accepts no earlier token or enrollment k
     assert.deepEqual([approval, status], ["pending", "never_connected"]);
     await again.approveRobot({ params: { id: robot_id } });
     assert.equal((await again.getRobot({ params: { id: robot_id } })).data.approval, "approved");
+    // Its creator is gone as well, so a refused enrollment alone does not show that the key was revoked.
+    const keys = (await again.listEnrollmentKeys({})).items;
+    assert.deepEqual(
+      keys.map(({ status, revoked_at }) => [status, revoked_at !== null]),
+      [["revoked", true]],
+    );
     const body = JSON.stringify({ key, public_key: publicKey() });
     const enroll = await fetch(`${url}/agent/enroll`, { method: "POST", headers: { "content-type": "application/json" }, body });
     assert.equal(enroll.status, 403);
