@@ -8,13 +8,16 @@ export interface DispatchFacts {
   /** Order number of the target's deployment. */
   order_number: number;
   robot: { online: boolean; decommissioned: boolean; kinds: readonly string[] } | undefined;
-  /** The release; undefined for a config, and where the app is to be removed. */
+  /** The release; undefined for a config, or if the target removes the app. */
   release: { kind: string; artifact_state: "awaiting_upload" | "stored" | "external" } | "deleted" | undefined;
   /** Open targets of other deployments for the same robot and subject. */
   rivals: readonly (Pick<TargetRow, "id" | "status"> & { order_number: number })[];
   /** The highest order number that was ever dispatched to the same robot and subject; 0: none. */
   last_order_number: number;
-  /** Why it may no longer be dispatched: its creator lost access, or the fleet has a different release. Null or absent: it may. */
+  /**
+   * Why the target may no longer be dispatched: the deployment's creator lost access, or the fleet has a different release. Null or absent
+   * if it may be dispatched.
+   */
   denial?: Reason | null;
 }
 
@@ -36,17 +39,20 @@ export function decide({ order_number, robot, release, rivals, last_order_number
   return { dispatch: true, supersede: older.map(({ id }) => id) };
 }
 
-/** The columns of a deployment that may end its targets. */
+/** The columns of a deployment that decide whether its targets end early. */
 type EndingFacts = Parameters<typeof requestsOf>[0] & Pick<DeploymentRow, "status" | "stop_requested_at" | "expires_at">;
 
 export type Ending =
   | { end: "cancelled" | "failed"; reason: Reason }
-  /** Its robot is downloading, and must acknowledge that it stopped. */
+  /** The robot is downloading: ask it to stop. It must acknowledge that it stopped. */
   | { ask: true }
-  /** Its robot has the release, and rolls back. */
+  /** The robot has the release: roll it back. */
   | { roll_back: true };
 
-/** Decides how a target ends early: its deployment has expired, is cancelled, rolls back or was stopped. Undefined: it finishes. Pure. */
+/**
+ * Decides how a target ends early because its deployment has expired, is cancelled, rolls back or was stopped. Returns undefined if the
+ * target continues. Pure.
+ */
 export function decideEnding(
   { status, reverting }: Pick<TargetRow, "status" | "reverting">,
   deployment: EndingFacts,
@@ -77,7 +83,7 @@ export interface RollbackFacts {
 
 export type Return = { go: true } | { end: "cancelled" | "failed"; reason: Reason };
 
-/** Decides whether a robot that got a deployment's release is to roll back, or why it is not. Pure. */
+/** Decides whether a robot that received a deployment's release rolls back, and if not, why. Pure. */
 export function decideRollback({ target, robot, app, previous_exists, denial = null }: RollbackFacts): Return {
   if (robot === undefined || robot.decommissioned) return { end: "cancelled", reason: "robot_removed" };
   if (denial !== null) return { end: "cancelled", reason: denial };

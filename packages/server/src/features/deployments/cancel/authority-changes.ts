@@ -18,7 +18,7 @@ const CHANGES_PER_TURN = 50;
 /** Maximum targets per transaction. */
 const CHUNK_TARGETS = 2_000;
 
-/** Background: ends pending targets whose authority was lost. Returns true while there is more. */
+/** Background: ends pending targets of deployments that lost the authority to deploy to them. Returns true if there may be more. */
 export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed = new Postponed()): Promise<boolean> {
   const changes = await listAuthorityChanges(db, CHANGES_PER_TURN, postponed.ids(engine.clock.now()));
   const items = changes.map((change) => ({ ...change, id: change.subject_id }));
@@ -35,8 +35,8 @@ export async function recheckAuthorities(db: SystemDb, engine: Engine, postponed
 }
 
 /**
- * Ends one chunk of a deployment's targets that its authority no longer covers, or whose fleet no longer follows the release. Returns true
- * while there is more.
+ * Ends one chunk of the targets to which a deployment has lost the authority to deploy. If the system deployed for a fleet that no longer
+ * has the release or config, these are all targets. Returns true while there may be more.
  */
 async function endDenied(tx: Db, engine: Engine, org_id: string, id: string): Promise<boolean> {
   const [row] = await lockDeployments(tx, org_id, [id]);

@@ -13,15 +13,15 @@ import { type Engine, moveDeployment } from "../transition.ts";
 interface CancelOptions {
   kind?: DeploymentKind;
   mode?: "finish" | "rollback";
-  /** On whose authority robots roll back, with the mode `rollback`. */
+  /** The authority on which robots roll back; used only with the mode `rollback`. */
   authority?: Authority;
   /** Maximum targets that end in this transaction. */
   chunk?: number;
 }
 
 /**
- * Cancels a deployment. Targets that were not dispatched end immediately; robots that are downloading are asked to stop and acknowledge it;
- * robots that are installing or verifying finish first. With the mode `rollback` those roll back afterwards.
+ * Cancels a deployment. Targets that were not dispatched end immediately. Robots that are downloading are asked to stop and acknowledge it.
+ * Robots that are installing or verifying finish first; with the mode `rollback`, they then roll back.
  */
 export async function cancelDeployment(
   db: Db,
@@ -47,7 +47,7 @@ export async function cancelDeployment(
       return moveDeployment(tx, engine, row, "cancelled", "user_cancelled", actor);
     }
     if (mode === "rollback") await stopFollowing(tx, engine, row);
-    // Its targets are already being cancelled, or it is rolling back: that continues.
+    // The deployment is already being cancelled or rolled back, and continues with that.
     if (row.status === "cancelling" || row.status === "rolling_back") return row;
     const cancelling = await moveDeployment(tx, engine, row, "cancelling", "user_cancelled", actor);
     return cancelPendingTargets(tx, engine, cancelling, actor, chunk);

@@ -18,12 +18,12 @@ import { bumpGenerations, lockGenerations, revertConfigs, revertDesiredApps } fr
 export const CHUNK_TARGETS = 2_000;
 const LATE_PER_RUN = 500;
 
-/** When a robot that is asked now must have acknowledged that it stopped. */
+/** Returns the deadline by which a robot that is asked to stop now must acknowledge that it stopped. */
 const stoppedBy = (now: Date): Date => new Date(now.getTime() + CANCEL_ACK_SECONDS * 1_000);
 
 /**
- * Background: ends targets of deployments that are cancelled, roll back, were stopped or have expired, whatever the targets wait for.
- * Returns true if there may be more.
+ * Background: ends the targets of deployments that are cancelled, are rolling back, were stopped or have expired, regardless of what the
+ * targets wait for. Returns true if there may be more.
  */
 export async function endPendingTargets(
   db: SystemDb,
@@ -40,8 +40,8 @@ export async function endPendingTargets(
 }
 
 /**
- * Ends one chunk of a deployment's targets immediately, after a request that ends them. The caller has locked the deployment's row; the
- * other chunks are ended in the background.
+ * Ends the first chunk of a deployment's targets in the request that ends them. The other chunks are ended in the background. The caller
+ * has locked the deployment's row.
  */
 export async function cancelPendingTargets(
   tx: Db,
@@ -57,8 +57,8 @@ export async function cancelPendingTargets(
 }
 
 /**
- * Ends targets whose robots have changed nothing; robots that are downloading are asked to stop and acknowledge it, and those that have the
- * release of a deployment that rolls back return to the previous one.
+ * Ends targets whose robots have changed nothing. Asks robots that are downloading to stop and to acknowledge it. If the deployment rolls
+ * back, also rolls back the robots that have its release.
  */
 async function endTargets(
   tx: Db,
@@ -84,8 +84,8 @@ async function endTargets(
 }
 
 /**
- * Moves targets and reverts the desired state of the robots of those that end, and of `stopping`: also of a target that waits for its next
- * attempt, as its robot may still be working on the previous one.
+ * Moves targets, and reverts the desired state of the robots of `stopping` and of targets that end. This includes a target that waits for
+ * its next attempt, because its robot may still be working on the previous attempt.
  */
 export async function endWith(
   tx: Db,
@@ -138,7 +138,7 @@ const FAILURES: ReadonlySet<TargetStatus | undefined> = new Set(["failed", "roll
 
 /**
  * Reverts the desired state of the robots of these targets, which ended without success or are being cancelled. A robot that has begun to
- * install finishes first and decides locally.
+ * install is not interrupted: it finishes, and decides locally whether the installation succeeded.
  */
 export async function revertDesiredState(
   tx: Db,

@@ -5,8 +5,8 @@ import { type AuthoritySubject, insertAuthorityChanges } from "../store/authorit
 export const HINT_AUTHORITY = "rf.deployments.authority";
 
 /**
- * Records, in the caller's transaction, that users or tokens lost permissions, robots were moved, or fleets stopped following. Pending
- * targets are checked soon after the commit. Dispatch checks each target anyway; this ends targets earlier.
+ * Records, in the caller's transaction, that users or tokens lost permissions, robots were moved, or fleets stopped following. A background
+ * loop checks the pending targets soon after the commit. Dispatch also checks each target; the record only ends targets earlier.
  */
 export async function noteAuthorityChange(
   tx: Db,

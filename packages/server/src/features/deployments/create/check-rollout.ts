@@ -5,7 +5,7 @@ import { Cron } from "croner";
 
 const DAY_MS = 86_400_000;
 
-/** Refuses (400, naming the field) a policy that matches its schema but contradicts itself, the target or the time. */
+/** Throws 400, naming the field, if a policy matches its schema but contradicts itself, the kind of target or the current time. */
 export function checkRollout(rollout: Rollout, target_kind: "robot" | "fleet", now: Date, scheduled_at: Date | null): void {
   const { waves, failure_threshold: threshold, max_unavailable, window, expires_at } = rollout;
   if (target_kind === "robot") {
@@ -51,7 +51,9 @@ export interface OpenWindow {
 
 const MINUTE_MS = 60_000;
 
-/** Returns the window that is open at `now`, or else the next one; null: it never opens again. Throws if `checkWindow` finds an error. Pure. */
+/**
+ * Returns the window that is open at `now`, otherwise the next one; null if it never opens again. Throws on an invalid cron or time zone.
+ */
 export function nextWindow({ cron, time_zone, duration_minutes }: Window, now: Date): OpenWindow | null {
   const long_ms = duration_minutes * MINUTE_MS;
   // The first window that opened less than its duration ago, or opens later.

@@ -15,13 +15,14 @@ import { groupSourceMembers, listSourceMembers, type Source } from "../store/rol
 import type { Rollout } from "@roamfleet/protocol/routes";
 import { parseTime } from "../../../kernel/time.ts";
 
-/** Targets per transaction: few enough that its locks and 12 ms of CPU delay no other request, many enough that 100,000 take 50 transactions. */
+/** Targets per transaction. The locks and 12 ms of CPU of one transaction delay no other request; 100,000 targets take 50 transactions. */
 const CHUNK_TARGETS = 2_000;
 const DEPLOYMENTS_PER_RUN = 20;
 
 /**
- * Resolves the robots of a deployment. The first chunk is written in the caller's transaction, so a small fleet is complete immediately.
- * The rest follows in the background, from the current members, and resumes from its cursor after a crash.
+ * Creates a target for each robot of a deployment. Writes the first chunk in the caller's transaction, so a small fleet is complete
+ * immediately. A background loop writes the other chunks from the fleet's current members, and resumes after a crash from the stored
+ * cursor.
  */
 export async function beginFanOut(tx: Db, engine: CreateContext, deployment: DeploymentRow): Promise<DeploymentRow> {
   const now = engine.clock.now();
@@ -65,10 +66,10 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
     step_at: last && isLimited(deployment) ? now : null,
     count_pending: counts.pending,
     count_queued: counts.queued,
-    // With the last chunk, the total becomes the number that was written.
+    // After the last chunk, set the total to the number of targets that were written.
     count_total: last ? Object.values(counts).reduce((sum, count) => sum + count, 0) : total,
   });
-  // One change for the chunk, not one per target: clients that show targets read the list again.
+  // Publish one change for the chunk, not one per target: clients that show targets reload the list.
   announce(tx, engine, org_id, deploymentChange(row, "targets"));
   if (!last) {
     tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
@@ -82,7 +83,10 @@ async function continueFanOut(tx: Db, engine: CreateContext, deployment: Deploym
   return endIfOver(tx, engine, row);
 }
 
-/** The initial state of a target. In a deployment by waves it is in the last wave until it is assigned to its own. */
+/**
+ * Returns the initial state of a target. In a deployment with waves, a target is in the last, implicit wave until it is assigned to its
+ * own.
+ */
 function startOf(deployment: DeploymentRow): { status: "pending" | "queued"; wave: number; waiting_for: "slot" | null } {
   const { waves } = deployment.rollout;
   if (waves !== undefined) return { status: "pending", wave: waves.length, waiting_for: null };
@@ -125,8 +129,8 @@ async function continueAssignment(tx: Db, engine: CreateContext, deployment: Dep
 }
 
 /**
- * Background: writes the next chunk of each unfinished fan-out, and opens targets whose wave, soak time or gate allows it. Returns true if
- * there may be more.
+ * Background: writes the next chunk of each unfinished fan-out, and queues targets as soon as their wave, its soak time and its gate allow.
+ * Returns true if there may be more.
  */
 export async function advanceDeployments(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
   const now = engine.clock.now();
@@ -143,13 +147,16 @@ export async function advanceDeployments(db: SystemDb, engine: CreateContext, po
 
 export interface Member {
   robot_id: string;
-  /** The release that it gets; null: a config, or removal of the app. */
+  /** The release that the robot gets; null if it gets a config or if the app is removed. */
   release_id: string | null;
 }
 
 type Of = Pick<DeploymentRow, "org_id" | "robot_id" | "fleet_id" | "release_id" | "retry_of" | "rollback_of" | "order_number">;
 
-/** Returns robots of the deployment after a cursor, by id: of its fleet when it started, its one robot, or robots of an ended deployment. */
+/**
+ * Returns the robots of a deployment after a cursor, ordered by id. These are the fleet members that joined before it started, its single
+ * robot or, for a retry or rollback, robots of the ended deployment.
+ */
 export async function membersOf(tx: Db, deployment: Of, after: string, limit: number): Promise<Member[]> {
   const { org_id, robot_id, fleet_id, release_id, order_number } = deployment;
   const source = sourceOf(deployment);
@@ -165,7 +172,9 @@ export async function countMembersOf(tx: Db, deployment: Of): Promise<number> {
   return deployment.fleet_id === null ? 1 : (await countMembers(tx, deployment.org_id, deployment.fleet_id, deployment.order_number)).count;
 }
 
-/** Returns the ended deployment, and which of its targets, that this one repeats or reverts; undefined: it is for a robot or fleet. */
+/**
+ * Returns the ended deployment that this one retries or rolls back, and how its targets are selected; undefined for any other deployment.
+ */
 export function sourceOf({
   retry_of,
   rollback_of,
@@ -178,7 +187,9 @@ export function sourceOf({
 const HOUR_MS = 3_600_000;
 const HOURS_PER_DAY = 24;
 
-/** Returns when a deployment that begins at `from` expires: by its policy, else by the org's setting, else by the server's. */
+/**
+ * Returns when a deployment that begins at `from` expires: as its policy states, otherwise after the period of the org or of the server.
+ */
 export async function expiresAt(
   db: Db,
   engine: Pick<CreateContext, "settings">,

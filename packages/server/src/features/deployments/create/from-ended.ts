@@ -13,13 +13,13 @@ import { groupSourceMembers, type Source } from "../store/rollback.ts";
 import type { DeploymentRow } from "../store/rows.ts";
 import type { CreateContext } from "../transition.ts";
 
-/** What a deployment without its own policy takes over: the verification time. */
+/** Returns the part of an ended deployment's policy that its rollback keeps: the verification time. */
 const plain = ({ verify_seconds }: Rollout): Rollout => (verify_seconds === undefined ? {} : { verify_seconds });
 
-/** The policy of an ended deployment for its retry, without the expiry time: that may have passed. */
+/** Returns the policy of an ended deployment for its retry. Omits the expiry time, which may have passed. */
 const again = ({ expires_at: _, ...rollout }: Rollout): Rollout => rollout;
 
-/** Creates a deployment for robots of an ended one. 409 if no robot qualifies. */
+/** Creates a deployment that retries an ended one or rolls it back. Throws 409 if no robot qualifies. */
 export async function createFromEnded(
   tx: Db,
   engine: CreateContext,
@@ -36,10 +36,10 @@ export async function createFromEnded(
     );
   const wanted = groups.flatMap(({ release_id }) => release_id ?? []);
   const { deployable, refusal } = await findDeployable(tx, engine, org_id, wanted);
-  // Robots whose release is unavailable fail separately. If none is available, and no robot is to remove the app, nothing is started.
+  // A robot whose release is unavailable fails separately. Start nothing only if every release is unavailable and no robot removes the app.
   if (deployable === undefined && wanted.length === groups.length)
     throw refusal ?? conflict(`the releases for the robots of deployment ${id} were deleted: ${wanted.join(", ")}`);
-  // If no robot had a release before, the release that they lose represents the deployment.
+  // If no release can be deployed, the new deployment refers to the release of the ended one, which robots remove.
   const release_id = deployable ?? ended.release_id;
   return startDeployment(tx, engine, {
     org_id,
@@ -61,7 +61,10 @@ export async function createFromEnded(
   });
 }
 
-/** Returns the first of these releases that exists and that robots would accept, or why the first existing one would be refused. */
+/**
+ * Returns the first of these releases that exists and that robots would accept. If there is none, returns why the first that exists is
+ * refused.
+ */
 export async function findDeployable(
   tx: Db,
   engine: CreateContext,

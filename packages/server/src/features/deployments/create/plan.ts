@@ -93,8 +93,8 @@ export interface ReleaseToSend {
 }
 
 /**
- * Returns how many bytes of a release this server would send to each of these robots. Of an image, parts are left out that are also in an
- * image that the robot runs or keeps for a rollback. 0 for an image in a registry, which robots pull themselves.
+ * Returns how many bytes of a release this server would send to each of these robots. For an image, omits the parts that the robot already
+ * has in an image that it runs or keeps for a rollback. Returns 0 for an image in a registry, which robots pull directly.
  */
 export async function bytesToSend(
   db: Db,

@@ -15,17 +15,17 @@ import { type CreateContext, HINT_DISPATCH, moveDeployment } from "../transition
 import { beginFanOut, expiresAt, sourceOf, targetOf } from "./fan-out.ts";
 
 const DUE_PER_RUN = 400;
-/** Deployments per transaction: few enough that others wait only briefly for their rows. */
+/** Deployments per transaction. Few, so that other transactions wait only briefly for their rows. */
 const BATCH_DEPLOYMENTS_MAX = 100;
 /** Concurrent transactions per org: the server prepares one while PostgreSQL writes the other. */
 const BATCHES_AT_ONCE = 2;
-/** How long a deployment that could not start is postponed, behind those that are due earlier. */
+/** How long a deployment that could not start is postponed. Deployments that are due earlier start before it. */
 const FAILED_AGAIN_MS = 5_000;
 
 /**
- * Background: starts due scheduled deployments. Those to one robot are dispatched in the same transaction, in batches, because thousands may
- * be due at one moment; the others resolve their robots first. Deleting the schedule row is part of the transaction, so each deployment is
- * started once even if a process crashes.
+ * Background: starts scheduled deployments that are due. Thousands may be due at one moment, so deployments to one robot each are started
+ * and dispatched in batches, one transaction per batch. The others start one by one, and create their targets first. The transaction that
+ * starts a deployment also deletes its schedule row, so each is started once even if a process crashes. Returns true if there may be more.
  */
 export async function releaseDue(db: SystemDb, engine: CreateContext, postponed = new Postponed()): Promise<boolean> {
   const now = engine.clock.now();
@@ -35,7 +35,8 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
     const org = db.forOrg(org_id);
     const simple = own.filter(isForOneRobot);
     const others = own.filter((one) => !isForOneRobot(one));
-    // Those that start separately may concern robots of the batches: the order of all is stored before any of them starts.
+    // The deployments that start separately may include robots of the batches, so store the order of all deployments before any of them
+    // starts.
     const is_ordered = others.length > 0 && (await storeOrder(org, org_id, own));
     const can_batch = others.length === 0 || is_ordered;
     const remaining = can_batch ? [...others, ...(await startInBatches(org, engine, org_id, simple, is_ordered))] : own;
@@ -57,7 +58,9 @@ export async function releaseDue(db: SystemDb, engine: CreateContext, postponed 
   return due.length === DUE_PER_RUN;
 }
 
-/** Stores the order of deployments that start in several transactions. Returns false if that fails: each then draws its own number. */
+/**
+ * Stores the order numbers of deployments that start in several transactions. If that fails, returns false, and each draws its own number.
+ */
 async function storeOrder(org: Db, org_id: string, due: readonly Due[]): Promise<boolean> {
   if (due.length === 0) return true;
   const ids = due.map(({ id }) => id);
@@ -70,7 +73,10 @@ async function storeOrder(org: Db, org_id: string, due: readonly Due[]): Promise
   );
 }
 
-/** Starts deployments to one robot each. Returns those that must start separately: they changed, or their batch failed. */
+/**
+ * Starts deployments to one robot each, in batches. Returns the ones that must start separately, because they changed or their batch
+ * failed.
+ */
 async function startInBatches(org: Db, engine: CreateContext, org_id: string, due: readonly Due[], is_ordered: boolean): Promise<Due[]> {
   const batches = batchesOf(due);
   const remaining: Due[] = [];
@@ -89,7 +95,10 @@ async function startInBatches(org: Db, engine: CreateContext, org_id: string, du
   return remaining;
 }
 
-/** Groups due deployments. All of one robot are in one batch: batches run concurrently, and would number them in any order. */
+/**
+ * Groups due deployments into batches. All deployments to one robot are in the same batch, because concurrent batches draw order numbers in
+ * an arbitrary order.
+ */
 function batchesOf(due: readonly Due[]): Due[][] {
   const batches: Due[][] = [];
   for (const own of Map.groupBy(due, ({ robot_id, id }) => robot_id ?? id).values()) {
@@ -100,17 +109,21 @@ function batchesOf(due: readonly Due[]): Due[][] {
   return batches;
 }
 
-/** Starts and dispatches deployments to one robot each, in new order unless `is_ordered`. Returns those that are not scheduled any more. */
+/**
+ * Starts and dispatches deployments to one robot each. Draws new order numbers unless `is_ordered`. Returns the deployments that are no
+ * longer scheduled.
+ */
 function startForRobots(db: Db, engine: CreateContext, org_id: string, due: readonly Due[], is_ordered: boolean): Promise<Due[]> {
   return db.transaction(async (tx) => {
     const now = engine.clock.now();
-    // Deployments that may lose a target to these are locked in the same statement, by id, so that transactions cannot deadlock.
+    // A deployment that starts may supersede targets of other deployments. Lock all of them in one statement, ordered by id, so that
+    // transactions cannot deadlock.
     const rivals = await listRivals(tx, org_id, due);
     const locked = await lockDeployments(tx, org_id, [...new Set([...due, ...rivals].map(({ id }) => id))]);
     const due_ids = new Set(due.map(({ id }) => id));
     const simple = locked.filter((row) => due_ids.has(row.id) && row.status === "scheduled");
     const simple_ids = simple.map(({ id }) => id);
-    // Before they leave the schedule: another node that does not find them there draws later numbers.
+    // Draw the numbers before deleting the schedule rows: a node that no longer finds these rows then draws later numbers.
     const ordered = is_ordered ? simple : await drawOrder(tx, simple);
     const taken = new Set((await takeDue(tx, org_id, simple_ids, now)).map(({ id }) => id));
     const pairs = await begin(
@@ -122,7 +135,7 @@ function startForRobots(db: Db, engine: CreateContext, org_id: string, due: read
     const deployments = new Map([...locked, ...pairs.map(({ deployment }) => deployment)].map((row) => [row.id, row]));
     const targets = pairs.map(({ target }) => target);
     const of_robot = Map.groupBy(targets, ({ robot_id }) => robot_id);
-    // Of several for one robot, dispatch chooses the newest when all are stored.
+    // If several of these targets are for the same robot, only store them now. The dispatch loop chooses the newest afterwards.
     const ready = pairs.filter(({ target, deployment }) => of_robot.get(target.robot_id)?.length === 1 && mayDispatch(deployment, now));
     if (pairs.length > 0) await dispatchLocked(tx, engine, org_id, deployments, ready, targets);
     if (ready.length < pairs.length) tx.afterCommit(() => engine.bus.publish(HINT_DISPATCH, null));
@@ -130,7 +143,7 @@ function startForRobots(db: Db, engine: CreateContext, org_id: string, due: read
   });
 }
 
-/** Returns the deployments with an open target for a robot and app of these. */
+/** Returns the deployments that have an open target for the same robot and app as one of `due`. */
 async function listRivals(tx: Db, org_id: string, due: readonly Due[]): Promise<{ id: string }[]> {
   const apps = new Map(
     due.flatMap(({ robot_id, app }) => (robot_id === null ? [] : [[`${robot_id} ${app ?? "main"}`, robot_id] as const])),
@@ -151,7 +164,7 @@ async function drawOrder(tx: Db, rows: readonly DeploymentRow[]): Promise<Deploy
   return in_order.map((row) => ({ ...row, order_number: numbers.get(row.id) ?? row.order_number }));
 }
 
-/** Returns deployments that start now, and their targets, as they are to be stored. */
+/** Builds the rows of deployments that start now, and of their targets. The caller stores them. */
 async function begin(tx: Db, engine: CreateContext, org_id: string, rows: readonly DeploymentRow[]): Promise<Pair[]> {
   if (rows.length === 0) return [];
   const now = engine.clock.now();
@@ -170,14 +183,14 @@ async function begin(tx: Db, engine: CreateContext, org_id: string, rows: readon
   });
 }
 
-/** Whether it can start in a batch. Nothing changes that after its creation. */
+/** Whether a deployment can start in a batch. Depends only on fields that never change after its creation. */
 const isForOneRobot = (due: Due): boolean =>
   due.kind === "release" && due.robot_id !== null && due.rollout.waves === undefined && !isLimited(due) && sourceOf(due) === undefined;
 
 function releaseOne(db: Db, engine: CreateContext, due: { org_id: string; id: string }): Promise<void> {
   const { org_id, id } = due;
   return db.transaction(async (tx) => {
-    // The deployment's row first, in the same order as a cancellation.
+    // Lock the deployment's row before its schedule row, in the same order as a cancellation.
     const [row] = await lockDeployments(tx, org_id, [id]);
     if ((await takeDue(tx, org_id, [id], engine.clock.now())).length === 0) return;
     if (row === undefined || row.status !== "scheduled") return;

@@ -9,8 +9,9 @@ import { listUnapproved } from "../store/robots.ts";
 import type { Engine } from "../transition.ts";
 
 /**
- * Freezes each robot's config files; the caller has locked the robots' generations. A target without files is `applied`; one whose files would break a schema fails, and its robot keeps
- * the files that it has. If any file contains secrets, all files of the target wait until the robot is approved.
+ * Stores the current config files of each robot as its desired files. A target without files is `applied`. A target whose files violate a
+ * schema fails, and its robot keeps the files that it has. If any file of a target contains secrets, the target waits until its robot is
+ * approved. The caller has locked the robots' `robot_desired` rows.
  */
 export async function writeDesiredConfigs(
   tx: Db,
@@ -66,7 +67,10 @@ export async function writeDesiredConfigs(
   return changes;
 }
 
-/** Returns the namespaces for which each robot must get a file: after the last value was deleted it gets an empty file, and not the old one. */
+/**
+ * Returns the namespaces for which each robot must get a file even if there are no values. After the last value was deleted, an empty file
+ * replaces the old one.
+ */
 async function namespacesToKeep(
   tx: Db,
   { org_id, namespace }: DeploymentRow,

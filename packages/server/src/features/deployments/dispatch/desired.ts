@@ -54,7 +54,7 @@ const IMAGE_KIND = "container_image";
 
 /** An image in an uploaded archive. A robot that has none of its parts downloads the sum of their sizes. */
 export interface ReleaseImage {
-  /** `os/architecture`, or with `/variant`; "" if the archive does not contain it. */
+  /** `os/architecture` or `os/architecture/variant`; "" if the archive does not state the platform. */
   platform: string;
   config: DesiredLayers["config"];
   /** From the lowest to the topmost. */
@@ -106,7 +106,7 @@ export function chooseImage(images: readonly ReleaseImage[], arch: string | unde
 
 const DOCKER_HUB = "docker.io";
 
-/** Returns the registry of an image, by Docker's rules: without a host it is Docker Hub. */
+/** Returns the registry host of an image name. By Docker's rules, a name without a host is on Docker Hub. */
 export function registryOf(image: string): string {
   const [first = "", ...rest] = image.split("/");
   const is_host = rest.length > 0 && (/[.:]/.test(first) || first === "localhost");
@@ -114,8 +114,9 @@ export function registryOf(image: string): string {
 }
 
 /**
- * Adds registry logins for the images that robots are to run to their desired state. Logins are in the message only and never stored. A
- * robot gets only the logins that it needs, and none before it is approved. If logins cannot be read, the robot pulls without them.
+ * Adds to each robot's desired state the registry logins for the images that the robot is to run. Logins are only part of the message, not
+ * of the stored state. A robot gets only the logins that it needs, and none before it is approved. If logins cannot be read, robots pull
+ * images without them.
  */
 export async function addRegistryAuth(
   { db, secrets, log }: Pick<Plane, "db" | "secrets" | "log">,

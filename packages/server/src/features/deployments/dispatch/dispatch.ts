@@ -31,7 +31,7 @@ import {
 import { type Engine, freeSlots, HINT_PUSH, HINT_ROLLOUT, moveAll } from "../transition.ts";
 
 const CLAIM_TARGETS = 500;
-/** Deployments per transaction: few enough that others wait only briefly for their rows. */
+/** Deployments per transaction. Few, so that other transactions wait only briefly for their rows. */
 const BATCH_DEPLOYMENTS_MAX = 100;
 /** How long targets are skipped after their dispatch failed. */
 const FAILED_AGAIN_MS = 60_000;
@@ -54,7 +54,7 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed: Po
     failed += 1;
     // Log once per run: one cause may break hundreds.
     if (failed === 1) engine.log.error({ err: failures.error, org_id, deployment_id }, "a deployment could not be dispatched");
-    // If very many fail, the next run finds the rest, unless none succeeded.
+    // After many failures, some targets are not retried separately. The next run dispatches them, unless all targets failed.
     const undivided = new Set(failures.failed.length < own.length ? failures.undivided : []);
     more ||= undivided.size > 0;
     const isolated = failures.failed.filter((target) => !undivided.has(target));
@@ -74,7 +74,10 @@ export async function dispatchQueued(db: SystemDb, engine: Engine, postponed: Po
 const idsOf = (targets: readonly { id: string }[]): string[] => targets.map(({ id }) => id);
 const robotsOf = (targets: readonly { robot_id: string }[]): string[] => targets.map(({ robot_id }) => robot_id);
 
-/** Groups claimed targets by deployment, newest first: of several for one robot only the newest is installed, and supersedes the others. */
+/**
+ * Groups claimed targets into batches, newest deployment first. If a robot has targets of several deployments, only the newest is
+ * installed, and it supersedes the others.
+ */
 function batchesOf(claimed: readonly Claimed[]): Claimed[][] {
   const newest_first = byDeployment(claimed).toSorted(([a], [b]) => (b?.order_number ?? 0) - (a?.order_number ?? 0));
   const batches: Claimed[][] = [];
@@ -82,7 +85,7 @@ function batchesOf(claimed: readonly Claimed[]): Claimed[][] {
   return batches;
 }
 
-/** Returns the first target of each robot, in the order of `claimed`: decisions about a robot depend on each other. */
+/** Returns only the first target of each robot, in the order of `claimed`, because decisions about the same robot depend on each other. */
 function oncePerRobot(claimed: readonly Claimed[], targets: readonly TargetRow[]): TargetRow[] {
   const by_id = new Map(targets.map((target) => [target.id, target]));
   const robots = new Map<string, TargetRow>();
@@ -91,22 +94,25 @@ function oncePerRobot(claimed: readonly Claimed[], targets: readonly TargetRow[]
   return [...robots.values()];
 }
 
-/** Whether a target that was not claimed may be dispatched instead of an older one that was: a run claims only some of those that wait. */
+/**
+ * Whether an unclaimed target may be dispatched instead of an older, claimed one. A run claims only some of the waiting targets, so the
+ * newest target of a robot may be unclaimed.
+ */
 const mayGoFirst = ({ target, deployment }: Pair, now: Date, skip: ReadonlySet<string>): boolean =>
   !skip.has(deployment.id) &&
   (target.not_before_at === null || target.not_before_at <= now) &&
   deployment.fan_out_done_at !== null &&
   deployment.rollback_requested_at === null;
 
-/** Returns the target of the newest deployment for each robot: it supersedes the older ones. */
+/** Returns, for each robot, the target of the newest deployment, which supersedes the robot's older targets. */
 const newestPerRobot = (pairs: readonly Pair[]): Pair[] => {
   const oldest_first = pairs.toSorted((a, b) => a.deployment.order_number - b.deployment.order_number);
   return [...new Map(oldest_first.map((pair) => [pair.target.robot_id, pair])).values()];
 };
 
 /**
- * Dispatches targets of any number of deployments. Instead of an older target it may dispatch one that was not claimed, except of deployments
- * in `skip`. Returns whether none was left for another transaction.
+ * Dispatches claimed targets of any number of deployments. May dispatch a newer, unclaimed target instead of a claimed one, unless its
+ * deployment is in `skip`. Returns false if further claimed targets of the same robots are left for another transaction.
  */
 async function dispatchTargets(
   db: Db,
@@ -124,7 +130,8 @@ async function dispatchTargets(
       const target = by_robot.get(other.robot_id);
       return target !== undefined && isRival(target, other);
     });
-    // Deployments that may lose a target to these are locked in the same statement, by id, so that transactions cannot deadlock.
+    // These targets may supersede targets of other deployments. Lock all these deployments in one statement, ordered by id, so that
+    // transactions cannot deadlock.
     const deployment_ids = new Set([...wanted, ...rivals_before].map(({ deployment_id }) => deployment_id));
     const deployments = new Map((await lockDeployments(tx, org_id, [...deployment_ids])).map((row) => [row.id, row]));
     const queued = rivals_before.filter(
@@ -149,12 +156,12 @@ export interface Pair {
   deployment: DeploymentRow;
 }
 
-/** `release_tag`: absent for a config, and where the app is to be removed. */
+/** `release_tag` is absent for a config, for the removal of an app and for a deleted release. */
 type Decided = Pair & { decision: Decision; release_tag?: string };
 
 /**
- * Dispatches, holds back or ends queued targets. The caller has locked them and `deployments`. `started` has the targets of deployments that
- * start, which are not stored yet: they are stored as this leaves them.
+ * Dispatches queued targets, makes them wait or ends them. The caller has locked the targets and `deployments`. `started` contains the
+ * targets of deployments that start now. These are not stored yet; this function inserts them in their resulting state.
  */
 export async function dispatchLocked(
   tx: Db,
@@ -200,15 +207,15 @@ export async function dispatchLocked(
   for (const [deployment, own] of Map.groupBy(decided, (one) => one.deployment))
     await followWaits(tx, engine, moved.get(deployment.id) ?? deployment, own);
   engine.metrics.targets_dispatched.inc(dispatched.filter(({ to }) => to !== "failed").length);
-  // Also those for which it failed or waits for approval: their generation was incremented, too.
+  // Notify robots whose dispatch failed or waits for approval, too: their generation was also incremented.
   const robot_ids = decided.flatMap(({ target, decision }) => ("dispatch" in decision ? [target.robot_id] : []));
   if (robot_ids.length === 0) return;
   tx.afterCommit(() => engine.bus.publish(HINT_PUSH, { org_id, robot_ids }));
 }
 
 /**
- * Ends the older targets of robots to which a newer one was dispatched. A robot to which nothing was dispatched, as its config awaits
- * approval or breaks a schema, keeps its older deployment.
+ * Cancels the older targets of robots to which a newer one was dispatched. If nothing was dispatched to a robot, for example because its
+ * config awaits approval or violates a schema, its older targets stay open.
  */
 function supersededBy(
   dispatched: readonly TargetChange[],
@@ -218,7 +225,7 @@ function supersededBy(
   const newer = new Map(dispatched.flatMap(({ target, to }) => (to === "failed" ? [] : [[target.robot_id, target.deployment_id]])));
   return replaced.flatMap((target): TargetChange[] => {
     const by = deployments.get(newer.get(target.robot_id) ?? "");
-    // A deployment that became a rival after the locks were taken is found by the next run.
+    // The deployment of this target became a rival after the locks were taken. The next run handles it.
     if (by === undefined || !deployments.has(target.deployment_id)) return [];
     return [{ target, to: "cancelled", reason: "superseded", actor: by.created_by }];
   });
@@ -227,9 +234,9 @@ function supersededBy(
 /** Frees slots and checks the wave again after some robots of a deployment turned out to be offline. */
 async function followWaits(tx: Db, engine: Engine, row: DeploymentRow, decided: readonly Decided[]): Promise<void> {
   const waits = new Set(decided.map(({ decision }) => ("wait" in decision ? decision.wait : undefined)));
-  // Offline robots use no slot: others may take it.
+  // Offline robots use no slot, so other robots may take it.
   if (mayDispatch(row, engine.clock.now()) && !waits.has("slot")) await freeSlots(tx, engine, row);
-  // Offline robots do not hold up a wave: it may have passed now.
+  // Offline robots do not delay a wave, so the wave may have passed now.
   if (row.rollout.waves === undefined || !waits.has("robot_online")) return;
   await patchDeployment(tx, row, { step_at: engine.clock.now() });
   tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
@@ -262,7 +269,10 @@ async function decideAll(tx: Db, org_id: string, pairs: readonly Pair[]): Promis
   });
 }
 
-/** Whether another open target of the robot concerns the same app or config; a config deployment of all namespaces concerns each. */
+/**
+ * Whether another open target of the robot is for the same app or config namespace. For a config target of all namespaces, this is any
+ * other config target.
+ */
 const isRival = (target: TargetRow, other: OpenTarget): boolean =>
   other.kind === target.kind && (other.subject === target.subject || (target.kind === "config" && target.subject === ""));
 
@@ -287,7 +297,7 @@ async function appsOf(tx: Db, org_id: string, targets: readonly TargetRow[]): Pr
   return new Map(states.map((state) => [keyOf({ robot_id: state.robot_id, subject: state.app }), state]));
 }
 
-/** Writes the new desired state of the robots. Returns the change of each target; those whose configs wait for approval have none. */
+/** Writes the new desired state of the robots. Returns a change for each target, except targets whose configs wait for approval. */
 async function writeDesired(tx: Db, engine: Engine, pairs: readonly Decided[]): Promise<TargetChange[]> {
   const [first] = pairs;
   if (first === undefined) return [];
@@ -311,14 +321,14 @@ async function writeDesired(tx: Db, engine: Engine, pairs: readonly Decided[]): 
   );
 }
 
-/** A target fails if its robot has no room for the app. */
+/** Writes the desired releases of the robots. A target fails if its robot has no room for another app. */
 async function writeDesiredReleases(tx: Db, org_id: string, pairs: readonly Decided[], now: Date): Promise<TargetChange[]> {
   const targets = pairs.map(({ target }) => target);
   const apps = await appsOf(tx, org_id, targets);
   const without = robotsOf(targets.filter((target) => !apps.has(keyOf(target))));
   const full = without.length === 0 ? new Set<string>() : await listFullRobots(tx, org_id, without);
   const going = pairs.filter(({ target }) => apps.has(keyOf(target)) || !full.has(target.robot_id));
-  // Once for all targets: finding the next window takes a considerable part of a millisecond.
+  // Computed once per deployment, because finding the next window takes a considerable part of a millisecond.
   const windows = new Map(Array.from(new Set(going.map(({ deployment }) => deployment)), (one) => [one, installWindow(one, now)]));
   const desired = going.map(({ deployment, target }) => ({
     ...desiredBy(deployment, target, { release_id: target.release_id, attempt: target.attempt + 1 }),
@@ -338,7 +348,7 @@ async function writeDesiredReleases(tx: Db, org_id: string, pairs: readonly Deci
       reason: null,
       attempt,
       deadline_at: deadlineOf("dispatched", verifySecondsOf(deployment.rollout), now),
-      // What ran before the first attempt: an unreachable robot may have installed the release since.
+      // Keep the release that ran before the first attempt: a robot that was unreachable may have installed the new release since.
       previous_release_id: target.attempt > 0 ? target.previous_release_id : (state?.current_release_id ?? null),
       ...(release_tag === undefined ? {} : { release_tag }),
     };

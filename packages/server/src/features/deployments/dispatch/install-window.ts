@@ -15,7 +15,10 @@ interface InstallWindow {
   install_until: Date | null;
 }
 
-/** Returns when a robot that gets this deployment now may install it: the open window or the next one; nulls: at any time. */
+/**
+ * Returns when a robot that gets this deployment now may install it: in the open window or, if none is open, in the next one. Returns nulls
+ * if it may install at any time.
+ */
 export function installWindow({ rollout }: Pick<DeploymentRow, "rollout">, now: Date): InstallWindow {
   if (rollout.window === undefined) return { install_from: null, install_until: null };
   const window = nextWindow(rollout.window, now);
@@ -23,8 +26,8 @@ export function installWindow({ rollout }: Pick<DeploymentRow, "rollout">, now: 
 }
 
 /**
- * Returns what a robot that has downloaded everything waits for, and its deadline. While the window is not open, that is the window. A
- * missed window makes the step late immediately, so that the robot is sent the next one.
+ * Returns what a robot that has downloaded the release waits for, and its deadline. The robot waits for its window until the window opens,
+ * and then for nothing. If the window has closed, the deadline is `now`, so that the robot is sent the next window.
  */
 export function waitForWindow(
   { install_from, install_until }: InstallWindow,
@@ -36,8 +39,8 @@ export function waitForWindow(
 }
 
 /**
- * Sends the robots of these targets, which have downloaded everything and missed their window, the next window. That does not count as an
- * attempt: it repeats until the deployment expires. The caller has locked the deployment and the targets.
+ * Sends the next install window to robots that downloaded the release but missed their window. This does not count as an attempt, and
+ * repeats until the deployment expires. The caller has locked the deployment and the targets.
  */
 export async function moveToNextWindow(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<void> {
   if (targets.length === 0) return;

@@ -7,11 +7,11 @@ import { listUnobserved, raiseGeneration } from "../store/robot-state.ts";
 import { isConnectionLost } from "../../../engines/db/index.ts";
 import { isolateEach } from "../../../kernel/isolate-failures.ts";
 
-/** Robots per batch: two statements for all of them. */
+/** Robots whose desired state is read in one batch of a few statements. */
 const PUSH_ROBOTS = 200;
 const GREETINGS_AT_ONCE = 2;
 
-/** Sends robots of this node their desired state. Robots that are offline or on other nodes get it when they connect. */
+/** Sends the desired state to the robots that are connected to this node. Offline robots get it when they connect. */
 export async function pushDesired(
   plane: Pick<Plane, "db" | "link" | "log" | "secrets">,
   org_id: string,
@@ -38,17 +38,18 @@ function sendTo({ link, log }: Pick<Plane, "link" | "log">, robot_id: string, me
 }
 
 /**
- * Robots that have seen a later desired state than the database has, because it is a restored copy. What they run is recorded before they
- * are sent their desired state. The value is the generation of the empty desired state that they got, which changes nothing on the robot:
- * once they report it, all their earlier reports have arrived. A weak map, because the state belongs to this feature and ends with the session.
+ * Sessions of robots that have seen a later generation than the database has, because the database was restored from a copy. Such a robot
+ * first gets an empty desired state, which changes nothing on it; the value is the generation of this state. When the robot reports that
+ * generation, all its earlier reports have arrived and what it runs is recorded. Then it is sent its desired state. The map is weak,
+ * because the state belongs to this feature and ends with the session.
  */
 const ahead = new WeakMap<Session, number>();
 
 type GreetingPlane = Pick<Plane, "db" | "link" | "secrets" | "log">;
-/** By link, of which each plane has one: a plane's type cannot name a feature's state without an import cycle. */
+/** Batchers by link; each plane has one link. A field in the plane's type instead would need an import cycle. */
 const greetings = new WeakMap<Plane["link"], KeyedBatcher<string, Desired | undefined>>();
 
-/** The desired states of robots that connect at the same time are read in one batch. */
+/** Returns the batcher that reads the desired states of robots that connect at the same time. */
 function greetingsOf(plane: GreetingPlane): KeyedBatcher<string, Desired | undefined> {
   const known = greetings.get(plane.link);
   if (known !== undefined) return known;
@@ -65,7 +66,10 @@ function greetingsOf(plane: GreetingPlane): KeyedBatcher<string, Desired | undef
   return made;
 }
 
-/** Sends a robot its first message after the welcome. */
+/**
+ * Sends a robot its first message after the welcome: its desired state, or an empty one if the robot is ahead of the database (see
+ * `ahead`).
+ */
 export async function greetRobot(plane: GreetingPlane, session: Session): Promise<void> {
   const { org_id, robot_id, hello } = session;
   const desired = await greetingsOf(plane).add(org_id, robot_id);
@@ -76,7 +80,10 @@ export async function greetRobot(plane: GreetingPlane, session: Session): Promis
   session.send({ type: "desired", generation, apps: {}, configs: {} });
 }
 
-/** Handles a robot's report that it stored a desired state. If it was ahead, its reported state has become the desired state, which it is now sent. */
+/**
+ * Handles a robot's report that it stored a desired state. If the robot was ahead of the database, sends it its desired state, which by now
+ * is what the robot has reported.
+ */
 export async function answerRobotAhead(
   plane: Pick<Plane, "db" | "clock" | "link" | "log" | "secrets">,
   session: Session,
@@ -90,8 +97,8 @@ export async function answerRobotAhead(
 }
 
 /**
- * Sends desired states again whose hint to this node was lost. A robot reports a new generation within moments: one that has not done so in
- * two consecutive checks is sent it again, once per generation.
+ * Sends a desired state again if the hint to this node was lost. A robot normally reports a new generation within moments. If it has not
+ * done so in two consecutive checks, it is sent the desired state again, once per generation.
  */
 export class DesiredStateResender {
   readonly #plane: Pick<Plane, "db" | "link" | "log" | "secrets" | "node">;
@@ -103,7 +110,7 @@ export class DesiredStateResender {
     this.#plane = plane;
   }
 
-  /** Call when hints were certainly lost: the next check does not wait for a second one. */
+  /** Call when hints were certainly lost: the next check then sends desired states again without waiting for a second check. */
   hintsWereLost(): void {
     this.#is_gap = true;
   }

@@ -13,7 +13,9 @@ type Decided = { target: TargetRow; decision: Decision };
 export const isLimited = ({ rollout }: Pick<DeploymentRow, "rollout">): boolean =>
   rollout.max_parallel !== undefined || rollout.max_unavailable !== undefined;
 
-/** Largest deployment whose groups are counted each time a robot finishes; more robots would take a considerable part of a second. */
+/**
+ * Maximum robots of a deployment whose groups are counted each time a robot finishes. Counting more takes a considerable part of a second.
+ */
 const EXACT_COUNT_ROBOTS_MAX = 5_000;
 /** Interval at which larger deployments are counted instead. */
 export const PERIODIC_COUNT_MS = 1_000;
@@ -22,12 +24,12 @@ export const PERIODIC_COUNT_MS = 1_000;
 export const usesPeriodicCount = ({ rollout, count_total }: Pick<DeploymentRow, "rollout" | "count_total">): boolean =>
   rollout.max_unavailable !== undefined && count_total > EXACT_COUNT_ROBOTS_MAX;
 
-/** Targets woken at a time if only groups limit. */
+/** Maximum targets that one call wakes. */
 const WAKE_MAX = 500;
 
 /**
- * Applies the limits of the policy to targets that could be dispatched, first wave first; the others wait for a slot. The caller has locked
- * the deployment's row, so its counters do not change.
+ * Applies the policy's limits to targets that could be dispatched, in the order of their waves. Targets beyond the limits wait for a slot.
+ * The caller has locked the deployment's row, so its counters do not change.
  */
 export async function limitSlots<D extends Decided>(tx: Db, deployment: DeploymentRow, decided: readonly D[]): Promise<D[]> {
   const limits: Limits = wholeRollout(deployment.rollout);
@@ -46,7 +48,7 @@ export async function limitSlots<D extends Decided>(tx: Db, deployment: Deployme
   return decided.map((one) => (refused.has(one.target.id) ? { ...one, decision: { wait: "slot" } } : one));
 }
 
-/** Returns a function that returns whether the target's group has room for it, and reserves that room. */
+/** Returns a function that reserves room for a target in its group and returns whether there was room. */
 async function roomInGroups(
   tx: Db,
   { org_id, id }: DeploymentRow,

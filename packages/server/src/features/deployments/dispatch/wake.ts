@@ -49,10 +49,10 @@ export async function robotApproved(tx: Db, engine: Engine, org_id: string, robo
 const WOKEN_MAX = 500;
 const WOKEN_AT_ONCE = 2;
 type WakingEngine = Engine & { db: SystemDb };
-/** By bus, of which each plane has one: see `greetings` in push.ts. */
+/** Batchers by bus; each plane has one bus. See `greetings` in push.ts. */
 const wakings = new WeakMap<Engine["bus"], KeyedBatcher<string, void>>();
 
-/** Robots that connect at the same time are handled in one batch. */
+/** Returns the batcher that wakes the targets of robots that connect at the same time. */
 function wakingsOf(engine: WakingEngine): KeyedBatcher<string, void> {
   const known = wakings.get(engine.bus);
   if (known !== undefined) return known;
@@ -60,7 +60,7 @@ function wakingsOf(engine: WakingEngine): KeyedBatcher<string, void> {
     items_max: WOKEN_MAX,
     concurrency_max: WOKEN_AT_ONCE,
     work: async (org_id, robot_ids) => {
-      // A transaction, because it is retried after a deadlock with a transaction that ends these targets.
+      // Use a transaction, because it is retried after a deadlock with a transaction that ends these targets.
       const woken = await engine.db
         .forOrg(org_id)
         .transaction((tx) => wakeWaitingForRobots(tx, org_id, robot_ids, ROLLBACK_SECONDS, engine.clock.now()));
@@ -72,7 +72,10 @@ function wakingsOf(engine: WakingEngine): KeyedBatcher<string, void> {
   return made;
 }
 
-/** Called after a robot's connection is committed: wakes its queued targets and checks whether it has what its fleet has. */
+/**
+ * Wakes the queued targets of a robot that connected, and queues a check of the robot against its fleet. Call it after the connection is
+ * committed.
+ */
 export async function robotOnline(engine: WakingEngine, org_id: string, robot_id: string): Promise<void> {
   connectionSyncOf(engine).add(org_id, robot_id);
   await wakingsOf(engine).add(org_id, robot_id);
