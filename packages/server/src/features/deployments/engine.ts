@@ -23,7 +23,7 @@ const SCHEDULE_EVERY_MS = 30_000;
 const REPAIR_EVERY_MS = 30_000;
 /** A robot whose hint was lost unnoticed gets its desired state after at most two of these intervals. */
 const RESEND_EVERY_MS = 15_000;
-/** After a run failed for one deployment, the next due time of the others is read again after this delay. */
+/** Delay of the next run of a loop after a run that failed, or that left a failed deployment due. */
 const FAILED_AGAIN_MS = 5_000;
 
 export interface DeploymentEngine {
@@ -92,7 +92,7 @@ export function startDeploymentEngine(plane: Plane): DeploymentEngine {
       subscriptions.forEach((unsubscribe) => unsubscribe());
       connections.on_add = undefined;
       await Promise.all(loops.map((loop) => loop.stop()));
-      // Last: a run that was in progress may have set it again.
+      // Cancel the alarms last: a run that was in progress may have set them again.
       next_due.cancel();
       next_step.cancel();
     },

@@ -6,17 +6,17 @@ const INSTALLING_SECONDS = 900;
 const STEP_TIMEOUT_SECONDS: Partial<Record<TargetStatus, number>> = {
   // The robot is connected when its target is dispatched; a link that breaks then needs time to reconnect.
   dispatched: 120,
-  // Each progress message restarts it.
+  // Each progress message restarts this timeout.
   downloading: 600,
   staged: 600,
   installing: INSTALLING_SECONDS,
   rolling_back: 900,
 };
-/** In addition to the robot's verification time: the robot decides, this only bounds the wait. */
+/** Added to the robot's verification time. The robot decides the result; this only bounds the wait for it. */
 const VERIFYING_SLACK_SECONDS = 300;
 /** Time for a rollback of a robot, without its verification time. */
 export const ROLLBACK_SECONDS = INSTALLING_SECONDS + VERIFYING_SLACK_SECONDS;
-/** Within this time a connected robot downloads the previous release if needed, installs it and verifies it. */
+/** Returns the deadline by which a connected robot must download the previous release if needed, install it and verify it. */
 export const rollbackDeadline = (verify_seconds: number, now: Date): Date =>
   new Date(now.getTime() + (ROLLBACK_SECONDS + verify_seconds) * 1_000);
 /** How long a robot may take to acknowledge that it stopped. */

@@ -121,7 +121,7 @@ export async function listTargets(
   return readPage(query, ["listDeploymentTargets", org_id, id], (window) => listTargetRows(db, caller, id, query, window), targetToWire);
 }
 
-/** Returns events. Without parameters only those of the deployment itself, so the last one has its current status. */
+/** Returns events of a deployment. Without parameters, omits the events of its targets, so the last event has the current status. */
 export async function listEvents(
   db: Db,
   caller: Caller,
@@ -159,7 +159,7 @@ async function requireRobotFilter(db: Db, org_id: string, robot_id: string | und
   if (robot_id !== undefined && (await findTargetRobot(db, org_id, robot_id)) === undefined) throw notFound("robot", robot_id);
 }
 
-/** Returns the waves of a deployment in order. One without waves has a single wave with all robots. */
+/** Returns the waves of a deployment in order. A deployment without waves has a single wave with all robots. */
 export async function listDeploymentWaves(
   db: Db,
   caller: Caller,
@@ -187,7 +187,7 @@ function waveToWire(deployment: DeploymentRow, row: WaveRow, offline: number): D
   const policy = wholeRollout(deployment.rollout).waves?.[row.wave];
   const { soak_seconds, gate } = policy ?? { soak_seconds: 0, gate: "auto" as const };
   const status = statusOf(deployment, row);
-  // The last wave passes when its deployment ends, without a next step.
+  // The last wave passes when its deployment ends. Its row may have no `passed_at`, because no further step is taken.
   const passed_at = row.passed_at ?? (status === "passed" ? deployment.finished_at : null);
   const soaks_until = row.passed_at === null ? null : new Date(row.passed_at.getTime() + soak_seconds * 1_000);
   return {

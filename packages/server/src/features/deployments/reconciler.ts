@@ -10,7 +10,7 @@ import type { Engine } from "./transition.ts";
 const FIRST_RETRY_MS = 5_000;
 const RETRY_MS_MAX = 300_000;
 const LOG_EVERY_MS = 60_000;
-/** Failing items that one loop remembers. Beyond that the oldest is forgotten, and so retried early. */
+/** Maximum failing items that one loop remembers. Beyond that, the oldest is evicted, and therefore retried early. */
 const FAILING_MAX = 1_000;
 
 /** The items of one background loop that failed on this node. Each is left out of the claims until its next attempt. */
@@ -50,9 +50,9 @@ export interface WorkItem {
 }
 
 /**
- * Applies claimed work, each batch in one call of `apply`. A batch that fails is bisected until the failing items are found: they are
- * postponed with backoff and logged, and all others are applied. If very many fail, some others are left for the next run. If every target
- * of a deployment in a batch fails, the deployment is postponed. Throws only if the connection to the database is lost.
+ * Applies claimed work with one call of `apply` per batch. A batch that fails is bisected to find the failing items. These are postponed
+ * with backoff and logged, and all others are applied. If very many items fail, some others are left for the next run. If every target of a
+ * deployment in a batch fails, the deployment is postponed. Throws only if the connection to the database is lost.
  */
 export async function processItems<T extends WorkItem>(
   { clock, log }: Pick<Engine, "clock" | "log">,
@@ -76,7 +76,7 @@ export async function processItems<T extends WorkItem>(
   }
 }
 
-/** The same with one item per call. */
+/** Like `processItems`, with one item per call of `apply`. */
 export const processEach = <T extends WorkItem>(
   engine: Pick<Engine, "clock" | "log">,
   postponed: Postponed,
@@ -90,12 +90,12 @@ export const processEach = <T extends WorkItem>(
     ([item]) => (item === undefined ? Promise.resolve() : apply(item)),
   );
 
-/** The claimed targets of each deployment as one batch. */
+/** Groups claimed targets into one batch per deployment. */
 export const byDeployment = <T extends { deployment_id: string }>(targets: readonly T[]): T[][] => [
   ...Map.groupBy(targets, ({ deployment_id }) => deployment_id).values(),
 ];
 
-/** Calls `work` in a transaction with an open deployment, whose row is locked. */
+/** Locks a deployment in a transaction and calls `work` with it. Skips a deployment that has ended or does not exist. */
 export const withDeployment = (
   db: SystemDb,
   org_id: string,
@@ -107,7 +107,7 @@ export const withDeployment = (
     if (row !== undefined && !isTerminal(row.status)) await work(tx, row);
   });
 
-/** The same with some of its targets, which are locked, too. */
+/** Like `withDeployment`, and also locks the claimed targets, which must belong to one deployment. */
 export async function withTargets(
   db: SystemDb,
   claimed: readonly { org_id: string; deployment_id: string; id: string }[],

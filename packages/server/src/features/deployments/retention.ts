@@ -19,7 +19,7 @@ type RetentionPlane = Pick<Plane, "db" | "clock" | "log">;
 
 const DEPLOYMENTS_A_READ = 200;
 
-/** Deletes the events of deployments that finished before that time. Targets and counters stay. */
+/** Deletes the events of deployments that finished before `before`. Keeps their targets and counters. */
 export async function dropDeploymentEvents({ db, clock, log }: RetentionPlane, before: Date): Promise<void> {
   for (let after: FinishedDeployment | undefined; ;) {
     const found: FinishedDeployment[] = await listWithEvents(db, before, after, DEPLOYMENTS_A_READ);
@@ -34,8 +34,8 @@ export async function dropDeploymentEvents({ db, clock, log }: RetentionPlane, b
 }
 
 /**
- * Deletes deployments that finished before that time, with their targets, events and idempotency keys, unless they are still needed. Also
- * deletes old attempts to follow a fleet.
+ * Deletes deployments that finished before `before`, with their targets, events and idempotency keys, unless they are still needed. Also
+ * deletes old records of automatic deployments (`robot_follow`).
  */
 export async function dropDeployments({ db, log }: RetentionPlane, before: Date): Promise<void> {
   for (let after: FinishedDeployment | undefined; ;) {
@@ -48,14 +48,14 @@ export async function dropDeployments({ db, log }: RetentionPlane, before: Date)
 }
 
 /**
- * Deletes a deployment if it is still not needed: the page may be minutes old. A retry or rollback also locks its row, so it finds either
- * all targets or no deployment.
+ * Deletes a deployment if it is still unneeded; the page that listed it may be minutes old. A retry or rollback also locks the deployment's
+ * row, so it finds either all targets or no deployment.
  */
 async function drop(db: Plane["db"], deployment: FinishedDeployment, before: Date): Promise<void> {
   const { org_id, id } = deployment;
   await db.transaction(async (tx) => {
     await lockDeployments(tx, org_id, [id]);
-    // A separate statement: it sees what was committed while the lock was awaited.
+    // Checked in a separate statement, which sees what was committed while this transaction waited for the lock.
     if (!(await isStillUnneeded(tx, deployment, before))) return;
     await deleteInBatches((limit) => deleteEvents(tx, deployment, limit));
     await deleteInBatches((limit) => deleteTargets(tx, deployment, limit));

@@ -90,7 +90,7 @@ export function configDeploymentRoutes(http: Http, plane: Plane): void {
   serve(http, plane, routes.getAgentConfig, async (_, { db, caller, params }) => {
     const file = await getConfigContent(db, caller.org_id, caller.robot_id, params.namespace);
     if (file === undefined) throw notFound("config of namespace", params.namespace);
-    // The file may have been frozen for the robot's previous computer, which was approved.
+    // The file may have been stored for the robot's previous computer, which was approved; its new computer may not be.
     if (isSealed(file.content) && !(await isApproved(db, caller.org_id, caller.robot_id)))
       throw forbidden("the file contains secrets: an admin must approve the robot first");
     // The exact bytes whose digest the robot was sent.

@@ -24,7 +24,7 @@ const LADDER: Record<TargetStatus, number> = {
   cancelled: 8,
 };
 
-/** Dispatched to the robot and not ended: these have a step timeout. */
+/** Statuses of targets that were dispatched and have not ended. Each has a step timeout. */
 export const ACTIVE_STATUSES = [
   "dispatched",
   "downloading",
@@ -33,13 +33,13 @@ export const ACTIVE_STATUSES = [
   "verifying",
   "rolling_back",
 ] as const satisfies readonly TargetStatus[];
-/** Nothing has changed on the robot yet, so the target can be cancelled. */
+/** Statuses in which nothing has changed on the robot yet, so the target can still be cancelled. */
 export const REVOCABLE_STATUSES = ["dispatched", "downloading", "staged"] as const satisfies readonly TargetStatus[];
 
 const includes = (statuses: readonly TargetStatus[], status: TargetStatus): boolean => statuses.includes(status);
 export const isActive = (status: TargetStatus): boolean => includes(ACTIVE_STATUSES, status);
 export const isRevocable = (status: TargetStatus): boolean => includes(REVOCABLE_STATUSES, status);
-/** The robot is changing what runs: it finishes first, whatever is requested. */
+/** Whether the robot is already changing what it runs. It finishes first, regardless of requests. */
 export const isCommitted = (status: TargetStatus): boolean => isActive(status) && !isRevocable(status);
 
 /** Default for the maximum number of attempts before a delivery failure is final. */
@@ -116,7 +116,7 @@ export function cancelReason({ cancel_requested, rollback_requested }: Requests)
 }
 
 export type Verdict =
-  /** With `reverts` its rollback begins now: the caller dispatches the previous release as the next attempt. */
+  /** With `reverts`, the target's rollback begins now: the caller dispatches the previous release as the next attempt. */
   { to: TargetStatus; reason: Reason | null; reverts?: true } | { ignored: "ended" | "stale_attempt" | "backwards" | "too_late_to_cancel" };
 
 /** Decides what a robot's report changes about its target. Stale, repeated and backward reports are ignored. */
@@ -142,7 +142,10 @@ export function afterReport(
   return { to: status, reason };
 }
 
-/** Converts the report of a robot that removes an app. Robots report removal as a rollback, but here it is what was requested. */
+/**
+ * Converts the report of a robot that was asked to remove an app. Robots report a removal as a rollback; the result has the statuses of an
+ * installation, because the removal was requested.
+ */
 function ofRemoval({ status, reason }: { status: ReportedStatus; reason: Reason | null }): {
   status: ReportedStatus;
   reason: Reason | null;
@@ -151,7 +154,10 @@ function ofRemoval({ status, reason }: { status: ReportedStatus; reason: Reason 
   return status === "rolled_back" ? { status: "applied", reason: null } : { status, reason };
 }
 
-/** Decides about a report during a rollback to the previous release, or to none; until it ends the target stays `rolling_back`. */
+/**
+ * Decides what a report changes during a rollback to the previous release, or to none. Until the rollback ends, the target stays
+ * `rolling_back`.
+ */
 function afterReturn({ task }: TargetState, status: ReportedStatus): Verdict {
   if (status === (task === "return" ? "applied" : "rolled_back")) return { to: "rolled_back", reason: "rollback_requested" };
   if (status === "cancelled") return { ignored: "too_late_to_cancel" };
@@ -162,7 +168,10 @@ function retryOr(target: TargetState, reason: Reason, { max_attempts = ATTEMPTS_
   return target.attempt < max_attempts ? { to: "queued", reason } : { to: "failed", reason };
 }
 
-/** Decides about a target whose step timed out. An offline robot may reconnect; one that is connected and silent will not recover. */
+/**
+ * Decides about a target whose step timed out. If the robot has changed nothing yet, the target is cancelled if that was requested,
+ * otherwise retried while attempts remain. In all other cases it fails.
+ */
 export function afterTimeout(target: TargetState, context: Requests & { online: boolean }): { to: TargetStatus; reason: Reason } {
   const reason: Reason = context.online ? "timeout" : "agent_lost";
   if (isRevocable(target.status)) {
@@ -174,7 +183,10 @@ export function afterTimeout(target: TargetState, context: Requests & { online: 
   return { to: "failed", reason };
 }
 
-/** Whether an offline robot may still reconnect and roll back before its deployment expires: its step is not late yet. */
+/**
+ * Whether to keep waiting for an offline robot that is to roll back. It may reconnect until its deployment expires, so its step is not
+ * late.
+ */
 export const isAwaited = ({ task }: TargetState, { online }: { online: boolean }): boolean => isReturning(task) && !online;
 
 export interface Counts {
@@ -213,7 +225,10 @@ export const allEnded = (counts: Counts): boolean => counts.pending === 0 && cou
 export const isOver = (counts: Counts, status: DeploymentStatus): boolean =>
   allEnded(counts) && (status !== "rolling_back" || counts.applied === 0);
 
-/** Returns how a deployment ends when every target has: the first rule that matches. Without a threshold any failure fails it. */
+/**
+ * Returns the final status of a deployment whose targets have all ended. The first matching rule applies. Without a threshold, any failure
+ * makes the deployment `failed`.
+ */
 export function endOf(counts: Counts, cancel_requested: boolean, too_many_failed = counts.failed + counts.rolled_back > 0): TerminalStatus {
   if (counts.total === 0) return "cancelled";
   if (cancel_requested && counts.cancelled > 0) return "cancelled";
@@ -305,7 +320,10 @@ export function finalizeDeployment(deployment: FinalizeFacts, delta: Counts, dis
   return { status, reason: stopped ? "threshold_exceeded" : reason, halt };
 }
 
-/** Returns null if it was already stopped, cancelled or rolled back: an earlier decision takes precedence. */
+/**
+ * Returns what the policy requires if too many robots failed, otherwise null. Also null if the deployment was already stopped, cancelled or
+ * rolled back, because the earlier decision takes precedence.
+ */
 function haltOf(deployment: FinalizeFacts, counts: Counts, dispatched: number): Finalized["halt"] {
   const { cancel_requested_at, stop_requested_at, rollback_requested_at, failures_accepted, status } = deployment;
   if (cancel_requested_at !== null || stop_requested_at !== null || rollback_requested_at !== null) return null;
@@ -330,7 +348,7 @@ function endReached(
   return { status, reason: endReason(deployment, status) };
 }
 
-/** Returns why a rollback failed; if all robots were rolled back, why the deployment failed before. */
+/** Returns why a deployment that rolled back ended `failed`: because a rollback failed, otherwise because of its earlier failures. */
 function failedReturn({ reason, reason_counts }: FinalizeFacts): Reason | null {
   if ((reason_counts.failed?.rollback_failed ?? 0) > 0) return "rollback_failed";
   return reason === "threshold_exceeded" ? reason : commonestReason(reason_counts, ["failed"]);

@@ -48,7 +48,7 @@ export class ConnectionSync {
   }
 }
 
-/** By bus, of which each plane has one: see `greetings` in dispatch/push.ts. */
+/** Queues by bus; each plane has one bus. See `greetings` in dispatch/push.ts. */
 const connections = new WeakMap<object, ConnectionSync>();
 
 /** Returns the queue of the node that has this bus. */

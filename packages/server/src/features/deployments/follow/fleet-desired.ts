@@ -10,9 +10,9 @@ import { commonestApplied, listOrigins } from "../store/follow.ts";
 import type { DeploymentRow } from "../store/rows.ts";
 
 /**
- * Makes the fleet follow nothing for the deployment's app: the deployment is rolled back, or stopped because too many robots failed. This
- * applies to its release, from whichever deployment it came, and to what a retry of it deployed. Until a deployment ends `applied`, robots
- * that enroll get nothing. A paused deployment waits for a person, and changes nothing here.
+ * Clears the fleet's desired release for the deployment's app, because the deployment is rolled back or was stopped after too many
+ * failures. Does so only if the fleet's desired release is the deployment's release, or came from this deployment or a retry of it. Until a
+ * later deployment ends `applied`, robots that enroll get no release. A paused deployment waits for a user, and does not call this.
  */
 export async function stopFollowing(tx: Db, engine: Pick<Plane, "clock" | "bus">, deployment: DeploymentRow): Promise<void> {
   const { org_id, id, fleet_id, release_id } = deployment;
@@ -24,13 +24,13 @@ export async function stopFollowing(tx: Db, engine: Pick<Plane, "clock" | "bus">
   if (has.id !== release_id && !retryChain(origins, has.deployment_id).includes(id)) return;
   announce(tx, engine, org_id, { kind: "fleet", id: fleet_id, change: "updated" });
   await setFleetDesired(tx, { org_id, id: fleet_id }, app, null, engine.clock.now());
-  // Cancels what was dispatched to robots that follow the fleet and have not begun to install it.
+  // Cancels the targets of robots that follow the fleet and have not begun to install the release.
   await noteAuthorityChange(tx, engine, org_id, "fleet", [fleet_id]);
 }
 
 /**
- * Records what a deployment to a fleet that ended `applied` deployed, for robots that join later. Does nothing if the fleet already has the
- * result of a deployment that counts as newer.
+ * Records the release or config of a fleet deployment that ended `applied`, so that robots that join later get it. Does nothing if the
+ * fleet already has the result of a newer deployment; `countsSince` decides which is newer.
  */
 export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bus">, deployment: DeploymentRow): Promise<void> {
   const { org_id, id, fleet_id, kind } = deployment;
@@ -56,8 +56,8 @@ export async function keepFleetDesired(tx: Db, engine: Pick<Plane, "clock" | "bu
 }
 
 /**
- * Checks a robot again after its automatic deployment ended: the fleet may have a different release by now, and nothing was deployed
- * automatically while that one was open. After an expired one it waits until the robot connects again.
+ * Checks a robot against its fleet again after its automatic deployment ended. The fleet may have a different release by now, and no other
+ * automatic deployment was created meanwhile. If the deployment expired, the check waits until the robot connects again.
  */
 export function followAgain(tx: Db, engine: Pick<Plane, "bus">, { org_id, robot_id, authority, status, reason }: DeploymentRow): void {
   if (robot_id === null || authority?.fleet_id === undefined || !isTerminal(status) || reason === "expired") return;
@@ -65,8 +65,8 @@ export function followAgain(tx: Db, engine: Pick<Plane, "bus">, { org_id, robot_
 }
 
 /**
- * Returns the release that a deployment gave the fleet; null: none. A rollback, or a retry of one, gives each robot its own release, and
- * the deployment's release is a placeholder: then it is the release that most robots got.
+ * Returns the release that a deployment gave the fleet; null if none. In a rollback, or a retry of one, each robot gets its own release,
+ * and `release_id` is only a placeholder. Therefore the result for a retry or rollback is the release that most robots got.
  */
 async function releaseFor(tx: Db, deployment: DeploymentRow, origins: ReadonlyMap<string, Origin>): Promise<string | null> {
   const { org_id, id, release_id, retry_of, rollback_of } = deployment;
@@ -83,8 +83,9 @@ export interface Origin {
 }
 
 /**
- * Returns the order number from which a deployment counts for its fleet: for a retry or rollback, that of its source. Otherwise a retry for
- * the few robots on which an old deployment failed would override what the whole fleet got later.
+ * Returns the order number that decides how new a deployment's result is for its fleet. For a retry or rollback, this is the order number
+ * of the original deployment. Otherwise a retry on the few robots where an old deployment failed would override a later deployment to the
+ * whole fleet.
  */
 export function countsSince(origins: ReadonlyMap<string, Origin>, id: string): number | null {
   const own = origins.get(id);
@@ -92,11 +93,11 @@ export function countsSince(origins: ReadonlyMap<string, Origin>, id: string): n
   return (source === null ? null : countsSince(origins, source)) ?? own?.order_number ?? null;
 }
 
-/** Returns the deployment, the one that it retries, the one which that retries, and so on. */
+/** Returns the id of the deployment, followed by the ids of its chain of retried deployments, newest first. */
 export function retryChain(origins: ReadonlyMap<string, Origin>, id: string): string[] {
   const source = origins.get(id)?.retry_of ?? null;
   return source === null ? [id] : [id, ...retryChain(origins, source)];
 }
 
-/** A fleet has a different release or config, or follows again: its members must be checked. */
+/** Hint: a fleet got a different release or config, or automatic updates of its robots were enabled again. Its members must be checked. */
 export const HINT_FOLLOW = "rf.deployments.follow";

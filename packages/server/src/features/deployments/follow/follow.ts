@@ -19,14 +19,15 @@ import { insertStarted, lockRobots } from "../store/targets.ts";
 import { type CreateContext, deploymentEvent, HINT_DISPATCH } from "../transition.ts";
 import { ConnectionSync } from "./connection-sync.ts";
 
-/** Robots per statement; those of them that are behind their fleet are one transaction. */
+/** Robots checked per statement. One transaction deploys to all of these robots that are behind their fleet. */
 const ROBOTS_AT_ONCE = 500;
-/** How long robots are skipped after a failure: less than the loop's interval, which retries. */
+/** How long robots are skipped after a failure. Shorter than the interval of the loop, so that its next run retries them. */
 const FAILED_AGAIN_MS = 4_000;
 
 /**
- * Deploys to robots what their fleet has, if they joined it later or return after its deployment expired. Each gets its own deployment,
- * which is verified and rolled back like any other. All robots that need nothing cost one statement.
+ * Deploys the release and config of their fleet to robots that joined the fleet later, or that reconnected after its deployment expired.
+ * Each robot gets its own deployment, which is verified and rolled back like any other. Returns the number of deployments. One statement
+ * checks all robots; robots that need nothing cost no more.
  */
 export async function followFleet(
   db: Db,
@@ -39,7 +40,7 @@ export async function followFleet(
   const candidates = new Set(wanted(await listBehind(db, org_id, robot_ids)).map(({ robot_id }) => robot_id));
   if (candidates.size === 0) return 0;
   return db.transaction(async (tx) => {
-    // Locked against a move and a removal; read again, because either may have just happened.
+    // Lock the robots against a move and a removal. Read again, because either may have happened before the lock.
     await lockRobots(tx, org_id, [...candidates]);
     return deployTo(tx, engine, org_id, wanted(await listBehind(tx, org_id, [...candidates])));
   });
@@ -95,8 +96,8 @@ function deploymentFor(engine: CreateContext, { robot_id, fleet_id, kind, app, w
 }
 
 /**
- * Background: checks robots that have just connected, org by org. Robots for which it fails are put back, retried a little later, and do
- * not delay others. Returns true while there are more to check now.
+ * Background: checks robots that have just connected, org by org. Robots whose check fails are put back and retried a little later, without
+ * delaying others. Returns true if there are more to check now.
  */
 export async function followConnections(db: SystemDb, engine: CreateContext, connections: ConnectionSync): Promise<boolean> {
   const { clock, log } = engine;
@@ -125,8 +126,9 @@ export async function followConnections(db: SystemDb, engine: CreateContext, con
 }
 
 /**
- * Background: checks the members of fleets whose release or config changed, or that follow again: robots that joined while the fleet's
- * deployment ran are not part of it. Members for which it fails are retried like robots that connect. Returns true while there are more.
+ * Background: checks the members of fleets whose release or config changed, or for which automatic updates were enabled again. A change is
+ * checked because robots that joined while the fleet's deployment ran are not part of it. Members whose check fails are retried like robots
+ * that connect. Returns true while there are more.
  */
 export async function followFleets(
   db: SystemDb,

@@ -5,14 +5,14 @@ import type { Session } from "../../../link/index.ts";
 import { type RobotReport, robotReport, takeReports } from "./report.ts";
 import type { Engine } from "../transition.ts";
 
-/** Reports per transaction: few enough that others wait only briefly for its locks. */
+/** Reports per transaction. Few enough that other transactions wait only briefly for its locks. */
 const BATCH_REPORTS_MAX = 500;
 const BATCH_BYTES_MAX = 512 * 1024;
-/** Deployments per transaction: it locks the rows of all of them, and each takes a few statements. */
+/** Maximum lanes per transaction; most lanes are deployments. The transaction locks their rows, and each takes a few statements. */
 const BATCH_LANES_MAX = 8;
-/** Concurrent transactions per org: connections must remain for other orgs. */
+/** Maximum concurrent transactions per org, so that database connections remain for other orgs. */
 const BATCHES_AT_ONCE = 3;
-/** Size of a report without its texts. */
+/** Bytes counted for each report in addition to its texts. */
 const REPORT_BYTES = 100;
 
 interface Waiting {
@@ -30,8 +30,9 @@ interface OrgQueue {
 }
 
 /**
- * Takes robots' reports. A single report is written immediately; reports that arrive during a write are taken in one batch. Reports wait
- * only for reports of the same deployment. The links bound the queue: each waits for its report before it delivers the next.
+ * Stores robots' reports. A single report is written immediately; reports that arrive during a write are written in one batch. Reports wait
+ * only for reports of the same deployment. The queue is bounded, because each link delivers its next report only after the previous one is
+ * stored.
  */
 export class ReportIntake {
   readonly #plane: Engine & Pick<Plane, "db" | "db_errors">;
@@ -104,7 +105,9 @@ export class ReportIntake {
   }
 }
 
-/** Returns the key of what is locked first for a report: the deployment that it names, if any. */
+/**
+ * Returns the lane of a report. Reports that name a deployment share its lane, because its row is locked first. All others share two lanes.
+ */
 function laneOf({ body }: RobotReport): string {
   if (body.kind === "target") return body.deployment_id;
   return body.kind === "config" ? "of configs" : "of robots";
@@ -135,7 +138,7 @@ function nextBatch(org: OrgQueue): { batch: Waiting[]; lanes: string[] } {
     left_over.push([lane, left]);
   }
   for (const [lane, left] of left_over) {
-    // Remaining reports move behind those of lanes that already wait.
+    // Move the remaining reports of this lane behind the lanes that already wait.
     org.lanes.delete(lane);
     if (left.length > 0) org.lanes.set(lane, left);
   }

@@ -48,8 +48,9 @@ export const robotReport = ({ robot_id, hello }: Pick<Session, "robot_id" | "hel
 type Of<B extends ReportBody> = RobotReport & { body: B };
 
 /**
- * Takes durable reports of one org's robots, at most one per robot, exactly once. Outbox positions, changes and events are written in one
- * transaction. Reports that were already taken change nothing. The result is the same as if each were taken alone, in this order.
+ * Stores durable reports of one org's robots exactly once; at most one report per robot. Outbox positions, changes and events are written
+ * in one transaction. Reports that were already stored change nothing. The result is the same as if the reports were stored one at a time,
+ * in this order.
  */
 export async function takeReports(db: Db, engine: Engine, org_id: string, reports: readonly RobotReport[]): Promise<void> {
   await db.transaction(async (tx) => {
@@ -57,7 +58,7 @@ export async function takeReports(db: Db, engine: Engine, org_id: string, report
     const files = await targetsOfFiles(tx, org_id, reports);
     const named_ids = reports.flatMap(({ body }) => (body.kind === "target" ? [body.deployment_id] : []));
     const deployment_ids = new Set([...named_ids, ...[...files.values()].map(({ deployment_id }) => deployment_id)]);
-    // Locked before rows of robots: dispatch takes its locks in the same order.
+    // Lock deployments before rows of robots, in the same order as dispatch does.
     const deployments = deployment_ids.size === 0 ? [] : await lockDeployments(tx, org_id, [...deployment_ids]);
     const fresh = new Set((await takePositions(tx, org_id, reports, now)).map(({ robot_id }) => robot_id));
     const taken = reports.filter(({ robot_id }) => fresh.has(robot_id));
@@ -141,7 +142,7 @@ function decideTarget(
   { robot_id, body }: Of<TargetReport>,
 ): ReportedMove | { ignored: string } {
   const deployment = deployments.get(body.deployment_id);
-  // A robot may report only on its own targets: one of another robot or org counts as unknown.
+  // A robot may report only on its own targets. A target of another robot or org is treated as unknown.
   if (deployment === undefined || target === undefined || target.robot_id !== robot_id || target.deployment_id !== deployment.id)
     return { ignored: "unknown_target" };
   const verdict = afterReport(
@@ -157,7 +158,10 @@ function decideTarget(
   return data === undefined ? { ignored: "files_missing" } : { target, verdict, detail, data };
 }
 
-/** Handles a config file that arrived on the robot. With the last file its target is applied, even if the robot's target report was lost. Pure. */
+/**
+ * Decides what changes when a config file has arrived on the robot. The last file of a target makes the target `applied`, even if the
+ * robot's report about the target was lost. Pure.
+ */
 function decideFile(target: TargetRow, arrived: ReadonlyMap<string, Arrived>): ReportedMove | undefined {
   const data = arrived.get(target.id);
   if (data === undefined || target.status === "queued" || isTerminal(target.status)) return undefined;
@@ -182,7 +186,7 @@ export async function takeProgress(
   { org_id, robot_id }: Session,
   { target_id, attempt, bytes_done, bytes_total, waiting_for }: Progress,
 ): Promise<void> {
-  // While a robot holds an update back, even offline, only the deployment's expiry limits it.
+  // While a robot delays an update, even offline, only its install window and the expiry of the deployment limit the delay.
   const at = { id: target_id, robot_id, attempt };
   const deadline_at = deadlineOf("downloading", 0, engine.clock.now());
   const moved =
@@ -201,9 +205,9 @@ export async function takeProgress(
 export interface ReportedMove {
   target: TargetRow;
   verdict: Exclude<Verdict, { ignored: string }>;
-  /** The robot's message about the end: for the log, and for the event if a signature was refused. */
+  /** The robot's message about how the target ended. It is logged and added to the event's data. */
   detail: string | undefined;
-  /** More for the event's data. */
+  /** Additional fields of the event's data. */
   data?: Record<string, unknown>;
 }
 
@@ -261,7 +265,10 @@ async function applyOwn(tx: Db, engine: Engine, deployment: DeploymentRow, moves
   await revertDesiredState(tx, engine, org_id, over, new Map(moves.map(({ target, verdict }) => [target.id, verdict.to])));
 }
 
-/** Records what the robots now run, if they reached what was asked: the target's release, or the previous one after a rollback. */
+/**
+ * Records the release that each robot now runs if its target succeeded: the target's release or, after a requested rollback, the previous
+ * one.
+ */
 async function recordCurrentReleases(tx: Db, { org_id, app }: DeploymentRow, moves: readonly ReportedMove[], now: Date): Promise<void> {
   const runs = moves.flatMap(({ target, verdict }) => {
     const { id, robot_id, release_id, previous_release_id } = target;
@@ -284,7 +291,7 @@ function changeOf(
   now: Date,
   window: AppState | undefined,
 ): TargetChange {
-  // Robots that are to stop keep their deadline to acknowledge it.
+  // A robot that was asked to stop keeps its deadline for the acknowledgement.
   const stopping = cancelReason(requestsOf(deployment)) !== null && isRevocable(verdict.to);
   const held = window === undefined || verdict.to !== "staged" ? undefined : waitForWindow(window, now);
   return {
@@ -300,7 +307,10 @@ function changeOf(
   };
 }
 
-/** Restores the desired state of robots that were cancelled too late and are already installing: otherwise they would roll back afterwards. */
+/**
+ * Restores the desired state of robots that were already installing when their target was cancelled. Otherwise they would roll back after
+ * the installation.
+ */
 async function restoreDesired(tx: Db, engine: Engine, deployment: DeploymentRow, targets: readonly TargetRow[]): Promise<void> {
   if (targets.length === 0) return;
   const { org_id } = deployment;

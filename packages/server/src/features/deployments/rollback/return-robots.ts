@@ -10,8 +10,9 @@ import { lockRobots, type TargetChange } from "../store/targets.ts";
 import { type Engine, HINT_PUSH, moveTargets } from "../transition.ts";
 
 /**
- * Rolls robots that have a deployment's release back to what each ran before, as the next attempt of their target: the robot installs and
- * verifies it like any other. The caller has locked the deployment and the targets. Offline robots get it when they connect.
+ * Rolls robots that have a deployment's release back to the release that each ran before. The rollback is the next attempt of the robot's
+ * target: the robot installs and verifies the previous release like any other. Offline robots roll back when they connect. The caller has
+ * locked the deployment and the targets.
  */
 export async function rollBackRobots(
   tx: Db,

@@ -13,8 +13,8 @@ import type { DeploymentRow } from "../store/rows.ts";
 import { type CreateContext, HINT_ROLLOUT, moveDeployment } from "../transition.ts";
 
 /**
- * Restores what the robots of a deployment ran before it: an open deployment is rolled back, for an ended one a new deployment is created
- * and returned with `is_new`. 409 if there is nothing to roll back.
+ * Restores the releases that the robots of a deployment ran before it. Rolls back an open deployment. For an ended one, creates a new
+ * deployment and returns it with `is_new`. Throws 409 if there is nothing to roll back.
  */
 export async function rollBackDeployment(
   db: Db,
@@ -34,7 +34,7 @@ export async function rollBackDeployment(
     if (row.status === "cancelling") throw conflict(`deployment ${id} is being cancelled: roll it back when it has ended`);
     if (row.status === "rolling_back") return { row, is_new: false };
     await requireReturnable(tx, engine, row);
-    // From now on it acts on the authority of the user or token that requested the rollback.
+    // From now on, the deployment acts on the authority of the user or token that requested the rollback.
     const requested = await patchDeployment(tx, row, { authority: authorityOf(caller), rollback_requested_at: engine.clock.now() });
     tx.afterCommit(() => engine.bus.publish(HINT_ROLLOUT, null));
     await stopFollowing(tx, engine, requested);
@@ -44,8 +44,8 @@ export async function rollBackDeployment(
 }
 
 /**
- * Refuses (409) a rollback that every robot would refuse because of the previous release's signature. If some robots would accept
- * their previous release, the others fail separately.
+ * Throws 409 if every robot would reject its previous release because of that release's signature. If some robots would accept their
+ * previous release, the rollback starts, and the other robots fail separately.
  */
 async function requireReturnable(tx: Db, engine: CreateContext, { org_id, id }: DeploymentRow): Promise<void> {
   const returns = (await groupReturns(tx, org_id, id)).map(({ release_id }) => release_id);

@@ -19,8 +19,8 @@ const LOOK_EVERY_MS = 30_000;
 const wavesOf = ({ rollout }: Pick<DeploymentRow, "rollout">): readonly Wave[] => wholeRollout(rollout).waves ?? [];
 
 /**
- * Assigns the next robots to their waves. After the last one the first wave is opened; until then no target of the deployment is
- * dispatched. Resumes after a crash from what the rows contain.
+ * Assigns the next chunk of robots to their waves. When all robots are assigned, opens the first wave; until then, no target of the
+ * deployment is dispatched. After a crash, resumes from the state in the rows.
  */
 export async function assignRobots(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   const { org_id, id, count_total } = deployment;
@@ -44,10 +44,10 @@ export async function assignRobots(tx: Db, engine: Engine, deployment: Deploymen
   return advanceRollout(tx, engine, row);
 }
 
-/** Advances a deployment, whose row the caller has locked, as far as possible now, and sets when it is checked again. */
+/** Advances a deployment as far as possible now, and sets when it is checked again. The caller has locked the row of the deployment. */
 export async function advanceRollout(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   const now = engine.clock.now();
-  // Ended in the background, by endPendingTargets.
+  // The targets of a stopped deployment are ended in the background, by endPendingTargets.
   if (deployment.stop_requested_at !== null) return deployment;
   if (deployment.cancel_requested_at !== null || deployment.rollback_requested_at !== null || deployment.fan_out_done_at === null)
     return patchDeployment(tx, deployment, { step_at: null });
@@ -59,7 +59,7 @@ export async function advanceRollout(tx: Db, engine: Engine, deployment: Deploym
   return patchDeployment(tx, deployment, { step_at: step_at === null || step_at > look_at ? look_at : step_at });
 }
 
-/** Takes all possible steps, until one must wait or a chunk is full. */
+/** Takes steps until the next one must wait or a chunk is full. */
 async function advanceWaves(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<{ row: DeploymentRow; step_at: Date | null }> {
   let row = deployment;
   for (;;) {
@@ -102,7 +102,7 @@ async function takeStep(
   const { org_id, id, current_wave } = deployment;
   const now = engine.clock.now();
   const whole = (row: DeploymentRow) => ({ row, chunk_full: false });
-  // Opened targets have their own events.
+  // An opened target publishes its own event, so this step needs no change of the waves.
   if (step.do !== "open") announce(tx, engine, org_id, deploymentChange(deployment, "waves"));
   switch (step.do) {
     case "open":
@@ -125,7 +125,7 @@ async function takeStep(
   }
 }
 
-/** Queues the next chunk of the open wave. */
+/** Queues the next chunk of targets of the current wave. */
 async function openTargets(
   tx: Db,
   engine: Engine,

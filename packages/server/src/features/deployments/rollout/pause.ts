@@ -22,7 +22,7 @@ async function lockOpen(tx: Db, org_id: string, id: string): Promise<DeploymentR
   return row;
 }
 
-/** Pauses a deployment: no further robot gets it, and robots that are updating finish. A paused deployment stays as it is. */
+/** Pauses a deployment: it is dispatched to no further robots, and robots that are updating finish. Does nothing if already paused. */
 export async function pauseDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const row = await lockOpen(tx, org_id, id);
@@ -33,7 +33,7 @@ export async function pauseDeployment(db: Db, engine: Engine, org_id: string, id
   });
 }
 
-/** Continues a paused deployment. If its failure threshold was exceeded, the next failure stops it again, by its policy. */
+/** Continues a paused deployment. If its failure threshold was exceeded, the next failure triggers `on_failure` of its policy again. */
 export async function resumeDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const row = await lockOpen(tx, org_id, id);
@@ -51,7 +51,7 @@ export async function resumeDeployment(db: Db, engine: Engine, org_id: string, i
   });
 }
 
-/** Skips the rest of the soak time, and a closed gate, before the next wave. 409 while the wave has not passed. */
+/** Starts the next wave without the rest of the soak time and despite a closed gate. Throws 409 if the current wave has not passed. */
 export async function promoteDeployment(db: Db, engine: Engine, org_id: string, id: string, actor: Actor): Promise<DeploymentRow> {
   return db.transaction(async (tx) => {
     const row = await lockOpen(tx, org_id, id);

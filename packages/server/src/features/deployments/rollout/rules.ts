@@ -6,17 +6,17 @@ export interface WaveFacts {
   /** Its number, counted from 0, and the number of waves. */
   wave: number;
   wave_count: number;
-  /** Its targets that are not opened, that are active, and that ended `applied`, `failed` or `rolled_back`. */
+  /** Numbers of its targets: not opened yet (`pending`), `active`, and ended as `applied`, `failed` or `rolled_back` (`decided`). */
   pending: number;
   active: number;
   decided: number;
-  /** Its queued targets; of those, the ones that wait for anything except their robot, and the ones that wait for the gate. */
+  /** Numbers of its queued targets: all (`queued`), not waiting for their robot to connect (`blocked`), waiting for the gate (`gated`). */
   queued: number;
   blocked: number;
   gated: number;
   /** When it passed; null: it has not passed, or must pass again. */
   passed_at: Date | null;
-  /** How long its robots run the release before the next wave, and whether that needs a manual promotion. */
+  /** How long its robots run the release before the next wave starts, and whether that wave needs a manual promotion. */
   soak_seconds: number;
   gate: "auto" | "manual";
   /** The gate of the wave before it; `auto` for the first wave. */
@@ -28,13 +28,13 @@ export interface WaveFacts {
 }
 
 export type NextStep =
-  /** Queue more of its targets; behind the gate if that is closed. */
+  /** Queue more targets of the wave. They wait for the gate before the wave if that is closed (`gated`). */
   | { do: "open"; gated: boolean }
-  /** The gate before it is open: release the targets that wait for it. */
+  /** The gate before the wave is open: release the targets that wait for it. */
   | { do: "lift_gate" }
-  /** It has just passed. */
+  /** Record that the wave has passed. */
   | { do: "pass" }
-  /** It had passed, and one of its robots is active again. */
+  /** Record that the wave must pass again: it had passed, but one of its robots is active again. */
   | { do: "pass_again" }
   | { do: "soak"; until: Date }
   /** Continue with the next wave, whose gate may be closed. */
@@ -42,7 +42,10 @@ export type NextStep =
   /** Something else must happen first: a robot reports, a user acts, or the deployment ends. */
   | { do: "wait" };
 
-/** Whether no target of the wave is active and at least one has ended: offline robots neither pass nor fail it. Pure. */
+/**
+ * Whether the wave has passed: all its targets have ended, except targets of offline robots. If robots are offline, at least one other
+ * robot must have been updated, failed or rolled back. Pure.
+ */
 export const hasPassed = ({ pending, active, queued, blocked, decided }: WaveFacts): boolean =>
   pending === 0 && active === 0 && blocked === 0 && (decided > 0 || queued === 0);
 
@@ -120,9 +123,9 @@ export function isTooMany(tally: Tally, threshold: Threshold): boolean {
 type Policy = Pick<WholeRollout, "waves" | "failure_threshold">;
 
 /**
- * Whether the rollout must not continue. Without waves and threshold it never stops early. `failures_accepted` is the number of failures
- * when it was resumed past its threshold, otherwise 0. After such a resume the next failure exceeds the threshold, however many robots were
- * dispatched since. Pure.
+ * Whether the rollout must stop because too many robots failed. A rollout without waves and without a threshold never stops early.
+ * `failures_accepted` is the number of failures when a user resumed the rollout past its threshold, otherwise 0. After such a resume, the
+ * next failure exceeds the threshold, however many robots were updated since. Pure.
  */
 export function isExceeded(tally: Tally, { waves, failure_threshold }: Policy, failures_accepted: number): boolean {
   if (waves === null && failure_threshold === null) return false;
@@ -139,8 +142,8 @@ export const acceptedByResume = (tally: Tally, policy: Policy, failures_accepted
 export type Wave = NonNullable<WholeRollout["waves"]>[number];
 
 /**
- * Returns how many of all targets are in this wave and those before it; null for a wave by labels, which contains the robots that match.
- * `percent` and `count` refer to all targets, rounded up. Pure.
+ * Returns the cumulative size of a wave: how many of all targets are in this wave and the waves before it. Returns null for a wave by
+ * labels, which contains all matching robots. `percent` and `count` are cumulative, too; a percentage is rounded up. Pure.
  */
 export function reachOf({ percent, count }: Wave, total: number): number | null {
   if (percent !== undefined) return Math.min(total, Math.ceil((percent * total) / 100));
