@@ -27,7 +27,7 @@ import { afterChange, changeTargets, insertStarted, type TargetChange, wakeWaiti
 /** The parts of the plane that the engine needs to advance a deployment. */
 export type Engine = Pick<Plane, "clock" | "id" | "log" | "metrics" | "bus" | "secrets">;
 
-/** To create a deployment, the limits are needed too. */
+/** The parts of the plane that are needed to create a deployment: those of the engine, and the limits in the settings. */
 export type CreateContext = Engine & Pick<Plane, "settings">;
 
 export const HINT_DISPATCH = "rf.deployments.dispatch";
@@ -42,7 +42,10 @@ const NO_CHANGE: Counts = { total: 0, pending: 0, queued: 0, active: 0, applied:
 export interface Move {
   deployment: DeploymentRow;
   changes: readonly TargetChange[];
-  /** The target of a scheduled deployment to one robot that starts: `deployment` is its row as it starts, and not stored yet. */
+  /**
+   * The target of a scheduled deployment to one robot that starts now. The target is not stored yet; `deployment` has the values with which
+   * it starts.
+   */
   started?: TargetRow | undefined;
 }
 
@@ -150,7 +153,7 @@ const updateOf = (move: PreparedMove, now: Date): DeploymentUpdate => {
 function eventsOf(engine: Engine, move: PreparedMove & { row: DeploymentRow }, actor: Actor, now: Date): NewEvent[] {
   const { deployment, row, changes, started } = move;
   const moved = row.status !== deployment.status;
-  // Events of targets have the deployment's status before its closing event: it has not ended yet.
+  // If the deployment ends, the events of its targets still have its earlier status: they precede the event that ends it.
   const status = moved && isTerminal(row.status) ? deployment.status : row.status;
   const first_seq = row.event_seq - updateOf(move, now).events + 1;
   const events = started === undefined ? [] : [deploymentEvent(engine, deployment, first_seq, actor, now)];
@@ -160,7 +163,7 @@ function eventsOf(engine: Engine, move: PreparedMove & { row: DeploymentRow }, a
   return events;
 }
 
-/** A target enters these statuses from the queue only by its dispatch: the robot gets the release, already has it, or cannot have it. */
+/** The statuses that a queued target reaches only by its dispatch: the robot gets the release, already has it, or cannot have it. */
 const HANDED_OUT: readonly TargetStatus[] = ["dispatched", "applied", "failed"];
 const STOPPED = "too many robots failed: in-progress robots finish; remaining robots are not updated";
 
@@ -276,7 +279,7 @@ async function writeEvent(
   return row;
 }
 
-/** Ends a deployment whose targets all ended while its fan-out was unfinished: no target will change any more. */
+/** Ends a deployment whose targets all ended before its fan-out finished. No later change of a target would end it. */
 export async function endIfOver(tx: Db, engine: Engine, deployment: DeploymentRow): Promise<DeploymentRow> {
   if (deployment.fan_out_done_at === null || !isOver(countsOf(deployment), deployment.status)) return deployment;
   const { status, reason } = finalizeDeployment(deployment, NO_CHANGE, 0);

@@ -6,8 +6,8 @@ import { targetRow } from "./rows.ts";
 export type AuthoritySubject = "user" | "token" | "robot" | "fleet";
 
 /**
- * `version` identifies the row version: recording a change again gives it a new one, independent of clocks. By xmin, because a server of
- * the previous version does not write a column for it.
+ * `version` is the row's xmin: recording a change again gives the row a new one, independent of clocks. A separate column would not do,
+ * because a server of the previous version does not write it.
  */
 const changeRow = row({ org_id: text, kind: textOf<AuthoritySubject>(), subject_id: text, version: text });
 
@@ -32,7 +32,10 @@ export const deleteAuthorityChange = (db: Db, org_id: string, kind: AuthoritySub
   );
 
 const idRow = row({ id: text });
-/** Open deployments that act on the authority of the subject; for a robot: those that have an open target for it. */
+/**
+ * Open deployments that act on the authority of the subject. For a robot: scheduled deployments to it, and deployments with an open target
+ * for it.
+ */
 export const listOpenOf = (db: Db, org_id: string, kind: AuthoritySubject, subject_id: string) =>
   kind === "robot"
     ? db.many(sql(idRow)`
@@ -50,8 +53,8 @@ function concerns(kind: Exclude<AuthoritySubject, "robot">, subject_id: string):
 }
 
 /**
- * Locks targets at denied places whose robots have not begun to change, and targets that are rolling back while their robots are offline.
- * `denied`: a condition ` and …` on r.site_id and r.fleet_id.
+ * Locks targets at places to which the deployment may no longer deploy: targets whose robots have changed nothing yet, and targets that are
+ * rolling back while their robots are offline. `denied` selects these places: a condition ` and …` on r.site_id and r.fleet_id.
  */
 export const lockDenied = (db: Db, org_id: string, deployment_id: string, denied: Statement<unknown>, limit: number) =>
   db.many(sql(targetRow)`

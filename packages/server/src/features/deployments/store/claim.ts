@@ -18,12 +18,12 @@ import {
 } from "../../../kernel/sql.ts";
 import { type DeploymentKind, targetRow } from "./rows.ts";
 
-/** What the background loops claim. Nothing is locked: the work locks the deployment, and checks again. */
+/** Queries for the rows that the background loops claim. They keep no locks: the work locks the deployment and checks again. */
 
 /** A target, with its deployment. */
 const targetItemRow = row({ org_id: text, deployment_id: text, id: text });
 
-/** Neither the target nor its deployment is postponed. */
+/** Condition: neither the target nor its deployment is in `skip`. */
 const notIn = (skip: readonly string[], id: Statement<unknown>, deployment_id: Statement<unknown>): Statement<unknown> =>
   sql`${id} <> all(${list(skip)}::text[]) and ${deployment_id} <> all(${list(skip)}::text[])`;
 
@@ -31,8 +31,8 @@ const notIn = (skip: readonly string[], id: Statement<unknown>, deployment_id: S
 const dueRow = row({ org_id: text, id: text, work: text });
 
 /**
- * The first `limit` of `rows`, which selects org_id, id, at and work: the earliest row of each org, then the second of each, and so on. An org
- * with many rows cannot starve the others.
+ * Selects `limit` rows of `rows` in turns between orgs: the earliest row of each org, then the second of each, and so on. So an org with
+ * many rows cannot starve the others. `rows` selects org_id, id, at and work.
  */
 const inTurns = (rows: Statement<unknown>, limit: number) => sql(dueRow)`
   select org_id, id, work from (
@@ -42,14 +42,16 @@ const inTurns = (rows: Statement<unknown>, limit: number) => sql(dueRow)`
 /** Minimum number of deployments that one run considers per org, however many orgs there are. */
 const DEPLOYMENTS_OF_ORG_MIN = 20;
 
-/** `share`: the maximum number of targets of its deployment; `has_more`: its org may have more deployments. */
+/**
+ * `share` is the maximum number of targets to claim of the deployment. `has_more` is whether the org may have more deployments to claim.
+ */
 const claimRow = row({ org_id: text, deployment_id: text, order_number: bigint, id: text, share: int, has_more: bool });
 export type Claimed = RowOf<typeof claimRow>;
 /**
- * Targets that may be dispatched, without those of deployments in `skip`. Each org gets an equal share of `limit`, and so does each
- * deployment of an org, oldest first. Locks nothing: dispatch locks the deployments and checks again. Skips through the index from org to
- * org and from deployment to deployment, so the cost does not depend on the number of targets or on how many wait. The subselects keep the
- * planner on that plan.
+ * Selects targets that may be dispatched, except targets of deployments in `skip`. Each org gets an equal share of `limit`, and each
+ * deployment an equal share of its org, oldest first. Locks nothing: dispatch locks the deployments and checks again. The recursive queries
+ * jump through the index from org to org and from deployment to deployment. So the cost does not depend on the number of targets or on how
+ * many wait. The subselects make the planner keep this plan.
  */
 export const claimable = (now: Date, limit: number, skip: readonly string[] = []) =>
   sql(claimRow)`
@@ -106,10 +108,10 @@ export const postponeClaimed = (db: Db, org_id: string, ids: readonly string[], 
       where org_id = ${org_id} and id = any(${list(ids)}::text[]) and status = 'queued' and waiting_for is null order by id for update skip locked)
     update deployment_target t set not_before_at = ${not_before_at} from claimed c where t.org_id = ${org_id} and t.id = c.id`);
 
-/** The rollout may be advanced: nothing requested the end of its waiting targets. */
+/** Condition: the rollout may be advanced, because no stop, cancellation or rollback was requested. */
 const GOES_ON = sql`stop_requested_at is null and cancel_requested_at is null and rollback_requested_at is null`;
 
-/** Deployments whose robots are not all resolved, and rollouts due for a check; taking turns between orgs, without those in `skip`. */
+/** Selects deployments with an unfinished fan-out and rollouts that are due for a check, in turns between orgs, except those in `skip`. */
 export const listAdvancing = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(
     inTurns(
@@ -136,8 +138,8 @@ export const nextStepAt = async (db: Db): Promise<Date | null> =>
 const ENDING_DEPLOYMENTS_MAX = 20;
 
 /**
- * Whether target t of deployment d, whose end was requested or has come, must be ended, as `decideEnding` does. Robots that are
- * downloading are asked once: they were not if the target is still desired, or has a later deadline than `stopped_by`.
+ * Condition: target t must be ended, by the same rules as `decideEnding`. Deployment d has expired, or its end was requested. A robot that
+ * is downloading is asked to stop only once: it was not asked yet if its target is still desired or has a later deadline than `stopped_by`.
  */
 const mustEnd = (now: Date, stopped_by: Date) => sql`(
   t.status in ('pending', 'queued')
@@ -148,8 +150,8 @@ const mustEnd = (now: Date, stopped_by: Date) => sql`(
   or (t.status = 'applied' and d.status = 'rolling_back'))`;
 
 /**
- * Targets to be ended of deployments that are cancelled, roll back, were stopped or have expired: at most `limit` of each; deployments take
- * turns between orgs. Without those in `skip`.
+ * Selects the targets to end of deployments that are cancelled, roll back, were stopped or have expired, except those in `skip`. Selects
+ * deployments in turns between orgs, and at most `limit` targets of each deployment.
  */
 export const listEndings = (db: Db, now: Date, stopped_by: Date, limit: number, skip: readonly string[]) => {
   const of_deployment = sql`from deployment_target t where t.org_id = d.org_id and t.deployment_id = d.id and t.id <> all(${list(skip)}::text[]) and ${mustEnd(now, stopped_by)}`;
@@ -174,16 +176,19 @@ export const listEndings = (db: Db, now: Date, stopped_by: Date, limit: number, 
     cross join lateral (select t.id ${of_deployment} order by t.id limit ${limit}) found`);
 };
 
-/** Locks targets to be ended of one deployment, whose row the caller has locked. */
+/** Locks the targets to end of one deployment. The caller has locked the row of the deployment. */
 export const lockEndings = (db: Db, org_id: string, deployment_id: string, now: Date, stopped_by: Date, limit: number) =>
   db.many(sql(targetRow)`
     select ${targetRow.of("t")} from deployment d join deployment_target t on t.org_id = d.org_id and t.deployment_id = d.id
     where d.org_id = ${org_id} and d.id = ${deployment_id} and ${mustEnd(now, stopped_by)}
     order by t.id limit ${limit} for update of t`);
 
-/** Late targets among which orgs take turns: numbering all targets of a large fleet that times out at once takes as long as handling them. */
+/**
+ * Maximum late targets that are numbered to take turns between orgs. If a large fleet times out at one moment, numbering all its targets
+ * takes as long as handling them.
+ */
 const LATE_CONSIDERED = 10_000;
-/** Targets past their deadline, taking turns between orgs, without those in `skip`. */
+/** Selects targets past their deadline, in turns between orgs, except those in `skip`. */
 export const listLate = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(sql(targetItemRow)`
     select org_id, deployment_id, id from (
@@ -196,8 +201,8 @@ export const listLate = (db: Db, now: Date, limit: number, skip: readonly string
 export const MISSED_PER_TURN = 1_000;
 
 /**
- * For each condition: when a waiting target t may continue although nothing woke it. The wake-up was lost, or came while another
- * transaction had locked the target.
+ * For each value of `waiting_for`: the condition under which a waiting target t may continue although nothing woke it. Its wake-up was
+ * lost, or was skipped while another transaction had locked the target.
  */
 const MISSED = {
   robot_online: sql`-- reads tables of other features: robot
@@ -213,7 +218,7 @@ const MISSED = {
 export type Missable = keyof typeof MISSED;
 export const MISSABLE = Object.keys(MISSED) as Missable[];
 
-/** Targets of any org whose awaited condition already holds, without those in `skip`. */
+/** Selects targets of any org whose awaited condition already holds, except those in `skip`. */
 export const listMissed = (db: Db, waiting_for: Missable, skip: readonly string[]) =>
   db.many(sql(targetItemRow)`
     select t.org_id, t.deployment_id, t.id from deployment_target t ${MISSED[waiting_for]}
@@ -245,8 +250,9 @@ const scheduledRow = row({
 });
 export type Due = RowOf<typeof scheduledRow>;
 /**
- * Due deployments, taking turns between orgs, without those in `skip`, of suspended orgs, and locked by another node. Those that were
- * postponed come after those that wait. Skips through the index from org to org, so deployments that are not due cost nothing.
+ * Selects due deployments in turns between orgs. Excludes deployments in `skip`, deployments of suspended orgs, and rows that another node
+ * has locked. A postponed deployment is sorted by the time to which it is postponed. The recursive query jumps through the index from org
+ * to org, so deployments that are not due cost nothing.
  */
 export const listDue = (db: Db, now: Date, limit: number, skip: readonly string[]) =>
   db.many(sql(scheduledRow)`

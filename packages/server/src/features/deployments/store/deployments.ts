@@ -44,7 +44,9 @@ export const insertDue = (db: Db, org_id: string, id: string, due_at: Date) =>
 export const deleteDue = (db: Db, org_id: string, id: string) =>
   db.run(sql`delete from deployment_due where org_id = ${org_id} and id = ${id}`);
 
-/** Takes due deployments off the schedule, so that only one node starts each. Ids that are not returned are already taken, or not due. */
+/**
+ * Deletes the schedule rows of due deployments, so that only one node starts each. Ids that are not returned are already taken or not due.
+ */
 export const takeDue = (db: Db, org_id: string, ids: readonly string[], now: Date) =>
   db.many(
     sql(
@@ -57,9 +59,9 @@ export const postponeDue = (db: Db, org_id: string, id: string, not_before_at: D
   db.run(sql`update deployment_due set not_before_at = ${not_before_at} where org_id = ${org_id} and id = ${id}`);
 
 /**
- * Draws new order numbers for scheduled deployments that start now, in the order of their start times, then of their creation. Stored before
- * any of them starts: two nodes that start some of them each would otherwise use numbers of different draws. Locks the rows in the order of
- * ids, like every transaction that locks several.
+ * Draws and stores new order numbers for scheduled deployments that start now, in the order of their start times, then of their creation.
+ * Call it before any of them starts: otherwise two nodes that each start some of them would use numbers of different draws. Locks the rows
+ * in the order of their ids, like every transaction that locks several rows.
  */
 export const drawOrderNumbers = (db: Db, org_id: string, ids: readonly string[]) =>
   db.run(sql`
@@ -107,7 +109,7 @@ export interface DeploymentFilter {
   until?: Date | undefined;
 }
 
-/** Each condition has a partial index whose condition is the same text. */
+/** Conditions by cause. Each has the same text as the condition of its partial index, so that the planner can use the index. */
 const CAUSES = {
   request: sql`and (target_kind <> 'robot' or created_by ->> 'type' is distinct from 'system')`,
   follow: sql`and (target_kind = 'robot' and created_by ->> 'type' = 'system')`,
@@ -143,7 +145,7 @@ export interface DeploymentUpdate {
   events: number;
   started_at: Date | null;
   finished_at: Date | null;
-  /** A scheduled deployment to one robot starts: the columns that this sets. Absent: unchanged. */
+  /** The columns that the start of a scheduled deployment to one robot sets; unchanged if absent. */
   order_number?: number;
   expires_at?: Date | null;
   fan_out_at?: Date | null;
@@ -201,7 +203,7 @@ const PATCHED = row({
   updated_at: timestamptz,
 });
 
-/** Sets columns of a deployment, whose row the caller has locked; absent ones stay unchanged. Returns its row. */
+/** Sets the columns in `patch` and returns the row. The caller has locked the row of the deployment. */
 export const patchDeployment = (
   db: Db,
   { org_id, id }: Pick<DeploymentRow, "org_id" | "id">,
@@ -212,7 +214,7 @@ export const patchDeployment = (
     where d.org_id = ${org_id} and d.id = ${id}
     returning ${deploymentRow.of("d")}`);
 
-/** Members of the fleet after a cursor; robots that joined after the deployment started are not part of it. */
+/** Selects members of a fleet after a cursor. Excludes robots that joined after the deployment started, whose order number is `before`. */
 export const listMembers = (db: Db, org_id: string, fleet_id: string, before: number, after: string, limit: number) =>
   db.many(sql(row({ id: text }))`
     -- reads tables of other features: robot

@@ -18,7 +18,10 @@ export interface EventFilter {
   after_seq: number;
 }
 
-/** Events, oldest first. Without `targets` or a robot only the deployment's own events, of which there are few in any fleet. */
+/**
+ * Selects events, oldest first. Without `targets` and without a robot, selects only the deployment's own events, which are few in any
+ * fleet.
+ */
 export const listEventRows = (db: Db, caller: Caller, deployment_id: string, f: EventFilter, limit: number) =>
   db.many(sql(eventRow)`
     select ${eventRow} from deployment_event where org_id = ${caller.org_id} and deployment_id = ${deployment_id} and seq > ${f.after_seq} ${reachedEvents(caller)}

@@ -13,11 +13,11 @@ const behindRow = row({
   app: text,
   /** Id of the release, or revision of the config. */
   wanted: text,
-  /** The deployment from which the fleet has it. */
+  /** The deployment that gave the fleet this release or config. */
   source_id: text,
   rollout: jsonb<Rollout>(),
   cause: textOf<Cause>(),
-  /** An earlier automatic deployment for the same, if that one may be repeated. */
+  /** The earlier automatic deployment of the same release or config to this robot, which may be repeated; null if there is none. */
   earlier_id: nullable(text),
 });
 export type Behind = RowOf<typeof behindRow>;
@@ -62,8 +62,8 @@ export const listBehind = (db: Db, org_id: string, robot_ids: readonly string[])
 
 const unwantedRow = row({ id: text, reason: textOf<"superseded" | "rollback_requested">() });
 /**
- * Returns those of these deployments that the system created for a robot to follow its fleet, but whose release or config the fleet no
- * longer has. It has another one, or none since a rollback.
+ * Returns the automatic deployments among these whose release or config the fleet no longer has. The reason is `superseded` if the fleet
+ * has another release, and `rollback_requested` if it has none since a rollback.
  */
 export const listUnwantedFollows = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(unwantedRow)`
@@ -79,7 +79,10 @@ export interface Attempt {
   deployment_id: string;
 }
 
-/** Records the one attempt per robot. Returns the deployments whose attempt was not taken by another transaction. */
+/**
+ * Records the automatic deployment of each robot, which gets only one. Returns the recorded deployments; for the others, another
+ * transaction recorded one first.
+ */
 export const takeAttempts = (db: Db, org_id: string, attempts: readonly Attempt[], earlier_ids: readonly string[], now: Date) =>
   db.many(sql(row({ deployment_id: text }))`
     insert into robot_follow (org_id, robot_id, subject, deployment_id, created_at)
@@ -125,7 +128,7 @@ export const listOnlineMembers = (db: Db, org_id: string, fleet_id: string, afte
     order by id limit ${limit}`);
 
 const originRow = row({ id: text, retry_of: nullable(text), rollback_of: nullable(text), order_number: bigint });
-/** Returns these deployments, their sources, the sources of those, and so on. */
+/** Returns these deployments and, recursively, the deployments that they retry or roll back. */
 export const listOrigins = (db: Db, org_id: string, ids: readonly string[]) =>
   db.many(sql(originRow)`
     with recursive origin as (
@@ -134,7 +137,7 @@ export const listOrigins = (db: Db, org_id: string, ids: readonly string[]) =>
       select d.id, d.retry_of, d.rollback_of, d.order_number from origin o join deployment d on d.org_id = ${org_id} and d.id = coalesce(o.retry_of, o.rollback_of))
     select ${originRow} from origin`);
 
-/** Returns the release that most robots of these ended deployments got; null: most have none. */
+/** Returns the release that most robots of these ended deployments got; null if most got none. */
 export const commonestApplied = async (db: Db, org_id: string, deployment_ids: readonly string[]): Promise<string | null> =>
   (
     await db.maybe(sql(row({ release_id: nullable(text) }))`

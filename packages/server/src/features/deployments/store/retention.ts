@@ -23,7 +23,10 @@ export const deleteEvents = (db: Db, { org_id, id }: FinishedDeployment, limit: 
 export const setEventsDropped = (db: Db, { org_id, id }: FinishedDeployment, now: Date): Promise<number> =>
   db.run(sql`update deployment set events_dropped_at = ${now} where org_id = ${org_id} and id = ${id} and finished_at is not null`);
 
-/** A condition on d: no open deployment retries it or rolls it back, no fleet follows it, and it has no robot's newest target. */
+/**
+ * Condition on d: no open deployment retries it or rolls it back, no fleet has its release or config, and no robot has its newest target
+ * from it.
+ */
 const isUnneeded = sql`-- reads tables of other features: fleet
       not exists (
         select from deployment o where o.org_id = d.org_id and o.finished_at is null and d.id in (o.retry_of, o.rollback_of))
@@ -38,8 +41,9 @@ const isUnneeded = sql`-- reads tables of other features: fleet
         where t.org_id = d.org_id and t.deployment_id = d.id and (c.last_target_id = t.id or c.target_id = t.id))`;
 
 /**
- * Deployments that finished before that time, oldest first, after the cursor `after`, without those that are still needed: an open
- * deployment retries or rolls them back, a fleet follows them, or they have a robot's newest target of an app or namespace.
+ * Selects deployments that finished before `before`, oldest first, after the cursor `after`. Excludes deployments that are still needed: an
+ * open deployment retries it or rolls it back, a fleet has its release or config, or it has the newest target of a robot for an app or
+ * namespace.
  */
 export const listUnneeded = (db: Db, before: Date, after: FinishedDeployment | undefined, limit: number): Promise<FinishedDeployment[]> =>
   db.many(sql(finishedRow)`
@@ -65,7 +69,9 @@ export const deleteTargets = (db: Db, { org_id, id }: FinishedDeployment, limit:
 export const deleteDeployment = (db: Db, { org_id, id }: FinishedDeployment): Promise<number> =>
   db.run(sql`delete from deployment where org_id = ${org_id} and id = ${id} and finished_at is not null`);
 
-/** Deletes attempts to follow that are older than that time, for releases and configs that no fleet has any more. Returns the number of rows. */
+/**
+ * Deletes records of automatic deployments that are older than `before`, of releases and configs that no fleet has. Returns the row count.
+ */
 export const deleteAttempts = (db: Db, before: Date, limit: number, offset: number): Promise<number> =>
   db.run(sql`
     -- across orgs: retention is the same for every org

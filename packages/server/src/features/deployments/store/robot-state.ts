@@ -42,7 +42,7 @@ export const lockGenerations = (db: Db, org_id: string, robot_ids: readonly stri
     sql`select from robot_desired where org_id = ${org_id} and robot_id = any(${list(robot_ids)}::text[]) order by robot_id for update`,
   );
 
-/** Raises the generation above one that the robot has seen: if the database is a restored copy, the robot would ignore ours as old. */
+/** Raises the generation above the one that the robot has seen. If the database is a restored copy, the robot ignores lower ones. */
 export const raiseGeneration = (db: Db, org_id: string, robot_id: string, seen: number, now: Date) =>
   db.run(sql`
     insert into robot_desired (org_id, robot_id, generation, updated_at) values (${org_id}, ${robot_id}, ${seen + 1}, ${now})
@@ -73,7 +73,7 @@ export const listPositions = (db: Db, org_id: string, robot_ids: readonly string
   );
 
 /**
- * Advances the outbox positions of reports, each robot's once, and locks them in the order of the robots. Returns the robots whose report
+ * Advances the outbox position of each robot, at most once, and locks the rows in the order of robot ids. Returns the robots whose report
  * is new; all other reports were already taken.
  */
 export const takePositions = (
@@ -128,7 +128,7 @@ export interface DesiredAppChange {
   install_until?: Date | null;
 }
 
-/** Builds the change with which a target asks its robot for a release, or for none, at any time. */
+/** Builds the change by which a target requests a release from its robot, or none, without an install window. */
 export const desiredBy = (
   { id, order_number, rollout }: Pick<DeploymentRow, "id" | "order_number" | "rollout">,
   target: TargetRow,
@@ -144,7 +144,7 @@ export const desiredBy = (
   verify_seconds: verifySecondsOf(rollout),
 });
 
-/** Makes this release the desired one of these robots, on behalf of these targets. */
+/** Sets the desired release of each of these apps, on behalf of the target in its change. */
 export const setDesiredApps = (db: Db, org_id: string, changes: readonly DesiredAppChange[], now: Date) =>
   db.run(sql`
     insert into robot_app (org_id, robot_id, app, desired_release_id, target_id, deployment_id, attempt, verify_seconds, install_from, install_until, last_target_id, last_order_number, updated_at)
@@ -280,7 +280,7 @@ export interface ConfigFileChange {
 /** Maximum bytes of contents per statement. */
 const FILES_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Freezes the config files of these robots, on behalf of these targets; the version increases with each deployment. */
+/** Stores the desired config files of these robots, on behalf of these targets. The version increases with each deployment. */
 export async function setDesiredConfigs(db: Db, org_id: string, files: readonly ConfigFileChange[], now: Date): Promise<void> {
   for (const chunk of fileChunks(files, FILES_BYTES_MAX)) await insertFiles(db, org_id, chunk, now);
 }
@@ -337,15 +337,15 @@ export const setConfigsReported = (
     where c.org_id = ${org_id} and c.robot_id = f.robot_id and c.namespace = f.namespace`);
 
 const configStateRow = row({ target_id: text, state: textOf<"missing" | "there">(), unchanged: bool });
-/** Returns whether the robots have reported each file of these targets, and whether they had it before. */
+/** Returns, for each file of these targets, whether the robot has reported it and whether the robot had it before. */
 export const listConfigStates = (db: Db, org_id: string, targets: readonly TargetOfRobot[]) =>
   db.many(sql(configStateRow)`
     select target_id, case when reported_sha256 = sha256 then 'there' else 'missing' end as state, unchanged from robot_config
     where org_id = ${org_id} and ${ofTargets(targets)}`);
 
 /**
- * Returns the highest order number that was dispatched to each robot for a namespace or for all of them ('' is a deployment of all
- * namespaces); for '' the highest of any namespace.
+ * Returns the highest order number of a config deployment that was dispatched to each robot for this namespace or for all namespaces
+ * (stored as ''). For the namespace '', returns the highest of any namespace.
  */
 export const listConfigOrders = (db: Db, org_id: string, robot_ids: readonly string[], namespace: string) =>
   db.many(sql(row({ robot_id: text, last_order_number: bigint }))`

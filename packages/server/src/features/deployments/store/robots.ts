@@ -22,7 +22,7 @@ const plannedRobotRow = row({
 });
 export type PlannedRobot = RowOf<typeof plannedRobotRow>;
 
-/** Robots to which a deployment to this robot or fleet would go now, by id, with the facts that a plan shows. */
+/** Selects the robots that a deployment to this robot or fleet would include now, ordered by id, with the facts that a plan shows. */
 export const listPlannedRobots = (
   db: Db,
   org_id: string,
@@ -64,8 +64,9 @@ export const listKeptImages = (db: Db, org_id: string, robot_ids: readonly strin
     order by a.robot_id, r.artifact_sha256`);
 
 /**
- * Stores which releases the robots report to run, each robot at most once. Without an open target the reported release also becomes the
- * desired one, since the robot decides locally. An app that is new to the server is ignored if the robot already has APPS_MAX apps.
+ * Stores which releases the robots report to run, each robot at most once. If an app has no open target, its reported release also becomes
+ * the desired one, because the robot decides locally what it runs. An app that is new to the server is ignored if the robot already has
+ * APPS_MAX apps.
  */
 export const setAppsReported = (
   db: Db,

@@ -1,14 +1,17 @@
 import type { Db } from "../../../kernel/db.ts";
 import { int, nullable, row, sql, text } from "../../../kernel/sql.ts";
 
-/** What the robots that have a deployment's release, or are installing it, ran before; most frequent first, null: nothing. */
+/**
+ * Returns the releases that robots ran before this deployment, most frequent first; null for none. Includes robots that have its release or
+ * are installing it.
+ */
 export const groupReturns = (db: Db, org_id: string, deployment_id: string) =>
   db.many(sql(row({ release_id: nullable(text) }))`
     select previous_release_id as release_id from deployment_target
     where org_id = ${org_id} and deployment_id = ${deployment_id} and status in ('applied', 'installing', 'verifying')
     group by 1 order by count(*) desc, 1`);
 
-/** The targets of an ended deployment from which another one is created. */
+/** Selects the targets of an ended deployment for its retry or rollback. */
 export interface Source {
   deployment_id: string;
   /** `retry`: robots that failed get its release again; `rollback`: robots that still run it get what they had before. */

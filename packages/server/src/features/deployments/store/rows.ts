@@ -131,12 +131,15 @@ export const eventRow = row({
 });
 export type EventRow = RowOf<typeof eventRow>;
 
-/** Replaces the namespace of a config deployment of all namespaces. */
+/** Represents all namespaces, where a config deployment has no namespace. */
 export const ALL_NAMESPACES = "";
 
 const EVERYTHING = sql``;
 
-/** ` and …`: restricts deployments to robots and fleets that the caller may see; those of a deleted fleet need access to the whole org. */
+/**
+ * Condition ` and …` that restricts deployments to robots and fleets that the caller may see. A deployment to a deleted fleet is visible
+ * only with access to the whole org.
+ */
 export const reachedDeployments = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING
@@ -147,7 +150,7 @@ export const reachedDeployments = (caller: Caller): Statement<unknown> =>
         -- reads tables of other features: fleet
         select from fleet f where f.org_id = deployment.org_id and f.id = deployment.fleet_id ${visible(caller, "f.site_id", "f.id")}))`;
 
-/** The same for targets, by the current place of their robots. */
+/** Like `reachedDeployments` for targets, by the current place of their robots. */
 export const reachedTargets = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING
@@ -155,7 +158,7 @@ export const reachedTargets = (caller: Caller): Statement<unknown> =>
         -- reads tables of other features: robot
         select from robot r where r.org_id = deployment_target.org_id and r.id = deployment_target.robot_id ${visible(caller, "r.site_id", "r.fleet_id")})`;
 
-/** The same for events; those of the deployment itself name no robot and stay visible. */
+/** Like `reachedDeployments` for events. Events of the deployment itself name no robot and stay visible. */
 export const reachedEvents = (caller: Caller): Statement<unknown> =>
   seesWholeOrg(caller)
     ? EVERYTHING

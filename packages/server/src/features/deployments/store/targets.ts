@@ -58,7 +58,7 @@ export const lockTargets = (db: Db, org_id: string, ids: readonly string[]) =>
     )`select ${targetRow} from deployment_target where org_id = ${org_id} and id = any(${list(ids)}::text[]) order by id for update`,
   );
 
-/** Locks reported targets, only of these deployments: others would have to be locked after their own deployment. */
+/** Locks those of these targets that belong to these deployments. Other targets would have to be locked after their own deployment. */
 export const lockTargetsOf = (db: Db, org_id: string, deployment_ids: readonly string[], ids: readonly string[]) =>
   db.many(sql(targetRow)`
     select ${targetRow} from deployment_target
@@ -79,7 +79,7 @@ export interface TargetFilter {
   q?: string | undefined;
 }
 
-// Literals, so that the planner can use the partial index of these statuses: it has few rows while updates succeed.
+// The statuses are literals, so that the planner can use their partial index, which has few rows while updates succeed.
 const ENDED_BADLY: Partial<Record<string, Statement<unknown>>> = {
   failed: sql`and deployment_target.status = 'failed'`,
   rolled_back: sql`and deployment_target.status = 'rolled_back'`,
@@ -112,9 +112,9 @@ export interface TargetChange {
   previous_release_id?: string | null;
   /** The release that is dispatched, for messages. */
   release_tag?: string;
-  /** The robot rolls back from now on, requested by the server. */
+  /** From this change on, the robot rolls back at the request of the server. */
   reverting?: true;
-  /** More for the event's data. */
+  /** Additional fields of the event's data. */
   data?: Record<string, unknown>;
   /** The actor of this change; absent: the actor of the whole call. */
   actor?: Actor;
@@ -161,7 +161,7 @@ export const insertStarted = (db: Db, org_id: string, targets: readonly TargetRo
     from jsonb_to_recordset(${json(targets)}::jsonb) as t (deployment_id text, id text, kind text, robot_id text, subject text, release_id text, status text,
       reason text, waiting_for text, attempt int, deadline_at timestamptz, dispatch_generation bigint, previous_release_id text, created_at timestamptz, updated_at timestamptz)`);
 
-/** Sets what queued targets wait for. That is no transition, so it has no event. */
+/** Sets what queued targets wait for. This does not change their status, so it writes no event. */
 export const setWaitingFor = (db: Db, org_id: string, ids: readonly string[], waiting_for: readonly WaitingFor[]) =>
   db.run(sql`
     update deployment_target t set waiting_for = c.waiting_for
@@ -169,7 +169,8 @@ export const setWaitingFor = (db: Db, org_id: string, ids: readonly string[], wa
     where t.org_id = ${org_id} and t.id = c.id and t.status = 'queued'`);
 
 /**
- * Wakes targets that wait for these robots. Targets that are to roll back get `return_seconds`, plus their verification time, from now on.
+ * Wakes targets that wait for these robots. The deadline of targets that roll back becomes `return_seconds` plus their verification time
+ * from now.
  */
 export const wakeWaitingForRobots = (db: Db, org_id: string, robot_ids: readonly string[], return_seconds: number, now: Date) =>
   db.run(sql`
@@ -210,8 +211,8 @@ export const setProgress = (
     returning deployment_id, kind, status`);
 
 /**
- * Records that the robot holds the update back. Its only deadline is then that of its window, until it begins. Does not apply to a
- * deployment that is being cancelled: its robots must acknowledge that.
+ * Records that the robot delays the update. Until the robot begins, the only deadline of its target is that of the install window. Skips
+ * deployments that are being cancelled, because their robots must acknowledge the cancellation.
  */
 export const setDelayedByRobot = (db: Db, org_id: string, t: { id: string; robot_id: string; attempt: number; waiting_for: WaitingFor }) =>
   db.many(sql(seenRow)`
@@ -222,7 +223,7 @@ export const setDelayedByRobot = (db: Db, org_id: string, t: { id: string; robot
       and not exists (select from deployment d where d.org_id = t.org_id and d.id = t.deployment_id and d.cancel_requested_at is not null)
     returning deployment_id, kind, status`);
 
-/** Sets what staged targets wait for, and until when: their window or, while that is open, nothing. */
+/** Sets the deadline of staged targets and what they wait for: their window or, while the window is open, nothing. */
 export const setWaitingForWindow = (db: Db, org_id: string, ids: readonly string[], waiting_for: "window" | null, deadline_at: Date) =>
   db.run(sql`
     update deployment_target set waiting_for = ${waiting_for}, deadline_at = ${deadline_at}

@@ -5,7 +5,10 @@ import { type DeploymentRow, targetRow, waveRow } from "./rows.ts";
 
 export type WaveDelta = Counts & { wave: number };
 
-/** Moves the counters of these waves and returns them. A wave that is not inserted yet counts its targets when it is. */
+/**
+ * Changes the counters of these waves by `deltas`, and returns the waves. Skips a wave that is not inserted yet: its insert counts its
+ * targets.
+ */
 export const moveWaveCounters = (db: Db, org_id: string, deployment_id: string, deltas: readonly WaveDelta[]) =>
   db.many(sql(waveRow)`
     update deployment_wave w set count_pending = w.count_pending + c.pending, count_queued = w.count_queued + c.queued, count_active = w.count_active + c.active,
@@ -62,7 +65,10 @@ export const getWave = (db: Db, org_id: string, deployment_id: string, wave: num
   );
 
 const queuedRow = row({ blocked: int, gated: int });
-/** Counts, of the wave's queued targets, those that wait for anything except their robot, and those that wait for the gate. */
+/**
+ * Counts the queued targets of the wave that do not wait for their robot to connect (`blocked`), and those that wait for the gate
+ * (`gated`).
+ */
 export const countQueued = (db: Db, org_id: string, deployment_id: string, wave: number) =>
   db.one(sql(queuedRow)`
     select count(*) filter (where waiting_for is distinct from 'robot_online')::int as blocked, count(*) filter (where waiting_for = 'gate')::int as gated
@@ -81,8 +87,8 @@ export const lockPending = (db: Db, org_id: string, deployment_id: string, wave:
     order by robot_id limit ${limit} for update`);
 
 /**
- * Makes at most `limit` targets that wait for the gate, or for a slot, wait for `next` instead, or for nothing; first wave first. Returns how
- * many.
+ * Releases at most `limit` targets that wait for `held`, in the order of their waves: they wait for `next` instead or, if that is null, for
+ * nothing. Returns how many were released.
  */
 export const releaseHeld = (
   db: Db,
@@ -123,7 +129,7 @@ const members = (org_id: string, deployment_id: string) => sql`
   left join health_snapshot h on h.org_id = t.org_id and h.robot_id = t.robot_id
   where t.org_id = ${org_id} and t.deployment_id = ${deployment_id}`;
 
-/** The robot is not connected, has the health status `error`, or is being updated by this deployment. */
+/** Condition: the robot is not connected, has the health status `error`, or is being updated by this deployment. */
 const UNAVAILABLE = sql`(r.node_id is null or h.snapshot ->> 'status' = 'error' or t.status in ('dispatched', 'downloading', 'staged', 'installing', 'verifying', 'rolling_back')) is true`;
 
 const groupRow = row({ name: text, size: int, unavailable: int });
@@ -138,9 +144,10 @@ export const listMembersOfGroups = (db: Db, org_id: string, deployment_id: strin
     select t.id, ${groupName(group_by)} as name, ${UNAVAILABLE} as unavailable ${members(org_id, deployment_id)} and t.id = any(${list(ids)}::text[])`);
 
 /**
- * Wakes at most `limit` targets that wait for a slot: of each group as many as it has room for, where a negative room means that too many
- * are unavailable. Robots that are already unavailable use no room. Offline ones are always woken, so that they wait for their robot and
- * not for a slot. Connected but unhealthy ones are woken unless too many are unavailable. Returns how many were woken.
+ * Wakes at most `limit` targets that wait for a slot, and returns how many. Of each group, wakes as many available robots as the group has
+ * room for; a negative room means that too many robots are unavailable. Robots that are already unavailable use no room. Offline robots are
+ * always woken, so that they wait for their connection and not for a slot. Connected but unhealthy robots are woken unless the room is
+ * negative.
  */
 export const wakeGroups = (
   db: Db,
