@@ -6,8 +6,8 @@ import type { Db } from "../../kernel/db.ts";
 /** A change with fields that are not sent to readers. */
 export interface AnnouncedChange extends Change {
   /**
-   * The places of the object, the present one first; several for an object that was moved. Without them, places are looked up
-   * when a reader is limited to places. Pass them for objects that cannot be found any more.
+   * The places of the object, the current one first; several if the object was moved. If absent, they are looked up when a reader is
+   * limited to places. Set them for objects that no longer exist.
    */
   places?: readonly Place[];
 }
@@ -23,13 +23,13 @@ export const changesSubject = (org_id: string): string => `rf.changes.${org_id}`
 /** Changes of each org so far, by kind and id; null: too many. */
 type Batch = Map<string, Map<string, AnnouncedChange> | null>;
 
-/** By transaction. A rollback discards them with the transaction. */
+/** The changes that each transaction has announced so far. A rollback discards them with the transaction. */
 const gathered = new WeakMap<Db, Batch>();
 
 /**
- * Publishes changes to the readers of the org after the commit: one message for each org of a transaction, one change for
- * each object in it, nothing after a rollback. Best effort: it may be lost, never fails and is not awaited. Without readers it
- * costs only the array.
+ * Publishes changes to the readers of the org after the commit: one message per org and transaction, with one change per object. Publishes
+ * nothing after a rollback. Best effort: a message may be lost, and the call never fails and waits for nothing. Without readers, its only
+ * cost is the array.
  */
 export function announce(db: Db, { bus }: Pick<Plane, "bus">, org_id: string, changes: AnnouncedChange | readonly AnnouncedChange[]): void {
   const more: readonly AnnouncedChange[] = "kind" in changes ? [changes] : changes;
@@ -55,14 +55,15 @@ function gather(batch: Batch, org_id: string, more: readonly AnnouncedChange[]):
   for (const change of more) {
     const key = `${change.kind} ${change.id}`;
     const before = own.get(key);
-    // Move it to the end, after the changes that caused it. A created object stays first: others may refer to it.
+    // Move the object's change to the end, after the changes that caused it. A `created` change keeps its position, because other changes
+    // may refer to the object.
     if (before !== undefined && before.change !== "created") own.delete(key);
     own.set(key, before === undefined ? change : merge(before, change));
   }
   batch.set(org_id, own.size > CHANGES_PER_MESSAGE_MAX ? null : own);
 }
 
-/** `moved`, `created` and `removed` say more than other changes and are not replaced by them. */
+/** Precedence of changes: a change does not replace an earlier one of greater weight. All other changes have weight 0. */
 const WEIGHTS: Record<string, number> = { moved: 1, created: 2, removed: 3 };
 const weightOf = ({ change }: AnnouncedChange): number => WEIGHTS[change] ?? 0;
 

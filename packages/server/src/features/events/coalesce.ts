@@ -8,12 +8,13 @@ export const BURST_CHANGES_MAX = 20;
 const RATE = { per_minute: 60, burst: BURST_CHANGES_MAX };
 /** Shortest time between two messages: four a second feel live. */
 const WINDOW_MS = 250;
-/** Shortest time after a summary, which makes a page reload all that it shows. */
+/** Shortest time between a summary and the next message, because a summary makes a page reload all that it shows. */
 export const SUMMARY_WINDOW_MS = 2_000;
 
 /**
- * Coalesces the changes for one reader: the newest of each object and aspect, and one summary in place of the changes of a kind that exceed
- * the token bucket of that kind. So the bytes that a reader gets depend on how long many objects change, not on how many there are.
+ * Coalesces the changes for one reader. Keeps only the newest change of each object and aspect. If the changes of a kind exceed the token
+ * bucket of that kind, one summary replaces them. So the bytes that a reader gets depend on how long objects keep changing, not on how many
+ * objects there are.
  */
 export class Coalescer {
   readonly clock: Pick<Clock, "monotonic" | "setTimer">;
@@ -50,7 +51,10 @@ export class Coalescer {
   }
 }
 
-/** Returns the newest change of each object and aspect, in order. Moves from different places are all kept: the counts of each place change. */
+/**
+ * Returns the newest change of each object and aspect, in order. Keeps all moves from different places, because the counts of each place
+ * change.
+ */
 function newest(changes: readonly Change[]): Iterable<Change> {
   const by_key = new Map<string, Change>();
   for (const one of changes) {

@@ -11,14 +11,15 @@ const isChange = (change: unknown): boolean =>
   change !== null &&
   ["kind", "id", "change"].every((field) => isText((change as Record<string, unknown>)[field]));
 
-/** Most changes queued while the database looks up places; beyond that, all are lost. */
+/** Maximum changes queued while their places are looked up in the database. Beyond that, all are dropped and the readers reload. */
 const WAITING_CHANGES_MAX = 2 * CHANGES_PER_MESSAGE_MAX;
 
 type FeedPlane = Pick<Plane, "bus" | "db" | "findPlaces" | "log" | "id" | "clock">;
 
 /**
- * The changes of one org for its readers on this node. It subscribes with its first reader. The places of changes are looked
- * up only for readers that are limited to places: once for all of them, in one batch for all changes that arrived meanwhile.
+ * Delivers the changes of one org to its readers on this node. It is created, and subscribes, when the first reader connects. Places of
+ * changes are looked up only if readers are limited to places. One lookup serves all these readers and all changes that arrived during the
+ * previous lookup.
  */
 export class Feed {
   readonly ring: Ring;
@@ -59,7 +60,7 @@ export class Feed {
     await this.#listening;
     const after = last_event_id === undefined ? undefined : ring.numberOf(last_event_id);
     const resumed = after !== undefined && ring.has(after + 1);
-    // Changes since it joined are looked up anyway; those that it missed perhaps were not.
+    // Places of changes since the reader joined are looked up anyway. The places of changes that it missed may not have been looked up.
     if (resumed && isLimited(reader.caller)) await this.#place(ring.from(after + 1));
     if (resumed) reader.begin({ after, resumed, lost: false });
     else reader.begin({ after: ring.position, resumed, lost: last_event_id !== undefined });

@@ -10,7 +10,10 @@ type Audience = "members" | "admins" | { of: PlacedKind; by: "id" | "robot_id" }
 
 const OF_ROBOT = { of: "robot", by: "robot_id" } as const;
 
-/** The same as for the lists of these objects in the authorization table. A new kind without its line does not compile. */
+/**
+ * The audience of each kind of change, the same as for the lists of these objects in the authorization table. A new kind without an entry
+ * does not compile.
+ */
 const AUDIENCE: Record<ChangeKind, Audience> = {
   robot: { of: "robot", by: "id" },
   fleet: { of: "fleet", by: "id" },
@@ -61,7 +64,7 @@ export function seenBy(caller: Caller, { change, found = [] }: PlacedChange): An
 function unknownOf({ change, found }: PlacedChange): { of: PlacedKind; id: string } | undefined {
   const audience = AUDIENCE[change.kind];
   if (typeof audience === "string") return undefined;
-  // A site is visible to users who see one of its fleets, so the result depends on the readers.
+  // Look up a site again for each set of readers: it is visible to users who see one of its fleets, so the result depends on the readers.
   if (found !== undefined && (audience.of !== "site" || change.places !== undefined)) return undefined;
   const id = audience.by === "id" ? change.id : change.robot_id;
   return id === undefined ? undefined : { of: audience.of, id };
@@ -71,7 +74,9 @@ function unknownOf({ change, found }: PlacedChange): { of: PlacedKind; id: strin
 export const placedByPublisher = (change: AnnouncedChange): PlacedChange =>
   change.places === undefined ? { change } : { change, found: change.places.map((place) => ({ place, shared: false, fleets: [] })) };
 
-/** Looks up the places of changes for callers limited to places, in one statement for each kind of object. Rejects when the database fails. */
+/**
+ * Looks up the places of changes for callers limited to places, in one statement for each kind of object. Rejects if the database fails.
+ */
 export async function place(
   find: FindPlaces,
   db: Db,

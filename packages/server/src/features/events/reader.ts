@@ -41,7 +41,7 @@ export class Reader extends Readable {
   #wanted = false;
   #begun = false;
   #ended = false;
-  /** Whether to send `lost` for changes that are not in the ring. */
+  /** Whether to send `lost` next, because changes were missed or the permissions changed. */
   #lost = false;
 
   constructor(ring: Ring, { caller, held, coalescer }: ReaderOptions) {
@@ -50,7 +50,7 @@ export class Reader extends Readable {
     this.#caller = caller;
     this.held = held;
     this.#coalescer = coalescer;
-    // The client disconnected, which is not an error.
+    // Ignore errors of the stream: they mean that the client disconnected.
     this.on("error", () => {});
   }
 
@@ -89,7 +89,10 @@ export class Reader extends Readable {
     });
   }
 
-  /** Sends a heartbeat, with the position of the ring for a reader that sees few of its changes. A reader that is behind gets changes. */
+  /**
+   * Sends pending changes, and then a heartbeat if none are left. The heartbeat has the ring's position, so that a reader that sees few of
+   * the changes resumes from there.
+   */
   beat(): void {
     if (this.#isReady()) this.#pump();
     if (this.#isReady() && this.#next > this.#ring.position) this.#push(frame(this.#ring.idOf(this.#ring.position), "beat", {}));

@@ -37,7 +37,7 @@ export class Ring {
     if (this.#next - this.#first > this.#size) this.#first = this.#next - this.#size;
   }
 
-  /** Empties the ring after unknown changes were missed: a reader with unread changes detects a loss. */
+  /** Empties the ring after an unknown number of changes was missed. Skips one number, so that every reader detects the loss. */
   lose(): void {
     this.#next += 1;
     this.#first = this.#next;

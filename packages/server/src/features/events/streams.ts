@@ -141,7 +141,10 @@ function beat({ clock }: Plane, readers: readonly Reader[], beaten_at: WeakMap<R
   }
 }
 
-/** Returns whether the token of these readers is still valid, and ends them if not. False also while the database does not answer. */
+/**
+ * Returns whether the token of these readers is still valid, and ends their streams if it is not. While the database does not answer,
+ * returns false but keeps the streams.
+ */
 async function checkProof(plane: Plane, org_id: string, readers: readonly Reader[]): Promise<boolean> {
   const [first] = readers;
   if (first === undefined) return false;

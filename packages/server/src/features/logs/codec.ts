@@ -12,7 +12,10 @@ export type Codec = "zstd" | "deflate";
 const ZSTD_FROM_BYTES = 64 * 1024;
 const ZSTD_OPTIONS = { params: { [constants.ZSTD_c_compressionLevel]: 1 } };
 
-/** Compresses the JSON array of one flush; pass `json` if it exists already. Synchronous: a round trip to the thread pool costs more, except for the largest flushes. */
+/**
+ * Compresses the JSON array of one flush; pass `json` if it exists already. Runs synchronously, because a round trip to the thread pool
+ * costs more, except for the largest flushes.
+ */
 export function pack(records: readonly LogRecordBody[], json?: Uint8Array): { codec: Codec; packed: Buffer } {
   const bytes = json ?? Buffer.from(JSON.stringify(records));
   return bytes.length < ZSTD_FROM_BYTES
@@ -47,7 +50,7 @@ export function unpack(batch: Packed): string {
   }
 }
 
-/** Parses the records of a flush, in order. Replaces fields of earlier versions that are nested too deeply. */
+/** Parses the records of a flush, in order. Replaces `fields` that are nested too deeply, which earlier versions stored. */
 export function readRecords(json: string): LogRecordBody[] {
   const records = JSON.parse(json) as LogRecordBody[];
   for (const record of records) boundFields(record);
@@ -75,7 +78,7 @@ export function boundFields(record: LogRecordBody): boolean {
 
 export const toWire = (record: LogRecordBody, robot_id: string, received_at: string): LogRecord => ({ robot_id, received_at, ...record });
 
-/** Returns the beginning of each record's JSON. */
+/** Returns the beginning of a record's JSON: the common fields, after which the fields of the record follow. */
 export const lineHead = (robot_id: string, received_at: string): string => `${JSON.stringify({ robot_id, received_at }).slice(0, -1)},`;
 
 /** Returns each record as JSON. The common fields are serialized once. */

@@ -53,9 +53,9 @@ const followedOf = planeState((_: Plane) => new Map<string, Followed>());
 const keyOf = (org_id: string, robot_id: string): string => `${org_id}/${robot_id}`;
 
 /**
- * Calls `listener` for every new flush of the robot, until the returned function is called. Meanwhile the robot sends records
- * immediately instead of at intervals, unless `hurry` is false: a thousand robots sending twenty times a second would overload
- * the server.
+ * Calls `listener` for every new flush of the robot, until the returned function is called. Until then, the robot sends records immediately
+ * instead of at intervals, unless `hurry` is false. Pass false to follow many robots: a thousand robots that send twenty times a second
+ * would overload the server.
  */
 export function followLogs(plane: Plane, org_id: string, robot_id: string, listener: LogListener, { hurry = true } = {}): () => void {
   const all = followedOf(plane);

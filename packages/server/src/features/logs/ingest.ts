@@ -16,19 +16,22 @@ interface Taken {
 }
 
 const taken_by_session = new WeakMap<Session, Taken>();
-/** Another link of the same robot may move the position concurrently; each attempt reads it again. */
+/** Maximum attempts to store a flush. Another link of the same robot may move the position concurrently; each attempt reads it again. */
 const ATTEMPTS_MAX = 5;
 /**
- * The times of a robot's batches never decrease, so that a reader that resumes after one misses none. This holds if the robot moves
- * to a server whose clock is behind by at most this. A larger difference lets the times decrease once.
+ * Maximum by which the clock of a server may be behind the clock of the robot's previous server. Up to this, the times of a robot's batches
+ * never decrease, so that a reader that resumes after a batch misses none. A larger difference lets the times decrease once.
  */
 const CLOCK_BACK_MS_MAX = 24 * 3_600_000;
 
-/** Most flushes in one statement, and concurrent statements, each for a different org. Few, so that reads also get a database connection. */
+/**
+ * Maximum flushes per statement, and maximum concurrent statements, each for a different org. The statements are few, so that reads also
+ * get a database connection.
+ */
 const BATCH_FLUSHES_MAX = 64;
 const BATCHES_AT_ONCE = 3;
 
-/** Flushes that arrive during a write are written in one batch: the rate of commits would limit the server otherwise. */
+/** Writes flushes that arrive during a write in one batch. Otherwise the rate of commits would limit the server. */
 const batcherOf = planeState(
   ({ db, db_errors }: Plane) =>
     new KeyedBatcher<NewBatch, boolean>({
@@ -49,8 +52,8 @@ const batcherOf = planeState(
 );
 
 /**
- * Stores a flush of a robot's log exactly once, acknowledges it at the robot's rate and passes it to followers. Records up to the
- * position are duplicates and dropped. Sequence numbers may have gaps.
+ * Stores a flush of a robot's log exactly once, acknowledges it as the robot's rate limit allows, and passes it to followers. Records up to
+ * the stored position are duplicates and are dropped. Sequence numbers may have gaps.
  */
 export async function ingestLogs(plane: Plane, session: Session, message: Logs): Promise<void> {
   const { org_id, robot_id, hello } = session;
@@ -97,7 +100,10 @@ export async function ingestLogs(plane: Plane, session: Session, message: Logs):
   throw new Error("the position of a robot's log kept moving");
 }
 
-/** Returns the same array if all records can be stored. Otherwise a copy with replaced fields, for which the received JSON is not valid. */
+/**
+ * Replaces `fields` that are nested too deeply. If it replaced any, returns a copy of the array, because the received JSON does not match
+ * the records any more; otherwise returns the same array.
+ */
 function boundedRecords({ metrics }: Plane, records: LogRecordBody[]): LogRecordBody[] {
   let replaced = 0;
   for (const record of records) if (boundFields(record)) replaced += 1;
@@ -112,7 +118,7 @@ async function readTaken({ db }: Plane, session: Session): Promise<Taken> {
   const is_same_spool = position?.outbox_id === hello.outbox_id;
   const taken = {
     seq: is_same_spool ? position.seq : 0,
-    // Batches of the same time are ordered by sequence number. A new spool restarts these, so it needs a later time.
+    // Batches with the same time are ordered by sequence number. A new spool starts its numbers again, so it needs a later time.
     received_at: position === undefined ? 0 : position.updated_at.getTime() + (is_same_spool ? 0 : 1),
   };
   taken_by_session.set(session, taken);
@@ -122,9 +128,9 @@ async function readTaken({ db }: Plane, session: Session): Promise<Taken> {
 const WIRE_TIME_CHARACTERS = 24;
 
 /**
- * Returns the records after `position` in ascending order, with their earliest and latest time in milliseconds. One pass, usually
- * without a copy or change (`as_given`). Times are normalized to RFC 3339 in UTC with milliseconds; invalid times become the time of
- * receipt.
+ * Returns the records after `position` in ascending order, with their earliest and latest time in milliseconds. `as_given` is true if no
+ * record was dropped or changed, which is usual. Times are normalized to RFC 3339 in UTC with milliseconds; invalid times become the time
+ * of receipt.
  */
 function newRecords(
   given: LogRecordBody[],
@@ -158,8 +164,8 @@ function newRecords(
 /** Cost of a flush in addition to its bytes, so that many small flushes are limited too. */
 const FLUSH_BYTES = 1_024;
 /**
- * Delayed acknowledgements are sent in part at this interval, as far as the robot's rate allows: an agent without one for 30 s
- * sends its records again.
+ * While an acknowledgement is delayed, partial ones are sent at this interval, as far as the robot's rate allows. An agent that gets none
+ * for 30 s sends its records again.
  */
 const ACK_EVERY_MS = 1_000;
 /**
@@ -168,7 +174,7 @@ const ACK_EVERY_MS = 1_000;
  */
 const OWED_BYTES_MAX = 4 * 1024 * 1024;
 
-/** The stored but unacknowledged records of a session, which are acknowledged evenly between two times. */
+/** The stored but unacknowledged records of a session. They are acknowledged evenly between `since` and `due`. */
 interface Unacknowledged {
   acked_seq: number;
   last_seq: number;
@@ -197,7 +203,10 @@ class LogPace {
     this.#rate = new RateLimit(clock, "logs", { per_minute: per_second * 60, burst });
   }
 
-  /** Acknowledges stored records up to `last_seq`, now or when the robot's rate allows. `bytes` is the size of the new ones, after `after_seq`. */
+  /**
+   * Acknowledges stored records up to `last_seq`, now or when the robot's rate allows. `bytes` is the size of the new records, which are
+   * those after `after_seq`.
+   */
   acknowledge(session: Session, { after_seq, last_seq, bytes }: { after_seq: number; last_seq: number; bytes: number }): void {
     const owed_ms = this.#rate.owe(session.robot_id, bytes + FLUSH_BYTES);
     if (owed_ms > this.#owed_ms_max) session.pauseReading(owed_ms - this.#owed_ms_max);
@@ -226,7 +235,10 @@ class LogPace {
   }
 }
 
-/** Returns the last record that may be acknowledged now: interpolated, as only the time of the last one matters. */
+/**
+ * Returns the number of the last record that may be acknowledged now. It is interpolated linearly, because only the time of the last record
+ * matters.
+ */
 function paidFor({ acked_seq, last_seq, since, due }: Unacknowledged, now: number): number {
   if (now >= due) return last_seq;
   return acked_seq + Math.floor(((last_seq - acked_seq) * (now - since)) / (due - since));

@@ -40,9 +40,8 @@ interface Failure {
 const failuresOf = planeState((_: Plane) => new Map<string, Failure>());
 
 /**
- * Deletes logs of orgs above their limit: the oldest records of the robots with the most bytes, until these have equally many. So a
- * robot that floods loses only its own records. A failure of one org is logged and retried later, without
- * effect on other orgs.
+ * Deletes logs of orgs above their limit: the oldest records of the robots with the most bytes, until these robots have equally many bytes.
+ * So a robot that floods loses only its own records. A failure of one org is logged and retried later, without effect on other orgs.
  */
 export async function enforceQuota(plane: Plane, { flush, check_robots }: Options): Promise<void> {
   const { db, settings, clock, log } = plane;
@@ -72,7 +71,7 @@ async function enforceQuotaOf(plane: Plane, org_id: string, limits: { bytes_max:
   const db = plane.db.forOrg(org_id);
   let robots = await listRobotBytes(db, org_id);
   if (Math.abs(sumOf(robots) - (await countOrgBytes(db, org_id))) > limits.bytes_max * (1 - KEPT_SHARE)) {
-    // Records of a version that did not count by robot, or counts lost by a killed server.
+    // Recount: an earlier version did not count by robot, or a killed server lost counts.
     for (const robot_id of await listLoggingRobots(db, org_id)) await recountRobot(db, org_id, robot_id);
     await recountOrg(db, org_id);
     robots = await listRobotBytes(db, org_id);
@@ -83,8 +82,8 @@ async function enforceQuotaOf(plane: Plane, org_id: string, limits: { bytes_max:
 const sumOf = (robots: readonly RobotBytes[]): number => robots.reduce((sum, { bytes }) => sum + Math.max(0, bytes), 0);
 
 /**
- * Returns how many bytes to delete of each robot: those above the highest level that keeps the org within its limit and each robot
- * within its share. `robots` is sorted by bytes, descending.
+ * Returns how many bytes to delete of each robot: its bytes above a common level. The level is the highest that keeps the org within its
+ * limit and each robot within its share. `robots` is sorted by bytes, descending.
  */
 export function toDelete(robots: readonly RobotBytes[], { bytes_max, robot_max }: { bytes_max: number; robot_max: number }): RobotBytes[] {
   const level = Math.min(levelOf(robots, bytes_max), robots.some(({ bytes }) => bytes > robot_max) ? robot_max * KEPT_SHARE : Infinity);

@@ -63,7 +63,7 @@ export class LogMatch {
   }
 }
 
-/** Batches in the first read. Each further read requests more, up to READ_BYTES of JSON. */
+/** Batches in the first read. While a read returns less than READ_BYTES of JSON, the next read requests twice as many. */
 const BATCHES_A_READ = 64;
 const BATCHES_A_READ_MAX = 512;
 const READ_BYTES = 1024 * 1024;
@@ -72,12 +72,12 @@ const SCANNED_BYTES_MAX = 32 * 1024 * 1024;
 /** JSON that is searched before yielding to the event loop. */
 const TURN_BYTES = 512 * 1024;
 
-/** Position in a log: the records of this batch before `seq`, and all older batches, follow. */
+/** Cursor in a log that is read from new to old. It continues with the records of this batch before `seq`, then with all older batches. */
 export interface LogKey extends BatchKey {
   seq: number;
 }
 
-/** Reads batches from a key back, including the key's batch, newest first. Fewer than `limit` means that there are no more. */
+/** Reads batches, newest first, starting with the batch of the key `from`. Fewer than `limit` means that there are no older ones. */
 export type BatchScan = (from: BatchKey | undefined, limit: number) => Promise<BatchRow[]>;
 
 interface LogScan {
@@ -87,7 +87,7 @@ interface LogScan {
   next: LogKey | undefined;
 }
 
-/** Searches batches from `after` back for at most `wanted` records. */
+/** Searches batches for at most `wanted` matching records, newest first, starting at the cursor `after`. */
 export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey | undefined, wanted: number): Promise<LogScan> {
   const records: LogRecord[] = [];
   let [scanned_bytes, batches_a_read, turn_at] = [0, BATCHES_A_READ, TURN_BYTES];
@@ -95,7 +95,7 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
   /** Key of the last wanted record. A further match decides whether there is a next page. */
   let end: LogKey | undefined;
   for (;;) {
-    // Each batch has at least one record.
+    // Each batch has at least one record, so without a filter a read needs no more batches than wanted records.
     const limit = match.all ? Math.min(batches_a_read, Math.max(4, wanted - records.length)) : batches_a_read;
     const batches = await scan(next, limit);
     const before_bytes = scanned_bytes;
@@ -125,7 +125,6 @@ export async function scanLogs(scan: BatchScan, match: LogMatch, after: LogKey |
   }
 }
 
-/** Yields to the event loop. */
 export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => void setImmediate(resolve));
 
 const isSameBatch = (a: BatchKey, b: BatchKey): boolean =>
@@ -185,7 +184,7 @@ export async function readBehind(
 
 const FIRST_WINDOW_MS = 4_000;
 const WINDOW_GROWTH = 8;
-/** A wider window has no lower bound. */
+/** Windows wider than this have no lower bound. */
 const WINDOW_MS_MAX = 40 * 86_400_000;
 
 /**

@@ -32,7 +32,7 @@ export function logRoutes(http: Http, plane: Plane): void {
       fleetScan(db, plane.clock, caller.org_id, params.id, filter),
       filter,
     );
-    // The flushes of different robots overlap in time.
+    // Sort by time, because the flushes of different robots overlap.
     return { ...page, items: page.items.toSorted((a, b) => (a.at < b.at ? -1 : a.at > b.at ? 1 : 0)) };
   });
 

@@ -4,7 +4,9 @@ import type { Codec } from "./codec.ts";
 
 const positionRow = row({ robot_id: text, outbox_id: text, seq: bigint });
 
-/** Returns the highest stored record number of each of these spools; 0 if the robot's last spool is another one, or none. */
+/**
+ * Returns the highest stored record number of each of these spools; 0 if the last spool of the robot is a different one, or if it has none.
+ */
 export async function logPositions(db: Db, org_id: string, spools: readonly { robot_id: string; outbox_id: string }[]): Promise<number[]> {
   const rows = await db.many(
     sql(positionRow)`
@@ -58,8 +60,8 @@ export const insertBatch = (db: Db, b: NewBatch): Promise<number> =>
 const storedRow = row({ robot_id: text });
 
 /**
- * The same for several distinct robots of one org, in one statement and one commit. Returns the robots whose batch was stored.
- * Rows are locked in order of robot, so that concurrent calls do not deadlock.
+ * Like `insertBatch` for several distinct robots of one org, in one statement and one commit. Returns the robots whose batch was stored.
+ * Rows are locked in the order of robot ids, so that concurrent calls do not deadlock.
  */
 export async function insertBatches(db: Db, org_id: string, batches: readonly NewBatch[]): Promise<Set<string>> {
   const of = (read: (batch: NewBatch) => string | number | Date) => list(batches.map(read));
@@ -138,7 +140,7 @@ function matching({ since, until }: BatchFilter): Statement<unknown> {
     ${until === undefined ? sql`` : sql`and first_at < ${until}`}`;
 }
 
-/** Returns a robot's batches from `from` back, including `from`, newest first. */
+/** Returns a robot's batches, newest first, starting with `from`. */
 export const robotBatches = (
   db: Db,
   org_id: string,
@@ -178,7 +180,10 @@ export async function robotsOfFleet(db: Db, org_id: string, fleet_id: string): P
 
 const fleetPositionRow = row({ robot_id: text, seq: nullable(bigint), updated_at: nullable(timestamptz) });
 
-/** Returns the end position of the log of each robot of a fleet; undefined for a robot that never logged. With `robot_id`, only of this robot, if it is in the fleet. */
+/**
+ * Returns the end position of the log of each robot of a fleet; undefined for a robot that never logged. With `robot_id`, returns only this
+ * robot, if it is in the fleet.
+ */
 export async function fleetPositions(
   db: Db,
   org_id: string,
@@ -198,7 +203,7 @@ export async function fleetPositions(
   );
 }
 
-/** The same for all robots of a fleet, without batches received before `not_before`. */
+/** Like `robotBatches` for all robots of a fleet, without batches received before `not_before`. */
 export const fleetBatches = (
   db: Db,
   org_id: string,

@@ -7,13 +7,16 @@ import { enforceQuota } from "./quota.ts";
 import { addOrgUsage, addRobotUsage, deleteUsage, periodOf, type RobotUsage, ROW_BYTES } from "./store-usage.ts";
 
 const FLUSH_EVERY_MS = 60_000;
-/** Usage by robot is written less often, as it takes a row for each robot that logs. */
+/**
+ * Number of flushes after which the usage by robot is written, too. It is written less often, because it takes a row for each robot that
+ * logs.
+ */
 const ROBOTS_EVERY_FLUSHES = 10;
 /** A robot with this much unwritten usage is written with the next flush. */
 const ROBOT_BYTES_SOON = 16 * 1024 * 1024;
 const ROWS_A_STATEMENT = 2_000;
 
-/** By robot and period. */
+/** Usage that is not written yet, by period and by org or robot. */
 type Counted = Map<string, RobotUsage>;
 
 interface Counters {
@@ -29,7 +32,7 @@ function add(counted: Counted, key: string, usage: RobotUsage): void {
   else known.bytes += usage.bytes;
 }
 
-/** Counts a batch that was stored. Kept in memory until the next minute. */
+/** Counts a stored batch in memory, until a flush writes the counts. */
 export function countStored(plane: Plane, org_id: string, robot_id: string, received_at: Date, packed_bytes: number): void {
   const bytes = packed_bytes + ROW_BYTES;
   plane.metrics.log_bytes_stored.inc(bytes);

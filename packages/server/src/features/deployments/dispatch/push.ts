@@ -11,7 +11,10 @@ import { isolateEach } from "../../../kernel/isolate-failures.ts";
 const PUSH_ROBOTS = 200;
 const GREETINGS_AT_ONCE = 2;
 
-/** Sends the desired state to the robots that are connected to this node. Offline robots get it when they connect. */
+/**
+ * Sends the desired state to the robots that are connected to this node. Other nodes send it to their robots on the same hint; offline
+ * robots get it when they connect.
+ */
 export async function pushDesired(
   plane: Pick<Plane, "db" | "link" | "log" | "secrets">,
   org_id: string,

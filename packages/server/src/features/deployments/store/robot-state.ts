@@ -285,7 +285,7 @@ export async function setDesiredConfigs(db: Db, org_id: string, files: readonly 
   for (const chunk of fileChunks(files, FILES_BYTES_MAX)) await insertFiles(db, org_id, chunk, now);
 }
 
-/** Splits files, in order, into chunks whose distinct contents are at most `bytes_max` bytes in total; a larger content is a separate chunk. */
+/** Splits files, in order, into chunks with at most `bytes_max` bytes of distinct contents. A larger content gets its own chunk. */
 export function fileChunks<F extends Pick<ConfigFileChange, "content" | "sha256">>(files: readonly F[], bytes_max: number): F[][] {
   const chunks: F[][] = [];
   const contents = new Set<string>();
